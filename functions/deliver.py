@@ -1,0 +1,109 @@
+"""Queues -> one attempt to deliver an event to an endpoint: claim, send, record, set the next timer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
+from shared import clock, deliveries, hints, signing, table, webhook_endpoints, webhook_http
+from shared.deliveries import Claim, Ended
+from shared.keys import Scope
+from shared.log import logger
+from shared.webhook_endpoints import State
+
+FIRST_ATTEMPTS = "deliveries.fifo"
+BEHIND = 10 * clock.SECOND
+"""A first attempt that waited this long in its endpoint's line means that the endpoint has fallen behind."""
+SLOW = 5 * clock.SECOND
+"""A receiver that takes this long holds up its line."""
+EARLY = clock.SECOND
+"""A hint may come this much before its time, as queues count whole seconds."""
+
+
+def handler(event: dict[str, Any], context: Any) -> Any:
+    """A batch of hints; each is independent of the others."""
+    processor = BatchProcessor(event_type=EventType.SQS)
+    return process_partial_response(event, deliver, processor, context)
+
+
+def deliver(record: SQSRecord) -> None:
+    """Carry out what a hint says is owed, if it still is."""
+    message = json.loads(record.body)
+    scope = Scope(message["project_id"], message["livemode"])
+    claimed = _claim(scope, message["event_id"], message["delivery_id"])
+    if claimed is None:
+        return
+    if claimed.lost_workers >= deliveries.LOST_WORKERS:
+        logger().error("worker lost", extra={"delivery_id": message["delivery_id"]})
+        deliveries.fail_lost(claimed)
+        return
+    endpoint_id = claimed.doc["webhook_endpoint_id"]
+    event_key = (scope.pk("event"), claimed.doc["event_id"])
+    rows = table.get_many([event_key, *webhook_endpoints.row_keys(scope, endpoint_id)])
+    endpoint = webhook_endpoints.state(scope, endpoint_id, rows)
+    if endpoint is None or endpoint.generation != claimed.row["generation"]:
+        deliveries.cancel(claimed, endpoint.closed_at if endpoint else None)
+    elif _first_in_line(record) and endpoint.slow_until > clock.now():
+        # Out of the line, so that what waits behind it gets past.
+        deliveries.release(claimed)
+        hints.send("slow_deliveries", [deliveries.hint_of(scope, claimed.doc)])
+    else:
+        behind = _first_in_line(record) and clock.now() - int(record.attributes.sent_timestamp) > BEHIND
+        _attempt(claimed, endpoint, rows[event_key]["doc"].encode(), behind)
+
+
+def _claim(scope: Scope, event_id: str, delivery_id: str) -> Claim | None:
+    found = deliveries.claim(scope, event_id, delivery_id)
+    if isinstance(found, int) and found <= EARLY:
+        clock.sleep((found + 1) / clock.SECOND)
+        found = deliveries.claim(scope, event_id, delivery_id)
+    # What is due later has its own timer, and `sweep`.
+    return None if isinstance(found, int) else found
+
+
+def _first_in_line(record: SQSRecord) -> bool:
+    return str(record.queue_url or record.event_source_arn).endswith(FIRST_ATTEMPTS)
+
+
+def _attempt(claimed: Claim, endpoint: State, body: bytes, behind: bool) -> None:
+    url, endpoint_id, event_id = endpoint.doc["url"], endpoint.doc["id"], claimed.doc["event_id"]
+    secret = signing.opened(endpoint_id, endpoint.secret)
+    headers = {"Content-Type": "application/json"}
+    headers |= signing.headers(secret, event_id, body, clock.now() // clock.SECOND)
+    outcome = webhook_http.post(url, headers, body, allow_loopback=webhook_endpoints.loopback_allowed())
+    step = deliveries.record(claimed, url, outcome)
+    _note_health(claimed.scope, endpoint, step, outcome, behind or outcome.duration_ms >= SLOW)
+    logger().info(
+        "attempt",
+        extra={
+            "delivery_id": claimed.doc["id"],
+            "number": claimed.number,
+            "status": outcome.status,
+            "error": outcome.error,
+            "duration_ms": outcome.duration_ms,
+        },
+    )
+
+
+def _note_health(
+    scope: Scope, endpoint: State, step: deliveries.Retry | Ended, outcome: webhook_http.Outcome, slow: bool
+) -> None:
+    """Keep what the endpoint's row says of its receiver true; most attempts have nothing to change."""
+    now, id = clock.now(), endpoint.doc["id"]
+    since = endpoint.failing_since
+    if isinstance(step, Ended) and step.gone:
+        webhook_endpoints.disable(scope, id, "gone")
+    elif outcome.error and since is not None and now - since >= clock.scaled(webhook_endpoints.GIVES_UP_AFTER):
+        webhook_endpoints.disable(scope, id, "failing")
+    changes: dict[str, table.Value | None] = {}
+    if outcome.error and since is None:
+        changes["failing_since"] = now
+    if not outcome.error and since is not None:
+        changes["failing_since"] = None
+    if slow and endpoint.slow_until < now:
+        changes["slow_until"] = now + webhook_endpoints.STAYS_SLOW
+    if changes:
+        webhook_endpoints.mark(scope, id, **changes)

@@ -1,0 +1,55 @@
+"""Each minute: hint again at what is owed and overdue, each row less often the longer it waits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from shared import clock, deliveries, hints, keys, table
+from shared.log import logger
+
+SOONEST = 60
+LATEST = 3600
+PAGE = 100
+LEFT = 10 * clock.SECOND
+"""Milliseconds of the function's time that are kept for the last page."""
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
+    """Go through all that is overdue, or as far as the time allows; returns how many rows were hinted at."""
+    hinted = 0
+    for shard in keys.due_shards():
+        pages = table.query(shard, index="due", at_most=keys.due(clock.now()), limit=PAGE, forward=True)
+        for page in pages:
+            rows = [row for row in map(_put_off, page) if row is not None]
+            hints.send("retries", [_hint(row) for row in rows])
+            hinted += len(rows)
+            if context.get_remaining_time_in_millis() < LEFT:
+                break
+    if hinted:
+        logger().warning("overdue", extra={"rows": hinted})
+    return {"hinted": hinted}
+
+
+def _put_off(entry: table.Row) -> table.Row | None:
+    """Move the row's next hint further away; None where somebody has dealt with it meanwhile."""
+    row = table.get(entry["pk"], entry["sk"])
+    if row is None or row.get("due") != entry["due"]:
+        return None
+    hints_sent = row.get("hints", 0)
+    wait = clock.scaled(min(SOONEST * 2**hints_sent, LATEST))
+    update = table.Update(
+        entry["pk"],
+        entry["sk"],
+        set={"due": keys.due(clock.now() + wait), "hints": hints_sent + 1},
+        condition="due = :seen",
+        values={":seen": entry["due"]},
+    )
+    try:
+        return table.update(update)
+    except table.Refused:
+        return None
+
+
+def _hint(row: table.Row) -> hints.Hint:
+    return deliveries.hint_of(keys.scope_of(row["pk"]), json.loads(row["doc"]))

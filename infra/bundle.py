@@ -1,0 +1,205 @@
+"""Builds the one Lambda asset: pinned wheels for Linux on arm64 plus `functions` and `shared`, without Docker.
+
+    python -m infra.bundle        builds if anything has changed, prints folder, size and file count
+
+The same sources and requirements give the same bytes. A finished build is kept under `build/` by a hash
+of what it was made from, so a synth without changes builds nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from uv import find_uv_bin
+
+ROOT = Path(__file__).resolve().parent.parent
+REQUIREMENTS = ROOT / "requirements" / "runtime.txt"
+PACKAGES = ("functions", "shared")
+BUILDS = ROOT / "build" / "lambda"
+
+PYTHON = "3.13"
+PLATFORM = "aarch64-manylinux_2_28"
+TASK_ROOT = "/var/task"
+"""Where Lambda unpacks the asset: the path that tracebacks show."""
+
+SERVICE_MODELS = ("dynamodb", "kms", "s3", "sqs", "stepfunctions", "sts")
+"""botocore's and boto3's service models that the functions use; the hundreds of others stay out."""
+
+UNWANTED_PACKAGES = ("awscrt", "aws_xray_sdk", "bin")
+"""botocore imports awscrt if it is there, which slows every cold start."""
+
+UNWANTED_FOLDERS = ("__pycache__", "test", "tests", "examples", "licenses", "sboms")
+UNWANTED_SUFFIXES = (".pyc", ".pyi", ".pyx", ".pxd", ".c", ".h", ".hash", ".rst", ".md")
+
+KEEP_OTHER_BUILDS = 3600
+"""Seconds for which older builds stay: a synth that runs beside this one may still be copying them."""
+
+
+class BundleError(Exception):
+    """The asset could not be built; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A built folder. `digest` follows its contents but for bytecode; `compiled` tells whether it has any."""
+
+    folder: Path
+    digest: str
+    files: int
+    size: int
+    compiled: bool
+
+    def __str__(self) -> str:
+        bytecode = "with bytecode" if self.compiled else f"without bytecode: no Python {PYTHON} here"
+        return f"{self.folder}: {self.files} files, {self.size / 1e6:.1f} MB, {bytecode}"
+
+
+def build(
+    *, requirements: Path = REQUIREMENTS, sources: Path = ROOT, builds: Path = BUILDS, fresh: bool = False
+) -> Bundle:
+    """The Lambda asset, built unless one of the same inputs is there; `fresh` builds in any case."""
+    if not requirements.is_file():
+        raise BundleError(f"{requirements} is missing; it lists the pinned packages of the functions")
+    python = find_python()
+    folder = builds / _inputs(requirements, sources, python)
+    if fresh or not folder.is_dir():
+        builds.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=builds, prefix=".making-") as scratch:
+            made = Path(scratch) / "bundle"
+            _install(requirements, made)
+            for package in PACKAGES:
+                shutil.copytree(sources / package, made / package)
+            _trim(made)
+            if python:
+                _compile(made, python)
+            _open_up(made)
+            if folder.is_dir():
+                shutil.rmtree(folder)
+            made.rename(folder)
+    os.utime(folder)
+    _forget_others(folder)
+    return _measure(folder, compiled=python is not None)
+
+
+def find_python() -> str | None:
+    """A released Python of the version that Lambda runs, whose bytecode Lambda therefore reads."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
+    candidates = [
+        sys.executable,
+        f"python{PYTHON}",
+        *(str(folder / "bin" / "python") for folder in sorted(pyenv.glob(f"{PYTHON}.*"))),
+    ]
+    question = "import sys; print('%d.%d %s' % (*sys.version_info[:2], sys.version_info.releaselevel))"
+    for candidate in candidates:
+        try:
+            # -E -s: a PYTHONPATH of this process is for this process's version.
+            command = [candidate, "-E", "-s", "-c", question]
+            answer = subprocess.run(command, capture_output=True, text=True, check=True)
+        except (OSError, subprocess.CalledProcessError):
+            continue  # absent, or a version manager's placeholder
+        if answer.stdout.strip() == f"{PYTHON} final":
+            return candidate
+    return None
+
+
+def _install(requirements: Path, target: Path) -> None:
+    command = [find_uv_bin(), "pip", "install", "--quiet", "--target", str(target)]
+    command += ["--python", sys.executable, "--python-platform", PLATFORM, "--python-version", PYTHON]
+    command += ["--only-binary", ":all:", "--link-mode", "copy", "--requirements", str(requirements)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise BundleError(f"the packages could not be installed:\n{done.stderr.strip()}")
+
+
+def _trim(folder: Path) -> None:
+    """Remove what no function reads."""
+    for name in UNWANTED_PACKAGES:
+        shutil.rmtree(folder / name, ignore_errors=True)
+    for library in ("botocore", "boto3"):
+        for model in sorted((folder / library / "data").glob("*/")):
+            if model.name not in SERVICE_MODELS:
+                shutil.rmtree(model)
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir():
+            if path.name in UNWANTED_FOLDERS:
+                shutil.rmtree(path)
+        elif _unwanted(path):
+            path.unlink()
+
+
+def _unwanted(path: Path) -> bool:
+    if path.parent.suffix == ".dist-info":
+        # pydantic asks for its plugins and for email-validator's version there; nobody reads the rest.
+        return path.name not in ("METADATA", "entry_points.txt")
+    return path.suffix in UNWANTED_SUFFIXES or path.name.startswith((".", "examples-1.json"))
+
+
+def _compile(folder: Path, python: str) -> None:
+    command = [python, "-E", "-s", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
+    command += ["-s", str(folder), "-p", TASK_ROOT, str(folder)]
+    # One process and one hash seed: the order in which constants are written follows both.
+    environment = os.environ | {"PYTHONHASHSEED": "0"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        raise BundleError(f"the sources do not compile:\n{done.stdout.strip()}\n{done.stderr.strip()}")
+
+
+def _open_up(folder: Path) -> None:
+    """Let Lambda's own user read everything, whatever the umask here."""
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def _forget_others(folder: Path) -> None:
+    for other in folder.parent.iterdir():
+        if other != folder and other.stat().st_mtime < time.time() - KEEP_OTHER_BUILDS:
+            shutil.rmtree(other, ignore_errors=True)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _inputs(requirements: Path, sources: Path, python: str | None) -> str:
+    """A name for what the asset is made from, this file included."""
+    seen = hashlib.sha256(f"compiled={python is not None}\n".encode())
+    packages = (path for package in PACKAGES for path in _files(sources / package))
+    for path in (Path(__file__), requirements, *packages):
+        if path.suffix != ".pyc":
+            name = path.relative_to(sources) if path.is_relative_to(sources) else path.name
+            seen.update(f"{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return seen.hexdigest()[:32]
+
+
+def _measure(folder: Path, *, compiled: bool) -> Bundle:
+    digest = hashlib.sha256(f"compiled={compiled}\n".encode())
+    files = size = 0
+    for path in _files(folder):
+        content = path.read_bytes()
+        files, size = files + 1, size + len(content)
+        if path.suffix != ".pyc":
+            name = path.relative_to(folder).as_posix()
+            digest.update(f"{name}\0{hashlib.sha256(content).hexdigest()}\n".encode())
+    return Bundle(folder, digest.hexdigest(), files, size, compiled)
+
+
+def main() -> int:
+    try:
+        print(build())
+    except BundleError as problem:
+        print(f"bundle: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

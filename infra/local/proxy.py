@@ -1,0 +1,158 @@
+"""API Gateway's Lambda proxy integration for REST APIs: a request as an event, a result as a response.
+
+Pure translation. Binary media types are `*/*` as in the stack, so a body is always passed on in base64.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from infra.local.routes import Match
+
+STAGE = "local"
+# They concern one connection only, and the length is the server's to say.
+_HOP_BY_HOP = frozenset(
+    {"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
+)
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Request:
+    """`target` is the raw request target; headers keep their order, case and duplicates."""
+
+    method: str
+    target: str
+    headers: Sequence[tuple[str, str]]
+    body: bytes
+    source_ip: str
+    port: int
+
+    @property
+    def path(self) -> str:
+        """The path as it was sent, percent-encoding included."""
+        if self.target.startswith("/"):
+            return self.target.partition("?")[0]
+        # The form of a request to a proxy, or the asterisk of OPTIONS.
+        return urlsplit(self.target).path if "://" in self.target else "/"
+
+    @property
+    def query(self) -> str:
+        """What follows the first question mark."""
+        return self.target.partition("?")[2]
+
+
+@dataclass(frozen=True)
+class Response:
+    """What goes to the client."""
+
+    status: int
+    headers: Sequence[tuple[str, str]]
+    body: bytes
+
+
+class BadResult(Exception):
+    """The function's result is none that API Gateway can turn into a response."""
+
+
+def event(request: Request, match: Match, request_id: str) -> Event:
+    """The event that the function of `match` gets."""
+    headers = _grouped(
+        [
+            *(pair for pair in request.headers if not pair[0].lower().startswith("x-forwarded-")),
+            ("X-Forwarded-For", request.source_ip),
+            ("X-Forwarded-Port", str(request.port)),
+            ("X-Forwarded-Proto", "http"),
+        ],
+        str.lower,
+    )
+    query = _grouped(parse_qsl(request.query, keep_blank_values=True, errors="replace"), str)
+    host = next((values[-1] for name, values in headers.items() if name.lower() == "host"), "localhost")
+    agent = next((values[-1] for name, values in headers.items() if name.lower() == "user-agent"), None)
+    now = time.time()
+    return {
+        "resource": match.resource,
+        "path": request.path,
+        "httpMethod": request.method,
+        "headers": {name: values[-1] for name, values in headers.items()},
+        "multiValueHeaders": headers,
+        "queryStringParameters": {name: values[-1] for name, values in query.items()} or None,
+        "multiValueQueryStringParameters": query or None,
+        "pathParameters": {name: unquote(value) for name, value in match.parameters.items()} or None,
+        "stageVariables": None,
+        "requestContext": {
+            "accountId": "123456789012",
+            "apiId": STAGE,
+            "domainName": host.partition(":")[0],
+            "domainPrefix": host.partition(".")[0],
+            "extendedRequestId": request_id,
+            "httpMethod": request.method,
+            "identity": {"sourceIp": request.source_ip, "userAgent": agent},
+            # As under a custom domain, whose paths have no stage.
+            "path": request.path,
+            "protocol": "HTTP/1.1",
+            "requestId": request_id,
+            "requestTime": time.strftime("%d/%b/%Y:%H:%M:%S +0000", time.gmtime(now)),
+            "requestTimeEpoch": int(now * 1000),
+            "resourceId": match.function.name,
+            "resourcePath": match.resource,
+            "stage": STAGE,
+        },
+        "body": base64.b64encode(request.body).decode() if request.body else None,
+        "isBase64Encoded": bool(request.body),
+    }
+
+
+def response(result: object) -> Response:
+    """The response that a function's result stands for. Raises BadResult."""
+    if not isinstance(result, Mapping):
+        raise BadResult("a result must be an object")
+    try:
+        status = int(result["statusCode"])
+        body = result.get("body") or ""
+        content = base64.b64decode(body, validate=True) if result.get("isBase64Encoded") else body.encode()
+        multiple = result.get("multiValueHeaders") or {}
+        taken = {name.lower() for name in multiple}
+        headers = [(name, str(value)) for name, values in multiple.items() for value in values]
+        headers += [
+            (name, str(value)) for name, value in (result.get("headers") or {}).items() if name.lower() not in taken
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
+        raise BadResult(f"a malformed result: {error!r}") from error
+    headers = [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]
+    return Response(status, headers, content)
+
+
+def gateway_error(request_id: str, status: int, code: str, message: str, base_url: str) -> Response:
+    """An error that no function made, in the envelope that the stack's gateway responses have."""
+    error = {
+        "type": "invalid_request_error" if status < 500 else "api_error",
+        "code": code,
+        "message": message,
+        "request_id": request_id,
+        "doc_url": f"{base_url}/docs/errors#{code}",
+    }
+    headers = [
+        ("Content-Type", "application/json"),
+        ("Cache-Control", "no-store"),
+        ("Service-Request-Id", request_id),
+        ("Service-Should-Retry", "true" if status == 503 else "false"),
+    ]
+    return Response(status, headers, json.dumps({"error": error}).encode())
+
+
+def _grouped(pairs: Sequence[tuple[str, str]], same: Any) -> dict[str, list[str]]:
+    """Values by name in order; names that `same` makes equal go under the first one's spelling."""
+    spelling: dict[str, str] = {}
+    grouped: dict[str, list[str]] = {}
+    for name, value in pairs:
+        grouped.setdefault(spelling.setdefault(same(name), name), []).append(value)
+    return grouped

@@ -1,0 +1,127 @@
+"""The topology's table, queues and state machines, made in the local services."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import ClientError
+
+from infra.local.console import StartError
+from infra.topology import QUEUES, STATE_MACHINES, TABLE, Index, Queue
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodb.client import DynamoDBClient
+    from mypy_boto3_sqs.client import SQSClient
+    from mypy_boto3_stepfunctions.client import SFNClient
+
+TABLE_NAME = "appointments-local"
+_DEFINITIONS = Path(__file__).parents[1] / "state_machines"
+_ROLE = "arn:aws:iam::123456789012:role/local"
+
+
+@dataclass(frozen=True)
+class QueueAddress:
+    """How a queue is called."""
+
+    url: str
+    arn: str
+
+
+def ensure_table(dynamodb: DynamoDBClient, folder: Path) -> str:
+    """Make the table if it is missing, and indexes that the topology has gained; the ARN of its stream.
+
+    Raises StartError if `folder`, where the database lives, holds something else.
+    """
+    try:
+        found: Any = dynamodb.describe_table(TableName=TABLE_NAME)["Table"]
+    except dynamodb.exceptions.ResourceNotFoundException:
+        dynamodb.create_table(
+            TableName=TABLE_NAME,
+            BillingMode="PAY_PER_REQUEST",
+            KeySchema=_keys(TABLE.hash_key, TABLE.range_key),  # type: ignore[arg-type]
+            AttributeDefinitions=_attributes(),  # type: ignore[arg-type]
+            GlobalSecondaryIndexes=[_index(index) for index in TABLE.indexes],  # type: ignore[misc]
+            StreamSpecification={"StreamEnabled": True, "StreamViewType": TABLE.stream},  # type: ignore[typeddict-item]
+        )
+        found = dynamodb.describe_table(TableName=TABLE_NAME)["Table"]
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "InternalFailure":
+            raise
+        raise StartError(f"the database in {folder} is damaged: restore it, or start anew with another DATA_DIR") from None
+    kept = {index["IndexName"]: index["KeySchema"] for index in found.get("GlobalSecondaryIndexes", [])}
+    wanted = {index.name: _keys(index.hash_key, index.range_key) for index in TABLE.indexes}
+    changed = [name for name, keys in kept.items() if wanted.get(name) != keys]
+    if changed or found["KeySchema"] != _keys(TABLE.hash_key, TABLE.range_key):
+        what = ", ".join(changed) or "its keys"
+        raise StartError(f"the table in {folder} is of another version of the service ({what}): use another DATA_DIR")
+    for index in TABLE.indexes:
+        if index.name not in kept:
+            dynamodb.update_table(
+                TableName=TABLE_NAME,
+                AttributeDefinitions=_attributes(),  # type: ignore[arg-type]
+                GlobalSecondaryIndexUpdates=[{"Create": _index(index)}],  # type: ignore[typeddict-item]
+            )
+            _await_indexes(dynamodb)
+    return str(found["LatestStreamArn"])
+
+
+def create_queues(sqs: SQSClient) -> dict[str, QueueAddress]:
+    """All queues, each with a dead-letter queue, by the names the topology gives them."""
+    addresses = {}
+    for queue in QUEUES:
+        dead = _create_queue(sqs, queue, f"{queue.name}_dlq", {})
+        redrive = {"deadLetterTargetArn": dead.arn, "maxReceiveCount": queue.max_receives}
+        more = {"VisibilityTimeout": str(queue.visibility), "RedrivePolicy": json.dumps(redrive)}
+        addresses[queue.name] = _create_queue(sqs, queue, queue.name, more)
+    return addresses
+
+
+def create_state_machines(stepfunctions: SFNClient, queues: dict[str, QueueAddress]) -> dict[str, str]:
+    """All state machines; their ARNs by the names the topology gives them."""
+    arns = {}
+    for machine in STATE_MACHINES:
+        definition = (_DEFINITIONS / machine.definition).read_text()
+        for name, queue in queues.items():
+            definition = definition.replace(f"${{queue.{name}}}", queue.url)
+        created = stepfunctions.create_state_machine(name=machine.name, definition=definition, roleArn=_ROLE)
+        arns[machine.name] = created["stateMachineArn"]
+    return arns
+
+
+def _create_queue(sqs: SQSClient, queue: Queue, name: str, attributes: dict[str, str]) -> QueueAddress:
+    if queue.fifo:
+        name, attributes = f"{name}.fifo", attributes | {"FifoQueue": "true"}
+    url = sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]  # type: ignore[arg-type]
+    arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    return QueueAddress(url, arn)
+
+
+def _keys(hash_key: str, range_key: str) -> list[dict[str, str]]:
+    return [{"AttributeName": hash_key, "KeyType": "HASH"}, {"AttributeName": range_key, "KeyType": "RANGE"}]
+
+
+def _attributes() -> list[dict[str, str]]:
+    keys = {TABLE.hash_key, TABLE.range_key}
+    for index in TABLE.indexes:
+        keys |= {index.hash_key, index.range_key}
+    return [{"AttributeName": name, "AttributeType": "S"} for name in sorted(keys)]
+
+
+def _index(index: Index) -> dict[str, Any]:
+    return {
+        "IndexName": index.name,
+        "KeySchema": _keys(index.hash_key, index.range_key),
+        "Projection": {"ProjectionType": "KEYS_ONLY"},
+    }
+
+
+def _await_indexes(dynamodb: DynamoDBClient) -> None:
+    while any(
+        index.get("IndexStatus") != "ACTIVE"
+        for index in dynamodb.describe_table(TableName=TABLE_NAME)["Table"]["GlobalSecondaryIndexes"]
+    ):
+        time.sleep(0.2)

@@ -1,0 +1,264 @@
+"""Starts everything, waits for a signal, stops everything."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import resource
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+import boto3
+from botocore.config import Config
+
+from infra import topology
+from infra.local import queues, resources, stream, timer
+from infra.local.console import StartError, say, warn
+from infra.local.data_dir import DataDir, write_json
+from infra.local.lambdas import Lambdas
+from infra.local.routes import Routes
+from infra.local.server import Gateway
+from infra.local.settings import Settings, read
+
+REGION = "us-east-1"
+_ROOT = Path(__file__).parents[2]
+_LOG_SIZE = 20 * 1024 * 1024
+_OPEN_FILES = 4096
+# Stopping takes five seconds at the most: this, and what the server gives to requests under way.
+_BACKEND_PATIENCE = 2.5
+
+
+def main() -> NoReturn:
+    """Run until a signal or a failure. Raises StartError; otherwise the process ends in here."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    runner = Runner(read(os.environ))
+    try:
+        runner.start()
+        code = asyncio.run(runner.serve())
+    except KeyboardInterrupt:
+        code = 0
+    finally:
+        runner.stop()
+    # Threads may still be busy with calls that nobody waits for any more.
+    os._exit(code)
+
+
+class Runner:
+    """One run of the service."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Take hold of the port and the data directory. Raises StartError."""
+        self._settings = settings
+        self._socket = _bind(settings.port)
+        self._data_dir = DataDir(settings.data_dir)
+        self._stop = threading.Event()
+        self._backend: subprocess.Popen[bytes] | None = None
+        self._forget_ready()
+
+    def start(self) -> None:
+        """Bring up everything but the HTTP server. Raises StartError."""
+        _allow_open_files()
+        access_key_id = self._data_dir.secret("credentials.json", {"access_key_id": lambda: secrets.token_hex(16)})
+        self._data_dir.secret(
+            "kms.json", {"key_id": lambda: str(uuid.uuid4()), "key_material": lambda: secrets.token_hex(32)}
+        )
+        say("Starting the database and the stand-ins for AWS …")
+        os.environ.update(_aws_environment(access_key_id["access_key_id"]))
+        backend = self._start_backend()
+        os.environ["AWS_ENDPOINT_URL"] = backend["aws_url"]
+        os.environ["AWS_ENDPOINT_URL_DYNAMODB"] = backend["dynamodb_url"]
+        os.environ["AWS_ENDPOINT_URL_DYNAMODB_STREAMS"] = backend["dynamodb_url"]
+
+        # One try: this is loopback, and a damaged database should be told at once.
+        config = Config(retries={"total_max_attempts": 1}, read_timeout=60, max_pool_connections=64)
+        sqs = boto3.client("sqs", config=config)
+        stream_arn = resources.ensure_table(boto3.client("dynamodb", config=config), self._data_dir.path)
+        addresses = resources.create_queues(sqs)
+        machines = resources.create_state_machines(boto3.client("stepfunctions", config=config), addresses)
+        for function in topology.FUNCTIONS:
+            os.environ |= function.environment(
+                table=resources.TABLE_NAME,
+                queues={name: address.url for name, address in addresses.items()},
+                machines=machines,
+                signing_key=backend["signing_key"],
+            )
+        os.environ |= {"SPEED": f"{self._settings.speed:g}", "ALLOW_LOOPBACK_RECEIVERS": "1"}
+        os.environ.setdefault("LOG_LEVEL", "INFO")
+        # The one variable whose value differs between functions, which share a process here.
+        os.environ["POWERTOOLS_SERVICE_NAME"] = "local"
+
+        _log_to(self._data_dir.path / "service.log")
+        # Both import what is shared with Lambda, which may look at the environment from here on.
+        from infra.local import demo
+
+        self._functions = Lambdas(topology.FUNCTIONS, REGION)
+        self._facts: dict[str, Any] = {
+            "dynamodb_url": backend["dynamodb_url"],
+            "aws_url": backend["aws_url"],
+            "table_name": resources.TABLE_NAME,
+            "projects": demo.ensure(self._data_dir),
+        }
+        streams = boto3.client("dynamodbstreams", config=config)
+        by_name = {queue.name: queue for queue in topology.QUEUES}
+        for function in topology.FUNCTIONS:
+            if function.stream:
+                poller = stream.Poller(
+                    function, function.stream, stream_arn, streams, self._functions, self._data_dir, self._stop
+                )
+                self._functions.after_call = poller.nudge
+                poller.start()
+            for source in function.queues:
+                queues.Poller(
+                    function, source, by_name[source.queue], addresses[source.queue], sqs, self._functions, self._stop
+                ).start()
+            if function.every:
+                timer.start(function, function.every, self._settings.speed, self._functions, self._stop)
+
+    async def serve(self) -> int:
+        """Serve HTTP; the exit code once a signal came or the backend ended."""
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[int] = loop.create_future()
+
+        def end(code: int) -> None:
+            if not ended.done():
+                ended.set_result(code)
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, end, 0)
+        threading.Thread(target=self._watch_backend, args=(loop, end), daemon=True).start()
+        gateway = Gateway(self._socket, Routes(topology.FUNCTIONS), self._functions)
+        await gateway.start()
+        ready = {"base_url": gateway.base_url, "admin_url": None, **self._facts}
+        access_key_id = os.environ["AWS_ACCESS_KEY_ID"]
+        self._data_dir.save("runner.json", ready | {"region": REGION, "access_key_id": access_key_id})
+        if self._settings.ready_file:
+            write_json(self._settings.ready_file, ready)
+        _introduce(ready, self._data_dir.path)
+        code = await ended
+        say("Stopping …")
+        self._stop.set()
+        await gateway.stop()
+        return code
+
+    def stop(self) -> None:
+        """End what was started."""
+        self._stop.set()
+        self._forget_ready()
+        if self._backend is None:
+            return
+        assert self._backend.stdin is not None
+        with contextlib.suppress(OSError):
+            self._backend.stdin.close()
+        try:
+            self._backend.wait(_BACKEND_PATIENCE)
+        except subprocess.TimeoutExpired:
+            self._backend.kill()
+
+    def _start_backend(self) -> dict[str, str]:
+        folder = self._data_dir.path
+        with (folder / "backend.log").open("wb") as log:
+            self._backend = subprocess.Popen(
+                [sys.executable, "-m", "infra.local.backend", str(folder)],
+                cwd=_ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                # Ctrl-C is for this process, which ends the other in good order.
+                start_new_session=True,
+            )
+        assert self._backend.stdout is not None
+        line = self._backend.stdout.readline()
+        if not line:
+            raise StartError(f"the database and the stand-ins for AWS did not start: see {folder / 'backend.log'}")
+        answer: dict[str, str] = json.loads(line)
+        if "error" in answer:
+            raise StartError(answer["error"])
+        return answer
+
+    def _watch_backend(self, loop: asyncio.AbstractEventLoop, end: Any) -> None:
+        assert self._backend is not None
+        self._backend.wait()
+        if not self._stop.is_set():
+            warn(f"make run: the database ended: see dynamodb.log and backend.log in {self._data_dir.path}")
+            loop.call_soon_threadsafe(end, 1)
+
+    def _forget_ready(self) -> None:
+        self._data_dir.remove("runner.json")
+        if self._settings.ready_file:
+            self._settings.ready_file.unlink(missing_ok=True)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def _bind(port: int) -> socket.socket:
+    """The port, taken before anything slow begins; connections are refused until the server listens."""
+    taken = socket.socket()
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        taken.bind(("127.0.0.1", port))
+        # Others may bind a port that nobody listens on.
+        with socket.socket() as probe:
+            if probe.connect_ex(taken.getsockname()) == 0:
+                raise OSError
+    except OSError:
+        raise StartError(f"port {port} cannot be had: stop what uses it, or name another: make run PORT=8001") from None
+    return taken
+
+
+def _allow_open_files() -> None:
+    """Many threads with an event loop and connections each need more than some systems' default."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def _aws_environment(access_key_id: str) -> Mapping[str, str]:
+    """So that no client reaches for the person's own AWS account, or for a proxy."""
+    for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_REGION"):
+        os.environ.pop(name, None)
+    return {
+        "AWS_ACCESS_KEY_ID": access_key_id,
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "NO_PROXY": "127.0.0.1,localhost",
+        "no_proxy": "127.0.0.1,localhost",
+    }
+
+
+def _log_to(path: Path) -> None:
+    """Send what Lambda's log would get, standard output and error, to a file; one older file is kept."""
+    if path.exists() and path.stat().st_size > _LOG_SIZE:
+        path.replace(path.with_suffix(".log.1"))
+    file = path.open("a", buffering=1)
+    path.chmod(0o600)
+    sys.stdout = sys.stderr = file
+    logging.basicConfig(stream=file, level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+
+def _introduce(ready: Mapping[str, Any], folder: Path) -> None:
+    say(f"\nServing {ready['base_url']}")
+    for project in ready["projects"]:
+        say(f"\n  Project {project['project_id']}, {project['name']}")
+        say(f"    test key  {project['test_key']}")
+        say(f"    live key  {project['live_key']}")
+    key = ready["projects"][0]["test_key"]
+    say(f"\nTry:  curl {ready['base_url']}/v1/ping -H 'Authorization: Bearer {key}'")
+    say(f"Logs and data are in {folder}. Ctrl-C stops everything.")

@@ -1,0 +1,153 @@
+"""HTTP on loopback, in front of the functions as API Gateway is.
+
+The event loop only reads and writes; each call of a function has a thread of its own, so that requests
+that take long hold up none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import uuid
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_parser import RawRequestMessage
+from multidict import CIMultiDict
+
+from infra.local import lambdas, proxy
+from infra.local.lambdas import Lambdas
+from infra.local.routes import Routes
+
+THREADS = 128
+MAX_BODY = 10 * 1024 * 1024
+"""Bytes; API Gateway's own limit."""
+MAX_HEADERS = 10_240
+"""Bytes of one header field."""
+PATIENCE = 1.5
+"""Seconds that requests under way get when the runner stops."""
+
+log = logging.getLogger(__name__)
+
+
+class Gateway:
+    """The HTTP server. `base_url` is where it is reached."""
+
+    def __init__(self, listening: socket.socket, routes: Routes, functions: Lambdas) -> None:
+        self._socket = listening
+        self._port: int = listening.getsockname()[1]
+        self.base_url = f"http://127.0.0.1:{self._port}"
+        self._routes = routes
+        self._functions = functions
+        self._threads = lambdas.threads("http", THREADS)
+        self._runner: web.ServerRunner | None = None
+
+    async def start(self) -> None:
+        """Serve requests from now on."""
+        self._runner = web.ServerRunner(_Server(self), shutdown_timeout=PATIENCE)
+        await self._runner.setup()
+        await web.SockSite(self._runner, self._socket, backlog=512).start()
+
+    async def stop(self) -> None:
+        """Take no more requests, and give those under way `PATIENCE` seconds."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        """The response to any request."""
+        request_id = str(uuid.uuid4())
+        if request.headers.get("Expect", "").lower() == "100-continue":
+            await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        try:
+            body = await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            return self.error(request, request_id, 413, "request_too_large", "The body is larger than 10 MB.")
+        asked = proxy.Request(
+            method=request.method,
+            target=request.raw_path,
+            headers=[(_text(name), _text(value)) for name, value in request.raw_headers],
+            body=body,
+            source_ip=request.remote or "127.0.0.1",
+            port=self._port,
+        )
+        match = self._routes.match(asked.path)
+        if match is None:
+            return self.error(request, request_id, 404, "route_not_found", "No endpoint has this path.")
+        event = proxy.event(asked, match, request_id)
+        call = asyncio.get_running_loop().run_in_executor(
+            self._threads, self._functions.call, match.function, event
+        )
+        try:
+            result = await asyncio.wait_for(asyncio.shield(call), match.function.timeout)
+        except TimeoutError:
+            call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            return self.error(request, request_id, 504, "service_unavailable", "The request took too long.")
+        except Exception:
+            # Logged where it was called.
+            return self.error(request, request_id, 502, "internal_error", "Something went wrong on our side.")
+        try:
+            return _http(proxy.response(result))
+        except proxy.BadResult:
+            log.exception("%s, request %s", match.function.name, request_id)
+            return self.error(request, request_id, 502, "internal_error", "Something went wrong on our side.")
+
+    def error(
+        self, request: web.BaseRequest, request_id: str, status: int, code: str, message: str
+    ) -> web.StreamResponse:
+        """A response that no function made."""
+        return _http(proxy.gateway_error(request_id, status, code, message, self.base_url))
+
+
+class _Server(web.Server):
+    def __init__(self, gateway: Gateway) -> None:
+        super().__init__(
+            gateway.answer,
+            request_factory=self._request,
+            access_log=None,
+            auto_decompress=False,
+            max_field_size=MAX_HEADERS,
+        )
+        self._gateway = gateway
+
+    def __call__(self) -> web.RequestHandler:
+        return _Connection(self._gateway, self, loop=self._loop, **self._kwargs)
+
+    def _request(
+        self, message: RawRequestMessage, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]
+    ) -> web.BaseRequest:
+        return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=MAX_BODY)
+
+
+class _Connection(web.RequestHandler):
+    def __init__(self, gateway: Gateway, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._gateway = gateway
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What is not HTTP, too."""
+        super().handle_error(request, status, exc, message)
+        text = "The request is not valid HTTP." if status < 500 else "Something went wrong on our side."
+        code = "parameter_invalid" if status < 500 else "internal_error"
+        response = self._gateway.error(request, str(uuid.uuid4()), status, code, text)
+        response.force_close()
+        return response
+
+
+def _http(answer: proxy.Response) -> web.Response:
+    headers = CIMultiDict(answer.headers)
+    headers.setdefault("Content-Type", "application/json")
+    return web.Response(status=answer.status, headers=headers, body=answer.body)
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("latin-1")

@@ -1,0 +1,267 @@
+"""What Lambda's event source mapping does for the table's stream: read, filter, call, remember how far.
+
+Records come in order within a shard, a shard after its parent. A batch that fails is cut in half, down to
+the record to blame; that one is tried again `retries` times and then put aside in `stream_failures`, in the
+form of Lambda's on-failure destination, so that the stream goes on.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from infra.local.console import warn
+from infra.local.data_dir import DataDir, write_json
+from infra.local.lambdas import Lambdas
+from infra.local.proxy import Event
+from infra.local.queues import failed_items
+from infra.topology import Function, StreamSource
+
+if TYPE_CHECKING:
+    from mypy_boto3_dynamodbstreams.client import DynamoDBStreamsClient
+
+INTERVAL = 0.2
+"""Seconds between looks while nobody nudges."""
+SHARDS_EVERY = 10.0
+"""Seconds between looks for new shards."""
+_PAUSE_AFTER_ERROR = 1.0
+_LONGEST_PAUSE = 30.0
+_DONE = "done"
+
+log = logging.getLogger(__name__)
+
+
+class Poller:
+    """Feeds the stream's records to a function until `stop` is set."""
+
+    def __init__(
+        self,
+        function: Function,
+        source: StreamSource,
+        stream_arn: str,
+        streams: DynamoDBStreamsClient,
+        functions: Lambdas,
+        data_dir: DataDir,
+        stop: threading.Event,
+    ) -> None:
+        """Take up the kept checkpoint. Raises StartError if it is damaged."""
+        self._function, self._source, self._arn = function, source, stream_arn
+        self._streams, self._functions, self._stop = streams, functions, stop
+        self._data_dir = data_dir
+        kept = data_dir.load("stream.json") or {}
+        # Sequence numbers of another table's stream would mean nothing.
+        self._checkpoints: dict[str, str] = kept["shards"] if kept.get("stream") == stream_arn else {}
+        self._iterators: dict[str, str] = {}
+        self._parents: dict[str, str | None] = {}
+        self._shards_known_until = 0.0
+        self._nudged = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="stream", daemon=True)
+
+    def start(self) -> None:
+        """Begin in a thread of its own."""
+        self._thread.start()
+
+    def nudge(self) -> None:
+        """Something may have been written: look at once."""
+        self._nudged.set()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._nudged.wait(INTERVAL)
+            self._nudged.clear()
+            try:
+                self.read()
+            except (BotoCoreError, ClientError):
+                if not self._stop.is_set():
+                    log.exception("reading the stream failed")
+                    self._iterators.clear()
+                    self._stop.wait(_PAUSE_AFTER_ERROR)
+
+    def read(self) -> None:
+        """Handle what the stream has at the moment."""
+        if time.monotonic() >= self._shards_known_until:
+            self._find_shards()
+        for shard in list(self._parents):
+            parent = self._parents[shard]
+            if parent in self._parents and self._checkpoints.get(str(parent)) != _DONE:
+                continue
+            while self._checkpoints.get(shard) != _DONE and not self._stop.is_set():
+                if not self._read_batch(shard):
+                    break
+
+    def _find_shards(self) -> None:
+        shards: list[Any] = []
+        page: dict[str, str] = {}
+        while True:
+            found = self._streams.describe_stream(StreamArn=self._arn, **page)["StreamDescription"]  # type: ignore[arg-type]
+            shards += found["Shards"]
+            if "LastEvaluatedShardId" not in found:
+                break
+            page = {"ExclusiveStartShardId": found["LastEvaluatedShardId"]}
+        # Parents come before their children, since a shard's id begins with the time it was opened.
+        self._parents = {
+            shard["ShardId"]: shard.get("ParentShardId") for shard in sorted(shards, key=lambda shard: shard["ShardId"])
+        }
+        self._checkpoints = {shard: mark for shard, mark in self._checkpoints.items() if shard in self._parents}
+        self._shards_known_until = time.monotonic() + SHARDS_EVERY
+
+    def _read_batch(self, shard: str) -> bool:
+        """Handle the next records of a shard; whether there may be more at once."""
+        iterator = self._iterators.pop(shard, None) or self._iterator(shard)
+        try:
+            answer = self._streams.get_records(ShardIterator=iterator, Limit=self._source.batch_size)
+        except self._streams.exceptions.ExpiredIteratorException:
+            return True
+        except self._streams.exceptions.TrimmedDataAccessException:
+            self._read_on_from_what_is_left(shard)
+            return True
+        records = answer["Records"]
+        wanted = [record for record in map(stream_record, records, [self._arn] * len(records)) if self._wants(record)]
+        if wanted:
+            self._handle(shard, wanted)
+        if self._stop.is_set():
+            # What was not handled is read again at the next start.
+            return False
+        following = answer.get("NextShardIterator")
+        if following is None:
+            self._remember(shard, _DONE)
+            self._shards_known_until = 0
+            return False
+        self._iterators[shard] = following
+        if records:
+            self._remember(shard, records[-1]["dynamodb"]["SequenceNumber"])
+        return len(records) == self._source.batch_size
+
+    def _iterator(self, shard: str) -> str:
+        mark = self._checkpoints.get(shard)
+        place: Any = (
+            {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "SequenceNumber": mark}
+            if mark
+            else {"ShardIteratorType": "TRIM_HORIZON"}
+        )
+        try:
+            answer = self._streams.get_shard_iterator(StreamArn=self._arn, ShardId=shard, **place)
+        except self._streams.exceptions.TrimmedDataAccessException:
+            self._read_on_from_what_is_left(shard)
+            return self._iterator(shard)
+        return str(answer["ShardIterator"])
+
+    def _read_on_from_what_is_left(self, shard: str) -> None:
+        warn("The stream was trimmed after 24 hours: changes older than that may have made no events.")
+        log.warning("checkpoint %s of shard %s was trimmed", self._checkpoints.pop(shard, None), shard)
+
+    def _remember(self, shard: str, mark: str) -> None:
+        self._checkpoints[shard] = mark
+        self._data_dir.save("stream.json", {"stream": self._arn, "shards": self._checkpoints})
+
+    def _wants(self, record: Event) -> bool:
+        images = (record["dynamodb"].get(name, {}) for name in ("NewImage", "OldImage"))
+        return any(image.get("kind", {}).get("S") in self._source.kinds for image in images)
+
+    def _handle(self, shard: str, records: Sequence[Event]) -> None:
+        """Call the function until each record was taken or put aside."""
+        todo = [list(records)]
+        tries = 0
+        while todo and not self._stop.is_set():
+            batch = todo.pop(0)
+            first_failed = self._call(batch)
+            if first_failed is None:
+                tries = 0
+            elif len(rest := batch[first_failed:]) > 1:
+                tries = 0
+                todo[:0] = [rest[: len(rest) // 2], rest[len(rest) // 2 :]]
+            elif tries < self._source.retries:
+                tries += 1
+                todo.insert(0, rest)
+                self._stop.wait(min(0.1 * 2**tries, _LONGEST_PAUSE))
+            else:
+                tries = 0
+                self._put_aside(shard, rest)
+
+    def _call(self, batch: list[Event]) -> int | None:
+        """The position of the first record that the function could not take, or None."""
+        try:
+            failed = failed_items(self._functions.call(self._function, {"Records": batch}))
+        except Exception:
+            return 0
+        positions = [n for n, record in enumerate(batch) if record["dynamodb"]["SequenceNumber"] in failed]
+        return min(positions) if positions else 0 if failed else None
+
+    def _put_aside(self, shard: str, records: list[Event]) -> None:
+        folder = self._data_dir.path / "stream_failures"
+        folder.mkdir(exist_ok=True, mode=0o700)
+        now = datetime.now(UTC)
+        path = folder / f"{now:%Y-%m-%dT%H.%M.%S}-{uuid.uuid4()}.json"
+        write_json(path, failure(self._function, self._source, self._arn, shard, records, now))
+        warn(f"{self._function.name} could not take a change of the table: put aside in {path}")
+
+
+def stream_record(record: Any, stream_arn: str) -> Event:
+    """A record of GetRecords as Lambda's event has it: times in Unix seconds, binary values in base64."""
+    change = dict(record["dynamodb"])
+    change["ApproximateCreationDateTime"] = change["ApproximateCreationDateTime"].timestamp()
+    for name in ("Keys", "NewImage", "OldImage"):
+        if name in change:
+            change[name] = {attribute: _json_value(value) for attribute, value in change[name].items()}
+    return {
+        "eventID": record["eventID"],
+        "eventName": record["eventName"],
+        "eventVersion": "1.1",
+        "eventSource": "aws:dynamodb",
+        "awsRegion": record["awsRegion"],
+        "dynamodb": change,
+        "eventSourceARN": stream_arn,
+    }
+
+
+def failure(
+    function: Function, source: StreamSource, stream_arn: str, shard: str, records: Sequence[Event], at: datetime
+) -> dict[str, Any]:
+    """What Lambda's on-failure destination in S3 gets for a batch: `payload` is the whole event as JSON text."""
+    changes = [record["dynamodb"] for record in records]
+    arrivals = [
+        f"{datetime.fromtimestamp(change['ApproximateCreationDateTime'], UTC):%Y-%m-%dT%H:%M:%SZ}" for change in changes
+    ]
+    return {
+        "requestContext": {
+            "requestId": str(uuid.uuid4()),
+            "functionArn": function.name,
+            "condition": "RetryAttemptsExhausted",
+            "approximateInvokeCount": source.retries + 1,
+        },
+        "responseContext": {"statusCode": 200, "executedVersion": "$LATEST", "functionError": "Unhandled"},
+        "version": "1.0",
+        "timestamp": f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z",
+        "DDBStreamBatchInfo": {
+            "shardId": shard,
+            "startSequenceNumber": changes[0]["SequenceNumber"],
+            "endSequenceNumber": changes[-1]["SequenceNumber"],
+            "approximateArrivalOfFirstRecord": arrivals[0],
+            "approximateArrivalOfLastRecord": arrivals[-1],
+            "batchSize": len(records),
+            "streamArn": stream_arn,
+        },
+        "payload": json.dumps({"Records": list(records)}),
+    }
+
+
+def _json_value(value: dict[str, Any]) -> dict[str, Any]:
+    [(kind, content)] = value.items()
+    if kind == "B":
+        return {kind: base64.b64encode(content).decode()}
+    if kind == "BS":
+        return {kind: [base64.b64encode(part).decode() for part in content]}
+    if kind == "M":
+        return {kind: {name: _json_value(part) for name, part in content.items()}}
+    if kind == "L":
+        return {kind: [_json_value(part) for part in content]}
+    return value

@@ -1,0 +1,218 @@
+"""What the service consists of, as plain data: the one list that the stack and the local runner loop over.
+
+Nothing here imports the AWS CDK, `functions` or `shared`. A grant is written once, beside the function
+that needs it; the stack turns it into that function's role, and the environment variables that a
+function finds its queues and machines by follow from the same lines (`Function.environment`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+STREAM_KINDS = ("customer", "appointment")
+"""Values of an item's `kind` attribute whose changes become events; the stream filter lets only these through."""
+
+
+@dataclass(frozen=True)
+class Index:
+    """A keys-only secondary index of the table; both keys are string attributes."""
+
+    name: str
+    hash_key: str
+    range_key: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """The single table. `stream` is the stream view type; keys and indexes are strings."""
+
+    hash_key: str
+    range_key: str
+    indexes: tuple[Index, ...]
+    ttl: str
+    stream: str
+
+
+@dataclass(frozen=True)
+class Queue:
+    """An SQS queue with a dead-letter queue of the same type beside it.
+
+    `visibility` in seconds, at least six times the timeout of the function that reads it;
+    `max_receives` before a message goes to the dead-letter queue.
+    """
+
+    name: str
+    visibility: int
+    fifo: bool = False
+    max_receives: int = 10
+
+
+@dataclass(frozen=True)
+class StateMachine:
+    """A Step Functions standard workflow; `definition` is a file in `infra/state_machines`.
+
+    In the definition `${queue.NAME}` stands for the URL of queue NAME (filled in by `stack.py` and the runner).
+    """
+
+    name: str
+    definition: str
+    sends: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class QueueSource:
+    """Messages of `queue` start the function, `batch_size` at a time, at most `concurrency` at once."""
+
+    queue: str
+    batch_size: int = 1
+    concurrency: int = 10
+
+
+@dataclass(frozen=True)
+class StreamSource:
+    """Stream records of items whose `kind` is one of `kinds` start the function, in order within a shard.
+
+    A failing batch is retried `retries` times, halved each time, and then goes whole to the
+    on-failure bucket. `window` is the longest time in seconds that a batch is gathered.
+    """
+
+    kinds: tuple[str, ...]
+    batch_size: int = 100
+    window: float = 0
+    retries: int = 10
+
+
+@dataclass(frozen=True)
+class Function:
+    """One Lambda function.
+
+    `routes` are API Gateway resource paths, each with method ANY; `table` the DynamoDB actions it may
+    use on the table and its indexes; `sends` queues, `starts` state machines, `signing_key` the KMS
+    actions; `every` runs it on a schedule of that many seconds. `memory` in MB, `timeout` in seconds.
+    """
+
+    name: str
+    handler: str
+    memory: int = 512
+    timeout: int = 29
+    routes: tuple[str, ...] = ()
+    table: tuple[str, ...] = ()
+    sends: tuple[str, ...] = ()
+    starts: tuple[str, ...] = ()
+    signing_key: tuple[str, ...] = ()
+    queues: tuple[QueueSource, ...] = ()
+    stream: StreamSource | None = None
+    every: int | None = None
+
+    def environment(
+        self, *, table: str, queues: dict[str, str], machines: dict[str, str], signing_key: str
+    ) -> dict[str, str]:
+        """The variables this function reads: names of what it may use, and of nothing else.
+
+        `queues` maps a queue's name to its URL, `machines` a state machine's to its ARN.
+        """
+        found = {"TABLE_NAME": table, "POWERTOOLS_SERVICE_NAME": self.name}
+        found |= {f"QUEUE_{name.upper()}": queues[name] for name in self.sends}
+        found |= {f"STATE_MACHINE_{name.upper()}": machines[name] for name in self.starts}
+        if self.signing_key:
+            found["SIGNING_KEY"] = signing_key
+        return found
+
+
+TABLE = Table(
+    hash_key="pk",
+    range_key="sk",
+    indexes=(
+        # A filter's rows by id, newest last: the partition is scope, field and hashed value.
+        *(Index(name=f"by_f{n}", hash_key=f"f{n}", range_key="sk") for n in (1, 2, 3, 4)),
+        # The same partitions by time: t0 holds all rows of a scope, t1-t4 those of the filter with that number.
+        *(Index(name=f"by_t{n}", hash_key=f"t{n}", range_key="sort_time") for n in (0, 1, 2, 3, 4)),
+        # Work owed, by the time from which `sweep` may hint at it again.
+        Index(name="by_due", hash_key="due_shard", range_key="due"),
+    ),
+    ttl="expires_at",
+    stream="NEW_AND_OLD_IMAGES",
+)
+
+QUEUES = (
+    # First attempts, in order for each endpoint (message group = endpoint).
+    Queue("deliveries", visibility=240, fifo=True),
+    # First attempts to an endpoint that hangs or has fallen behind: unordered, fair between endpoints.
+    Queue("slow_deliveries", visibility=240),
+    # Later attempts whose wait is at most 900 s, manual retries, `/test`, and what `sweep` found overdue.
+    Queue("retries", visibility=240),
+)
+
+STATE_MACHINES = (
+    # Waits of more than 900 s, then a message to `retries`.
+    StateMachine("delayed_delivery", definition="delayed_delivery.asl.json", sends=("retries",)),
+)
+
+KEY_CHECK = ("dynamodb:UpdateItem",)
+READ = ("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query")
+WRITE = ("dynamodb:PutItem", "dynamodb:ConditionCheckItem")
+
+FUNCTIONS = (
+    Function("ping", "functions.ping.handler", routes=("/v1/ping",), table=KEY_CHECK),
+    Function(
+        "customers",
+        "functions.customers.handler",
+        routes=("/v1/customers", "/v1/customers/{proxy+}"),
+        table=KEY_CHECK + READ + WRITE,
+    ),
+    Function(
+        "appointments",
+        "functions.appointments.handler",
+        routes=("/v1/appointments", "/v1/appointments/{proxy+}"),
+        table=KEY_CHECK + READ + WRITE,
+    ),
+    Function(
+        "webhook_endpoints",
+        "functions.webhook_endpoints.handler",
+        routes=("/v1/webhook_endpoints", "/v1/webhook_endpoints/{proxy+}"),
+        table=KEY_CHECK + READ + WRITE + ("dynamodb:DeleteItem",),
+        sends=("retries",),
+        signing_key=("kms:Encrypt",),
+    ),
+    Function(
+        "events",
+        "functions.events.handler",
+        routes=("/v1/events", "/v1/events/{proxy+}"),
+        table=KEY_CHECK + READ + WRITE,
+        sends=("retries",),
+    ),
+    Function("fallback", "functions.fallback.handler", routes=("/", "/{proxy+}")),
+    Function(
+        "fan_out",
+        "functions.fan_out.handler",
+        timeout=60,
+        table=("dynamodb:Query", "dynamodb:GetItem", "dynamodb:PutItem"),
+        sends=("deliveries", "slow_deliveries"),
+        stream=StreamSource(kinds=STREAM_KINDS),
+    ),
+    Function(
+        "deliver",
+        "functions.deliver.handler",
+        timeout=40,
+        table=("dynamodb:BatchGetItem", "dynamodb:UpdateItem"),
+        sends=("retries", "slow_deliveries"),
+        starts=("delayed_delivery",),
+        signing_key=("kms:Decrypt",),
+        queues=(
+            QueueSource("deliveries", concurrency=100),
+            QueueSource("slow_deliveries", concurrency=20),
+            QueueSource("retries", concurrency=50),
+        ),
+    ),
+    Function(
+        "sweep",
+        "functions.sweep.handler",
+        timeout=60,
+        table=("dynamodb:Query", "dynamodb:UpdateItem"),
+        sends=("retries",),
+        every=60,
+    ),
+)
+
+ENVIRONMENT = ("SPEED", "ALLOW_LOOPBACK_RECEIVERS", "LOG_LEVEL")
+"""Settings that the local runner may add to every function's environment; a deployed stage sets only LOG_LEVEL."""

@@ -1,0 +1,69 @@
+"""AWS clients, made at first use and kept for the life of the process."""
+
+from __future__ import annotations
+
+import functools
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from botocore.config import Config
+    from mypy_boto3_dynamodb.client import DynamoDBClient
+    from mypy_boto3_kms.client import KMSClient
+    from mypy_boto3_sqs.client import SQSClient
+    from mypy_boto3_stepfunctions.client import SFNClient
+
+
+@functools.cache
+def dynamodb() -> DynamoDBClient:
+    """The table's client. Our own items need no check against the service model on every call."""
+    import boto3
+
+    return boto3.client("dynamodb", config=_config(parameter_validation=False))
+
+
+@functools.cache
+def sqs() -> SQSClient:
+    """Queues."""
+    import boto3
+
+    return boto3.client("sqs", config=_config())
+
+
+@functools.cache
+def stepfunctions() -> SFNClient:
+    """State machines."""
+    import boto3
+
+    return boto3.client("stepfunctions", config=_config())
+
+
+@functools.cache
+def kms() -> KMSClient:
+    """The key that signing secrets are kept under."""
+    import boto3
+
+    return boto3.client("kms", config=_config())
+
+
+def queue_url(name: str) -> str:
+    """The URL of a queue of `infra/topology.py`."""
+    return os.environ[f"QUEUE_{name.upper()}"]
+
+
+def state_machine_arn(name: str) -> str:
+    """The ARN of a state machine of `infra/topology.py`."""
+    return os.environ[f"STATE_MACHINE_{name.upper()}"]
+
+
+def _config(parameter_validation: bool = True) -> Config:
+    from botocore.config import Config
+
+    # Short time-outs, so that a lost answer is tried again while the caller still waits.
+    return Config(
+        connect_timeout=2,
+        read_timeout=6,
+        retries={"mode": "standard", "total_max_attempts": 4},
+        max_pool_connections=128,
+        parameter_validation=parameter_validation,
+    )

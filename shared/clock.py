@@ -1,0 +1,61 @@
+"""Time, and the only place it enters by. Instants are whole milliseconds since the Unix epoch, UTC."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+SECOND = 1_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# RFC 3339 with its offset; seconds may be left out.
+_INPUT = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:?\d\d)",
+    re.ASCII,
+)
+_source: Callable[[], float] = time.time
+_sleep: Callable[[float], None] = time.sleep
+
+
+def use(source: Callable[[], float], sleep: Callable[[float], None]) -> None:
+    """Put another clock in: `source` gives Unix seconds, `sleep` waits for a number of seconds."""
+    global _source, _sleep
+    _source, _sleep = source, sleep
+
+
+def now() -> int:
+    """The present instant in milliseconds."""
+    return int(_source() * SECOND)
+
+
+def sleep(seconds: float) -> None:
+    """Wait for `seconds` by this clock."""
+    _sleep(seconds)
+
+
+def scaled(seconds: float) -> int:
+    """A wait of `seconds` in milliseconds, divided by the local runner's `SPEED` (1 when deployed)."""
+    return int(seconds * SECOND / float(os.environ.get("SPEED") or 1))
+
+
+def iso(instant: int) -> str:
+    """`YYYY-MM-DDTHH:MM:SS.mmmZ` (contract 1)."""
+    moment = _EPOCH + timedelta(milliseconds=instant)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z".rjust(24, "0")
+
+
+def parse(text: str) -> int:
+    """The instant of an RFC 3339 time with an offset, cut to milliseconds. Raises ValueError."""
+    if not _INPUT.fullmatch(text):
+        raise ValueError("not an RFC 3339 date-time with a UTC offset")
+    try:
+        moment = datetime.fromisoformat(text.upper()).astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("outside the years 1 to 9999") from error
+    return (moment - _EPOCH) // timedelta(milliseconds=1)

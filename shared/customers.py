@@ -1,0 +1,61 @@
+"""Customers: people to be contacted by phone (specification, "Customer"; contract 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shared import clock, fields, ids, resources, table
+from shared.errors import ApiError, not_found_in_body
+from shared.keys import Scope
+from shared.listing import Listed
+from shared.resources import Document
+
+LISTED = Listed(
+    kind="customer",
+    prefix="cust_",
+    slots=("external_id", "phone", "email"),
+    filters={
+        "external_id": lambda text: ("external_id", text),
+        # A "+" that a client left unescaped in the query arrives as a space.
+        "phone": lambda text: ("phone", fields.phone("+" + text[1:] if text.startswith(" ") else text)),
+        "email": lambda text: ("email", text),
+    },
+)
+OPTIONAL = ("phone", "name", "email", "external_id")
+
+
+def new(scope: Scope, given: Mapping[str, Any]) -> Document:
+    """A customer with the given fields."""
+    optional = {name: given.get(name) for name in OPTIONAL}
+    return resources.new(LISTED, scope, **optional, metadata=given.get("metadata") or {}, deleted_at=None)
+
+
+def patched(customer: Document, patch: Mapping[str, Any]) -> Document:
+    """The customer after a merge patch; the very same object where nothing changes. Raises ApiError."""
+    if customer["deleted_at"] is not None:
+        raise ApiError("customer_deleted")
+    changes = dict(patch)
+    if "metadata" in changes:
+        changes["metadata"] = fields.merged_metadata(customer["metadata"], changes["metadata"])
+    return resources.touched(customer, changes)
+
+
+def deleted(customer: Document) -> Document:
+    """The customer, soft-deleted; the very same object where it already is."""
+    if customer["deleted_at"] is not None:
+        return customer
+    changed = resources.touched(customer, {"deleted_at": clock.iso(clock.now())})
+    return changed | {"deleted_at": changed["updated_at"]}
+
+
+def must_be_live(scope: Scope, id: str, param: str) -> table.Check:
+    """The condition that the customer exists and is not deleted, for writes that depend on it."""
+
+    def refusal(old: table.Row | None) -> ApiError:
+        return ApiError("customer_deleted") if old else not_found_in_body("customer", id, param)
+
+    if not ids.is_id(LISTED.prefix, id):
+        raise not_found_in_body("customer", id, param)
+    condition = "attribute_exists(pk) AND attribute_not_exists(deleted)"
+    return table.Check(scope.pk(LISTED.kind), id, condition=condition, refusal=refusal)

@@ -1,0 +1,217 @@
+"""Types of request fields, and the one place where input that does not fit becomes an API error."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic_core import PydanticCustomError
+
+from shared import clock
+from shared.errors import ERRORS, ApiError
+
+METADATA_KEYS = 50
+METADATA_KEY_CHARACTERS = 40
+METADATA_VALUE_CHARACTERS = 500
+METADATA_BYTES = 16 * 1024
+
+# A separator may stand between two digits only (contract 0).
+_PHONE = re.compile(r"\+[0-9](?:[ \-.()]*[0-9])*")
+_E164 = re.compile(r"\+[1-9][0-9]{6,14}")
+
+
+class Input(BaseModel):
+    """A request body: JSON types as they are, nothing unknown."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
+
+
+class Nothing(Input):
+    """The body of an action that takes no parameters."""
+
+
+M = TypeVar("M", bound=Input)
+
+
+def validate(model: type[M], data: Mapping[str, Any]) -> M:
+    """`data` as `model`. Raises the ApiError of the first thing wrong, unknown fields before all else."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+    problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
+    raise _api_error(model, problem)
+
+
+def bracketed(path: tuple[int | str, ...]) -> str:
+    """A path into the body as `param` spells it: `customer[phone]`, `event_filters[0]`."""
+    return str(path[0]) + "".join(f"[{part}]" for part in path[1:])
+
+
+def compact(value: Any) -> str:
+    """JSON text without spaces, as stored and sent."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def canonical(value: Any) -> str:
+    """JSON text that is the same for equal values, whatever the order of their keys."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True)
+
+
+def phone(value: str) -> str:
+    """The number in E.164 (contract 0). Raises `phone_invalid_format`."""
+    trimmed = value.strip()
+    number = "+" + re.sub(r"[^0-9]", "", trimmed) if _PHONE.fullmatch(trimmed) else ""
+    if not _E164.fullmatch(number):
+        raise PydanticCustomError(
+            "phone_invalid_format", "Phone numbers must be in E.164 format, such as +15005550006."
+        )
+    return number
+
+
+def instant(value: str) -> int:
+    """A date-time as milliseconds since the epoch. Raises `datetime_invalid`."""
+    try:
+        return clock.parse(value)
+    except ValueError as error:
+        raise PydanticCustomError(
+            "datetime_invalid",
+            "Date-times must be RFC 3339 with a UTC offset, such as 2027-03-04T15:00:00Z.",
+        ) from error
+
+
+def text(most: int, least: int = 0) -> Any:
+    """A string of at most `most` characters without control characters but tab and newlines."""
+
+    def check(value: str) -> str:
+        if len(value) < least:
+            raise PydanticCustomError("parameter_invalid_empty", "The value must not be empty.")
+        if len(value) > most:
+            raise PydanticCustomError("parameter_invalid", "At most {most} characters are allowed.", {"most": most})
+        return _printable(value)
+
+    return AfterValidator(check)
+
+
+def merged_metadata(before: Mapping[str, Any], patch: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Metadata after a PATCH: merged per key, null removes a key, null for all clears (contract 3)."""
+    if patch is None:
+        return {}
+    merged = {key: value for key, value in {**before, **patch}.items() if key not in patch or value is not None}
+    problem = _metadata_problem(merged)
+    if problem:
+        raise ApiError("metadata_invalid", problem, param="metadata")
+    return merged
+
+
+def _printable(value: str) -> str:
+    bad = next((c for c in value if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None)
+    if bad is not None:
+        raise PydanticCustomError(
+            "parameter_invalid", "Control characters are not allowed: U+{code}.", {"code": f"{ord(bad):04X}"}
+        )
+    return value
+
+
+def _email(value: str) -> str:
+    from email_validator import EmailNotValidError, validate_email
+
+    try:
+        validate_email(value, check_deliverability=False, allow_quoted_local=True, globally_deliverable=False)
+    except EmailNotValidError as error:
+        raise PydanticCustomError("email_invalid", "Not an email address; ada@example.com is one.") from error
+    return value
+
+
+def _timezone(value: str) -> str:
+    try:
+        # Aliases of the machine ("localtime") and folders of the database ("Europe") are not zones.
+        if "/" not in value and value not in ("UTC", "GMT"):
+            raise ValueError(value)
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise PydanticCustomError("parameter_invalid", "Not an IANA time zone; Europe/Berlin and UTC are.") from error
+    return value
+
+
+def _metadata(value: Any) -> Any:
+    if isinstance(value, dict):
+        problem = _metadata_problem(value)
+        if problem:
+            raise PydanticCustomError("metadata_invalid", "{problem}", {"problem": problem})
+        for key, inner in value.items():
+            _printable_within(key, inner)
+    elif value is not None:
+        raise PydanticCustomError("metadata_invalid", "Metadata is an object of keys and values.")
+    return value
+
+
+def _metadata_problem(value: Mapping[str, Any]) -> str | None:
+    if len(value) > METADATA_KEYS:
+        return f"Metadata has {len(value)} keys; at most {METADATA_KEYS} are allowed."
+    for key, inner in value.items():
+        if not 1 <= len(key) <= METADATA_KEY_CHARACTERS:
+            return f"Metadata keys have 1 to {METADATA_KEY_CHARACTERS} characters; '{key[:60]}' has {len(key)}."
+        if len(compact(inner)) > METADATA_VALUE_CHARACTERS:
+            return f"The value of '{key}' has more than {METADATA_VALUE_CHARACTERS} characters as JSON."
+    if len(compact(value).encode()) > METADATA_BYTES:
+        return f"Metadata has more than {METADATA_BYTES} bytes as JSON."
+    return None
+
+
+def _printable_within(key: str, value: Any) -> None:
+    pending = [key, value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str):
+            _printable(part)
+        elif isinstance(part, dict):
+            pending += [*part.keys(), *part.values()]
+        elif isinstance(part, list):
+            pending += part
+
+
+def _api_error(model: type[Input], problem: Any) -> ApiError:
+    path, kind, sent = problem["loc"], problem["type"], problem.get("input")
+    param = bracketed(path)
+    if kind == "missing":
+        return ApiError("parameter_missing", f"Missing required parameter: {param}.", param=param)
+    if kind == "extra_forbidden":
+        return unknown(param, path[-1], _siblings(model, path[:-1]))
+    if kind in ERRORS:
+        return ApiError(kind, problem["msg"], param=param)
+    if sent is None:
+        return ApiError("parameter_invalid_empty", f"{param} cannot be null.", param=param)
+    if kind.startswith("int_"):
+        return ApiError("parameter_invalid_integer", f"{param} must be an integer.", param=param)
+    return ApiError("parameter_invalid", f"{param}: {problem['msg']}.", param=param)
+
+
+def unknown(param: str, name: str, known: list[str]) -> ApiError:
+    """The error for a parameter nobody takes, with the nearest one that is taken."""
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    return ApiError("parameter_unknown", f"Unknown parameter: {param[:100]}.{hint}", param=param[:100])
+
+
+def _siblings(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    for part in path:
+        annotation = model.model_fields[str(part)].annotation
+        inner = [kind for kind in (annotation, *getattr(annotation, "__args__", ())) if isinstance(kind, type)]
+        model = next(kind for kind in inner if issubclass(kind, BaseModel))
+    return list(model.model_fields)
+
+
+Phone = Annotated[str, AfterValidator(phone)]
+Email = Annotated[str, text(255), AfterValidator(_email)]
+Instant = Annotated[str, AfterValidator(instant), AfterValidator(clock.iso)]
+Timezone = Annotated[str, text(64), AfterValidator(_timezone)]
+Name = Annotated[str, text(200)]
+ExternalId = Annotated[str, text(255, least=1)]
+Metadata = Annotated[dict[str, Any], BeforeValidator(_metadata)]

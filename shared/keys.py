@@ -1,0 +1,68 @@
+"""The one table's keys.
+
+Partition keys begin with the owner, so that a row of another project or mode cannot be addressed:
+`P#{project}#{test|live}#{kind}`. A sort key is the public id, so the base table lists in creation order.
+
+| row                        | pk                                     | sk               | indexes |
+|----------------------------|----------------------------------------|------------------|---------|
+| customer, appointment, ... | `P#..#customer`                        | `cust_...`       | f1-f4, t0-t4 |
+| event                      | `P#..#event`                           | `evt_...`        | f1-f3 |
+| delivery of an event       | `P#..#event#{evt_...}`                 | `whd_...`        | due |
+| webhook endpoint           | `P#..#webhook_endpoint`                | `whk_...`        | |
+| deleted webhook endpoint   | `P#..#deleted_webhook_endpoint`        | `whk_...`        | |
+| count of webhook endpoints | `P#..#count`                           | `webhook_endpoint` | |
+| idempotency record         | `P#..#idempotency#{sha256 of key}`     | `record`         | |
+| project                    | `PROJECTS`                             | 10-digit number  | |
+| API key                    | `KEY#{sha256 of the key}`              | `key`            | |
+| a project's API key        | `P#{project}#keys`                     | `key_...`        | |
+
+Attributes: `doc` is the public object as JSON text; `v` counts its writes; `req` is the request that last
+wrote the row; `kind` is the row's kind; `deleted` is set on rows that lists hide; `expires_at` (Unix
+seconds) lets the table clean up. Index partitions `f1`-`f4` are scope, field and hashed value, sorted by
+id; `t0`-`t4` are the same sorted by `sort_time` (time and id). Client text never enters an index key but
+hashed. `due_shard` and `due` hold rows that owe work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+DUE_SHARDS = 8
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A project and a mode: what every read and write is bound to."""
+
+    project_id: int
+    livemode: bool
+
+    def pk(self, *parts: str) -> str:
+        """The partition of a kind of rows of this project and mode."""
+        return "#".join(("P", str(self.project_id), "live" if self.livemode else "test", *parts))
+
+    def index(self, kind: str, field: str, value: str) -> str:
+        """The index partition of the rows of a kind whose field has this value."""
+        return self.pk(kind, field, hashlib.sha256(value.encode()).hexdigest()[:32])
+
+
+def scope_of(pk: str) -> Scope:
+    """The project and mode a partition key belongs to."""
+    _, project, mode, *_ = pk.split("#")
+    return Scope(int(project), mode == "live")
+
+
+def due_shard(sk: str) -> str:
+    """The partition of the due index for a row; sixteen hundred rows a second fit into the shards."""
+    return f"due#{int(hashlib.sha256(sk.encode()).hexdigest(), 16) % DUE_SHARDS}"
+
+
+def due_shards() -> list[str]:
+    """All partitions of the due index."""
+    return [f"due#{shard}" for shard in range(DUE_SHARDS)]
+
+
+def due(instant: int) -> str:
+    """An instant as a sort key of the due index."""
+    return f"{instant:015d}"

@@ -1,0 +1,80 @@
+"""Rows of public resources: a document, its version, and the request that last wrote it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from shared import clock, fields, ids, table
+from shared.errors import not_found
+from shared.keys import Scope
+from shared.listing import Listed
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A resource as read: its document, its version, and the row's internal attributes."""
+
+    doc: Document
+    version: int
+    row: table.Row = field(repr=False)
+
+
+def new(listed: Listed, scope: Scope, **values: Any) -> Document:
+    """The document of a new resource: id, object, mode and times, then `values`."""
+    now = clock.now()
+    times = {"created_at": clock.iso(now), "updated_at": clock.iso(now)}
+    return {"id": ids.new(listed.prefix, now), "object": listed.kind, "livemode": scope.livemode} | times | values
+
+
+def find(listed: Listed, scope: Scope, id: str) -> Found:
+    """The resource with this id. Raises `resource_not_found`."""
+    row = table.get(scope.pk(listed.kind), id) if ids.is_id(listed.prefix, id) else None
+    if row is None:
+        raise not_found(listed.kind.replace("_", " "), id)
+    return Found(json.loads(row["doc"]), row["v"], row)
+
+
+def insertion(listed: Listed, scope: Scope, doc: Document, **internal: table.Value) -> table.Put:
+    """The write that creates a resource."""
+    row = {"pk": scope.pk(listed.kind), "sk": doc["id"], "kind": listed.kind, "v": 1, "doc": fields.compact(doc)}
+    return table.Put(row | listed.index(scope, doc) | internal)
+
+
+def change(
+    listed: Listed,
+    scope: Scope,
+    found: Found,
+    doc: Document,
+    *,
+    hidden: bool = False,
+    internal: Mapping[str, table.Value | None] | None = None,
+) -> table.Update:
+    """The write that makes `doc` the resource's document, unless another came between."""
+    attributes: dict[str, table.Value | None] = {"doc": fields.compact(doc), "v": found.version + 1}
+    attributes |= {"deleted": True if hidden else None, **listed.index(scope, doc, hidden), **(internal or {})}
+    return table.Update(
+        scope.pk(listed.kind),
+        doc["id"],
+        set=attributes,
+        condition="v = :v",
+        values={":v": found.version},
+    )
+
+
+def touched(before: Document, changes: Mapping[str, Any]) -> Document:
+    """`before` with the changes and a new `updated_at`; `before` itself where nothing differs."""
+    if all(same(before[name], value) for name, value in changes.items()):
+        return before
+    # A clock that was set back must not take the resource back in time.
+    now = max(clock.now(), clock.parse(before["updated_at"]))
+    return {**before, **changes, "updated_at": clock.iso(now)}
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are the same; True is not 1, and 1.0 is not 1."""
+    return fields.canonical(one) == fields.canonical(other)

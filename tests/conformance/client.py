@@ -1,0 +1,271 @@
+"""A small HTTP client for the service, and what every answer must have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+T = TypeVar("T")
+
+REVISIONS = ("2026-06-01", "2026-08-03", "2026-08-22")
+ULID = "[0-9a-hjkmnp-tv-z]{26}"
+RATE_LIMIT_POLICY = '"second";q=100;w=1, "minute";q=5000;w=60'
+
+ERRORS: dict[tuple[int, str], frozenset[str]] = {
+    (400, "invalid_request_error"): frozenset(
+        {
+            "parameter_missing",
+            "parameter_unknown",
+            "parameter_invalid",
+            "parameter_invalid_integer",
+            "parameter_invalid_empty",
+            "parameters_exclusive",
+            "phone_invalid_format",
+            "email_invalid",
+            "url_invalid",
+            "datetime_invalid",
+            "metadata_invalid",
+            "cursor_invalid",
+            "event_filter_invalid",
+            "api_version_invalid",
+            "invalid_json",
+            "idempotency_key_invalid",
+            "resource_not_found",
+        }
+    ),
+    (400, "idempotency_error"): frozenset({"idempotency_key_reused"}),
+    (401, "authentication_error"): frozenset({"api_key_missing", "api_key_invalid", "api_key_revoked"}),
+    (403, "permission_error"): frozenset({"permission_denied"}),
+    (404, "invalid_request_error"): frozenset({"resource_not_found", "route_not_found"}),
+    (405, "invalid_request_error"): frozenset({"method_not_allowed"}),
+    (409, "conflict_error"): frozenset(
+        {
+            "invalid_status_transition",
+            "customer_deleted",
+            "customer_phone_missing",
+            "appointment_deleted",
+            "call_in_progress",
+            "appointment_cancelled",
+            "consent_request_limited",
+            "conversation_ended",
+            "conversation_exists",
+            "conversation_busy",
+            "delivery_in_progress",
+            "webhook_endpoint_disabled",
+            "webhook_endpoint_limit",
+            "conflict",
+        }
+    ),
+    (409, "idempotency_error"): frozenset({"idempotency_key_in_use"}),
+    (413, "invalid_request_error"): frozenset({"request_too_large"}),
+    (415, "invalid_request_error"): frozenset({"unsupported_media_type"}),
+    (429, "rate_limit_error"): frozenset({"rate_limit_exceeded"}),
+    (500, "api_error"): frozenset({"internal_error"}),
+    (503, "api_error"): frozenset({"service_unavailable"}),
+    (504, "api_error"): frozenset({"agent_timeout"}),
+}
+"""Contract section 2: the codes of each HTTP status and error type."""
+
+RETRYABLE_CODES = frozenset(
+    {"idempotency_key_in_use", "conversation_busy", "conflict", "rate_limit_exceeded", "service_unavailable"}
+)
+
+
+@dataclass(frozen=True)
+class Response:
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def error(self) -> Any:
+        return self.json["error"]
+
+    @property
+    def request_id(self) -> str:
+        return self.headers.get("Service-Request-Id", "")
+
+    @property
+    def replayed(self) -> bool:
+        return self.headers.get("Idempotent-Replayed") == "true"
+
+    def ok(self, status: int = 200) -> Any:
+        """The body as JSON, of an answer that must have this status."""
+        assert self.status == status, f"expected {status}, got {self}"
+        return self.json
+
+    def __str__(self) -> str:
+        return f"{self.status} {self.body[:600].decode(errors='replace')}"
+
+
+@dataclass
+class Promises:
+    """Collects answers that break a promise made for every response, each kind of breach once a session."""
+
+    base_url: str
+    known: set[str] = field(default_factory=set)
+    new: list[str] = field(default_factory=list)
+
+    def check(self, method: str, path: str, response: Response, *, with_key: bool) -> None:
+        for breach in breaches(response, self.base_url, with_key=with_key):
+            kind = f"{breach.split(':')[0]} ({response.status})"
+            if kind not in self.known:
+                self.known.add(kind)
+                self.new.append(f"{method} {path} -> {response.status}: {breach}")
+
+
+def breaches(response: Response, base_url: str, *, with_key: bool) -> Iterable[str]:
+    """What in this answer contradicts contract sections 1 and 2."""
+    headers = response.headers
+    if not re.fullmatch(f"req_{ULID}", response.request_id):
+        yield f"Service-Request-Id: {response.request_id!r}"
+    if headers.get("Service-Version") not in REVISIONS:
+        yield f"Service-Version: {headers.get('Service-Version')!r}"
+    if headers.get("Cache-Control") != "no-store":
+        yield f"Cache-Control: {headers.get('Cache-Control')!r}"
+    is_error = response.status >= 400
+    if not is_error and "Service-Should-Retry" in headers:
+        yield "Service-Should-Retry on a success"
+    if headers.get("Content-Type", "").partition(";")[0] == "text/html":
+        return
+    if headers.get("Content-Type", "").partition(";")[0] != "application/json":
+        yield f"Content-Type: {headers.get('Content-Type')!r}"
+        return
+    code = ""
+    if is_error:
+        body = response.json
+        if set(body) != {"error"}:
+            yield f"error envelope: {body!r}"
+            return
+        error = body["error"]
+        code = error.get("code", "")
+        if not {"type", "code", "message", "request_id", "doc_url"} <= set(error):
+            yield f"error fields: {sorted(error)}"
+            return
+        extra = set(error) - {"type", "code", "message", "param", "request_id", "doc_url"}
+        if extra - {"conversation_id", "message_id"}:
+            yield f"error fields: unknown {sorted(extra)}"
+        if not isinstance(error.get("param", ""), str):
+            yield f"error param: {error['param']!r}"
+        if code not in ERRORS.get((response.status, error["type"]), ()):
+            yield f"error code: {error['type']} {code}"
+        if not error["message"] or not isinstance(error["message"], str):
+            yield f"error message: {error['message']!r}"
+        if error["request_id"] != response.request_id:
+            yield f"error request_id: {error['request_id']} is not the header's {response.request_id}"
+        if error["doc_url"] != f"{base_url}/docs/errors#{code}":
+            yield f"doc_url: {error['doc_url']}"
+        if response.status != 500:
+            expected = "true" if code in RETRYABLE_CODES else "false"
+            if headers.get("Service-Should-Retry") != expected:
+                yield f"Service-Should-Retry: {headers.get('Service-Should-Retry')!r} for {code}"
+    if with_key and response.status != 401 and code not in {"route_not_found", "method_not_allowed"}:
+        if headers.get("RateLimit-Policy") != RATE_LIMIT_POLICY:
+            yield f"RateLimit-Policy: {headers.get('RateLimit-Policy')!r}"
+        if not re.fullmatch(r'"(second|minute)";r=\d+;t=\d+', headers.get("RateLimit", "")):
+            yield f"RateLimit: {headers.get('RateLimit')!r}"
+
+
+class Client:
+    """Requests with one API key. A new connection for each, so that nothing is retried unseen.
+
+    A 429 is waited out as its `Retry-After` says and the request sent again, unless `patient=False`.
+    """
+
+    def __init__(self, base_url: str, key: str | None, promises: Promises) -> None:
+        self.base_url = base_url
+        self.key = key
+        self.promises = promises
+        self.base_path = urlsplit(base_url).path
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        json_body: object = None,
+        body: bytes | None = None,
+        params: Mapping[str, object] | Iterable[tuple[str, object]] | None = None,
+        headers: Mapping[str, str] | None = None,
+        idempotency_key: str | None = None,
+        patient: bool = True,
+    ) -> Response:
+        sent = {"Accept": "application/json"}
+        if self.key is not None:
+            sent["Authorization"] = f"Bearer {self.key}"
+        if json_body is not None:
+            body = json.dumps(json_body).encode()
+            sent["Content-Type"] = "application/json"
+        if idempotency_key is not None:
+            sent["Idempotency-Key"] = idempotency_key
+        sent |= headers or {}
+        pairs = list(params.items()) if isinstance(params, Mapping) else list(params or ())
+        target = f"{self.base_path}{path}" + (f"?{urlencode(pairs)}" if pairs else "")
+        give_up = time.monotonic() + 70
+        while True:
+            response = self._exchange(method, target, body, sent)
+            self.promises.check(method, path, response, with_key=self.key is not None)
+            if response.status != 429 or not patient or time.monotonic() > give_up:
+                return response
+            time.sleep(int(response.headers.get("Retry-After", "1")))
+
+    def _exchange(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> Response:
+        url = urlsplit(self.base_url)
+        kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
+        connection = kind(url.hostname or "", url.port, timeout=60)
+        try:
+            # A server may answer 413 before it has read the whole body.
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                connection.request(method, target, body, dict(headers))
+            answer = connection.getresponse()
+            return Response(answer.status, answer.headers, answer.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str, params: Any = None, **options: Any) -> Response:
+        return self.request("GET", path, params=params, **options)
+
+    def post(self, path: str, json_body: object = None, **options: Any) -> Response:
+        return self.request("POST", path, json_body=json_body, **options)
+
+    def patch(self, path: str, json_body: object = None, **options: Any) -> Response:
+        return self.request("PATCH", path, json_body=json_body, **options)
+
+    def delete(self, path: str, **options: Any) -> Response:
+        return self.request("DELETE", path, **options)
+
+
+def assert_error(response: Response, status: int, code: str | set[str], param: str | None = None) -> Any:
+    """The error object of an answer that must be this error; `param` is compared when given."""
+    assert response.status == status, f"expected {status} {code}, got {response}"
+    codes = {code} if isinstance(code, str) else code
+    assert response.error["code"] in codes, f"expected {status} {code}, got {response}"
+    if param is not None:
+        assert response.error.get("param") == param, f"expected param {param}, got {response}"
+    return response.error
+
+
+def eventually(check: Callable[[], T | Literal[False] | None], timeout: float = 15) -> T:
+    """What `check` returns once that is true; a failed assertion in it counts as not yet."""
+    deadline = time.monotonic() + timeout
+    while True:
+        late = time.monotonic() > deadline
+        try:
+            if found := check():
+                return found
+            assert not late, f"not within {timeout} s: last answer {found!r}"
+        except AssertionError:
+            if late:
+                raise
+        time.sleep(0.05)

@@ -1,0 +1,196 @@
+"""Black-box tests over HTTP, from the specification and the contract alone.
+
+By default they start the local runner themselves. To test a running service set `BASE_URL`, `TEST_KEY`,
+`LIVE_KEY`, `OTHER_TEST_KEY` and `OTHER_LIVE_KEY` (the last two of a second project) and, if it is a local
+runner, `SPEED`; without `SPEED` the service is taken for a deployed one, which cannot reach receivers on
+loopback, and the tests that need those are skipped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.client import Client, Promises
+from tests.conformance.given import Subscribe
+from tests.conformance.receiver import Hook, Receiver
+
+ROOT = Path(__file__).parents[2]
+SPEED = 50
+START_TIMEOUT = 180
+
+
+@dataclass(frozen=True)
+class Project:
+    project_id: int
+    name: str
+    test_key: str
+    live_key: str
+
+
+@dataclass(frozen=True)
+class Service:
+    """`speed` divides the service's waits; None for a deployed service, which no receiver here can hear."""
+
+    base_url: str
+    projects: tuple[Project, ...]
+    speed: float | None
+    promises: Promises
+
+    def client(self, key: str | None) -> Client:
+        return Client(self.base_url, key, self.promises)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def local_runner(folder: Path, speed: float) -> Iterator[Service]:
+    """The local runner as a subprocess with its own data, stopped again by SIGTERM."""
+    ready_file, log_file = folder / "ready.json", folder / "runner.log"
+    environment = os.environ | {
+        "PORT": str(free_port()),
+        "DATA_DIR": str(folder / "data"),
+        "SPEED": str(speed),
+        "READY_FILE": str(ready_file),
+    }
+    with log_file.open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "infra.local"],
+            cwd=ROOT,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        deadline = time.monotonic() + START_TIMEOUT
+        while not ready_file.exists():
+            tail = log_file.read_text(errors="replace")[-3000:]
+            assert process.poll() is None, f"the local runner ended:\n{tail}"
+            assert time.monotonic() < deadline, f"the local runner is not ready:\n{tail}"
+            time.sleep(0.1)
+        ready: dict[str, Any] = json.loads(ready_file.read_text())
+        base_url = ready["base_url"].rstrip("/")
+        yield Service(base_url, tuple(Project(**project) for project in ready["projects"]), speed, Promises(base_url))
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def running_service() -> Service:
+    base_url = os.environ["BASE_URL"].rstrip("/")
+    promises = Promises(base_url)
+    projects = []
+    for prefix in ("", "OTHER_"):
+        keys = os.environ[f"{prefix}TEST_KEY"], os.environ[f"{prefix}LIVE_KEY"]
+        ping = Client(base_url, keys[0], promises).get("/v1/ping").ok()
+        projects.append(Project(ping["project_id"], ping["project_name"], *keys))
+    speed = os.environ.get("SPEED")
+    return Service(base_url, tuple(projects), float(speed) if speed else None, promises)
+
+
+@pytest.fixture(scope="session")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    if "BASE_URL" in os.environ:
+        yield running_service()
+        return
+    with local_runner(tmp_path_factory.mktemp("runner"), SPEED) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def client(service: Service) -> Client:
+    """Test mode of the first project."""
+    return service.client(service.projects[0].test_key)
+
+
+@pytest.fixture(scope="session")
+def live(service: Service) -> Client:
+    """Live mode of the first project."""
+    return service.client(service.projects[0].live_key)
+
+
+@pytest.fixture(scope="session")
+def other(service: Service) -> Client:
+    """Test mode of the second project."""
+    return service.client(service.projects[1].test_key)
+
+
+@pytest.fixture(scope="session")
+def other_live(service: Service) -> Client:
+    """Live mode of the second project."""
+    return service.client(service.projects[1].live_key)
+
+
+@pytest.fixture(scope="session")
+def anonymous(service: Service) -> Client:
+    return service.client(None)
+
+
+@pytest.fixture(scope="session")
+def receiver(service: Service) -> Iterator[Receiver]:
+    if service.speed is None:
+        pytest.skip("a deployed service cannot reach a receiver on loopback")
+    started = Receiver()
+    yield started
+    started.close()
+
+
+@contextlib.contextmanager
+def subscriptions() -> Iterator[Subscribe]:
+    """A function that creates webhook endpoints; they are deleted at the end."""
+    made: list[tuple[Client, str]] = []
+
+    def subscribe(client: Client, target: Hook | str, *event_filters: str, **fields: object) -> Any:
+        url = target if isinstance(target, str) else target.url
+        body = {"url": url, "event_filters": list(event_filters), **fields}
+        endpoint = client.post("/v1/webhook_endpoints", body).ok(201)
+        made.append((client, endpoint["id"]))
+        return endpoint
+
+    try:
+        yield subscribe
+    finally:
+        for client, endpoint_id in made:
+            client.delete(f"/v1/webhook_endpoints/{endpoint_id}")
+
+
+@pytest.fixture
+def subscribe() -> Iterator[Subscribe]:
+    with subscriptions() as function:
+        yield function
+
+
+@pytest.fixture(scope="module")
+def subscribe_module() -> Iterator[Subscribe]:
+    """As `subscribe`, for endpoints that several tests of a module look at."""
+    with subscriptions() as function:
+        yield function
+
+
+@pytest.fixture(autouse=True)
+def every_response_keeps_the_common_promises(service: Service) -> Iterator[None]:
+    """Any answer of any test that lacks what every answer has fails that test, each kind of breach once."""
+    yield
+    broken, service.promises.new = service.promises.new, []
+    assert not broken, "\n".join(broken)

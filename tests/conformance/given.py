@@ -1,0 +1,87 @@
+"""What tests start from: fresh resources, and looking at the event log."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+from tests.conformance.client import Client, eventually
+
+UNKNOWN = "00000000000000000000000000"
+"""The ULID part of ids that no resource has."""
+
+Subscribe = Callable[..., Any]
+
+
+def unique(prefix: str = "x") -> str:
+    return f"{prefix}-{secrets.token_hex(8)}"
+
+
+def unique_phone() -> str:
+    return f"+1{secrets.randbelow(8) + 2}{secrets.randbelow(10**9):09d}"
+
+
+def create_customer(client: Client, **fields: object) -> Any:
+    return client.post("/v1/customers", {"phone": unique_phone(), **fields}).ok(201)
+
+
+def create_appointment(client: Client, customer_id: str | None = None, **fields: object) -> Any:
+    customer_id = customer_id or create_customer(client)["id"]
+    body = {"customer_id": customer_id, "appointment_at": "2030-05-06T07:08:09Z", **fields}
+    return client.post("/v1/appointments", body).ok(201)
+
+
+def events_about(client: Client, object_id: str) -> list[Any]:
+    """The logged events of one resource, oldest first, as far as they are in the log by now."""
+    page = client.get("/v1/events", {"object_id": object_id, "limit": 100}).ok()
+    return list(reversed(page["data"]))
+
+
+def event_about(client: Client, object_id: str, type_: str) -> Any:
+    """The first event of this type about the resource, once it is in the log."""
+    return eventually(
+        lambda: next((event for event in events_about(client, object_id) if event["type"] == type_), None)
+    )
+
+
+def settle(client: Client, kind: str) -> None:
+    """Wait until the log has caught up with the changes made so far to resources of this kind."""
+    made = create_customer(client) if kind == "customer" else create_appointment(client)
+    event_about(client, made["id"], f"{kind}.created")
+
+
+def deliveries_of(client: Client, event_id: str) -> list[Any]:
+    found: list[Any] = client.get(f"/v1/events/{event_id}/deliveries", {"limit": 100}).ok()["data"]
+    return found
+
+
+def delivery_to(client: Client, event_id: str, endpoint_id: str) -> Any:
+    """The automatic delivery of an event to an endpoint, once there is one."""
+    return eventually(
+        lambda: next(
+            (
+                delivery
+                for delivery in deliveries_of(client, event_id)
+                if delivery["webhook_endpoint_id"] == endpoint_id and delivery["trigger"] == "automatic"
+            ),
+            None,
+        )
+    )
+
+
+def delivery_when(client: Client, delivery: Any, condition: Callable[[Any], bool], timeout: float = 15) -> Any:
+    """The delivery as it reads once the condition holds for it."""
+    path = f"/v1/events/{delivery['event_id']}/deliveries/{delivery['id']}"
+    last: list[Any] = [None]
+
+    def check() -> Any:
+        last[0] = client.get(path).ok()
+        assert condition(last[0]), f"delivery still reads {last[0]}"
+        return last[0]
+
+    return eventually(check, timeout)
+
+
+def ended(delivery: Any) -> bool:
+    return bool(delivery["status"] != "attempting")

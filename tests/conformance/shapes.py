@@ -1,0 +1,144 @@
+"""The fields of each object and their kinds: contract sections 1, 5, 6 and 9."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tests.conformance.client import REVISIONS, ULID
+
+TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+SHAPES: dict[str, dict[str, str]] = {
+    "customer": {
+        "id": "cust",
+        "object": "customer",
+        "livemode": "bool",
+        "created_at": "time",
+        "updated_at": "time",
+        "phone": "str?",
+        "email": "str?",
+        "name": "str?",
+        "external_id": "str?",
+        "metadata": "dict",
+        "deleted_at": "time?",
+    },
+    "appointment": {
+        "id": "appt",
+        "object": "appointment",
+        "livemode": "bool",
+        "created_at": "time",
+        "updated_at": "time",
+        "customer_id": "cust",
+        "session_id": "sess?",
+        "status": "str",
+        "appointment_at": "time",
+        "timezone": "str?",
+        "duration_minutes": "int?",
+        "title": "str?",
+        "location": "str?",
+        "notes": "str?",
+        "external_id": "str?",
+        "metadata": "dict",
+        "cancellation_reason": "str?",
+        "failure_reason": "str?",
+        "deleted_at": "time?",
+    },
+    "webhook_endpoint": {
+        "id": "whk",
+        "object": "webhook_endpoint",
+        "livemode": "bool",
+        "created_at": "time",
+        "updated_at": "time",
+        "url": "str",
+        "enabled": "bool",
+        "event_filters": "list",
+        "label": "str?",
+        "description": "str?",
+        "secret_prefix": "str",
+        "disabled_at": "time?",
+        "disabled_reason": "str?",
+    },
+    "event": {
+        "id": "evt",
+        "object": "event",
+        "type": "str",
+        "created": "int",
+        "livemode": "bool",
+        "api_version": "revision",
+        "data": "dict",
+    },
+    "webhook_delivery": {
+        "id": "whd",
+        "object": "webhook_delivery",
+        "event_id": "evt",
+        "event_type": "str",
+        "webhook_endpoint_id": "whk",
+        "url": "str",
+        "status": "str",
+        "trigger": "str",
+        "retry_of": "whd?",
+        "attempt_count": "int",
+        "max_attempts": "int",
+        "next_attempt_at": "time?",
+        "last_attempt_at": "time?",
+        "response_status_code": "int?",
+        "response_body": "str?",
+        "error_code": "str?",
+        "duration_ms": "int?",
+        "attempts": "list",
+        "livemode": "bool",
+        "created_at": "time",
+        "completed_at": "time?",
+    },
+}
+
+ATTEMPT = {
+    "number": "int",
+    "at": "time",
+    "response_status_code": "int?",
+    "error_code": "str?",
+    "duration_ms": "int?",
+}
+
+PREFIXES = {"cust", "appt", "sess", "whk", "evt", "whd"}
+
+
+def is_of_kind(value: object, kind: str) -> bool:
+    if kind.endswith("?"):
+        return value is None or is_of_kind(value, kind[:-1])
+    if kind in PREFIXES:
+        return isinstance(value, str) and re.fullmatch(f"{kind}_{ULID}", value) is not None
+    if kind == "time":
+        return isinstance(value, str) and TIMESTAMP.fullmatch(value) is not None
+    if kind == "revision":
+        return value in REVISIONS
+    if kind == "int":
+        return isinstance(value, int) and not isinstance(value, bool)
+    types: dict[str, type] = {"bool": bool, "str": str, "dict": dict, "list": list}
+    return isinstance(value, types[kind]) if kind in types else value == kind
+
+
+def assert_fields(found: Mapping[str, Any], shape: Mapping[str, str]) -> None:
+    assert set(found) == set(shape), f"missing {set(shape) - set(found)}, unexpected {set(found) - set(shape)}"
+    wrong = {name: found[name] for name, kind in shape.items() if not is_of_kind(found[name], kind)}
+    assert not wrong, f"wrong kind: {wrong}"
+
+
+def assert_shape(found: Mapping[str, Any], name: str, *, secret: bool = False) -> None:
+    """`found` has exactly the fields of the object called `name`, each of its kind."""
+    assert_fields(found, SHAPES[name] | ({"secret": "str"} if secret else {}))
+    for attempt in found.get("attempts", ()):
+        assert_fields(attempt, ATTEMPT)
+
+
+def assert_page(found: Mapping[str, Any], url: str, name: str) -> None:
+    """`found` is a list envelope whose items are objects called `name`."""
+    assert set(found) == {"object", "data", "has_more", "next_cursor", "url"}
+    assert found["object"] == "list"
+    assert found["url"] == url
+    assert isinstance(found["has_more"], bool)
+    assert (found["next_cursor"] is not None) == found["has_more"]
+    for item in found["data"]:
+        assert_shape(item, name)
