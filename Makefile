@@ -5,6 +5,7 @@ STAGE ?= dev
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-header --no-annotate
 
 # A machine without Node gets one inside the virtual environment; the CDK looks for `node` on the path.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -48,12 +49,10 @@ format: $(VENV)/.dev ## Format the code and fix what can be fixed
 	$(BIN)/ruff format .
 
 lock: $(VENV)/.dev ## Pin the newest versions that pyproject.toml and package.json allow
-	for set in runtime local node dev; do \
-		only=; case $$set in runtime) ;; node) only="--only-group node";; *) only="--group $$set";; esac; \
-		case $$set in node) source=; only="--group node";; *) source=pyproject.toml;; esac; \
-		$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-header --no-annotate \
-			--no-emit-index-url $$source $$only -o requirements/$$set.txt || exit 1; \
-	done
+	$(COMPILE) pyproject.toml --output-file requirements/runtime.txt
+	$(COMPILE) pyproject.toml --group local --output-file requirements/local.txt
+	$(COMPILE) pyproject.toml --group dev --output-file requirements/dev.txt
+	$(COMPILE) --group node --output-file requirements/node.txt
 	npm update --package-lock-only --ignore-scripts --no-audit --no-fund
 
 synth: $(VENV)/.dev $(VENV)/.node-dev ## Write the CloudFormation templates to cdk.out

@@ -2,7 +2,7 @@
 
     python -m infra.bundle        builds if anything has changed, prints folder, size and file count
 
-The same sources and requirements give the same bytes. A finished build is kept under `build/` by a hash
+The same sources and requirements give the same bytes. A finished build is kept under `cdk.out/` by a hash
 of what it was made from, so a synth without changes builds nothing.
 """
 
@@ -24,7 +24,7 @@ from uv import find_uv_bin
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements" / "runtime.txt"
 PACKAGES = ("functions", "shared")
-BUILDS = ROOT / "build" / "lambda"
+BUILDS = ROOT / "cdk.out" / "bundles"
 
 PYTHON = "3.13"
 PLATFORM = "aarch64-manylinux_2_28"

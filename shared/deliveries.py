@@ -30,7 +30,10 @@ WAITS = (0, 5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)
 """Seconds from the end of one attempt to the next, by the number of attempts made (specification)."""
 LEASE = 60 * clock.SECOND
 LOST_WORKERS = 3
-GRACE = 60  # seconds after which `sweep` takes a hint for lost
+GRACE = 60
+"""Seconds after which `sweep` takes a hint for lost."""
+LEAST_GRACE = 2 * clock.SECOND
+"""What a hint needs on its way, however quick a local run's waits are."""
 ATTEMPTING, SUCCEEDED, FAILED, CANCELED = "attempting", "succeeded", "failed", "canceled"
 LISTED = Listed(kind="delivery", prefix=PREFIX, created=None)
 
@@ -305,7 +308,7 @@ def _take_over(pk: str, id: str, lease: Mapping[str, table.Value | None], old: t
 
 
 def _owed(id: str, at: int) -> dict[str, table.Value]:
-    return {"next_attempt": at, "due": due(at + clock.scaled(GRACE)), "due_shard": due_shard(id)}
+    return {"next_attempt": at, "due": due(at + max(clock.scaled(GRACE), LEAST_GRACE)), "due_shard": due_shard(id)}
 
 
 def _closed(error: str, at: str) -> Document:

@@ -12,10 +12,8 @@ serves one request at a time.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -279,20 +277,9 @@ def service(*routes: Route) -> Service:
     return Service(routes)
 
 
-def lambda_handler(app: Service) -> Callable[[Any, Any], Any]:
-    """The Lambda handler of an app, for API Gateway proxy events."""
-    adapter = Mangum(app, lifespan="off")
-
-    loops = threading.local()
-
-    def handler(event: Any, context: Any) -> Any:
-        # Mangum runs the app on the thread's event loop, which Python gives to no thread by itself.
-        if not hasattr(loops, "own"):
-            loops.own = asyncio.new_event_loop()
-            asyncio.set_event_loop(loops.own)
-        return adapter(event, context)
-
-    return handler
+def lambda_handler(app: Service) -> Mangum:
+    """The Lambda handler of an app, for API Gateway proxy events; runs on its thread's event loop."""
+    return Mangum(app, lifespan="off")
 
 
 async def _no_route(scope: ASGIScope, receive: Receive, send: Send) -> None:

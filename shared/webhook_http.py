@@ -22,7 +22,6 @@ import atexit
 import codecs
 import contextlib
 import errno
-import os
 import socket
 import ssl
 import threading
@@ -32,6 +31,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TypeVar
 
 import aiohttp
@@ -268,7 +268,7 @@ def _system_trust() -> ssl.SSLContext:
     """The system's certificate authorities, or certifi's where the system brings none."""
     paths = ssl.get_default_verify_paths()
     bundle = None
-    if paths.cafile is None and not (paths.capath and os.listdir(paths.capath)):
+    if paths.cafile is None and not (paths.capath and any(Path(paths.capath).iterdir())):
         import certifi  # most systems need none
 
         bundle = certifi.where()

@@ -14,7 +14,6 @@ import datetime
 import gzip
 import ipaddress
 import itertools
-import os
 import socket
 import ssl
 import struct
@@ -22,6 +21,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 
 from cryptography import x509
@@ -63,9 +63,7 @@ class Exchange:
         for name, value in (line.split(":", 1) for line in lines if line):
             key = name.lower()
             headers[key] = f"{headers[key]}, {value.strip()}" if key in headers else value.strip()
-        request = Request(
-            method, target, headers, self._read_exactly(int(headers.get("content-length", "0")))
-        )
+        request = Request(method, target, headers, self._read_exactly(int(headers.get("content-length", "0"))))
         self.arrived(request)
         return request
 
@@ -109,9 +107,7 @@ Behaviour = Callable[[Exchange], None]
 class Receiver:
     """A server on a free loopback port; see the module's docstring."""
 
-    def __init__(
-        self, *behaviours: Behaviour, tls: "Certificate | None" = None, address: str = "127.0.0.1"
-    ) -> None:
+    def __init__(self, *behaviours: Behaviour, tls: "Certificate | None" = None, address: str = "127.0.0.1") -> None:
         self._behaviours = behaviours or (answer(200),)
         self._tls = tls.server_context() if tls else None
         self._changed = threading.Condition()
@@ -365,9 +361,7 @@ class Certificate:
             .serial_number(x509.random_serial_number())
             .not_valid_before(now - datetime.timedelta(days=1))
             .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(
-                x509.SubjectAlternativeName([_alternative(name) for name in names]), critical=False
-            )
+            .add_extension(x509.SubjectAlternativeName([_alternative(name) for name in names]), critical=False)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(identifier, critical=False)
             .sign(key, hashes.SHA256())
@@ -380,9 +374,8 @@ class Certificate:
     def server_context(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "server.pem")
-            with open(path, "wb") as file:
-                file.write(self._private + self._public)
+            path = Path(folder) / "server.pem"
+            path.write_bytes(self._private + self._public)
             context.load_cert_chain(path)
         return context
 

@@ -23,7 +23,6 @@ from moto.sqs.models import sqs_backends
 from werkzeug.serving import make_server
 from werkzeug.test import run_wsgi_app
 
-
 REGION = "us-east-1"
 
 _RECEIVE = "AmazonSQS.ReceiveMessage"

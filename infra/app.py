@@ -1,0 +1,62 @@
+"""The CDK app: `cdk synth`, `cdk deploy`, or `python -m infra.app` to write the templates alone.
+
+The stage is the context value `stage` (`cdk deploy --context stage=prod`); its settings stand in cdk.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from aws_cdk import App
+from aws_cdk import aws_lambda as lambda_
+
+from infra import bundle
+from infra.stack import ServiceStack, Stage
+
+OUTPUT = "cdk.out"
+
+
+class UnknownStage(Exception):
+    """cdk.json describes no such stage."""
+
+
+def context() -> dict[str, Any]:
+    """The context values of cdk.json, which only the CDK's command line hands to an app by itself."""
+    found: dict[str, Any] = json.loads((bundle.ROOT / "cdk.json").read_text(encoding="utf-8"))["context"]
+    return found
+
+
+def stage_of(app: App) -> Stage:
+    """The stage that this app is to describe. Raises UnknownStage."""
+    name, stages = app.node.get_context("stage"), app.node.get_context("stages")
+    if name not in stages:
+        raise UnknownStage(f"no stage {name!r} in cdk.json; there are {', '.join(sorted(stages))}")
+    return Stage(name=name, **stages[name])
+
+
+def add_stack(app: App, stage: Stage, code: lambda_.Code) -> ServiceStack:
+    """The stack of one stage in `app`."""
+    return ServiceStack(app, f"{app.node.get_context('service')}-{stage.name}", stage=stage, code=code)
+
+
+def main() -> int:
+    # The command line's own values go before those given here.
+    app = App(context=context(), outdir=os.environ.get("CDK_OUTDIR", OUTPUT), analytics_reporting=False)
+    try:
+        stage = stage_of(app)
+        built = bundle.build()
+    except (UnknownStage, bundle.BundleError) as problem:
+        print(f"infra.app: {problem}", file=sys.stderr)
+        return 1
+    print(f"Lambda asset: {built}", file=sys.stderr)
+    # The digest leaves bytecode out, so that a change of the compiler alone deploys nothing.
+    add_stack(app, stage, lambda_.Code.from_asset(str(built.folder), asset_hash=built.digest))
+    app.synth()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,209 @@
+"""`python -m infra.manage`: projects and API keys, on the local runner or a deployed stage.
+
+    projects create NAME | projects list
+    keys create PROJECT --mode test|live --label LABEL | keys list PROJECT | keys revoke PROJECT KEY
+    redrive-stream          give fan_out again the batches of the table's stream that it could not take
+
+A stage other than `local` is reached with the AWS credentials and region of the environment.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from infra import topology
+from infra.stack_names import FAILURES_OUTPUT, FAN_OUT_OUTPUT, TABLE_OUTPUT, stack_name
+
+FAILURES = "stream_failures"
+
+
+class NotReachable(Exception):
+    """The stage cannot be reached; the text says why and what to do."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Carry out one command; 0 when done, 1 with one line on standard error when not."""
+    options = _parser().parse_args(arguments)
+    try:
+        stage = _Local(Path(options.data_dir)) if options.stage == "local" else _Deployed(options.stage)
+        options.command(stage, options)
+    except (NotReachable, LookupError, ValueError) as error:
+        print(f"error: {error.args[0]}", file=sys.stderr)
+        return 1
+    return 0
+
+
+class _Local:
+    """The runner of this machine that holds a data directory."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        try:
+            facts = json.loads((data_dir / "runner.json").read_text())
+        except FileNotFoundError:
+            raise NotReachable(f"no runner is running on {data_dir}: start one with `make run`") from None
+        os.environ |= {
+            "AWS_ENDPOINT_URL": facts["aws_url"],
+            "AWS_ENDPOINT_URL_DYNAMODB": facts["dynamodb_url"],
+            "AWS_ACCESS_KEY_ID": facts["access_key_id"],
+            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_DEFAULT_REGION": facts["region"],
+            "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",
+            "TABLE_NAME": facts["table_name"],
+        }
+        os.environ.pop("AWS_PROFILE", None)
+        os.environ.pop("AWS_SESSION_TOKEN", None)
+
+    def failures(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
+        """Name and content of each batch put aside, and how to remove it."""
+        for path in sorted((self.data_dir / FAILURES).glob("*.json")):
+            yield path.name, path.read_text(), path.unlink
+
+    def fan_out(self, event: Any) -> Any:
+        """Give a batch to the function, in this process."""
+        import boto3
+
+        sqs = boto3.client("sqs")
+        for queue in topology.QUEUES:
+            name = f"{queue.name}.fifo" if queue.fifo else queue.name
+            os.environ[f"QUEUE_{queue.name.upper()}"] = sqs.get_queue_url(QueueName=name)["QueueUrl"]
+        os.environ.setdefault("POWERTOOLS_SERVICE_NAME", "fan_out")
+        module, _, handler = _fan_out().handler.rpartition(".")
+        return getattr(importlib.import_module(module), handler)(event, None)
+
+
+class _Deployed:
+    """A stage in the AWS account of the environment's credentials."""
+
+    def __init__(self, stage: str) -> None:
+        import boto3
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        name = stack_name(stage)
+        try:
+            stacks = boto3.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
+        except (BotoCoreError, ClientError) as error:
+            raise NotReachable(f"stack {name} cannot be read: {error}") from None
+        self.outputs = {output["OutputKey"]: output["OutputValue"] for output in stacks[0].get("Outputs", [])}
+        os.environ["TABLE_NAME"] = self.outputs[TABLE_OUTPUT]
+
+    def failures(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
+        """Name and content of each batch put aside, and how to remove it."""
+        import boto3
+
+        bucket = boto3.resource("s3").Bucket(self.outputs[FAILURES_OUTPUT])
+        for item in sorted(bucket.objects.all(), key=lambda item: item.last_modified):
+            yield item.key, item.get()["Body"].read().decode(), item.delete
+
+    def fan_out(self, event: Any) -> Any:
+        """Give a batch to the function."""
+        import boto3
+
+        answer = boto3.client("lambda").invoke(
+            FunctionName=self.outputs[FAN_OUT_OUTPUT], Payload=json.dumps(event).encode()
+        )
+        result = json.loads(answer["Payload"].read())
+        if "FunctionError" in answer:
+            raise NotReachable(f"fan_out failed again: {result.get('errorMessage')}")
+        return result
+
+
+Stage = _Local | _Deployed
+
+
+def _fan_out() -> topology.Function:
+    return next(function for function in topology.FUNCTIONS if function.stream)
+
+
+def _create_project(stage: Stage, options: argparse.Namespace) -> None:
+    from shared import projects
+
+    project = projects.create(options.name)
+    print(f"project {project.id}  {project.name}")
+
+
+def _list_projects(stage: Stage, options: argparse.Namespace) -> None:
+    from shared import projects
+
+    for project in projects.list_all():
+        print(f"{project.id}\t{project.created_at}\t{project.name}")
+
+
+def _create_key(stage: Stage, options: argparse.Namespace) -> None:
+    from shared import projects
+
+    key, plaintext = projects.create_key(options.project, options.mode == "live", options.label)
+    print(f"key {key.id}  {key.label}")
+    print(f"{plaintext}    <- shown this once; only its SHA-256 is kept")
+
+
+def _list_keys(stage: Stage, options: argparse.Namespace) -> None:
+    from shared import projects
+
+    for key in projects.list_keys(options.project):
+        mode = "live" if key.livemode else "test"
+        state = f"revoked {key.revoked_at}" if key.revoked_at else f"last used {key.last_used_at or 'never'}"
+        print(f"{key.id}\tsk_{mode}_…{key.hint}\tcreated {key.created_at}\t{state}\t{key.label}")
+
+
+def _revoke_key(stage: Stage, options: argparse.Namespace) -> None:
+    from shared import projects
+
+    key = projects.revoke_key(options.project, options.key)
+    print(f"key {key.id} is revoked since {key.revoked_at}")
+
+
+def _redrive_stream(stage: Stage, options: argparse.Namespace) -> None:
+    done = 0
+    for name, content, remove in stage.failures():
+        payload = json.loads(content)["payload"]
+        event = json.loads(payload) if isinstance(payload, str) else payload
+        failed = stage.fan_out(event).get("batchItemFailures")
+        if failed:
+            raise NotReachable(f"fan_out could still not take {len(failed)} records of {name}: see its log")
+        remove()
+        done += 1
+        print(f"{name}: {len(event['Records'])} records")
+    print(f"{done} batches given again")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m infra.manage", description=__doc__.split("\n")[0])
+    parser.add_argument("--stage", default="local", help="local (the default), or a deployed stage such as dev or prod")
+    parser.add_argument("--data-dir", default=os.environ.get("DATA_DIR", ".data"), help="of the local runner")
+    groups = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    projects = groups.add_parser("projects", help="create and list projects").add_subparsers(required=True)
+    create = projects.add_parser("create")
+    create.add_argument("name")
+    create.set_defaults(command=_create_project)
+    projects.add_parser("list").set_defaults(command=_list_projects)
+
+    keys = groups.add_parser("keys", help="create, list and revoke API keys").add_subparsers(required=True)
+    create = keys.add_parser("create")
+    create.add_argument("project", type=int)
+    create.add_argument("--mode", choices=("test", "live"), default="test")
+    create.add_argument("--label", default="")
+    create.set_defaults(command=_create_key)
+    listing = keys.add_parser("list")
+    listing.add_argument("project", type=int)
+    listing.set_defaults(command=_list_keys)
+    revoke = keys.add_parser("revoke")
+    revoke.add_argument("project", type=int)
+    revoke.add_argument("key")
+    revoke.set_defaults(command=_revoke_key)
+
+    redrive = groups.add_parser("redrive-stream", help="give fan_out its failed batches again")
+    redrive.set_defaults(command=_redrive_stream)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,379 @@
+"""The service on AWS: one stack made by looping over `topology.py`, without a special case for any function."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack, Tags
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
+
+from infra import topology
+from infra.gateway_responses import GATEWAY_RESPONSES
+from infra.topology import Function, QueueSource, StreamSource
+
+STATE_MACHINES = Path(__file__).parent / "state_machines"
+
+DEAD_LETTERS_KEPT = Duration.days(14)
+FAILED_BATCHES_KEPT = Duration.days(90)
+
+QUEUE_READER = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
+STREAM_READER = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
+LOG_WRITER = ("logs:CreateLogStream", "logs:PutLogEvents")
+INDEX_ACTIONS = frozenset({"dynamodb:Query", "dynamodb:Scan"})
+"""The only actions that an index knows."""
+
+ACCESS_LOG = {
+    "request_id": "$context.requestId",
+    "extended_request_id": "$context.extendedRequestId",
+    "time": "$context.requestTimeEpoch",
+    "ip": "$context.identity.sourceIp",
+    "method": "$context.httpMethod",
+    "resource": "$context.resourcePath",
+    "status": "$context.status",
+    "bytes": "$context.responseLength",
+    "milliseconds": "$context.responseLatency",
+    "integration_status": "$context.integration.status",
+    "integration_milliseconds": "$context.integration.latency",
+    "error": "$context.error.responseType",
+}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The settings of one deployment: an entry of `stages` in cdk.json.
+
+    `keep_data` protects table, signing key and logs from deletion; `requests_per_second` and `burst`
+    bound all projects together, far above what one key may ask for; `log_retention` is a name of
+    the CDK's `RetentionDays`.
+    """
+
+    name: str
+    keep_data: bool
+    log_retention: str
+    log_level: str
+    requests_per_second: int
+    burst: int
+
+    @property
+    def removal(self) -> RemovalPolicy:
+        return RemovalPolicy.RETAIN if self.keep_data else RemovalPolicy.DESTROY
+
+
+class ServiceStack(Stack):
+    """Everything of one stage."""
+
+    def __init__(self, scope: Construct, name: str, *, stage: Stage, code: lambda_.Code) -> None:
+        super().__init__(scope, name, description="Appointments, calls and conversations as an HTTP API")
+        self.stage = stage
+        Tags.of(self).add("service", name.removesuffix(f"-{stage.name}"))
+        Tags.of(self).add("stage", stage.name)
+
+        self.table = self._table()
+        self.signing_key = kms.Key(
+            self,
+            "SigningKey",
+            description="Encrypts the webhook endpoints' signing secrets",
+            enable_key_rotation=True,
+            removal_policy=stage.removal,
+        )
+        self.queues = {queue.name: self._queue(queue) for queue in topology.QUEUES}
+        self.machines = {machine.name: self._machine(machine) for machine in topology.STATE_MACHINES}
+        self.failed_batches = self._failed_batches()
+        self.functions = {function.name: self._function(function, code) for function in topology.FUNCTIONS}
+        self.api = self._api()
+
+        CfnOutput(self, "ApiUrl", value=self.api.url.removesuffix("/"))
+        CfnOutput(self, "TableName", value=self.table.table_name)
+        CfnOutput(self, "FailedBatchesBucket", value=self.failed_batches.bucket_name)
+        CfnOutput(
+            self,
+            "FirstKey",
+            description="Makes a project and prints its keys, once",
+            value=f"python -m infra.manage create-project --table {self.table.table_name} --name NAME",
+        )
+
+    def _table(self) -> dynamodb.Table:
+        def string(name: str) -> dynamodb.Attribute:
+            return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING)
+
+        table = dynamodb.Table(
+            self,
+            "Table",
+            partition_key=string(topology.TABLE.hash_key),
+            sort_key=string(topology.TABLE.range_key),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            stream=dynamodb.StreamViewType[topology.TABLE.stream],
+            time_to_live_attribute=topology.TABLE.ttl,
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=True
+            ),
+            deletion_protection=self.stage.keep_data,
+            removal_policy=self.stage.removal,
+        )
+        for index in topology.TABLE.indexes:
+            table.add_global_secondary_index(
+                index_name=index.name,
+                partition_key=string(index.hash_key),
+                sort_key=string(index.range_key),
+                projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+            )
+        return table
+
+    def _queue(self, queue: topology.Queue) -> sqs.Queue:
+        """The queue with its dead-letter queue, and an alarm as soon as that one holds a message."""
+        ordered: dict[str, Any] = {}
+        if queue.fifo:
+            # Throughput is counted for each message group, so a queue of many groups has no common limit.
+            ordered = {
+                "fifo": True,
+                "deduplication_scope": sqs.DeduplicationScope.MESSAGE_GROUP,
+                "fifo_throughput_limit": sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID,
+            }
+        dead_letters = sqs.Queue(
+            self,
+            f"{_id(queue.name)}DeadLetters",
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            retention_period=DEAD_LETTERS_KEPT,
+            **ordered,
+        )
+        dead_letters.metric_approximate_number_of_messages_visible(
+            period=Duration.minutes(1), statistic="Maximum"
+        ).create_alarm(
+            self,
+            f"{_id(queue.name)}DeadLettersAlarm",
+            alarm_description=f"Messages of {queue.name} failed {queue.max_receives} times: a fault of ours",
+            threshold=1,
+            evaluation_periods=1,
+            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+        )
+        return sqs.Queue(
+            self,
+            _id(queue.name),
+            encryption=sqs.QueueEncryption.SQS_MANAGED,
+            enforce_ssl=True,
+            visibility_timeout=Duration.seconds(queue.visibility),
+            dead_letter_queue=sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=queue.max_receives),
+            **ordered,
+        )
+
+    def _machine(self, machine: topology.StateMachine) -> sfn.StateMachine:
+        definition = (STATE_MACHINES / machine.definition).read_text(encoding="utf-8")
+        for name in machine.sends:
+            definition = definition.replace(f"${{queue.{name}}}", self.queues[name].queue_url)
+        made = sfn.StateMachine(
+            self,
+            _id(machine.name),
+            definition_body=sfn.DefinitionBody.from_string(definition),
+            logs=sfn.LogOptions(
+                # The prefix spares the account's log resource policy, whose size is limited.
+                destination=self._log_group(
+                    f"{_id(machine.name)}Log",
+                    name=f"/aws/vendedlogs/states/{self.stack_name}/{machine.name}",
+                ),
+                level=sfn.LogLevel.ALL,
+                include_execution_data=False,
+            ),
+        )
+        if machine.sends:
+            made.add_to_role_policy(
+                _allow(("sqs:SendMessage",), (self.queues[name].queue_arn for name in machine.sends))
+            )
+        return made
+
+    def _failed_batches(self) -> s3.Bucket:
+        """Where stream batches go that their function could not take; `infra.manage` feeds them through again."""
+        return s3.Bucket(
+            self,
+            "FailedBatches",
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            lifecycle_rules=[s3.LifecycleRule(expiration=FAILED_BATCHES_KEPT)],
+            removal_policy=self.stage.removal,
+        )
+
+    def _function(self, function: Function, code: lambda_.Code) -> lambda_.Function:
+        log = self._log_group(f"{_id(function.name)}Log")
+        role = iam.Role(
+            self,
+            f"{_id(function.name)}Role",
+            assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+            description=f"What {function.name} may do",
+        )
+        for statement in self._grants(function, log):
+            role.add_to_policy(statement)
+        reads = {source.queue for source in function.queues}
+        made = lambda_.Function(
+            self,
+            _id(function.name),
+            handler=function.handler,
+            code=code,
+            runtime=lambda_.Runtime.PYTHON_3_13,
+            architecture=lambda_.Architecture.ARM_64,
+            memory_size=function.memory,
+            timeout=Duration.seconds(function.timeout),
+            environment=function.environment(
+                table=self.table.table_name,
+                queues={name: queue.queue_url for name, queue in self.queues.items()},
+                machines={name: machine.state_machine_arn for name, machine in self.machines.items()},
+                signing_key=self.signing_key.key_arn,
+            )
+            | {"LOG_LEVEL": self.stage.log_level},
+            role=role,
+            log_group=log,
+            # Lambda takes a message that was passed on about sixteen times for a runaway and drops it. A
+            # function that sends to a queue it reads counts its attempts itself.
+            recursive_loop=lambda_.RecursiveLoop.ALLOW if reads & {*function.sends} else None,
+            # What runs on a schedule has its next run; Lambda need not repeat a failed one.
+            retry_attempts=0 if function.every else None,
+        )
+        for source in function.queues:
+            self._read_queue(function, made, source)
+        if function.stream:
+            self._read_stream(function, made, function.stream)
+        if function.every:
+            events.Rule(
+                self,
+                f"{_id(function.name)}Schedule",
+                schedule=events.Schedule.rate(Duration.seconds(function.every)),
+                targets=[targets.LambdaFunction(made)],
+            )
+        return made
+
+    def _grants(self, function: Function, log: logs.LogGroup) -> Iterable[iam.PolicyStatement]:
+        """The function's whole role: its log, and what its lines in the topology say."""
+        yield _allow(LOG_WRITER, [log.log_group_arn])
+        if function.table:
+            yield _allow(function.table, [self.table.table_arn])
+        if on_indexes := tuple(action for action in function.table if action in INDEX_ACTIONS):
+            yield _allow(on_indexes, [f"{self.table.table_arn}/index/*"])
+        if function.sends:
+            yield _allow(("sqs:SendMessage",), (self.queues[name].queue_arn for name in function.sends))
+        if function.starts:
+            yield _allow(
+                ("states:StartExecution",),
+                (self.machines[name].state_machine_arn for name in function.starts),
+            )
+        if function.signing_key:
+            yield _allow(function.signing_key, [self.signing_key.key_arn])
+        if function.queues:
+            yield _allow(QUEUE_READER, (self.queues[source.queue].queue_arn for source in function.queues))
+        if function.stream:
+            yield _allow(STREAM_READER, [self._stream_arn])
+            # The on-failure destination is written with the function's own rights.
+            yield _allow(("s3:PutObject",), [self.failed_batches.arn_for_objects("*")])
+            yield _allow(("s3:ListBucket",), [self.failed_batches.bucket_arn])
+
+    def _read_queue(self, function: Function, made: lambda_.Function, source: QueueSource) -> None:
+        lambda_.CfnEventSourceMapping(
+            self,
+            f"{_id(function.name)}From{_id(source.queue)}",
+            function_name=made.function_name,
+            event_source_arn=self.queues[source.queue].queue_arn,
+            batch_size=source.batch_size,
+            scaling_config={"maximumConcurrency": source.concurrency},
+            function_response_types=["ReportBatchItemFailures"],
+        )
+
+    def _read_stream(self, function: Function, made: lambda_.Function, source: StreamSource) -> None:
+        # An item that appears has only a new image, one that vanishes only an old one.
+        patterns = [{"dynamodb": {image: {"kind": {"S": [*source.kinds]}}}} for image in ("NewImage", "OldImage")]
+        lambda_.CfnEventSourceMapping(
+            self,
+            f"{_id(function.name)}FromTable",
+            function_name=made.function_name,
+            event_source_arn=self._stream_arn,
+            starting_position="TRIM_HORIZON",
+            batch_size=source.batch_size,
+            maximum_batching_window_in_seconds=source.window,
+            bisect_batch_on_function_error=True,
+            maximum_retry_attempts=source.retries,
+            function_response_types=["ReportBatchItemFailures"],
+            filter_criteria={"filters": [{"pattern": json.dumps(pattern)} for pattern in patterns]},
+            destination_config={"onFailure": {"destination": self.failed_batches.bucket_arn}},
+        )
+
+    @property
+    def _stream_arn(self) -> str:
+        arn = self.table.table_stream_arn
+        assert arn, "the table is made with a stream"
+        return arn
+
+    def _api(self) -> apigateway.RestApi:
+        stage = self.stage
+        log = self._log_group("AccessLog")
+        api = apigateway.RestApi(
+            self,
+            "Api",
+            rest_api_name=self.stack_name,
+            endpoint_types=[apigateway.EndpointType.REGIONAL],
+            # Bytes arrive as they were sent, whatever their content type.
+            binary_media_types=["*/*"],
+            # Without this role, which the account has once for all its APIs, the gateway writes no log.
+            cloud_watch_role=True,
+            cloud_watch_role_removal_policy=RemovalPolicy.RETAIN,
+            deploy_options=apigateway.StageOptions(
+                stage_name=stage.name,
+                throttling_rate_limit=stage.requests_per_second,
+                throttling_burst_limit=stage.burst,
+                access_log_destination=apigateway.LogGroupLogDestination(log),
+                access_log_format=apigateway.AccessLogFormat.custom(json.dumps(ACCESS_LOG)),
+            ),
+        )
+        for function in topology.FUNCTIONS:
+            for route in function.routes:
+                api.root.resource_for_path(route).add_method(
+                    "ANY",
+                    apigateway.LambdaIntegration(
+                        self.functions[function.name],
+                        allow_test_invoke=False,
+                        scope_permission_to_method=False,
+                    ),
+                )
+        for response in GATEWAY_RESPONSES:
+            api.add_gateway_response(
+                _id(response.kind.lower()),
+                type=apigateway.ResponseType.of(response.kind),
+                status_code=str(response.status) if response.status else None,
+                response_headers=response.header_mappings(),
+                templates={"application/json": response.body()},
+            )
+        return api
+
+    def _log_group(self, name_here: str, *, name: str | None = None) -> logs.LogGroup:
+        return logs.LogGroup(
+            self,
+            name_here,
+            log_group_name=name,
+            retention=logs.RetentionDays[self.stage.log_retention],
+            removal_policy=self.stage.removal,
+        )
+
+
+def _id(name: str) -> str:
+    """A construct's id from a name of the topology: `slow_deliveries` is SlowDeliveries."""
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+def _allow(actions: Iterable[str], resources: Iterable[str]) -> iam.PolicyStatement:
+    return iam.PolicyStatement(actions=[*actions], resources=[*resources])

@@ -1,0 +1,48 @@
+"""Fixtures of the integration tests: one stage for a test process, a project of its own for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from shared import clock
+from tests import stage as stages
+
+
+@pytest.fixture(scope="session")
+def _stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[stages.Stage]:
+    with stages.running(tmp_path_factory.mktemp("stage")) as stage:
+        yield stage
+
+
+@pytest.fixture
+def stage(_stage: stages.Stage) -> stages.Stage:
+    """The stage, emptied of what other tests left in stream and queues, with a new project."""
+    _stage.stream_records()
+    for queue in _stage.queues:
+        _stage.messages(queue)
+    _stage.project()
+    return _stage
+
+
+class Clock:
+    """A clock that moves when told to; `now` in Unix seconds."""
+
+    def __init__(self, start: float) -> None:
+        self.now = start
+
+    def forward(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += seconds
+
+
+@pytest.fixture
+def stopped_clock() -> Iterator[Clock]:
+    """The service's clock under the test's control, starting now; sleeping moves it on."""
+    import time
+
+    stopped = Clock(time.time())
+    clock.use(lambda: stopped.now, stopped.forward)
+    yield stopped
+    clock.use(time.time, time.sleep)

@@ -1,0 +1,265 @@
+"""The service in this process: the very handlers on DynamoDB Local, with moto for queues, machines and keys.
+
+The topology says what there is; `Stage` does what API Gateway and Lambda's event source mappings do, one step at
+a time, so that a test decides what runs when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import os
+import shutil
+import time
+import urllib.parse
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra import topology
+from infra.local import database, resources
+from infra.local.lambdas import Context
+from infra.local.stream import stream_record
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An HTTP response; header names in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body, parsed."""
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        """The error code."""
+        return str(self.json["error"]["code"])
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project of a test's own, so that tests do not see each other's rows."""
+
+    id: int
+    test_key: str
+    live_key: str
+
+
+class Stage:
+    """A running service whose queues and stream move when told to."""
+
+    def __init__(self, stream_arn: str, queues: Mapping[str, resources.QueueAddress]) -> None:
+        import boto3
+
+        self.queues = queues
+        self._stream_arn = stream_arn
+        self._streams = boto3.client("dynamodbstreams")
+        self._iterators: dict[str, str | None] = {}
+        self._handlers = {
+            function.name: importlib.import_module(function.handler.rpartition(".")[0]).handler
+            for function in topology.FUNCTIONS
+        }
+        self._key: str | None = None
+
+    def project(self, name: str = "Test") -> Project:
+        """A new project with a key of each mode; `call` uses the test key from now on."""
+        from shared import projects
+
+        id = projects.create(name).id
+        _, test_key = projects.create_key(id, False, "test")
+        _, live_key = projects.create_key(id, True, "live")
+        self._key = test_key
+        return Project(id, test_key, live_key)
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        raw: str | bytes | None = None,
+    ) -> Answer:
+        """An API request, its query in `path`; `body` goes as JSON, `raw` as it is, the key is the project's."""
+        target, _, query = path.partition("?")
+        key = self._key if key is None else key
+        given = {"Host": "api.example.test", "X-Forwarded-Proto": "https"}
+        given |= {"Authorization": f"Bearer {key}"} if key else {}
+        if raw is None and body is not None:
+            raw = json.dumps(body)
+        given |= {"Content-Type": "application/json"} if raw is not None else {}
+        given |= headers or {}
+        parameters = urllib.parse.parse_qs(query, keep_blank_values=True) or None
+        event = {
+            "resource": "/{proxy+}",
+            "path": urllib.parse.unquote(target),
+            "httpMethod": method,
+            "headers": given,
+            "multiValueHeaders": {name: [value] for name, value in given.items()},
+            "queryStringParameters": parameters and {name: values[-1] for name, values in parameters.items()},
+            "multiValueQueryStringParameters": parameters,
+            "requestContext": {"path": f"/dev{target}", "stage": "dev", "identity": {"sourceIp": "127.0.0.1"}},
+            "body": raw if isinstance(raw, str | None) else raw.decode("latin-1"),
+            "isBase64Encoded": False,
+        }
+        if isinstance(raw, bytes):
+            import base64
+
+            event |= {"body": base64.b64encode(raw).decode(), "isBase64Encoded": True}
+        found = self.invoke(_function_of(target), event)
+        return Answer(found["statusCode"], found["headers"], found["body"].encode())
+
+    def invoke(self, function: str, event: Any) -> Any:
+        """Call a function as Lambda does."""
+        context = Context(
+            function, "512", f"arn:aws:lambda:us-east-1:123456789012:function:{function}", time.monotonic() + 60
+        )
+        return self._handlers[function](event, context)
+
+    def stream_records(self) -> list[dict[str, Any]]:
+        """The changes since the last look that the stream filter lets through, as Lambda's records."""
+        found: list[dict[str, Any]] = []
+        shards = self._streams.describe_stream(StreamArn=self._stream_arn)["StreamDescription"]["Shards"]
+        for shard in shards:
+            id = shard["ShardId"]
+            if id not in self._iterators:
+                self._iterators[id] = self._streams.get_shard_iterator(
+                    StreamArn=self._stream_arn, ShardId=id, ShardIteratorType="TRIM_HORIZON"
+                )["ShardIterator"]
+            while iterator := self._iterators[id]:
+                answer = self._streams.get_records(ShardIterator=iterator, Limit=1000)
+                self._iterators[id] = answer.get("NextShardIterator")
+                found += [stream_record(record, self._stream_arn) for record in answer["Records"]]
+                if not answer["Records"]:
+                    break
+        return [record for record in found if _kind(record) in topology.STREAM_KINDS]
+
+    def fan_out(self, records: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
+        """Give fan_out the records, or all that are new; returns them."""
+        records = self.stream_records() if records is None else records
+        for start in range(0, len(records), 100):
+            answer = self.invoke("fan_out", {"Records": records[start : start + 100]})
+            assert answer == {"batchItemFailures": []}, answer
+        return records
+
+    def messages(self, queue: str) -> list[dict[str, Any]]:
+        """Take what a queue has to give right now, as Lambda's records; the messages are gone from it."""
+        import boto3
+
+        sqs, address, found = boto3.client("sqs"), self.queues[queue], []
+        while batch := sqs.receive_message(
+            QueueUrl=address.url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
+        ).get("Messages"):
+            for message in batch:
+                sqs.delete_message(QueueUrl=address.url, ReceiptHandle=message["ReceiptHandle"])
+                found.append(sqs_record(message["Body"], address.arn, message["Attributes"]))
+        return found
+
+    def deliver(self, *queues: str) -> int:
+        """Give deliver what these queues (all, if none is named) have to give right now; how many messages it was."""
+        records = [record for queue in queues or tuple(self.queues) for record in self.messages(queue)]
+        for record in records:
+            self.invoke("deliver", {"Records": [record]})
+        return len(records)
+
+    def settle(self) -> None:
+        """Fan out and deliver until nothing moves that is due now."""
+        while self.fan_out() or self.deliver():
+            pass
+
+
+def sqs_record(body: str, arn: str, attributes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """A message as Lambda gives it to a function."""
+    given = {"SentTimestamp": str(int(time.time() * 1000)), "ApproximateReceiveCount": "1", "MessageGroupId": "g"}
+    return {
+        "messageId": str(uuid.uuid4()),
+        "receiptHandle": "r",
+        "body": body,
+        "attributes": given | dict(attributes or {}),
+        "messageAttributes": {},
+        "eventSource": "aws:sqs",
+        "eventSourceARN": arn,
+        "awsRegion": "us-east-1",
+    }
+
+
+@contextmanager
+def running(folder: Path) -> Iterator[Stage]:
+    """A stage with its database in `folder`; ends with the context."""
+    import boto3
+    from moto import mock_aws
+
+    environment = {
+        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_SECRET_ACCESS_KEY": "local",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "ALLOW_LOOPBACK_RECEIVERS": "1",
+        "SPEED": "1",
+        "LOG_LEVEL": "CRITICAL",
+        "POWERTOOLS_SERVICE_NAME": "test",
+    }
+    before = dict(os.environ)
+    port = database.free_port()
+    folder.mkdir(parents=True, exist_ok=True)
+    process = database.start(folder / "dynamodb", folder / "dynamodb.log", port, ())
+    try:
+        database.await_ready(process, folder / "dynamodb.log", port)
+        url = f"http://127.0.0.1:{port}"
+        os.environ |= environment | {"AWS_ENDPOINT_URL_DYNAMODB": url, "AWS_ENDPOINT_URL_DYNAMODB_STREAMS": url}
+        with mock_aws(config={"stepfunctions": {"execute_state_machine": True}}):
+            stream_arn = resources.ensure_table(boto3.client("dynamodb"), folder)
+            queues = resources.create_queues(boto3.client("sqs"))
+            machines = resources.create_state_machines(boto3.client("stepfunctions"), queues)
+            signing_key = boto3.client("kms").create_key()["KeyMetadata"]["KeyId"]
+            for function in topology.FUNCTIONS:
+                os.environ |= function.environment(
+                    table=resources.TABLE_NAME,
+                    queues={name: address.url for name, address in queues.items()},
+                    machines=machines,
+                    signing_key=signing_key,
+                )
+            yield Stage(stream_arn, queues)
+    finally:
+        process.kill()
+        process.wait()
+        _forget_clients()
+        asyncio.get_event_loop().close()
+        os.environ.clear()
+        os.environ.update(before)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _forget_clients() -> None:
+    from shared import aws
+
+    for client in (aws.dynamodb, aws.sqs, aws.stepfunctions, aws.kms):
+        client.cache_clear()
+
+
+def _function_of(path: str) -> str:
+    # As API Gateway chooses: the exact path, then the longest greedy one.
+    matching = [
+        (route, function.name)
+        for function in topology.FUNCTIONS
+        for route in function.routes
+        if route == path or (route.endswith("/{proxy+}") and path.startswith(route.removesuffix("{proxy+}")))
+    ]
+    return max(matching, key=lambda match: (match[0] == path, len(match[0])))[1]
+
+
+def _kind(record: dict[str, Any]) -> str:
+    images = record["dynamodb"]
+    image = images.get("NewImage") or images.get("OldImage") or {}
+    return str(image.get("kind", {}).get("S"))
