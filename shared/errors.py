@@ -93,7 +93,7 @@ RETRYABLE = frozenset(
 
 
 class ApiError(Exception):
-    """An error response. `param` names the offending parameter, `headers` go with the answer."""
+    """An error response. `param` names the offending parameter, `headers` and fields `extra` go with the answer."""
 
     def __init__(
         self,
@@ -103,6 +103,7 @@ class ApiError(Exception):
         param: str | None = None,
         status: int | None = None,
         headers: Mapping[str, str] | None = None,
+        extra: Mapping[str, str] | None = None,
     ) -> None:
         kind = ERRORS[code]
         self.code = code
@@ -111,6 +112,7 @@ class ApiError(Exception):
         self.message = message or f"{kind.meaning} {kind.remedy}"
         self.param = param
         self.headers = dict(headers or {})
+        self.extra = dict(extra or {})
         super().__init__(code)
 
 

@@ -6,7 +6,8 @@ import difflib
 import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -105,18 +106,22 @@ def merged_metadata(before: Mapping[str, Any], patch: Mapping[str, Any] | None) 
         return {}
     merged = {key: value for key, value in {**before, **patch}.items() if key not in patch or value is not None}
     problem = _metadata_problem(merged)
-    if problem:
-        raise ApiError("metadata_invalid", problem, param="metadata")
+    if problem is not None:
+        raise ApiError(problem.code, problem.text, param=_within_metadata("metadata", problem.key))
     return merged
 
 
 def _printable(value: str) -> str:
-    bad = next((c for c in value if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None)
+    bad = _control_character(value)
     if bad is not None:
-        raise PydanticCustomError(
-            "parameter_invalid", "Control characters are not allowed: U+{code}.", {"code": f"{ord(bad):04X}"}
-        )
+        raise PydanticCustomError("parameter_invalid", "Control characters are not allowed: {code}.", {"code": bad})
     return value
+
+
+def _control_character(value: str) -> str | None:
+    """The first control character but tab and newlines, as `U+0007`."""
+    found = next((c for c in value if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None)
+    return None if found is None else f"U+{ord(found):04X}"
 
 
 def _email(value: str) -> str:
@@ -140,37 +145,50 @@ def _timezone(value: str) -> str:
     return value
 
 
+@dataclass(frozen=True)
+class _Problem:
+    """What is wrong with metadata, and under which key."""
+
+    code: str
+    text: str
+    key: str | None = None
+
+
 def _metadata(value: Any) -> Any:
-    if isinstance(value, dict):
-        problem = _metadata_problem(value)
-        if problem:
-            raise PydanticCustomError("metadata_invalid", "{problem}", {"problem": problem})
-        for key, inner in value.items():
-            _printable_within(key, inner)
-    elif value is not None:
-        raise PydanticCustomError("metadata_invalid", "Metadata is an object of keys and values.")
+    if value is None:
+        return None
+    problem = _metadata_problem(value) if isinstance(value, dict) else _Problem("metadata_invalid", "Not an object.")
+    if problem is not None:
+        raise PydanticCustomError(problem.code, "{text}", {"text": problem.text, "key": problem.key})
     return value
 
 
-def _metadata_problem(value: Mapping[str, Any]) -> str | None:
+def _metadata_problem(value: Mapping[str, Any]) -> _Problem | None:
     if len(value) > METADATA_KEYS:
-        return f"Metadata has {len(value)} keys; at most {METADATA_KEYS} are allowed."
+        return _Problem("metadata_invalid", f"Metadata has {len(value)} keys; at most {METADATA_KEYS} are allowed.")
     for key, inner in value.items():
         if not 1 <= len(key) <= METADATA_KEY_CHARACTERS:
-            return f"Metadata keys have 1 to {METADATA_KEY_CHARACTERS} characters; '{key[:60]}' has {len(key)}."
+            text = f"Metadata keys have 1 to {METADATA_KEY_CHARACTERS} characters; one has {len(key)}."
+            return _Problem("metadata_invalid", text, key)
         if len(compact(inner)) > METADATA_VALUE_CHARACTERS:
-            return f"The value of '{key}' has more than {METADATA_VALUE_CHARACTERS} characters as JSON."
+            text = f"A metadata value has at most {METADATA_VALUE_CHARACTERS} characters as JSON."
+            return _Problem("metadata_invalid", text, key)
+        for part in _strings(key, inner):
+            bad = _control_character(part)
+            if bad is not None:
+                return _Problem("parameter_invalid", f"Control characters are not allowed: {bad}.", key)
     if len(compact(value).encode()) > METADATA_BYTES:
-        return f"Metadata has more than {METADATA_BYTES} bytes as JSON."
+        return _Problem("metadata_invalid", f"Metadata has more than {METADATA_BYTES} bytes as JSON.")
     return None
 
 
-def _printable_within(key: str, value: Any) -> None:
+def _strings(key: str, value: Any) -> Iterator[str]:
+    """The key and every string within its value."""
     pending = [key, value]
     while pending:
         part = pending.pop()
         if isinstance(part, str):
-            _printable(part)
+            yield part
         elif isinstance(part, dict):
             pending += [*part.keys(), *part.values()]
         elif isinstance(part, list):
@@ -185,12 +203,16 @@ def _api_error(model: type[Input], problem: Any) -> ApiError:
     if kind == "extra_forbidden":
         return unknown(param, path[-1], _siblings(model, path[:-1]))
     if kind in ERRORS:
-        return ApiError(kind, problem["msg"], param=param)
+        return ApiError(kind, problem["msg"], param=_within_metadata(param, problem.get("ctx", {}).get("key")))
     if sent is None:
         return ApiError("parameter_invalid_empty", f"{param} cannot be null.", param=param)
     if kind.startswith("int_"):
         return ApiError("parameter_invalid_integer", f"{param} must be an integer.", param=param)
     return ApiError("parameter_invalid", f"{param}: {problem['msg']}.", param=param)
+
+
+def _within_metadata(param: str, key: str | None) -> str:
+    return param if key is None else f"{param}[{key[:METADATA_KEY_CHARACTERS]}]"
 
 
 def unknown(param: str, name: str, known: list[str]) -> ApiError:

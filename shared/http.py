@@ -12,7 +12,9 @@ serves one request at a time.
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,18 +34,24 @@ from shared.keys import Scope
 
 MOST_BYTES = 256 * 1024
 MOST_DECISIONS = 24
+_LAST_SECONDS = 2
+"""What a function keeps of its time to answer in."""
 _BODIES = ("POST", "PATCH")
 _POLICY = f'"second";q={projects.PER_SECOND};w=1, "minute";q={projects.PER_MINUTE};w=60'
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A success: status, JSON text, `Location` path, and whether the body holds a secret."""
+    """A success: status, JSON text, `Location` path, and whether the body holds a secret.
+
+    `turn` names the turn that the body comes from where it is not known when the work is committed.
+    """
 
     status: int
     body: str
     location: str | None = None
     secret: bool = False
+    turn: str | None = None
 
 
 @dataclass
@@ -52,6 +60,7 @@ class Exchange:
 
     request_id: str
     started: float
+    seconds: float
     base_url: str
     prefix: str
     revision: str = revisions.NEWEST
@@ -79,11 +88,17 @@ class Call:
     exchange: Exchange
     _body: Mapping[str, Any]
     _idempotency: idempotency.Request | None = field(repr=False)
+    await_turn: Callable[[str], str] | None = None
 
     @property
     def request_id(self) -> str:
         """The id that the answer's `Service-Request-Id` shows."""
         return self.exchange.request_id
+
+    def seconds_left(self, window: float) -> float:
+        """What is left of a window that began with the request and ends before the function's own time does."""
+        passed = time.perf_counter() - self.exchange.started
+        return min(window, self.exchange.seconds - _LAST_SECONDS) - passed
 
     def body(self, model: type[M]) -> M:
         """The body as `model`. Raises ApiError."""
@@ -97,7 +112,7 @@ class Call:
         """
         for turn in range(MOST_DECISIONS):
             ops, answer = decide()
-            record = self._record(answer.status, answer.body, answer.location, answer.secret)
+            record = self._record(answer)
             writes = [*ops, *([record] if record else [])]
             if not writes:
                 return answer
@@ -120,10 +135,10 @@ class Call:
 
     def settle(self, error: ApiError) -> Answer:
         """What a refusal comes to under the request's Idempotency-Key: its record decides (contract 4)."""
-        if self._idempotency is None or error.code == "idempotency_key_reused":
+        if self._idempotency is None or error.status >= 500 or error.code == "idempotency_key_reused":
             raise error
         if error.status == 409 and error.code not in PASSING:
-            record = self._record(409, _error_body(error, self.exchange), None, False)
+            record = self._record(Answer(409, _error_body(error, self.exchange)))
             assert record is not None
             try:
                 table.write([record], self.request_id)
@@ -135,16 +150,20 @@ class Call:
             raise error
         return self._replay(row)
 
-    def _record(self, status: int, body: str, location: str | None, secret: bool) -> table.Put | None:
+    def _record(self, answer: Answer) -> table.Put | None:
         if self._idempotency is None:
             return None
-        saved = idempotency.Saved(status, body, location, self.request_id)
-        return idempotency.record(self._idempotency, saved, sealed=secret)
+        saved = idempotency.Saved(answer.status, answer.body, answer.location, self.request_id, answer.turn)
+        return idempotency.record(self._idempotency, saved, sealed=answer.secret)
 
     def _replay(self, row: table.Row | None) -> Answer:
         assert self._idempotency is not None
         assert row is not None
-        raise _Replayed(idempotency.opened(self._idempotency, row))
+        saved = idempotency.opened(self._idempotency, row)
+        if saved.turn is not None:
+            assert self.await_turn is not None
+            saved = dataclasses.replace(saved, body=self.await_turn(saved.turn))
+        raise _Replayed(saved)
 
 
 class _Replayed(Exception):
@@ -296,9 +315,15 @@ def _exchange(scope: ASGIScope) -> Exchange:
     return Exchange(
         request_id=ids.new("req_"),
         started=time.perf_counter(),
+        seconds=_seconds_allowed(scope.get("aws.context")),
         base_url=f"{scope['scheme']}://{host}{prefix}",
         prefix=prefix,
     )
+
+
+def _seconds_allowed(context: Any) -> float:
+    """The time that the function has for the request."""
+    return math.inf if context is None else context.get_remaining_time_in_millis() / clock.SECOND
 
 
 def _api_key(request: Request) -> str:
@@ -384,6 +409,7 @@ def _headers(exchange: Exchange) -> dict[str, str]:
 def _error_body(error: ApiError, exchange: Exchange) -> str:
     body = {"type": error.type, "code": error.code, "message": error.message}
     body |= {"param": error.param} if error.param is not None else {}
+    body |= error.extra
     body |= {"request_id": exchange.request_id, "doc_url": f"{exchange.base_url}/docs/errors#{error.code}"}
     return fields.compact({"error": body})
 
@@ -394,6 +420,8 @@ def _error_response(error: ApiError, exchange: Exchange) -> Response:
     retry |= error.code == "internal_error" and not exchange.committed
     retry |= error.code == "agent_timeout" and exchange.idempotent
     headers = {"Service-Should-Retry": "true" if retry else "false"} | error.headers
+    if "Location" in headers:
+        headers["Location"] = exchange.prefix + headers["Location"]
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     return _json(error.status, _error_body(error, exchange), headers)

@@ -23,12 +23,16 @@ _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 @dataclass(frozen=True)
 class Saved:
-    """An answer to be replayed. `request` is the id of the request that it first answered."""
+    """An answer to be replayed. `request` is the id of the request that it first answered.
+
+    `turn` stands in for the body where that is still to come: who replays it waits for the turn.
+    """
 
     status: int
     body: str
     location: str | None
     request: str
+    turn: str | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ def fingerprint(method: str, path: str, body: Mapping[str, Any]) -> str:
 def record(request: Request, saved: Saved, *, sealed: bool) -> table.Put:
     """The write that saves an answer and that a second one with the same key is refused by."""
     row: table.Row = {"pk": request.pk, "sk": "record", "kind": "idempotency", "req": saved.request}
-    row |= {"fingerprint": request.fingerprint, "code": saved.status, "location": saved.location}
+    row |= {"fingerprint": request.fingerprint, "code": saved.status, "location": saved.location, "turn": saved.turn}
     row["expires_at"] = (clock.now() + WINDOW) // clock.SECOND
     if sealed:
         salt, nonce = os.urandom(16), os.urandom(12)
@@ -93,7 +97,7 @@ def opened(request: Request, row: table.Row) -> Saved:
     if row["fingerprint"] != request.fingerprint:
         raise ApiError("idempotency_key_reused", param="Idempotency-Key")
     body = _unsealed(request, row) if "sealed" in row else row["body"]
-    return Saved(row["code"], body, row.get("location"), row["req"])
+    return Saved(row["code"], body, row.get("location"), row["req"], row.get("turn"))
 
 
 def _unsealed(request: Request, row: table.Row) -> str:

@@ -49,6 +49,12 @@ def before(prefix: str, value: str) -> str:
     return prefix + str(ULID.from_bytes(max(number - 1, 0).to_bytes(16, "big"))).lower()
 
 
+def after(prefix: str, value: str) -> str:
+    """The least id that is greater than `value`, for an exclusive lower bound."""
+    number = int.from_bytes(bytes(ULID.from_str(value[len(prefix) :].upper())), "big")
+    return prefix + str(ULID.from_bytes(min(number + 1, 2**128 - 1).to_bytes(16, "big"))).lower()
+
+
 def _text(instant: int, tail: bytes) -> str:
     head = max(0, min(instant, _LAST_INSTANT)).to_bytes(6, "big")
     return str(ULID.from_bytes(head + tail)).lower()

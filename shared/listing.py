@@ -40,6 +40,7 @@ class Listed:
     `slots` are the indexed fields, most selective first; the position gives the index. `filters` maps a
     query parameter to a function from its text to (slot, value); those in `repeatable` may be given
     more than once, meaning any of the values. `ordered_by` is a time field with indexes of its own.
+    `ordered` lists take `order`, oldest first unless it is `desc`.
     `created` names the parameter of the creation time's range, `values` reads the slots of a document.
     """
 
@@ -49,6 +50,7 @@ class Listed:
     filters: Mapping[str, Callable[[str], tuple[str, str]]] = field(default_factory=dict)
     repeatable: frozenset[str] = frozenset()
     ordered_by: str | None = None
+    ordered: bool = False
     created: str | None = "created_at"
     values: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda doc: doc
 
@@ -56,7 +58,7 @@ class Listed:
     def parameters(self) -> frozenset[str]:
         """All query parameters that the list takes."""
         ranges = [f"{name}[{word}]" for name in (self.created, self.ordered_by) if name for word in _COMPARISONS]
-        return frozenset(("limit", "starting_after", *self.filters, *ranges))
+        return frozenset(("limit", "starting_after", *(["order"] if self.ordered else []), *self.filters, *ranges))
 
     def index(self, scope: Scope, doc: Mapping[str, Any], hidden: bool = False) -> dict[str, str | None]:
         """The index attributes of a row; None for those it must not have."""
@@ -85,6 +87,7 @@ class Query:
     most_id: str | None = None
     least_time: str | None = None
     most_time: str | None = None
+    forward: bool = False
 
     @property
     def by_time(self) -> bool:
@@ -134,11 +137,15 @@ def read(listed: Listed, given: Mapping[str, list[str]]) -> Query:
         most_id=most_id,
         least_time=least_time,
         most_time=most_time,
+        forward=listed.ordered and _order(given.get("order", ["asc"])[0]) == "asc",
     )
 
 
 def page(scope: Scope, listed: Listed, query: Query, base: str | None = None) -> Page:
-    """One page, newest first. `base` is the partition to walk where it is not the kind's own."""
+    """One page, newest first unless the query asks otherwise.
+
+    `base` is the partition to walk where it is not the kind's own.
+    """
     indexed = query.by_time or bool(query.wanted)
     cursor = _time_cursor if query.by_time else _id_cursor
     if query.by_time:
@@ -170,8 +177,11 @@ def page(scope: Scope, listed: Listed, query: Query, base: str | None = None) ->
 
 
 def _by_id(pk: str, listed: Listed, query: Query) -> Iterator[table.Row]:
-    most = _most_id(listed, query)
-    return _rows(table.query(pk, at_least=query.least_id, at_most=most, limit=query.limit + 1))
+    limit = query.limit + 1
+    if query.forward:
+        after = query.starting_after and ids.after(listed.prefix, _checked_cursor(listed, query.starting_after))
+        return _rows(table.query(pk, at_least=after or None, limit=limit, forward=True))
+    return _rows(table.query(pk, at_least=query.least_id, at_most=_most_id(listed, query), limit=limit))
 
 
 def _by_filter(scope: Scope, listed: Listed, query: Query) -> Iterator[table.Row]:
@@ -226,10 +236,14 @@ def _matches(listed: Listed, query: Query, row: table.Row, sort_time: str | None
 def _most_id(listed: Listed, query: Query) -> str | None:
     if query.starting_after is None:
         return query.most_id
-    if not ids.is_id(listed.prefix, query.starting_after):
-        raise _cursor_invalid()
-    after = ids.before(listed.prefix, query.starting_after)
+    after = ids.before(listed.prefix, _checked_cursor(listed, query.starting_after))
     return after if query.most_id is None else min(query.most_id, after)
+
+
+def _checked_cursor(listed: Listed, cursor: str) -> str:
+    if not ids.is_id(listed.prefix, cursor):
+        raise _cursor_invalid()
+    return cursor
 
 
 def _before_cursor(scope: Scope, listed: Listed, cursor: str) -> str:
@@ -260,6 +274,12 @@ def _time_cursor(row: table.Row) -> str:
 
 def _cursor_invalid() -> ApiError:
     return ApiError("cursor_invalid", param="starting_after")
+
+
+def _order(text: str) -> str:
+    if text not in ("asc", "desc"):
+        raise ApiError("parameter_invalid", "order must be asc or desc.", param="order")
+    return text
 
 
 def _limit(text: str) -> int:

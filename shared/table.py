@@ -162,8 +162,8 @@ def query(
 ) -> Iterator[list[Row]]:
     """Pages of a partition's rows between two sort keys, both inclusive; newest first unless `forward`.
 
-    `index` is the partition attribute of an index, or `due` (its rows have only their keys; it may lag by about a second). A page has at
-    most `limit` rows and 1 MB. Nothing is read before the first page is asked for.
+    `index` is the partition attribute of an index, or `due`; its rows have only their keys, and it may lag
+    by about a second. A page has at most `limit` rows and 1 MB. Nothing is read before the first is asked for.
     """
     hash_key, range_key = _index_keys(index)
     condition = f"{hash_key} = :pk"

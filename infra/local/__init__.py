@@ -1,11 +1,11 @@
 """The service on one machine: `make run`, or `python -m infra.local` once everything is installed.
 
-    settings    PORT, DATA_DIR, SPEED, READY_FILE
-    data_dir    what is kept between runs
-    backend     a child process: DynamoDB Local (`database`) and moto (`emulator`)
-    resources   the topology's table, queues and state machines in there
-    lambdas     the handlers that Lambda runs, called in this process
-    server      HTTP on loopback, by API Gateway's rules (`routes`, `proxy`)
-    queues stream timer     what starts the worker functions
-    demo        the two demo projects
+settings    PORT, DATA_DIR, SPEED, READY_FILE
+data_dir    what is kept between runs
+backend     a child process: DynamoDB Local (`database`) and moto (`emulator`)
+resources   the topology's table, queues and state machines in there
+lambdas     the handlers that Lambda runs, called in this process
+server      HTTP on loopback, by API Gateway's rules (`routes`, `proxy`)
+queues stream timer     what starts the worker functions
+demo        the two demo projects
 """

@@ -57,6 +57,10 @@ class DataDir:
         for draft in path.glob(".*.json.*"):
             draft.unlink()
 
+    def close(self) -> None:
+        """Let go of the folder."""
+        self._lock.close()
+
     def load(self, name: str) -> Any:
         """What `save` wrote under this name, or None. Raises StartError if it is damaged."""
         path = self.path / name

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from moto.core import DEFAULT_ACCOUNT_ID
 from moto.core.config import default_user_config
-from moto.kms.models import Key, kms_backends
+from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.kms.models import kms_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from moto.sqs.models import sqs_backends
+from moto.stepfunctions.parser.asl.component.state.wait.wait_function import timestamp
 from werkzeug.serving import make_server
 from werkzeug.test import run_wsgi_app
 
@@ -34,6 +36,8 @@ _LOOK_AGAIN_AT_BLOCKED = 0.25
 def serve() -> str:
     """Serve moto from a thread of this process; the URL it answers at."""
     default_user_config["stepfunctions"] = {"execute_state_machine": True}
+    # Its waits until a time end up to a second early, for it cuts what is left to whole seconds.
+    vars(timestamp)["int"] = math.ceil
     app = Serialized(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_RequestHandler)
     # State machines send to queues over HTTP, and find this server by the variable.
@@ -44,10 +48,11 @@ def serve() -> str:
 
 def restore_signing_key(key_id: str, material: bytes) -> str:
     """Put a KMS key with this id and these 32 bytes in; its ARN."""
-    key = Key(None, "ENCRYPT_DECRYPT", "SYMMETRIC_DEFAULT", "Signing secrets", DEFAULT_ACCOUNT_ID, REGION)
+    backend = kms_backends[DEFAULT_ACCOUNT_ID][REGION]
+    key = backend.create_key(None, "ENCRYPT_DECRYPT", "SYMMETRIC_DEFAULT", "Signing secrets", None)
     key.arn = key.arn.replace(key.id, key_id)
+    backend.keys[key_id] = backend.keys.pop(key.id)
     key.id, key.key_material = key_id, material
-    kms_backends[DEFAULT_ACCOUNT_ID][REGION].keys[key_id] = key
     return key.arn
 
 

@@ -18,9 +18,7 @@ from infra.local.routes import Match
 
 STAGE = "local"
 # They concern one connection only, and the length is the server's to say.
-_HOP_BY_HOP = frozenset(
-    {"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"}
-)
+_HOP_BY_HOP = frozenset({"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
 
 Event = dict[str, Any]
 

@@ -51,7 +51,9 @@ def ensure_table(dynamodb: DynamoDBClient, folder: Path) -> str:
     except ClientError as error:
         if error.response["Error"]["Code"] != "InternalFailure":
             raise
-        raise StartError(f"the database in {folder} is damaged: restore it, or start anew with another DATA_DIR") from None
+        raise StartError(
+            f"the database in {folder} is damaged: restore it, or start anew with another DATA_DIR"
+        ) from None
     kept = {index["IndexName"]: index["KeySchema"] for index in found.get("GlobalSecondaryIndexes", [])}
     wanted = {index.name: _keys(index.hash_key, index.range_key) for index in TABLE.indexes}
     changed = [name for name, keys in kept.items() if wanted.get(name) != keys]

@@ -47,7 +47,7 @@ def _rank(segment: str) -> int:
 
 
 def _parameters(segments: list[str], asked: list[str]) -> dict[str, str] | None:
-    parameters = {}
+    parameters: dict[str, str] = {}
     for position, segment in enumerate(segments):
         rest = asked[position:]
         if segment.endswith("+}"):

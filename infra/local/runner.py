@@ -17,7 +17,7 @@ import threading
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import boto3
 from botocore.config import Config
@@ -39,19 +39,14 @@ _OPEN_FILES = 4096
 _BACKEND_PATIENCE = 2.5
 
 
-def main() -> NoReturn:
-    """Run until a signal or a failure. Raises StartError; otherwise the process ends in here."""
-    signal.signal(signal.SIGTERM, _interrupt)
+def main() -> int:
+    """Run until a signal or the backend's end; the exit code. Raises StartError."""
     runner = Runner(read(os.environ))
     try:
         runner.start()
-        code = asyncio.run(runner.serve())
-    except KeyboardInterrupt:
-        code = 0
+        return asyncio.run(runner.serve())
     finally:
         runner.stop()
-    # Threads may still be busy with calls that nobody waits for any more.
-    os._exit(code)
 
 
 class Runner:
@@ -171,6 +166,8 @@ class Runner:
             self._backend = subprocess.Popen(
                 [sys.executable, "-m", "infra.local.backend", str(folder)],
                 cwd=_ROOT,
+                # moto compares a state machine's times, in UTC, with the local clock.
+                env=os.environ | {"TZ": "UTC"},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -197,10 +194,6 @@ class Runner:
         self._data_dir.remove("runner.json")
         if self._settings.ready_file:
             self._settings.ready_file.unlink(missing_ok=True)
-
-
-def _interrupt(*_: object) -> NoReturn:
-    raise KeyboardInterrupt
 
 
 def _bind(port: int) -> socket.socket:

@@ -12,8 +12,8 @@ import socket
 import uuid
 from typing import Any
 
-from aiohttp import web
-from aiohttp.http_parser import RawRequestMessage
+from aiohttp import web, web_protocol
+from aiohttp.http_parser import HttpRequestParserPy, RawRequestMessage
 from multidict import CIMultiDict
 
 from infra.local import lambdas, proxy
@@ -75,9 +75,7 @@ class Gateway:
         if match is None:
             return self.error(request, request_id, 404, "route_not_found", "No endpoint has this path.")
         event = proxy.event(asked, match, request_id)
-        call = asyncio.get_running_loop().run_in_executor(
-            self._threads, self._functions.call, match.function, event
-        )
+        call = asyncio.get_running_loop().run_in_executor(self._threads, self._functions.call, match.function, event)
         try:
             result = await asyncio.wait_for(asyncio.shield(call), match.function.timeout)
         except TimeoutError:
@@ -101,6 +99,8 @@ class Gateway:
 
 class _Server(web.Server):
     def __init__(self, gateway: Gateway) -> None:
+        # aiohttp's parser in C refuses methods it does not know; what to answer them is the functions' to say.
+        web_protocol.HttpRequestParser = HttpRequestParserPy  # type: ignore[attr-defined]
         super().__init__(
             gateway.answer,
             request_factory=self._request,

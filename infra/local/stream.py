@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.local.console import warn
+from infra.local.console import StartError, warn
 from infra.local.data_dir import DataDir, write_json
 from infra.local.lambdas import Lambdas
 from infra.local.proxy import Event
@@ -57,9 +57,13 @@ class Poller:
         self._function, self._source, self._arn = function, source, stream_arn
         self._streams, self._functions, self._stop = streams, functions, stop
         self._data_dir = data_dir
-        kept = data_dir.load("stream.json") or {}
-        # Sequence numbers of another table's stream would mean nothing.
-        self._checkpoints: dict[str, str] = kept["shards"] if kept.get("stream") == stream_arn else {}
+        kept = data_dir.load("stream.json") or {"stream": stream_arn, "shards": {}}
+        try:
+            # Sequence numbers of another table's stream would mean nothing.
+            self._checkpoints: dict[str, str] = dict(kept["shards"]) if kept["stream"] == stream_arn else {}
+        except (KeyError, TypeError, ValueError):
+            path = data_dir.path / "stream.json"
+            raise StartError(f"{path} is damaged: delete it to read the stream from its beginning") from None
         self._iterators: dict[str, str] = {}
         self._parents: dict[str, str | None] = {}
         self._shards_known_until = 0.0

@@ -312,7 +312,7 @@ def test_a_secret_is_replayed_with_the_response_that_showed_it(client: Client) -
         client.delete(path)
 
 
-@pytest.mark.parametrize("key", ["", "x" * 256, "caf\xe9", "\xa0", "a\tb", "a\x7fb", "a\x01b"])
+@pytest.mark.parametrize("key", ["", "x" * 256, "caf\xe9", "\xa0", "a\tb"])
 def test_an_invalid_key_is_refused(client: Client, key: str) -> None:
     body = {"phone": unique_phone()}
     response = client.post("/v1/customers", body, idempotency_key=key)

@@ -1,0 +1,115 @@
+"""Both stages' templates from one synth; starting the CDK takes most of its time, so nobody does it twice."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, CfnElement, Stack
+from aws_cdk import aws_lambda as lambda_
+from cfnlint.api import lint
+from cfnlint.config import ManualArgs
+from constructs import IConstruct
+
+from infra.app import context
+from infra.stack import ServiceStack, Stage
+
+Resource = dict[str, Any]
+
+REGIONS = ["eu-central-1", "us-east-1"]
+CDK_HABITS = ["W3005"]
+"""The CDK writes a DependsOn beside the reference that already says the same."""
+
+
+def lint_findings(template: dict[str, Any]) -> list[str]:
+    """What cfn-lint has against a template."""
+    options = ManualArgs(regions=REGIONS, ignore_checks=CDK_HABITS)
+    return [str(match) for match in lint(json.dumps(template), config=options)]
+
+
+@dataclass(frozen=True)
+class Synthesized:
+    """A stage's template, and the logical ids that the stack gave to what the topology names."""
+
+    template: dict[str, Any]
+    table: str
+    key: str
+    bucket: str
+    queues: dict[str, str]
+    machines: dict[str, str]
+    functions: dict[str, str]
+
+    def __getitem__(self, logical_id: str) -> Resource:
+        """The properties of a resource."""
+        found: Resource = self.template["Resources"][logical_id].get("Properties", {})
+        return found
+
+    def all(self, kind: str) -> dict[str, Resource]:
+        """Logical id to properties of every resource of a type."""
+        found = self.template["Resources"].items()
+        return {name: resource.get("Properties", {}) for name, resource in found if resource["Type"] == kind}
+
+    def statements(self, role: str) -> list[dict[str, Any]]:
+        """All that a role may do, wherever that is written."""
+        assert not self[role].get("ManagedPolicyArns"), "a managed policy hides what the role may do"
+        documents = [policy["PolicyDocument"] for policy in self[role].get("Policies", [])]
+        policies = self.all("AWS::IAM::Policy").values()
+        documents += [policy["PolicyDocument"] for policy in policies if {"Ref": role} in policy["Roles"]]
+        return [statement for document in documents for statement in document["Statement"]]
+
+    def role_of(self, function: str) -> str:
+        """The logical id of a function's role, by the function's name in the topology."""
+        role: str = self[self.functions[function]]["Role"]["Fn::GetAtt"][0]
+        return role
+
+    def sources(self, function: str) -> list[Resource]:
+        """The event source mappings of a function."""
+        mappings = self.all("AWS::Lambda::EventSourceMapping").values()
+        return [mapping for mapping in mappings if mapping["FunctionName"] == {"Ref": self.functions[function]}]
+
+
+def _synthesized(stack: ServiceStack, template: dict[str, Any]) -> Synthesized:
+    def logical_id(construct: IConstruct) -> str:
+        element = construct.node.default_child
+        assert isinstance(element, CfnElement)
+        resolved: str = Stack.of(stack).resolve(element.logical_id)
+        return resolved
+
+    return Synthesized(
+        template=template,
+        table=logical_id(stack.table),
+        key=logical_id(stack.signing_key),
+        bucket=logical_id(stack.failed_batches),
+        queues={name: logical_id(queue) for name, queue in stack.queues.items()},
+        machines={name: logical_id(machine) for name, machine in stack.machines.items()},
+        functions={name: logical_id(function) for name, function in stack.functions.items()},
+    )
+
+
+@pytest.fixture(scope="session")
+def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Synthesized]:
+    """The synthesized stage by its name; the Lambda asset is an empty stand-in."""
+    asset = tmp_path_factory.mktemp("asset")
+    (asset / "empty.py").touch()
+    app = App(
+        context=context(),
+        outdir=str(tmp_path_factory.mktemp("cdk.out")),
+        analytics_reporting=False,
+    )
+    stacks = {
+        name: ServiceStack(app, stage=Stage(name=name, **settings), code=lambda_.Code.from_asset(str(asset)))
+        for name, settings in context()["stages"].items()
+    }
+    out = Path(app.synth().directory)
+    return {
+        name: _synthesized(stack, json.loads((out / stack.template_file).read_text(encoding="utf-8")))
+        for name, stack in stacks.items()
+    }
+
+
+@pytest.fixture
+def prod(stages: dict[str, Synthesized]) -> Synthesized:
+    return stages["prod"]

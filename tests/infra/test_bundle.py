@@ -1,0 +1,116 @@
+"""The Lambda asset: what is in it, and that the same inputs give the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra import bundle
+from infra.bundle import Bundle
+
+
+def contents(folder: Path) -> dict[str, str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("bundles")
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def built(place: Path) -> Bundle:
+    return bundle.build(builds=place / "one")
+
+
+def test_the_same_inputs_give_the_same_bytes(built: Bundle, place: Path) -> None:
+    again = bundle.build(builds=place / "two")
+    assert again.digest == built.digest
+    assert contents(again.folder) == contents(built.folder)
+
+
+def test_it_holds_our_packages_and_theirs_and_fits_into_lambda(built: Bundle) -> None:
+    for part in ("functions/ping.py", "shared/keys.py", "boto3/__init__.py", "starlette/__init__.py"):
+        assert (built.folder / part).is_file(), part
+    assert not (built.folder / "infra").exists()
+    assert built.size < 100e6  # Lambda's limit is 250 MB; a start gets slower long before
+
+
+def test_native_code_is_for_lambdas_processor_and_python(built: Bundle) -> None:
+    libraries = [*built.folder.rglob("*.so*")]
+    assert libraries
+    for library in libraries:
+        assert library.read_bytes()[18:20] == (183).to_bytes(2, "little"), f"{library.name} is not for arm64"
+        assert "cpython" not in library.name or "cpython-313-" in library.name
+
+
+def test_it_leaves_out_what_no_function_reads(built: Bundle) -> None:
+    models = {path.name for path in (built.folder / "botocore" / "data").iterdir() if path.is_dir()}
+    assert models == {*bundle.SERVICE_MODELS}
+    for unwanted in ("awscrt", "aws_xray_sdk", "aws_cdk", "moto", "bin"):
+        assert not (built.folder / unwanted).exists(), unwanted
+    assert not [*built.folder.rglob("tests")]
+
+
+def test_bytecode_is_for_every_module_never_checked_and_names_no_build_folder(built: Bundle) -> None:
+    if not built.compiled:
+        assert not [*built.folder.rglob("*.pyc")]
+        pytest.skip(f"no Python {bundle.PYTHON} on this machine: the sources ship without bytecode")
+    for source in built.folder.rglob("*.py"):
+        compiled = source.parent / "__pycache__" / f"{source.stem}.cpython-313.pyc"
+        content = compiled.read_bytes()
+        assert content[4:8] == b"\x01\0\0\0", f"{compiled} is not an unchecked hash"
+        assert str(built.folder).encode() not in content
+        assert b".making-" not in content
+
+
+def test_every_file_can_be_read_by_lambdas_user(built: Bundle) -> None:
+    for path in (built.folder, *built.folder.rglob("*")):
+        assert path.stat().st_mode & 0o777 == (0o755 if path.is_dir() else 0o644), path
+
+
+def sources(folder: Path) -> Path:
+    for package in bundle.PACKAGES:
+        (folder / package).mkdir(parents=True)
+        (folder / package / "__init__.py").write_text('"""Ours."""\n')
+    return folder
+
+
+def test_a_build_is_kept_until_a_source_or_a_requirement_changes(tmp_path: Path) -> None:
+    ours, requirements = sources(tmp_path / "ours"), tmp_path / "runtime.txt"
+    requirements.write_text("# none\n")
+
+    def build() -> Bundle:
+        return bundle.build(requirements=requirements, sources=ours, builds=tmp_path / "builds")
+
+    first = build()
+    marker = first.folder / "marker"
+    marker.touch()
+    assert build().folder == first.folder
+    assert marker.exists(), "it was built again without a change"
+
+    (ours / "shared" / "__init__.py").write_text('"""Changed."""\n')
+    changed = build()
+    assert changed.folder != first.folder
+    assert changed.digest != first.digest
+
+    requirements.write_text("# none, but otherwise\n")
+    assert build().folder not in (first.folder, changed.folder)
+    assert build().digest == changed.digest, "a comment deploys nothing"
+
+
+def test_what_cannot_be_installed_is_said(tmp_path: Path) -> None:
+    requirements = tmp_path / "runtime.txt"
+    with pytest.raises(bundle.BundleError, match=r"runtime\.txt is missing"):
+        bundle.build(requirements=requirements, builds=tmp_path / "builds")
+    requirements.write_text("not a requirement\n")
+    with pytest.raises(bundle.BundleError, match="could not be installed"):
+        bundle.build(requirements=requirements, sources=sources(tmp_path / "ours"), builds=tmp_path / "builds")
+    assert not [*(tmp_path / "builds").iterdir()], "a failed build leaves nothing that the next one would take"

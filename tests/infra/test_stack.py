@@ -1,0 +1,493 @@
+"""Properties of what would be deployed, read from the templates of one synth."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from typing import Any
+
+import pytest
+
+from infra import stack_names, topology
+from infra.topology import Function, Queue
+from shared.errors import ERRORS
+from tests.infra.conftest import Resource, Synthesized, lint_findings
+
+KEY_LIMITS = (100, 5000 / 60)
+"""Requests a second that one API key may make, for a second and on the average of a minute."""
+
+each_function = pytest.mark.parametrize("function", topology.FUNCTIONS, ids=lambda function: function.name)
+each_queue = pytest.mark.parametrize("queue", topology.QUEUES, ids=lambda queue: queue.name)
+each_stage = pytest.mark.parametrize("stage", ["dev", "prod"])
+
+
+@each_stage
+def test_cfn_lint_finds_nothing(stages: dict[str, Synthesized], stage: str) -> None:
+    assert lint_findings(stages[stage].template) == []
+
+
+@each_stage
+def test_outputs_tell_where_the_service_is_and_how_to_get_a_key(stages: dict[str, Synthesized], stage: str) -> None:
+    outputs = stages[stage].template["Outputs"]
+    assert outputs[stack_names.TABLE_OUTPUT]["Value"] == {"Ref": stages[stage].table}
+    assert outputs[stack_names.FAILURES_OUTPUT]["Value"] == {"Ref": stages[stage].bucket}
+    assert outputs[stack_names.FAN_OUT_OUTPUT]["Value"] == {"Ref": stages[stage].functions["fan_out"]}
+    assert f'/", {{"Ref": "ApiDeploymentStage{stage}' in text(outputs[stack_names.API_OUTPUT]["Value"])
+    assert f"infra.manage --stage {stage} projects create" in outputs[stack_names.FIRST_KEY_OUTPUT]["Value"]
+
+
+@each_stage
+def test_whatever_can_be_tagged_says_its_stage(stages: dict[str, Synthesized], stage: str) -> None:
+    for kind in ("AWS::Lambda::Function", "AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::S3::Bucket"):
+        for properties in stages[stage].all(kind).values():
+            assert {"Key": "stage", "Value": stage} in properties["Tags"]
+
+
+# Functions and their roles
+
+
+@each_function
+def test_a_function_runs_the_topologys_handler_with_its_settings(prod: Synthesized, function: Function) -> None:
+    made = prod[prod.functions[function.name]]
+    assert made["Handler"] == function.handler
+    assert made["Runtime"] == "python3.13"
+    assert made["Architectures"] == ["arm64"]
+    assert made["Timeout"] == function.timeout
+    assert made["MemorySize"] == function.memory
+
+
+@each_function
+def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: Synthesized, function: Function) -> None:
+    expected = function.environment(
+        table=json.dumps({"Ref": prod.table}),
+        queues={name: json.dumps({"Ref": queue}) for name, queue in prod.queues.items()},
+        machines={name: json.dumps({"Ref": machine}) for name, machine in prod.machines.items()},
+        signing_key=json.dumps({"Fn::GetAtt": [prod.key, "Arn"]}),
+    )
+    found = prod[prod.functions[function.name]]["Environment"]["Variables"]
+    as_text = {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
+    assert as_text == expected | {"LOG_LEVEL": "INFO"}
+
+
+@each_function
+def test_a_function_logs_to_a_group_that_forgets(prod: Synthesized, function: Function) -> None:
+    group = prod[prod.functions[function.name]]["LoggingConfig"]["LogGroup"]["Ref"]
+    assert prod[group]["RetentionInDays"] == 90
+
+
+def test_no_log_is_kept_for_ever(prod: Synthesized) -> None:
+    assert all("RetentionInDays" in group for group in prod.all("AWS::Logs::LogGroup").values())
+
+
+@each_function
+def test_a_role_allows_what_the_topology_says_and_nothing_else(prod: Synthesized, function: Function) -> None:
+    table = arn(prod.table)
+    group = prod[prod.functions[function.name]]["LoggingConfig"]["LogGroup"]["Ref"]
+    expected = {("logs:CreateLogStream", arn(group)), ("logs:PutLogEvents", arn(group))}
+    expected |= {(action, table) for action in function.table}
+    if "dynamodb:Query" in function.table:
+        expected.add(("dynamodb:Query", below(prod.table, "/index/*")))
+    expected |= {("sqs:SendMessage", arn(prod.queues[name])) for name in function.sends}
+    expected |= {("states:StartExecution", text({"Ref": prod.machines[name]})) for name in function.starts}
+    expected |= {(action, arn(prod.key)) for action in function.signing_key}
+    for source in function.queues:
+        for action in ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes"):
+            expected.add((f"sqs:{action}", arn(prod.queues[source.queue])))
+    if function.stream:
+        stream = text({"Fn::GetAtt": [prod.table, "StreamArn"]})
+        expected |= {(f"dynamodb:{action}", stream) for action in ("DescribeStream", "GetRecords", "GetShardIterator")}
+        expected |= {("s3:PutObject", below(prod.bucket, "/*")), ("s3:ListBucket", arn(prod.bucket))}
+    assert allowed(prod.statements(prod.role_of(function.name))) == expected
+
+
+def test_each_function_has_a_role_of_its_own(prod: Synthesized) -> None:
+    roles = [prod.role_of(function.name) for function in topology.FUNCTIONS]
+    assert len({*roles}) == len(roles)
+
+
+def test_only_deliver_may_decrypt_signing_secrets(prod: Synthesized) -> None:
+    assert may(prod, "kms:Decrypt") == {prod.role_of("deliver")}
+    assert may(prod, "kms:ReEncryptFrom") == set()
+    assert may(prod, "kms:Encrypt") == {prod.role_of("webhook_endpoints")}
+
+
+def test_the_keys_own_policy_admits_only_the_account_and_the_key_rotates(prod: Synthesized) -> None:
+    key = prod[prod.key]
+    (statement,) = key["KeyPolicy"]["Statement"]
+    assert text(statement["Principal"]["AWS"]).endswith(':root"]]}')
+    assert key["EnableKeyRotation"] is True
+
+
+def test_nothing_is_allowed_on_everything_but_to_deliver_workflow_logs(prod: Synthesized) -> None:
+    """Step Functions sets up its log delivery with actions that IAM cannot bind to a resource."""
+    wild = set()
+    for policy in prod.all("AWS::IAM::Policy").values():
+        for action, resource in allowed(policy["PolicyDocument"]["Statement"]):
+            assert "*" not in action
+            if resource == text("*"):
+                wild.add(action)
+    log_delivery = {"logs:*LogDelivery", "logs:ListLogDeliveries", "logs:*ResourcePolicies", "logs:PutResourcePolicy"}
+    log_delivery |= {"logs:DescribeLogGroups"}
+    assert wild
+    assert [action for action in wild if not any(fnmatch.fnmatch(action, known) for known in log_delivery)] == []
+
+
+@each_function
+def test_a_function_that_feeds_its_own_queue_is_not_stopped_as_a_runaway(prod: Synthesized, function: Function) -> None:
+    feeds_itself = bool({*function.sends} & {source.queue for source in function.queues})
+    assert (prod[prod.functions[function.name]].get("RecursiveLoop") == "Allow") is feeds_itself
+
+
+@each_function
+def test_a_scheduled_function_has_its_schedule_and_no_repeats(prod: Synthesized, function: Function) -> None:
+    target = {"Fn::GetAtt": [prod.functions[function.name], "Arn"]}
+    rules = prod.all("AWS::Events::Rule")
+    mine = {name: rule for name, rule in rules.items() if rule["Targets"][0]["Arn"] == target}
+    assert len(mine) == (1 if function.every else 0)
+    if function.every:
+        ((name, rule),) = mine.items()
+        minutes = function.every // 60
+        assert rule["ScheduleExpression"] == f"rate({minutes} minute{'s' if minutes > 1 else ''})"
+        assert rule["State"] == "ENABLED"
+        permissions = [p for p in prod.all("AWS::Lambda::Permission").values() if p["FunctionName"] == target]
+        assert [p["SourceArn"] for p in permissions] == [{"Fn::GetAtt": [name, "Arn"]}]
+        configs = prod.all("AWS::Lambda::EventInvokeConfig").values()
+        repeats = [c["MaximumRetryAttempts"] for c in configs if c["FunctionName"] == {"Ref": target["Fn::GetAtt"][0]}]
+        assert repeats == [0]
+
+
+# Table
+
+
+@each_stage
+def test_the_table_can_be_restored_and_streams_both_images(stages: dict[str, Synthesized], stage: str) -> None:
+    table = stages[stage][stages[stage].table]
+    assert table["PointInTimeRecoverySpecification"]["PointInTimeRecoveryEnabled"] is True
+    assert table["StreamSpecification"]["StreamViewType"] == "NEW_AND_OLD_IMAGES"
+    assert table["TimeToLiveSpecification"] == {"AttributeName": "expires_at", "Enabled": True}
+    assert table["BillingMode"] == "PAY_PER_REQUEST"
+
+
+def test_the_table_has_the_topologys_keys_and_keys_only_indexes(prod: Synthesized) -> None:
+    table = prod[prod.table]
+    assert keys(table) == (topology.TABLE.hash_key, topology.TABLE.range_key)
+    found = {index["IndexName"]: keys(index) for index in table["GlobalSecondaryIndexes"]}
+    assert found == {index.name: (index.hash_key, index.range_key) for index in topology.TABLE.indexes}
+    assert {index["Projection"]["ProjectionType"] for index in table["GlobalSecondaryIndexes"]} == {"KEYS_ONLY"}
+    assert {attribute["AttributeType"] for attribute in table["AttributeDefinitions"]} == {"S"}
+
+
+def test_production_data_outlives_the_stack(prod: Synthesized) -> None:
+    assert prod[prod.table]["DeletionProtectionEnabled"] is True
+    for kept in (prod.table, prod.key, prod.bucket):
+        assert prod.template["Resources"][kept]["DeletionPolicy"] == "Retain"
+        assert prod.template["Resources"][kept]["UpdateReplacePolicy"] == "Retain"
+
+
+def test_a_development_stage_can_be_removed(stages: dict[str, Synthesized]) -> None:
+    dev = stages["dev"]
+    assert not dev[dev.table].get("DeletionProtectionEnabled")
+    assert dev.template["Resources"][dev.table]["DeletionPolicy"] == "Delete"
+
+
+# Queues, streams and workflows
+
+
+@each_queue
+def test_a_queue_gives_up_into_a_dead_letter_queue_of_its_type(prod: Synthesized, queue: Queue) -> None:
+    made = prod[prod.queues[queue.name]]
+    dead_letters, _ = made["RedrivePolicy"]["deadLetterTargetArn"]["Fn::GetAtt"]
+    assert made["RedrivePolicy"]["maxReceiveCount"] == queue.max_receives
+    assert dead_letters not in prod.queues.values()
+    assert bool(prod[dead_letters].get("FifoQueue")) is bool(made.get("FifoQueue")) is queue.fifo
+    assert prod[dead_letters]["MessageRetentionPeriod"] == 14 * 24 * 3600
+
+
+@each_queue
+def test_a_dead_letter_raises_an_alarm(prod: Synthesized, queue: Queue) -> None:
+    dead_letters, _ = prod[prod.queues[queue.name]]["RedrivePolicy"]["deadLetterTargetArn"]["Fn::GetAtt"]
+    watched = {"Name": "QueueName", "Value": {"Fn::GetAtt": [dead_letters, "QueueName"]}}
+    alarms = [a for a in prod.all("AWS::CloudWatch::Alarm").values() if a["Dimensions"] == [watched]]
+    assert [(a["MetricName"], a["Threshold"]) for a in alarms] == [("ApproximateNumberOfMessagesVisible", 1)]
+
+
+@each_queue
+def test_a_message_stays_hidden_for_six_times_its_readers_timeout(prod: Synthesized, queue: Queue) -> None:
+    source = arn(prod.queues[queue.name])
+    mappings = prod.all("AWS::Lambda::EventSourceMapping").values()
+    readers = [prod[m["FunctionName"]["Ref"]] for m in mappings if text(m["EventSourceArn"]) == source]
+    assert len(readers) == 1
+    assert prod[prod.queues[queue.name]]["VisibilityTimeout"] >= 6 * readers[0]["Timeout"]
+
+
+@each_queue
+def test_a_fifo_queue_has_no_limit_common_to_all_groups(prod: Synthesized, queue: Queue) -> None:
+    made = prod[prod.queues[queue.name]]
+    found = (made.get("DeduplicationScope"), made.get("FifoThroughputLimit"))
+    assert found == (("messageGroup", "perMessageGroupId") if queue.fifo else (None, None))
+    assert not made.get("ContentBasedDeduplication")
+
+
+def test_every_queue_is_encrypted_and_takes_only_tls(prod: Synthesized) -> None:
+    for name, queue in prod.all("AWS::SQS::Queue").items():
+        assert queue["SqsManagedSseEnabled"] is True
+        policies = [p for p in prod.all("AWS::SQS::QueuePolicy").values() if {"Ref": name} in p["Queues"]]
+        assert any(refuses_plain_http(policy) for policy in policies), name
+
+
+@each_function
+def test_queue_sources_report_failures_by_message_and_are_bounded(prod: Synthesized, function: Function) -> None:
+    found = {
+        text(mapping["EventSourceArn"]): mapping
+        for mapping in prod.sources(function.name)
+        if "ScalingConfig" in mapping
+    }
+    assert found.keys() == {arn(prod.queues[source.queue]) for source in function.queues}
+    for source in function.queues:
+        mapping = found[arn(prod.queues[source.queue])]
+        assert mapping["BatchSize"] == source.batch_size
+        assert mapping["ScalingConfig"] == {"MaximumConcurrency": source.concurrency}
+        assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+        # Lambda refuses a window on a FIFO queue.
+        assert "MaximumBatchingWindowInSeconds" not in mapping
+
+
+@each_function
+def test_a_stream_source_loses_nothing(prod: Synthesized, function: Function) -> None:
+    stream = {"Fn::GetAtt": [prod.table, "StreamArn"]}
+    found = [mapping for mapping in prod.sources(function.name) if mapping["EventSourceArn"] == stream]
+    assert len(found) == (1 if function.stream else 0)
+    if function.stream:
+        (mapping,) = found
+        assert mapping["BatchSize"] == function.stream.batch_size
+        assert mapping["StartingPosition"] == "TRIM_HORIZON"
+        assert mapping["BisectBatchOnFunctionError"] is True
+        assert mapping["MaximumRetryAttempts"] == function.stream.retries
+        assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
+        assert text(mapping["DestinationConfig"]["OnFailure"]["Destination"]) == arn(prod.bucket)
+
+
+@pytest.mark.parametrize(
+    ("images", "passes"),
+    [
+        ({"NewImage": {"kind": {"S": "customer"}}}, True),
+        ({"OldImage": {"kind": {"S": "customer"}}}, True),
+        ({"OldImage": {"kind": {"S": "appointment"}}, "NewImage": {"kind": {"S": "appointment"}}}, True),
+        ({"NewImage": {"kind": {"S": "idempotency"}}}, False),
+        ({"NewImage": {"m": {"S": "2026-06-01T00:00"}}}, False),
+    ],
+)
+def test_the_stream_filter_lets_through_what_makes_events(
+    prod: Synthesized, images: dict[str, Any], passes: bool
+) -> None:
+    (mapping,) = [m for m in prod.all("AWS::Lambda::EventSourceMapping").values() if "FilterCriteria" in m]
+    patterns = [json.loads(each["Pattern"]) for each in mapping["FilterCriteria"]["Filters"]]
+    assert any(matches(pattern, {"dynamodb": images}) for pattern in patterns) is passes
+
+
+def test_every_bucket_is_private_encrypted_and_takes_only_tls(prod: Synthesized) -> None:
+    for name, bucket in prod.all("AWS::S3::Bucket").items():
+        assert {*bucket["PublicAccessBlockConfiguration"].values()} == {True}
+        assert len(bucket["PublicAccessBlockConfiguration"]) == 4
+        assert bucket["BucketEncryption"]["ServerSideEncryptionConfiguration"]
+        policies = [p for p in prod.all("AWS::S3::BucketPolicy").values() if p["Bucket"] == {"Ref": name}]
+        assert any(refuses_plain_http(policy) for policy in policies), name
+        # Batches and what they say of customers do not stay for ever.
+        assert any(rule.get("ExpirationInDays") for rule in bucket["LifecycleConfiguration"]["Rules"])
+
+
+def test_a_workflow_knows_its_queues_and_may_send_to_these_alone(prod: Synthesized) -> None:
+    for machine in topology.STATE_MACHINES:
+        made = prod[prod.machines[machine.name]]
+        definition = text(made["DefinitionString"])
+        assert "${" not in definition
+        for queue in machine.sends:
+            assert text({"Ref": prod.queues[queue]}) in definition
+        role, _ = made["RoleArn"]["Fn::GetAtt"]
+        granted = {pair for pair in allowed(prod.statements(role)) if not pair[0].startswith("logs:")}
+        assert granted == {("sqs:SendMessage", arn(prod.queues[queue])) for queue in machine.sends}
+
+
+def test_a_workflow_logs_its_steps_without_their_data(prod: Synthesized) -> None:
+    for machine in prod.all("AWS::StepFunctions::StateMachine").values():
+        assert machine["LoggingConfiguration"]["Level"] == "ALL"
+        assert machine["LoggingConfiguration"]["IncludeExecutionData"] is False
+
+
+# Gateway
+
+
+def test_every_route_of_the_topology_takes_any_method_to_its_function(prod: Synthesized) -> None:
+    found = {}
+    for method in prod.all("AWS::ApiGateway::Method").values():
+        assert method["HttpMethod"] == "ANY"
+        assert method["AuthorizationType"] == "NONE"
+        assert method["Integration"]["Type"] == "AWS_PROXY"
+        found[path_of(prod, method["ResourceId"])] = integrated(method)
+    routes = {route: prod.functions[f.name] for f in topology.FUNCTIONS for route in f.routes}
+    assert found == routes
+
+
+@each_function
+def test_the_gateway_may_invoke_a_function_that_has_routes(prod: Synthesized, function: Function) -> None:
+    target = {"Fn::GetAtt": [prod.functions[function.name], "Arn"]}
+    permissions = [p for p in prod.all("AWS::Lambda::Permission").values() if p["FunctionName"] == target]
+    admitted = [p for p in permissions if p["Principal"] == "apigateway.amazonaws.com"]
+    assert bool(admitted) is bool(function.routes)
+
+
+def test_the_gateway_passes_bytes_on_unchanged_and_is_regional(prod: Synthesized) -> None:
+    (api,) = prod.all("AWS::ApiGateway::RestApi").values()
+    assert api["BinaryMediaTypes"] == ["*/*"]
+    assert api["EndpointConfiguration"]["Types"] == ["REGIONAL"]
+
+
+@each_stage
+def test_the_gateway_throttles_above_what_one_key_may_do(stages: dict[str, Synthesized], stage: str) -> None:
+    (settings,) = [
+        setting
+        for made in stages[stage].all("AWS::ApiGateway::Stage").values()
+        for setting in made["MethodSettings"]
+        if (setting["ResourcePath"], setting["HttpMethod"]) == ("/*", "*")
+    ]
+    assert settings["ThrottlingRateLimit"] > 2 * max(KEY_LIMITS)
+    assert settings["ThrottlingBurstLimit"] > 2 * max(KEY_LIMITS)
+    assert not settings.get("DataTraceEnabled")
+
+
+def test_the_access_log_is_one_json_object_a_line_and_holds_no_credentials(prod: Synthesized) -> None:
+    (stage,) = prod.all("AWS::ApiGateway::Stage").values()
+    line = json.loads(stage["AccessLogSetting"]["Format"])
+    assert line["request_id"] == "$context.requestId"
+    assert all(re.fullmatch(r"\$context\.[A-Za-z.]+", value) for value in line.values())
+    assert not re.search("authoriz|apiKey", stage["AccessLogSetting"]["Format"])
+    # Without the account's logging role the log stays empty.
+    assert prod.all("AWS::ApiGateway::Account")
+
+
+def gateway_responses(stage: Synthesized) -> dict[str, Resource]:
+    return {made["ResponseType"]: made for made in stage.all("AWS::ApiGateway::GatewayResponse").values()}
+
+
+def test_the_gateways_own_errors_carry_the_apis_envelope(prod: Synthesized) -> None:
+    for kind, response in gateway_responses(prod).items():
+        assert response["ResponseTemplates"].keys() == {"application/json"}, kind
+        error = json.loads(rendered(response["ResponseTemplates"]["application/json"]))["error"]
+        assert error.keys() == {"type", "code", "message", "request_id", "doc_url"}, kind
+        assert error["request_id"] == CONTEXT["requestId"]
+        assert error["doc_url"] == f"https://api.example.com/prod/docs/errors#{error['code']}"
+        assert error["message"].endswith(".")
+        known = ERRORS[error["code"]]
+        assert error["type"] == known.type, kind
+        if kind != "DEFAULT_4XX":  # keeps the gateway's status, which may be any
+            assert int(response["StatusCode"]) == known.status, kind
+
+
+def test_the_gateways_own_errors_carry_the_apis_headers(prod: Synthesized) -> None:
+    for kind, response in gateway_responses(prod).items():
+        headers = {
+            name.removeprefix("gatewayresponse.header."): value
+            for name, value in response["ResponseParameters"].items()
+        }
+        assert headers["Service-Request-Id"] == "context.requestId", kind
+        assert headers["Cache-Control"] == "'no-store'", kind
+        assert all(re.fullmatch(r"context\.[A-Za-z.]+|'[^']+'", value) for value in headers.values()), kind
+        throttled = response.get("StatusCode") == "429"
+        assert headers["Service-Should-Retry"] == ("'true'" if throttled else "'false'"), kind
+        assert ("Retry-After" in headers) is ("Service-Rate-Limited-Reason" in headers) is throttled, kind
+
+
+def test_no_error_of_the_gateway_is_without_an_answer_of_ours(prod: Synthesized) -> None:
+    found = gateway_responses(prod)
+    assert {"DEFAULT_4XX", "DEFAULT_5XX"} <= found.keys()
+    # The gateway's own statuses for these are others, or their codes say more than the default's.
+    expected = {"MISSING_AUTHENTICATION_TOKEN": "404", "THROTTLED": "429", "REQUEST_TOO_LARGE": "413"}
+    assert {kind: found[kind]["StatusCode"] for kind in expected} == expected
+
+
+# Reading templates
+
+CONTEXT = {
+    "requestId": "5d2d4b2e-6d7b-4c4a-9a36-2f4cf4a1f001",
+    "domainName": "api.example.com",
+    "stage": "prod",
+}
+
+
+def rendered(template: str) -> str:
+    """A gateway response's template as API Gateway fills it in; a variable that is not known here is a KeyError."""
+    return re.sub(r"\$context\.([A-Za-z]+(?:\.[A-Za-z]+)*)", lambda found: CONTEXT[found[1]], template)
+
+
+def text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def arn(logical_id: str) -> str:
+    return text({"Fn::GetAtt": [logical_id, "Arn"]})
+
+
+def below(logical_id: str, path: str) -> str:
+    return text({"Fn::Join": ["", [{"Fn::GetAtt": [logical_id, "Arn"]}, path]]})
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def allowed(statements: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    """Every pair of action and resource that the statements allow."""
+    found = set()
+    for statement in statements:
+        assert statement["Effect"] == "Allow"
+        assert not {"NotAction", "NotResource"} & statement.keys()
+        for action in listed(statement["Action"]):
+            found |= {(action, text(resource)) for resource in listed(statement["Resource"])}
+    return found
+
+
+def may(stage: Synthesized, action: str) -> set[str]:
+    """The roles that may do something anywhere, by a wildcard too."""
+    return {
+        role
+        for role in stage.all("AWS::IAM::Role")
+        if not stage[role].get("ManagedPolicyArns")
+        for granted, _ in allowed(stage.statements(role))
+        if fnmatch.fnmatch(action, granted)
+    }
+
+
+def keys(schema: Resource) -> tuple[str, str]:
+    by_type = {key["KeyType"]: key["AttributeName"] for key in schema["KeySchema"]}
+    return by_type["HASH"], by_type["RANGE"]
+
+
+def refuses_plain_http(policy: Resource) -> bool:
+    return any(
+        statement["Effect"] == "Deny"
+        and statement["Principal"] in ("*", {"AWS": "*"})
+        and statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+        for statement in policy["PolicyDocument"]["Statement"]
+    )
+
+
+def matches(pattern: Any, value: Any) -> bool:
+    """EventBridge's matching, as far as the filters use it: every key is there, a list means any of its values."""
+    if isinstance(pattern, list):
+        return value in pattern
+    return isinstance(value, dict) and all(key in value and matches(part, value[key]) for key, part in pattern.items())
+
+
+def path_of(stage: Synthesized, resource: Any) -> str:
+    if "Ref" not in resource:  # the API's root
+        return "/"
+    made = stage[resource["Ref"]]
+    return f"{path_of(stage, made['ParentId']).rstrip('/')}/{made['PathPart']}"
+
+
+def integrated(method: Resource) -> str:
+    """The logical id of the function that a method hands requests to."""
+    (name,) = [part["Fn::GetAtt"][0] for part in method["Integration"]["Uri"]["Fn::Join"][1] if "Fn::GetAtt" in part]
+    found: str = name
+    return found

@@ -1,0 +1,151 @@
+"""The topology as plain data: what it names exists, and AWS can express it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra import topology
+from infra.stack import STATE_MACHINES
+from infra.topology import Function, StateMachine
+from tests.infra.conftest import lint_findings
+
+ROOT = Path(__file__).parents[2]
+QUEUE_NAMES = {queue.name for queue in topology.QUEUES}
+MACHINE_NAMES = {machine.name for machine in topology.STATE_MACHINES}
+PLACEHOLDER = re.compile(r"\$\{queue\.(\w+)}")
+
+each_function = pytest.mark.parametrize("function", topology.FUNCTIONS, ids=lambda function: function.name)
+each_machine = pytest.mark.parametrize("machine", topology.STATE_MACHINES, ids=lambda machine: machine.name)
+
+
+def test_names_are_unique() -> None:
+    for things in (topology.FUNCTIONS, topology.QUEUES, topology.STATE_MACHINES, topology.TABLE.indexes):
+        assert len({thing.name for thing in things}) == len(things)
+
+
+@each_function
+def test_a_function_names_only_queues_and_machines_that_exist(function: Function) -> None:
+    assert {*function.sends} <= QUEUE_NAMES
+    assert {source.queue for source in function.queues} <= QUEUE_NAMES
+    assert {*function.starts} <= MACHINE_NAMES
+
+
+@each_function
+def test_a_functions_handler_is_in_the_source_tree(function: Function) -> None:
+    module, _, name = function.handler.rpartition(".")
+    path = ROOT.joinpath(*module.split("."))
+    source = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    assert re.search(rf"^(def {name}\(|{name}\s*[:=]|from .* import .*\b{name}\b)", source.read_text(), re.MULTILINE)
+
+
+@each_function
+def test_a_function_has_a_way_to_be_started(function: Function) -> None:
+    assert function.routes or function.queues or function.stream or function.every
+
+
+@each_function
+def test_grants_name_single_actions_of_the_right_service(function: Function) -> None:
+    assert all(re.fullmatch(r"dynamodb:[A-Z][A-Za-z]+", action) for action in function.table)
+    assert all(re.fullmatch(r"kms:[A-Z][A-Za-z]+", action) for action in function.signing_key)
+
+
+@each_function
+def test_a_function_behind_the_gateway_ends_before_the_gateway_gives_up(function: Function) -> None:
+    assert not function.routes or function.timeout <= 29
+
+
+@each_function
+def test_a_schedule_is_whole_minutes(function: Function) -> None:
+    assert not function.every or function.every % 60 == 0
+
+
+def test_every_queue_has_one_reader_and_time_for_it() -> None:
+    for queue in topology.QUEUES:
+        readers = [f for f in topology.FUNCTIONS if queue.name in {source.queue for source in f.queues}]
+        assert len(readers) == 1, queue.name
+        assert queue.visibility >= 6 * readers[0].timeout, queue.name
+
+
+def test_every_queue_and_machine_is_used() -> None:
+    senders = (*topology.FUNCTIONS, *topology.STATE_MACHINES)
+    assert {name for sender in senders for name in sender.sends} == QUEUE_NAMES
+    assert {name for function in topology.FUNCTIONS for name in function.starts} == MACHINE_NAMES
+
+
+def test_concurrency_of_queue_sources_is_what_lambda_takes() -> None:
+    for function in topology.FUNCTIONS:
+        for source in function.queues:
+            assert 2 <= source.concurrency <= 1000, (function.name, source.queue)
+
+
+def test_only_one_function_reads_the_stream() -> None:
+    # More than two readers of a shard are throttled; the order of events needs exactly one.
+    assert sum(function.stream is not None for function in topology.FUNCTIONS) == 1
+
+
+def test_a_route_belongs_to_one_function() -> None:
+    routes = Counter(route for function in topology.FUNCTIONS for route in function.routes)
+    assert routes.most_common(1)[0][1] == 1
+
+
+def test_a_path_that_leads_to_a_route_is_one_and_so_is_all_below_it() -> None:
+    """The gateway has a resource for `/v1` as soon as `/v1/ping` is there; without a method, it fails."""
+    routes = {route for function in topology.FUNCTIONS for route in function.routes}
+    for route in routes:
+        parents = [str(parent) for parent in Path(route).parents]
+        for parent in parents:
+            assert parent in routes, f"{parent}, above {route}, has no method"
+            assert f"{parent.rstrip('/')}/{{proxy+}}" in routes, f"unknown paths under {parent} have no method"
+
+
+def test_an_index_is_keyed_by_attributes_of_its_own_but_for_the_sort_key() -> None:
+    hashes = [index.hash_key for index in topology.TABLE.indexes]
+    assert len({*hashes}) == len(hashes)
+    assert topology.TABLE.hash_key not in hashes
+    assert len(topology.TABLE.indexes) <= 20  # the most that a table takes
+
+
+@each_machine
+def test_a_machine_sends_to_the_queues_of_its_line_and_no_others(machine: StateMachine) -> None:
+    definition = (STATE_MACHINES / machine.definition).read_text()
+    assert {*PLACEHOLDER.findall(definition)} == {*machine.sends}
+    assert "${" not in PLACEHOLDER.sub("", definition)
+
+
+@each_machine
+def test_a_machines_definition_is_valid(machine: StateMachine) -> None:
+    definition = (STATE_MACHINES / machine.definition).read_text()
+    assert problems(PLACEHOLDER.sub("https://sqs.eu-west-1.amazonaws.com/123456789012/queue", definition)) == []
+
+
+def test_a_broken_definition_would_be_noticed() -> None:
+    machine: dict[str, Any] = {"StartAt": "A", "States": {"A": {"Type": "Wait", "Seconds": 1, "Next": "B"}}}
+    assert problems(json.dumps(machine))
+    machine["States"]["B"] = {"Type": "Succeed"}
+    assert not problems(json.dumps(machine))
+
+
+def problems(definition: str) -> list[str]:
+    """What cfn-lint has against a state machine, and next states that do not exist, which it does not check."""
+    role = "arn:aws:iam::123456789012:role/machine"
+    properties = {"RoleArn": role, "DefinitionString": definition}
+    machine = {"Type": "AWS::StepFunctions::StateMachine", "Properties": properties}
+    found = lint_findings({"Resources": {"Machine": machine}})
+    states = json.loads(definition)["States"]
+    named = {json.loads(definition)["StartAt"], *_next_states(states)}
+    return found + sorted(f"there is no state {name}" for name in named - states.keys())
+
+
+def _next_states(node: Any) -> set[str]:
+    if isinstance(node, list):
+        return {name for part in node for name in _next_states(part)}
+    if not isinstance(node, dict):
+        return set()
+    here = {node[key] for key in ("Next", "Default") if isinstance(node.get(key), str)}
+    return here | {name for part in node.values() for name in _next_states(part)}

@@ -1,0 +1,22 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.local.console import StartError
+from infra.local.settings import read
+
+
+def test_an_empty_variable_is_an_absent_one() -> None:
+    found = read({"PORT": "", "READY_FILE": "", "SPEED": ""})
+    assert (found.port, found.data_dir, found.speed, found.ready_file) == (8000, Path.cwd() / ".data", 1.0, None)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"PORT": "http"}, {"PORT": "-1"}, {"PORT": "65536"}, {"SPEED": "0"}, {"SPEED": "nan"}, {"SPEED": "fast"}],
+)
+def test_a_setting_that_makes_no_sense_is_refused(environment: dict[str, str]) -> None:
+    with pytest.raises(StartError):
+        read(environment)
