@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from shared import clock, deliveries, hints, signing, table, webhook_endpoints, webhook_http
-from shared.deliveries import Claim, Ended
+from shared import batches, clock, deliveries, hints, signing, table, webhook_endpoints, webhook_http
+from shared.deliveries import Claim, Ended, Retry
 from shared.keys import Scope
 from shared.log import logger
 from shared.webhook_endpoints import State
@@ -19,14 +18,15 @@ BEHIND = 10 * clock.SECOND
 """A first attempt that waited this long in its endpoint's line means that the endpoint has fallen behind."""
 SLOW = 5 * clock.SECOND
 """A receiver that takes this long holds up its line."""
+TRIES = 5
+"""How often an attempt is recorded anew because its endpoint was being changed."""
 EARLY = clock.SECOND
 """A hint may come this much before its time, as queues count whole seconds."""
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
     """A batch of hints; each is independent of the others."""
-    processor = BatchProcessor(event_type=EventType.SQS)
-    return process_partial_response(event, deliver, processor, context)
+    return batches.each_message(event, context, deliver)
 
 
 def deliver(record: SQSRecord) -> None:
@@ -74,8 +74,14 @@ def _attempt(claimed: Claim, endpoint: State, body: bytes, behind: bool) -> None
     headers = {"Content-Type": "application/json"}
     headers |= signing.headers(secret, event_id, body, clock.now() // clock.SECOND)
     outcome = webhook_http.post(url, headers, body, allow_loopback=webhook_endpoints.loopback_allowed())
-    step = deliveries.record(claimed, url, outcome)
-    _note_health(claimed.scope, endpoint, step, outcome, behind or outcome.duration_ms >= SLOW)
+    step = deliveries.next_step(claimed.number, outcome)
+    slow = behind or outcome.duration_ms >= SLOW
+    for _ in range(TRIES):
+        if deliveries.record(claimed, url, outcome, step, _health(claimed.scope, endpoint, step, outcome, slow)):
+            break
+        # The endpoint was changed, or deleted, while the receiver was answering.
+        found = webhook_endpoints.states(claimed.scope, [endpoint_id]).get(endpoint_id)
+        endpoint = endpoint if found is None else found
     logger().info(
         "attempt",
         extra={
@@ -88,16 +94,17 @@ def _attempt(claimed: Claim, endpoint: State, body: bytes, behind: bool) -> None
     )
 
 
-def _note_health(
-    scope: Scope, endpoint: State, step: deliveries.Retry | Ended, outcome: webhook_http.Outcome, slow: bool
-) -> None:
-    """Keep what the endpoint's row says of its receiver true; most attempts have nothing to change."""
-    now, id = clock.now(), endpoint.doc["id"]
-    since = endpoint.failing_since
+def _health(
+    scope: Scope, endpoint: State, step: Retry | Ended, outcome: webhook_http.Outcome, slow: bool
+) -> list[table.Operation]:
+    """What the attempt changes of what is known of the endpoint's receiver; most attempts change nothing."""
+    now, id, since = clock.now(), endpoint.doc["id"], endpoint.failing_since
+    if endpoint.deleted:
+        return []
     if isinstance(step, Ended) and step.gone:
-        webhook_endpoints.disable(scope, id, "gone")
-    elif outcome.error and since is not None and now - since >= clock.scaled(webhook_endpoints.GIVES_UP_AFTER):
-        webhook_endpoints.disable(scope, id, "failing")
+        return webhook_endpoints.disabling(scope, id, "gone")
+    if outcome.error and since is not None and now - since >= clock.scaled(webhook_endpoints.GIVES_UP_AFTER):
+        return webhook_endpoints.disabling(scope, id, "failing")
     changes: dict[str, table.Value | None] = {}
     if outcome.error and since is None:
         changes["failing_since"] = now
@@ -105,5 +112,4 @@ def _note_health(
         changes["failing_since"] = None
     if slow and endpoint.slow_until < now:
         changes["slow_until"] = now + webhook_endpoints.STAYS_SLOW
-    if changes:
-        webhook_endpoints.mark(scope, id, **changes)
+    return [webhook_endpoints.noted(scope, id, **changes)] if changes else []

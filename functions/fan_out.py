@@ -6,10 +6,9 @@ import contextlib
 import functools
 from typing import Any
 
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 from aws_lambda_powertools.utilities.data_classes.dynamo_db_stream_event import DynamoDBRecord
 
-from shared import clock, deliveries, events, hints, table, webhook_endpoints
+from shared import batches, clock, deliveries, events, hints, table, webhook_endpoints
 from shared.hints import Hint
 
 
@@ -41,8 +40,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
                 lane = slow if endpoint.slow_until > clock.now() else first
                 lane.append(deliveries.hint(happened.scope, happened.id, row["sk"], endpoint.doc["id"]))
 
-    processor = BatchProcessor(event_type=EventType.DynamoDBStreams, raise_on_entire_batch_failure=False)
-    answer = process_partial_response(event, fan_out, processor, context)
+    answer = batches.each_record(event, context, fan_out)
     hints.send("deliveries", first)
     hints.send("slow_deliveries", slow)
     return answer

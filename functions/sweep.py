@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared import clock, deliveries, hints, keys, table
+from shared import clock, conversations, deliveries, hints, keys, table
 from shared.log import logger
 
 SOONEST = 60
@@ -22,7 +22,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
         pages = table.query(shard, index="due", at_most=keys.due(clock.now()), limit=PAGE, forward=True)
         for page in pages:
             rows = [row for row in map(_put_off, page) if row is not None]
-            hints.send("retries", [_hint(row) for row in rows])
+            for kind, (queue, hint) in LANES.items():
+                hints.send(queue, [hint(row) for row in rows if row["kind"] == kind])
             hinted += len(rows)
             if context.get_remaining_time_in_millis() < LEFT:
                 break
@@ -51,5 +52,13 @@ def _put_off(entry: table.Row) -> table.Row | None:
         return None
 
 
-def _hint(row: table.Row) -> hints.Hint:
+def _delivery(row: table.Row) -> hints.Hint:
     return deliveries.hint_of(keys.scope_of(row["pk"]), json.loads(row["doc"]))
+
+
+def _turn(row: table.Row) -> hints.Hint:
+    return conversations.hints_of(keys.scope_of(row["pk"]), row)[0]
+
+
+LANES = {"delivery": ("retries", _delivery), "message": ("turns", _turn)}
+"""By the kind of a row: the queue of the worker that it owes work to, and the hint for it."""

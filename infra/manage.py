@@ -10,6 +10,7 @@ A stage other than `local` is reached with the AWS credentials and region of the
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import json
 import os
@@ -20,6 +21,7 @@ from typing import Any
 
 from infra import topology
 from infra.stack_names import FAILURES_OUTPUT, FAN_OUT_OUTPUT, TABLE_OUTPUT, stack_name
+from shared.aws import Unavailable
 
 FAILURES = "stream_failures"
 
@@ -36,6 +38,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.command(stage, options)
     except (NotReachable, LookupError, ValueError) as error:
         print(f"error: {error.args[0]}", file=sys.stderr)
+        return 1
+    except Unavailable as error:
+        print(f"error: stage {options.stage} does not answer ({error}): is it running?", file=sys.stderr)
         return 1
     return 0
 
@@ -100,7 +105,7 @@ class _Deployed:
 
         bucket = boto3.resource("s3").Bucket(self.outputs[FAILURES_OUTPUT])
         for item in sorted(bucket.objects.all(), key=lambda item: item.last_modified):
-            yield item.key, item.get()["Body"].read().decode(), lambda item=item: _discard(item)
+            yield item.key, item.get()["Body"].read().decode(), functools.partial(_discard, item)
 
     def fan_out(self, event: Any) -> Any:
         """Give a batch to the function."""

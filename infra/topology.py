@@ -88,7 +88,8 @@ class Function:
 
     `routes` are API Gateway resource paths, each with method ANY; `table` the DynamoDB actions it may
     use on the table and its indexes; `sends` queues, `starts` state machines, `signing_key` the KMS
-    actions; `every` runs it on a schedule of that many seconds. `memory` in MB, `timeout` in seconds.
+    actions; `model` lets it converse with the stage's Bedrock model; `every` runs it on a schedule of
+    that many seconds. `memory` in MB, `timeout` in seconds.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Function:
     sends: tuple[str, ...] = ()
     starts: tuple[str, ...] = ()
     signing_key: tuple[str, ...] = ()
+    model: bool = False
     queues: tuple[QueueSource, ...] = ()
     stream: StreamSource | None = None
     every: int | None = None
@@ -141,6 +143,8 @@ QUEUES = (
     Queue("slow_deliveries", visibility=240),
     # Later attempts whose wait is at most 900 s, manual retries, `/test`, and what `sweep` found overdue.
     Queue("retries", visibility=240),
+    # Messages that an agent is to answer, and the reminders of when one would have to be given up.
+    Queue("turns", visibility=420),
 )
 
 STATE_MACHINES = (
@@ -167,6 +171,13 @@ FUNCTIONS = (
         table=KEY_CHECK + READ + WRITE,
     ),
     Function(
+        "conversations",
+        "functions.conversations.handler",
+        routes=("/v1/conversations", "/v1/conversations/{proxy+}", "/v1/messages"),
+        table=KEY_CHECK + READ + WRITE + ("dynamodb:DeleteItem",),
+        sends=("turns",),
+    ),
+    Function(
         "webhook_endpoints",
         "functions.webhook_endpoints.handler",
         routes=("/v1/webhook_endpoints", "/v1/webhook_endpoints/{proxy+}"),
@@ -181,7 +192,8 @@ FUNCTIONS = (
         table=KEY_CHECK + READ + WRITE,
         sends=("retries",),
     ),
-    Function("fallback", "functions.fallback.handler", routes=("/", "/{proxy+}")),
+    # `/v1` is a resource as soon as a route lies below it, and would answer by itself for what nobody else takes.
+    Function("fallback", "functions.fallback.handler", routes=("/", "/{proxy+}", "/v1", "/v1/{proxy+}")),
     Function(
         "fan_out",
         "functions.fan_out.handler",
@@ -205,14 +217,22 @@ FUNCTIONS = (
         ),
     ),
     Function(
+        "turn",
+        "functions.turn.handler",
+        timeout=70,
+        table=(*READ, "dynamodb:UpdateItem", "dynamodb:PutItem", "dynamodb:DeleteItem"),
+        model=True,
+        queues=(QueueSource("turns", concurrency=100),),
+    ),
+    Function(
         "sweep",
         "functions.sweep.handler",
         timeout=60,
         table=("dynamodb:Query", "dynamodb:GetItem", "dynamodb:UpdateItem"),
-        sends=("retries",),
+        sends=("retries", "turns"),
         every=60,
     ),
 )
 
-ENVIRONMENT = ("SPEED", "ALLOW_LOOPBACK_RECEIVERS", "LOG_LEVEL")
+ENVIRONMENT = ("SPEED", "ALLOW_LOOPBACK_RECEIVERS", "SIMULATE_LIVE", "LOG_LEVEL")
 """Settings that the local runner may add to every function's environment; a deployed stage sets only LOG_LEVEL."""

@@ -123,9 +123,9 @@ def deleted(appointment: Document) -> Document:
 
 
 def _check_combination(changes: Mapping[str, Any], asked: str | None, moved: bool) -> None:
-    if "appointment_at" in changes and asked in (CANCELLED, FAILED):
+    if moved and asked in (CANCELLED, FAILED):
         raise ApiError(
-            "parameters_exclusive", f"appointment_at cannot go with status '{asked}'.", param="appointment_at"
+            "parameters_exclusive", f"A new appointment_at cannot go with status '{asked}'.", param="appointment_at"
         )
     if asked == RESCHEDULED and not moved:
         code = "parameter_invalid" if "appointment_at" in changes else "parameter_missing"

@@ -1,10 +1,13 @@
-"""AWS clients, made at first use and kept for the life of the process."""
+"""AWS clients, made at first use and kept for the life of the process, and what becomes of their failures."""
 
 from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from botocore.exceptions import BotoCoreError, ClientError
 
 if TYPE_CHECKING:
     from botocore.config import Config
@@ -54,6 +57,39 @@ def queue_url(name: str) -> str:
 def state_machine_arn(name: str) -> str:
     """The ARN of a state machine of `infra/topology.py`."""
     return os.environ[f"STATE_MACHINE_{name.upper()}"]
+
+
+class Unavailable(Exception):
+    """A service throttled or did not answer in time; whether a write took effect is not known."""
+
+
+def answered(call: Callable[..., Any], **parameters: Any) -> Any:
+    """The answer of a client's call. Throttling, silence and trouble on AWS's side raise Unavailable."""
+    try:
+        return call(**parameters)
+    except ClientError as error:
+        if error.response["Error"]["Code"] in _PASSING:
+            raise Unavailable(error.response["Error"]["Code"]) from error
+        raise
+    except BotoCoreError as error:
+        raise Unavailable(type(error).__name__) from error
+
+
+_PASSING = frozenset(
+    {
+        "DependencyTimeoutException",
+        "InternalFailure",
+        "InternalServerError",
+        "KMSInternalException",
+        "LimitExceededException",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+        "ThrottlingError",
+        "ThrottlingException",
+    }
+)
 
 
 def _config(parameter_validation: bool = True) -> Config:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -52,7 +53,11 @@ def iso(instant: int) -> str:
 
 def local(instant: int, zone: tzinfo) -> str:
     """The instant as `YYYY-MM-DD HH:MM` on the clocks of a zone."""
-    return f"{(_EPOCH + timedelta(milliseconds=instant)).astimezone(zone):%Y-%m-%d %H:%M}"
+    moment = _EPOCH + timedelta(milliseconds=instant)
+    # At the calendar's end there is no local time to show.
+    with contextlib.suppress(OverflowError):
+        moment = moment.astimezone(zone)
+    return f"{moment:%Y-%m-%d %H:%M}"
 
 
 def parse(text: str) -> int:

@@ -7,10 +7,9 @@ runs out. The next step is a pure function of the attempt's number and its outco
 
 from __future__ import annotations
 
-import contextlib
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,6 +35,7 @@ LEAST_GRACE = 2 * clock.SECOND
 """What a hint needs on its way, however quick a local run's waits are."""
 ATTEMPTING, SUCCEEDED, FAILED, CANCELED = "attempting", "succeeded", "failed", "canceled"
 LISTED = Listed(kind="delivery", prefix=PREFIX, created=None)
+_NOTHING_OWED = {"next_attempt": None, "due": None, "due_shard": None}
 
 
 @dataclass(frozen=True)
@@ -176,10 +176,14 @@ def claim(scope: Scope, event_id: str, delivery_id: str) -> Claim | int | None:
     return Claim(scope, found, json.loads(found["doc"]), token)
 
 
-def record(claimed: Claim, url: str, outcome: Outcome) -> Retry | Ended:
-    """Write down the attempt and what follows, and set the timer of the next one."""
+def record(
+    claimed: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: Sequence[table.Operation] = ()
+) -> bool:
+    """Write down the attempt, what follows and what it says of the endpoint, then set the next one's timer.
+
+    False where a write in `also` was refused: nothing was written, and the endpoint must be looked at anew.
+    """
     now = clock.now()
-    step = next_step(claimed.number, outcome)
     attempt = {
         "number": claimed.number,
         "at": clock.iso(now - outcome.duration_ms),
@@ -198,24 +202,26 @@ def record(claimed: Claim, url: str, outcome: Outcome) -> Retry | Ended:
         "attempts": [*claimed.doc["attempts"], attempt],
     }
     if isinstance(step, Ended):
-        _finish(claimed, doc | {"status": step.status, "next_attempt_at": None, "completed_at": clock.iso(now)})
-        return step
+        ended = {"status": step.status, "next_attempt_at": None, "completed_at": clock.iso(now)}
+        return _save(claimed, doc | ended, _NOTHING_OWED, also)
     at = now + clock.scaled(step.wait)
-    _save(claimed, doc | {"next_attempt_at": clock.iso(at)}, _owed(doc["id"], at))
+    if not _save(claimed, doc | {"next_attempt_at": clock.iso(at)}, _owed(doc["id"], at), also):
+        return False
     _set_timer(claimed, step.wait, now, at)
-    return step
+    return True
 
 
 def cancel(claimed: Claim, closed_at: str | None) -> None:
     """End the delivery because its endpoint was disabled or deleted."""
-    _finish(claimed, claimed.doc | _closed("endpoint_disabled", closed_at or clock.iso(clock.now())))
+    closed = _closed("endpoint_disabled", closed_at or clock.iso(clock.now()))
+    _save(claimed, claimed.doc | closed, _NOTHING_OWED)
 
 
 def fail_lost(claimed: Claim) -> None:
     """End the delivery because worker after worker died over the same attempt."""
     now = clock.iso(clock.now())
     ended = {"status": FAILED, "error_code": "worker_lost", "next_attempt_at": None, "completed_at": now}
-    _finish(claimed, claimed.doc | ended)
+    _save(claimed, claimed.doc | ended, _NOTHING_OWED)
 
 
 def release(claimed: Claim) -> None:
@@ -315,11 +321,9 @@ def _closed(error: str, at: str) -> Document:
     return {"status": CANCELED, "error_code": error, "next_attempt_at": None, "completed_at": at}
 
 
-def _finish(claimed: Claim, doc: Document) -> None:
-    _save(claimed, doc, {"next_attempt": None, "due": None, "due_shard": None})
-
-
-def _save(claimed: Claim, doc: Document, owed: Mapping[str, table.Value | None]) -> None:
+def _save(
+    claimed: Claim, doc: Document, owed: Mapping[str, table.Value | None], also: Sequence[table.Operation] = ()
+) -> bool:
     idle: dict[str, table.Value | None] = {"lease": None, "lease_until": None, "lost": None, "hints": None}
     update = table.Update(
         claimed.row["pk"],
@@ -328,9 +332,14 @@ def _save(claimed: Claim, doc: Document, owed: Mapping[str, table.Value | None])
         condition="lease = :token",
         values={":token": claimed.token},
     )
-    # Refused where an earlier try of this write took effect, or the lease ran out and the next worker has it.
-    with contextlib.suppress(table.Refused):
-        table.update(update)
+    try:
+        table.write([update, *also], claimed.token)
+    except table.Refused as refused:
+        # A lease that ran out leaves nothing to do: the next worker has the delivery.
+        return refused.op is update
+    except table.Contended:
+        return False
+    return True
 
 
 def _set_timer(claimed: Claim, wait: int, now: int, at: int) -> None:

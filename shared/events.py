@@ -119,7 +119,7 @@ def _customer(before: Document | None, after: Document) -> str | None:
         return "created"
     if before["deleted_at"] is None and after["deleted_at"] is not None:
         return "deleted"
-    return "updated" if after != before else None
+    return None if resources.same(before, after) else "updated"
 
 
 def _appointment(before: Document | None, after: Document) -> str | None:

@@ -29,6 +29,7 @@ from starlette.types import Message, Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from shared import clock, fields, idempotency, ids, log, projects, revisions, table
+from shared.aws import Unavailable
 from shared.errors import PASSING, RETRYABLE, ApiError
 from shared.keys import Scope
 
@@ -126,12 +127,12 @@ class Call:
                     raise error from None
             except table.Contended as contended:
                 if contended.op is record:
-                    raise ApiError("idempotency_key_in_use", headers={"Retry-After": "1"}) from None
+                    raise _key_in_use() from None
             else:
                 self.exchange.committed = True
                 return answer
             clock.sleep(random.uniform(0, 0.01 * min(turn, 8)))
-        raise ApiError("conflict")
+        raise ApiError("conflict", headers={"Retry-After": "1"})
 
     def settle(self, error: ApiError) -> Answer:
         """What a refusal comes to under the request's Idempotency-Key: its record decides (contract 4)."""
@@ -144,6 +145,8 @@ class Call:
                 table.write([record], self.request_id)
             except table.Refused as refused:
                 return self._replay(refused.old)
+            except table.Contended:
+                raise _key_in_use() from None
             raise error
         row = idempotency.find(self._idempotency)
         if row is None:
@@ -164,6 +167,10 @@ class Call:
             assert self.await_turn is not None
             saved = dataclasses.replace(saved, body=self.await_turn(saved.turn))
         raise _Replayed(saved)
+
+
+def _key_in_use() -> ApiError:
+    return ApiError("idempotency_key_in_use", headers={"Retry-After": "1"})
 
 
 class _Replayed(Exception):
@@ -282,7 +289,7 @@ class Service:
             await self._router(scope, receive, send_with_headers)
         except ApiError as error:
             await _error_response(error, exchange)(scope, receive, send_with_headers)
-        except table.Unavailable:
+        except Unavailable:
             unavailable = ApiError("service_unavailable", headers={"Retry-After": "1"})
             await _error_response(unavailable, exchange)(scope, receive, send_with_headers)
         except Exception:

@@ -28,6 +28,7 @@ MOST = 100
 EXAMINED = 1_000
 BYTES = 4_000_000
 _BATCH = 100
+_NEXT = 200  # rows a further call reads, where the first were not enough
 _COMPARISONS = ("gt", "gte", "lt", "lte")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _AFTER_EVERY_ID = "#~"  # sorts behind "#" and any id
@@ -159,7 +160,12 @@ def page(scope: Scope, listed: Listed, query: Query, base: str | None = None) ->
     alone = indexed and len(query.wanted) + query.by_time == 1 and not (query.by_time and query.by_id)
     found: list[table.Row] = []
     size = examined = 0
-    while chunk := list(itertools.islice(walk, min(query.limit + 1, _BATCH))):
+    while True:
+        # A full page wants one look behind it, and no more than that.
+        wanted = 1 if len(found) == query.limit else query.limit + 1
+        chunk = list(itertools.islice(walk, min(wanted, _BATCH) if indexed else wanted))
+        if not chunk:
+            return Page(found, None)
         if alone and len(found) == query.limit:
             return Page(found, cursor(found[-1]))
         rows = table.get_many([(entry["pk"], entry["sk"]) for entry in chunk]) if indexed else {}
@@ -173,15 +179,14 @@ def page(scope: Scope, listed: Listed, query: Query, base: str | None = None) ->
                 found.append(row)
             if examined == EXAMINED:
                 return Page(found, cursor(entry))
-    return Page(found, None)
 
 
 def _by_id(pk: str, listed: Listed, query: Query) -> Iterator[table.Row]:
     limit = query.limit + 1
     if query.forward:
         after = query.starting_after and ids.after(listed.prefix, _checked_cursor(listed, query.starting_after))
-        return _rows(table.query(pk, at_least=after or None, limit=limit, forward=True))
-    return _rows(table.query(pk, at_least=query.least_id, at_most=_most_id(listed, query), limit=limit))
+        return _rows(table.query(pk, at_least=after or None, limit=limit, then=_NEXT, forward=True))
+    return _rows(table.query(pk, at_least=query.least_id, at_most=_most_id(listed, query), limit=limit, then=_NEXT))
 
 
 def _by_filter(scope: Scope, listed: Listed, query: Query) -> Iterator[table.Row]:
@@ -208,7 +213,7 @@ def _merged(
     partitions: list[str], index: str, least: str | None, most: str | None, limit: int, order: str
 ) -> Iterator[table.Row]:
     walks = [
-        _rows(table.query(partition, index=index, at_least=least, at_most=most, limit=limit + 1))
+        _rows(table.query(partition, index=index, at_least=least, at_most=most, limit=limit + 1, then=_NEXT))
         for partition in partitions
     ]
     return heapq.merge(*walks, key=lambda entry: entry[order], reverse=True)
@@ -285,10 +290,10 @@ def _order(text: str) -> str:
 def _limit(text: str) -> int:
     if not _INTEGER.fullmatch(text.strip()):
         raise ApiError("parameter_invalid_integer", "limit must be an integer.", param="limit")
-    digits = text.strip()
-    if len(digits) > 9:
-        return 1 if digits.startswith("-") else MOST
-    return max(1, min(MOST, int(digits)))
+    negative, digits = text.strip().startswith("-"), text.strip().lstrip("+-").lstrip("0")
+    # No int() of what may have thousands of digits.
+    number = int(digits or "0") if len(digits) < 4 else MOST
+    return 1 if negative else max(1, min(MOST, number))
 
 
 def _parsed(name: str, text: str, parse: Callable[[str], tuple[str, str]]) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 
 from shared import clock, ids, table
+from shared.aws import Unavailable
 from shared.errors import ApiError
 from shared.keys import Scope
 
@@ -72,7 +73,9 @@ class Limited(Exception):
 
 
 def create(name: str) -> Project:
-    """A new project with the next free number."""
+    """A new project with the next free number. Raises ValueError for a name that says nothing."""
+    if not name.strip():
+        raise ValueError("a project needs a name")
     while True:
         existing = list_all()
         project = Project(existing[-1].id + 1 if existing else 1, name, clock.iso(clock.now()))
@@ -96,9 +99,7 @@ def list_all() -> list[Project]:
 
 def create_key(project_id: int, livemode: bool, label: str, plaintext: str | None = None) -> tuple[Key, str]:
     """A new key of a project and its plaintext, which cannot be shown again. Raises LookupError."""
-    project = table.get("PROJECTS", f"{project_id:010d}")
-    if project is None:
-        raise LookupError(f"there is no project {project_id}")
+    project = _existing(project_id)
     mode = "live" if livemode else "test"
     plaintext = plaintext or f"sk_{mode}_" + "".join(secrets.choice(_ALPHABET) for _ in range(_KEY_CHARACTERS))
     if not _PLAINTEXT.fullmatch(plaintext) or not plaintext.startswith(f"sk_{mode}_"):
@@ -118,7 +119,8 @@ def create_key(project_id: int, livemode: bool, label: str, plaintext: str | Non
 
 
 def list_keys(project_id: int) -> list[Key]:
-    """The keys of a project, oldest first."""
+    """The keys of a project, oldest first. Raises LookupError."""
+    _existing(project_id)
     pointers = [row for page in table.query(f"P#{project_id}#keys", limit=100, forward=True) for row in page]
     found: dict[tuple[str, str], table.Row] = {}
     for start in range(0, len(pointers), 100):
@@ -181,7 +183,14 @@ def authenticate(plaintext: str) -> Caller:
             continue
         _minutes.keep(digest, row["m"])
         return _caller(row, row["m"], second, now)
-    raise table.Unavailable("the key's row kept changing")
+    raise Unavailable("the key's row kept changing")
+
+
+def _existing(project_id: int) -> table.Row:
+    project = table.get("PROJECTS", f"{project_id:010d}")
+    if project is None:
+        raise LookupError(f"there is no project {project_id}")
+    return project
 
 
 def _roll(digest: str, minute: int, second: str) -> table.Update:

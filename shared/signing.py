@@ -26,17 +26,22 @@ def new_secret() -> str:
 
 def sealed(endpoint_id: str, secret: str) -> bytes:
     """The secret as ciphertext that opens for this endpoint only."""
-    answer = aws.kms().encrypt(
-        KeyId=os.environ["SIGNING_KEY"], Plaintext=secret.encode(), EncryptionContext={"webhook_endpoint": endpoint_id}
+    answer = aws.answered(
+        aws.kms().encrypt,
+        KeyId=os.environ["SIGNING_KEY"],
+        Plaintext=secret.encode(),
+        EncryptionContext={"webhook_endpoint": endpoint_id},
     )
-    return answer["CiphertextBlob"]
+    return bytes(answer["CiphertextBlob"])
 
 
 @functools.lru_cache(maxsize=1_000)
 def opened(endpoint_id: str, ciphertext: bytes) -> str:
     """The secret in a ciphertext."""
-    answer = aws.kms().decrypt(CiphertextBlob=ciphertext, EncryptionContext={"webhook_endpoint": endpoint_id})
-    return answer["Plaintext"].decode()
+    answer = aws.answered(
+        aws.kms().decrypt, CiphertextBlob=ciphertext, EncryptionContext={"webhook_endpoint": endpoint_id}
+    )
+    return bytes(answer["Plaintext"]).decode()
 
 
 def headers(secret: str, event_id: str, body: bytes, now: int) -> Mapping[str, str]:

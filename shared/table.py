@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from shared import aws, clock
+from shared.aws import Unavailable
 
 Value = str | int | bool | bytes | dict[str, int]
 Row = dict[str, Any]
@@ -29,25 +30,10 @@ Refusal = Callable[[Row | None], Exception | None]
 ABSENT = "attribute_not_exists(pk)"
 PRESENT = "attribute_exists(pk)"
 CONFLICTS_IN_A_ROW = 3
-_THROTTLED = frozenset(
-    {
-        "ProvisionedThroughputExceededException",
-        "ThrottlingException",
-        "ThrottlingError",
-        "RequestLimitExceeded",
-        "InternalServerError",
-        "ServiceUnavailable",
-        "LimitExceededException",
-    }
-)
 
 
 def decide_again(old: Row | None) -> None:
     """The refusal of a write that lost a race: read anew and apply the change to what is there now."""
-
-
-class Unavailable(Exception):
-    """DynamoDB throttled or did not answer in time; whether a write took effect is not known."""
 
 
 @dataclass(frozen=True)
@@ -158,12 +144,14 @@ def query(
     at_least: str | None = None,
     at_most: str | None = None,
     limit: int,
+    then: int | None = None,
     forward: bool = False,
 ) -> Iterator[list[Row]]:
     """Pages of a partition's rows between two sort keys, both inclusive; newest first unless `forward`.
 
     `index` is the partition attribute of an index, or `due`; its rows have only their keys, and it may lag
-    by about a second. A page has at most `limit` rows and 1 MB. Nothing is read before the first is asked for.
+    by about a second. The first page has at most `limit` rows, the others `then`, all at most 1 MB.
+    Nothing is read before the first is asked for.
     """
     hash_key, range_key = _index_keys(index)
     condition = f"{hash_key} = :pk"
@@ -189,7 +177,7 @@ def query(
         yield [decoded(item) for item in answer["Items"]]
         if "LastEvaluatedKey" not in answer:
             return
-        options["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
+        options |= {"ExclusiveStartKey": answer["LastEvaluatedKey"], "Limit": then or limit}
 
 
 def write(ops: Sequence[Operation], request: str) -> None:
@@ -321,18 +309,10 @@ def _condition(condition: str, values: Mapping[str, Value]) -> dict[str, Any]:
 
 
 def _call(method: str, **parameters: Any) -> Any:
-    """One call of the client; throttling and silence become Unavailable."""
+    """One call of the client."""
     if method not in ("batch_get_item", "transact_write_items"):
         parameters["TableName"] = os.environ["TABLE_NAME"]
-    call: Callable[..., Any] = getattr(aws.dynamodb(), method)
-    try:
-        return call(**parameters)
-    except ClientError as error:
-        if error.response["Error"]["Code"] in _THROTTLED:
-            raise Unavailable(error.response["Error"]["Code"]) from error
-        raise
-    except BotoCoreError as error:
-        raise Unavailable(type(error).__name__) from error
+    return aws.answered(getattr(aws.dynamodb(), method), **parameters)
 
 
 def _index_keys(index: str | None) -> tuple[str, str]:

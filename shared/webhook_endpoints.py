@@ -7,7 +7,6 @@ has not succeeded since.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 from collections.abc import Iterable, Mapping
@@ -23,7 +22,8 @@ from shared.resources import Document, Found
 
 MOST = 16
 MOST_FILTERS = 50
-GIVES_UP_AFTER = 5 * clock.DAY
+GIVES_UP_AFTER = 5 * 24 * 3600
+"""Seconds for which everything must have failed before an endpoint is disabled."""
 STAYS_SLOW = 60 * clock.SECOND
 _TOMBSTONE = 31 * clock.DAY
 LISTED = Listed(kind="webhook_endpoint", prefix="whk_", created=None)
@@ -185,22 +185,16 @@ def state_of(row: table.Row) -> State:
     )
 
 
-def mark(scope: Scope, id: str, **internal: table.Value | None) -> None:
-    """Note something internal on an endpoint's row, if it still exists."""
-    with contextlib.suppress(table.Refused):
-        table.update(table.Update(scope.pk(LISTED.kind), id, set=internal))
+def noted(scope: Scope, id: str, **internal: table.Value | None) -> table.Update:
+    """The write of something internal on an endpoint's row, if it still exists."""
+    return table.Update(scope.pk(LISTED.kind), id, set=internal)
 
 
-def disable(scope: Scope, id: str, reason: str) -> None:
-    """Disable an endpoint because of what its receiver does; one already disabled or deleted stays as it is."""
-    for _ in range(10):
-        try:
-            found = resources.find(LISTED, scope, id)
-            endpoint = resources.touched(found.doc, enabled(found.doc, False, reason))
-            if endpoint is not found.doc:
-                table.write([change(scope, found, endpoint)], f"{id}:{found.version}:{reason}")
-            return
-        except ApiError:
-            return
-        except (table.Refused, table.Contended):
-            continue
+def disabling(scope: Scope, id: str, reason: str) -> list[table.Operation]:
+    """The write that disables an endpoint; none where it is disabled or deleted already."""
+    row = table.get(scope.pk(LISTED.kind), id)
+    if row is None:
+        return []
+    found = Found(json.loads(row["doc"]), row["v"], row)
+    endpoint = resources.touched(found.doc, enabled(found.doc, False, reason))
+    return [] if endpoint is found.doc else [change(scope, found, endpoint)]

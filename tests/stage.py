@@ -106,7 +106,7 @@ class Stage:
             "httpMethod": method,
             "headers": given,
             "multiValueHeaders": {name: [value] for name, value in given.items()},
-            "queryStringParameters": parameters and {name: values[-1] for name, values in parameters.items()},
+            "queryStringParameters": {name: values[-1] for name, values in parameters.items()} if parameters else None,
             "multiValueQueryStringParameters": parameters,
             "requestContext": {"path": f"/dev{target}", "stage": "dev", "identity": {"sourceIp": "127.0.0.1"}},
             "body": raw if isinstance(raw, str | None) else raw.decode("latin-1"),
@@ -178,7 +178,7 @@ class Stage:
             pass
 
 
-def sqs_record(body: str, arn: str, attributes: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def sqs_record(body: str, arn: str, attributes: Mapping[Any, Any] | None = None) -> dict[str, Any]:
     """A message as Lambda gives it to a function."""
     given = {"SentTimestamp": str(int(time.time() * 1000)), "ApproximateReceiveCount": "1", "MessageGroupId": "g"}
     return {
@@ -207,7 +207,7 @@ def running(folder: Path) -> Iterator[Stage]:
         "AWS_EC2_METADATA_DISABLED": "true",
         "ALLOW_LOOPBACK_RECEIVERS": "1",
         "SPEED": "1",
-        "LOG_LEVEL": "CRITICAL",
+        "LOG_LEVEL": os.environ.get("LOG_LEVEL", "CRITICAL"),
         "POWERTOOLS_SERVICE_NAME": "test",
     }
     before = dict(os.environ)

@@ -88,7 +88,7 @@ class Runner:
                 machines=machines,
                 signing_key=backend["signing_key"],
             )
-        os.environ |= {"SPEED": f"{self._settings.speed:g}", "ALLOW_LOOPBACK_RECEIVERS": "1"}
+        os.environ |= {"SPEED": f"{self._settings.speed:g}", "ALLOW_LOOPBACK_RECEIVERS": "1", "SIMULATE_LIVE": "1"}
         os.environ.setdefault("LOG_LEVEL", "INFO")
         # The one variable whose value differs between functions, which share a process here.
         os.environ["POWERTOOLS_SERVICE_NAME"] = "local"

@@ -73,6 +73,7 @@ ERRORS: dict[tuple[int, str], frozenset[str]] = {
 }
 """Contract section 2: the codes of each HTTP status and error type."""
 
+REPLAYED_HEADERS = ("Location", "Content-Type", "Service-Version")
 RETRYABLE_CODES = frozenset(
     {"idempotency_key_in_use", "conversation_busy", "conflict", "rate_limit_exceeded", "service_unavailable"}
 )
@@ -117,16 +118,16 @@ class Promises:
     known: set[str] = field(default_factory=set)
     new: list[str] = field(default_factory=list)
 
-    def check(self, method: str, path: str, response: Response, *, with_key: bool) -> None:
-        for breach in breaches(response, self.base_url, with_key=with_key):
+    def check(self, method: str, path: str, response: Response, *, with_key: bool, repeatable: bool) -> None:
+        for breach in breaches(response, self.base_url, with_key=with_key, repeatable=repeatable):
             kind = f"{breach.split(':')[0]} ({response.status})"
             if kind not in self.known:
                 self.known.add(kind)
                 self.new.append(f"{method} {path} -> {response.status}: {breach}")
 
 
-def breaches(response: Response, base_url: str, *, with_key: bool) -> Iterable[str]:
-    """What in this answer contradicts contract sections 1 and 2."""
+def breaches(response: Response, base_url: str, *, with_key: bool, repeatable: bool) -> Iterable[str]:
+    """What in this answer contradicts contract sections 1 and 2; a `repeatable` request had an Idempotency-Key."""
     headers = response.headers
     if not re.fullmatch(f"req_{ULID}", response.request_id):
         yield f"Service-Request-Id: {response.request_id!r}"
@@ -154,8 +155,8 @@ def breaches(response: Response, base_url: str, *, with_key: bool) -> Iterable[s
             yield f"error fields: {sorted(error)}"
             return
         extra = set(error) - {"type", "code", "message", "param", "request_id", "doc_url"}
-        if extra - {"conversation_id", "message_id"}:
-            yield f"error fields: unknown {sorted(extra)}"
+        if extra != ({"conversation_id", "message_id"} if code == "agent_timeout" else set()):
+            yield f"error fields: {sorted(error)} of {code}"
         if not isinstance(error.get("param", ""), str):
             yield f"error param: {error['param']!r}"
         if code not in ERRORS.get((response.status, error["type"]), ()):
@@ -167,7 +168,8 @@ def breaches(response: Response, base_url: str, *, with_key: bool) -> Iterable[s
         if error["doc_url"] != f"{base_url}/docs/errors#{code}":
             yield f"doc_url: {error['doc_url']}"
         if response.status != 500:
-            expected = "true" if code in RETRYABLE_CODES else "false"
+            retryable = code in RETRYABLE_CODES or (code == "agent_timeout" and repeatable)
+            expected = "true" if retryable else "false"
             if headers.get("Service-Should-Retry") != expected:
                 yield f"Service-Should-Retry: {headers.get('Service-Should-Retry')!r} for {code}"
     if with_key and response.status != 401 and code not in {"route_not_found", "method_not_allowed"}:
@@ -215,7 +217,8 @@ class Client:
         give_up = time.monotonic() + 70
         while True:
             response = self._exchange(method, target, body, sent)
-            self.promises.check(method, path, response, with_key=self.key is not None)
+            repeatable = idempotency_key is not None
+            self.promises.check(method, path, response, with_key=self.key is not None, repeatable=repeatable)
             if response.status != 429 or not patient or time.monotonic() > give_up:
                 return response
             time.sleep(int(response.headers.get("Retry-After", "1")))
@@ -254,6 +257,19 @@ def assert_error(response: Response, status: int, code: str | set[str], param: s
     if param is not None:
         assert response.error.get("param") == param, f"expected param {param}, got {response}"
     return response.error
+
+
+def assert_replay(first: Response, second: Response) -> None:
+    """`second` is the replay of `first`: byte for byte but for the request id of an error."""
+    assert second.status == first.status, second
+    assert second.headers.get("Idempotent-Replayed") == "true"
+    assert second.headers.get("Original-Request") == first.request_id
+    assert second.request_id != first.request_id
+    for name in REPLAYED_HEADERS:
+        assert second.headers.get(name) == first.headers.get(name)
+    assert second.body.replace(second.request_id.encode(), first.request_id.encode()) == first.body
+    if first.status < 400:
+        assert second.body == first.body
 
 
 def eventually(check: Callable[[], T | Literal[False] | None], timeout: float = 15) -> T:

@@ -32,6 +32,41 @@ def create_appointment(client: Client, customer_id: str | None = None, **fields:
     return client.post("/v1/appointments", body).ok(201)
 
 
+def create_conversation(client: Client, **fields: object) -> Any:
+    return client.post("/v1/conversations", fields).ok(201)
+
+
+def end_conversation(client: Client, conversation_id: str) -> Any:
+    return client.post(f"/v1/conversations/{conversation_id}/end").ok()
+
+
+def send(client: Client, conversation_id: str, content: str, **fields: object) -> Any:
+    """The answer to a message: the user's message with the agent's reply."""
+    return client.post(f"/v1/conversations/{conversation_id}/messages", {"content": content, **fields}).ok(201)
+
+
+def send_to_thread(client: Client, thread: str, content: str, **fields: object) -> Any:
+    """As `send`, to a thread of the caller's own naming."""
+    body = {"external_conversation_id": thread, "content": content, **fields}
+    return client.post("/v1/messages", body).ok(201)
+
+
+def transcript(client: Client, conversation_id: str) -> list[Any]:
+    """All messages of a conversation, oldest first."""
+    path, found = f"/v1/conversations/{conversation_id}/messages", []
+    params: dict[str, object] = {"limit": 100}
+    while True:
+        page = client.get(path, params).ok()
+        found += page["data"]
+        if not page["has_more"]:
+            return found
+        params["starting_after"] = page["next_cursor"]
+
+
+def contents(messages: list[Any]) -> list[str]:
+    return [message["content"] for message in messages]
+
+
 def events_about(client: Client, object_id: str) -> list[Any]:
     """The logged events of one resource, oldest first, as far as they are in the log by now."""
     page = client.get("/v1/events", {"object_id": object_id, "limit": 100}).ok()

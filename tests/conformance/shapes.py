@@ -1,4 +1,4 @@
-"""The fields of each object and their kinds: contract sections 1, 5, 6 and 9."""
+"""The fields of each object and their kinds: contract sections 1, 5, 6, 8 and 9."""
 
 from __future__ import annotations
 
@@ -44,6 +44,19 @@ SHAPES: dict[str, dict[str, str]] = {
         "cancellation_reason": "str?",
         "failure_reason": "str?",
         "deleted_at": "time?",
+    },
+    "conversation": {
+        "id": "conv",
+        "object": "conversation",
+        "livemode": "bool",
+        "created_at": "time",
+        "updated_at": "time",
+        "status": "str",
+        "external_id": "str?",
+        "customer_id": "cust?",
+        "metadata": "dict",
+        "last_message_at": "time?",
+        "ended_at": "time?",
     },
     "webhook_endpoint": {
         "id": "whk",
@@ -102,7 +115,21 @@ ATTEMPT = {
     "duration_ms": "int?",
 }
 
-PREFIXES = {"cust", "appt", "sess", "whk", "evt", "whd"}
+MESSAGE = {"id": "msg", "object": "message", "role": "str", "content": "str", "created_at": "time"}
+MESSAGES = {"user": MESSAGE | {"reply_status": "str"}, "assistant": MESSAGE | {"actions": "list"}}
+"""What a transcript shows, by role."""
+
+ACTIONS: dict[str, dict[str, str]] = {
+    "handoff": {"reason": "str"},
+    "appointment_confirmed": {"appointment_id": "appt"},
+    "appointment_rescheduled": {"appointment_id": "appt"},
+    "appointment_cancelled": {"appointment_id": "appt"},
+    "call_requested": {"session_id": "sess"},
+    "conversation_ended": {},
+}
+REPLY_STATUSES = {"pending", "complete", "failed"}
+
+PREFIXES = {"cust", "appt", "sess", "whk", "evt", "whd", "msg", "conv"}
 
 
 def is_of_kind(value: object, kind: str) -> bool:
@@ -133,6 +160,23 @@ def assert_shape(found: Mapping[str, Any], name: str, *, secret: bool = False) -
         assert_fields(attempt, ATTEMPT)
 
 
+def assert_message(found: Mapping[str, Any]) -> None:
+    """`found` is a message as a transcript shows it: a user's tells of its reply, an assistant's of what it did."""
+    assert_fields(found, MESSAGES[found["role"]])
+    assert found.get("reply_status", "complete") in REPLY_STATUSES
+    for action in found.get("actions", ()):
+        assert_fields(action, {"type": action["type"]} | ACTIONS[action["type"]])
+
+
+def assert_answered(found: Mapping[str, Any]) -> None:
+    """`found` is the answer to a message: the user's message with the reply and the conversation."""
+    assert_fields(found, MESSAGES["user"] | {"role": "user", "reply": "dict", "conversation": "dict"})
+    assert found["reply_status"] in {"complete", "failed"}
+    assert found["reply"]["role"] == "assistant"
+    assert_message(found["reply"])
+    assert_shape(found["conversation"], "conversation")
+
+
 def assert_page(found: Mapping[str, Any], url: str, name: str) -> None:
     """`found` is a list envelope whose items are objects called `name`."""
     assert set(found) == {"object", "data", "has_more", "next_cursor", "url"}
@@ -141,4 +185,7 @@ def assert_page(found: Mapping[str, Any], url: str, name: str) -> None:
     assert isinstance(found["has_more"], bool)
     assert (found["next_cursor"] is not None) == found["has_more"]
     for item in found["data"]:
-        assert_shape(item, name)
+        if name == "message":
+            assert_message(item)
+        else:
+            assert_shape(item, name)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, Response, assert_error, eventually
+from tests.conformance.client import Client, Response, assert_error, assert_replay, eventually
 from tests.conformance.given import (
     UNKNOWN,
     Subscribe,
@@ -21,21 +21,6 @@ from tests.conformance.given import (
     unique,
     unique_phone,
 )
-
-CREATED_HEADERS = ("Location", "Content-Type", "Service-Version")
-
-
-def assert_replay(first: Response, second: Response) -> None:
-    """`second` is the replay of `first`: byte for byte but for the request id of an error."""
-    assert second.status == first.status, second
-    assert second.headers.get("Idempotent-Replayed") == "true"
-    assert second.headers.get("Original-Request") == first.request_id
-    assert second.request_id != first.request_id
-    for name in CREATED_HEADERS:
-        assert second.headers.get(name) == first.headers.get(name)
-    assert second.body.replace(second.request_id.encode(), first.request_id.encode()) == first.body
-    if first.status < 400:
-        assert second.body == first.body
 
 
 @pytest.mark.parametrize("group", ["customers", "appointments", "webhook_endpoints"])

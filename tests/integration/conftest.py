@@ -46,3 +46,9 @@ def stopped_clock() -> Iterator[Clock]:
     clock.use(lambda: stopped.now, stopped.forward)
     yield stopped
     clock.use(time.time, time.sleep)
+
+
+@pytest.fixture
+def project(stage: stages.Stage) -> stages.Project:
+    """A new project, which the stage calls as from now on."""
+    return stage.project()

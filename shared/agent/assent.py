@@ -1,0 +1,121 @@
+"""Whether a person's message agrees to a proposal. A security boundary: tools commit only what passes here.
+
+The judgement is a grammar of whole messages, not a search for words: the message must be made of known phrases
+from its first word to its last, and one of them must say yes. What is not known (a time, a condition, a second
+wish, a question mark, somebody else's line) is not agreement. A wrong no costs one more question; a wrong yes
+costs an appointment.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import Literal
+
+LONGEST = 80
+"""Characters of the longest message that can be a plain yes or no."""
+
+# Phrases of lower-case words. Left out on purpose, since people also refuse or doubt with them: "right",
+# "it's fine", "that's okay", "no problem", "no worries", "all good", "I'm good", "why not", "I guess", "oh great".
+_YES = (
+    r"y|ye+s+|yea+h*|yup+|yep+|ya|yah|aye|(?:oh|ah) yes|yes i (?:do|am)|yes you (?:can|may)|sim|s[ií]|oui|ja|jawohl",
+    r"o+k+|k|kk|oka+y+|okey|okie dokie|okey dokey|alright|all right",
+    r"sure|sure thing|for sure|of course|certainly|absolutely|definitely|indeed|exactly|affirmative|gladly",
+    r"correct|that(?:'s| is) (?:correct|right)|i(?:'m| am) sure",
+    r"(?:i )?agree|agreed|(?:i )?accept|accepted|(?:i )?approve|approved|(?:i )?confirm|confirmed|deal",
+    r"(?:please )?(?:do (?:it|so|that)|go ahead|proceed|go for it)|please do|go ahead and do (?:it|so|that)",
+    r"you (?:can|may)|let's (?:do (?:it|that)|go with (?:it|that))",
+    r"(?:(?:it|that|this) )?works(?: (?:for me|well|fine|perfectly|great))?",
+    r"(?:it|that|this)(?:'ll| will|'d| would) work(?: (?:for me|well|fine|perfectly|great))?",
+    r"(?:(?:it|that|this) )?(?:sounds|looks) (?:good|great|fine|perfect|lovely|ok|okay)(?: to me)?",
+    r"perfect|great|excellent|wonderful|(?:that's |that is )?fine",
+    r"(?:(?:that's|that is) )?(?:fine|okay|ok) (?:by|with|for) me",
+    r"(?:it|that|this)(?:'s| is|'ll be| will be|'d be| would be) (?:perfect|great|excellent|wonderful|lovely|ideal)",
+    r"that(?:'ll be| will be|'d be| would be) (?:good|fine)|that(?:'s| is) good",
+    r"(?:(?:it|that|this) )?suits me(?: (?:well|fine|perfectly))?",
+    r"i(?:'m| am) (?:happy|fine|ok|okay) with (?:it|that|this)",
+    r"[👍👌✅✔☑💯]",
+)
+_POLITE = (
+    r"please|thanks|thank you|thx|ty|cheers|many thanks|thank you (?:so |very )much|thanks (?:a lot|so much)",
+    r"(?:thanks|thank you) for (?:your|the) help|and (?:thanks|thank you)|much appreciated|very much",
+    r"por favor|gracias|merci|danke|bitte|obrigad[oa]|s'il vous pla[iî]t",
+    r"hi|hello|hey|then|cool|nice|lovely|awesome|brilliant|super|good|totally",
+    r"[🙏😊🙂😀😃😄😁👏❤🎉]",
+)
+# To say again what was proposed agrees to that, and to nothing else. "Cancel that" may mean the proposal itself.
+_IT = r"(?:it|(?:the|my) appointment)"
+_AGAIN = {
+    "cancel": (rf"(?:(?:please|you can|go ahead and) )?cancel {_IT}", r"confirm the cancell?ation"),
+    "reschedule": (rf"(?:(?:please|you can|go ahead and) )?(?:move|reschedule) {_IT}",),
+}
+_NO = (
+    r"n|no+|nope|nah|naw|never|never ?mind|no way|no (?:thanks|thank you)|not (?:now|really|today|yet)|stop|negative",
+    r"do not|don'?t",
+    r"(?:do not|don'?t) (?:do|cancel|move|change|reschedule) (?:it|that|this|anything|my appointment|the appointment)",
+    r"(?:keep|leave) (?:it|that|my appointment|the appointment|everything)(?: (?:as (?:it )?is|alone))?",
+    r"i (?:do not|don'?t) (?:agree|accept|want (?:it|that|this|to))|i disagree|i(?:'d| would) rather not",
+    r"(?:that|this|it)(?:'s| is) (?:wrong|not right|not correct|incorrect)|wrong|incorrect|not correct",
+    r"(?:that|this|it) (?:doesn'?t|does not|won'?t|will not) work(?: for me)?|forget (?:it|that|about it)",
+    r"[👎❌🚫]",
+)
+_REGRET = ("sorry", "i'm sorry", "actually", "oh", "ok", "okay", "it's fine", "that's okay", "that's ok", "i'm good")
+_Phrases = tuple[re.Pattern[str], re.Pattern[str]]
+
+
+def _phrases(decisive: tuple[str, ...], beside: tuple[str, ...]) -> _Phrases:
+    return re.compile("|".join(decisive)), re.compile("|".join(beside))
+
+
+_AGREEING = {
+    None: _phrases(_YES, _POLITE),
+    "cancel": _phrases(_YES + _AGAIN["cancel"], _POLITE),
+    "reschedule": _phrases(_YES + _AGAIN["reschedule"], _POLITE),
+}
+_REFUSING = _phrases(_NO, _POLITE + _REGRET)
+_LONGEST_PHRASE = 7
+_PICTURE = re.compile("([👍👌✅✔☑💯🙏😊🙂😀😃😄😁👏❤🎉👎❌🚫])[\U0001f3fb-\U0001f3ff\ufe0f]*")
+# Signs between words that change nothing. An ellipsis hesitates and a question mark asks, so neither is here.
+_PAUSE = re.compile(r"[,.!;\-\u2013\u2014]")
+
+
+def agrees(text: str, kind: Literal["cancel", "reschedule"] | None = None) -> bool:
+    """Whether the message is a clear, unconditional yes and nothing more.
+
+    With the proposal's `kind`, "yes, cancel it" agrees to a cancellation, and never to a new time.
+    """
+    return _made_of(_AGREEING[kind], text)
+
+
+def refuses(text: str) -> bool:
+    """Whether the message is a clear no and nothing more. One that neither agrees nor refuses says something else."""
+    return _made_of(_REFUSING, text)
+
+
+def _made_of(phrases: _Phrases, text: str) -> bool:
+    """Whether the whole text is a row of these phrases with a decisive one among them."""
+    decisive, beside = phrases
+    words = _words(text)
+    # How far phrases reach from the start, and whether one of them decided: no backtracking, whatever the text.
+    reached = {(0, False)}
+    for start in range(len(words)):
+        for decided in (False, True):
+            if (start, decided) not in reached:
+                continue
+            for end in range(start + 1, min(start + _LONGEST_PHRASE, len(words)) + 1):
+                phrase = " ".join(words[start:end])
+                if decisive.fullmatch(phrase):
+                    reached.add((end, True))
+                if beside.fullmatch(phrase):
+                    reached.add((end, decided))
+    return (len(words), True) in reached
+
+
+def _words(text: str) -> list[str]:
+    """The words and pictures of a message, in lower case; none where it is too long or hesitates."""
+    if len(text) > LONGEST:
+        return []
+    plain = unicodedata.normalize("NFKC", text).replace("\u2019", "'").lower()
+    if ".." in plain:
+        return []
+    return _PAUSE.sub(" ", _PICTURE.sub(r" \1 ", plain)).split()

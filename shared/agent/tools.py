@@ -1,0 +1,200 @@
+"""What an agent can do: ordinary domain operations, bound by the server to one customer (contract 8).
+
+Tools are bound to a project, a mode and a customer when they are made, never by an agent's arguments: an id
+of anybody else's appointment is an unknown id. At most one change is staged in a turn; it is committed with
+the reply. A cancellation or a new time is first proposed and committed only by a later turn, with the very
+arguments proposed, and only if the user's message in between agrees (`shared.agent.assent`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from zoneinfo import ZoneInfo
+
+from shared import appointments, clock
+from shared.agent import assent
+from shared.errors import ApiError
+from shared.resources import Document, Found
+
+CANCEL, RESCHEDULE = "cancel", "reschedule"
+FURTHEST = 3 * 366 * clock.DAY
+"""How far ahead an appointment can be moved; a date beyond is a misunderstanding."""
+
+
+@dataclass(frozen=True)
+class Appointment:
+    """An appointment of the customer as an agent sees it: times local to `timezone` (UTC where it has none)."""
+
+    id: str
+    status: str
+    at: str
+    timezone: str
+    local: str
+    title: str | None
+    location: str | None
+    duration_minutes: int | None
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """What the agent offered to do, to be done exactly so if the user agrees.
+
+    `seen` is the appointment's time when it was offered, `at` the new one; RFC 3339 in UTC.
+    """
+
+    kind: Literal["cancel", "reschedule"]
+    appointment_id: str
+    seen: str
+    at: str | None = None
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a tool: whether it did what it says, and a sentence for the agent."""
+
+    ok: bool
+    message: str
+
+
+@dataclass
+class Tools:
+    """The tools of one turn.
+
+    `found` are the customer's appointments that have not passed, soonest first; `proposal` is what the previous
+    turn proposed; `message` is the user's message of this turn. After the turn, `actions` is what
+    `reply.actions` shows, `change` the appointment to write, `proposed` the proposal to keep.
+    """
+
+    found: Sequence[Found]
+    message: str
+    proposal: Proposal | None = None
+    can_call: bool = False
+    actions: list[Mapping[str, Any]] = field(default_factory=list)
+    change: tuple[Found, Document] | None = None
+    proposed: Proposal | None = None
+    wants_call: bool = False
+
+    def list_appointments(self) -> list[Appointment]:
+        """The customer's coming appointments, soonest first."""
+        return [_seen(found.doc) for found in self.found]
+
+    def confirm(self, appointment_id: str) -> Result:
+        """Confirm an appointment, at once."""
+        return self._change(appointment_id, {"status": appointments.CONFIRMED}, "appointment_confirmed")
+
+    def propose_cancellation(self, appointment_id: str) -> Result:
+        """Offer to cancel an appointment; done only if the user's next message agrees."""
+        found = self._appointment(appointment_id)
+        if found is None:
+            return _UNKNOWN
+        if found.doc["status"] == appointments.CANCELLED:
+            return Result(False, "It is cancelled already.")
+        return self._propose(Proposal("cancel", appointment_id, found.doc["appointment_at"]))
+
+    def propose_reschedule(self, appointment_id: str, at: str) -> Result:
+        """Offer a new time, RFC 3339 with an offset; done only if the user's next message agrees."""
+        found = self._appointment(appointment_id)
+        if found is None:
+            return _UNKNOWN
+        try:
+            instant = clock.parse(at)
+        except ValueError:
+            return Result(False, "The time must be RFC 3339 with a UTC offset.")
+        if not clock.now() < instant < clock.now() + FURTHEST:
+            return Result(False, "The new time must be in the future, and within three years.")
+        if found.doc["status"] == appointments.CANCELLED:
+            return Result(False, "A cancelled appointment cannot be moved.")
+        if clock.iso(instant) == found.doc["appointment_at"]:
+            return Result(False, "That is its present time.")
+        return self._propose(Proposal("reschedule", appointment_id, found.doc["appointment_at"], clock.iso(instant)))
+
+    def commit_proposal(self) -> Result:
+        """Do what the previous turn proposed, if the user's message agrees to it."""
+        if self.proposal is None:
+            return Result(False, "Nothing was proposed in the previous turn.")
+        if not assent.agrees(self.message, self.proposal.kind):
+            return Result(False, "The user's message does not agree; the proposal is dropped.")
+        found = self._appointment(self.proposal.appointment_id)
+        if found is None or found.doc["appointment_at"] != self.proposal.seen:
+            return Result(False, "The appointment has changed meanwhile; look at it and propose anew.")
+        if self.proposal.kind == CANCEL:
+            changes: dict[str, Any] = {"status": appointments.CANCELLED}
+            return self._change(self.proposal.appointment_id, changes, "appointment_cancelled")
+        if self.proposal.at is None or clock.parse(self.proposal.at) <= clock.now():
+            return Result(False, "The proposed time has passed meanwhile; ask for another.")
+        changes = {"appointment_at": self.proposal.at}
+        return self._change(self.proposal.appointment_id, changes, "appointment_rescheduled")
+
+    def request_call(self) -> Result:
+        """Ask that the customer be called by phone, now."""
+        if not self.can_call:
+            return Result(False, "Calls cannot be placed for this customer; offer to hand off to a person.")
+        if refusal := self._refusal():
+            return refusal
+        self.wants_call = True
+        return Result(True, "The customer will be called.")
+
+    def hand_off(self, reason: str) -> Result:
+        """Hand the conversation to a person; the agent changes nothing afterwards."""
+        if not any(action["type"] == "handoff" for action in self.actions):
+            self.actions.append({"type": "handoff", "reason": reason[:200]})
+        return Result(True, "A person will take over.")
+
+    def end_conversation(self) -> Result:
+        """End the conversation with this reply."""
+        if not any(action["type"] == "conversation_ended" for action in self.actions):
+            self.actions.append({"type": "conversation_ended"})
+        return Result(True, "The conversation ends with your reply.")
+
+    def _change(self, appointment_id: str, patch: Mapping[str, Any], action: str) -> Result:
+        found = self._appointment(appointment_id)
+        if found is None:
+            return _UNKNOWN
+        if refusal := self._refusal():
+            return refusal
+        try:
+            after = appointments.patched(found.doc, patch)
+        except ApiError as error:
+            return Result(False, error.message)
+        if after is found.doc:
+            return Result(True, "It is so already.")
+        self.change = (found, after)
+        self.actions.append({"type": action, "appointment_id": appointment_id})
+        return Result(True, "Done.")
+
+    def _propose(self, proposal: Proposal) -> Result:
+        if refusal := self._refusal():
+            return refusal
+        self.proposed = proposal
+        return Result(True, "Proposed. Say what you would do and ask whether the user agrees; it is not done yet.")
+
+    def _refusal(self) -> Result | None:
+        """Why nothing more can be done in this turn."""
+        if any(action["type"] == "handoff" for action in self.actions):
+            return Result(False, "The conversation was handed to a person; nothing more can be changed.")
+        changed = any(action["type"].startswith("appointment_") for action in self.actions)
+        return _ONE_CHANGE if changed or self.wants_call or self.proposed else None
+
+    def _appointment(self, id: str) -> Found | None:
+        return next((found for found in self.found if found.doc["id"] == id), None)
+
+
+_UNKNOWN = Result(False, "This customer has no such appointment.")
+_ONE_CHANGE = Result(False, "Only one change or proposal can be made in a turn; see to the rest afterwards.")
+
+
+def _seen(doc: Document) -> Appointment:
+    zone = doc["timezone"] or "UTC"
+    local = clock.local(clock.parse(doc["appointment_at"]), ZoneInfo(zone))
+    return Appointment(
+        id=doc["id"],
+        status=doc["status"],
+        at=doc["appointment_at"],
+        timezone=zone,
+        local=local,
+        title=doc["title"],
+        location=doc["location"],
+        duration_minutes=doc["duration_minutes"],
+    )

@@ -1,0 +1,755 @@
+"""The specification's Message and contract section 8: messages, replies, transcripts, turns and the sync window.
+
+What takes as long as the window is started before the first test and looked at in the last ones.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.conformance.client import Client, Response, assert_error, assert_replay, eventually
+from tests.conformance.conftest import Service
+from tests.conformance.given import (
+    UNKNOWN,
+    contents,
+    create_appointment,
+    create_conversation,
+    create_customer,
+    end_conversation,
+    event_about,
+    events_about,
+    send,
+    send_to_thread,
+    settle,
+    transcript,
+    unique,
+    unique_phone,
+)
+from tests.conformance.shapes import assert_answered, assert_page
+
+PATH = "/v1/messages"
+WINDOW = 20
+LATE = "[[sim:timeout]]"
+"""Content whose reply comes five seconds after the window's end."""
+CROWD = 40
+
+
+def messages_of(conversation_id: str) -> str:
+    return f"/v1/conversations/{conversation_id}/messages"
+
+
+def ask(client: Client, thread: str, content: str, **options: Any) -> Response:
+    return client.post(PATH, {"external_conversation_id": thread, "content": content}, **options)
+
+
+def conversation_of(client: Client, thread: str) -> Any:
+    """The conversation of a thread, once filters find it."""
+    (found,) = eventually(lambda: client.get("/v1/conversations", {"external_id": thread}).ok()["data"])
+    return found
+
+
+# What is slow: each scenario runs in a thread and brings back what it saw.
+
+
+@dataclass(frozen=True)
+class Late:
+    """A message whose reply came too late, and what was tried while its turn was held."""
+
+    thread: str
+    answer: Response
+    seconds: float
+    busy: list[Response]
+    held: list[Any]
+    at_timeout: list[Any]
+    afterwards: list[Any]
+    retried: Response
+
+
+def a_late_reply(client: Client) -> Late:
+    thread, key = unique(), unique()
+    with ThreadPoolExecutor(1) as pool:
+        started = time.monotonic()
+        waiting = pool.submit(ask, client, thread, LATE)
+        conversation_id = conversation_of(client, thread)["id"]
+        other_content = {"content": "hello"}
+        busy = [
+            client.post(messages_of(conversation_id), other_content),
+            ask(client, thread, "hello"),
+            client.post(messages_of(conversation_id), other_content, idempotency_key=key),
+        ]
+        held = transcript(client, conversation_id)
+        answer = waiting.result()
+        seconds = time.monotonic() - started
+    at_timeout = transcript(client, conversation_id)
+    afterwards = eventually(lambda: len(found := transcript(client, conversation_id)) == 2 and found, 10)
+    retried = client.post(messages_of(conversation_id), other_content, idempotency_key=key)
+    return Late(thread, answer, seconds, busy, held, at_timeout, afterwards, retried)
+
+
+@dataclass(frozen=True)
+class Reattached:
+    """A late reply that was asked for again with the same key."""
+
+    answer: Response
+    other_body: Response
+    again: Response
+    replay: Response
+    found: list[Any]
+
+
+def a_late_reply_asked_for_again(client: Client) -> Reattached:
+    path, key = messages_of(create_conversation(client)["id"]), unique()
+    answer = client.post(path, {"content": LATE}, idempotency_key=key)
+    other_body = client.post(path, {"content": "hello"}, idempotency_key=key)
+    again = client.post(path, {"content": LATE}, idempotency_key=key)
+    replay = client.post(path, {"content": LATE}, idempotency_key=key)
+    return Reattached(answer, other_body, again, replay, client.get(path).ok()["data"])
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A message sent twice with one key: the second time while the first still waited."""
+
+    first: Response
+    second: Response
+    found: list[Any]
+
+
+def two_wait_for_one_reply(client: Client) -> Joined:
+    thread, key = unique(), unique()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(ask, client, thread, LATE, idempotency_key=key)
+        conversation_id = conversation_of(client, thread)["id"]
+        time.sleep(8)
+        second = ask(client, thread, LATE, idempotency_key=key)
+        return Joined(waiting.result(), second, transcript(client, conversation_id))
+
+
+@dataclass(frozen=True)
+class EndedMeanwhile:
+    """A conversation that was ended while the agent was answering."""
+
+    ended: Response
+    seconds: float
+    refused: Response
+    next_on_thread: Any
+    answer: Response
+    found: list[Any]
+    read: Any
+
+
+def an_end_during_a_turn(client: Client) -> EndedMeanwhile:
+    thread = unique()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(ask, client, thread, LATE)
+        conversation_id = conversation_of(client, thread)["id"]
+        started = time.monotonic()
+        ended = client.post(f"/v1/conversations/{conversation_id}/end")
+        seconds = time.monotonic() - started
+        refused = client.post(messages_of(conversation_id), {"content": "hello"})
+        next_on_thread = send_to_thread(client, thread, "hello")
+        answer = waiting.result()
+    found = eventually(lambda: len(found := transcript(client, conversation_id)) == 2 and found, 10)
+    read = client.get(f"/v1/conversations/{conversation_id}").ok()
+    return EndedMeanwhile(ended, seconds, refused, next_on_thread, answer, found, read)
+
+
+@dataclass(frozen=True)
+class Crowd:
+    """How many still waited for a reply when others had been served, and what the many got."""
+
+    still_waiting: int
+    others: list[Response]
+    answers: list[Response]
+
+
+def a_crowd_waits(client: Client) -> Crowd:
+    threads = {unique() for _ in range(CROWD)}
+    with ThreadPoolExecutor(CROWD) as pool:
+        waiting = [pool.submit(ask, client, thread, LATE) for thread in threads]
+
+        def all_wait() -> bool:
+            listed = client.get("/v1/conversations", {"limit": 100}).ok()["data"]
+            return threads <= {conversation["external_id"] for conversation in listed}
+
+        eventually(all_wait)
+        others = [client.get("/v1/ping") for _ in range(10)] + [ask(client, unique(), "hello")]
+        still_waiting = sum(not one.done() for one in waiting)
+        return Crowd(still_waiting, others, [one.result() for one in waiting])
+
+
+class Slow:
+    """The scenarios, all running from the start."""
+
+    def __init__(self, pool: ThreadPoolExecutor, client: Client, other: Client) -> None:
+        self._started: dict[Callable[[Client], Any], Future[Any]] = {
+            scenario: pool.submit(scenario, client)
+            for scenario in (a_late_reply, a_late_reply_asked_for_again, two_wait_for_one_reply, an_end_during_a_turn)
+        }
+        self._started[a_crowd_waits] = pool.submit(a_crowd_waits, other)
+
+    def result(self, scenario: Callable[[Client], Any]) -> Any:
+        return self._started[scenario].result()
+
+
+@pytest.fixture(scope="module")
+def slow(client: Client, other: Client) -> Iterator[Slow]:
+    with ThreadPoolExecutor(5) as pool:
+        yield Slow(pool, client, other)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def slow_ones_start_early(request: pytest.FixtureRequest) -> None:
+    """Before the first test of the module, if any of those to be run needs them."""
+    wanted = (getattr(item, "fixturenames", ()) for item in request.session.items)
+    if any("slow" in names for names in wanted):
+        request.getfixturevalue("slow")
+
+
+# A message and its reply.
+
+
+def test_a_message_to_a_thread_opens_a_conversation_and_is_answered(client: Client) -> None:
+    thread, customer = unique(), create_customer(client)
+    body = {"external_conversation_id": thread, "content": "hello", "metadata": {"page": "/pricing"}}
+    response = client.post(PATH, body | {"customer": {"id": customer["id"]}})
+    message = response.ok(201)
+    assert_answered(message)
+    assert (message["content"], message["reply_status"]) == ("hello", "complete")
+    assert message["reply"]["content"]
+    assert message["reply"]["actions"] == []
+    assert message["created_at"] <= message["reply"]["created_at"]
+    conversation = message["conversation"]
+    assert (conversation["external_id"], conversation["status"]) == (thread, "active")
+    assert (conversation["customer_id"], conversation["metadata"]) == (customer["id"], {"page": "/pricing"})
+    assert conversation["last_message_at"] >= message["created_at"]
+    assert conversation["ended_at"] is None
+    assert response.headers["Location"] == f"{client.base_path}{messages_of(conversation['id'])}"
+    assert client.get(f"/v1/conversations/{conversation['id']}").ok() == conversation
+
+
+def test_a_message_to_a_conversation_is_answered_alike(client: Client) -> None:
+    conversation = create_conversation(client)
+    path = messages_of(conversation["id"])
+    response = client.post(path, {"content": "hello"})
+    message = response.ok(201)
+    assert_answered(message)
+    assert response.headers["Location"] == f"{client.base_path}{path}"
+    changed = {"last_message_at", "updated_at"}
+    assert message["conversation"] | {name: conversation[name] for name in changed} == conversation
+    assert client.get(f"/v1/conversations/{conversation['id']}").ok() == message["conversation"]
+
+
+def test_both_are_in_the_transcript_as_they_were_answered(client: Client) -> None:
+    message = send_to_thread(client, unique(), "hello")
+    reply, conversation = message.pop("reply"), message.pop("conversation")
+    page = client.get(messages_of(conversation["id"])).ok()
+    assert_page(page, messages_of(conversation["id"]), "message")
+    assert page["data"] == [message, reply]
+
+
+def test_a_thread_goes_on_in_one_conversation(client: Client) -> None:
+    thread = unique()
+    answers = [send_to_thread(client, thread, content) for content in ("hello", "good morning")]
+    conversation_id = answers[0]["conversation"]["id"]
+    answers.append(send(client, conversation_id, "hello again"))
+    assert {answer["conversation"]["id"] for answer in answers} == {conversation_id}
+    last = [answer["conversation"]["last_message_at"] for answer in answers]
+    assert last == sorted(set(last))
+    expected = [text for answer in answers for text in (answer["content"], answer["reply"]["content"])]
+    assert contents(transcript(client, conversation_id)) == expected
+
+
+def test_a_live_message_is_answered_on_the_local_runner(live: Client, service: Service) -> None:
+    if service.speed is None:
+        pytest.skip("a deployed service answers live messages by a model that costs money")
+    message = send_to_thread(live, unique(), "hello")
+    assert_answered(message)
+    assert message["conversation"]["livemode"] is True
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "x",
+        "  padded  ",
+        "first\n\tsecond\r\nthird",
+        "山田太郎 👩‍👩‍👧‍👦 e\u0301 \u2028",
+        "<b>&amp;**bold**",
+        "é" * 8000,
+        "👍" * 8000,
+    ],
+    ids=range(7),
+)
+def test_content_is_kept_as_sent(client: Client, content: str) -> None:
+    message = send_to_thread(client, unique(), content)
+    assert message["content"] == content
+    assert transcript(client, message["conversation"]["id"])[0]["content"] == content
+
+
+# What is refused, and leaves no trace.
+
+INVALID: list[tuple[dict[str, object], str | set[str], str]] = [
+    ({"content": None}, "parameter_invalid_empty", "content"),
+    ({"content": ""}, {"parameter_invalid_empty", "parameter_invalid"}, "content"),
+    ({"content": "x" * 8001}, "parameter_invalid", "content"),
+    ({"content": "é" * 8001}, "parameter_invalid", "content"),
+    ({"content": "a\x00b"}, "parameter_invalid", "content"),
+    ({"content": "a\x1bb"}, "parameter_invalid", "content"),
+    ({"content": "a\x7fb"}, "parameter_invalid", "content"),
+    ({"content": 7}, "parameter_invalid", "content"),
+    ({"content": ["hello"]}, "parameter_invalid", "content"),
+    ({"content": "hello", "markdown": "false"}, "parameter_invalid", "markdown"),
+    ({"content": "hello", "markdown": 0}, "parameter_invalid", "markdown"),
+    ({"content": "hello", "role": "assistant"}, "parameter_unknown", "role"),
+    ({"content": "hello", "contnet": "hello"}, "parameter_unknown", "contnet"),
+    ({"content": "hello", "metadata": {"k": "x" * 501}}, "metadata_invalid", "metadata[k]"),
+    ({}, "parameter_missing", "content"),
+]
+
+
+@pytest.mark.parametrize(("body", "code", "param"), INVALID, ids=lambda value: str(value)[:40])
+def test_an_invalid_message_is_refused_and_leaves_no_trace(
+    client: Client, body: dict[str, object], code: str | set[str], param: str
+) -> None:
+    conversation, thread = create_conversation(client), unique()
+    assert_error(client.post(messages_of(conversation["id"]), body), 400, code, param=param)
+    assert_error(client.post(PATH, {"external_conversation_id": thread, **body}), 400, code, param=param)
+    assert transcript(client, conversation["id"]) == []
+    newest = client.get("/v1/conversations", {"limit": 100}).ok()["data"]
+    assert thread not in {one["external_id"] for one in newest}
+
+
+@pytest.mark.parametrize(
+    ("thread", "code"),
+    [
+        (None, "parameter_invalid_empty"),
+        ("", {"parameter_invalid_empty", "parameter_invalid"}),
+        ("x" * 256, "parameter_invalid"),
+        ("a\x00b", "parameter_invalid"),
+        (7, "parameter_invalid"),
+    ],
+)
+def test_an_invalid_thread_is_refused(client: Client, thread: object, code: str | set[str]) -> None:
+    body = {"external_conversation_id": thread, "content": "hello"}
+    assert_error(client.post(PATH, body), 400, code, param="external_conversation_id")
+
+
+def test_a_thread_is_required_and_goes_by_one_name(client: Client) -> None:
+    assert_error(client.post(PATH, {"content": "hello"}), 400, "parameter_missing", param="external_conversation_id")
+    body = {"external_id": unique(), "external_conversation_id": unique(), "content": "hello"}
+    assert_error(client.post(PATH, body), 400, "parameter_unknown", param="external_id")
+    path = messages_of(create_conversation(client)["id"])
+    body = {"content": "hello", "external_conversation_id": unique()}
+    assert_error(client.post(path, body), 400, "parameter_unknown", param="external_conversation_id")
+
+
+def test_the_longest_and_the_oddest_threads_work(client: Client) -> None:
+    for thread in (unique().ljust(255, "é"), unique("#/?%41 👍\t")):
+        first = send_to_thread(client, thread, "hello")["conversation"]
+        assert first["external_id"] == thread
+        assert send_to_thread(client, thread, "hello")["conversation"]["id"] == first["id"]
+
+
+def test_a_lone_surrogate_is_no_json(client: Client) -> None:
+    body = b'{"external_conversation_id": "x", "content": "\\ud800"}'
+    response = client.post(PATH, body=body, headers={"Content-Type": "application/json"})
+    assert_error(response, 400, "invalid_json")
+
+
+# `customer` and `metadata` are for a conversation that the message opens.
+
+
+def test_customer_and_metadata_have_no_effect_on_an_existing_conversation(client: Client) -> None:
+    thread, phone = unique(), unique_phone()
+    customer = create_customer(client)
+    before = send_to_thread(client, thread, "hello", customer={"id": customer["id"]}, metadata={"a": 1})["conversation"]
+    path = messages_of(before["id"])
+    for given in ({"phone": phone}, {"id": create_customer(client)["id"]}, {"id": f"cust_{UNKNOWN}"}):
+        more = {"customer": given, "metadata": {"b": 2}}
+        answers = [
+            send_to_thread(client, thread, "hello", **more),
+            client.post(path, {"content": "hi", **more}).ok(201),
+        ]
+        for answer in answers:
+            now = answer["conversation"]
+            assert (now["id"], now["customer_id"], now["metadata"]) == (before["id"], customer["id"], {"a": 1})
+    assert phone not in {one["phone"] for one in client.get("/v1/customers", {"limit": 100}).ok()["data"]}
+
+
+def test_a_conversation_without_a_customer_stays_without(client: Client) -> None:
+    conversation_id = create_conversation(client)["id"]
+    answer = send(client, conversation_id, "hello", customer={"phone": unique_phone()})
+    assert answer["conversation"]["customer_id"] is None
+
+
+# Idempotency.
+
+
+def test_a_message_is_replayed_byte_for_byte(client: Client) -> None:
+    thread, key = unique(), unique()
+    body = {"external_conversation_id": thread, "content": "hello", "customer": {"phone": unique_phone()}}
+    first = client.post(PATH, body, idempotency_key=key)
+    conversation = first.ok(201)["conversation"]
+    assert_replay(first, client.post(PATH, body, idempotency_key=key))
+    send_to_thread(client, thread, "something else")
+    end_conversation(client, conversation["id"])
+    assert_replay(first, client.post(PATH, body, idempotency_key=key))
+    assert len(transcript(client, conversation["id"])) == 4
+    settle(client, "customer")
+    assert len(events_about(client, conversation["customer_id"])) == 1
+
+
+def test_the_refusal_of_an_ended_conversation_is_saved(client: Client) -> None:
+    conversation_id, key = create_conversation(client)["id"], unique()
+    end_conversation(client, conversation_id)
+    first = client.post(messages_of(conversation_id), {"content": "hello"}, idempotency_key=key)
+    assert_error(first, 409, "conversation_ended")
+    assert_replay(first, client.post(messages_of(conversation_id), {"content": "hello"}, idempotency_key=key))
+
+
+def test_the_key_of_a_message_fits_no_other_message(client: Client) -> None:
+    thread, key = unique(), unique()
+    first = ask(client, thread, "hello", idempotency_key=key)
+    path = messages_of(first.ok(201)["conversation"]["id"])
+    assert_error(ask(client, thread, "hello!", idempotency_key=key), 400, "idempotency_key_reused")
+    assert_error(client.post(path, {"content": "hello"}, idempotency_key=key), 400, "idempotency_key_reused")
+    body = {"external_conversation_id": thread, "content": "hello", "markdown": False}
+    assert_error(client.post(PATH, body, idempotency_key=key), 400, "idempotency_key_reused")
+    assert_replay(first, ask(client, thread, "hello", idempotency_key=key))
+
+
+def test_a_refused_message_leaves_its_key_free(client: Client) -> None:
+    thread, key = unique(), unique()
+    assert_error(ask(client, thread, "", idempotency_key=key), 400, {"parameter_invalid_empty", "parameter_invalid"})
+    path = messages_of(f"conv_{UNKNOWN}")
+    assert_error(client.post(path, {"content": "hello"}, idempotency_key=key), 404, "resource_not_found")
+    answer = ask(client, thread, "hello", idempotency_key=key)
+    answer.ok(201)
+    assert not answer.replayed
+
+
+def test_one_message_sent_by_many_at_once_with_one_key_is_one_message(client: Client) -> None:
+    thread, key, start = unique(), unique(), threading.Barrier(6)
+
+    def attempt(_: int) -> Response:
+        start.wait()
+        while True:
+            answer = ask(client, thread, "hello", idempotency_key=key)
+            if answer.status != 409 or answer.error["code"] != "idempotency_key_in_use":
+                return answer
+            time.sleep(0.2)
+
+    with ThreadPoolExecutor(6) as pool:
+        answers = list(pool.map(attempt, range(6)))
+    assert {answer.status for answer in answers} == {201}, [str(answer) for answer in answers]
+    assert len({answer.body for answer in answers}) == 1
+    assert len(transcript(client, answers[0].json["conversation"]["id"])) == 2
+
+
+# Transcripts.
+
+
+@pytest.fixture(scope="module")
+def long_talk(client: Client) -> tuple[str, list[Any]]:
+    """The path of a transcript of six messages, and the messages."""
+    conversation_id = create_conversation(client)["id"]
+    for content in ("one", "two", "three"):
+        send(client, conversation_id, content)
+    return messages_of(conversation_id), transcript(client, conversation_id)
+
+
+@pytest.mark.parametrize("order", [None, "asc", "desc"])
+@pytest.mark.parametrize("limit", [1, 2, 4, 6])
+def test_a_transcript_is_read_from_either_end(
+    client: Client, long_talk: tuple[str, list[Any]], order: str | None, limit: int
+) -> None:
+    path, messages = long_talk
+    params: dict[str, object] = {"limit": limit} | ({"order": order} if order else {})
+    found: list[Any] = []
+    while True:
+        page = client.get(path, params).ok()
+        assert_page(page, path, "message")
+        assert len(page["data"]) <= limit
+        found += page["data"]
+        if not page["has_more"]:
+            break
+        assert page["next_cursor"] == found[-1]["id"]
+        params["starting_after"] = page["next_cursor"]
+    assert contents(messages)[::2] == ["one", "two", "three"]
+    assert found == (messages[::-1] if order == "desc" else messages)
+
+
+@pytest.mark.parametrize("order", ["", "ASC", "newest", "1"])
+def test_an_unknown_order_is_refused(client: Client, long_talk: tuple[str, list[Any]], order: str) -> None:
+    assert_error(client.get(long_talk[0], {"order": order}), 400, "parameter_invalid", param="order")
+
+
+def test_the_parameters_of_a_transcript_are_checked(client: Client, long_talk: tuple[str, list[Any]]) -> None:
+    path, messages = long_talk
+    assert_error(client.get(path, {"limit": "x"}), 400, "parameter_invalid_integer", param="limit")
+    for cursor in ("x", "", f"conv_{UNKNOWN}", messages[0]["id"] + "0"):
+        assert_error(client.get(path, {"starting_after": cursor}), 400, "cursor_invalid", param="starting_after")
+    for name in ("role", "markdown", "customer_id"):
+        assert_error(client.get(path, {name: "user"}), 400, "parameter_unknown", param=name)
+    assert len(client.get(path, {"limit": "0"}).ok()["data"]) == 1
+
+
+def test_a_cursor_of_another_transcript_shows_nothing_of_it(client: Client, long_talk: tuple[str, list[Any]]) -> None:
+    own = send_to_thread(client, unique(), "hello")
+    path = messages_of(own["conversation"]["id"])
+    page = client.get(path, {"starting_after": long_talk[1][0]["id"]}).ok()
+    assert contents(page["data"]) == [own["content"], own["reply"]["content"]]
+
+
+# Other projects and modes.
+
+
+def test_a_foreign_conversation_answers_as_an_unknown_one(
+    client: Client, live: Client, other: Client, other_live: Client
+) -> None:
+    thread = unique()
+    mine = send_to_thread(client, thread, "a secret")["conversation"]
+    for stranger in (live, other, other_live):
+        for method, path, body in (
+            ("GET", "", None),
+            ("GET", "/messages", None),
+            ("POST", "/messages", {"content": "hello"}),
+            ("POST", "/end", None),
+        ):
+            answers = [
+                stranger.request(method, f"/v1/conversations/{id}{path}", json_body=body)
+                for id in (mine["id"], f"conv_{UNKNOWN}")
+            ]
+            for answer in answers:
+                assert_error(answer, 404, "resource_not_found")
+            texts = {
+                answer.body.decode().replace(answer.request_id, "").replace(id, "")
+                for answer, id in zip(answers, (mine["id"], f"conv_{UNKNOWN}"), strict=True)
+            }
+            assert len(texts) == 1
+        for params in ({"external_id": thread}, {"limit": "100"}):
+            listed = stranger.get("/v1/conversations", params).ok()["data"]
+            assert mine["id"] not in {conversation["id"] for conversation in listed}
+    assert client.get(f"/v1/conversations/{mine['id']}").ok() == mine
+    assert len(transcript(client, mine["id"])) == 2
+
+
+def test_the_same_thread_is_another_in_another_project(client: Client, other: Client) -> None:
+    thread = unique()
+    found = [send_to_thread(caller, thread, "hello")["conversation"]["id"] for caller in (client, other)]
+    assert found[0] != found[1]
+    for caller, conversation_id in zip((client, other), found, strict=True):
+        assert len(transcript(caller, conversation_id)) == 2
+
+
+# Forced outcomes of test mode.
+
+
+def pending_appointment(client: Client) -> Any:
+    """A pending appointment that its customer's conversations see by now."""
+    appointment = create_appointment(client)
+    params = {"customer_id": appointment["customer_id"]}
+    eventually(lambda: client.get("/v1/appointments", params).ok()["data"])
+    return appointment
+
+
+def test_a_turn_that_fails_is_answered_by_an_apology_and_a_handoff(client: Client) -> None:
+    appointment = pending_appointment(client)
+    thread = unique()
+    message = send_to_thread(client, thread, "[[sim:error]]", customer={"id": appointment["customer_id"]})
+    assert_answered(message)
+    assert message["reply_status"] == "failed"
+    assert message["reply"]["content"]
+    assert [action["type"] for action in message["reply"]["actions"]] == ["handoff"]
+    conversation_id = message["conversation"]["id"]
+    assert [one.get("reply_status") for one in transcript(client, conversation_id)] == ["failed", None]
+    assert_holds(client, conversation_id, appointment)
+
+
+def test_a_handoff_is_followed_by_holding_replies_that_change_nothing(client: Client) -> None:
+    appointment = pending_appointment(client)
+    conversation_id = create_conversation(client, customer={"id": appointment["customer_id"]})["id"]
+    message = send(client, conversation_id, "[[sim:handoff]]")
+    assert message["reply_status"] == "complete"
+    assert [action["type"] for action in message["reply"]["actions"]] == ["handoff"]
+    assert message["conversation"]["status"] == "active"
+    assert_holds(client, conversation_id, appointment)
+
+
+def assert_holds(client: Client, conversation_id: str, appointment: Any) -> None:
+    """The conversation goes on, without the agent doing anything."""
+    for content in ("confirm my appointment", "cancel my appointment", "yes"):
+        message = send(client, conversation_id, content)
+        assert_answered(message)
+        assert message["reply"]["content"]
+        assert {action["type"] for action in message["reply"]["actions"]} <= {"handoff"}
+    assert client.get(f"/v1/appointments/{appointment['id']}").ok() == appointment
+
+
+def test_a_new_conversation_after_a_handoff_has_the_agent_back(client: Client) -> None:
+    appointment = pending_appointment(client)
+    thread, customer = unique(), {"id": appointment["customer_id"]}
+    first = send_to_thread(client, thread, "[[sim:handoff]]", customer=customer)["conversation"]
+    end_conversation(client, first["id"])
+    reply = send_to_thread(client, thread, "confirm", customer=customer)["reply"]
+    assert reply["actions"] == [{"type": "appointment_confirmed", "appointment_id": appointment["id"]}]
+    event_about(client, appointment["id"], "appointment.confirmed")
+
+
+# Many at once.
+
+
+def answered_or_busy(answers: list[Response]) -> list[Any]:
+    """The answered ones of messages that were sent at once."""
+    for answer in answers:
+        if answer.status != 201:
+            assert_error(answer, 409, "conversation_busy")
+            assert answer.headers["Retry-After"] == "2"
+    return [answer.json for answer in answers if answer.status == 201]
+
+
+def test_first_messages_at_once_on_one_thread_give_one_conversation(client: Client) -> None:
+    for _ in range(3):
+        thread, start = unique(), threading.Barrier(16)
+
+        def first(number: int, thread: str = thread, start: threading.Barrier = start) -> Response:
+            start.wait()
+            return ask(client, thread, f"message {number}")
+
+        with ThreadPoolExecutor(16) as pool:
+            answered = answered_or_busy(list(pool.map(first, range(16))))
+        (conversation_id,) = {message["conversation"]["id"] for message in answered}
+        assert conversation_of(client, thread)["id"] == conversation_id
+        assert len(transcript(client, conversation_id)) == 2 * len(answered)
+
+
+def test_the_roles_alternate_whatever_is_sent_at_once(client: Client) -> None:
+    conversation_id, thread = (made := create_conversation(client, external_id=unique()))["id"], made["external_id"]
+
+    def some(number: int) -> list[Response]:
+        answers = []
+        for turn in range(4):
+            content = f"message {turn} of {number}"
+            if number % 2:
+                answers.append(ask(client, thread, content))
+            else:
+                answers.append(client.post(messages_of(conversation_id), {"content": content}))
+        return answers
+
+    with ThreadPoolExecutor(16) as pool:
+        answered = answered_or_busy([answer for answers in pool.map(some, range(16)) for answer in answers])
+    assert answered
+    found = transcript(client, conversation_id)
+    assert [message["role"] for message in found] == ["user", "assistant"] * len(answered)
+    pairs = {(message["id"], message["reply"]["id"]) for message in answered}
+    assert {(one["id"], two["id"]) for one, two in zip(found[::2], found[1::2], strict=True)} == pairs
+    assert {message.get("reply_status") for message in found} == {"complete", None}
+
+
+# The sync window, and what goes on meanwhile.
+
+
+def assert_timeout(client: Client, response: Response, conversation_id: str, message_id: str) -> None:
+    error = assert_error(response, 504, "agent_timeout")
+    assert (error["conversation_id"], error["message_id"]) == (conversation_id, message_id)
+    assert response.headers["Location"] == f"{client.base_path}{messages_of(conversation_id)}"
+
+
+def test_a_message_during_a_turn_is_refused_and_not_stored(slow: Slow) -> None:
+    late: Late = slow.result(a_late_reply)
+    for refused in late.busy:
+        assert_error(refused, 409, "conversation_busy")
+        assert refused.headers["Retry-After"] == "2"
+        assert refused.headers["Service-Should-Retry"] == "true"
+    (message,) = late.held
+    assert (message["content"], message["reply_status"]) == (LATE, "pending")
+
+
+def test_a_reply_that_is_not_there_in_time_is_a_504_that_tells_where_it_will_be(client: Client, slow: Slow) -> None:
+    late: Late = slow.result(a_late_reply)
+    (message,) = late.at_timeout
+    assert_timeout(client, late.answer, conversation_of(client, late.thread)["id"], message["id"])
+    assert late.answer.headers["Service-Should-Retry"] == "false"
+    assert WINDOW - 1 < late.seconds < WINDOW + 4
+    assert message == late.held[0]
+
+
+def test_the_late_reply_appears_in_the_transcript(slow: Slow) -> None:
+    late: Late = slow.result(a_late_reply)
+    message, reply = late.afterwards
+    assert message == late.held[0] | {"reply_status": "complete"}
+    assert (reply["role"], reply["actions"]) == ("assistant", [])
+    assert reply["content"]
+
+
+def test_a_busy_answer_is_not_saved_for_its_key(slow: Slow) -> None:
+    late: Late = slow.result(a_late_reply)
+    assert_answered(late.retried.ok(201))
+    assert not late.retried.replayed
+
+
+def test_the_same_key_finds_the_same_turn_again(client: Client, slow: Slow) -> None:
+    found: Reattached = slow.result(a_late_reply_asked_for_again)
+    message, reply = found.found
+    again = found.again.ok(201)
+    assert_answered(again)
+    assert (again["id"], again["reply"]) == (message["id"], reply)
+    assert again["reply_status"] == "complete"
+    assert_timeout(client, found.answer, again["conversation"]["id"], message["id"])
+    assert found.answer.headers["Service-Should-Retry"] == "true"
+    assert_error(found.other_body, 400, "idempotency_key_reused")
+
+
+def test_a_504_is_never_the_saved_response(slow: Slow) -> None:
+    found: Reattached = slow.result(a_late_reply_asked_for_again)
+    assert found.replay.replayed
+    assert found.replay.ok(201) == found.again.ok(201)
+    assert found.replay.body == found.again.body
+    assert found.replay.headers["Location"] == found.again.headers["Location"]
+
+
+def test_who_joins_a_running_turn_has_a_window_of_his_own(client: Client, slow: Slow) -> None:
+    joined: Joined = slow.result(two_wait_for_one_reply)
+    message, reply = joined.found
+    second = joined.second.ok(201)
+    assert (second["id"], second["reply"]) == (message["id"], reply)
+    assert_timeout(client, joined.first, second["conversation"]["id"], message["id"])
+
+
+def test_an_end_during_a_turn_succeeds_at_once(slow: Slow) -> None:
+    ended: EndedMeanwhile = slow.result(an_end_during_a_turn)
+    assert ended.ended.ok()["status"] == "ended"
+    assert ended.seconds < WINDOW / 2
+    assert_error(ended.refused, 409, "conversation_ended")
+
+
+def test_an_end_during_a_turn_frees_the_thread(slow: Slow) -> None:
+    ended: EndedMeanwhile = slow.result(an_end_during_a_turn)
+    assert_answered(ended.next_on_thread)
+    assert ended.next_on_thread["conversation"]["id"] != ended.ended.json["id"]
+
+
+def test_the_late_reply_to_an_ended_conversation_is_kept(client: Client, slow: Slow) -> None:
+    ended: EndedMeanwhile = slow.result(an_end_during_a_turn)
+    message, reply = ended.found
+    assert_timeout(client, ended.answer, ended.ended.json["id"], message["id"])
+    assert (message["reply_status"], reply["role"]) == ("complete", "assistant")
+    before = ended.ended.json
+    assert ended.read["status"] == "ended"
+    assert ended.read["ended_at"] == before["ended_at"]
+
+
+def test_forty_waiting_messages_keep_nobody_else_waiting(slow: Slow) -> None:
+    crowd: Crowd = slow.result(a_crowd_waits)
+    assert [response.status for response in crowd.others] == [200] * 10 + [201]
+    assert crowd.still_waiting == CROWD
+    for answer in crowd.answers:
+        assert_error(answer, 504, "agent_timeout")

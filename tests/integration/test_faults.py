@@ -1,0 +1,735 @@
+"""AWS refusing, contradicting itself, going silent; our own processes killed at any point (contract 4 and 9)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
+
+from shared import clock, deliveries, keys, table
+from shared.aws import Unavailable
+from tests.integration.conftest import Clock
+from tests.receivers import Receiver, answer
+from tests.stage import Answer, Stage, sqs_record
+from tests.wire import ALWAYS, Disturbance, Fault, Killed, broken, conflicting, lost, refused, throttled, wire
+
+WHEN = "2030-05-06T07:08:09Z"
+PHONE = "+15005550006"
+URL = "https://example.com/hook"
+WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
+
+
+def made(stage: Stage, kind: str, **fields: Any) -> str:
+    """The path of a new resource."""
+    found = stage.call("POST", f"/v1/{kind}", fields)
+    assert found.status == 201, found.body
+    return f"/v1/{kind}/{found.json['id']}"
+
+
+def listed(stage: Stage, path: str) -> list[Any]:
+    found = stage.call("GET", f"{path}?limit=100")
+    assert found.status == 200, found.body
+    data: list[Any] = found.json["data"]
+    return data
+
+
+# Requests
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request that writes, and the status it is answered with when all is well."""
+
+    method: str
+    path: str
+    body: Any
+    status: int
+
+    def send(self, stage: Stage, key: str | None) -> Answer:
+        """The answer."""
+        headers = {"Idempotency-Key": key} if key else None
+        return stage.call(self.method, self.path, self.body, headers=headers)
+
+
+def create_customer(stage: Stage) -> Request:
+    return Request("POST", "/v1/customers", {"phone": PHONE}, 201)
+
+
+def create_appointment(stage: Stage) -> Request:
+    customer = made(stage, "customers", phone=PHONE).rpartition("/")[2]
+    return Request("POST", "/v1/appointments", {"customer_id": customer, "appointment_at": WHEN}, 201)
+
+
+def create_endpoint(stage: Stage) -> Request:
+    return Request("POST", "/v1/webhook_endpoints", {"url": URL}, 201)
+
+
+def update_customer(stage: Stage) -> Request:
+    return Request("PATCH", made(stage, "customers", phone=PHONE), {"metadata": {"a": 1}}, 200)
+
+
+def update_appointment(stage: Stage) -> Request:
+    return Request("PATCH", _appointment(stage), {"status": "confirmed", "metadata": {"a": 1}}, 200)
+
+
+def update_endpoint(stage: Stage) -> Request:
+    return Request("PATCH", made(stage, "webhook_endpoints", url=URL), {"enabled": False}, 200)
+
+
+def update_of_a_deleted_customer(stage: Stage) -> Request:
+    path = made(stage, "customers", phone=PHONE)
+    stage.call("DELETE", path)
+    return Request("PATCH", path, {"name": "A"}, 409)
+
+
+def rotate_secret(stage: Stage) -> Request:
+    return Request("POST", made(stage, "webhook_endpoints", url=URL) + "/rotate_secret", None, 200)
+
+
+def send_test_event(stage: Stage) -> Request:
+    return Request("POST", made(stage, "webhook_endpoints", url=URL) + "/test", None, 202)
+
+
+def retry_delivery(stage: Stage) -> Request:
+    endpoint = made(stage, "webhook_endpoints", url=URL, enabled=False)
+    made(stage, "customers", phone=PHONE)
+    stage.fan_out()
+    [event] = listed(stage, "/v1/events")
+    [delivery] = listed(stage, f"/v1/events/{event['id']}/deliveries")
+    stage.call("PATCH", endpoint, {"enabled": True})
+    return Request("POST", f"/v1/events/{event['id']}/deliveries/{delivery['id']}/retry", None, 202)
+
+
+def delete_customer(stage: Stage) -> Request:
+    return Request("DELETE", made(stage, "customers", phone=PHONE), None, 200)
+
+
+def delete_appointment(stage: Stage) -> Request:
+    return Request("DELETE", _appointment(stage), None, 200)
+
+
+def delete_endpoint(stage: Stage) -> Request:
+    return Request("DELETE", made(stage, "webhook_endpoints", url=URL), None, 200)
+
+
+def _appointment(stage: Stage) -> str:
+    customer = made(stage, "customers", phone=PHONE).rpartition("/")[2]
+    return made(stage, "appointments", customer_id=customer, appointment_at=WHEN)
+
+
+Preparation = Callable[[Stage], Request]
+KEYED: Sequence[Preparation] = (
+    create_customer,
+    create_appointment,
+    create_endpoint,
+    update_customer,
+    update_appointment,
+    update_endpoint,
+    update_of_a_deleted_customer,
+    rotate_secret,
+    send_test_event,
+    retry_delivery,
+)
+DELETIONS: Sequence[Preparation] = (delete_customer, delete_appointment, delete_endpoint)
+
+
+def picture(stage: Stage) -> list[str]:
+    """All that a project has, but for ids, times and secrets."""
+    stage.fan_out()
+    docs = [doc for kind in ("customers", "appointments", "webhook_endpoints") for doc in listed(stage, f"/v1/{kind}")]
+    for event in listed(stage, "/v1/events"):
+        docs += [event, *listed(stage, f"/v1/events/{event['id']}/deliveries")]
+    return sorted(map(_faceless, docs))
+
+
+def _faceless(doc: Any) -> str:
+    text = re.sub(r"\b([a-z]+_)[0-7][0-9a-hjkmnp-tv-z]{25}\b", r"\1", json.dumps(doc, sort_keys=True))
+    text = re.sub(r"\d{4}-\d\d-\d\dT[\d:.]+Z", "TIME", text)
+    return re.sub(r'"created": \d+', "", re.sub(r"whsec_.{7}", "", text))
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """What goes wrong with one call, and what the request's answer is to be; None stands for success."""
+
+    name: str
+    disturbance: Disturbance
+    tries: int
+    code: str | None = None
+    writes_only: bool = False
+
+
+PASSING_TROUBLE = (
+    Trouble("throttled once", throttled, 1),
+    Trouble("broken once", broken, 1),
+    Trouble("refused once", refused, 1),
+    Trouble("answer lost once", lost, 1),
+    Trouble("answer lost three times", lost, 3),
+)
+LASTING_TROUBLE = (
+    Trouble("throttled", throttled, ALWAYS, "service_unavailable"),
+    Trouble("broken", broken, ALWAYS, "service_unavailable"),
+    Trouble("refused", refused, ALWAYS, "service_unavailable"),
+    Trouble("answers lost", lost, ALWAYS, "service_unavailable"),
+)
+CONFLICTS = (
+    *(Trouble(f"{n} conflicts over the first row", conflicting(0), n, None, True) for n in (1, 2, 3, 7)),
+    Trouble("conflicts over the first row", conflicting(0), ALWAYS, "conflict", True),
+)
+CONFLICTS_OVER_THE_RECORD = (
+    *(Trouble(f"{n} conflicts over the record", conflicting(-1), n, None, True) for n in (1, 2)),
+    *(
+        Trouble(f"{n} conflicts over the record", conflicting(-1), n, "idempotency_key_in_use", True)
+        for n in (3, ALWAYS)
+    ),
+)
+TROUBLES = {
+    "passing": PASSING_TROUBLE,
+    "lasting": LASTING_TROUBLE,
+    "conflict": CONFLICTS,
+    "conflict_over_the_record": CONFLICTS_OVER_THE_RECORD,
+}
+
+
+def expected(trouble: Trouble, service: str, operation: str, request: Request) -> str | None:
+    """The error code that the trouble with this call is to be answered with."""
+    if service in ("sqs", "sfn"):
+        return None  # Hints are best effort.
+    if request.status == 409 and operation == "PutItem" and trouble.tries >= 3 and trouble.writes_only:
+        return "idempotency_key_in_use"  # Nothing but the record is written.
+    return trouble.code
+
+
+def wrongs(found: Answer, request: Request, code: str | None) -> Iterator[str]:
+    """What is wrong with an answer."""
+    if code is None:
+        if found.status != request.status:
+            yield f"{found.status} {found.body[:90]!r}"
+    elif found.status < 400 or found.code != code:
+        yield f"{found.status} {found.body[:90]!r} instead of {code}"
+    else:
+        if found.headers["service-should-retry"] != "true":
+            yield f"{code} is not to be retried"
+        if code != "conflict" and int(found.headers.get("retry-after", "0")) < 1:
+            yield f"{code} without Retry-After"
+
+
+def faults(
+    stage: Stage, prepare: Preparation, troubles: Sequence[Trouble], key: str | None
+) -> Iterator[tuple[str, Fault, str | None]]:
+    """Every trouble with every call of the request in turn."""
+    stage.project()
+    request = prepare(stage)
+    with wire() as line:
+        assert request.send(stage, key).status == request.status
+    for trouble, (position, call) in itertools.product(troubles, enumerate(line.calls)):
+        # The key's row takes no part in any transaction.
+        if trouble.writes_only and (call.operation not in WRITES or position == 0):
+            continue
+        name = f"{trouble.name} at {position} {call.operation}"
+        fault = Fault(position, trouble.disturbance, trouble.tries)
+        yield name, fault, expected(trouble, call.service, call.operation, request)
+
+
+@pytest.mark.parametrize("kind", TROUBLES)
+@pytest.mark.parametrize("prepare", KEYED, ids=lambda prepare: prepare.__name__)
+def test_a_request_in_trouble_has_the_contracts_answer_and_its_retry_makes_the_effect_one(
+    stage: Stage, stopped_clock: Clock, prepare: Preparation, kind: str
+) -> None:
+    def all_of(fault: Fault | None, code: str | None) -> tuple[list[str], list[str]]:
+        stage.project()
+        request = prepare(stage)
+        with wire(fault):
+            first = request.send(stage, "key")
+        found = list(wrongs(first, request, code))
+        # Others wait a second and come back; so do we.
+        stopped_clock.forward(1)
+        second, third = request.send(stage, "key"), request.send(stage, "key")
+        found += [f"retry: {wrong}" for wrong in wrongs(second, request, None)]
+        found += [f"replay: {wrong}" for wrong in wrongs(third, request, None)]
+        if third.headers.get("idempotent-replayed") != "true":
+            found.append("the third answer is no replay")
+        if request.status < 400:
+            bodies = {third.body, second.body} | ({first.body} if first.status == request.status else set())
+            found += ["the answers differ"] if len(bodies) > 1 else []
+        return found, picture(stage)
+
+    wrong, right = all_of(None, None)
+    assert wrong == []
+    problems = []
+    for name, fault, code in faults(stage, prepare, TROUBLES[kind], "key"):
+        wrong, seen = all_of(fault, code)
+        problems += [f"{name}: {each}" for each in wrong]
+        if not wrong and seen != right:
+            problems.append(f"{name}: {Counter(seen) - Counter(right)} for {Counter(right) - Counter(seen)}")
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("kind", ["passing", "lasting", "conflict"])
+@pytest.mark.parametrize("prepare", [*KEYED, *DELETIONS], ids=lambda prepare: prepare.__name__)
+def test_a_request_without_a_key_in_trouble_has_the_contracts_answer_and_at_most_one_effect(
+    stage: Stage, stopped_clock: Clock, prepare: Preparation, kind: str
+) -> None:
+    def all_of(fault: Fault | None, code: str | None) -> tuple[list[str], list[str]]:
+        stage.project()
+        request = prepare(stage)
+        before = picture(stage)
+        with wire(fault):
+            first = request.send(stage, None)
+        found = list(wrongs(first, request, code))
+        seen = picture(stage)
+        if first.status >= 400 and request.status < 400 and seen == before:
+            seen = right
+        if first.status == 201 and stage.call("GET", first.headers["location"].removeprefix("/dev")).status != 200:
+            found.append("what was created is not there")
+        return found, seen
+
+    right: list[str] = []
+    wrong, right = all_of(None, None)
+    assert wrong == []
+    problems = []
+    for name, fault, code in faults(stage, prepare, TROUBLES[kind], None):
+        wrong, seen = all_of(fault, code)
+        problems += [f"{name}: {each}" for each in wrong]
+        if not wrong and seen != right:
+            problems.append(f"{name}: {Counter(seen) - Counter(right)} for {Counter(right) - Counter(seen)}")
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("path", ["/v1/customers", "/v1/customers?phone=%2B15005550006", "/v1/webhook_endpoints"])
+def test_a_read_in_trouble_is_carried_through_or_unavailable(stage: Stage, stopped_clock: Clock, path: str) -> None:
+    made(stage, "customers", phone=PHONE)
+    with wire() as line:
+        stage.call("GET", path)
+    for position in range(len(line.calls)):
+        for trouble in (*PASSING_TROUBLE, *LASTING_TROUBLE):
+            stopped_clock.forward(1)
+            with wire(Fault(position, trouble.disturbance, trouble.tries)):
+                found = stage.call("GET", path)
+            assert not list(wrongs(found, Request("GET", path, None, 200), trouble.code)), (position, trouble.name)
+
+
+# Workers
+
+
+@pytest.fixture
+def owed_by_nobody_else(stage: Stage) -> None:
+    """Nothing that other tests left is due."""
+    for shard in keys.due_shards():
+        for page in list(table.query(shard, index="due", limit=1000)):
+            for row in page:
+                with suppress(table.Refused):
+                    table.update(table.Update(row["pk"], row["sk"], set={"due": None, "due_shard": None}))
+
+
+def hint(stage: Stage, message: Any) -> Any:
+    """A hint as it comes from the queue of retries."""
+    return sqs_record(message["body"], stage.queues["retries"].arn)
+
+
+def only_delivery(stage: Stage) -> Any:
+    """The one delivery of the project's one event."""
+    [event] = listed(stage, "/v1/events")
+    [delivery] = listed(stage, f"/v1/events/{event['id']}/deliveries")
+    return delivery
+
+
+def first_hint(stage: Stage, receiver: Receiver) -> Any:
+    """In a new project: an endpoint, an event, and the hint at its delivery."""
+    stage.project()
+    for queue in stage.queues:
+        stage.messages(queue)
+    made(stage, "webhook_endpoints", url=receiver.url)
+    made(stage, "customers", phone=PHONE)
+    return next_hint(stage)
+
+
+def next_hint(stage: Stage) -> Any:
+    """Fan out; the one hint that this gives, sent now by the service's clock."""
+    stage.fan_out()
+    [message] = stage.messages("deliveries")
+    message["attributes"]["SentTimestamp"] = str(clock.now())
+    return message
+
+
+def own_hints(stage: Stage) -> list[Any]:
+    """What the queue of retries gives of this project; what others delayed comes out whenever its time is over."""
+    project_id = stage.call("GET", "/v1/ping").json["project_id"]
+    return [each for each in stage.messages("retries") if json.loads(each["body"])["project_id"] == project_id]
+
+
+def swept(stage: Stage) -> int:
+    """Run `sweep`, and give out its hints; how many they were."""
+    stage.messages("retries")
+    stage.invoke("sweep", {})
+    found = own_hints(stage)
+    for message in found:
+        stage.invoke("deliver", {"Records": [hint(stage, message)]})
+    return len(found)
+
+
+def deaths(calls: int) -> Iterator[tuple[int | None, int | None]]:
+    """Every point at which a worker can die between its calls of AWS: before which call, or after which."""
+    for position in range(calls):
+        yield position, None
+        yield None, position
+
+
+def calls_of_deliver(stage: Stage, status: int) -> int:
+    with Receiver(answer(status)) as receiver:
+        message = first_hint(stage, receiver)
+        with wire() as line:
+            stage.invoke("deliver", {"Records": [message]})
+        return len(line.calls)
+
+
+def finished(stage: Stage, time: Clock, message: Any, by_sweep: bool) -> None:
+    """What comes after a worker died: the queue gives the message out again, or only `sweep` knows of the delivery."""
+    for _ in range(2):
+        time.forward(deliveries.LEASE / 1000 + 1)
+        if by_sweep:
+            swept(stage)
+        else:
+            stage.invoke("deliver", {"Records": [hint(stage, message)]})
+
+
+@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.parametrize("by_sweep", [False, True], ids=["message_again", "sweep"])
+def test_a_delivery_whose_worker_dies_at_any_point_is_made_and_repeated_at_most_once(
+    stage: Stage, stopped_clock: Clock, by_sweep: bool
+) -> None:
+    for death in deaths(calls_of_deliver(stage, 200)):
+        with Receiver(answer(200)) as receiver:
+            message = first_hint(stage, receiver)
+            with wire(None, *death), pytest.raises(Killed):
+                stage.invoke("deliver", {"Records": [message]})
+            finished(stage, stopped_clock, message, by_sweep)
+            delivery = only_delivery(stage)
+            assert (delivery["status"], delivery["attempt_count"]) == ("succeeded", 1), (death, delivery)
+            assert len(delivery["attempts"]) == 1
+            assert 1 <= len(receiver.requests) <= 2, death
+            assert len({request.body for request in receiver.requests}) == 1
+
+
+@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.parametrize("by_sweep", [False, True], ids=["message_again", "sweep"])
+def test_a_delivery_whose_worker_dies_over_a_failed_attempt_goes_on_with_its_ladder(
+    stage: Stage, stopped_clock: Clock, by_sweep: bool
+) -> None:
+    for death in deaths(calls_of_deliver(stage, 500)):
+        with Receiver(answer(500)) as receiver:
+            message = first_hint(stage, receiver)
+            with wire(None, *death), pytest.raises(Killed):
+                stage.invoke("deliver", {"Records": [message]})
+            for _ in range(2):
+                finished(stage, stopped_clock, message, by_sweep)
+            delivery = only_delivery(stage)
+            assert delivery["status"] == "attempting"
+            assert delivery["attempt_count"] >= 2, (death, delivery)
+            assert [attempt["number"] for attempt in delivery["attempts"]] == [*range(1, delivery["attempt_count"] + 1)]
+            assert len(receiver.requests) <= delivery["attempt_count"] + 1, death
+
+
+@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.parametrize("by_sweep", [False, True], ids=["message_again", "sweep"])
+def test_a_410_disables_its_endpoint_at_whatever_point_the_worker_dies(
+    stage: Stage, stopped_clock: Clock, by_sweep: bool
+) -> None:
+    problems = []
+    for death in deaths(calls_of_deliver(stage, 410)):
+        with Receiver(answer(410)) as receiver:
+            message = first_hint(stage, receiver)
+            with wire(None, *death), pytest.raises(Killed):
+                stage.invoke("deliver", {"Records": [message]})
+            finished(stage, stopped_clock, message, by_sweep)
+            [endpoint] = listed(stage, "/v1/webhook_endpoints")
+            seen = (only_delivery(stage)["status"], endpoint["enabled"], endpoint["disabled_reason"])
+            if seen[0] not in ("failed", "canceled") or seen[1:] != (False, "gone"):
+                problems.append((death, seen))
+    assert problems == []
+
+
+@pytest.mark.usefixtures("owed_by_nobody_else")
+def test_a_success_stops_the_five_days_of_failing_at_whatever_point_the_worker_dies(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    def failing_then_taking(receiver: Receiver) -> Any:
+        """A hint at an attempt that will succeed, of an endpoint that failed before."""
+        stage.invoke("deliver", {"Records": [first_hint(stage, receiver)]})
+        stage.messages("retries")
+        statuses[0] = 200
+        made(stage, "customers", phone=PHONE)
+        return next_hint(stage)
+
+    statuses = [500]
+    with Receiver(lambda exchange: answer(statuses[0])(exchange)) as receiver:
+        message = failing_then_taking(receiver)
+        with wire() as line:
+            stage.invoke("deliver", {"Records": [message]})
+    problems = []
+    for death in deaths(len(line.calls)):
+        statuses[0] = 500
+        with Receiver(lambda exchange: answer(statuses[0])(exchange)) as receiver:
+            message = failing_then_taking(receiver)
+            with wire(None, *death), pytest.raises(Killed):
+                stage.invoke("deliver", {"Records": [message]})
+            stopped_clock.forward(61)
+            stage.invoke("deliver", {"Records": [hint(stage, message)]})
+            # Six days later one more fails: it is the first in a row.
+            statuses[0] = 500
+            stopped_clock.forward(6 * 24 * 3600)
+            made(stage, "customers", phone=PHONE)
+            stage.fan_out()
+            for later in stage.messages("deliveries") + stage.messages("slow_deliveries"):
+                stage.invoke("deliver", {"Records": [hint(stage, later)]})
+            [endpoint] = listed(stage, "/v1/webhook_endpoints")
+            if not endpoint["enabled"]:
+                problems.append((death, endpoint["disabled_reason"]))
+    assert problems == []
+
+
+@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.parametrize("status", [200, 500])
+def test_a_delivery_whose_worker_is_in_trouble_with_any_call_is_made_and_repeated_at_most_once(
+    stage: Stage, stopped_clock: Clock, status: int
+) -> None:
+    with Receiver(answer(status)) as receiver:
+        message = first_hint(stage, receiver)
+        with wire() as line:
+            stage.invoke("deliver", {"Records": [message]})
+    troubles = (*PASSING_TROUBLE, *LASTING_TROUBLE, *(each for each in CONFLICTS if each.tries in (1, ALWAYS)))
+    for trouble, (position, call) in itertools.product(troubles, enumerate(line.calls)):
+        if trouble.writes_only and call.operation not in WRITES:
+            continue
+        with Receiver(answer(status)) as receiver:
+            message = first_hint(stage, receiver)
+            # What the function raises brings the message back.
+            with wire(Fault(position, trouble.disturbance, trouble.tries)), suppress(BatchProcessingError):
+                stage.invoke("deliver", {"Records": [message]})
+            finished(stage, stopped_clock, message, by_sweep=False)
+            delivery, name = only_delivery(stage), (trouble.name, position, call.operation)
+            assert delivery["status"] == ("succeeded" if status == 200 else "attempting"), name
+            assert [each["number"] for each in delivery["attempts"]] == [*range(1, delivery["attempt_count"] + 1)]
+            assert 1 <= delivery["attempt_count"] <= len(receiver.requests) <= delivery["attempt_count"] + 1, name
+
+
+@pytest.mark.usefixtures("owed_by_nobody_else")
+def test_three_workers_lost_over_one_attempt_fail_the_delivery(stage: Stage, stopped_clock: Clock) -> None:
+    with Receiver(answer(200)) as receiver:
+        message = first_hint(stage, receiver)
+        for _ in range(3):
+            with wire(kill_after=1), pytest.raises(Killed):
+                stage.invoke("deliver", {"Records": [hint(stage, message)]})
+            # The lease holds.
+            stage.invoke("deliver", {"Records": [hint(stage, message)]})
+            assert only_delivery(stage)["status"] == "attempting"
+            stopped_clock.forward(61)
+        stage.invoke("deliver", {"Records": [hint(stage, message)]})
+        delivery = only_delivery(stage)
+        assert (delivery["status"], delivery["error_code"]) == ("failed", "worker_lost")
+        assert delivery["next_attempt_at"] is None
+        assert delivery["completed_at"] is not None
+        assert receiver.requests == []
+        # By hand it can be sent again.
+        path = f"/v1/events/{delivery['event_id']}/deliveries/{delivery['id']}/retry"
+        assert stage.call("POST", path).status == 202
+        stage.deliver("retries")
+        assert len(receiver.requests) == 1
+
+
+@pytest.mark.usefixtures("owed_by_nobody_else")
+def test_workers_lost_over_different_attempts_do_not_add_up(stage: Stage, stopped_clock: Clock) -> None:
+    with Receiver(answer(500)) as receiver:
+        message = first_hint(stage, receiver)
+        for number in range(1, 5):
+            with wire(kill_after=1), pytest.raises(Killed):
+                stage.invoke("deliver", {"Records": [hint(stage, message)]})
+            stopped_clock.forward(61)
+            stage.invoke("deliver", {"Records": [hint(stage, message)]})
+            delivery = only_delivery(stage)
+            assert (delivery["status"], delivery["attempt_count"]) == ("attempting", number)
+            stopped_clock.forward(3 * 3600)
+        assert len(receiver.requests) == 4
+
+
+def batch_of_three(stage: Stage, receiver: Receiver) -> list[Any]:
+    """In a new project with three endpoints, the stream records of three new customers."""
+    stage.project()
+    for queue in stage.queues:
+        stage.messages(queue)
+    for _ in range(3):
+        made(stage, "webhook_endpoints", url=receiver.url)
+    for _ in range(3):
+        made(stage, "customers", phone=PHONE)
+    return stage.stream_records()
+
+
+def all_fanned_out(stage: Stage) -> None:
+    """Exactly one event for each customer, a delivery to each endpoint, and a hint at each delivery."""
+    events = listed(stage, "/v1/events")
+    subjects = Counter(event["data"]["object"]["id"] for event in events)
+    assert subjects == {customer["id"]: 1 for customer in listed(stage, "/v1/customers")}
+    endpoints = {endpoint["id"]: 1 for endpoint in listed(stage, "/v1/webhook_endpoints")}
+    found = [delivery for event in events for delivery in listed(stage, f"/v1/events/{event['id']}/deliveries")]
+    for event in events:
+        reached = Counter(each["webhook_endpoint_id"] for each in found if each["event_id"] == event["id"])
+        assert reached == endpoints
+    hinted = {json.loads(message["body"])["delivery_id"] for message in stage.messages("deliveries")}
+    assert hinted == {each["id"] for each in found}
+
+
+def test_a_batch_whose_fan_out_dies_at_any_point_makes_each_event_and_delivery_once(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    with Receiver(answer(200)) as receiver:
+        batch = batch_of_three(stage, receiver)
+        with wire() as line:
+            stage.fan_out(batch)
+        all_fanned_out(stage)
+        for death in deaths(len(line.calls)):
+            batch = batch_of_three(stage, receiver)
+            with wire(None, *death), pytest.raises(Killed):
+                stage.fan_out(batch)
+            stage.fan_out(batch)
+            all_fanned_out(stage)
+
+
+@pytest.mark.parametrize("kind", ["passing", "lasting", "conflict"])
+def test_a_batch_whose_fan_out_is_in_trouble_makes_each_event_and_delivery_once(
+    stage: Stage, stopped_clock: Clock, kind: str
+) -> None:
+    with Receiver(answer(200)) as receiver:
+        batch = batch_of_three(stage, receiver)
+        with wire() as line:
+            stage.fan_out(batch)
+        for trouble, (position, call) in itertools.product(TROUBLES[kind], enumerate(line.calls)):
+            if trouble.writes_only and call.operation not in WRITES:
+                continue
+            batch = batch_of_three(stage, receiver)
+            with wire(Fault(position, trouble.disturbance, trouble.tries)):
+                answered = stage.invoke("fan_out", {"Records": batch})
+            failed = {failure["itemIdentifier"] for failure in answered["batchItemFailures"]}
+            if call.service == "dynamodb" and trouble.code is not None:
+                assert failed, (trouble.name, position)
+            # Lambda gives it the rest from the first that failed on.
+            numbers = [record["dynamodb"]["SequenceNumber"] for record in batch]
+            if failed:
+                stage.fan_out(batch[min(map(numbers.index, failed)) :])
+            if call.service == "dynamodb":
+                all_fanned_out(stage)
+
+
+@pytest.mark.usefixtures("owed_by_nobody_else")
+def test_sweep_finds_what_was_due_when_every_hint_was_lost(stage: Stage, stopped_clock: Clock) -> None:
+    with Receiver(answer(500), answer(200)) as receiver:
+        made(stage, "webhook_endpoints", url=receiver.url)
+        made(stage, "customers", phone=PHONE)
+        no_queue = Fault(0, refused, service="sqs")
+        with wire(no_queue):
+            stage.fan_out()
+        assert stage.messages("deliveries") == []
+        assert swept(stage) == 0
+        stopped_clock.forward(61)
+        with wire(no_queue):
+            assert swept(stage) == 0
+        stopped_clock.forward(61)
+        with wire() as line:
+            assert swept(stage) == 1
+        assert only_delivery(stage)["attempt_count"] == 1
+        assert line.of("SendMessageBatch")
+        # The next attempt's hint is lost, too.
+        stage.messages("retries")
+        stopped_clock.forward(5 + 61)
+        assert swept(stage) == 1
+        assert only_delivery(stage)["status"] == "succeeded"
+        stopped_clock.forward(7200)
+        assert swept(stage) == 0
+        assert len(receiver.requests) == 2
+
+
+@pytest.mark.usefixtures("owed_by_nobody_else")
+def test_a_long_waits_timer_that_is_lost_is_made_good_by_sweep(stage: Stage, stopped_clock: Clock) -> None:
+    with Receiver(*[answer(500)] * 4, answer(200)) as receiver:
+        message = first_hint(stage, receiver)
+        for _ in range(4):
+            with wire(Fault(0, refused, service="sfn")):
+                stage.invoke("deliver", {"Records": [hint(stage, message)]})
+            stage.messages("retries")
+            stopped_clock.forward(301)
+        stopped_clock.forward(1800 - 301 + 61)
+        assert swept(stage) == 1
+        assert only_delivery(stage)["status"] == "succeeded"
+
+
+@pytest.mark.usefixtures("owed_by_nobody_else")
+def test_sweep_hints_at_a_row_less_often_the_longer_it_waits(stage: Stage, stopped_clock: Clock) -> None:
+    with Receiver() as receiver:
+        first_hint(stage, receiver)
+        minutes = []
+        for minute in range(1, 260):
+            stopped_clock.forward(60)
+            stage.invoke("sweep", {})
+            if own_hints(stage):
+                minutes.append(minute)
+    waits = [later - earlier for earlier, later in itertools.pairwise(minutes)]
+    assert minutes[0] <= 2
+    assert waits[:7] == [1, 2, 4, 8, 16, 32, 60]
+    assert set(waits[6:]) == {60}
+
+
+@pytest.mark.usefixtures("owed_by_nobody_else")
+def test_what_sweep_found_when_it_died_is_found_again(stage: Stage, stopped_clock: Clock) -> None:
+    def due() -> set[str]:
+        stage.project()
+        made(stage, "webhook_endpoints", url=URL)
+        for _ in range(3):
+            made(stage, "customers", phone=PHONE)
+        stage.fan_out()
+        stopped_clock.forward(61)
+        stage.messages("retries")
+        return {json.loads(message["body"])["delivery_id"] for message in stage.messages("deliveries")}
+
+    def hints() -> set[str]:
+        return {json.loads(message["body"])["delivery_id"] for message in stage.messages("retries")}
+
+    rows = due()
+    with wire() as line:
+        stage.invoke("sweep", {})
+    assert hints() == rows
+    for death in deaths(len(line.calls)):
+        rows = due()
+        with wire(None, *death), suppress(Killed):
+            stage.invoke("sweep", {})
+        seen = hints()
+        stopped_clock.forward(121)
+        stage.invoke("sweep", {})
+        assert rows <= seen | hints(), death
+        for shard in keys.due_shards():
+            for page in list(table.query(shard, index="due", limit=1000)):
+                for row in page:
+                    table.update(table.Update(row["pk"], row["sk"], set={"due": None, "due_shard": None}))
+
+
+@pytest.mark.usefixtures("owed_by_nobody_else")
+def test_a_row_that_sweep_cannot_read_does_not_keep_it_from_the_others(stage: Stage, stopped_clock: Clock) -> None:
+    with Receiver(answer(200)) as receiver:
+        made(stage, "webhook_endpoints", url=receiver.url)
+        for _ in range(4):
+            made(stage, "customers", phone=PHONE)
+        stage.fan_out()
+        stage.messages("deliveries")
+        stopped_clock.forward(61)
+        with wire(Fault(0, throttled, 4)), suppress(Unavailable):
+            stage.invoke("sweep", {})
+        for _ in range(3):
+            stopped_clock.forward(61)
+            swept(stage)
+        assert len(receiver.requests) == 4

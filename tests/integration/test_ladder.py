@@ -1,0 +1,445 @@
+"""Deliveries from the first attempt to the last, the clock in hand (specification, "Retry behavior"; contract 9)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import boto3
+import pytest
+
+from shared import clock
+from tests.integration.conftest import Clock
+from tests.receivers import Behaviour, Exchange, Receiver, answer, close_after_request, redirect, refusing_url
+from tests.stage import Stage, sqs_record
+from tests.wire import Wire, wire
+
+PHONE = "+15005550006"
+MINUTE, HOUR = 60, 3600
+DAY = 24 * HOUR
+WAITS = [5, 30, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR, 24 * HOUR]
+LONGEST_OF_A_QUEUE = 900
+
+
+@pytest.fixture(autouse=True)
+def _no_timer_outlives_its_test(stage: Stage) -> Iterator[None]:
+    yield
+    machines = boto3.client("stepfunctions")
+    for machine in machines.list_state_machines()["stateMachines"]:
+        running = machines.list_executions(stateMachineArn=machine["stateMachineArn"], statusFilter="RUNNING")
+        for execution in running["executions"]:
+            machines.stop_execution(executionArn=execution["executionArn"])
+
+
+class Obedient:
+    """A receiver's behaviour that a test changes as it goes."""
+
+    def __init__(self, status: int) -> None:
+        self.behaviour: Behaviour = answer(status)
+
+    def __call__(self, exchange: Exchange) -> None:
+        self.behaviour(exchange)
+
+
+def made(stage: Stage, kind: str, **fields: Any) -> str:
+    """The path of a new resource."""
+    found = stage.call("POST", f"/v1/{kind}", fields)
+    assert found.status == 201, found.body
+    return f"/v1/{kind}/{found.json['id']}"
+
+
+def listed(stage: Stage, path: str) -> list[Any]:
+    found = stage.call("GET", f"{path}?limit=100")
+    assert found.status == 200, found.body
+    data: list[Any] = found.json["data"]
+    return data
+
+
+def happen(stage: Stage) -> str:
+    """Something happens; the path of its event's deliveries."""
+    customer = made(stage, "customers", phone=PHONE).rpartition("/")[2]
+    stage.fan_out()
+    [event] = stage.call("GET", f"/v1/events?object_id={customer}").json["data"]
+    return f"/v1/events/{event['id']}/deliveries"
+
+
+def only(stage: Stage, deliveries: str) -> Any:
+    """The one delivery of an event."""
+    [delivery] = listed(stage, deliveries)
+    return delivery
+
+
+def hint(stage: Stage, delivery: Any, queue: str = "retries", sent: float | None = None) -> None:
+    """The hint at a delivery comes out of a queue."""
+    project = stage.call("GET", "/v1/ping").json
+    message = {
+        "project_id": project["project_id"],
+        "livemode": project["livemode"],
+        "event_id": delivery["event_id"],
+        "delivery_id": delivery["id"],
+    }
+    at = {"SentTimestamp": str(clock.now() if sent is None else int(sent * 1000))}
+    stage.invoke("deliver", {"Records": [sqs_record(json.dumps(message), stage.queues[queue].arn, at)]})
+
+
+def timers(line: Wire) -> list[tuple[str, Any]]:
+    """The timers set: seconds of a queue, or the instant of a state machine."""
+    entries = [
+        (call.parameters["QueueUrl"].rpartition("/")[2], entry.get("DelaySeconds", 0))
+        for call in line.of("SendMessageBatch")
+        for entry in call.parameters["Entries"]
+    ]
+    inputs = [json.loads(call.parameters["input"]) for call in line.of("StartExecution")]
+    return [*entries, *(("delayed_delivery", clock.parse(given["due_at"])) for given in inputs)]
+
+
+def test_the_waits_are_exactly_those_of_the_table_and_the_ninth_failure_is_the_last(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    with Receiver(answer(500, b"no")) as receiver:
+        made(stage, "webhook_endpoints", url=receiver.url)
+        path = happen(stage)
+        for number in range(1, 10):
+            with wire() as line:
+                hint(stage, only(stage, path))
+            ended_at = clock.now()
+            delivery = only(stage, path)
+            assert delivery["attempt_count"] == len(receiver.requests) == number
+            assert (delivery["response_status_code"], delivery["response_body"]) == (500, "no")
+            assert delivery["error_code"] == "http_error"
+            if number == 9:
+                break
+            wait = WAITS[number - 1]
+            due = ended_at + wait * 1000
+            assert (delivery["status"], clock.parse(delivery["next_attempt_at"])) == ("attempting", due)
+            [(way, when)] = timers(line)
+            if wait <= LONGEST_OF_A_QUEUE:
+                assert (way, when) == ("retries", wait)
+            else:
+                assert way == "delayed_delivery"
+                assert due <= when < due + 1000
+            # Ahead of its time a hint does nothing.
+            stopped_clock.now = due / 1000 - 2
+            hint(stage, delivery)
+            assert only(stage, path) == delivery
+            stopped_clock.now = due / 1000 + 0.0005
+        assert delivery["status"] == "failed"
+        assert timers(line) == []
+        assert delivery["next_attempt_at"] is None
+        assert clock.parse(delivery["completed_at"]) == ended_at
+        assert [attempt["number"] for attempt in delivery["attempts"]] == [*range(1, 10)]
+        stopped_clock.forward(30 * HOUR)
+        hint(stage, delivery)
+        stage.invoke("sweep", {})
+        stage.deliver()
+        assert len(receiver.requests) == 9
+        assert only(stage, path) == delivery
+        # The same bytes each time, signed anew.
+        assert len({request.body for request in receiver.requests}) == 1
+        assert {request.headers["webhook-id"] for request in receiver.requests} == {delivery["event_id"]}
+        signed = [int(request.headers["service-signature"][2:].split(",")[0]) for request in receiver.requests]
+        assert [later - earlier for earlier, later in itertools.pairwise(signed)] == [
+            pytest.approx(wait, abs=1) for wait in WAITS
+        ]
+        assert len({request.headers["service-signature"] for request in receiver.requests}) == 9
+
+
+def test_a_state_machine_that_waits_is_asked_once_for_each_attempt(stage: Stage, stopped_clock: Clock) -> None:
+    with Receiver(answer(500)) as receiver:
+        made(stage, "webhook_endpoints", url=receiver.url)
+        path = happen(stage)
+        for wait in [0, *WAITS[:3]]:
+            stopped_clock.forward(wait)
+            hint(stage, only(stage, path))
+    delivery, machines = only(stage, path), boto3.client("stepfunctions")
+    [machine] = machines.list_state_machines()["stateMachines"]
+    started = machines.list_executions(stateMachineArn=machine["stateMachineArn"])["executions"]
+    mine = [execution for execution in started if delivery["id"] in execution["name"]]
+    assert [execution["name"] for execution in mine] == [f"{delivery['id']}-5"]
+    given = json.loads(machines.describe_execution(executionArn=mine[0]["executionArn"])["input"])
+    assert json.loads(given["message"])["delivery_id"] == delivery["id"]
+
+
+def test_a_hint_within_a_second_of_its_time_waits_for_it(stage: Stage, stopped_clock: Clock) -> None:
+    with Receiver(answer(500), answer(200)) as receiver:
+        made(stage, "webhook_endpoints", url=receiver.url)
+        path = happen(stage)
+        hint(stage, only(stage, path))
+        due = clock.parse(only(stage, path)["next_attempt_at"])
+        stopped_clock.forward(4.3)
+        hint(stage, only(stage, path))
+        delivery = only(stage, path)
+        assert delivery["status"] == "succeeded"
+        assert due <= clock.now() <= due + 5
+
+
+def test_the_wait_counts_from_the_end_of_a_late_attempt(stage: Stage, stopped_clock: Clock) -> None:
+    with Receiver(answer(500)) as receiver:
+        made(stage, "webhook_endpoints", url=receiver.url)
+        path = happen(stage)
+        hint(stage, only(stage, path))
+        stopped_clock.forward(100)
+        hint(stage, only(stage, path))
+        delivery = only(stage, path)
+        assert clock.parse(delivery["next_attempt_at"]) == clock.now() + 30_000
+
+
+OUTCOMES: dict[str, tuple[Behaviour, str, str | None, int | None]] = {
+    "200": (answer(200), "succeeded", None, 200),
+    "204": (answer(204), "succeeded", None, 204),
+    "301": (redirect("http://127.0.0.1:1/"), "attempting", "redirect", 302),
+    "400": (answer(400), "failed", "http_error", 400),
+    "401": (answer(401), "failed", "http_error", 401),
+    "404": (answer(404), "failed", "http_error", 404),
+    "408": (answer(408), "attempting", "http_error", 408),
+    "410": (answer(410), "failed", "http_error", 410),
+    "429": (answer(429), "attempting", "http_error", 429),
+    "500": (answer(500), "attempting", "http_error", 500),
+    "503": (answer(503), "attempting", "http_error", 503),
+    "closed": (close_after_request, "attempting", "connection_refused", None),
+}
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_what_a_receiver_answers_decides_whether_it_is_asked_again(
+    stage: Stage, stopped_clock: Clock, outcome: str
+) -> None:
+    behaviour, status, error, code = OUTCOMES[outcome]
+    with Receiver(behaviour) as receiver:
+        made(stage, "webhook_endpoints", url=receiver.url)
+        path = happen(stage)
+        hint(stage, only(stage, path))
+        delivery = only(stage, path)
+        assert (delivery["status"], delivery["error_code"], delivery["response_status_code"]) == (status, error, code)
+        assert (
+            (delivery["next_attempt_at"] is None) == (delivery["completed_at"] is not None) == (status != "attempting")
+        )
+        [endpoint] = listed(stage, "/v1/webhook_endpoints")
+        gone = outcome == "410"
+        assert (endpoint["enabled"], endpoint["disabled_reason"]) == ((False, "gone") if gone else (True, None))
+        stopped_clock.forward(6)
+        hint(stage, delivery)
+        assert len(receiver.requests) == (2 if status == "attempting" else 1)
+
+
+def test_a_refused_connection_is_tried_again(stage: Stage, stopped_clock: Clock) -> None:
+    with refusing_url() as url:
+        made(stage, "webhook_endpoints", url=url)
+        path = happen(stage)
+        hint(stage, only(stage, path))
+    delivery = only(stage, path)
+    assert (delivery["status"], delivery["error_code"]) == ("attempting", "connection_refused")
+
+
+def test_an_endpoint_that_failed_everything_for_five_days_is_disabled(stage: Stage, stopped_clock: Clock) -> None:
+    with Receiver(answer(500)) as receiver:
+        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        for _ in range(5):
+            path = happen(stage)
+            hint(stage, only(stage, path))
+            assert stage.call("GET", endpoint).json["enabled"]
+            stopped_clock.forward(DAY - 1)
+        hint(stage, only(stage, happen(stage)))
+        assert stage.call("GET", endpoint).json["enabled"]
+        stopped_clock.forward(5)
+        path = happen(stage)
+        hint(stage, only(stage, path))
+        disabled = stage.call("GET", endpoint).json
+        assert (disabled["enabled"], disabled["disabled_reason"]) == (False, "failing")
+        assert clock.parse(disabled["disabled_at"]) == clock.now()
+        assert only(stage, path)["status"] == "canceled"
+        later = only(stage, happen(stage))
+        assert (later["status"], later["error_code"]) == ("canceled", "endpoint_disabled")
+
+
+def test_one_success_within_the_five_days_keeps_an_endpoint_enabled(stage: Stage, stopped_clock: Clock) -> None:
+    obedient = Obedient(500)
+    with Receiver(obedient) as receiver:
+        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        hint(stage, only(stage, happen(stage)))
+        stopped_clock.forward(4 * DAY)
+        obedient.behaviour = answer(200)
+        hint(stage, only(stage, happen(stage)))
+        obedient.behaviour = answer(500)
+        for _ in range(4):
+            stopped_clock.forward(DAY)
+            hint(stage, only(stage, happen(stage)))
+        assert stage.call("GET", endpoint).json["enabled"]
+
+
+def test_enabling_an_endpoint_gives_it_five_new_days(stage: Stage, stopped_clock: Clock) -> None:
+    with Receiver(answer(500)) as receiver:
+        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        hint(stage, only(stage, happen(stage)))
+        stopped_clock.forward(5 * DAY + 1)
+        hint(stage, only(stage, happen(stage)))
+        assert not stage.call("GET", endpoint).json["enabled"]
+        stage.call("PATCH", endpoint, {"enabled": True})
+        hint(stage, only(stage, happen(stage)))
+        assert stage.call("GET", endpoint).json["enabled"]
+
+
+def disable(stage: Stage, endpoint: str) -> None:
+    assert stage.call("PATCH", endpoint, {"enabled": False}).status == 200
+
+
+def delete(stage: Stage, endpoint: str) -> None:
+    assert stage.call("DELETE", endpoint).status == 200
+
+
+@pytest.mark.parametrize("close", [disable, delete])
+@pytest.mark.parametrize("attempted", [False, True], ids=["before_the_first_attempt", "between_attempts"])
+def test_closing_an_endpoint_cancels_what_waits_for_it_at_once_and_for_good(
+    stage: Stage, stopped_clock: Clock, close: Callable[[Stage, str], None], attempted: bool
+) -> None:
+    with Receiver(answer(500)) as receiver:
+        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        path = happen(stage)
+        waiting = only(stage, path)
+        if attempted:
+            hint(stage, waiting)
+        stopped_clock.forward(3)
+        close(stage, endpoint)
+        closed_at = clock.now()
+        seen = only(stage, path)
+        assert (seen["status"], seen["error_code"], seen["next_attempt_at"]) == ("canceled", "endpoint_disabled", None)
+        assert clock.parse(seen["completed_at"]) == closed_at
+        assert seen == stage.call("GET", f"{path}/{seen['id']}").json
+        stopped_clock.forward(10)
+        hint(stage, waiting)
+        assert only(stage, path) == seen
+        assert len(receiver.requests) == int(attempted)
+        # Nothing is owed any more.
+        stopped_clock.forward(DAY)
+        stage.invoke("sweep", {})
+        assert waiting["id"] not in str(stage.messages("retries"))
+
+
+def test_what_was_canceled_stays_so_after_enabling_and_can_be_retried_by_hand(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    with Receiver(answer(500), answer(500), answer(200)) as receiver:
+        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        path = happen(stage)
+        disable(stage, endpoint)
+        # Disabled and enabled before the worker came: canceled all the same.
+        while_disabled = happen(stage)
+        stage.call("PATCH", endpoint, {"enabled": True})
+        first = only(stage, path)
+        hint(stage, first)
+        assert only(stage, path)["status"] == only(stage, while_disabled)["status"] == "canceled"
+        assert receiver.requests == []
+        for each in (path, while_disabled):
+            with wire() as line:
+                answered = stage.call("POST", f"{each}/{only(stage, each)['id']}/retry")
+            assert answered.status == 202
+            assert timers(line) == [("retries", 0)]
+            retried = answered.json
+            assert (retried["trigger"], retried["status"], retried["attempt_count"]) == ("manual", "attempting", 0)
+            hint(stage, retried)
+        newest, oldest = listed(stage, path)
+        assert (oldest["status"], newest["retry_of"]) == ("canceled", first["id"])
+        assert clock.parse(newest["next_attempt_at"]) == clock.now() + 5_000
+        stopped_clock.forward(5)
+        hint(stage, newest)
+        assert listed(stage, path)[0]["status"] == "succeeded"
+        bodies = {request.body for request in receiver.requests}
+        assert len(bodies) == 2  # one for each event
+
+
+def test_a_manual_retry_of_a_closed_endpoint_is_refused(stage: Stage, stopped_clock: Clock) -> None:
+    with Receiver(answer(400)) as receiver:
+        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        path = happen(stage)
+        hint(stage, only(stage, path))
+        retry = f"{path}/{only(stage, path)['id']}/retry"
+        disable(stage, endpoint)
+        assert stage.call("POST", retry).code == "webhook_endpoint_disabled"
+        delete(stage, endpoint)
+        assert stage.call("POST", retry).code == "resource_not_found"
+
+
+def test_retries_go_to_the_present_url_with_the_present_secret_and_the_frozen_body(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    with Receiver(answer(500)) as former, Receiver(answer(200)) as present:
+        endpoint = made(stage, "webhook_endpoints", url=former.url)
+        path = happen(stage)
+        hint(stage, only(stage, path))
+        [customer] = listed(stage, "/v1/customers")
+        stage.call("PATCH", f"/v1/customers/{customer['id']}", {"name": "Changed"})
+        stage.call("PATCH", endpoint, {"url": present.url})
+        stage.call("POST", f"{endpoint}/rotate_secret")
+        stopped_clock.forward(5)
+        hint(stage, only(stage, path))
+        delivery = only(stage, path)
+        assert (delivery["status"], delivery["url"]) == ("succeeded", present.url)
+        assert present.requests[0].body == former.requests[0].body
+        event = stage.call("GET", path.removesuffix("/deliveries"))
+        assert event.body == present.requests[0].body
+
+
+def test_a_line_that_fell_behind_is_left_for_the_slow_queue_and_stalls_nobody(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    with Receiver(answer(200)) as slow, Receiver(answer(200)) as quick:
+        made(stage, "webhook_endpoints", url=slow.url, event_filters=["customer.*"])
+        first = only(stage, happen(stage))
+        waiting = only(stage, happen(stage))
+        stage.messages("deliveries")
+        made(stage, "webhook_endpoints", url=quick.url)
+        # It waited eleven seconds in its line.
+        hint(stage, first, "deliveries", clock.now() / 1000 - 11)
+        with wire() as line:
+            hint(stage, waiting, "deliveries")
+        assert timers(line) == [("slow_deliveries", 0)]
+        assert len(slow.requests) == 1
+        with wire() as line:
+            path = happen(stage)
+        ways = {
+            entry["MessageGroupId"]: call.parameters["QueueUrl"].rpartition("/")[2]
+            for call in line.of("SendMessageBatch")
+            for entry in call.parameters["Entries"]
+        }
+        urls = {delivery["webhook_endpoint_id"]: delivery["url"] for delivery in listed(stage, path)}
+        assert {urls[group]: queue for group, queue in ways.items()} == {
+            slow.url: "slow_deliveries",
+            quick.url: "deliveries.fifo",
+        }
+        assert stage.deliver("slow_deliveries") == 2
+        assert stage.deliver("deliveries") == 1
+        assert (len(slow.requests), len(quick.requests)) == (3, 1)
+        # Once it has caught up, its line is used again.
+        stopped_clock.forward(61)
+        with wire() as line:
+            happen(stage)
+        assert {way for way, _ in timers(line)} == {"deliveries.fifo"}
+
+
+def test_first_attempts_of_an_endpoint_come_in_the_order_of_the_changes(stage: Stage, stopped_clock: Clock) -> None:
+    with Receiver(answer(200)) as receiver:
+        made(stage, "webhook_endpoints", url=receiver.url)
+        customers = [made(stage, "customers", phone=PHONE).rpartition("/")[2] for _ in range(12)]
+        stage.settle()
+        assert [json.loads(request.body)["data"]["object"]["id"] for request in receiver.requests] == customers
+
+
+def test_a_test_event_reaches_its_endpoint_alone_whatever_its_filters_and_has_a_whole_ladder(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    with Receiver(answer(500), answer(200)) as receiver, Receiver(answer(200)) as other:
+        endpoint = made(stage, "webhook_endpoints", url=receiver.url, event_filters=["session.*"])
+        made(stage, "webhook_endpoints", url=other.url)
+        with wire() as line:
+            found = stage.call("POST", f"{endpoint}/test")
+        assert (found.status, found.json["trigger"]) == (202, "test")
+        assert timers(line) == [("retries", 0)]
+        stage.fan_out()
+        hint(stage, found.json)
+        stopped_clock.forward(5)
+        hint(stage, found.json)
+        path = f"/v1/events/{found.json['event_id']}/deliveries"
+        assert (only(stage, path)["status"], only(stage, path)["attempt_count"]) == ("succeeded", 2)
+        assert other.requests == []

@@ -1,0 +1,355 @@
+"""`python -m infra.manage` in a process of its own, beside a local runner that is up."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PATIENCE = 120
+REFUSALS_KEPT = 5 + 2
+"""Seconds; what is remembered of a key is short."""
+
+
+@dataclass(frozen=True)
+class Done:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Runner:
+    """A running service and the folder that it holds."""
+
+    data_dir: Path
+    facts: dict[str, Any]
+
+    def manage(self, *arguments: str) -> Done:
+        # None of the service's own variables: the tool finds the runner by its folder.
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        environment |= {"DATA_DIR": str(self.data_dir)}
+        command = [sys.executable, "-m", "infra.manage", *arguments]
+        ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+        return Done(ran.returncode, ran.stdout, ran.stderr)
+
+    def done(self, *arguments: str) -> str:
+        ran = self.manage(*arguments)
+        assert (ran.code, ran.err) == (0, ""), ran
+        return ran.out
+
+    def new_project(self, name: str) -> int:
+        found = re.fullmatch(rf"project (\d+)  {re.escape(name)}\n", self.done("projects", "create", name))
+        assert found
+        return int(found[1])
+
+    def new_key(self, project: int, *options: str) -> tuple[str, str]:
+        """Id and plaintext of a new key."""
+        out = self.done("keys", "create", str(project), *options)
+        id, plaintext = re.search(r"key_[0-9a-z]{26}", out), re.search(r"sk_(test|live)_\w+", out)
+        assert id
+        assert plaintext
+        return id[0], plaintext[0]
+
+    def get(self, key: str, path: str = "/v1/ping") -> tuple[int, Any]:
+        request = urllib.request.Request(self.facts["base_url"] + path, headers={"Authorization": f"Bearer {key}"})
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, json.load(error)
+
+    def post(self, key: str, path: str, body: Any) -> Any:
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        request = urllib.request.Request(self.facts["base_url"] + path, json.dumps(body).encode(), headers)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.load(answer)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All that the table holds, in DynamoDB's own JSON."""
+        import boto3
+
+        access_key_id = json.loads((self.data_dir / "runner.json").read_text())["access_key_id"]
+        dynamodb = boto3.client(
+            "dynamodb",
+            endpoint_url=self.facts["dynamodb_url"],
+            region_name="us-east-1",
+            aws_access_key_id=access_key_id,
+            aws_secret_access_key="local",
+        )
+        pages = dynamodb.get_paginator("scan").paginate(TableName=self.facts["table_name"])
+        return [dict(item) for page in pages for item in page["Items"]]
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    folder = tmp_path_factory.mktemp("managed")
+    ready_file = folder / "ready.json"
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = {"PORT": str(port), "DATA_DIR": str(folder / "data"), "READY_FILE": str(ready_file), "SPEED": "50"}
+    with (folder / "runner.log").open("wb") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "infra.local"],
+            cwd=ROOT,
+            env=os.environ | settings,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+    try:
+        deadline = time.monotonic() + PATIENCE
+        while not ready_file.exists():
+            tail = (folder / "runner.log").read_text(errors="replace")[-2000:]
+            assert process.poll() is None, f"the local runner ended:\n{tail}"
+            assert time.monotonic() < deadline, f"the local runner is not ready:\n{tail}"
+            time.sleep(0.1)
+        yield Runner(folder / "data", json.loads(ready_file.read_text()))
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def failed(ran: Done) -> str:
+    """The one line that a command that could not be carried out leaves."""
+    assert ran.code == 1, ran
+    assert ran.out == ""
+    assert re.fullmatch(r"error: [^\n]+\n", ran.err), ran.err
+    assert "Traceback" not in ran.err
+    return ran.err
+
+
+def test_a_new_project_gets_the_next_number_and_is_listed(runner: Runner) -> None:
+    first, second = runner.new_project("Zo\u00eb & Sons"), runner.new_project("Zo\u00eb & Sons")
+    lines = [line.split("\t") for line in runner.done("projects", "list").splitlines()]
+
+    assert second == first + 1
+    assert [number for number, _, _ in lines] == sorted((number for number, _, _ in lines), key=int)
+    assert {str(first): "Zo\u00eb & Sons", str(second): "Zo\u00eb & Sons"}.items() <= {
+        number: name for number, _, name in lines
+    }.items()
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", created) for _, created, _ in lines)
+
+
+@pytest.mark.parametrize("mode", ["test", "live"])
+def test_a_new_key_speaks_for_its_project_and_mode(runner: Runner, mode: str) -> None:
+    project = runner.new_project(f"Keys {mode}")
+    _, plaintext = runner.new_key(project, "--mode", mode, "--label", "Main")
+    status, ping = runner.get(plaintext)
+
+    assert plaintext.startswith(f"sk_{mode}_")
+    assert status == 200
+    assert (ping["project_id"], ping["project_name"]) == (project, f"Keys {mode}")
+    assert ping["livemode"] is (mode == "live")
+
+
+def test_the_mode_is_test_unless_it_is_named(runner: Runner) -> None:
+    _, plaintext = runner.new_key(runner.new_project("Default"))
+
+    assert plaintext.startswith("sk_test_")
+
+
+def test_a_key_has_160_random_bits_at_least_and_no_two_are_alike(runner: Runner) -> None:
+    project = runner.new_project("Random")
+    keys = {runner.new_key(project)[1] for _ in range(3)}
+
+    assert len(keys) == 3
+    # 62 characters hold 5.95 bits each.
+    assert all(re.fullmatch(r"sk_test_[A-Za-z0-9]{27,}", key) for key in keys)
+
+
+def test_the_plaintext_is_shown_once_and_kept_nowhere(runner: Runner) -> None:
+    project = runner.new_project("Secret")
+    id, plaintext = runner.new_key(project, "--label", "Main")
+    runner.get(plaintext)
+    secret = plaintext.removeprefix("sk_test_")
+    listed = runner.done("keys", "list", str(project))
+
+    assert id in listed
+    assert secret not in listed
+    assert secret not in runner.done("keys", "revoke", str(project), id)
+    assert secret not in json.dumps(runner.rows(), default=repr)
+    for path in runner.data_dir.rglob("*"):
+        if path.is_file():
+            assert secret.encode() not in path.read_bytes(), path.name
+
+
+def test_the_list_shows_label_mode_and_last_use_but_not_more_than_the_end_of_a_key(runner: Runner) -> None:
+    project = runner.new_project("Listed")
+    used, plaintext = runner.new_key(project, "--mode", "live", "--label", "Used")
+    unused, _ = runner.new_key(project, "--label", "Unused")
+    before = time.strftime("%Y-%m-%dT%H:%M", time.gmtime())
+    runner.get(plaintext)
+    after = time.strftime("%Y-%m-%dT%H:%M", time.gmtime())
+    lines = [line.split("\t") for line in runner.done("keys", "list", str(project)).splitlines()]
+
+    assert [line[0] for line in lines] == [used, unused]
+    assert [line[-1] for line in lines] == ["Used", "Unused"]
+    assert lines[0][1] == f"sk_live_\u2026{plaintext[-4:]}"
+    assert lines[0][3] in (f"last used {before}:00.000Z", f"last used {after}:00.000Z")
+    assert lines[1][3] == "last used never"
+
+
+def test_a_revoked_key_is_refused_at_once_and_the_project_s_others_are_not(runner: Runner) -> None:
+    project = runner.new_project("Revoked")
+    id, plaintext = runner.new_key(project, "--label", "Old")
+    _, other = runner.new_key(project, "--label", "New")
+    assert runner.get(plaintext)[0] == 200
+    told = runner.done("keys", "revoke", str(project), id)
+    status, answer = runner.get(plaintext)
+
+    assert (status, answer["error"]["code"]) == (401, "api_key_revoked")
+    assert runner.get(other)[0] == 200
+    since = re.fullmatch(rf"key {id} is revoked since (\S+)\n", told)
+    assert since
+    assert f"revoked {since[1]}" in runner.done("keys", "list", str(project))
+    assert runner.done("keys", "revoke", str(project), id) == told
+
+
+def test_a_new_key_works_though_it_was_tried_before_it_existed(runner: Runner) -> None:
+    unknown = "sk_test_" + "x" * 32
+    assert runner.get(unknown)[1]["error"]["code"] == "api_key_invalid"
+    _, plaintext = runner.new_key(runner.new_project("Tried"))
+
+    assert runner.get(plaintext)[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("keys", "create", "999999"), "999999"),
+        (("keys", "list", "999999"), "999999"),
+        (("keys", "revoke", "999999", "key_x"), "key_x"),
+        (("keys", "revoke", "1", "key_00000000000000000000000000"), "key_00000000000000000000000000"),
+        (("keys", "create", "-1"), "-1"),
+    ],
+)
+def test_what_does_not_exist_is_one_clear_line(runner: Runner, arguments: tuple[str, ...], told: str) -> None:
+    if "-1" in arguments:
+        arguments = (*arguments[:2], "--", *arguments[2:])
+
+    assert told in failed(runner.manage(*arguments))
+
+
+def test_a_project_needs_a_name(runner: Runner) -> None:
+    failed(runner.manage("projects", "create", ""))
+
+
+def test_a_folder_without_a_runner_is_one_clear_line(tmp_path: Path, runner: Runner) -> None:
+    told = failed(runner.manage("--data-dir", str(tmp_path), "projects", "list"))
+
+    assert "no runner is running" in told
+    assert "make run" in told
+
+
+def test_a_runner_that_was_killed_is_one_clear_line(tmp_path: Path, runner: Runner) -> None:
+    # It leaves its facts behind, and nobody answers at the addresses in them.
+    facts = json.loads((runner.data_dir / "runner.json").read_text())
+    with socket.socket() as reserved:
+        reserved.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{reserved.getsockname()[1]}"
+        (tmp_path / "runner.json").write_text(json.dumps(facts | {"dynamodb_url": url, "aws_url": url}))
+        failed(runner.manage("--data-dir", str(tmp_path), "projects", "list"))
+
+
+def test_facts_that_are_damaged_are_one_clear_line(tmp_path: Path, runner: Runner) -> None:
+    (tmp_path / "runner.json").write_text("{")
+
+    failed(runner.manage("--data-dir", str(tmp_path), "projects", "list"))
+
+
+def change_of(runner: Runner, customer_id: str) -> dict[str, Any]:
+    """The stream's record of a customer's creation, made from its row."""
+    (item,) = (row for row in runner.rows() if row["sk"] == {"S": customer_id})
+    keys = {name: item[name] for name in ("pk", "sk")}
+    change = {"Keys": keys, "NewImage": item, "SequenceNumber": "1", "StreamViewType": "NEW_AND_OLD_IMAGES"}
+    return {"eventID": "1", "eventName": "INSERT", "eventSource": "aws:dynamodb", "dynamodb": change}
+
+
+def put_aside(runner: Runner, name: str, record: dict[str, Any]) -> Path:
+    """A batch as Lambda's on-failure destination gets it."""
+    folder = runner.data_dir / "stream_failures"
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps({"version": "1.0", "payload": json.dumps({"Records": [record]})}))
+    return path
+
+
+def events_about(runner: Runner, key: str, object_id: str) -> list[Any]:
+    status, page = runner.get(key, f"/v1/events?object_id={object_id}")
+    assert status == 200
+    found: list[Any] = page["data"]
+    return found
+
+
+def test_a_batch_that_was_put_aside_is_given_again_and_then_gone(runner: Runner) -> None:
+    project = runner.new_project("Redriven")
+    _, key = runner.new_key(project)
+    customer = runner.post(key, "/v1/customers", {"phone": "+15005550006"})
+    deadline = time.monotonic() + 30
+    while not (before := events_about(runner, key, customer["id"])) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    # As if fan_out had never taken the change: a resource whose event is not there yet.
+    record = change_of(runner, customer["id"])
+    lost = customer | {"id": "cust_" + "0" * 25 + "1"}
+    record["dynamodb"]["NewImage"] |= {"sk": {"S": lost["id"]}, "doc": {"S": json.dumps(lost)}}
+    path = put_aside(runner, "2026-01-01", record)
+    told = runner.done("redrive-stream")
+
+    assert told == f"{path.name}: 1 records\n1 batches given again\n"
+    assert not path.exists()
+    (event,) = events_about(runner, key, lost["id"])
+    assert (event["type"], event["data"]["object"]) == ("customer.created", lost)
+    assert events_about(runner, key, customer["id"]) == before
+
+
+def test_a_batch_that_was_taken_after_all_makes_no_second_event(runner: Runner) -> None:
+    _, key = runner.new_key(runner.new_project("Twice"))
+    customer = runner.post(key, "/v1/customers", {"phone": "+15005550006"})
+    deadline = time.monotonic() + 30
+    while not (before := events_about(runner, key, customer["id"])) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    put_aside(runner, "2026-01-02", change_of(runner, customer["id"]))
+    runner.done("redrive-stream")
+
+    assert events_about(runner, key, customer["id"]) == before
+    assert len(before) == 1
+
+
+def test_a_batch_that_still_cannot_be_taken_stays_and_is_told(runner: Runner) -> None:
+    _, key = runner.new_key(runner.new_project("Broken"))
+    customer = runner.post(key, "/v1/customers", {"phone": "+15005550006"})
+    record = change_of(runner, customer["id"])
+    record["dynamodb"]["NewImage"]["doc"] = {"S": "not JSON"}
+    path = put_aside(runner, "2026-01-03", record)
+    try:
+        ran = runner.manage("redrive-stream")
+        assert ran.code == 1
+        assert path.name in ran.err
+        assert path.exists()
+    finally:
+        path.unlink()
+
+
+def test_without_batches_there_is_nothing_to_give_again(runner: Runner) -> None:
+    assert runner.done("redrive-stream") == "0 batches given again\n"

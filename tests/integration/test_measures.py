@@ -1,0 +1,420 @@
+"""What a request costs: calls and capacity, counted at the DynamoDB client (contract 3; design, "A request")."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from infra import topology
+from shared import clock, customers, table
+from shared.keys import Scope
+from tests import rows
+from tests.integration.conftest import Clock
+from tests.receivers import Receiver, answer
+from tests.stage import Answer, Project, Stage
+from tests.wire import Wire, wire
+
+FEW = 100
+MANY = int(os.environ.get("MEASURED_ROWS", "600"))
+"""Rows of the large table; filling it takes some 4 ms a row."""
+RARE = 40
+"""Rows that a filter by a rare value finds, the oldest ones."""
+EXAMINED = 1_000
+PHONE = "+15005550006"
+WHEN = "2030-05-06T07:08:09Z"
+
+
+# Calls
+
+
+def made(stage: Stage, kind: str) -> dict[str, Any]:
+    """A new resource of the kind, by the API."""
+    bodies: dict[str, Callable[[], Any]] = {
+        "customers": lambda: {"phone": PHONE},
+        "appointments": lambda: {"customer_id": made(stage, "customers")["id"], "appointment_at": WHEN},
+        "webhook_endpoints": lambda: {"url": "https://example.com/hook"},
+    }
+    found = stage.call("POST", f"/v1/{kind}", bodies[kind]())
+    assert found.status == 201, found.body
+    result: dict[str, Any] = found.json
+    return result
+
+
+def cost(
+    stage: Stage, method: str, path: str, body: Any = None, *, status: int = 200, key: str | None = None
+) -> list[str]:
+    """The DynamoDB calls that the request takes."""
+    with wire() as line:
+        found = stage.call(method, path, body, headers={"Idempotency-Key": key} if key else None)
+    assert found.status == status, found.body
+    return line.operations("dynamodb")
+
+
+def test_a_request_pays_for_key_and_both_rate_windows_with_one_update(stage: Stage) -> None:
+    for _ in range(3):
+        assert cost(stage, "GET", "/v1/ping") == ["UpdateItem"]
+
+
+def test_the_first_request_of_a_minute_pays_no_more_than_the_others(stage: Stage, stopped_clock: Clock) -> None:
+    for _ in range(3):
+        assert cost(stage, "GET", "/v1/ping") == ["UpdateItem"]
+        stopped_clock.forward(60)
+
+
+def test_a_key_that_cannot_exist_costs_nothing(stage: Stage) -> None:
+    with wire() as line:
+        assert stage.call("GET", "/v1/ping", key="sk_test_short").code == "api_key_invalid"
+    assert line.calls == []
+
+
+@pytest.mark.parametrize("kind", ["customers", "appointments", "webhook_endpoints"])
+def test_retrieving_takes_two_calls(stage: Stage, kind: str) -> None:
+    assert cost(stage, "GET", f"/v1/{kind}/{made(stage, kind)['id']}") == ["UpdateItem", "GetItem"]
+
+
+@pytest.mark.parametrize("kind", ["customers", "appointments", "webhook_endpoints"])
+def test_changing_takes_three_calls_with_and_without_an_idempotency_key(stage: Stage, kind: str) -> None:
+    path = f"/v1/{kind}/{made(stage, kind)['id']}"
+    field = "label" if kind == "webhook_endpoints" else "external_id"
+    assert cost(stage, "PATCH", path, {field: "a"}) == ["UpdateItem", "GetItem", "UpdateItem"]
+    assert cost(stage, "PATCH", path, {field: "b"}, key="b") == ["UpdateItem", "GetItem", "TransactWriteItems"]
+
+
+@pytest.mark.parametrize("kind", ["customers", "appointments", "webhook_endpoints"])
+def test_deleting_takes_three_calls(stage: Stage, kind: str) -> None:
+    calls = cost(stage, "DELETE", f"/v1/{kind}/{made(stage, kind)['id']}")
+    assert len(calls) == 3, calls
+
+
+def test_creating_a_customer_takes_two_calls_with_and_without_an_idempotency_key(stage: Stage) -> None:
+    body = {"phone": PHONE}
+    assert cost(stage, "POST", "/v1/customers", body, status=201) == ["UpdateItem", "PutItem"]
+    assert cost(stage, "POST", "/v1/customers", body, status=201, key="k") == ["UpdateItem", "TransactWriteItems"]
+
+
+def test_creating_an_appointment_takes_two_calls_with_and_without_an_idempotency_key(stage: Stage) -> None:
+    body = {"customer_id": made(stage, "customers")["id"], "appointment_at": WHEN}
+    for key in (None, "k"):
+        assert cost(stage, "POST", "/v1/appointments", body, status=201, key=key) == [
+            "UpdateItem",
+            "TransactWriteItems",
+        ]
+
+
+def test_a_replay_takes_two_calls_for_a_create_and_three_for_a_patch(stage: Stage) -> None:
+    customer = made(stage, "customers")
+    cost(stage, "POST", "/v1/customers", {"phone": PHONE}, status=201, key="create")
+    assert len(cost(stage, "POST", "/v1/customers", {"phone": PHONE}, status=201, key="create")) == 2
+    cost(stage, "PATCH", f"/v1/customers/{customer['id']}", {"name": "A"}, key="patch")
+    assert len(cost(stage, "PATCH", f"/v1/customers/{customer['id']}", {"name": "A"}, key="patch")) == 3
+
+
+@pytest.mark.parametrize("limit", [1, 20, 99, 100])
+def test_a_page_of_any_size_takes_two_calls_and_three_with_a_filter_though_more_follow(
+    stage: Stage, project: Project, limit: int
+) -> None:
+    scope = Scope(project.id, False)
+    rows.write([rows.customer(scope, external_id="same") for _ in range(130)])
+    assert cost(stage, "GET", f"/v1/customers?limit={limit}") == ["UpdateItem", "Query"]
+    filtered = cost(stage, "GET", f"/v1/customers?limit={limit}&external_id=same")
+    assert filtered == ["UpdateItem", "Query", "BatchGetItem"]
+
+
+@pytest.mark.parametrize("limit", [20, 100])
+def test_the_last_page_takes_two_calls_and_three_with_a_filter(stage: Stage, project: Project, limit: int) -> None:
+    rows.write([rows.customer(Scope(project.id, False), external_id="same") for _ in range(limit)])
+    assert cost(stage, "GET", f"/v1/customers?limit={limit}") == ["UpdateItem", "Query"]
+    filtered = cost(stage, "GET", f"/v1/customers?limit={limit}&external_id=same")
+    assert filtered == ["UpdateItem", "Query", "BatchGetItem"]
+
+
+# Capacity
+
+
+def filled(kind: str, scope: Scope, time: Clock, first: int, last: int) -> list[table.Row]:
+    """Rows `first` to `last` of a table; alike but for the rare ones, each a second younger than the last."""
+    found = []
+    start = time.now
+    for number in range(first, last):
+        time.now = BEGINNING + number
+        rare = number < RARE
+        if kind == "customers":
+            word = "rare" if rare else "some"
+            phone = "+15005550001" if rare else "+15005550002"
+            found.append(rows.customer(scope, phone=phone, email=f"{word}@example.com", external_id=word))
+        elif kind == "appointments":
+            given = {
+                "customer_id": f"cust_{int(rare):026d}",
+                "external_id": "rare" if rare else "some",
+                "status": "confirmed" if rare else "pending",
+                "appointment_at": clock.iso(int(BEGINNING + number) * clock.SECOND),
+            }
+            found.append(rows.appointment(scope, **given))
+        else:
+            about = {"id": f"cust_{int(rare):026d}", "object": "customer"}
+            found.append(rows.event(scope, "customer.deleted" if rare else "customer.created", about))
+    time.now = start
+    return found
+
+
+BEGINNING = 1_900_000_000.0
+
+
+def at(number: int) -> str:
+    """The time of a row."""
+    return clock.iso(int(BEGINNING + number) * clock.SECOND)
+
+
+ONE, NONE = f"cust_{1:026d}", f"cust_{0:026d}"
+_CREATED = f"created_at[gte]={at(5)}&created_at[lt]={at(35)}"
+_SECONDS = f"created[gte]={int(BEGINNING) + 5}&created[lt]={int(BEGINNING) + 35}"
+_TIME = f"appointment_at[gte]={at(5)}&appointment_at[lt]={at(35)}"
+PAGES = {
+    "customers": [
+        "",
+        _CREATED,
+        "phone=%2B15005550001",
+        "phone=%2B15005550002",
+        "email=rare@example.com",
+        "external_id=rare",
+        "external_id=some",
+        *(f"{filter}&{_CREATED}" for filter in ("phone=%2B15005550001", "email=rare@example.com", "external_id=rare")),
+    ],
+    "appointments": [
+        "",
+        _CREATED,
+        _TIME,
+        f"customer_id={ONE}",
+        f"customer_id={NONE}",
+        "external_id=rare",
+        "status=confirmed",
+        "status=pending",
+        "status=pending&status=confirmed",
+        *(f"{filter}&{_CREATED}" for filter in (f"customer_id={ONE}", "external_id=rare", "status=confirmed")),
+        *(f"{filter}&{_TIME}" for filter in (f"customer_id={ONE}", "external_id=rare", "status=confirmed")),
+    ],
+    "events": [
+        "",
+        _SECONDS,
+        "type=customer.deleted",
+        "type=customer.created",
+        "type=customer.*",
+        f"object_id={ONE}",
+        *(f"{filter}&{_SECONDS}" for filter in ("type=customer.deleted", "type=customer.*", f"object_id={ONE}")),
+    ],
+}
+
+
+def page(stage: Stage, kind: str, query: str) -> tuple[int, float, list[str]]:
+    """How many rows a page has, what it consumes, and its calls."""
+    with wire() as line:
+        found = stage.call("GET", f"/v1/{kind}?limit=20&{quote(query, safe='=&%')}")
+    assert found.status == 200, found.body
+    key_check = 1
+    return len(found.json["data"]), line.capacity, line.operations()[key_check:]
+
+
+@pytest.mark.parametrize("kind", PAGES)
+def test_a_page_costs_the_same_capacity_in_a_small_and_in_a_large_table(
+    stage: Stage, project: Project, stopped_clock: Clock, kind: str
+) -> None:
+    scope = Scope(project.id, False)
+    rows.write(filled(kind, scope, stopped_clock, 0, FEW))
+    small = {query: page(stage, kind, query) for query in PAGES[kind]}
+    assert all(count == 20 for count, _, _ in small.values()), small
+    rows.write(filled(kind, scope, stopped_clock, FEW, MANY))
+    large = {query: page(stage, kind, query) for query in PAGES[kind]}
+    assert large == small
+
+
+# The most a page examines
+
+
+def walk(stage: Stage, path: str) -> Iterator[tuple[Answer, Wire]]:
+    """The pages of a list, one after the other, with the calls that each took."""
+    cursor = ""
+    for _ in range(50):
+        with wire() as line:
+            found = stage.call("GET", path + cursor)
+        assert found.status == 200, found.body
+        yield found, line
+        if not found.json["has_more"]:
+            assert found.json["next_cursor"] is None
+            return
+        cursor = f"&starting_after={found.json['next_cursor']}"
+    raise AssertionError("the list has no end")
+
+
+def read_rows(line: Wire) -> int:
+    """How many rows of the base table the calls gave."""
+    found = 0
+    for parsed in line.answers:
+        found += sum(len(part) for part in parsed.get("Responses", {}).values())
+        found += sum("doc" in item for item in parsed.get("Items", []))
+    return found
+
+
+def seen_once(stage: Stage, path: str, visible: list[str]) -> list[Any]:
+    """Walk the list and find exactly the visible rows, newest first; the pages."""
+    pages, seen = [], []
+    for found, line in walk(stage, path):
+        # The last read may bring some more than are looked at.
+        assert read_rows(line) <= EXAMINED + 101
+        pages.append(found.json)
+        seen += [item["id"] for item in found.json["data"]]
+    assert seen == visible[::-1]
+    return pages
+
+
+def test_a_page_examines_a_thousand_deleted_rows_and_then_comes_short(
+    stage: Stage, project: Project, stopped_clock: Clock
+) -> None:
+    scope, all_rows, visible = Scope(project.id, False), [], []
+    for number in range(1_150):
+        stopped_clock.forward(0.01)
+        row = rows.customer(scope)
+        if number in (0, 1, 600, 1_145):
+            visible.append(row["sk"])
+        else:
+            row = rows.hidden(customers.LISTED, scope, row)
+        all_rows.append(row)
+    rows.write(all_rows)
+    for limit in (3, 100):
+        pages = seen_once(stage, f"/v1/customers?limit={limit}", visible)
+        short = [page for page in pages if page["has_more"] and len(page["data"]) < limit]
+        assert short, pages
+    # The thousandth row from the newest, though it is hidden and on no page.
+    assert short[0]["next_cursor"] == all_rows[-EXAMINED]["sk"]
+
+
+@pytest.mark.parametrize("by_time", [False, True], ids=["by_creation", "by_time"])
+def test_a_page_examines_a_thousand_rows_that_its_second_filter_hides_and_then_comes_short(
+    stage: Stage, project: Project, stopped_clock: Clock, by_time: bool
+) -> None:
+    scope, all_rows, visible = Scope(project.id, False), [], []
+    for number in range(1_150):
+        stopped_clock.forward(0.01)
+        found = number in (0, 1, 600, 1_145)
+        when = clock.iso((1_900_000_000 + number) * clock.SECOND)
+        row = rows.appointment(scope, status="failed" if found else "pending", customer_id=ONE, appointment_at=when)
+        visible += [row["sk"]] if found else []
+        all_rows.append(row)
+    rows.write(all_rows)
+    order = "&appointment_at[gte]=2001-01-01T00:00:00Z" if by_time else ""
+    pages = seen_once(stage, f"/v1/appointments?limit=3&customer_id={ONE}&status=failed{order}", visible)
+    assert any(page["has_more"] and len(page["data"]) < 3 for page in pages), pages
+    if not by_time:
+        assert pages[0]["next_cursor"] == all_rows[-EXAMINED]["sk"]
+
+
+def test_a_page_ends_before_four_megabytes_and_loses_nothing(
+    stage: Stage, project: Project, stopped_clock: Clock
+) -> None:
+    scope, all_rows = Scope(project.id, False), []
+    for _ in range(90):
+        stopped_clock.forward(1)
+        # Two bytes a character.
+        about = {"id": ONE, "object": "customer", "metadata": {"a": "\u00e9" * 35_000}}
+        all_rows.append(rows.event(scope, "customer.created", about))
+    rows.write(all_rows)
+    for query in ("", "&type=customer.created", f"&type=customer.created&object_id={ONE}"):
+        seen = []
+        for found, _ in walk(stage, f"/v1/events?limit=100{query}"):
+            assert len(found.body) < 4 * 1024 * 1024
+            assert found.json["data"]
+            seen += [item["id"] for item in found.json["data"]]
+        assert seen == [row["sk"] for row in reversed(all_rows)]
+
+
+# Grants
+
+_IN_TRANSACTION = {
+    "Put": "dynamodb:PutItem",
+    "Update": "dynamodb:UpdateItem",
+    "Delete": "dynamodb:DeleteItem",
+    "ConditionCheck": "dynamodb:ConditionCheckItem",
+}
+
+
+class Ledger:
+    """What each function asks AWS for, as the actions of IAM."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, set[str]] = {function.name: set() for function in topology.FUNCTIONS}
+
+    def doing(self, function: str, work: Callable[[], Any]) -> Any:
+        """Do the work on this function's account."""
+        with wire() as line:
+            result = work()
+        for call in line.calls:
+            self.used[function] |= set(_actions(call.service, call.operation, call.parameters))
+        return result
+
+
+def _actions(service: str, operation: str, parameters: Any) -> Iterator[str]:
+    if operation == "TransactWriteItems":
+        for item in parameters["TransactItems"]:
+            yield from (_IN_TRANSACTION[name] for name in item)
+    elif service == "sqs":
+        yield "queue:" + parameters["QueueUrl"].rpartition("/")[2].removesuffix(".fifo")
+    elif service == "sfn":
+        yield "machine:" + parameters["stateMachineArn"].rpartition(":")[2]
+    else:
+        yield f"{service}:{operation}"
+
+
+def granted(function: topology.Function) -> set[str]:
+    """What the topology lets a function do."""
+    queues = {f"queue:{name}" for name in function.sends}
+    machines = {f"machine:{name}" for name in function.starts}
+    return {*function.table, *function.signing_key, *queues, *machines}
+
+
+def test_no_function_asks_aws_for_what_the_topology_does_not_grant_it(stage: Stage, stopped_clock: Clock) -> None:
+    ledger = Ledger()
+
+    def api(function: str, method: str, path: str, body: Any = None, key: str | None = None) -> Any:
+        headers = {"Idempotency-Key": key} if key else None
+        found = ledger.doing(function, lambda: stage.call(method, path, body, headers=headers))
+        assert found.status < 300, found.body
+        return found.json
+
+    def workers() -> None:
+        while ledger.doing("fan_out", stage.fan_out) or ledger.doing("deliver", stage.deliver):
+            pass
+
+    with Receiver(answer(500), answer(410), answer(200)) as receiver:
+        api("ping", "GET", "/v1/ping")
+        endpoint = api("webhook_endpoints", "POST", "/v1/webhook_endpoints", {"url": receiver.url}, key="e")
+        endpoint_path = f"/v1/webhook_endpoints/{endpoint['id']}"
+        customer = api("customers", "POST", "/v1/customers", {"phone": PHONE}, key="c")
+        workers()
+        # The attempt after the one that failed is answered 410, and disables the endpoint.
+        stopped_clock.forward(3_600)
+        ledger.doing("sweep", lambda: stage.invoke("sweep", {}))
+        workers()
+        api("webhook_endpoints", "PATCH", endpoint_path, {"enabled": True})
+        api("webhook_endpoints", "POST", f"{endpoint_path}/rotate_secret", key="r")
+        api("webhook_endpoints", "POST", f"{endpoint_path}/test", key="t")
+        workers()
+        event = api("events", "GET", "/v1/events?type=customer.created")["data"][0]
+        delivery = api("events", "GET", f"/v1/events/{event['id']}/deliveries")["data"][0]
+        api("events", "POST", f"/v1/events/{event['id']}/deliveries/{delivery['id']}/retry", key="y")
+        workers()
+        api("events", "GET", "/v1/events")
+        api("webhook_endpoints", "GET", "/v1/webhook_endpoints")
+        body = {"customer_id": customer["id"], "appointment_at": WHEN}
+        for kind, made in (("appointments", body), ("customers", {"phone": PHONE})):
+            path = f"/v1/{kind}/{api(kind, 'POST', f'/v1/{kind}', made)['id']}"
+            for key in (None, f"{kind}-key"):
+                api(kind, "PATCH", path, {"external_id": f"x{key}"}, key=key)
+            api(kind, "GET", path)
+            api(kind, "DELETE", path)
+            api(kind, "GET", f"/v1/{kind}?external_id=x")
+        api("webhook_endpoints", "DELETE", endpoint_path)
+    beyond = {function.name: ledger.used[function.name] - granted(function) for function in topology.FUNCTIONS}
+    assert {name: actions for name, actions in beyond.items() if actions} == {}

@@ -1,0 +1,56 @@
+"""Rows straight into the table, made by the service's own builders, where a test wants thousands."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from boto3.dynamodb.types import TypeSerializer
+
+from shared import appointments, aws, clock, customers, events, ids, resources, table
+from shared.keys import Scope
+from shared.listing import Listed
+from shared.resources import Document
+
+_BATCH = 25  # rows a call; what BatchWriteItem takes
+_APPOINTMENT = ("timezone", "duration_minutes", "title", "location", "notes", "external_id", "metadata")
+
+
+def customer(scope: Scope, **given: Any) -> table.Row:
+    """A customer made now."""
+    return _row(customers.LISTED, scope, customers.new(scope, {"phone": "+15005550006"} | given))
+
+
+def appointment(scope: Scope, **given: Any) -> table.Row:
+    """An appointment made now, of a customer that need not exist."""
+    least = {"status": "pending", "appointment_at": clock.iso(clock.now()), "customer_id": "cust_" + "0" * 26}
+    return _row(appointments.LISTED, scope, appointments.new(scope, dict.fromkeys(_APPOINTMENT) | least | given))
+
+
+def event(scope: Scope, type: str, about: Document) -> table.Row:
+    """An event that fires now."""
+    now = clock.now()
+    return events.build(scope, ids.new(events.PREFIX, now), type, now, about, None).row()
+
+
+def hidden(listed: Listed, scope: Scope, row: table.Row) -> table.Row:
+    """The row once its resource was deleted."""
+    without = {name: value for name, value in row.items() if name not in listed.index(scope, json.loads(row["doc"]))}
+    return without | {"deleted": True}
+
+
+def write(rows: Sequence[table.Row]) -> None:
+    """Put the rows into the table."""
+    encode = TypeSerializer().serialize
+    items = [{name: encode(value) for name, value in row.items() if value is not None} for row in rows]
+    name = os.environ["TABLE_NAME"]
+    for start in range(0, len(items), _BATCH):
+        puts: Any = [{"PutRequest": {"Item": item}} for item in items[start : start + _BATCH]]
+        answer = aws.dynamodb().batch_write_item(RequestItems={name: puts})
+        assert not answer["UnprocessedItems"]
+
+
+def _row(listed: Listed, scope: Scope, doc: Document) -> table.Row:
+    return resources.insertion(listed, scope, doc).row

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared import deliveries
+from shared.deliveries import Ended, Retry
+from shared.webhook_http import Outcome
+
+# Specification, "Retry behavior": the wait before attempt 2 follows attempt 1, and so on; there is no tenth.
+WAIT_AFTER = {1: 5, 2: 30, 3: 300, 4: 1800, 5: 7200, 6: 18000, 7: 36000, 8: 86400}
+ATTEMPTS = range(1, 10)
+TERMINAL = [status for status in range(400, 500) if status not in (408, 429)]
+RETRIED = [408, 429, *range(500, 600), *range(300, 400), 100, 199, 600, 999]
+NO_ANSWER = ["timeout", "connection_refused", "dns_error", "tls_error", "http_error", "url_blocked"]
+
+
+def outcome(status: int | None, error: str | None) -> Outcome:
+    return Outcome(status=status, error=error, body=None, duration_ms=1)
+
+
+def retried(number: int) -> Retry | Ended:
+    return Retry(WAIT_AFTER[number]) if number < 9 else Ended("failed")
+
+
+@pytest.mark.parametrize("number", ATTEMPTS)
+def test_any_2xx_is_a_success(number: int) -> None:
+    for status in range(200, 300):
+        assert deliveries.next_step(number, outcome(status, None)) == Ended("succeeded")
+
+
+@pytest.mark.parametrize("number", ATTEMPTS)
+def test_any_other_4xx_is_terminal_at_once_and_410_says_that_the_receiver_is_gone(number: int) -> None:
+    for status in TERMINAL:
+        assert deliveries.next_step(number, outcome(status, "http_error")) == Ended("failed", gone=status == 410)
+
+
+@pytest.mark.parametrize("number", ATTEMPTS)
+def test_an_answer_that_may_pass_is_retried_by_the_schedule_until_the_ninth_attempt(number: int) -> None:
+    for status in RETRIED:
+        error = "redirect" if 300 <= status < 400 else "http_error"
+        assert deliveries.next_step(number, outcome(status, error)) == retried(number)
+
+
+@pytest.mark.parametrize("error", NO_ANSWER)
+@pytest.mark.parametrize("number", ATTEMPTS)
+def test_no_answer_is_retried_by_the_schedule_until_the_ninth_attempt(number: int, error: str) -> None:
+    assert deliveries.next_step(number, outcome(None, error)) == retried(number)
+
+
+@pytest.mark.parametrize("number", ATTEMPTS)
+def test_a_2xx_that_never_came_to_its_end_is_no_success(number: int) -> None:
+    assert deliveries.next_step(number, outcome(200, "timeout")) == retried(number)
+
+
+@given(st.lists(st.sampled_from([408, 429, 500, 503, 301, None]), min_size=9, max_size=9))
+def test_a_receiver_that_never_succeeds_gets_nine_attempts_in_41_hours_and_36_minutes(
+    statuses: list[int | None],
+) -> None:
+    waited, made = 0, 0
+    for number, status in enumerate(statuses, start=1):
+        made = number
+        step = deliveries.next_step(number, outcome(status, "http_error" if status else "timeout"))
+        if isinstance(step, Ended):
+            assert step == Ended("failed")
+            break
+        waited += step.wait
+
+    assert made == 9
+    assert round(waited / 60) == 41 * 60 + 36
+    assert len(deliveries.WAITS) == 9

@@ -1,0 +1,84 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from shared import errors
+from shared.errors import ERRORS, PASSING, RETRYABLE, ApiError
+
+CONTRACT = """
+| 400 | invalid_request_error | `parameter_missing`, `parameter_unknown`, `parameter_invalid`, `parameter_invalid_integer`, `parameter_invalid_empty`, `parameters_exclusive`, `phone_invalid_format`, `email_invalid`, `url_invalid`, `datetime_invalid`, `metadata_invalid`, `cursor_invalid`, `event_filter_invalid`, `api_version_invalid`, `invalid_json`, `idempotency_key_invalid` |
+| 400 | idempotency_error | `idempotency_key_reused` |
+| 401 | authentication_error | `api_key_missing`, `api_key_invalid`, `api_key_revoked` |
+| 403 | permission_error | `permission_denied` |
+| 404 | invalid_request_error | `resource_not_found`, `route_not_found` |
+| 405 | invalid_request_error | `method_not_allowed` |
+| 409 | conflict_error | `invalid_status_transition`, `customer_deleted`, `customer_phone_missing`, `appointment_deleted`, `call_in_progress`, `appointment_cancelled`, `consent_request_limited`, `conversation_ended`, `conversation_exists`, `conversation_busy`, `delivery_in_progress`, `webhook_endpoint_disabled`, `webhook_endpoint_limit`, `conflict` |
+| 409 | idempotency_error | `idempotency_key_in_use` |
+| 413 | invalid_request_error | `request_too_large` |
+| 415 | invalid_request_error | `unsupported_media_type` |
+| 429 | rate_limit_error | `rate_limit_exceeded` |
+| 500 | api_error | `internal_error` |
+| 503 | api_error | `service_unavailable` |
+| 504 | api_error | `agent_timeout` |
+"""  # noqa: E501 (a table)
+"""The table of contract 2; `resource_not_found` is also 400 for an id named in the body."""
+
+
+def rows() -> dict[str, tuple[int, str]]:
+    found: dict[str, tuple[int, str]] = {}
+    for line in CONTRACT.strip().splitlines():
+        status, type, codes = (cell.strip() for cell in line.strip("|").split("|"))
+        found |= {code: (int(status), type) for code in re.findall(r"`(\w+)`", codes)}
+    return found
+
+
+def test_the_table_is_the_contract_s() -> None:
+    assert {code: (kind.status, kind.type) for code, kind in ERRORS.items()} == rows()
+
+
+def test_every_error_has_words_for_a_person() -> None:
+    for kind in ERRORS.values():
+        assert re.fullmatch(r"[A-Z`].*[.)]", kind.meaning)
+        assert re.fullmatch(r"[A-Z].*\.", kind.remedy)
+        assert kind.meaning not in kind.remedy
+
+
+def test_conflicts_that_pass_are_those_of_contract_4() -> None:
+    assert sorted(PASSING) == [
+        "call_in_progress",
+        "conflict",
+        "consent_request_limited",
+        "conversation_busy",
+        "delivery_in_progress",
+        "idempotency_key_in_use",
+    ]
+    assert {ERRORS[code].status for code in PASSING} == {409}
+
+
+def test_what_clients_should_retry_whatever_the_request_was_is_what_contract_1_names() -> None:
+    always = {code for code, kind in ERRORS.items() if kind.status in (429, 503)}
+
+    assert always | {"idempotency_key_in_use", "conversation_busy", "conflict"} == RETRYABLE
+
+
+def test_an_error_takes_status_type_and_words_from_the_table() -> None:
+    error = ApiError("api_key_missing")
+
+    assert (error.status, error.type, error.param, error.headers) == (401, "authentication_error", None, {})
+    assert error.message == f"{ERRORS['api_key_missing'].meaning} {ERRORS['api_key_missing'].remedy}"
+
+
+def test_an_id_that_names_nothing_is_404_in_a_path_and_400_in_a_body() -> None:
+    in_path, in_body = errors.not_found("customer", "x" * 500), errors.not_found_in_body("customer", "x", "customer_id")
+
+    assert (in_path.status, in_path.code) == (404, "resource_not_found")
+    assert len(in_path.message) < 120
+    assert (in_body.status, in_body.code, in_body.param) == (400, "resource_not_found", "customer_id")
+    assert in_body.type == "invalid_request_error"
+
+
+def test_there_is_no_error_outside_the_table() -> None:
+    with pytest.raises(KeyError):
+        ApiError("teapot")

@@ -1,0 +1,217 @@
+from __future__ import annotations
+
+import base64
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from shared import appointments, clock, customers, events, ids, listing, webhook_endpoints
+from shared.errors import ApiError
+from shared.keys import Scope
+
+SCOPE = Scope(1, False)
+ULID = "01h00000000000000000000000"
+INSTANTS = st.integers(0, 4_000_000_000_000)
+WORDS = ("gt", "gte", "lt", "lte")
+
+
+def limit(text: str) -> int:
+    return listing.read(customers.LISTED, {"limit": [text]}).limit
+
+
+def refusal(listed: listing.Listed, **given: list[str]) -> tuple[str, str | None]:
+    with pytest.raises(ApiError) as caught:
+        listing.page(SCOPE, listed, listing.read(listed, given))
+    return caught.value.code, caught.value.param
+
+
+@given(st.integers(-(10**30), 10**30), st.sampled_from(["", "+"]))
+def test_any_integer_is_a_limit_and_is_clamped(number: int, sign: str) -> None:
+    assert limit(str(number) if number < 0 else f"{sign}{number}") == max(1, min(100, number))
+
+
+@pytest.mark.parametrize("text", ["007", "0000000005", "-0000000000005"])
+def test_leading_zeros_do_not_change_a_limit(text: str) -> None:
+    assert limit(text) == max(1, int(text))
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "ten", "1.0", "1e2", "0x10", "5,000", "1_0", "--5", "\u0665", "NaN", "5\0", "null", "true"]
+)
+def test_what_is_no_integer_is_no_limit(text: str) -> None:
+    assert refusal(customers.LISTED, limit=[text]) == ("parameter_invalid_integer", "limit")
+
+
+def test_the_default_is_20() -> None:
+    assert listing.read(customers.LISTED, {}).limit == 20
+
+
+@pytest.mark.parametrize(
+    "listed", [customers.LISTED, appointments.LISTED, events.LISTED, webhook_endpoints.LISTED], ids=lambda one: one.kind
+)
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "",
+        "x",
+        ULID,
+        "req_" + ULID,
+        "{}" + ULID.upper(),
+        "{}" + ULID[1:],
+        "{}" + ULID + "0",
+        " {}" + ULID,
+        "{}8" + "0" * 25,
+    ],
+)
+def test_a_cursor_is_an_id_of_the_list_s_own_type(listed: listing.Listed, cursor: str) -> None:
+    written = cursor.replace("{}", listed.prefix)
+
+    assert refusal(listed, starting_after=[written]) == ("cursor_invalid", "starting_after")
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "",
+        "====",
+        "\u00e4",
+        "cust_" + ULID,
+        base64.urlsafe_b64encode(b"").decode(),
+        base64.urlsafe_b64encode(b"\xff\xfe#x").decode(),
+        base64.urlsafe_b64encode(f"2027-01-01T00:00:00.000Z#cust_{ULID}".encode()).decode(),
+        base64.urlsafe_b64encode(b"2027-01-01T00:00:00.000Z").decode(),
+        base64.urlsafe_b64encode(f"tomorrow#appt_{ULID}".encode()).decode(),
+        base64.urlsafe_b64encode(f"#appt_{ULID}".encode()).decode(),
+    ],
+)
+def test_a_cursor_of_a_list_by_time_that_nobody_gave_out_is_refused(cursor: str) -> None:
+    given = {"appointment_at[gte]": ["2027-01-01T00:00:00Z"], "starting_after": [cursor]}
+
+    assert refusal(appointments.LISTED, **given) == ("cursor_invalid", "starting_after")
+
+
+def test_a_cursor_of_a_list_by_time_is_none_of_a_list_by_id() -> None:
+    cursor = base64.urlsafe_b64encode(f"2027-01-01T00:00:00.000Z#appt_{ULID}".encode()).decode()
+
+    assert refusal(appointments.LISTED, starting_after=[cursor]) == ("cursor_invalid", "starting_after")
+
+
+@pytest.mark.parametrize(
+    ("listed", "name", "texts"),
+    [
+        (customers.LISTED, "limit", ["1", "1"]),
+        (customers.LISTED, "starting_after", [f"cust_{ULID}"] * 2),
+        (customers.LISTED, "phone", ["+15005550006"] * 2),
+        (customers.LISTED, "created_at[gt]", ["2027-01-01T00:00:00Z"] * 2),
+        (appointments.LISTED, "customer_id", [f"cust_{ULID}"] * 2),
+        (events.LISTED, "type", ["customer.*"] * 2),
+    ],
+)
+def test_a_parameter_that_takes_one_value_is_given_once(listed: listing.Listed, name: str, texts: list[str]) -> None:
+    assert refusal(listed, **{name: texts}) == ("parameter_invalid", name)
+
+
+@pytest.mark.parametrize(
+    ("listed", "name", "text", "code"),
+    [
+        (customers.LISTED, "phone", "5005550006", "phone_invalid_format"),
+        (appointments.LISTED, "status", "late", "parameter_invalid"),
+        (appointments.LISTED, "status", "", "parameter_invalid"),
+        (events.LISTED, "type", "appointment.", "parameter_invalid"),
+        (events.LISTED, "type", "message.*", "parameter_invalid"),
+        (customers.LISTED, "created_at[gt]", "2027-01-01T00:00:00", "datetime_invalid"),
+        (appointments.LISTED, "appointment_at[lte]", "", "datetime_invalid"),
+        (events.LISTED, "created[gte]", "1.5", "parameter_invalid_integer"),
+        (events.LISTED, "created[gte]", "2027-01-01T00:00:00Z", "parameter_invalid_integer"),
+    ],
+)
+def test_a_filter_takes_values_of_its_kind(listed: listing.Listed, name: str, text: str, code: str) -> None:
+    assert refusal(listed, **{name: [text]}) == (code, name)
+
+
+def test_a_status_may_be_repeated_and_one_given_twice_counts_once() -> None:
+    query = listing.read(appointments.LISTED, {"status": ["failed", "pending", "failed"]})
+
+    assert query.wanted == {"status": ("failed", "pending")}
+
+
+def test_a_plus_that_arrives_as_a_space_is_understood() -> None:
+    phone = listing.read(customers.LISTED, {"phone": [" 15005550006"]})
+    range_ = listing.read(appointments.LISTED, {"appointment_at[gte]": ["2027-01-01T02:00:00 02:00"]})
+
+    assert phone.wanted == {"phone": ("+15005550006",)}
+    assert range_.least_time == "2027-01-01T00:00:00.000Z"
+
+
+@given(INSTANTS, st.sampled_from(WORDS), st.integers(-2, 2))
+def test_a_range_of_creation_takes_exactly_the_ids_made_within_it(bound: int, word: str, beside: int) -> None:
+    made = max(0, bound + beside)
+    query = listing.read(customers.LISTED, {f"created_at[{word}]": [clock.iso(bound)]})
+
+    assert within(query, ids.new("cust_", made)) == compare(made, word, bound)
+
+
+@given(st.integers(0, 4_000_000_000), st.sampled_from(WORDS), st.integers(-2000, 2000))
+def test_a_range_of_events_counts_whole_seconds(bound: int, word: str, beside: int) -> None:
+    made = max(0, bound * 1000 + beside)
+    query = listing.read(events.LISTED, {f"created[{word}]": [str(bound)]})
+
+    assert within(query, ids.new("evt_", made)) == compare(made // 1000, word, bound)
+
+
+@given(INSTANTS, INSTANTS, INSTANTS)
+def test_two_bounds_both_hold(least: int, most: int, made: int) -> None:
+    given = {"created_at[gte]": [clock.iso(least)], "created_at[lt]": [clock.iso(most)]}
+
+    assert within(listing.read(customers.LISTED, given), ids.new("cust_", made)) == (least <= made < most)
+
+
+@given(INSTANTS, st.sampled_from(WORDS), st.integers(-2, 2))
+def test_a_range_of_appointment_times_takes_exactly_the_times_within_it(bound: int, word: str, beside: int) -> None:
+    at = max(0, bound + beside)
+    query = listing.read(appointments.LISTED, {f"appointment_at[{word}]": [clock.iso(bound)]})
+    sort_time = f"{clock.iso(at)}#{ids.new('appt_', at)}"
+    found = (query.least_time is None or sort_time >= query.least_time) and (
+        query.most_time is None or sort_time <= query.most_time
+    )
+
+    assert found == compare(at, word, bound)
+    assert query.by_time
+
+
+def within(query: listing.Query, id: str) -> bool:
+    return (query.least_id is None or id >= query.least_id) and (query.most_id is None or id <= query.most_id)
+
+
+def compare(value: int, word: str, bound: int) -> bool:
+    return {"gt": value > bound, "gte": value >= bound, "lt": value < bound, "lte": value <= bound}[word]
+
+
+def test_each_list_takes_the_parameters_that_the_contract_names() -> None:
+    def named(listed: listing.Listed) -> list[str]:
+        return sorted({re.sub(r"\[.*", "[]", name) for name in listed.parameters})
+
+    paging = ["limit", "starting_after"]
+    assert named(customers.LISTED) == sorted(["created_at[]", "email", "external_id", "phone", *paging])
+    assert named(appointments.LISTED) == sorted(
+        ["appointment_at[]", "created_at[]", "customer_id", "external_id", "session_id", "status", *paging]
+    )
+    assert named(events.LISTED) == sorted(["created[]", "object_id", "type", *paging])
+    assert named(webhook_endpoints.LISTED) == paging
+
+
+def test_a_hidden_row_is_in_no_index() -> None:
+    doc = {"id": f"appt_{ULID}", "customer_id": "cust_1", "status": "pending", "appointment_at": "x"}
+    shown, hidden = (appointments.LISTED.index(SCOPE, doc, hidden) for hidden in (False, True))
+
+    assert set(shown) == set(hidden)
+    assert all(value is None for value in hidden.values())
+    assert {name for name, value in shown.items() if value} == {"f3", "f4", "t0", "t3", "t4", "sort_time"}
+
+
+def test_values_that_are_alike_only_to_python_do_not_share_an_index_partition() -> None:
+    one, other = (customers.LISTED.index(SCOPE, {"external_id": text}) for text in ("1", "1 "))
+
+    assert one["f1"] != other["f1"]
