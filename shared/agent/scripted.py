@@ -417,7 +417,7 @@ class _Turn:
         """Say that it was not understood; the second time in a row a person takes over."""
         if _begins(self.last, _MISSED):
             return self._hand_off("not_understood")
-        return f"{_MISSED} {again or _CAN}"
+        return f"{_MISSED} {again or self._can}"
 
     def _hand_off(self, reason: str) -> str:
         self.tools.hand_off(reason)
