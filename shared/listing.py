@@ -184,8 +184,9 @@ def page(scope: Scope, listed: Listed, query: Query, base: str | None = None) ->
 def _by_id(pk: str, listed: Listed, query: Query) -> Iterator[table.Row]:
     limit = query.limit + 1
     if query.forward:
-        after = query.starting_after and ids.after(listed.prefix, _checked_cursor(listed, query.starting_after))
-        return _rows(table.query(pk, at_least=after or None, limit=limit, then=_NEXT, forward=True))
+        cursor = query.starting_after
+        after = None if cursor is None else ids.after(listed.prefix, _checked_cursor(listed, cursor))
+        return _rows(table.query(pk, at_least=after, limit=limit, then=_NEXT, forward=True))
     return _rows(table.query(pk, at_least=query.least_id, at_most=_most_id(listed, query), limit=limit, then=_NEXT))
 
 
