@@ -31,7 +31,7 @@ PLATFORM = "aarch64-manylinux_2_28"
 TASK_ROOT = "/var/task"
 """Where Lambda unpacks the asset: the path that tracebacks show."""
 
-SERVICE_MODELS = ("dynamodb", "kms", "s3", "sqs", "stepfunctions", "sts")
+SERVICE_MODELS = ("bedrock-runtime", "dynamodb", "kms", "s3", "sqs", "stepfunctions", "sts")
 """botocore's and boto3's service models that the functions use; the hundreds of others stay out."""
 
 UNWANTED_PACKAGES = ("awscrt", "aws_xray_sdk", "bin")

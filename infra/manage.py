@@ -2,6 +2,7 @@
 
     projects create NAME | projects list
     keys create PROJECT --mode test|live --label LABEL | keys list PROJECT | keys revoke PROJECT KEY
+    usage PROJECT MONTH     live messages and model tokens of a month (2026-11)
     redrive-stream          give fan_out again the batches of the table's stream that it could not take
 
 A stage other than `local` is reached with the AWS credentials and region of the environment.
@@ -14,6 +15,7 @@ import functools
 import importlib
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -169,6 +171,20 @@ def _revoke_key(stage: Stage, options: argparse.Namespace) -> None:
     print(f"key {key.id} is revoked since {key.revoked_at}")
 
 
+def _usage(stage: Stage, options: argparse.Namespace) -> None:
+    from shared import turns
+    from shared.keys import Scope
+
+    for name, amount in turns.month_usage(Scope(options.project, livemode=True), options.month).items():
+        print(f"{name}\t{amount}")
+
+
+def _month(text: str) -> str:
+    if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", text):
+        raise argparse.ArgumentTypeError("a month is written 2026-11")
+    return text
+
+
 def _redrive_stream(stage: Stage, options: argparse.Namespace) -> None:
     done = 0
     for name, content, remove in stage.failures():
@@ -208,6 +224,11 @@ def _parser() -> argparse.ArgumentParser:
     revoke.add_argument("project", type=int)
     revoke.add_argument("key")
     revoke.set_defaults(command=_revoke_key)
+
+    usage = groups.add_parser("usage", help="what a project's live conversations used in a month")
+    usage.add_argument("project", type=int)
+    usage.add_argument("month", type=_month)
+    usage.set_defaults(command=_usage)
 
     redrive = groups.add_parser("redrive-stream", help="give fan_out its failed batches again")
     redrive.set_defaults(command=_redrive_stream)

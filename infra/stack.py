@@ -47,6 +47,9 @@ LOG_WRITER = ("logs:CreateLogStream", "logs:PutLogEvents")
 INDEX_ACTIONS = frozenset({"dynamodb:Query", "dynamodb:Scan"})
 """The only actions that an index knows."""
 
+INFERENCE_GEOGRAPHIES = frozenset({"us", "eu", "apac", "global"})
+"""What a cross-region inference profile's id starts with."""
+
 ACCESS_LOG = {
     "request_id": "$context.requestId",
     "extended_request_id": "$context.extendedRequestId",
@@ -69,7 +72,8 @@ class Stage:
 
     `keep_data` protects table, signing key and logs from deletion; `requests_per_second` and `burst`
     bound all projects together, far above what one key may ask for; `log_retention` is a name of
-    the CDK's `RetentionDays`.
+    the CDK's `RetentionDays`; `model` is the Bedrock model, or cross-region inference profile, of live
+    conversations.
     """
 
     name: str
@@ -78,6 +82,7 @@ class Stage:
     log_level: str
     requests_per_second: int
     burst: int
+    model: str
 
     @property
     def removal(self) -> RemovalPolicy:
@@ -251,6 +256,7 @@ class ServiceStack(Stack):
                 queues={name: queue.queue_url for name, queue in self.queues.items()},
                 machines={name: machine.state_machine_arn for name, machine in self.machines.items()},
                 signing_key=self.signing_key.key_arn,
+                model=self.stage.model,
             )
             | {"LOG_LEVEL": self.stage.log_level},
             role=role,
@@ -290,6 +296,8 @@ class ServiceStack(Stack):
             )
         if function.signing_key:
             yield _allow(function.signing_key, [self.signing_key.key_arn])
+        if function.model:
+            yield _allow(("bedrock:InvokeModel",), self._model_arns())
         if function.queues:
             yield _allow(QUEUE_READER, (self.queues[source.queue].queue_arn for source in function.queues))
         if function.stream:
@@ -297,6 +305,14 @@ class ServiceStack(Stack):
             # The on-failure destination is written with the function's own rights.
             yield _allow(("s3:PutObject",), [self.failed_batches.arn_for_objects("*")])
             yield _allow(("s3:ListBucket",), [self.failed_batches.bucket_arn])
+
+    def _model_arns(self) -> list[str]:
+        """The stage's model; behind an inference profile (`eu.…`), the profile and the model wherever it runs."""
+        geography, _, rest = self.stage.model.partition(".")
+        if geography not in INFERENCE_GEOGRAPHIES:
+            return [self.format_arn(service="bedrock", account="", resource=f"foundation-model/{self.stage.model}")]
+        profile = self.format_arn(service="bedrock", resource=f"inference-profile/{self.stage.model}")
+        return [profile, f"arn:{self.partition}:bedrock:*::foundation-model/{rest}"]
 
     def _read_queue(self, function: Function, made: lambda_.Function, source: QueueSource) -> None:
         lambda_.CfnEventSourceMapping(

@@ -107,17 +107,26 @@ class Function:
     every: int | None = None
 
     def environment(
-        self, *, table: str, queues: dict[str, str], machines: dict[str, str], signing_key: str
+        self,
+        *,
+        table: str,
+        queues: dict[str, str],
+        machines: dict[str, str],
+        signing_key: str,
+        model: str | None = None,
     ) -> dict[str, str]:
         """The variables this function reads: names of what it may use, and of nothing else.
 
-        `queues` maps a queue's name to its URL, `machines` a state machine's to its ARN.
+        `queues` maps a queue's name to its URL, `machines` a state machine's to its ARN; `model` is a Bedrock
+        model's or inference profile's id, None where there is no such thing.
         """
         found = {"TABLE_NAME": table, "POWERTOOLS_SERVICE_NAME": self.name}
         found |= {f"QUEUE_{name.upper()}": queues[name] for name in self.sends}
         found |= {f"STATE_MACHINE_{name.upper()}": machines[name] for name in self.starts}
         if self.signing_key:
             found["SIGNING_KEY"] = signing_key
+        if self.model and model:
+            found["MODEL_ID"] = model
         return found
 
 

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from infra import stack_names, topology
+from infra.app import context
 from infra.topology import Function, Queue
 from shared.errors import ERRORS
 from tests.infra.conftest import Resource, Synthesized, lint_findings
 
 KEY_LIMITS = (100, 5000 / 60)
 """Requests a second that one API key may make, for a second and on the average of a minute."""
+
+MODEL = context()["stages"]["prod"]["model"]
 
 each_function = pytest.mark.parametrize("function", topology.FUNCTIONS, ids=lambda function: function.name)
 each_queue = pytest.mark.parametrize("queue", topology.QUEUES, ids=lambda queue: queue.name)
@@ -98,7 +101,17 @@ def test_a_role_allows_what_the_topology_says_and_nothing_else(prod: Synthesized
         stream = text({"Fn::GetAtt": [prod.table, "StreamArn"]})
         expected |= {(f"dynamodb:{action}", stream) for action in ("DescribeStream", "GetRecords", "GetShardIterator")}
         expected |= {("s3:PutObject", below(prod.bucket, "/*")), ("s3:ListBucket", arn(prod.bucket))}
-    assert allowed(prod.statements(prod.role_of(function.name))) == expected
+    granted = allowed(prod.statements(prod.role_of(function.name)))
+    on_models = {(action, resource) for action, resource in granted if action.startswith("bedrock:")}
+    assert {action for action, _ in on_models} == ({"bedrock:InvokeModel"} if function.model else set())
+    assert all(MODEL in resource and "foundation-model/*" not in resource for _, resource in on_models)
+    assert granted - on_models == expected
+
+
+def test_only_a_function_that_converses_knows_the_model(prod: Synthesized) -> None:
+    for function in topology.FUNCTIONS:
+        variables = prod[prod.functions[function.name]]["Environment"]["Variables"]
+        assert variables.get("MODEL_ID") == (MODEL if function.model else None)
 
 
 def test_each_function_has_a_role_of_its_own(prod: Synthesized) -> None:
