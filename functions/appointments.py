@@ -13,33 +13,31 @@ Duration = Annotated[int, Field(ge=1, le=1440)]
 Reason = Annotated[str, fields.text(500)]
 
 
-class AppointmentIn(fields.Input):
+class AppointmentFields(fields.Input):
+    """What a new appointment and a patch take alike."""
+
+    timezone: fields.Timezone | None = None
+    duration_minutes: Duration | None = None
+    title: Annotated[str, fields.text(200)] | None = None
+    location: Annotated[str, fields.text(500)] | None = None
+    notes: Annotated[str, fields.text(2000)] | None = None
+    external_id: fields.ExternalId | None = None
+    metadata: fields.Metadata | None = None
+
+
+class AppointmentIn(AppointmentFields):
     """A new appointment; `customer_id` and `appointment_at` are required (contract 6)."""
 
     customer_id: str
     appointment_at: fields.Instant
     status: Literal["pending", "confirmed"] = "pending"
-    timezone: fields.Timezone | None = None
-    duration_minutes: Duration | None = None
-    title: Annotated[str, fields.text(200)] | None = None
-    location: Annotated[str, fields.text(500)] | None = None
-    notes: Annotated[str, fields.text(2000)] | None = None
-    external_id: fields.ExternalId | None = None
-    metadata: fields.Metadata | None = None
 
 
-class AppointmentPatch(fields.Input):
+class AppointmentPatch(AppointmentFields):
     """A merge patch; what is absent stays, null clears. The customer of an appointment never changes."""
 
     appointment_at: fields.Instant = ""
     status: Literal["pending", "confirmed", "rescheduled", "cancelled", "failed"] = "pending"
-    timezone: fields.Timezone | None = None
-    duration_minutes: Duration | None = None
-    title: Annotated[str, fields.text(200)] | None = None
-    location: Annotated[str, fields.text(500)] | None = None
-    notes: Annotated[str, fields.text(2000)] | None = None
-    external_id: fields.ExternalId | None = None
-    metadata: fields.Metadata | None = None
     cancellation_reason: Reason | None = None
     failure_reason: Reason | None = None
 

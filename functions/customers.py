@@ -6,16 +6,6 @@ from shared import customers, fields, http, listing, resources
 from shared.http import Answer, Call, Decision
 
 
-class CustomerIn(fields.Input):
-    """A new customer; `phone` is required (contract 5)."""
-
-    phone: fields.Phone
-    name: fields.Name | None = None
-    email: fields.Email | None = None
-    external_id: fields.ExternalId | None = None
-    metadata: fields.Metadata | None = None
-
-
 class CustomerPatch(fields.Input):
     """A merge patch; what is absent stays, null clears."""
 
@@ -24,6 +14,12 @@ class CustomerPatch(fields.Input):
     email: fields.Email | None = None
     external_id: fields.ExternalId | None = None
     metadata: fields.Metadata | None = None
+
+
+class CustomerIn(CustomerPatch):
+    """A new customer; `phone` is required (contract 5)."""
+
+    phone: fields.Phone
 
 
 def create(call: Call) -> Answer:

@@ -1,8 +1,8 @@
 """Conversations and their messages (specification, "Conversation", "Message"; contract 8).
 
 A message and the turn that answers it are one row: a user's message that still owes its reply has a due
-time, like a delivery, and a worker claims it with a lease. The conversation's row holds the lock (`turn`,
-`turn_until`), what the agent has proposed, and whether a person has taken over.
+time, like a delivery, and a worker claims it with a lease. The conversation's row holds the lock (`turn`, the
+message that is being answered), what the agent has proposed, and whether a person has taken over.
 """
 
 from __future__ import annotations
@@ -22,10 +22,8 @@ from shared.resources import Document, Found
 
 WINDOW = 20
 """Seconds, from the request's start, in which a reply is waited for; never scaled."""
-LOCK = 120 * clock.SECOND
-"""The longest time that a turn may hold its conversation."""
 GIVE_UP = 108 * clock.SECOND
-"""The age at which a turn is ended by an apology, so that the lock's time is kept."""
+"""The age at which a turn is ended by an apology, so that it holds its conversation for 120 s at the most."""
 BUSY_RETRY = 2
 ACTIVE, ENDED = STATUSES = ("active", "ended")
 PENDING, COMPLETE, FAILED = "pending", "complete", "failed"
@@ -186,8 +184,7 @@ def asked(scope: Scope, conversation_id: str, content: str, markdown: bool) -> t
 def locked(conversation: Document, message: table.Row) -> tuple[Document, dict[str, table.Value]]:
     """The conversation with a new message, and its lock."""
     at = clock.iso(message["asked_at"])
-    held: dict[str, table.Value] = {"turn": message["sk"], "turn_until": message["asked_at"] + LOCK}
-    return resources.touched(conversation, {"last_message_at": at}), held
+    return resources.touched(conversation, {"last_message_at": at}), {"turn": message["sk"]}
 
 
 def hints_of(scope: Scope, message: table.Row) -> list[hints.Hint]:

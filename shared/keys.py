@@ -5,7 +5,11 @@ Partition keys begin with the owner, so that a row of another project or mode ca
 
 | row                        | pk                                     | sk               | indexes |
 |----------------------------|----------------------------------------|------------------|---------|
-| customer, appointment, ... | `P#..#customer`                        | `cust_...`       | f1-f4, t0-t4 |
+| customer, appointment      | `P#..#customer`                        | `cust_...`       | f1-f4, t0-t4 |
+| conversation               | `P#..#conversation`                    | `conv_...`       | f1-f3 |
+| message, with its turn     | `P#..#conversation#{conv_...}`         | `msg_...`        | due |
+| the caller's thread        | `P#..#thread#{sha256 of external_id}`  | `thread`         | |
+| usage of a month           | `P#..#usage#{YYYY-MM}`                 | `msg_...`        | |
 | event                      | `P#..#event`                           | `evt_...`        | f1-f3 |
 | delivery of an event       | `P#..#event#{evt_...}`                 | `whd_...`        | due |
 | webhook endpoint           | `P#..#webhook_endpoint`                | `whk_...`        | |
@@ -54,7 +58,7 @@ def scope_of(pk: str) -> Scope:
 
 
 def due_shard(sk: str) -> str:
-    """The partition of the due index for a row; sixteen hundred rows a second fit into the shards."""
+    """The partition of the due index for a row; the shards spread the index's writes."""
     return f"due#{int(hashlib.sha256(sk.encode()).hexdigest(), 16) % DUE_SHARDS}"
 
 

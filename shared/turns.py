@@ -184,7 +184,7 @@ def _unlocked(turn: Turn, conversation: Found, tools: Tools) -> Mapping[str, tab
     unlocked: dict[str, table.Value | None] = {"proposal": kept or None, "handed_off": handed_off or None}
     # The lock may be another turn's by now, if this one was given up.
     if conversation.row.get("turn") == turn.row["sk"]:
-        unlocked |= {"turn": None, "turn_until": None}
+        unlocked["turn"] = None
     return unlocked
 
 
