@@ -28,7 +28,8 @@ run: $(VENV)/.local $(VENV)/.node-local ## Run the service on this machine
 check: lint types contracts unit ## Lint, format, types, import contracts, unit tests: under a minute
 
 test: check $(VENV)/.node-dev ## Everything: check, then integration, infra and conformance tests
-	$(BIN)/python -m pytest -n 2 --dist loadscope tests/integration tests/infra
+	$(BIN)/python -m pytest -n 2 --dist loadscope tests/infra
+	$(BIN)/python -m pytest -n 2 --dist worksteal tests/integration
 	$(BIN)/python -m pytest tests/conformance
 
 lint: $(VENV)/.dev

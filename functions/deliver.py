@@ -45,7 +45,7 @@ def deliver(record: SQSRecord) -> None:
     rows = table.get_many([event_key, *webhook_endpoints.row_keys(scope, endpoint_id)])
     endpoint = webhook_endpoints.state(scope, endpoint_id, rows)
     if endpoint is None or endpoint.generation != claimed.row["generation"]:
-        deliveries.cancel(claimed, endpoint.closed_at if endpoint else None)
+        deliveries.cancel(claimed, endpoint)
     elif _first_in_line(record) and endpoint.slow_until > clock.now():
         # Out of the line, so that what waits behind it gets past.
         deliveries.release(claimed)
@@ -102,9 +102,9 @@ def _health(
     if endpoint.deleted:
         return []
     if isinstance(step, Ended) and step.gone:
-        return webhook_endpoints.disabling(scope, id, "gone")
+        return webhook_endpoints.disabling(scope, endpoint, "gone")
     if outcome.error and since is not None and now - since >= clock.scaled(webhook_endpoints.GIVES_UP_AFTER):
-        return webhook_endpoints.disabling(scope, id, "failing")
+        return webhook_endpoints.disabling(scope, endpoint, "failing")
     changes: dict[str, table.Value | None] = {}
     if outcome.error and since is None:
         changes["failing_since"] = now

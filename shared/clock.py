@@ -14,6 +14,9 @@ MINUTE = 60 * SECOND
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
+LAST = 253_402_300_799_999
+"""The last instant that a date-time can tell: the end of the year 9999."""
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # RFC 3339 with its offset; seconds may be left out.
 _INPUT = re.compile(

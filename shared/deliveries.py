@@ -211,10 +211,9 @@ def record(
     return True
 
 
-def cancel(claimed: Claim, closed_at: str | None) -> None:
+def cancel(claimed: Claim, endpoint: webhook_endpoints.State | None) -> None:
     """End the delivery because its endpoint was disabled or deleted."""
-    closed = _closed("endpoint_disabled", closed_at or clock.iso(clock.now()))
-    _save(claimed, claimed.doc | closed, _NOTHING_OWED)
+    _save(claimed, claimed.doc | _closed_with(claimed.doc, claimed.row, endpoint), _NOTHING_OWED)
 
 
 def fail_lost(claimed: Claim) -> None:
@@ -357,4 +356,10 @@ def _set_timer(claimed: Claim, wait: int, now: int, at: int) -> None:
 def _shown(doc: Document, found: table.Row, endpoint: webhook_endpoints.State | None) -> Document:
     if doc["status"] != ATTEMPTING or (endpoint is not None and endpoint.generation == found["generation"]):
         return doc
-    return doc | _closed("endpoint_disabled", (endpoint and endpoint.closed_at) or doc["created_at"])
+    return doc | _closed_with(doc, found, endpoint)
+
+
+def _closed_with(doc: Document, found: table.Row, endpoint: webhook_endpoints.State | None) -> Document:
+    """What a waiting delivery becomes when its endpoint's generation ends."""
+    at = endpoint.closed_at(found["generation"]) if endpoint else None
+    return _closed("endpoint_disabled", at or doc["last_attempt_at"] or doc["created_at"])

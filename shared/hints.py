@@ -32,10 +32,11 @@ class Hint:
 
 def send(queue: str, hints: Sequence[Hint]) -> None:
     """Put hints into a queue, in order."""
+    url = aws.queue_url(queue) if hints else ""
     for start in range(0, len(hints), _BATCH):
-        entries = [_entry(number, hint) for number, hint in enumerate(hints[start : start + _BATCH])]
+        entries = [_entry(number, hint, url) for number, hint in enumerate(hints[start : start + _BATCH])]
         try:
-            answer = aws.sqs().send_message_batch(QueueUrl=aws.queue_url(queue), Entries=entries)
+            answer = aws.sqs().send_message_batch(QueueUrl=url, Entries=entries)
         except (ClientError, BotoCoreError) as error:
             logger().warning("hint lost", extra={"queue": queue, "error": type(error).__name__})
             continue
@@ -57,9 +58,10 @@ def wait(machine: str, name: str, due: int, hint: Hint) -> None:
             logger().warning("timer lost", extra={"machine": machine, "error": type(error).__name__})
 
 
-def _entry(number: int, hint: Hint) -> Any:
+def _entry(number: int, hint: Hint, url: str) -> Any:
     entry: dict[str, Any] = {"Id": str(number), "MessageBody": json.dumps(hint.message), "MessageGroupId": hint.group}
-    if hint.once:
+    # Only a FIFO queue takes the one, and only a standard queue the other.
+    if hint.once and url.endswith(".fifo"):
         entry["MessageDeduplicationId"] = hint.once
     if hint.delay:
         entry["DelaySeconds"] = hint.delay

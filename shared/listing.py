@@ -257,15 +257,18 @@ def _before_cursor(scope: Scope, listed: Listed, cursor: str) -> str:
         row = table.get(scope.pk(listed.kind), cursor)
         # An id that never was a row stands where its own time stands.
         time = (
-            clock.iso(ids.instant(listed.prefix, cursor)) if row is None else json.loads(row["doc"])[listed.ordered_by]
+            clock.iso(min(ids.instant(listed.prefix, cursor), clock.LAST))
+            if row is None
+            else json.loads(row["doc"])[listed.ordered_by]
         )
         return f"{time}#{ids.before(listed.prefix, cursor)}"
     try:
         time, _, id = base64.urlsafe_b64decode(cursor.encode("ascii") + b"==").decode("ascii").partition("#")
-        clock.parse(time)
+        own = _time_cursor({"sort_time": f"{clock.iso(clock.parse(time))}#{id}"})
     except (ValueError, binascii.Error) as error:
         raise _cursor_invalid() from error
-    if not ids.is_id(listed.prefix, id):
+    # Only what this list gave out: any other spelling would be compared wrongly.
+    if own != cursor or not ids.is_id(listed.prefix, id):
         raise _cursor_invalid()
     return f"{time}#{ids.before(listed.prefix, id)}"
 

@@ -7,6 +7,7 @@ of each of its seconds, so that one update tells who calls and whether the limit
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import re
 import secrets
@@ -274,7 +275,9 @@ class _Refusals:
                 self._kept.pop(digest, None)
                 return None
         if isinstance(refusal, Limited):
-            return Limited(refusal.caller, refusal.reason, _seconds(until - now))
+            minute_left = _seconds((now // clock.MINUTE + 1) * clock.MINUTE - now)
+            caller = dataclasses.replace(refusal.caller, minute_resets_in=minute_left)
+            return Limited(caller, refusal.reason, _seconds(until - now))
         assert isinstance(refusal, ApiError)
         return ApiError(refusal.code)
 

@@ -25,6 +25,7 @@ MOST_FILTERS = 50
 GIVES_UP_AFTER = 5 * 24 * 3600
 """Seconds for which everything must have failed before an endpoint is disabled."""
 STAYS_SLOW = 60 * clock.SECOND
+_GENERATIONS = 100
 _TOMBSTONE = 31 * clock.DAY
 LISTED = Listed(kind="webhook_endpoint", prefix="whk_", created=None)
 
@@ -35,17 +36,17 @@ class State:
 
     doc: Document
     generation: int
+    closed: Mapping[str, int]
     deleted: bool
     slow_until: int
     failing_since: int | None
     version: int
     secret: bytes
 
-    @property
-    def closed_at(self) -> str | None:
-        """When the endpoint was disabled or deleted; None while it is open."""
-        closed: str | None = self.doc["disabled_at"]
-        return closed
+    def closed_at(self, generation: int) -> str | None:
+        """When a generation ended by disabling or deletion; None where that is not, or no longer, known."""
+        closed = self.closed.get(str(generation))
+        return None if closed is None else clock.iso(closed)
 
 
 def check_url(url: str) -> None:
@@ -119,7 +120,7 @@ def deletion(scope: Scope, found: Found) -> list[table.Operation]:
                 "kind": f"deleted_{LISTED.kind}",
                 "v": found.version + 1,
                 "doc": fields.compact(doc),
-                "generation": found.row["generation"] + 1,
+                **_next_generation(found, now),
                 "secret": b"-",
                 "expires_at": (now + _TOMBSTONE) // clock.SECOND,
             }
@@ -141,10 +142,18 @@ def change(scope: Scope, found: Found, endpoint: Document, *, secret: bytes | No
     """The write of a changed endpoint; disabling raises the generation, enabling forgets failures."""
     internal: dict[str, table.Value | None] = {} if secret is None else {"secret": secret}
     if found.doc["enabled"] and not endpoint["enabled"]:
-        internal["generation"] = found.row["generation"] + 1
+        internal |= _next_generation(found, clock.parse(endpoint["disabled_at"]))
     if (endpoint["enabled"] and not found.doc["enabled"]) or endpoint["url"] != found.doc["url"]:
         internal |= {"failing_since": None, "slow_until": None}
     return resources.change(LISTED, scope, found, endpoint, internal=internal)
+
+
+def _next_generation(found: Found, now: int) -> dict[str, table.Value]:
+    """The attributes that end the present generation, with when it ended; a bounded memory of earlier ones."""
+    generation: int = found.row["generation"]
+    closed = {**found.row.get("closed", {}), str(generation): now}
+    kept = sorted(closed.items(), key=lambda item: int(item[0]))[-_GENERATIONS:]
+    return {"generation": generation + 1, "closed": dict(kept)}
 
 
 def of_project(scope: Scope) -> list[State]:
@@ -177,6 +186,7 @@ def state_of(row: table.Row) -> State:
     return State(
         doc=json.loads(row["doc"]),
         generation=row["generation"],
+        closed=row.get("closed", {}),
         deleted=row["kind"] != LISTED.kind,
         slow_until=row.get("slow_until", 0),
         failing_since=row.get("failing_since"),
@@ -190,10 +200,16 @@ def noted(scope: Scope, id: str, **internal: table.Value | None) -> table.Update
     return table.Update(scope.pk(LISTED.kind), id, set=internal)
 
 
-def disabling(scope: Scope, id: str, reason: str) -> list[table.Operation]:
-    """The write that disables an endpoint; none where it is disabled or deleted already."""
-    row = table.get(scope.pk(LISTED.kind), id)
-    if row is None:
+def disabling(scope: Scope, seen: State, reason: str) -> list[table.Operation]:
+    """The write that disables an endpoint for what its receiver did.
+
+    None where it was disabled, deleted or given another receiver since it was `seen`; nor, where it is `failing`
+    for too long, if it has succeeded meanwhile.
+    """
+    row = table.get(scope.pk(LISTED.kind), seen.doc["id"])
+    if row is None or row["generation"] != seen.generation or json.loads(row["doc"])["url"] != seen.doc["url"]:
+        return []
+    if reason == "failing" and row.get("failing_since") != seen.failing_since:
         return []
     found = Found(json.loads(row["doc"]), row["v"], row)
     endpoint = resources.touched(found.doc, enabled(found.doc, False, reason))

@@ -230,6 +230,9 @@ def running(folder: Path) -> Iterator[Stage]:
                     machines=machines,
                     signing_key=signing_key,
                 )
+            from shared import aws
+
+            aws.sqs().meta.events.register("provide-client-params.sqs.SendMessageBatch", _refuse_what_sqs_refuses)
             yield Stage(stream_arn, queues)
     finally:
         process.kill()
@@ -246,6 +249,14 @@ def _forget_clients() -> None:
 
     for client in (aws.dynamodb, aws.sqs, aws.stepfunctions, aws.kms):
         client.cache_clear()
+
+
+def _refuse_what_sqs_refuses(params: Any, **_: Any) -> None:
+    """What the real service does not take of a message, and moto does."""
+    fifo = params["QueueUrl"].endswith(".fifo")
+    for entry in params["Entries"]:
+        refused = "DelaySeconds" if fifo else "MessageDeduplicationId"
+        assert refused not in entry, f"{refused} is invalid for this queue type"
 
 
 def _function_of(path: str) -> str:

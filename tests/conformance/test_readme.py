@@ -1,0 +1,54 @@
+"""The README's walk, run as it is written: only the port, the key and the receiver's port are put in."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.conftest import ROOT, Service, free_port
+
+PATIENCE = 120
+
+
+def blocks(language: str) -> list[str]:
+    """The walk's blocks of code in a language."""
+    walk = (ROOT / "README.md").read_text().split("## Five minutes")[1].split("\n## ")[0]
+    return re.findall(rf"```{language}\n(.*?)```", walk, re.DOTALL)
+
+
+def test_the_walk_ends_in_verified_webhooks(service: Service, tmp_path: Path) -> None:
+    if service.speed is None:
+        pytest.skip("a deployed service cannot reach a receiver on loopback")
+    _, who, helpers, register, change, stopped, talk = blocks("sh")
+    (receiver,) = blocks("python")
+    start = "python3 receiver.py >> received.txt & RECEIVER=$!; sleep 2"
+    script = "\n".join(
+        [
+            "set -euo pipefail; trap 'kill $RECEIVER || true' EXIT",
+            *(who, helpers, register, start, change, "sleep 5"),
+            *("kill $RECEIVER", "wait $RECEIVER || true", stopped, start, talk, "sleep 15"),
+        ]
+    )
+    port = str(free_port())
+    values = {"http://127.0.0.1:8000": service.base_url, "sk_test_…": service.projects[0].test_key}
+    for written, value in values.items():
+        assert written in script
+        script = script.replace(written, value)
+    script = script.replace("127.0.0.1:9000", f"127.0.0.1:{port}")
+    (tmp_path / "receiver.py").write_text(receiver.replace("9000", port))
+
+    walked = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+    assert walked.returncode == 0, walked.stderr
+    assert '"object":"ping"' in walked.stdout
+    assert '"status":"attempting"' in walked.stdout
+    assert '"type":"appointment_rescheduled"' in walked.stdout
+    received = (tmp_path / "received.txt").read_text()
+    assert "REFUSED" not in received
+    for change_of in ("created", "confirmed", "cancelled", "rescheduled"):
+        assert f'"type":"appointment.{change_of}"' in received
