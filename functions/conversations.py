@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated, Any
 
 from shared import clock, conversations, fields, hints, http, listing, resources, table
+from shared.aws import Unavailable
 from shared.errors import ApiError
 from shared.http import Answer, Call, Decision
 from shared.keys import Scope
@@ -116,7 +118,7 @@ def send_to_thread(call: Call) -> Answer:
             return _asked(call.scope, found, given)
         customer_id, writes = conversations.customer_of(call.scope, customer)
         conversation = conversations.new(call.scope, given.external_conversation_id, customer_id, given.metadata)
-        message = conversations.asked(call.scope, conversation["id"], given.content, given.markdown)
+        message = conversations.asked(call.scope, conversation, given.content, given.markdown)
         conversation, lock = conversations.locked(conversation, message)
         writes += conversations.insertion(call.scope, conversation, lock)
         return [*writes, table.Put(message)], message
@@ -126,7 +128,7 @@ def send_to_thread(call: Call) -> Answer:
 
 def _asked(scope: Scope, found: resources.Found, given: MessageIn) -> tuple[list[table.Operation], table.Row]:
     conversations.must_take_message(found)
-    message = conversations.asked(scope, found.doc["id"], given.content, given.markdown)
+    message = conversations.asked(scope, found.doc, given.content, given.markdown)
     conversation, lock = conversations.locked(found.doc, message)
     return [resources.change(LISTED, scope, found, conversation, internal=lock), table.Put(message)], message
 
@@ -141,22 +143,30 @@ def _answered(call: Call, decide: Any) -> Answer:
         turn = f"{message['conversation_id']}/{message['sk']}"
         return writes, Answer(201, "", location=_messages(message["conversation_id"]), turn=turn)
 
-    call.await_turn = lambda turn: _await_reply(call, turn)
+    # A retry may find a turn whose first hint was lost with the request that made it.
+    call.await_turn = lambda turn: _await_reply(call, turn, again=True)
     answer = call.commit(decided)
     hints.send("turns", conversations.hints_of(call.scope, message))
     assert answer.turn is not None
     return Answer(201, _await_reply(call, answer.turn), answer.location)
 
 
-def _await_reply(call: Call, turn: str) -> str:
+def _await_reply(call: Call, turn: str, again: bool = False) -> str:
+    """The frozen answer of a turn. `again` hints at it once more. Raises `agent_timeout` at the window's end."""
     conversation_id, message_id = turn.split("/")
     pk, looks = conversations.messages_pk(call.scope, conversation_id), 0
     while (left := call.seconds_left(conversations.WINDOW)) > 0:
         clock.sleep(min(POLLS[min(looks, len(POLLS) - 1)], left))
         looks += 1
-        row = table.get(pk, message_id)
+        row = None
+        # The message is stored: a look that fails is no reason to send the client away.
+        with contextlib.suppress(Unavailable):
+            row = table.get(pk, message_id)
         if row is not None and "answer" in row:
             return str(row["answer"])
+        if row is not None and again:
+            hints.send("turns", conversations.hints_of(call.scope, row)[:1])
+            again = False
     raise ApiError(
         "agent_timeout",
         headers={"Location": _messages(conversation_id)},

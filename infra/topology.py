@@ -229,7 +229,7 @@ FUNCTIONS = (
         "turn",
         "functions.turn.handler",
         timeout=70,
-        table=(*READ, "dynamodb:UpdateItem", "dynamodb:PutItem", "dynamodb:DeleteItem"),
+        table=(*READ, *WRITE, "dynamodb:UpdateItem", "dynamodb:DeleteItem"),
         model=True,
         queues=(QueueSource("turns", concurrency=100),),
     ),

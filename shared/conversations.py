@@ -154,27 +154,29 @@ def must_take_message(found: Found) -> None:
         raise ApiError("conversation_busy", headers={"Retry-After": str(BUSY_RETRY)})
 
 
-def asked(scope: Scope, conversation_id: str, content: str, markdown: bool) -> table.Row:
+def asked(scope: Scope, conversation: Document, content: str, markdown: bool) -> table.Row:
     """The row of a user's message, which owes its reply from now on."""
-    now = clock.now()
+    now, last = clock.now(), conversation["last_message_at"]
+    # Whatever this host's clock says, the message stands after the reply before it.
+    asked_at = now if last is None else max(now, clock.parse(last) + 1)
     doc = {
-        "id": ids.new(MESSAGES.prefix, now),
+        "id": ids.new(MESSAGES.prefix, asked_at),
         "object": MESSAGES.kind,
         "role": "user",
         "content": content,
-        "created_at": clock.iso(now),
+        "created_at": clock.iso(asked_at),
         "reply_status": PENDING,
     }
     late = content == SIMULATED_TIMEOUT and simulation.simulated(scope)
     at = now + WINDOW * clock.SECOND + _LATE if late else now
     return {
-        "pk": messages_pk(scope, conversation_id),
+        "pk": messages_pk(scope, conversation["id"]),
         "sk": doc["id"],
         "kind": MESSAGES.kind,
         "doc": fields.compact(doc),
-        "conversation_id": conversation_id,
+        "conversation_id": conversation["id"],
         "markdown": markdown,
-        "asked_at": now,
+        "asked_at": asked_at,
         "next_attempt": at,
         "due": due(at + 30 * clock.SECOND),
         "due_shard": due_shard(doc["id"]),

@@ -17,6 +17,8 @@ from shared.keys import Scope, due
 from shared.resources import Document, Found
 
 LEASE = 50 * clock.SECOND
+APOLOGY_LEASE = 5 * clock.SECOND
+"""An apology takes one commit; a worker that dies over it is soon followed by another."""
 WORKERS = 3
 """How many workers may die over a turn before it is given up."""
 APPOINTMENTS = 50
@@ -64,7 +66,7 @@ def claim(scope: Scope, conversation_id: str, message_id: str) -> Turn | None:
         return None
     # No lease lasts beyond the moment at which the turn has to be given up.
     give_up = row["asked_at"] + conversations.GIVE_UP
-    until = now + LEASE if now >= give_up else min(now + LEASE, give_up)
+    until = now + APOLOGY_LEASE if now >= give_up else min(now + LEASE, give_up)
     seen = row.get("lease")
     update = table.Update(
         pk,
@@ -133,6 +135,8 @@ def commit(turn: Turn, conversation: Found, reply: Reply, tools: Tools, *, faile
     ]
     if tools.change is not None:
         writes.append(resources.change(appointments.LISTED, scope, *tools.change))
+        # For a customer who was deleted meanwhile the agent does nothing any more.
+        writes.append(customers.must_be_live(scope, conversation.doc["customer_id"], "customer"))
     if scope.livemode:
         writes.append(table.Put(_usage(turn, reply, now)))
     writes.append(_answered(turn, message, frozen(message, answer, after, markdown=turn.row["markdown"])))

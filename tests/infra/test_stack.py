@@ -67,6 +67,7 @@ def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: S
         queues={name: json.dumps({"Ref": queue}) for name, queue in prod.queues.items()},
         machines={name: json.dumps({"Ref": machine}) for name, machine in prod.machines.items()},
         signing_key=json.dumps({"Fn::GetAtt": [prod.key, "Arn"]}),
+        model=MODEL,
     )
     found = prod[prod.functions[function.name]]["Environment"]["Variables"]
     as_text = {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}

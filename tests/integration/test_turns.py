@@ -329,6 +329,7 @@ def wished(stage: Stage, time: Clock, wish: Wish) -> tuple[Thread, dict[str, Any
     thread = opened(stage)
     for content in wish.before:
         conversed(stage, time, thread, content)
+        time.forward(1)
     asked(stage, thread, wish.content, "k")
     [record] = hinted(stage, thread.scope)
     return thread, record
@@ -888,10 +889,13 @@ def test_sixteen_messages_at_once_to_one_conversation_alternate_with_their_repli
     alternating(stage, thread.id, answers)
 
 
-def test_of_sixteen_messages_while_nobody_answers_one_is_stored(stage: Stage, stopped_clock: Clock) -> None:
+def test_of_sixteen_messages_while_nobody_answers_one_is_stored(stage: Stage) -> None:
     thread = opened(stage)
     answers = at_once([partial(send, Hurried(stage), thread, f"Hello {n}") for n in range(16)])
-    assert Counter(found.code for found in answers) == {"agent_timeout": 1, "conversation_busy": 15}
+    codes = Counter(found.code for found in answers)
+    # Who is in a hurry does not take part in the race for long.
+    assert codes["agent_timeout"] == 1
+    assert codes["conversation_busy"] + codes["conflict"] == 15
     assert len(seen(stage, thread.messages)["data"]) == 1
 
 
@@ -905,6 +909,20 @@ def test_messages_and_an_end_at_once_leave_no_message_unanswered(stage: Stage) -
     messages = seen(stage, thread.messages)["data"]
     assert [message["role"] for message in messages] == ["user", "assistant"] * (len(messages) // 2)
     assert len(messages) // 2 == sum(found.status == 201 for found in answers[:4])
+
+
+@pytest.mark.parametrize("seconds", [0, -0.02], ids=["same_millisecond", "clock_of_another_host"])
+def test_a_message_stands_after_the_reply_before_it_whatever_the_clocks_say(
+    stage: Stage, stopped_clock: Clock, seconds: float
+) -> None:
+    thread = opened(stage)
+    for _ in range(6):
+        conversed(stage, stopped_clock, thread, "Hello")
+        stopped_clock.forward(seconds)
+        asked(stage, thread, "Hello")
+        answered(stage, thread)
+        stopped_clock.forward(1)
+    assert [each["role"] for each in listed(stage, thread.messages)] == ["user", "assistant"] * 12
 
 
 # A message's request in trouble
@@ -962,6 +980,11 @@ def calls_of(stage: Stage, time: Clock, post: Post, key: str | None) -> Wire:
     return line
 
 
+def decides_anew(trouble: Trouble) -> bool:
+    """Whether the request has to decide anew to come through."""
+    return trouble.code is None and trouble.tries >= 3
+
+
 def expected(trouble: Trouble, service: str) -> str:
     """The code that a request in this trouble is answered with; hints are best effort."""
     return "agent_timeout" if service == "sqs" or trouble.code is None else trouble.code
@@ -976,7 +999,8 @@ def test_a_message_in_trouble_has_the_contracts_answer_and_is_stored_once_under_
     calls = calls_of(stage, stopped_clock, post, "k").calls
     problems = []
     for trouble, (position, call) in itertools.product(FEWER_TROUBLES[kind], enumerate(calls)):
-        if trouble.writes_only and (call.operation not in WRITES or position == 0):
+        # Who is in a hurry does not take part in a race for long: `conflict` may come early.
+        if trouble.writes_only and (call.operation not in WRITES or position == 0 or decides_anew(trouble)):
             continue
         scope = prepared(stage, stopped_clock, post)
         with wire(Fault(position, trouble.disturbance, trouble.tries)):
@@ -1008,7 +1032,8 @@ def test_a_message_without_a_key_in_trouble_has_the_contracts_answer_and_is_stor
     calls = calls_of(stage, stopped_clock, post, None).calls
     problems = []
     for trouble, (position, call) in itertools.product(FEWER_TROUBLES[kind], enumerate(calls)):
-        if trouble.writes_only and (call.operation not in WRITES or position == 0):
+        # Who is in a hurry does not take part in a race for long: `conflict` may come early.
+        if trouble.writes_only and (call.operation not in WRITES or position == 0 or decides_anew(trouble)):
             continue
         scope = prepared(stage, stopped_clock, post)
         with wire(Fault(position, trouble.disturbance, trouble.tries)):
