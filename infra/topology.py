@@ -242,6 +242,3 @@ FUNCTIONS = (
         every=60,
     ),
 )
-
-ENVIRONMENT = ("SPEED", "ALLOW_LOOPBACK_RECEIVERS", "SIMULATE_LIVE", "LOG_LEVEL")
-"""Settings that the local runner may add to every function's environment; a deployed stage sets only LOG_LEVEL."""

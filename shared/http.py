@@ -68,7 +68,6 @@ class Exchange:
     prefix: str
     revision: str = revisions.NEWEST
     caller: projects.Caller | None = None
-    limited: projects.Limited | None = None
     route: str | None = None
     idempotent: bool = False
     committed: bool = False
@@ -231,7 +230,7 @@ class _Dispatch:
         try:
             exchange.caller = projects.authenticate(api_key)
         except projects.Limited as limited:
-            exchange.caller, exchange.limited = limited.caller, limited
+            exchange.caller = limited.caller
             raise _rate_limited(limited) from None
         _check_revision(request, exchange)
         document = _document(request, body, resource.action) if request.method in _BODIES else {}

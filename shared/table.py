@@ -56,7 +56,6 @@ class Update:
     expressions: tuple[str, ...] = ()
     condition: str = PRESENT
     values: Mapping[str, Value] = field(default_factory=dict)
-    names: Mapping[str, str] = field(default_factory=dict)
     refusal: Refusal = decide_again
 
 
@@ -299,8 +298,7 @@ def _parameters(op: Operation, request: str | None) -> dict[str, Any]:
         f"{verb} {', '.join(clauses)}" for verb, clauses in (("SET", sets), ("REMOVE", removes)) if clauses
     )
     values = {f":s_{name}": value for name, value in attributes.items() if value is not None} | dict(op.values)
-    parameters = {"Key": _key(op.pk, op.sk), "UpdateExpression": expression} | _condition(op.condition, values)
-    return parameters | ({"ExpressionAttributeNames": dict(op.names)} if op.names else {})
+    return {"Key": _key(op.pk, op.sk), "UpdateExpression": expression} | _condition(op.condition, values)
 
 
 def _condition(condition: str, values: Mapping[str, Value]) -> dict[str, Any]:

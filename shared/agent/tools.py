@@ -18,7 +18,6 @@ from shared.agent import assent
 from shared.errors import ApiError
 from shared.resources import Document, Found
 
-CANCEL, RESCHEDULE = "cancel", "reschedule"
 FURTHEST = 3 * 366 * clock.DAY
 """How far ahead an appointment can be moved; a date beyond is a misunderstanding."""
 
@@ -119,7 +118,7 @@ class Tools:
         found = self._appointment(self.proposal.appointment_id)
         if found is None or found.doc["appointment_at"] != self.proposal.seen:
             return Result(False, "The appointment has changed meanwhile; look at it and propose anew.")
-        if self.proposal.kind == CANCEL:
+        if self.proposal.kind == "cancel":
             changes: dict[str, Any] = {"status": appointments.CANCELLED}
             return self._change(self.proposal.appointment_id, changes, "appointment_cancelled")
         if self.proposal.at is None or clock.parse(self.proposal.at) <= clock.now():
