@@ -3,9 +3,12 @@
 PYTHON ?= python3
 STAGE ?= dev
 VENV := .venv
+DEPLOY_VENV := .venv-deploy
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-header --no-annotate
+# LocalStack needs Python 3.13, and names few bounds of its packages: those of its release's days.
+COMPILE_DEPLOY = $(BIN)/uv pip compile --quiet --upgrade --python-version 3.13 --exclude-newer 2026-04-05 --no-header --no-annotate
 
 # A machine without Node gets one inside the virtual environment; the CDK looks for `node` on the path.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -14,10 +17,10 @@ NODE_IS_FINE = node -e 'process.exit(+process.versions.node.split(".")[0] < 18 ?
 .DEFAULT_GOAL := help
 .SUFFIXES:
 
-.PHONY: help run check test lint types contracts unit format lock synth deploy destroy clean
+.PHONY: help run check test test-deploy lint types contracts unit format lock synth deploy destroy clean
 
 help: ## Show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo
 	@echo "  make run takes PORT=8000 DATA_DIR=.data SPEED=1 READY_FILE="
 	@echo "  make synth, deploy and destroy take STAGE=dev"
@@ -31,6 +34,9 @@ test: check $(VENV)/.node-dev ## Everything: check, then integration, infra and 
 	$(BIN)/python -m pytest -n 2 --dist loadscope tests/infra
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/integration
 	$(BIN)/python -m pytest tests/conformance
+
+test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: five minutes
+	$(BIN)/python -m pytest --capture=no --verbose --exitfirst tests/deploy
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -54,6 +60,7 @@ lock: $(VENV)/.dev ## Pin the newest versions that pyproject.toml and package.js
 	$(COMPILE) pyproject.toml --group local --output-file requirements/local.txt
 	$(COMPILE) pyproject.toml --group dev --output-file requirements/dev.txt
 	$(COMPILE) --group node --output-file requirements/node.txt
+	$(COMPILE_DEPLOY) --group deploy --output-file requirements/deploy.txt
 	npm update --package-lock-only --ignore-scripts --no-audit --no-fund
 
 synth: $(VENV)/.dev $(VENV)/.node-dev ## Write the CloudFormation templates to cdk.out
@@ -66,7 +73,7 @@ destroy: $(VENV)/.dev $(VENV)/.node-dev ## Remove what was deployed
 	npx --no-install cdk destroy --all --context stage=$(STAGE)
 
 clean: ## Remove all that was installed or built; data in .data stays
-	rm -rf $(VENV) node_modules cdk.out .*_cache
+	rm -rf $(VENV) $(DEPLOY_VENV) node_modules cdk.out .*_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -83,6 +90,15 @@ $(VENV)/.local: requirements/local.txt | $(BIN)/python
 $(VENV)/.dev: requirements/dev.txt | $(BIN)/python
 	@echo "Installing the development tools (Python packages, about 300 MB, once) …"
 	@$(PIP) install --quiet --requirement $<
+	@touch $@
+
+# The functions run on the Python that this one is made from, which is Lambda's version.
+$(DEPLOY_VENV)/.done: requirements/deploy.txt | $(VENV)/.dev
+	@echo "Installing LocalStack (about 350 MB, once) …"
+	@found=$$($(BIN)/python -c 'from infra.bundle import find_python; print(find_python() or "")') && \
+		{ [ -n "$$found" ] || { echo "make: LocalStack needs Python 3.13 on the path" >&2; exit 1; }; } && \
+		"$$found" -m venv --clear $(DEPLOY_VENV)
+	@$(BIN)/uv pip install --quiet --python $(DEPLOY_VENV)/bin/python --requirement $<
 	@touch $@
 
 $(VENV)/.node: requirements/node.txt | $(BIN)/python

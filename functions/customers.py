@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from shared import customers, fields, http, listing, resources
+from shared import calls, customers, fields, http, listing, resources
 from shared.http import Answer, Call, Decision
 
 
@@ -60,8 +60,8 @@ def delete(call: Call) -> Answer:
         customer = customers.deleted(found.doc)
         if customer is found.doc:
             return [], Answer(200, found.row["doc"])
-        write = resources.change(customers.LISTED, call.scope, found, customer, hidden=True)
-        return [write], Answer(200, fields.compact(customer))
+        writes = [customers.deletion(call.scope, found, customer), *calls.of_deleted_customer(call.scope, found)]
+        return writes, Answer(200, fields.compact(customer))
 
     return call.commit(decide)
 

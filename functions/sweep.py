@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared import clock, conversations, deliveries, hints, keys, table
+from shared import clock, consents, conversations, deliveries, hints, keys, sessions, table
 from shared.log import logger
 
 SOONEST = 60
@@ -60,5 +60,18 @@ def _turn(row: table.Row) -> hints.Hint:
     return conversations.hints_of(keys.scope_of(row["pk"]), row)[0]
 
 
-LANES = {"delivery": ("retries", _delivery), "message": ("turns", _turn)}
+def _session(row: table.Row) -> hints.Hint:
+    return sessions.hint(keys.scope_of(row["pk"]), row["sk"])
+
+
+def _consent(row: table.Row) -> hints.Hint:
+    return consents.hint(keys.scope_of(row["pk"]), row["pk"])
+
+
+LANES = {
+    "delivery": ("retries", _delivery),
+    "message": ("turns", _turn),
+    "session": ("dials", _session),
+    "consent": ("consents", _consent),
+}
 """By the kind of a row: the queue of the worker that it owes work to, and the hint for it."""

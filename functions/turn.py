@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from shared import batches, conversations, resources, simulation, turns
+from shared import batches, calls, conversations, resources, simulation, turns
 from shared.agent import Agent, AgentFailed, Reply, Said
 from shared.agent.tools import Tools
+from shared.errors import ApiError
 from shared.keys import Scope
 from shared.log import logger
 from shared.resources import Found
@@ -35,17 +37,24 @@ def take_turn(record: SQSRecord) -> None:
     turn = turns.claim(scope, told["conversation_id"], told["message_id"])
     if turn is None:
         return
+    may_call = True
     for _ in range(TRIES):
         conversation = resources.find(conversations.LISTED, scope, turn.conversation_id)
-        reply, tools, failed = _answer(turn, conversation)
-        if turns.commit(turn, conversation, reply, tools, failed=failed):
+        reply, tools, failed = _answer(turn, conversation, may_call)
+        try:
+            done = turns.commit(turn, conversation, reply, tools, failed=failed)
+        except ApiError as error:
+            logger().info("call refused", extra={"message_id": turn.row["sk"], "code": error.code})
+            may_call = False
+            continue
+        if done:
             logger().info("turn", extra={"message_id": turn.row["sk"], "failed": failed})
             return
     turns.release(turn)
     raise RuntimeError("the turn's rows were being changed by others all the while")
 
 
-def _answer(turn: Turn, conversation: Found) -> tuple[Reply, Tools, bool]:
+def _answer(turn: Turn, conversation: Found, may_call: bool) -> tuple[Reply, Tools, bool]:
     """The reply, what the tools did, and whether it is an apology."""
     content = turn.message["content"]
     tools = Tools(found=(), message=content)
@@ -55,9 +64,11 @@ def _answer(turn: Turn, conversation: Found) -> tuple[Reply, Tools, bool]:
         return Reply(turns.HOLDING), tools, False
     customer_id = conversation.doc["customer_id"]
     if customer_id is not None:
-        if not turns.customer_is_live(turn.scope, customer_id):
+        customer = turns.customer(turn.scope, customer_id)
+        if customer is None:
             tools.hand_off("customer_deleted")
             return Reply(turns.FAREWELL_BY_DELETED), tools, False
+        tools.can_call = may_call and calls.customer_can_be_called(customer)
         tools.found = turns.coming_appointments(turn.scope, customer_id)
     tools.proposal = turns.proposal(conversation)
     return _asked(turn, tools)
@@ -73,7 +84,7 @@ def _asked(turn: Turn, tools: Tools) -> tuple[Reply, Tools, bool]:
         if message["id"] <= turn.row["sk"]
     ]
     for _ in range(TRIES):
-        fresh = Tools(found=tools.found, message=tools.message, proposal=tools.proposal)
+        fresh = dataclasses.replace(tools, actions=[])
         try:
             agent = _scripted() if simulated else _bedrock()
             return agent.reply(said, fresh, turn.seconds), fresh, False

@@ -14,7 +14,7 @@ from aws_cdk import App
 from aws_cdk import aws_lambda as lambda_
 
 from infra import bundle
-from infra.stack import ServiceStack, Stage
+from infra.stack import BadSetting, ServiceStack, Stage
 
 OUTPUT = "cdk.out"
 
@@ -42,8 +42,9 @@ def main() -> int:
     app = App(context=context(), outdir=os.environ.get("CDK_OUTDIR", OUTPUT), analytics_reporting=False)
     try:
         stage = stage_of(app)
-        built = bundle.build()
-    except (UnknownStage, bundle.BundleError) as problem:
+        # Another platform is for a trial elsewhere than on Lambda (`make test-deploy`).
+        built = bundle.build(platform=app.node.try_get_context("bundle_platform") or bundle.PLATFORM)
+    except (UnknownStage, BadSetting, bundle.BundleError) as problem:
         print(f"infra.app: {problem}", file=sys.stderr)
         return 1
     print(f"Lambda asset: {built}", file=sys.stderr)

@@ -31,7 +31,17 @@ PLATFORM = "aarch64-manylinux_2_28"
 TASK_ROOT = "/var/task"
 """Where Lambda unpacks the asset: the path that tracebacks show."""
 
-SERVICE_MODELS = ("bedrock-runtime", "dynamodb", "kms", "s3", "sqs", "stepfunctions", "sts")
+SERVICE_MODELS = (
+    "bedrock-runtime",
+    "connect",
+    "dynamodb",
+    "kms",
+    "s3",
+    "socialmessaging",
+    "sqs",
+    "stepfunctions",
+    "sts",
+)
 """botocore's and boto3's service models that the functions use; the hundreds of others stay out."""
 
 UNWANTED_PACKAGES = ("awscrt", "aws_xray_sdk", "bin")
@@ -64,18 +74,26 @@ class Bundle:
 
 
 def build(
-    *, requirements: Path = REQUIREMENTS, sources: Path = ROOT, builds: Path = BUILDS, fresh: bool = False
+    *,
+    requirements: Path = REQUIREMENTS,
+    sources: Path = ROOT,
+    builds: Path = BUILDS,
+    fresh: bool = False,
+    platform: str = PLATFORM,
 ) -> Bundle:
-    """The Lambda asset, built unless one of the same inputs is there; `fresh` builds in any case."""
+    """The Lambda asset, built unless one of the same inputs is there; `fresh` builds in any case.
+
+    `platform`, by uv's name for it, is Lambda's but for a trial elsewhere.
+    """
     if not requirements.is_file():
         raise BundleError(f"{requirements} is missing; it lists the pinned packages of the functions")
     python = find_python()
-    folder = builds / _inputs(requirements, sources, python)
+    folder = builds / _inputs(requirements, sources, python, platform)
     if fresh or not folder.is_dir():
         builds.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=builds, prefix=".making-") as scratch:
             made = Path(scratch) / "bundle"
-            _install(requirements, made)
+            _install(requirements, made, platform)
             for package in PACKAGES:
                 shutil.copytree(sources / package, made / package)
             _trim(made)
@@ -111,9 +129,9 @@ def find_python() -> str | None:
     return None
 
 
-def _install(requirements: Path, target: Path) -> None:
+def _install(requirements: Path, target: Path, platform: str) -> None:
     command = [find_uv_bin(), "pip", "install", "--quiet", "--target", str(target)]
-    command += ["--python", sys.executable, "--python-platform", PLATFORM, "--python-version", PYTHON]
+    command += ["--python", sys.executable, "--python-platform", platform, "--python-version", PYTHON]
     command += ["--only-binary", ":all:", "--link-mode", "copy", "--requirements", str(requirements)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
@@ -169,9 +187,9 @@ def _files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def _inputs(requirements: Path, sources: Path, python: str | None) -> str:
+def _inputs(requirements: Path, sources: Path, python: str | None, platform: str) -> str:
     """A name for what the asset is made from, this file included."""
-    seen = hashlib.sha256(f"compiled={python is not None}\n".encode())
+    seen = hashlib.sha256(f"{platform} compiled={python is not None}\n".encode())
     packages = (path for package in PACKAGES for path in _files(sources / package))
     for path in (Path(__file__), requirements, *packages):
         if path.suffix != ".pyc":

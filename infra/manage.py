@@ -172,10 +172,10 @@ def _revoke_key(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _usage(stage: Stage, options: argparse.Namespace) -> None:
-    from shared import turns
+    from shared import usage
     from shared.keys import Scope
 
-    for name, amount in turns.month_usage(Scope(options.project, livemode=True), options.month).items():
+    for name, amount in usage.of_month(Scope(options.project, livemode=True), options.month).items():
         print(f"{name}\t{amount}")
 
 

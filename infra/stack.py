@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3 as s3
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
@@ -38,11 +40,13 @@ from infra.topology import Function, QueueSource, StreamSource
 
 STATE_MACHINES = Path(__file__).parent / "state_machines"
 
+RECORDINGS_KEPT = Duration.days(365)
 DEAD_LETTERS_KEPT = Duration.days(14)
 FAILED_BATCHES_KEPT = Duration.days(90)
 
 QUEUE_READER = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
 STREAM_READER = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
+MESSENGER = ("social-messaging:SendWhatsAppMessage",)
 LOG_WRITER = ("logs:CreateLogStream", "logs:PutLogEvents")
 INDEX_ACTIONS = frozenset({"dynamodb:Query", "dynamodb:Scan"})
 """The only actions that an index knows."""
@@ -66,6 +70,21 @@ ACCESS_LOG = {
 }
 
 
+CONNECT_SETTINGS = ("instance_id", "contact_flow_id", "queue_id", "source_phone_number")
+WHATSAPP_SETTINGS = ("phone_number_id", "template", "meta_api_version")
+
+
+class BadSetting(Exception):
+    """A stage's settings in cdk.json lack something, or hold what nobody reads."""
+
+
+def _check_settings(name: str, given: Mapping[str, str], known: tuple[str, ...], required: tuple[str, ...]) -> None:
+    missing = [key for key in required if given and not given.get(key)]
+    unknown = [key for key in given if key not in known]
+    if missing or unknown:
+        raise BadSetting(f"{name}: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}")
+
+
 @dataclass(frozen=True)
 class Stage:
     """The settings of one deployment: an entry of `stages` in cdk.json.
@@ -73,7 +92,8 @@ class Stage:
     `keep_data` protects table, signing key and logs from deletion; `requests_per_second` and `burst`
     bound all projects together, far above what one key may ask for; `log_retention` is a name of
     the CDK's `RetentionDays`; `model` is the Bedrock model, or cross-region inference profile, of live
-    conversations.
+    conversations; `connect` and `whatsapp` are the settings of live calls and of consent on WhatsApp, empty
+    where a stage places none.
     """
 
     name: str
@@ -83,6 +103,15 @@ class Stage:
     requests_per_second: int
     burst: int
     model: str
+    connect: Mapping[str, str] = field(default_factory=dict)
+    whatsapp: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Raises BadSetting."""
+        _check_settings("connect", self.connect, CONNECT_SETTINGS, required=("instance_id", "contact_flow_id"))
+        _check_settings("whatsapp", self.whatsapp, WHATSAPP_SETTINGS, required=("phone_number_id",))
+        if self.connect and not {"queue_id", "source_phone_number"} & {*self.connect}:
+            raise BadSetting("connect needs queue_id or source_phone_number")
 
     @property
     def removal(self) -> RemovalPolicy:
@@ -108,6 +137,7 @@ class ServiceStack(Stack):
             enable_key_rotation=True,
             removal_policy=stage.removal,
         )
+        self.recordings = self._recordings()
         self.queues = {queue.name: self._queue(queue) for queue in topology.QUEUES}
         self.machines = {machine.name: self._machine(machine) for machine in topology.STATE_MACHINES}
         self.failed_batches = self._failed_batches()
@@ -183,7 +213,7 @@ class ServiceStack(Stack):
             comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
             treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
-        return sqs.Queue(
+        made = sqs.Queue(
             self,
             _id(queue.name),
             encryption=sqs.QueueEncryption.SQS_MANAGED,
@@ -191,6 +221,35 @@ class ServiceStack(Stack):
             visibility_timeout=Duration.seconds(queue.visibility),
             dead_letter_queue=sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=queue.max_receives),
             **ordered,
+        )
+        if queue.topic:
+            self._subscribe(queue.topic, made)
+        for rule in queue.rules:
+            self._route(rule, made)
+        return made
+
+    def _subscribe(self, name: str, queue: sqs.Queue) -> None:
+        """An SNS topic whose messages arrive in the queue as they are; for End User Messaging Social to publish to."""
+        topic = sns.Topic(self, f"{_id(name)}Topic", enforce_ssl=True)
+        topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                actions=["sns:Publish"],
+                resources=[topic.topic_arn],
+                principals=[iam.ServicePrincipal("social-messaging.amazonaws.com")],
+                conditions={"StringEquals": {"aws:SourceAccount": self.account}},
+            )
+        )
+        topic.add_subscription(subscriptions.SqsSubscription(queue, raw_message_delivery=True))
+        CfnOutput(self, f"{_id(name)}TopicArn", value=topic.topic_arn)
+
+    def _route(self, rule: topology.Rule, queue: sqs.Queue) -> None:
+        """An EventBridge rule that puts the events it matches into the queue."""
+        detail = {"bucket": {"name": [self.recordings.bucket_name]}} if rule.recordings else None
+        events.Rule(
+            self,
+            f"{_id(rule.source.partition('.')[2])}Events",
+            event_pattern=events.EventPattern(source=[rule.source], detail_type=[*rule.detail_types], detail=detail),
+            targets=[targets.SqsQueue(queue)],
         )
 
     def _machine(self, machine: topology.StateMachine) -> sfn.StateMachine:
@@ -216,6 +275,27 @@ class ServiceStack(Stack):
                 _allow(("sqs:SendMessage",), (self.queues[name].queue_arn for name in machine.sends))
             )
         return made
+
+    def _recordings(self) -> s3.Bucket:
+        """What was said in calls; kept when the stage goes, for a bucket that holds something cannot be deleted."""
+        bucket = s3.Bucket(
+            self,
+            "Recordings",
+            encryption=s3.BucketEncryption.S3_MANAGED,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            lifecycle_rules=[s3.LifecycleRule(expiration=RECORDINGS_KEPT)],
+            removal_policy=RemovalPolicy.RETAIN,
+        )
+        # By the resource's own property: the construct's would bring a function of its own to set it.
+        made = bucket.node.default_child
+        assert isinstance(made, s3.CfnBucket)
+        made.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
+            event_bridge_configuration=s3.CfnBucket.EventBridgeConfigurationProperty(event_bridge_enabled=True)
+        )
+        return bucket
 
     def _failed_batches(self) -> s3.Bucket:
         """Where stream batches go that their function could not take; `infra.manage` feeds them through again."""
@@ -256,7 +336,10 @@ class ServiceStack(Stack):
                 queues={name: queue.queue_url for name, queue in self.queues.items()},
                 machines={name: machine.state_machine_arn for name, machine in self.machines.items()},
                 signing_key=self.signing_key.key_arn,
+                recordings=self.recordings.bucket_name,
                 model=self.stage.model,
+                carrier=self.stage.connect,
+                messenger=self.stage.whatsapp,
             )
             | {"LOG_LEVEL": self.stage.log_level},
             role=role,
@@ -269,6 +352,13 @@ class ServiceStack(Stack):
         )
         for source in function.queues:
             self._read_queue(function, made, source)
+        if function.bot:
+            made.add_permission(
+                "Bot",
+                principal=iam.ServicePrincipal("lexv2.amazonaws.com"),
+                source_account=self.account,
+                source_arn=self.format_arn(service="lex", resource="bot-alias/*"),
+            )
         if function.stream:
             self._read_stream(function, made, function.stream)
         if function.every:
@@ -298,6 +388,17 @@ class ServiceStack(Stack):
             yield _allow(function.signing_key, [self.signing_key.key_arn])
         if function.model:
             yield _allow(("bedrock:InvokeModel",), self._model_arns())
+        if function.answers:
+            yield _allow(
+                ("states:SendTaskSuccess",),
+                (self.machines[name].state_machine_arn for name in function.answers),
+            )
+        if function.recordings:
+            yield _allow(function.recordings, [self.recordings.arn_for_objects("*")])
+        if function.carrier and self.stage.connect:
+            yield _allow(function.carrier, self._contact_arns())
+        if function.messenger and self.stage.whatsapp:
+            yield _allow(MESSENGER, [self._phone_number_arn()])
         if function.queues:
             yield _allow(QUEUE_READER, (self.queues[source.queue].queue_arn for source in function.queues))
         if function.stream:
@@ -313,6 +414,19 @@ class ServiceStack(Stack):
             return [self.format_arn(service="bedrock", account="", resource=f"foundation-model/{self.stage.model}")]
         profile = self.format_arn(service="bedrock", resource=f"inference-profile/{self.stage.model}")
         return [profile, f"arn:{self.partition}:bedrock:*::foundation-model/{rest}"]
+
+    def _contact_arns(self) -> list[str]:
+        """The stage's Amazon Connect instance and the contacts in it."""
+        instance = self.format_arn(service="connect", resource=f"instance/{self.stage.connect['instance_id']}")
+        return [f"{instance}/contact/*"]
+
+    def _phone_number_arn(self) -> str:
+        """The stage's WhatsApp number, given by its id or its ARN."""
+        given = self.stage.whatsapp["phone_number_id"]
+        if given.startswith("arn:"):
+            return given
+        resource = f"phone-number-id/{given.removeprefix('phone-number-id-')}"
+        return self.format_arn(service="social-messaging", resource=resource)
 
     def _read_queue(self, function: Function, made: lambda_.Function, source: QueueSource) -> None:
         lambda_.CfnEventSourceMapping(

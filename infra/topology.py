@@ -7,9 +7,10 @@ function finds its queues and machines by follow from the same lines (`Function.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-STREAM_KINDS = ("customer", "appointment")
+STREAM_KINDS = ("customer", "appointment", "session")
 """Values of an item's `kind` attribute whose changes become events; the stream filter lets only these through."""
 
 
@@ -34,17 +35,29 @@ class Table:
 
 
 @dataclass(frozen=True)
+class Rule:
+    """Events of other AWS services, by source and detail-type; `recordings` narrows S3's to that bucket."""
+
+    source: str
+    detail_types: tuple[str, ...]
+    recordings: bool = False
+
+
+@dataclass(frozen=True)
 class Queue:
     """An SQS queue with a dead-letter queue of the same type beside it.
 
     `visibility` in seconds, at least six times the timeout of the function that reads it;
-    `max_receives` before a message goes to the dead-letter queue.
+    `max_receives` before a message goes to the dead-letter queue. Where it has a `topic`, what is published
+    to that SNS topic arrives in it; where it has `rules`, EventBridge sends it the events that match.
     """
 
     name: str
     visibility: int
     fifo: bool = False
     max_receives: int = 10
+    topic: str | None = None
+    rules: tuple[Rule, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,9 +100,11 @@ class Function:
     """One Lambda function.
 
     `routes` are API Gateway resource paths, each with method ANY; `table` the DynamoDB actions it may
-    use on the table and its indexes; `sends` queues, `starts` state machines, `signing_key` the KMS
-    actions; `model` lets it converse with the stage's Bedrock model; `every` runs it on a schedule of
-    that many seconds. `memory` in MB, `timeout` in seconds.
+    use on the table and its indexes; `sends` queues, `starts` state machines, `answers` those whose waiting
+    tasks it may complete, `signing_key` the KMS actions, `recordings` the S3 actions on recordings; `model`
+    lets it converse with the stage's Bedrock model, `carrier` are the Amazon Connect actions, `messenger`
+    lets it write on WhatsApp; `bot` lets Lex call it; `every` runs it on a schedule of that many seconds.
+    `memory` in MB, `timeout` in seconds.
     """
 
     name: str
@@ -100,8 +115,13 @@ class Function:
     table: tuple[str, ...] = ()
     sends: tuple[str, ...] = ()
     starts: tuple[str, ...] = ()
+    answers: tuple[str, ...] = ()
     signing_key: tuple[str, ...] = ()
+    recordings: tuple[str, ...] = ()
     model: bool = False
+    carrier: tuple[str, ...] = ()
+    messenger: bool = False
+    bot: bool = False
     queues: tuple[QueueSource, ...] = ()
     stream: StreamSource | None = None
     every: int | None = None
@@ -113,20 +133,30 @@ class Function:
         queues: dict[str, str],
         machines: dict[str, str],
         signing_key: str,
+        recordings: str,
         model: str | None = None,
+        carrier: Mapping[str, str] | None = None,
+        messenger: Mapping[str, str] | None = None,
     ) -> dict[str, str]:
         """The variables this function reads: names of what it may use, and of nothing else.
 
         `queues` maps a queue's name to its URL, `machines` a state machine's to its ARN; `model` is a Bedrock
-        model's or inference profile's id, None where there is no such thing.
+        model's or inference profile's id; `carrier` and `messenger` are a stage's settings of Amazon Connect and
+        WhatsApp. None where there is no such thing.
         """
         found = {"TABLE_NAME": table, "POWERTOOLS_SERVICE_NAME": self.name}
         found |= {f"QUEUE_{name.upper()}": queues[name] for name in self.sends}
         found |= {f"STATE_MACHINE_{name.upper()}": machines[name] for name in self.starts}
         if self.signing_key:
             found["SIGNING_KEY"] = signing_key
+        if self.recordings:
+            found["RECORDINGS_BUCKET"] = recordings
         if self.model and model:
             found["MODEL_ID"] = model
+        if self.carrier:
+            found |= {f"CONNECT_{name.upper()}": value for name, value in (carrier or {}).items()}
+        if self.messenger:
+            found |= {f"WHATSAPP_{name.upper()}": value for name, value in (messenger or {}).items()}
         return found
 
 
@@ -154,11 +184,26 @@ QUEUES = (
     Queue("retries", visibility=240),
     # Messages that an agent is to answer, and the reminders of when one would have to be given up.
     Queue("turns", visibility=420),
+    # Calls whose next step is due.
+    Queue("dials", visibility=360),
+    # Requests for consent: to be asked, to be over, and what customers answer on WhatsApp.
+    Queue("consents", visibility=240, topic="whatsapp"),
+    # What Amazon Connect tells of calls, and recordings and transcripts that it has put into the bucket.
+    Queue(
+        "call_events",
+        visibility=240,
+        rules=(
+            Rule("aws.connect", ("Amazon Connect Contact Event", "Contact Event")),
+            Rule("aws.s3", ("Object Created",), recordings=True),
+        ),
+    ),
 )
 
 STATE_MACHINES = (
     # Waits of more than 900 s, then a message to `retries`.
     StateMachine("delayed_delivery", definition="delayed_delivery.asl.json", sends=("retries",)),
+    # Asks a customer for consent, and waits seven days for the answer.
+    StateMachine("call_consent", definition="call_consent.asl.json", sends=("consents",)),
 )
 
 KEY_CHECK = ("dynamodb:UpdateItem",)
@@ -170,7 +215,7 @@ FUNCTIONS = (
     Function(
         "customers",
         "functions.customers.handler",
-        routes=("/v1/customers", "/v1/customers/{proxy+}"),
+        routes=("/v1/customers", "/v1/customers/{id}", "/v1/customers/{id}/{proxy+}"),
         table=KEY_CHECK + READ + WRITE,
     ),
     Function(
@@ -185,6 +230,15 @@ FUNCTIONS = (
         routes=("/v1/conversations", "/v1/conversations/{proxy+}", "/v1/messages"),
         table=KEY_CHECK + READ + WRITE + ("dynamodb:DeleteItem",),
         sends=("turns",),
+    ),
+    Function(
+        "sessions",
+        "functions.sessions.handler",
+        routes=("/v1/sessions", "/v1/sessions/{proxy+}", "/v1/customers/{id}/call"),
+        table=KEY_CHECK + READ + WRITE,
+        sends=("dials",),
+        starts=("call_consent",),
+        recordings=("s3:GetObject",),
     ),
     Function(
         "webhook_endpoints",
@@ -230,15 +284,54 @@ FUNCTIONS = (
         "functions.turn.handler",
         timeout=70,
         table=(*READ, *WRITE, "dynamodb:UpdateItem", "dynamodb:DeleteItem"),
+        sends=("dials",),
+        starts=("call_consent",),
         model=True,
         queues=(QueueSource("turns", concurrency=100),),
+    ),
+    Function(
+        "dial",
+        "functions.dial.handler",
+        timeout=60,
+        table=(*READ, *WRITE, "dynamodb:UpdateItem"),
+        sends=("dials",),
+        recordings=("s3:PutObject",),
+        carrier=("connect:StartOutboundVoiceContact", "connect:DescribeContact", "connect:StopContact"),
+        queues=(QueueSource("dials", concurrency=50),),
+    ),
+    Function(
+        "consent",
+        "functions.consent.handler",
+        timeout=40,
+        table=(*READ, *WRITE, "dynamodb:UpdateItem"),
+        sends=("consents", "dials"),
+        starts=("call_consent",),
+        answers=("call_consent",),
+        messenger=True,
+        queues=(QueueSource("consents", concurrency=20),),
+    ),
+    Function(
+        "call_events",
+        "functions.call_events.handler",
+        timeout=40,
+        table=(*READ, *WRITE, "dynamodb:UpdateItem"),
+        recordings=("s3:GetObject",),
+        carrier=("connect:DescribeContact",),
+        queues=(QueueSource("call_events", concurrency=20),),
+    ),
+    Function(
+        "voice_turn",
+        "functions.voice_turn.handler",
+        table=(*READ, *WRITE, "dynamodb:UpdateItem"),
+        model=True,
+        bot=True,
     ),
     Function(
         "sweep",
         "functions.sweep.handler",
         timeout=60,
         table=("dynamodb:Query", "dynamodb:GetItem", "dynamodb:UpdateItem"),
-        sends=("retries", "turns"),
+        sends=("retries", "turns", "dials", "consents"),
         every=60,
     ),
 )

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from botocore.config import Config
     from mypy_boto3_dynamodb.client import DynamoDBClient
     from mypy_boto3_kms.client import KMSClient
+    from mypy_boto3_s3.client import S3Client
     from mypy_boto3_sqs.client import SQSClient
     from mypy_boto3_stepfunctions.client import SFNClient
 
@@ -47,6 +48,14 @@ def kms() -> KMSClient:
     import boto3
 
     return boto3.client("kms", config=_config())
+
+
+@functools.cache
+def s3() -> S3Client:
+    """Recordings."""
+    import boto3
+
+    return boto3.client("s3", config=_config(signature_version="s3v4"))
 
 
 def queue_url(name: str) -> str:
@@ -92,7 +101,7 @@ _PASSING = frozenset(
 )
 
 
-def _config(parameter_validation: bool = True) -> Config:
+def _config(**settings: Any) -> Config:
     from botocore.config import Config
 
     # Short time-outs, so that a lost answer is tried again while the caller still waits.
@@ -101,5 +110,5 @@ def _config(parameter_validation: bool = True) -> Config:
         read_timeout=6,
         retries={"mode": "standard", "total_max_attempts": 4},
         max_pool_connections=128,
-        parameter_validation=parameter_validation,
+        **settings,
     )

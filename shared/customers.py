@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ from shared import clock, fields, ids, resources, table
 from shared.errors import ApiError, not_found_in_body
 from shared.keys import Scope
 from shared.listing import Listed
-from shared.resources import Document
+from shared.resources import Document, Found
 
 LISTED = Listed(
     kind="customer",
@@ -47,6 +48,15 @@ def deleted(customer: Document) -> Document:
         return customer
     changed = resources.touched(customer, {"deleted_at": clock.iso(clock.now())})
     return changed | {"deleted_at": changed["updated_at"]}
+
+
+def deletion(scope: Scope, found: Found, customer: Document) -> table.Update:
+    """The write that deletes the customer, unless a call began or ended since it was read."""
+    active = found.row.get("active_session")
+    write = resources.change(LISTED, scope, found, customer, hidden=True)
+    same = "attribute_not_exists(active_session)" if active is None else "active_session = :active"
+    values = dict(write.values) | ({} if active is None else {":active": active})
+    return dataclasses.replace(write, condition=f"{write.condition} AND {same}", values=values)
 
 
 def must_be_live(scope: Scope, id: str, param: str) -> table.Check:

@@ -130,7 +130,19 @@ def _appointment(before: Document | None, after: Document) -> str | None:
     return str(after["status"]) if after["status"] != before["status"] else None
 
 
-_NAMED = {"customer": _customer, "appointment": _appointment}
+def _session(before: Document | None, after: Document) -> str | None:
+    if before is None:
+        return "created"
+    if after["call_status"] != before["call_status"]:
+        return str(after["call_status"])
+    for ready in ("transcript", "recording"):
+        name = f"{ready}_status"
+        if after[name] == "available" != before[name]:
+            return f"{ready}_ready"
+    return None
+
+
+_NAMED = {"customer": _customer, "appointment": _appointment, "session": _session}
 
 
 def _type(text: str) -> tuple[str, str]:

@@ -49,6 +49,11 @@ def wait(machine: str, name: str, due: int, hint: Hint) -> None:
     # A state machine's clock may count whole seconds: rounded up, no hint is early.
     at = -(-due // clock.SECOND) * clock.SECOND
     given = {"due_at": clock.iso(at), "group": hint.group, "message": json.dumps(hint.message)}
+    start(machine, name, given)
+
+
+def start(machine: str, name: str, given: Mapping[str, Any]) -> None:
+    """Start a state machine with this input, once for each name."""
     try:
         aws.stepfunctions().start_execution(
             stateMachineArn=aws.state_machine_arn(machine), name=name, input=json.dumps(given)

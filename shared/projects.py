@@ -187,8 +187,18 @@ def authenticate(plaintext: str) -> Caller:
     raise Unavailable("the key's row kept changing")
 
 
+def row_key(project_id: int) -> tuple[str, str]:
+    """The row of a project."""
+    return "PROJECTS", f"{project_id:010d}"
+
+
+def name_of(project_id: int) -> str:
+    """The project's name. Raises LookupError."""
+    return str(_existing(project_id)["name"])
+
+
 def _existing(project_id: int) -> table.Row:
-    project = table.get("PROJECTS", f"{project_id:010d}")
+    project = table.get(*row_key(project_id))
     if project is None:
         raise LookupError(f"there is no project {project_id}")
     return project

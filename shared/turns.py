@@ -7,9 +7,21 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from shared import appointments, clock, conversations, customers, fields, ids, listing, plain_text, resources, table
+from shared import (
+    appointments,
+    calls,
+    clock,
+    conversations,
+    customers,
+    fields,
+    ids,
+    listing,
+    plain_text,
+    resources,
+    table,
+    usage,
+)
 from shared.agent import Reply
 from shared.agent.tools import Proposal, Tools
 from shared.conversations import COMPLETE, FAILED, LISTED, MESSAGES
@@ -95,10 +107,10 @@ def coming_appointments(scope: Scope, customer_id: str) -> list[Found]:
     return [item for item in found if item.doc["status"] != appointments.CANCELLED]
 
 
-def customer_is_live(scope: Scope, customer_id: str) -> bool:
-    """Whether the conversation's customer is still there to be helped."""
+def customer(scope: Scope, customer_id: str) -> table.Row | None:
+    """The conversation's customer, None if there is nobody to be helped any more."""
     row = table.get(scope.pk(customers.LISTED.kind), customer_id)
-    return row is not None and "deleted" not in row
+    return None if row is None or "deleted" in row else row
 
 
 def proposal(conversation: Found) -> Proposal | None:
@@ -110,18 +122,23 @@ def proposal(conversation: Found) -> Proposal | None:
 def commit(turn: Turn, conversation: Found, reply: Reply, tools: Tools, *, failed: bool = False) -> bool:
     """Write the reply and all that belongs to it; False where something changed meanwhile and must be read anew.
 
-    Of a conversation that was ended meanwhile the reply is kept and what the tools did is dropped.
+    Of a conversation that was ended meanwhile the reply is kept and what the tools did is dropped. Raises ApiError
+    where the call that the tools asked for cannot be placed.
     """
     if conversation.doc["status"] == conversations.ENDED:
         tools = Tools(found=(), message=tools.message)
     scope, now = turn.scope, max(clock.now(), int(turn.row["asked_at"]) + 1)
+    actions, placed = list(tools.actions), None
+    if tools.wants_call:
+        placed = calls.place(scope, conversation.doc["customer_id"], calls.Order())
+        actions.append({"type": "call_requested", "session_id": placed.session["id"]})
     answer = {
         "id": ids.new(MESSAGES.prefix, now),
         "object": MESSAGES.kind,
         "role": "assistant",
         "content": reply.content,
         "created_at": clock.iso(now),
-        "actions": list(tools.actions),
+        "actions": actions,
     }
     after = resources.touched(conversation.doc, {"last_message_at": answer["created_at"]})
     ends = any(action["type"] == "conversation_ended" for action in tools.actions)
@@ -137,6 +154,8 @@ def commit(turn: Turn, conversation: Found, reply: Reply, tools: Tools, *, faile
         writes.append(resources.change(appointments.LISTED, scope, *tools.change))
         # For a customer who was deleted meanwhile the agent does nothing any more.
         writes.append(customers.must_be_live(scope, conversation.doc["customer_id"], "customer"))
+    if placed is not None:
+        writes += placed.writes
     if scope.livemode:
         writes.append(table.Put(_usage(turn, reply, now)))
     writes.append(_answered(turn, message, frozen(message, answer, after, markdown=turn.row["markdown"])))
@@ -144,6 +163,8 @@ def commit(turn: Turn, conversation: Found, reply: Reply, tools: Tools, *, faile
         table.write(writes, turn.token)
     except (table.Refused, table.Contended):
         return False
+    if placed is not None:
+        calls.tell(scope, placed)
     return True
 
 
@@ -164,17 +185,6 @@ def frozen(message: Document, answer: Document, conversation: Document, *, markd
     """The body of the 201: the user's message with the reply and the conversation."""
     shown = answer if markdown else answer | {"content": plain_text.plain(answer["content"])}
     return fields.compact(message | {"reply": shown, "conversation": conversation})
-
-
-def month_usage(scope: Scope, month: str) -> Mapping[str, int]:
-    """The live messages and model tokens of a month (`YYYY-MM`)."""
-    total = {"messages": 0, "input_tokens": 0, "output_tokens": 0}
-    for page in table.query(_usage_pk(scope, month), limit=1000, forward=True):
-        for row in page:
-            total["messages"] += 1
-            total["input_tokens"] += row["input_tokens"]
-            total["output_tokens"] += row["output_tokens"]
-    return total
 
 
 def _message_row(turn: Turn, answer: Document) -> table.Row:
@@ -204,10 +214,5 @@ def _answered(turn: Turn, message: Document, response: str) -> table.Update:
 
 
 def _usage(turn: Turn, reply: Reply, now: int) -> table.Row:
-    used: dict[str, Any] = {"kind": "usage", "model": reply.usage.model}
-    used |= {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
-    return {"pk": _usage_pk(turn.scope, clock.iso(now)[:7]), "sk": turn.row["sk"]} | used
-
-
-def _usage_pk(scope: Scope, month: str) -> str:
-    return scope.pk("usage", month)
+    used = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
+    return usage.row(turn.scope, turn.row["sk"], now, messages=1, model=reply.usage.model, **used)

@@ -23,6 +23,7 @@ from typing import Any
 from infra import topology
 from infra.local import database, resources
 from infra.local.lambdas import Context
+from infra.local.routes import Routes
 from infra.local.stream import stream_record
 
 
@@ -223,12 +224,14 @@ def running(folder: Path) -> Iterator[Stage]:
             queues = resources.create_queues(boto3.client("sqs"))
             machines = resources.create_state_machines(boto3.client("stepfunctions"), queues)
             signing_key = boto3.client("kms").create_key()["KeyMetadata"]["KeyId"]
+            recordings = resources.create_bucket(boto3.client("s3"))
             for function in topology.FUNCTIONS:
                 os.environ |= function.environment(
                     table=resources.TABLE_NAME,
                     queues={name: address.url for name, address in queues.items()},
                     machines=machines,
                     signing_key=signing_key,
+                    recordings=recordings,
                 )
             from shared import aws
 
@@ -247,7 +250,7 @@ def running(folder: Path) -> Iterator[Stage]:
 def _forget_clients() -> None:
     from shared import aws
 
-    for client in (aws.dynamodb, aws.sqs, aws.stepfunctions, aws.kms):
+    for client in (aws.dynamodb, aws.sqs, aws.stepfunctions, aws.kms, aws.s3):
         client.cache_clear()
 
 
@@ -260,14 +263,9 @@ def _refuse_what_sqs_refuses(params: Any, **_: Any) -> None:
 
 
 def _function_of(path: str) -> str:
-    # As API Gateway chooses: the exact path, then the longest greedy one.
-    matching = [
-        (route, function.name)
-        for function in topology.FUNCTIONS
-        for route in function.routes
-        if route == path or (route.endswith("/{proxy+}") and path.startswith(route.removesuffix("{proxy+}")))
-    ]
-    return max(matching, key=lambda match: (match[0] == path, len(match[0])))[1]
+    match = Routes(topology.FUNCTIONS).match(path)
+    assert match is not None, "fallback takes every path"
+    return match.function.name
 
 
 def _kind(record: dict[str, Any]) -> str:

@@ -1,7 +1,7 @@
 """The runner's child process: DynamoDB Local and moto. It lives as long as its standard input is open.
 
-Started with the data directory as its argument, it prints one line of JSON: `dynamodb_url`, `aws_url` and
-`signing_key`, or `error`. When the runner ends in whatever way, the pipe to it closes and all of this ends too.
+Started with the data directory as its argument, it prints one line of JSON: `dynamodb_url`, `aws_url`,
+`signing_key` and perhaps `warning`, or `error`. When the runner ends in whatever way, the pipe to it closes and all of this ends too.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def main(folder: Path) -> int:
     signal.signal(signal.SIGTERM, lambda *_: java.terminate())
     threading.Thread(target=_end_with_runner, args=(java,), daemon=True).start()
     try:
-        aws_url, signing_key = _emulate(folder)
+        emulated = _emulate(folder)
         database.await_ready(java, folder / "dynamodb.log", port)
     except StartError as error:
         say(json.dumps({"error": str(error)}))
         processes.stop(java, patience=1)
         return 1
-    say(json.dumps({"dynamodb_url": f"http://127.0.0.1:{port}", "aws_url": aws_url, "signing_key": signing_key}))
+    say(json.dumps({"dynamodb_url": f"http://127.0.0.1:{port}"} | emulated))
     java.wait()
     # Requests that are still being served would keep the interpreter from ending.
     os._exit(0)
@@ -73,13 +73,18 @@ def _lock(folder: Path) -> IO[str]:
         time.sleep(0.05)
 
 
-def _emulate(folder: Path) -> tuple[str, str]:
+def _emulate(folder: Path) -> dict[str, str]:
     # Imported while Java starts, on the machine's other core.
-    from infra.local import emulator
+    from infra.local import emulator, objects
 
     kept = json.loads((folder / "kms.json").read_text())
     signing_key = emulator.restore_signing_key(kept["key_id"], bytes.fromhex(kept["key_material"]))
-    return emulator.serve(), signing_key
+    s3 = objects.KeptObjects(folder / "s3")
+    damaged = s3.restore()
+    answer = {"aws_url": emulator.serve(s3), "signing_key": signing_key}
+    if damaged:
+        answer["warning"] = f"damaged, and left out (restore or delete): {', '.join(map(str, damaged))}"
+    return answer
 
 
 def _end_with_runner(java: subprocess.Popen[bytes]) -> None:

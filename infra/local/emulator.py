@@ -1,8 +1,8 @@
 """moto as a server on loopback for SQS, Step Functions, KMS, S3 and SNS.
 
 What moto holds is lost when the process ends, and may be: queue messages and timers are hints, and `sweep`
-finds owed work at the next start. Only the KMS key is kept, for without it stored secrets could not be read;
-S3 objects belong beside it as soon as a function keeps any.
+finds owed work at the next start. Kept are the KMS key, for without it stored secrets could not be read, and
+S3's objects (`objects`).
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from moto.stepfunctions.parser.asl.component.state.wait.wait_function import tim
 from werkzeug.serving import make_server
 from werkzeug.test import run_wsgi_app
 
+from infra.local.objects import KeptObjects
+
 REGION = "us-east-1"
 
 _RECEIVE = "AmazonSQS.ReceiveMessage"
@@ -33,12 +35,12 @@ _LOOK_AGAIN = 0.05
 _LOOK_AGAIN_AT_BLOCKED = 0.25
 
 
-def serve() -> str:
-    """Serve moto from a thread of this process; the URL it answers at."""
+def serve(objects: KeptObjects) -> str:
+    """Serve moto, with these as its S3, from a thread of this process; the URL it answers at."""
     default_user_config["stepfunctions"] = {"execute_state_machine": True}
     # Its waits until a time end up to a second early, for it cuts what is left to whole seconds.
     vars(timestamp)["int"] = math.ceil
-    app = Serialized(DomainDispatcherApplication(create_backend_app))
+    app = Serialized(DomainDispatcherApplication(create_backend_app), objects)
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_RequestHandler)
     # State machines send to queues over HTTP, and find this server by the variable.
     os.environ["MOTO_PORT"] = str(server.port)
@@ -59,13 +61,16 @@ def restore_signing_key(key_id: str, material: bytes) -> str:
 class Serialized:
     """A WSGI application in front of moto: one request at a time, and receivers that wait without cost.
 
+    An S3 object is on disk before the answer to its put.
+
     moto's queues are not safe between threads: a message that is sent while another is deleted gets lost.
     Its own long poll spins while a FIFO group is locked, and misses the unlocking. So a receive asks moto
     without waiting, again after each change of a queue.
     """
 
-    def __init__(self, app: Callable[..., Iterable[bytes]]) -> None:
+    def __init__(self, app: Callable[..., Iterable[bytes]], objects: KeptObjects) -> None:
         self._app = app
+        self._objects = objects
         self._changed = threading.Condition()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -75,6 +80,7 @@ class Serialized:
                 response = self._receive(environ)
             else:
                 response = run_wsgi_app(self._app, environ, buffered=True)
+                self._objects.save()
                 if target.startswith("AmazonSQS."):
                     self._changed.notify_all()
         body, status, headers = response

@@ -15,10 +15,12 @@ from infra.topology import QUEUES, STATE_MACHINES, TABLE, Index, Queue
 
 if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
+    from mypy_boto3_s3.client import S3Client
     from mypy_boto3_sqs.client import SQSClient
     from mypy_boto3_stepfunctions.client import SFNClient
 
 TABLE_NAME = "appointments-local"
+RECORDINGS = "recordings-local"
 _DEFINITIONS = Path(__file__).parents[1] / "state_machines"
 _ROLE = "arn:aws:iam::123456789012:role/local"
 
@@ -69,6 +71,12 @@ def ensure_table(dynamodb: DynamoDBClient, folder: Path) -> str:
             )
             _await_indexes(dynamodb)
     return str(found["LatestStreamArn"])
+
+
+def create_bucket(s3: S3Client) -> str:
+    """The bucket of recordings; its name."""
+    s3.create_bucket(Bucket=RECORDINGS)
+    return RECORDINGS
 
 
 def create_queues(sqs: SQSClient) -> dict[str, QueueAddress]:

@@ -81,12 +81,14 @@ class Runner:
         stream_arn = resources.ensure_table(boto3.client("dynamodb", config=config), self._data_dir.path)
         addresses = resources.create_queues(sqs)
         machines = resources.create_state_machines(boto3.client("stepfunctions", config=config), addresses)
+        recordings = resources.create_bucket(boto3.client("s3", config=config))
         for function in topology.FUNCTIONS:
             os.environ |= function.environment(
                 table=resources.TABLE_NAME,
                 queues={name: address.url for name, address in addresses.items()},
                 machines=machines,
                 signing_key=backend["signing_key"],
+                recordings=recordings,
             )
         os.environ |= {"SPEED": f"{self._settings.speed:g}", "ALLOW_LOOPBACK_RECEIVERS": "1", "SIMULATE_LIVE": "1"}
         os.environ.setdefault("LOG_LEVEL", "INFO")

@@ -379,7 +379,8 @@ class _Reading:
             if days is None:
                 raise _Asked("vague", f"Which day do you mean? {_WHEN}")
             return None
-        if any(other.rule in _DAYS | _TIMES for other in spans):
+        named = {other.rule for other in spans if other.rule in _DAYS | _TIMES}
+        if named and not (days is not None and named == {"same_time"}):
             raise _Asked("ambiguous", f"I need one exact time. {_WHEN}")
         if (span.rule != "in" and self.present is None) or (minutes is None and days is None):
             raise _Asked("missing", _WHEN)
@@ -456,7 +457,7 @@ class _Reading:
         if int(one) <= 12 and int(other) <= 12 and int(one) != int(other):
             first, second = date(2000, int(other), int(one)), date(2000, int(one), int(other))
             days = " or ".join(f"**{day.day} {day:%B}**" for day in (first, second))
-            raise _Asked("ambiguous", f"Is that {days}? Please write the month as a word.")
+            raise _Asked("ambiguous", f"Is that {days}? Please name the month.")
         day, month = (one, int(other)) if int(one) > 12 else (other, int(one))
         return self._date(day, month, year)
 

@@ -8,9 +8,9 @@ data: looked at for known words, never followed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from shared import clock
@@ -54,17 +54,24 @@ print("See you & <soon>")
 ![A map](https://example.com/map.png) or plainly <https://example.com/map>
 """
 
+ATTEND = "Will you be there?"
+"""What a call about an appointment begins with; a plain yes to it confirms."""
+
 # Fixed sentences. Those that begin a question or a miss are looked for in the transcript.
 _MISSED = "Sorry, I did not understand that."
 _WHICH = "Which appointment"
 _WHEN = "When shall I move"
+_WHEN_AGAIN = "When may I call you again?"
 _WHICH_FIRST = "I do one thing at a time."
 _OFFER = "Would you like a person to take over?"
+_OFFER_IN_CALL = "Would you like a person to get back to you?"
 _MOVE_OR_CANCEL = "Sorry to hear that. Shall I move it or cancel it?"
 _CAN = "I can tell you about your appointments, confirm, move or cancel one, or hand you over to a person."
 _CAN_CALL = _CAN.replace(" or cancel one, or", " or cancel one, have you called, or")
+_CAN_IN_CALL = _CAN.split(", or hand", maxsplit=1)[0] + ", call you at another time, or have a person get back to you."
 _ELSE = "Is there anything else I can do for you?"
 _PERSON_COMES = "I am handing you over to a person, who will answer here."
+_PERSON_CALLS = "I have asked a person of our team to get back to you."
 _UNCHANGED = "I have changed nothing."
 
 CANCEL, MOVE, CONFIRM, CALL = "cancel", "move", "confirm", "call"
@@ -98,6 +105,17 @@ _BOOKS = r"book|(?:make|schedule|arrange|need|want|get) (?:a|an|another|a new|on
 _CANNOT = (
     r"(?:can'?t|cannot|can not|won'?t|will not|unable to|not able to|couldn'?t|not be able to)"
     r" (?:\w+ ){0,3}?(?:make|come|attend|be there|get there|do)|not (?:coming|attending|able to)"
+)
+_UNSURE = (
+    r"not (?:\w+ )?sure|(?:don'?t|do not) know|undecided|(?:have|need|want) to (?:check|think|ask)|think about it"
+    r"|(?:can'?t|cannot|can not) (?:say|tell|decide)"
+)
+# In a call: now is no time to talk.
+_BUSY = (
+    r"(?:can'?t|cannot|can not|unable to|not able to) (?:really )?(?:talk|speak)(?: (?:to|with) you)?(?: (?:right )?now"
+    r"| at the moment)?|busy (?:right now|now|at the moment)|driving|in a meeting|no time (?:right )?now"
+    r"|(?:a bad|not a good|no good) (?:time|moment) (?:right now|now|to talk)|now is (?:a bad|not a good|no good)"
+    r" (?:time|moment)|call (?:me |us )?(?:again|later)|not (?:right )?now"
 )
 _NOT = re.compile(
     r"\b(?:don'?t|do not|not|never|no need to|no longer|won'?t|will not|can'?t|cannot|without|didn'?t|shouldn'?t"
@@ -209,44 +227,59 @@ class _Turn:
             words = ""
         if _has(_PERSON, self.plain) and not _negated(_PERSON, self.plain):
             return self._hand_off("customer_request")
-        if self.last.endswith(_OFFER) and assent.agrees(self.text):
+        if self.last.endswith((_OFFER, _OFFER_IN_CALL)) and assent.agrees(self.text):
             return self._hand_off("customer_request")
+        if self.tools.in_call and self.coming and self.last.endswith(ATTEND):
+            if assent.agrees(self.text):
+                return self._change(CONFIRM)
+            refused = assent.refuses(self.text) or assent.refuses(self.text.split(",")[0])
+            if refused and not self._cannot_talk and not _wishes(self.plain).wanted:
+                return _MOVE_OR_CANCEL
         if _BYE.fullmatch(words):
             self.tools.end_conversation()
             return "Goodbye, and have a nice day!"
         if _HELLO.fullmatch(words):
             return f"Hello! {self._can} What can I do for you?"
         wishes = _wishes(self.plain)
-        if self._is_open() or wishes.wanted or wishes.unwanted:
+        if self._is_open() or wishes.wanted or wishes.unwanted or self._cannot_talk:
             return None
         if assent.refuses(self.text):
-            return f"All right. {_UNCHANGED}" if self.proposal else "All right. I am here if you need me."
+            if self.proposal:
+                return f"All right. {_UNCHANGED}"
+            return f"All right. {'Thank you for your time.' if self.tools.in_call else 'I am here if you need me.'}"
         if assent.agrees(self.text) and self.last.endswith(_ELSE):
             return f"What can I do for you? {self._can}"
         if _THANKS.fullmatch(words):
             return f"You are welcome! {_ELSE}"
         return f"Nothing is waiting for a yes. {self._can}" if assent.agrees(self.text) else None
 
+    @property
+    def _cannot_talk(self) -> bool:
+        return self.tools.in_call and _has(_BUSY, self.plain) and not _negated(_BUSY, self.plain)
+
     def _is_open(self) -> bool:
         """Whether the agent's last message asked something that a plain word can answer."""
-        return _begins(self.last, _WHICH, _WHEN, _WHICH_FIRST, _MOVE_OR_CANCEL)
+        return _begins(self.last, _WHICH, _WHEN, _WHEN_AGAIN, _WHICH_FIRST, _MOVE_OR_CANCEL)
 
     def _wish(self) -> str:
         wishes = _wishes(self.plain)
         wanted, asked = list(wishes.wanted), self._asked_for()
-        if not wanted and not wishes.unwanted:
+        if not wanted and self._cannot_talk:
+            wanted = [CALL]
+        elif not wanted and not wishes.unwanted:
             if asked and not assent.refuses(self.text) and not _QUESTION.search(self.plain):
                 wanted = [asked]
             elif self.proposal:
                 wanted = self._corrected(self.proposal)
         if len(wanted) > 1:
-            return f"{_WHICH_FIRST} {_UNCHANGED} What shall I do first: {' or '.join(_DOING[one] for one in wanted)}?"
+            doing = _DOING | ({CALL: "call you again"} if self.tools.in_call else {})
+            return f"{_WHICH_FIRST} {_UNCHANGED} What shall I do first: {' or '.join(doing[one] for one in wanted)}?"
         if _BOTH.search(self.plain) and wanted and wanted[0] in (CANCEL, CONFIRM, MOVE) and len(self.coming) > 1:
             return f"{_WHICH} shall I {wanted[0]} first? I do one thing at a time.\n\n{self._listed(self.coming)}"
         if wanted == [CALL]:
-            return self._call()
+            return self._call_again() if self.tools.in_call else self._call()
         if _has(_BOOKS, self.plain) and not wanted:
-            return f"I cannot make new appointments. {_OFFER}"
+            return f"I cannot make new appointments. {self._offer}"
         if wanted == [CONFIRM] and _ASKS_FIRST.search(self.plain):
             wanted = []
         if wanted:
@@ -258,12 +291,16 @@ class _Turn:
             return self._list()
         if _has(_CANNOT, self.plain) and self.coming:
             return _MOVE_OR_CANCEL
+        if _has(_UNSURE, self.plain):
+            return f"All right, there is no hurry. {_UNCHANGED} {_ELSE}"
         if wishes.unwanted or assent.refuses(self.text) or assent.refuses(self.text.split(",")[0]):
             return f"All right, {_UNCHANGED} {_ELSE}"
         return self._miss()
 
     def _asked_for(self) -> str | None:
         """The change that the open question is about."""
+        if _begins(self.last, _WHEN_AGAIN):
+            return CALL
         for heard in reversed(self.thread[:-1]):
             wanted = _wishes(_plain(heard.text)).wanted
             if len(wanted) == 1:
@@ -282,7 +319,7 @@ class _Turn:
 
     def _change(self, wanted: str) -> str:
         if not self.coming:
-            return f"You have no coming appointment to {wanted}. {_OFFER}"
+            return f"You have no coming appointment to {wanted}. {self._offer}"
         choice = self._choose(wanted)
         if choice is None:
             asking = f"{_WHICH} shall I {wanted}?"
@@ -295,41 +332,52 @@ class _Turn:
 
     def _confirm(self, choice: Appointment) -> str:
         if choice.status == "confirmed":
-            return f"{_upper(_described(choice))} is already confirmed. {_ELSE}"
+            return f"{_upper(described(choice))} is already confirmed. {_ELSE}"
         result = self.tools.confirm(choice.id)
-        return f"{_upper(_described(choice))} is confirmed. {_ELSE}" if result.ok else _failed(result)
+        return f"{_upper(described(choice))} is confirmed. {_ELSE}" if result.ok else _failed(result)
 
     def _propose_cancellation(self, choice: Appointment) -> str:
         result = self.tools.propose_cancellation(choice.id)
-        return f"{self._dropped()}Shall I cancel {_described(choice)}?" if result.ok else _failed(result)
+        return f"{self._dropped()}Shall I cancel {described(choice)}?" if result.ok else _failed(result)
 
     def _propose_move(self, choice: Appointment) -> str:
         at = self._new_time(choice)
         if isinstance(at, moments.Unclear):
-            asking = f"{_WHEN} {_described(choice)}? {at.ask}"
+            asking = f"{_WHEN} {described(choice)}? {at.ask}"
             stuck = at.why == "missing" and not _wishes(self.plain).wanted and not moments.names_any(self.text)
             return self._miss(asking) if stuck and _begins(self.last, _WHEN) else asking
-        result = self.tools.propose_reschedule(choice.id, at.at.astimezone(UTC).isoformat())
+        target, present = at.at, _in_zone(choice.at, choice.timezone)
+        if (target.hour, target.minute) == (present.hour, present.minute):
+            target = target.replace(second=present.second, microsecond=present.microsecond)
+        result = self.tools.propose_reschedule(choice.id, target.astimezone(UTC).isoformat())
         if not result.ok:
             return _failed(result)
-        return f"{self._dropped()}Shall I move {_described(choice)} to {_local(at.at)}?"
+        return f"{self._dropped()}Shall I move {described(choice)} to {_local(target)}?"
 
     def _new_time(self, choice: Appointment) -> moments.Moment | moments.Unclear:
-        """The time that the messages around the open question name together, the latest last."""
-        present = _at(choice)
-        zone = ZoneInfo(choice.timezone)
+        """The time that the messages around the open question name for an appointment."""
         day = hour = None
         if self.proposal and self.proposal.at and self.proposal.appointment_id == choice.id:
             offered = _in_zone(self.proposal.at, choice.timezone)
             day, hour = offered.date(), offered.time()
-        answer: moments.Moment | moments.Unclear = moments.read("", self.now, zone, present)
+        targets = []
         for heard in self.thread:
             _, target = _source_and_target(heard.text)
             # An answer to "which?" names the appointment, unless it says where to as well.
             names_it = heard.answers(_WHICH) and target == heard.text and not _wishes(_plain(heard.text)).wanted
-            if names_it or not moments.names_any(target):
+            if not names_it:
+                targets.append(target)
+        return self._put_together(targets, ZoneInfo(choice.timezone), _at(choice), day, hour)
+
+    def _put_together(
+        self, texts: Iterable[str], zone: ZoneInfo, present: datetime | None, day: date | None, hour: time | None
+    ) -> moments.Moment | moments.Unclear:
+        """The time that the texts name together, the latest last."""
+        answer: moments.Moment | moments.Unclear = moments.read("", self.now, zone, present)
+        for text in texts:
+            if not moments.names_any(text):
                 continue
-            answer = moments.read(target, self.now, zone, present, day=day, hour=hour)
+            answer = moments.read(text, self.now, zone, present, day=day, hour=hour)
             if isinstance(answer, moments.Moment):
                 day, hour = answer.at.date(), answer.at.time()
             else:
@@ -353,7 +401,13 @@ class _Turn:
 
     @property
     def _can(self) -> str:
+        if self.tools.in_call:
+            return _CAN_IN_CALL
         return _CAN_CALL if self.tools.can_call else _CAN
+
+    @property
+    def _offer(self) -> str:
+        return _OFFER_IN_CALL if self.tools.in_call else _OFFER
 
     def _call(self) -> str:
         if self.tools.can_call and moments.names_any(self.text):
@@ -361,17 +415,35 @@ class _Turn:
         result = self.tools.request_call()
         if result.ok:
             return "All right, you will be called in a moment."
-        return f"I cannot have you called. {_OFFER}"
+        return f"I cannot have you called. {self._offer}"
+
+    def _call_again(self) -> str:
+        """End the call for now, as soon as it is clear for when to."""
+        texts: list[str] = []
+        for heard in reversed(self.thread):
+            texts.insert(0, re.sub(_BUSY, "", _plain(heard.text)))
+            if not heard.answers(_WHEN_AGAIN):
+                break
+        zone = self.coming[0].timezone if self.coming else self.tools.timezone or "UTC"
+        at = self._put_together(texts, ZoneInfo(zone), None, None, None)
+        if isinstance(at, moments.Unclear):
+            asking = f"{_WHEN_AGAIN} {at.ask}"
+            stuck = at.why == "missing" and not moments.names_any(self.text) and not _wishes(self.plain).wanted
+            return self._miss(asking) if stuck and _begins(self.last, _WHEN_AGAIN) else asking
+        result = self.tools.call_later(at.at.astimezone(UTC).isoformat())
+        if not result.ok:
+            return f"I could not do that. {result.message} {_ELSE}"
+        return f"All right, we will call you again on {_local(at.at)}. Goodbye!"
 
     def _list(self) -> str:
         if not self.coming:
-            return f"You have no coming appointment. {_OFFER}"
+            return f"You have no coming appointment. {self._offer}"
         if len(self.coming) == 1:
-            return f"You have one coming appointment: {_described(self.coming[0], more=True)}. {_ELSE}"
+            return f"You have one coming appointment: {described(self.coming[0], more=True)}. {_ELSE}"
         return f"You have {len(self.coming)} coming appointments:\n\n{self._listed(self.coming)}\n\n{_ELSE}"
 
     def _listed(self, appointments: Sequence[Appointment]) -> str:
-        return "\n".join(f"{n}. {_described(a, more=True)}" for n, a in enumerate(appointments, 1))
+        return "\n".join(f"{n}. {described(a, more=True)}" for n, a in enumerate(appointments, 1))
 
     def _choose(self, wanted: str) -> Appointment | None:
         """The one appointment that the messages around the open question mean; None where that is not clear."""
@@ -421,10 +493,10 @@ class _Turn:
 
     def _hand_off(self, reason: str) -> str:
         self.tools.hand_off(reason)
-        return _PERSON_COMES
+        return _PERSON_CALLS if self.tools.in_call else _PERSON_COMES
 
     def _named(self, id: str) -> str:
-        return next((_described(a) for a in self.coming if a.id == id), "the appointment")
+        return next((described(a) for a in self.coming if a.id == id), "the appointment")
 
 
 _DOING = {CANCEL: "cancel", MOVE: "move", CONFIRM: "confirm", CALL: "have you called"}
@@ -450,7 +522,7 @@ def _thread(said: Sequence[Said]) -> list[_Heard]:
         if said[index].role != "user":
             break
         thread.insert(0, _Heard(said[index].content, after))
-        if not _begins(after, _WHICH, _WHEN):
+        if not _begins(after, _WHICH, _WHEN, _WHEN_AGAIN):
             break
     return thread
 
@@ -527,7 +599,7 @@ def _at(appointment: Appointment) -> datetime:
 
 
 def _in_zone(instant: str, zone: str) -> datetime:
-    at = datetime.fromtimestamp(clock.parse(instant) / clock.SECOND, UTC)
+    at = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=clock.parse(instant))
     try:
         return at.astimezone(ZoneInfo(zone))
     except OverflowError:
@@ -535,23 +607,28 @@ def _in_zone(instant: str, zone: str) -> datetime:
         return at
 
 
+def local(instant: str, zone: str) -> str:
+    """An instant (RFC 3339) on the clocks of a zone, as Markdown."""
+    return _local(_in_zone(instant, zone))
+
+
 def _local(at: datetime) -> str:
     zone = at.tzinfo.key if isinstance(at.tzinfo, ZoneInfo) else "UTC"
     return f"**{at:%A} {at.day} {at:%B %Y} at {at:%H:%M}** ({zone})"
 
 
-def _described(appointment: Appointment, more: bool = False) -> str:
-    what = (
-        f"**{_escaped(appointment.title)}**" if appointment.title and appointment.title.strip() else "your appointment"
-    )
-    described = f"{what} on {_local(_at(appointment))}"
+def described(appointment: Appointment, more: bool = False) -> str:
+    """An appointment in a sentence, as Markdown: its title, if it has one, and its local time."""
+    title = escaped(appointment.title or "")
+    what = f"**{title}**" if title else "your appointment"
+    text = f"{what} on {_local(_at(appointment))}"
     if more:
-        place = f", {_escaped(appointment.location)}" if appointment.location and appointment.location.strip() else ""
-        described += f"{place}, {_STATUS.get(appointment.status, appointment.status)}"
-    return described
+        place = f", {place}" if (place := escaped(appointment.location or "")) else ""
+        text += f"{place}, {_STATUS.get(appointment.status, appointment.status)}"
+    return text
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Somebody's text as plain words in a line of Markdown: no markup, no HTML, no link."""
     line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
     line = re.sub(r"([\\`*_\[\]<>~|&!#])", r"\\\1", line)

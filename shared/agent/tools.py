@@ -19,7 +19,9 @@ from shared.errors import ApiError
 from shared.resources import Document, Found
 
 FURTHEST = 3 * 366 * clock.DAY
-"""How far ahead an appointment can be moved; a date beyond is a misunderstanding."""
+"""How far ahead of now, or of its present time, an appointment can be moved; a date beyond is a misunderstanding."""
+LATEST_CALL = 366 * clock.DAY
+"""How far ahead a customer can ask to be called again."""
 
 
 @dataclass(frozen=True)
@@ -64,20 +66,30 @@ class Tools:
     `found` are the customer's appointments that have not passed, soonest first; `proposal` is what the previous
     turn proposed; `message` is the user's message of this turn. After the turn, `actions` is what
     `reply.actions` shows, `change` the appointment to write, `proposed` the proposal to keep.
+
+    In a call (`in_call`), `instructions` are the business's own for it, `timezone` is the one in which a time to be
+    called again is read where no coming appointment tells, `changed_before` says that an earlier turn of the call
+    has changed an appointment, and `later` is the instant in milliseconds that the customer asked to be called
+    again at, which ends the call.
     """
 
     found: Sequence[Found]
     message: str
     proposal: Proposal | None = None
     can_call: bool = False
+    in_call: bool = False
+    instructions: str | None = None
+    timezone: str | None = None
+    changed_before: bool = False
     actions: list[Mapping[str, Any]] = field(default_factory=list)
     change: tuple[Found, Document] | None = None
     proposed: Proposal | None = None
     wants_call: bool = False
+    later: int | None = None
 
     def list_appointments(self) -> list[Appointment]:
         """The customer's coming appointments, soonest first."""
-        return [_seen(found.doc) for found in self.found]
+        return [seen(found.doc) for found in self.found]
 
     def confirm(self, appointment_id: str) -> Result:
         """Confirm an appointment, at once."""
@@ -101,7 +113,8 @@ class Tools:
             instant = clock.parse(at)
         except ValueError:
             return Result(False, "The time must be RFC 3339 with a UTC offset.")
-        if not clock.now() < instant < clock.now() + FURTHEST:
+        now, present = clock.now(), clock.parse(found.doc["appointment_at"])
+        if not now < instant < max(now, present) + FURTHEST:
             return Result(False, "The new time must be in the future, and within three years.")
         if found.doc["status"] == appointments.CANCELLED:
             return Result(False, "A cancelled appointment cannot be moved.")
@@ -128,12 +141,29 @@ class Tools:
 
     def request_call(self) -> Result:
         """Ask that the customer be called by phone, now."""
-        if not self.can_call:
+        if not self.can_call or self.in_call:
             return Result(False, "Calls cannot be placed for this customer; offer to hand off to a person.")
         if refusal := self._refusal():
             return refusal
         self.wants_call = True
         return Result(True, "The customer will be called.")
+
+    def call_later(self, at: str) -> Result:
+        """End the call because the customer wants to be called again at another time, RFC 3339 with an offset."""
+        if not self.in_call:
+            return Result(False, "This is no phone call.")
+        if self.changed_before:
+            return Result(False, "An appointment was changed in this call already; another call is not needed.")
+        if refusal := self._refusal():
+            return refusal
+        try:
+            instant = clock.parse(at)
+        except ValueError:
+            return Result(False, "The time must be RFC 3339 with a UTC offset.")
+        if not clock.now() < instant < clock.now() + LATEST_CALL:
+            return Result(False, "The time of the next call must be in the future, and within a year.")
+        self.later = instant
+        return Result(True, "Noted. The call ends with your reply.")
 
     def hand_off(self, reason: str) -> Result:
         """Hand the conversation to a person; the agent changes nothing afterwards."""
@@ -174,6 +204,8 @@ class Tools:
         if any(action["type"] == "handoff" for action in self.actions):
             return Result(False, "The conversation was handed to a person; nothing more can be changed.")
         changed = any(action["type"].startswith("appointment_") for action in self.actions)
+        if self.later is not None:
+            return Result(False, "The customer wants to be called again; nothing more can be done in this call.")
         return _ONE_CHANGE if changed or self.wants_call or self.proposed else None
 
     def _appointment(self, id: str) -> Found | None:
@@ -184,7 +216,7 @@ _UNKNOWN = Result(False, "This customer has no such appointment.")
 _ONE_CHANGE = Result(False, "Only one change or proposal can be made in a turn; see to the rest afterwards.")
 
 
-def _seen(doc: Document) -> Appointment:
+def seen(doc: Document) -> Appointment:
     zone = doc["timezone"] or "UTC"
     local = clock.local(clock.parse(doc["appointment_at"]), ZoneInfo(zone))
     return Appointment(

@@ -1,17 +1,24 @@
-"""What tests start from: fresh resources, and looking at the event log."""
+"""What tests start from: fresh resources and calls, and looking at the event log."""
 
 from __future__ import annotations
 
+import itertools
 import secrets
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
-from tests.conformance.client import Client, eventually
+from tests.conformance.client import Client, Response, eventually
 
 UNKNOWN = "00000000000000000000000000"
 """The ULID part of ids that no resource has."""
 
 Subscribe = Callable[..., Any]
+
+TERMINAL = frozenset({"completed", "no_answer", "failed", "invalid_number", "call_later"})
+"""The call statuses that never change again."""
+
+_areas = itertools.count(secrets.randbelow(800))
 
 
 def unique(prefix: str = "x") -> str:
@@ -20,6 +27,15 @@ def unique(prefix: str = "x") -> str:
 
 def unique_phone() -> str:
     return f"+1{secrets.randbelow(8) + 2}{secrets.randbelow(10**9):09d}"
+
+
+def simulated_phone(outcome: str) -> str:
+    """A number that no other test calls, with this outcome (two digits) by contract section 10."""
+    return f"+1{200 + next(_areas) % 800}55501{outcome}"
+
+
+def seconds(timestamp: str) -> float:
+    return datetime.fromisoformat(timestamp).timestamp()
 
 
 def create_customer(client: Client, **fields: object) -> Any:
@@ -120,3 +136,37 @@ def delivery_when(client: Client, delivery: Any, condition: Callable[[Any], bool
 
 def ended(delivery: Any) -> bool:
     return bool(delivery["status"] != "attempting")
+
+
+def call(client: Client, customer_id: str, body: object = None, **options: Any) -> Response:
+    return client.post(f"/v1/customers/{customer_id}/call", body, **options)
+
+
+def retrieve_session(client: Client, session_id: str) -> Any:
+    return client.get(f"/v1/sessions/{session_id}").ok()
+
+
+def session_when(client: Client, session_id: str, condition: Callable[[Any], bool], timeout: float = 20) -> Any:
+    """The session as it reads once the condition holds for it."""
+
+    def check() -> Any:
+        found = retrieve_session(client, session_id)
+        assert condition(found), f"after {timeout} s the session still reads {found}"
+        return found
+
+    return eventually(check, timeout)
+
+
+def call_ended(session: Any) -> bool:
+    return session["call_status"] in TERMINAL
+
+
+def session_ended(client: Client, session_id: str, timeout: float = 20) -> Any:
+    """The session as it reads once its call is over; transcript and recording may follow."""
+    return session_when(client, session_id, call_ended, timeout)
+
+
+def sessions_of(client: Client, customer_id: str) -> list[str]:
+    """The ids of the customer's sessions, newest first, of all that were made by now."""
+    found = client.get("/v1/sessions", {"limit": 100}).ok()["data"]
+    return [session["id"] for session in found if session["customer_id"] == customer_id]

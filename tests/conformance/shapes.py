@@ -1,4 +1,4 @@
-"""The fields of each object and their kinds: contract sections 1, 5, 6, 8 and 9."""
+"""The fields of each object and their kinds: contract sections 1 and 5 to 9."""
 
 from __future__ import annotations
 
@@ -44,6 +44,56 @@ SHAPES: dict[str, dict[str, str]] = {
         "cancellation_reason": "str?",
         "failure_reason": "str?",
         "deleted_at": "time?",
+    },
+    "call": {
+        "object": "call",
+        "status": "queued|consent_pending",
+        "session_id": "sess",
+        "customer_id": "cust",
+        "appointment_id": "appt?",
+        "channel": "phone|whatsapp",
+        "call_status": "queued",
+        "livemode": "bool",
+        "created_at": "time",
+    },
+    "session": {
+        "id": "sess",
+        "object": "session",
+        "livemode": "bool",
+        "created_at": "time",
+        "updated_at": "time",
+        "customer_id": "cust",
+        "appointment_id": "appt?",
+        "channel": "phone|whatsapp",
+        "direction": "outbound",
+        "to": "str",
+        "call_status": "queued|dialing|completed|no_answer|failed|invalid_number|call_later",
+        "ended_reason": (
+            "customer_hangup|agent_hangup|no_answer|busy|voicemail|declined|invalid_number|blocked"
+            "|destination_not_allowed|provider_error|provider_timeout|max_duration|callback_requested"
+            "|consent_declined|consent_expired|consent_revoked|customer_deleted?"
+        ),
+        "answered_by": "human|machine?",
+        "dialed_at": "time?",
+        "answered_at": "time?",
+        "ended_at": "time?",
+        "duration_seconds": "number?",
+        "call_later_at": "time?",
+        "consent": "dict?",
+        "transcript_status": "none|processing|available|failed",
+        "recording_status": "none|processing|available|failed",
+        "summary": "str?",
+        "metadata": "dict",
+    },
+    "transcript": {"object": "transcript", "session_id": "sess", "status": "str", "data": "list"},
+    "recording": {
+        "object": "recording",
+        "session_id": "sess",
+        "status": "str",
+        "url": "str",
+        "url_expires_at": "time",
+        "content_type": "audio/wav",
+        "duration_seconds": "number",
     },
     "conversation": {
         "id": "conv",
@@ -115,6 +165,15 @@ ATTEMPT = {
     "duration_ms": "int?",
 }
 
+CONSENT = {
+    "status": "pending|granted|declined|expired",
+    "requested_at": "time?",
+    "responded_at": "time?",
+    "expires_at": "time?",
+}
+LINE = {"role": "agent|customer", "content": "str", "started_at_ms": "int", "ended_at_ms": "int"}
+"""What was said in a call, one turn of it."""
+
 MESSAGE = {"id": "msg", "object": "message", "role": "str", "content": "str", "created_at": "time"}
 MESSAGES = {"user": MESSAGE | {"reply_status": "str"}, "assistant": MESSAGE | {"actions": "list"}}
 """What a transcript shows, by role."""
@@ -133,6 +192,7 @@ PREFIXES = {"cust", "appt", "sess", "whk", "evt", "whd", "msg", "conv"}
 
 
 def is_of_kind(value: object, kind: str) -> bool:
+    """A kind is the name of a type, an id's prefix, or the only values there are, `|` between them; `?`: or null."""
     if kind.endswith("?"):
         return value is None or is_of_kind(value, kind[:-1])
     if kind in PREFIXES:
@@ -143,8 +203,10 @@ def is_of_kind(value: object, kind: str) -> bool:
         return value in REVISIONS
     if kind == "int":
         return isinstance(value, int) and not isinstance(value, bool)
+    if kind == "number":
+        return isinstance(value, int | float) and not isinstance(value, bool)
     types: dict[str, type] = {"bool": bool, "str": str, "dict": dict, "list": list}
-    return isinstance(value, types[kind]) if kind in types else value == kind
+    return isinstance(value, types[kind]) if kind in types else value in kind.split("|")
 
 
 def assert_fields(found: Mapping[str, Any], shape: Mapping[str, str]) -> None:
@@ -158,6 +220,11 @@ def assert_shape(found: Mapping[str, Any], name: str, *, secret: bool = False) -
     assert_fields(found, SHAPES[name] | ({"secret": "str"} if secret else {}))
     for attempt in found.get("attempts", ()):
         assert_fields(attempt, ATTEMPT)
+    if name == "session" and found["consent"] is not None:
+        assert_fields(found["consent"], CONSENT)
+    if name == "transcript":
+        for line in found["data"]:
+            assert_fields(line, LINE)
 
 
 def assert_message(found: Mapping[str, Any]) -> None:

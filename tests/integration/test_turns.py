@@ -17,7 +17,7 @@ import pytest
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 
 from infra.local.lambdas import Context
-from shared import aws, clock, keys, table, turns
+from shared import aws, clock, keys, table, turns, usage
 from shared.keys import Scope
 from tests.integration.conftest import Clock
 from tests.integration.test_faults import (
@@ -1144,9 +1144,9 @@ def test_sweep_has_a_message_answered_in_time_whose_hints_were_all_lost(stage: S
 # Usage
 
 
-def usage(scope: Scope) -> dict[str, int]:
+def used(scope: Scope) -> dict[str, int]:
     """This month's usage."""
-    return dict(turns.month_usage(scope, clock.iso(clock.now())[:7]))
+    return dict(usage.of_month(scope, clock.iso(clock.now())[:7]))
 
 
 @pytest.fixture
@@ -1171,21 +1171,21 @@ def test_a_live_turn_is_counted_once_and_a_test_turn_is_not(
     for count, content in enumerate(contents, 1):
         found = conversed(stage, stopped_clock, thread, content, f"k{count}")
         assert found["conversation"]["livemode"] is True
-        assert usage(thread.scope)["messages"] == count
+        assert used(thread.scope)["messages"] == count
     # The key again, and the hint again, are no further turns.
     assert send(stage, thread, "Hello", "k1").status == 201
     work(stage, [hint(stage, thread, found["id"])])
-    assert usage(thread.scope)["messages"] == len(contents)
+    assert used(thread.scope)["messages"] == len(contents)
     # A month has its own sum; so have a mode and a project.
     stopped_clock.forward(31 * 24 * 3600)
-    assert usage(thread.scope) == {"messages": 0, "input_tokens": 0, "output_tokens": 0}
+    assert used(thread.scope) == dict.fromkeys(usage.COUNTED, 0)
     conversed(stage, stopped_clock, thread, "Hello")
-    assert usage(thread.scope)["messages"] == 1
-    assert usage(Scope(thread.scope.project_id, False))["messages"] == 0
+    assert used(thread.scope)["messages"] == 1
+    assert used(Scope(thread.scope.project_id, False))["messages"] == 0
     tested = opened(stage)
     conversed(stage, stopped_clock, tested, "Hello")
     for livemode in (False, True):
-        assert usage(Scope(tested.scope.project_id, livemode))["messages"] == 0
+        assert used(Scope(tested.scope.project_id, livemode))["messages"] == 0
 
 
 def test_a_live_turn_whose_worker_dies_or_is_in_trouble_is_counted_once(
@@ -1209,17 +1209,23 @@ def test_a_live_turn_whose_worker_dies_or_is_in_trouble_is_counted_once(
         with disturbed(), suppress(Killed, BatchProcessingError):
             stage.invoke("turn", {"Records": [record]})
         given_again(stage, stopped_clock, thread, record, by_sweep=False)
-        assert usage(thread.scope)["messages"] == 1, disturbed
+        assert used(thread.scope)["messages"] == 1, disturbed
         assert not list(wrongs(stage, stopped_clock, thread, WISHES[0])), disturbed
-        assert usage(thread.scope)["messages"] == 1, disturbed
+        assert used(thread.scope)["messages"] == 1, disturbed
 
 
 def test_a_months_usage_sums_the_tokens_of_all_its_turns(stage: Stage, project: Project) -> None:
     scope = Scope(project.id, True)
     for month, count in (("2031-01", 3), ("2031-02", 5)):
         for number in range(count):
-            row = {"pk": scope.pk("usage", month), "sk": f"msg_{number:026d}", "kind": "usage", "model": "m"}
-            table.write([table.Put(row | {"input_tokens": 10 + number, "output_tokens": 100 * number})], "r")
-    assert turns.month_usage(scope, "2031-01") == {"messages": 3, "input_tokens": 33, "output_tokens": 300}
-    assert turns.month_usage(scope, "2031-02") == {"messages": 5, "input_tokens": 60, "output_tokens": 1000}
-    assert turns.month_usage(scope, "2031-03") == {"messages": 0, "input_tokens": 0, "output_tokens": 0}
+            tokens = {"input_tokens": 10 + number, "output_tokens": 100 * number}
+            at = clock.parse(f"{month}-15T12:00:00Z")
+            table.write([table.Put(usage.row(scope, f"msg_{number:026d}", at, messages=1, model="m", **tokens))], "r")
+        call = usage.row(scope, "sess_" + "0" * 26, at, calls=1, call_seconds=90)
+        table.write([table.Put(call)], "r")
+    nothing = dict.fromkeys(usage.COUNTED, 0)
+    january = {"messages": 3, "input_tokens": 33, "output_tokens": 300, "calls": 1, "call_seconds": 90}
+    february = {"messages": 5, "input_tokens": 60, "output_tokens": 1000, "calls": 1, "call_seconds": 90}
+    assert usage.of_month(scope, "2031-01") == january
+    assert usage.of_month(scope, "2031-02") == february
+    assert usage.of_month(scope, "2031-03") == nothing

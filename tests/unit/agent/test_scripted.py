@@ -9,7 +9,7 @@ import pytest
 
 from shared import appointments, clock
 from shared.agent import Said
-from shared.agent.scripted import RICH, Scripted
+from shared.agent.scripted import ATTEND, RICH, Scripted
 from shared.agent.tools import Tools
 from shared.keys import Scope
 from shared.resources import Document, Found
@@ -46,16 +46,16 @@ def physio(**given: Any) -> Document:
 class Dialogue:
     """A conversation with the agent, with what a turn keeps between messages."""
 
-    def __init__(self, *documents: Document, can_call: bool = True) -> None:
+    def __init__(self, *documents: Document, can_call: bool = True, opening: str | None = None, **given: Any) -> None:
         self.documents = list(documents)
-        self.can_call = can_call
-        self.said: list[Said] = []
+        self.given = {"can_call": can_call} | given
+        self.said = [Said("assistant", opening)] if opening else []
         self.tools = Tools(found=[], message="")
 
     def say(self, text: str) -> str:
         """The agent's answer, after the turn has committed what it staged."""
         found = [Found(doc, 1, {}) for doc in self.documents]
-        self.tools = Tools(found, text, proposal=self.tools.proposed, can_call=self.can_call)
+        self.tools = Tools(found, text, proposal=self.tools.proposed, **self.given)
         self.said.append(Said("user", text))
         reply = Scripted().reply(self.said, self.tools, seconds=10)
         self.said.append(Said("assistant", reply.content))
@@ -571,3 +571,225 @@ def test_a_long_or_hostile_message_is_answered_in_no_time() -> None:
         talk.say(text)
         assert talk.untouched()
     assert time.process_time() - started < 1
+
+
+# In a call
+
+
+LATER = clock.parse("2027-03-04T09:00:00Z")  # tomorrow at ten in Berlin
+
+
+def phoned(*documents: Document, **given: Any) -> Dialogue:
+    opening = f"Hello! I am calling about your appointment. {ATTEND}"
+    usual: dict[str, Any] = {"opening": opening, "in_call": True}
+    return Dialogue(*documents, **usual | given)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I can't talk right now, please call me tomorrow at 10 in the morning",
+        "I can't talk right now call me tomorrow at 10",
+        "I'm driving. Call again tomorrow at 10 please",
+        "Sorry, I am in a meeting, can you call me back tomorrow at ten?",
+        "call me later, tomorrow at 10:00",
+        "Now is a bad time. Tomorrow at 10 would be better",
+        "not now, tomorrow at 10",
+        "call me in 24 hours",
+    ],
+)
+def test_who_cannot_talk_now_is_called_again_at_the_time_named(text: str) -> None:
+    talk = phoned(dental())
+    answer = talk.say(text)
+    assert answer == "All right, we will call you again on **Thursday 4 March 2027 at 10:00** (Europe/Berlin). Goodbye!"
+    assert talk.tools.later == LATER
+    assert talk.untouched()
+
+
+def test_a_time_to_be_called_is_read_in_the_zone_of_the_appointment_or_the_calls_or_utc() -> None:
+    for talk, zone, hour in (
+        (phoned(dental(), timezone="Asia/Tokyo"), "Europe/Berlin", "2027-03-04T09:00:00Z"),
+        (phoned(timezone="Asia/Tokyo"), "Asia/Tokyo", "2027-03-04T01:00:00Z"),
+        (phoned(), "UTC", "2027-03-04T10:00:00Z"),
+    ):
+        assert f"({zone})" in talk.say("I can't talk now, call me tomorrow at 10")
+        assert talk.tools.later == clock.parse(hour)
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("I can't talk right now", "Please tell me the day and the time"),
+        ("call me back", "Please tell me the day and the time"),
+        ("call me later", "Please tell me the day and the time"),
+        ("call me tomorrow", "At what time on Thursday 4 March 2027?"),
+        ("call me at 5", "On which day at 17:00?"),
+        ("call me on Friday or on Monday at 3", "Which of them"),
+        ("call me yesterday at 3", "has passed"),
+        ("call me next week", "day and the time"),
+        ("busy right now, call me on 03/04 at 10", "**3 April** or **4 March**"),
+    ],
+)
+def test_when_to_call_is_asked_back_where_it_is_missing_or_unclear(text: str, asked: str) -> None:
+    talk = phoned(dental())
+    answer = talk.say(text)
+    assert answer.startswith("When may I call you again?")
+    assert asked in answer
+    assert talk.tools.later is None
+    assert talk.untouched()
+
+
+def test_the_time_to_be_called_is_put_together_from_the_answers() -> None:
+    talk = phoned(dental())
+    talk.say("move it to Monday please")
+    talk.say("oh, I can't talk right now")
+    assert "At what time on Thursday 4 March 2027?" in talk.say("tomorrow")
+    talk.say("at ten")
+    assert talk.tools.later == LATER
+
+
+def test_the_day_of_a_move_is_not_the_day_to_call() -> None:
+    talk = phoned(dental())
+    assert talk.say("move it to Monday please").startswith("When shall I move")
+    assert "On which day at 10:00?" in talk.say("sorry, call me back at ten")
+    talk.say("tomorrow")
+    assert talk.tools.later == LATER
+
+
+def test_who_never_names_a_time_gets_a_person() -> None:
+    talk = phoned(dental())
+    talk.say("I can't talk right now")
+    assert talk.say("hm hm").startswith("Sorry, I did not understand that. When may I call you again?")
+    assert talk.say("hm hm") == "I have asked a person of our team to get back to you."
+    assert talk.actions == ["handoff"]
+
+
+@pytest.mark.parametrize("text", ["call me on 4 March 2029 at 10", "call me on 5 March 2028 at 10"])
+def test_a_call_in_more_than_a_year_is_refused(text: str) -> None:
+    talk = phoned(dental())
+    assert "within a year" in talk.say(text)
+    assert talk.tools.later is None
+
+
+def test_a_wish_counts_more_than_being_busy() -> None:
+    talk = phoned(dental())
+    talk.say("I'm driving, but I'll be there")
+    assert talk.actions == ["appointment_confirmed"]
+    talk = phoned(dental())
+    talk.say("I'm in a meeting, please cancel it")
+    assert talk.proposed is not None
+    assert talk.tools.later is None
+
+
+def test_after_a_change_no_other_call_is_noted() -> None:
+    talk = phoned(dental(), changed_before=True)
+    assert "another call is not needed" in talk.say("call me tomorrow at 10")
+    assert talk.tools.later is None
+
+
+@pytest.mark.parametrize("text", ["Yes", "yes, of course", "Sure!"])
+def test_a_plain_yes_to_the_opening_confirms(text: str) -> None:
+    talk = phoned(dental())
+    talk.say(text)
+    assert talk.actions == ["appointment_confirmed"]
+    talk = phoned(dental(), in_call=False)
+    talk.say(text)
+    assert talk.untouched()
+
+
+@pytest.mark.parametrize("text", ["No", "no, sorry", "No, I can't"])
+def test_a_plain_no_to_the_opening_is_asked_what_to_do(text: str) -> None:
+    talk = phoned(dental())
+    assert talk.say(text) == "Sorry to hear that. Shall I move it or cancel it?"
+    assert talk.untouched()
+    assert talk.say("cancel it").startswith("Shall I cancel")
+
+
+def test_a_no_with_a_wish_is_about_the_wish() -> None:
+    assert phoned(dental()).say("No, please cancel it").startswith("Shall I cancel")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "hello",
+        "what can you do",
+        "blah blah",
+        "I want to book an appointment",
+        "call me",
+        "a person please",
+        "cancel it and call me",
+        "no",
+        "yes",
+        "show my appointments",
+        "thank you",
+    ],
+)
+@pytest.mark.parametrize("documents", [0, 1, 2])
+def test_in_a_call_nothing_is_offered_that_only_a_chat_has(text: str, documents: int) -> None:
+    talk = phoned(*[dental(), physio()][:documents], opening="Hello!")
+    answer = talk.say(text)
+    for words in ("have you called", "you will be called in a moment", "answer here", "take over", "here if you need"):
+        assert words not in answer
+    assert not talk.tools.wants_call
+
+
+def test_an_offer_of_a_person_is_taken_in_a_call_too() -> None:
+    talk = phoned()
+    assert talk.say("move my appointment").endswith("Would you like a person to get back to you?")
+    assert talk.say("yes please") == "I have asked a person of our team to get back to you."
+    assert talk.actions == ["handoff"]
+
+
+@pytest.mark.parametrize("text", ["I can't talk right now", "I'm driving", "call again tomorrow at 10"])
+def test_outside_of_a_call_nobody_is_called_later(text: str) -> None:
+    talk = Dialogue(dental())
+    assert "call you again" not in talk.say(text)
+    assert talk.tools.later is None
+    assert talk.untouched()
+
+
+@pytest.mark.parametrize("text", ["I'm not sure yet", "I don't know", "I have to think about it", "I can't say"])
+def test_who_has_not_decided_is_not_pressed(text: str) -> None:
+    talk = Dialogue(dental())
+    assert talk.say(text).startswith("All right, there is no hurry. I have changed nothing.")
+    assert talk.untouched()
+
+
+# A time is moved to the very instant
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("move it one day later, same time", "2027-03-06T15:00:30.250Z"),
+        ("move it to the same time a week later", "2027-03-12T15:00:30.250Z"),
+        ("move it to Monday at 16:00", "2027-03-08T15:00:30.250Z"),
+        ("move it to Monday at 16:01", "2027-03-08T15:01:00.000Z"),
+        ("move it to four weeks later", "2027-04-02T14:00:30.250Z"),
+    ],
+)
+def test_the_same_time_of_day_keeps_its_seconds(text: str, at: str) -> None:
+    talk = Dialogue(dental(appointment_at="2027-03-05T15:00:30.250Z"))
+    talk.say(text)
+    talk.say("yes")
+    assert talk.documents[0]["appointment_at"] == at
+
+
+def test_the_time_that_it_has_is_no_new_one() -> None:
+    talk = Dialogue(dental(appointment_at="2027-03-05T15:00:30.250Z"))
+    assert "That is its present time." in talk.say("move it to Friday at 16:00")
+
+
+@pytest.mark.parametrize("at", ["2030-07-01T10:00:00.000Z", "2090-07-01T10:00:00.000Z", "9998-12-31T23:59:59.999Z"])
+def test_an_appointment_far_ahead_can_be_moved_by_a_day_but_not_by_four_years(at: str) -> None:
+    talk = Dialogue(dental(appointment_at=at, timezone=None))
+    assert "within three years" in talk.say("move it 1500 days later") or at.startswith("9998")
+    talk.say("move it one day later")
+    talk.say("yes")
+    assert clock.parse(talk.documents[0]["appointment_at"]) == clock.parse(at) + clock.DAY
+
+
+def test_a_title_of_nothing_visible_is_none() -> None:
+    answer = Dialogue(dental(title=" \u200b ", location="\u200b")).say("when is it?")
+    assert "your appointment on **Friday 5 March 2027 at 14:30** (Europe/Berlin), not yet" in answer

@@ -1,0 +1,154 @@
+"""Queue -> the steps of a request for consent: ask, take the answer, let it expire (contract 7).
+
+Messages are hints of the service and of the `call_consent` machine, which also bring its task token, and what
+WhatsApp publishes of customers' answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import uuid
+from typing import Any
+
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from botocore.exceptions import BotoCoreError, ClientError
+
+from shared import aws, batches, calls, clock, consents, hints, projects, sessions, simulation, steps, table
+from shared.consents import Consent
+from shared.keys import Scope
+from shared.log import logger
+from shared.telephony import NotConfigured, whatsapp
+
+LEASE = 60 * clock.SECOND
+"""How long one worker may take to ask, before another does."""
+TRIES = 20
+NOT_SET_UP = "Calls on WhatsApp are not set up for this deployment. "
+CANNOT_ASK = "The customer could not be asked for consent on WhatsApp."
+
+
+def handler(event: dict[str, Any], context: Any) -> Any:
+    """A batch of messages; each is independent of the others."""
+    return batches.each_message(event, context, take)
+
+
+def take(record: SQSRecord) -> None:
+    """Take the steps that are due, or an answer from WhatsApp."""
+    told = json.loads(record.body)
+    if "whatsAppWebhookEntry" in told:
+        for reply in whatsapp.replies(record.body):
+            _replied(reply)
+        return
+    scope = Scope(told["project_id"], told["livemode"])
+    if "task_token" in told:
+        _keep_token(scope, told["consent"], told["task_token"])
+    taken = steps.take(told["consent"], "consent", lambda row: _step(scope, row))
+    if taken is not None:
+        hints.send("consents", [consents.hint(scope, told["consent"], taken)])
+
+
+def answer(scope: Scope, phone: str, status: str, at: int, until: int | None = None) -> None:
+    """Settle the phone's request, and every session that waits for it; an answer older than the stored one is dropped.
+
+    Without a pending request the answer is kept all the same: it holds for later calls.
+    """
+    for _ in range(TRIES):
+        consent = consents.find(scope, phone)
+        known = consent.doc["responded_at"]
+        if known is not None and clock.parse(known) >= at and not consent.pending:
+            return
+        with contextlib.suppress(table.Refused, table.Contended):
+            _settle(consent, status, at, until)
+            return
+    raise RuntimeError("the consent was being changed by others all the while")
+
+
+def _step(scope: Scope, row: table.Row) -> None:
+    """One step. Raises Refused or Contended where another worker was quicker."""
+    consent = consents.of_row(scope, row, json.loads(row["doc"])["phone"])
+    now = clock.now()
+    if not consent.pending:
+        _write([consents.write(consent, consent.doc, None)])
+    elif now >= clock.parse(consent.doc["expires_at"]):
+        _settle(consent, consents.EXPIRED, now)
+    elif not consent.asked:
+        _ask(consent)
+    elif consent.answers_at is not None and now >= consent.answers_at:
+        _settle(consent, consents.GRANTED if consent.simulated_answer else consents.DECLINED, now)
+    else:
+        _write([consents.write(consent, consent.doc, consents.next_step(consent))])
+
+
+def _ask(consent: Consent) -> None:
+    """Send the request; where it cannot be sent, the calls that wait for it fail."""
+    if simulation.simulated(consent.scope):
+        _write([consents.write(consent, consent.doc, consents.next_step(consent), asked_request=consent.request)])
+        return
+    lease = consents.write(consent, consent.doc, clock.now() + LEASE)
+    _write([lease])
+    held = consents.of_row(consent.scope, lease.row, consent.phone)
+    try:
+        name = projects.name_of(consent.scope.project_id)
+        message_id = _whatsapp().ask(consent.phone, f"May {name} call you on WhatsApp?")
+    except (NotConfigured, whatsapp.CannotAsk) as error:
+        logger().error("consent cannot be asked for", extra={"why": str(error)})
+        summary = NOT_SET_UP + str(error) if isinstance(error, NotConfigured) else CANNOT_ASK
+        doc = consents.answered(held, consents.EXPIRED, clock.now())
+        _write([consents.write(held, doc, None), *calls.unasked(held.scope, held, summary)])
+        _resume(held)
+        return
+    asked = consents.write(held, held.doc, consents.next_step(held), asked_request=held.request)
+    _write([asked, consents.asker(held, message_id)])
+
+
+def _settle(consent: Consent, status: str, at: int, until: int | None = None) -> None:
+    doc = consents.answered(consent, status, at, until)
+    writes, dial = calls.settlement(consent.scope, consent, doc)
+    _write([consents.write(consent, doc, None), *writes])
+    hints.send("dials", [sessions.hint(consent.scope, session_id) for session_id in dial])
+    _resume(consent)
+
+
+def _replied(reply: whatsapp.PermissionReply) -> None:
+    """Take a customer's answer to the project that asked last, or to the one whose request it answers."""
+    scope = consents.asked_by(reply.phone, reply.context_id)
+    if scope is None:
+        logger().info("an answer that nobody asked for")
+        return
+    answer(scope, reply.phone, consents.GRANTED if reply.accepted else consents.DECLINED, reply.at, reply.until)
+
+
+def _keep_token(scope: Scope, key: str, token: str) -> None:
+    """Remember how to resume the machine; resume it at once where the answer came first."""
+    for _ in range(TRIES):
+        consent = consents.find_by_key(scope, key)
+        if consent is None or not consent.pending:
+            _send_success(token)
+            return
+        with contextlib.suppress(table.Refused, table.Contended):
+            _write([consents.write(consent, consent.doc, consent.row.get("next_step"), task_token=token)])
+            return
+    raise RuntimeError("the consent was being changed by others all the while")
+
+
+def _resume(consent: Consent) -> None:
+    if "task_token" in consent.row:
+        _send_success(consent.row["task_token"])
+
+
+def _send_success(token: str) -> None:
+    """Let the machine end. Best effort: it is over at its time-out anyway, or it is gone already."""
+    try:
+        aws.stepfunctions().send_task_success(taskToken=token, output="{}")
+    except (ClientError, BotoCoreError) as error:
+        logger().info("machine not resumed", extra={"error": type(error).__name__})
+
+
+def _write(writes: list[table.Operation]) -> None:
+    table.write(writes, uuid.uuid4().hex)
+
+
+@functools.cache
+def _whatsapp() -> whatsapp.WhatsApp:
+    return whatsapp.WhatsApp.from_environment()

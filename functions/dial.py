@@ -1,0 +1,44 @@
+"""Queue -> the steps of a call that are due: dial it, see what becomes of it, keep what was said."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import Any
+
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
+from shared import batches, hints, sessions, simulation, steps, table
+from shared.keys import Scope
+from shared.log import logger
+from shared.resources import Found
+
+
+def handler(event: dict[str, Any], context: Any) -> Any:
+    """A batch of hints; each is independent of the others."""
+    return batches.each_message(event, context, dial)
+
+
+def dial(record: SQSRecord) -> None:
+    """Take the steps of a session that are due, if there are any."""
+    told = json.loads(record.body)
+    scope = Scope(told["project_id"], told["livemode"])
+    pk = scope.pk(sessions.LISTED.kind)
+    taken = steps.take(pk, told["session_id"], lambda row: _step(scope, row))
+    if taken is not None:
+        hints.send("dials", [sessions.hint(scope, told["session_id"], taken)])
+
+
+def _step(scope: Scope, row: table.Row) -> None:
+    """One step. Raises Refused or Contended where another worker was quicker."""
+    found = Found(json.loads(row["doc"]), row["v"], row)
+    before = found.doc["call_status"]
+    if simulation.simulated(scope):
+        from shared import simulator
+
+        table.write(simulator.step(scope, found), uuid.uuid4().hex)
+    else:
+        from shared import live_calls
+
+        live_calls.step(scope, found)
+    logger().info("call", extra={"session_id": found.doc["id"], "before": before})

@@ -1,0 +1,284 @@
+"""Calls: placing one, letting it dial, ending it, and what consent does to those that wait (contract 7).
+
+Everything here returns the writes of one transaction and performs none, but for `tell`, which hints at them once
+they are done. A call takes the customer's row (`active_session`) when it is placed and gives it back when it ends.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shared import (
+    appointments,
+    call_limits,
+    clock,
+    consents,
+    customers,
+    hints,
+    ids,
+    resources,
+    sessions,
+    simulation,
+    table,
+    usage,
+)
+from shared.consents import Consent
+from shared.errors import ApiError, not_found, not_found_in_body
+from shared.keys import Scope
+from shared.resources import Document, Found
+from shared.sessions import LISTED
+from shared.telephony import Ending, simulated
+
+DIALS_AFTER = 1
+"""Seconds, scaled, after which a simulated call is dialed (contract 10)."""
+DECLINED = Ending(sessions.FAILED, "consent_declined")
+EXPIRED = Ending(sessions.FAILED, "consent_expired")
+REVOKED = Ending(sessions.FAILED, "consent_revoked")
+CUSTOMER_DELETED = Ending(sessions.FAILED, "customer_deleted")
+NOT_ALLOWED = Ending(sessions.FAILED, "destination_not_allowed")
+PROVIDER_ERROR = Ending(sessions.FAILED, "provider_error")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is asked of a call; without a channel it goes by phone."""
+
+    appointment_id: str | None = None
+    channel: str | None = None
+    instructions: str | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A call's session, the writes that place it (none where it waits for consent already), and the new request."""
+
+    session: Document
+    writes: Sequence[table.Operation] = ()
+    asks: Consent | None = None
+
+
+def place(scope: Scope, customer_id: str, order: Order) -> Placed:
+    """A new call to a customer, or the one that waits for the same consent. Raises ApiError."""
+    rows = _read(scope, customer_id, order)
+    customer = _customer(scope, customer_id, rows)
+    appointment = _appointment(scope, customer_id, order, rows)
+    if customer.doc["phone"] is None:
+        raise ApiError("customer_phone_missing")
+    channel = _channel(scope, customer.doc["phone"], order)
+    if "active_session" in customer.row:
+        active = resources.find(LISTED, scope, customer.row["active_session"])
+        if channel == sessions.WHATSAPP and sessions.awaits_consent(active.doc):
+            return Placed(active.doc)
+        raise ApiError("call_in_progress")
+    _must_have_room(scope, rows)
+    session = sessions.new(
+        scope,
+        customer.doc,
+        appointment_id=order.appointment_id,
+        channel=channel,
+        consent=None,
+        metadata=order.metadata,
+    )
+    writes: list[table.Operation] = [_taking(scope, customer, session)]
+    if appointment is not None:
+        changes = {"session_id": session["id"]}
+        about = resources.touched(appointment.doc, changes)
+        writes.append(resources.change(appointments.LISTED, scope, appointment, about))
+    asks = None
+    if channel == sessions.WHATSAPP:
+        session, asks, asking = _with_consent(scope, session)
+        writes += asking
+    internal: dict[str, Any] = {"instructions": order.instructions}
+    if not sessions.awaits_consent(session):
+        internal |= sessions.owed(session["id"], _dials_at(scope))
+    return Placed(session, [*writes, resources.insertion(LISTED, scope, session, **internal)], asks)
+
+
+def tell(scope: Scope, placed: Placed) -> None:
+    """Hint at what a call that was just placed is owed."""
+    if not placed.writes:
+        return
+    if placed.asks is not None:
+        consents.begin(placed.asks)
+    elif not sessions.awaits_consent(placed.session):
+        hints.send("dials", [sessions.hint(scope, placed.session["id"], _dials_at(scope))])
+
+
+def answer(session: Document) -> Document:
+    """What the call action answers."""
+    shown = ("customer_id", "appointment_id", "channel", "call_status", "livemode", "created_at")
+    status = "consent_pending" if sessions.awaits_consent(session) else "queued"
+    return {"object": "call", "status": status, "session_id": session["id"]} | {name: session[name] for name in shown}
+
+
+def dialing(scope: Scope, found: Found, next_step: int) -> list[table.Operation] | Ending:
+    """The writes that let a queued call dial; what it ends with instead where it must not."""
+    to = found.doc["to"]
+    if found.doc["channel"] == sessions.WHATSAPP and not consents.find(scope, to).granted:
+        return REVOKED
+    writes: list[table.Operation] = []
+    if scope.livemode:
+        limits, counts = call_limits.read(scope, table.get_many(call_limits.keys(scope)))
+        if not limits.allows(to) or counts.full(limits):
+            return NOT_ALLOWED
+        writes.append(call_limits.taken(scope, counts))
+    now = max(clock.now(), clock.parse(found.doc["created_at"]))
+    changes = {"call_status": sessions.DIALING, "dialed_at": clock.iso(now)}
+    return [sessions.changed(scope, found, changes, sessions.owed(found.doc["id"], next_step)), *writes]
+
+
+def ending(
+    scope: Scope,
+    found: Found,
+    end: Ending,
+    changes: Mapping[str, Any] | None = None,
+    next_step: int | None = None,
+    release: bool = True,
+    at: int | None = None,
+) -> list[table.Operation]:
+    """The writes that end a call, now or `at` an instant.
+
+    `release` unless the customer's row is written otherwise in the same transaction.
+    """
+    session = found.doc
+    now = max(clock.now(), clock.parse(session["created_at"])) if at is None else at
+    ended = sessions.ended({**session, **(changes or {})}, end, now)
+    owed = sessions.NOTHING_OWED if next_step is None else sessions.owed(session["id"], next_step)
+    writes: list[table.Operation] = [sessions.changed(scope, found, {**ended, **(changes or {})}, owed)]
+    if release:
+        mine = {":mine": session["id"]}
+        pk = scope.pk(customers.LISTED.kind)
+        freed = table.Update(
+            pk, session["customer_id"], set={"active_session": None}, condition="active_session = :mine", values=mine
+        )
+        writes.append(freed)
+    if scope.livemode and session["call_status"] == sessions.DIALING:
+        writes.append(call_limits.given_back(scope))
+        used = {"calls": 1, "call_seconds": ended["duration_seconds"] or 0}
+        writes.append(table.Put(usage.row(scope, session["id"], now, **used), condition=""))
+    return writes
+
+
+def of_deleted_customer(scope: Scope, customer: Found) -> list[table.Operation]:
+    """The writes that end the customer's call if it has not begun to dial."""
+    if "active_session" not in customer.row:
+        return []
+    active = resources.find(LISTED, scope, customer.row["active_session"])
+    if active.doc["call_status"] != sessions.QUEUED:
+        return []
+    return ending(scope, active, CUSTOMER_DELETED, release=False)
+
+
+def settlement(scope: Scope, consent: Consent, doc: Document) -> tuple[list[table.Operation], list[str]]:
+    """The writes beside the consent's own when `doc` answers it, and the sessions to be dialed."""
+    writes: list[table.Operation] = []
+    dial: list[str] = []
+    for session_id in consents.waiting(consent):
+        found = resources.find(LISTED, scope, session_id)
+        if not sessions.awaits_consent(found.doc):
+            continue
+        changes = {"consent": {name: doc[name] for name in ("status", "requested_at", "responded_at", "expires_at")}}
+        if doc["status"] == consents.GRANTED:
+            writes.append(sessions.changed(scope, found, changes, sessions.owed(session_id, clock.now())))
+            dial.append(session_id)
+        else:
+            end = DECLINED if doc["status"] == consents.DECLINED else EXPIRED
+            writes += ending(scope, found, end, changes)
+    return writes, dial
+
+
+def unasked(scope: Scope, consent: Consent, why: str) -> list[table.Operation]:
+    """The writes beside the consent's own where the customer cannot be asked."""
+    writes: list[table.Operation] = []
+    for session_id in consents.waiting(consent):
+        found = resources.find(LISTED, scope, session_id)
+        if sessions.awaits_consent(found.doc):
+            writes += ending(scope, found, PROVIDER_ERROR, {"summary": why})
+    return writes
+
+
+def customer_can_be_called(customer: table.Row) -> bool:
+    """Whether an agent may offer a call to this customer now."""
+    doc = json.loads(customer["doc"])
+    return "deleted" not in customer and doc["phone"] is not None and "active_session" not in customer
+
+
+def _read(scope: Scope, customer_id: str, order: Order) -> Mapping[tuple[str, str], table.Row]:
+    """What placing a call is decided by, but for the consent: one call of the table."""
+    if not ids.is_id(customers.LISTED.prefix, customer_id):
+        raise not_found("customer", customer_id)
+    keys = [(scope.pk(customers.LISTED.kind), customer_id), *call_limits.keys(scope)]
+    if order.appointment_id is not None:
+        if not ids.is_id(appointments.LISTED.prefix, order.appointment_id):
+            raise not_found_in_body("appointment", order.appointment_id, "appointment_id")
+        keys.append((scope.pk(appointments.LISTED.kind), order.appointment_id))
+    return table.get_many(keys)
+
+
+def _customer(scope: Scope, id: str, rows: Mapping[tuple[str, str], table.Row]) -> Found:
+    row = rows.get((scope.pk(customers.LISTED.kind), id))
+    if row is None:
+        raise not_found("customer", id)
+    if "deleted" in row:
+        raise ApiError("customer_deleted")
+    return Found(json.loads(row["doc"]), row["v"], row)
+
+
+def _appointment(
+    scope: Scope, customer_id: str, order: Order, rows: Mapping[tuple[str, str], table.Row]
+) -> Found | None:
+    if order.appointment_id is None:
+        return None
+    row = rows.get((scope.pk(appointments.LISTED.kind), order.appointment_id))
+    if row is None or (doc := json.loads(row["doc"]))["customer_id"] != customer_id:
+        raise not_found_in_body("appointment", order.appointment_id, "appointment_id")
+    if doc["deleted_at"] is not None:
+        raise ApiError("appointment_deleted")
+    if doc["status"] == appointments.CANCELLED:
+        raise ApiError("appointment_cancelled")
+    return Found(doc, row["v"], row)
+
+
+def _channel(scope: Scope, phone: str, order: Order) -> str:
+    if order.channel is not None:
+        return order.channel
+    implied = simulation.simulated(scope) and simulated.number(phone) in simulated.IMPLIES_WHATSAPP
+    return sessions.WHATSAPP if implied else sessions.PHONE
+
+
+def _must_have_room(scope: Scope, rows: Mapping[tuple[str, str], table.Row]) -> None:
+    if scope.livemode:
+        limits, counts = call_limits.read(scope, rows)
+        if full := counts.full(limits):
+            raise ApiError("call_limit_reached", f"This project may place {full}, and has.")
+
+
+def _taking(scope: Scope, customer: Found, session: Document) -> table.Update:
+    """The write that makes this the customer's one call."""
+    return table.Update(
+        scope.pk(customers.LISTED.kind),
+        customer.doc["id"],
+        set={"active_session": session["id"]},
+        condition="v = :v AND attribute_not_exists(active_session)",
+        values={":v": customer.version},
+    )
+
+
+def _with_consent(scope: Scope, session: Document) -> tuple[Document, Consent | None, list[table.Operation]]:
+    """The session with the phone's consent, the request that begins with it, and the writes. Raises ApiError."""
+    consent = consents.find(scope, session["to"])
+    if consent.granted:
+        return session | {"consent": consent.shown}, None, []
+    begins = not consent.pending
+    doc = consents.requested(consent, session["id"]) if begins else consents.joined(consent, session["id"])
+    write = consents.write(consent, doc, clock.now() if begins else consent.row["next_step"])
+    new = consents.of_row(scope, write.row, consent.phone)
+    return session | {"consent": new.shown}, new if begins else None, [write]
+
+
+def _dials_at(scope: Scope) -> int:
+    return clock.now() + (clock.scaled(DIALS_AFTER) if simulation.simulated(scope) else 0)

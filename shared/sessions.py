@@ -1,0 +1,148 @@
+"""Sessions: one call each, from the request to what was said (specification, "Session"; contract 7).
+
+A session only moves forward along `TRANSITIONS`. While work is owed on it, its row carries `next_step`, the
+instant of the next step, and a due time for `sweep`. The customer's row names its one active session, so that no
+two calls to a customer are under way at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic_core import PydanticCustomError
+
+from shared import clock, hints, resources, table
+from shared.keys import Scope, due, due_shard
+from shared.listing import Listed
+from shared.resources import Document, Found
+from shared.telephony import Ending
+
+QUEUED, DIALING = "queued", "dialing"
+COMPLETED, NO_ANSWER, FAILED, INVALID_NUMBER, CALL_LATER = ENDED = (
+    "completed",
+    "no_answer",
+    "failed",
+    "invalid_number",
+    "call_later",
+)
+CALL_STATUSES = (QUEUED, DIALING, *ENDED)
+TRANSITIONS: Mapping[str, frozenset[str]] = {
+    QUEUED: frozenset({DIALING, FAILED, INVALID_NUMBER}),
+    DIALING: frozenset(ENDED),
+    **dict.fromkeys(ENDED, frozenset[str]()),
+}
+CHANNELS = PHONE, WHATSAPP = "phone", "whatsapp"
+NONE, PROCESSING, AVAILABLE, MISSED = "none", "processing", "available", "failed"
+"""What a transcript or a recording can be."""
+GRACE = 30
+"""Seconds after which `sweep` takes a hint for lost."""
+LEAST_GRACE = 2 * clock.SECOND
+"""What a hint needs on its way, however quick a local run's waits are."""
+NOTHING_OWED: Mapping[str, table.Value | None] = dict.fromkeys(("next_step", "due", "due_shard", "hints"))
+
+
+def _one_of(slot: str, known: tuple[str, ...]) -> Any:
+    def parse(text: str) -> tuple[str, str]:
+        if text not in known:
+            message = "{slot} must be one of {known}."
+            raise PydanticCustomError("parameter_invalid", message, {"slot": slot, "known": ", ".join(known)})
+        return slot, text
+
+    return parse
+
+
+LISTED = Listed(
+    kind="session",
+    prefix="sess_",
+    slots=("appointment_id", "customer_id", "call_status", "channel"),
+    filters={
+        "appointment_id": lambda text: ("appointment_id", text),
+        "customer_id": lambda text: ("customer_id", text),
+        "call_status": _one_of("call_status", CALL_STATUSES),
+        "channel": _one_of("channel", CHANNELS),
+    },
+)
+
+
+def new(
+    scope: Scope,
+    customer: Document,
+    *,
+    appointment_id: str | None,
+    channel: str,
+    consent: Document | None,
+    metadata: Mapping[str, Any] | None,
+) -> Document:
+    """A call to the customer that waits to be dialed."""
+    return resources.new(
+        LISTED,
+        scope,
+        customer_id=customer["id"],
+        appointment_id=appointment_id,
+        channel=channel,
+        direction="outbound",
+        to=customer["phone"],
+        call_status=QUEUED,
+        ended_reason=None,
+        answered_by=None,
+        dialed_at=None,
+        answered_at=None,
+        ended_at=None,
+        duration_seconds=None,
+        call_later_at=None,
+        consent=consent,
+        transcript_status=NONE,
+        recording_status=NONE,
+        summary=None,
+        metadata=dict(metadata or {}),
+    )
+
+
+def details_pk(scope: Scope, session_id: str) -> str:
+    """The partition of what belongs to a session: its transcript."""
+    return scope.pk(LISTED.kind, session_id)
+
+
+def owed(session_id: str, at: int) -> dict[str, table.Value | None]:
+    """The attributes of a row whose next step is due at this instant."""
+    overdue = at + max(clock.scaled(GRACE), LEAST_GRACE)
+    return {"next_step": at, "due": due(overdue), "due_shard": due_shard(session_id), "hints": None}
+
+
+def hint(scope: Scope, session_id: str, at: int | None = None) -> hints.Hint:
+    """The message that tells the worker of a session's next step, now or about `at`."""
+    told = {"project_id": scope.project_id, "livemode": scope.livemode, "session_id": session_id}
+    wait = 0 if at is None else max(0, round((at - clock.now()) / clock.SECOND))
+    return hints.Hint(told, group=scope.pk("dials"), delay=min(wait, hints.LONGEST_DELAY))
+
+
+def awaits_consent(session: Document) -> bool:
+    """Whether the call waits for the customer's consent."""
+    consent = session["consent"]
+    return session["call_status"] == QUEUED and consent is not None and consent["status"] == "pending"
+
+
+def changed(
+    scope: Scope,
+    found: Found,
+    changes: Mapping[str, Any],
+    internal: Mapping[str, table.Value | None],
+) -> table.Update:
+    """The write of a step, unless another came between."""
+    status = changes.get("call_status", found.doc["call_status"])
+    assert status == found.doc["call_status"] or status in TRANSITIONS[found.doc["call_status"]]
+    return resources.change(LISTED, scope, found, resources.touched(found.doc, changes), internal=internal)
+
+
+def ended(session: Document, ending: Ending, now: int) -> Document:
+    """The changes that end a call at `now`."""
+    answered = session["answered_at"]
+    spoke = None if answered is None else max(0, round((now - clock.parse(answered)) / clock.SECOND))
+    return {
+        "call_status": ending.call_status,
+        "ended_reason": ending.ended_reason,
+        "answered_by": ending.answered_by or session["answered_by"],
+        "ended_at": clock.iso(now),
+        "duration_seconds": spoke,
+    }

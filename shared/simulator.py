@@ -1,0 +1,115 @@
+"""The course of a simulated call: one step after another, each due at its time (contract 10).
+
+What was said and what came of the appointment is the outcome of a real dialogue between the scripted agent and a
+scripted customer (`shared.talk`). No write changes two of a session's call, transcript and recording status.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+
+from shared import (
+    appointments,
+    calls,
+    clock,
+    customers,
+    fields,
+    projects,
+    recordings,
+    resources,
+    sessions,
+    table,
+    talk,
+    wav,
+)
+from shared.agent.scripted import Scripted
+from shared.keys import Scope
+from shared.resources import Found
+from shared.sessions import AVAILABLE, PROCESSING
+from shared.talk import Talk
+from shared.telephony import Ending, simulated
+
+ANSWERS_AFTER = 1
+ENDS_AFTER = 2
+"""Seconds, scaled, after it was dialed."""
+
+
+def step(scope: Scope, found: Found) -> list[table.Operation]:
+    """The writes of what comes next of a call."""
+    session, outcome = found.doc, simulated.OUTCOMES[simulated.number(found.doc["to"])]
+    now = clock.now()
+    if session["call_status"] == sessions.QUEUED:
+        after = ANSWERS_AFTER if outcome.says else ENDS_AFTER
+        dialing = calls.dialing(scope, found, now + clock.scaled(after))
+        return calls.ending(scope, found, dialing) if isinstance(dialing, Ending) else dialing
+    if session["call_status"] == sessions.DIALING:
+        if outcome.says and session["answered_at"] is None:
+            answered = {"answered_at": clock.iso(now), "answered_by": "human", "transcript_status": PROCESSING}
+            return [sessions.changed(scope, found, answered, sessions.owed(session["id"], now))]
+        if outcome.says and session["recording_status"] == sessions.NONE:
+            ends = clock.parse(session["answered_at"]) + clock.scaled(ENDS_AFTER - ANSWERS_AFTER)
+            owed = sessions.owed(session["id"], ends)
+            return [sessions.changed(scope, found, {"recording_status": PROCESSING}, owed)]
+        return _talked(scope, found, outcome) if outcome.says else calls.ending(scope, found, outcome.ending)
+    if session["transcript_status"] == PROCESSING:
+        owed = sessions.owed(session["id"], now)
+        return [sessions.changed(scope, found, {"transcript_status": AVAILABLE}, owed)]
+    if session["recording_status"] == PROCESSING:
+        return [_recorded(scope, found)]
+    return [sessions.changed(scope, found, {}, sessions.NOTHING_OWED)]
+
+
+def _talked(scope: Scope, found: Found, outcome: simulated.Outcome) -> list[table.Operation]:
+    """The writes that end a call in which people talked."""
+    session = found.doc
+    said = _talk(scope, found, outcome)
+    changes: dict[str, str | None] = {"summary": said.summary}
+    if said.later is not None:
+        changes["call_later_at"] = clock.iso(said.later)
+    ending = outcome.ending
+    if ending.call_status == sessions.COMPLETED:
+        ending = dataclasses.replace(ending, ended_reason=f"{said.ended_by}_hangup")
+    lines = fields.compact([dataclasses.asdict(line) for line in said.lines])
+    transcript = {"pk": sessions.details_pk(scope, session["id"]), "sk": "transcript", "kind": "transcript"}
+    writes = calls.ending(scope, found, ending, changes, next_step=clock.now())
+    writes.append(table.Put(transcript | {"doc": lines}, condition=""))
+    if said.change is not None:
+        writes.append(resources.change(appointments.LISTED, scope, *said.change))
+    return writes
+
+
+def _talk(scope: Scope, found: Found, outcome: simulated.Outcome) -> Talk:
+    session = found.doc
+    customer = (scope.pk(customers.LISTED.kind), session["customer_id"])
+    keys = [customer]
+    if session["appointment_id"] is not None:
+        keys.append((scope.pk(appointments.LISTED.kind), session["appointment_id"]))
+    rows = table.get_many(keys)
+    return talk.simulate(
+        outcome,
+        Scripted(),
+        # A call that was under way when its customer was deleted changes nothing any more.
+        [_found(rows[key]) for key in keys[1:] if key in rows and "deleted" not in rows[customer]],
+        json.loads(rows[customer]["doc"])["name"],
+        projects.name_of(scope.project_id),
+        found.row.get("instructions"),
+    )
+
+
+def _found(row: table.Row) -> Found:
+    return Found(json.loads(row["doc"]), row["v"], row)
+
+
+def _recorded(scope: Scope, found: Found) -> table.Update:
+    session = found.doc
+    row = table.get(sessions.details_pk(scope, session["id"]), "transcript")
+    assert row is not None, "the transcript is written with the call's end"
+    lines = [talk.Line(**line) for line in json.loads(row["doc"])]
+    key = recordings.key_of(scope, session["id"])
+    # Whole seconds, so that what the API says of its length is exact.
+    seconds = -(-wav.duration_ms(lines) // clock.SECOND)
+    recordings.store(key, wav.wav(lines, seconds * clock.SECOND))
+    kept: Mapping[str, table.Value | None] = {"recording_key": key, "recording_seconds": seconds}
+    return sessions.changed(scope, found, {"recording_status": AVAILABLE}, {**sessions.NOTHING_OWED, **kept})

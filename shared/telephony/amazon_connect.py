@@ -1,0 +1,346 @@
+"""Live calls by phone: Amazon Connect places them, tells what became of them, and ends them.
+
+What AWS documents and this module builds on (API reference, "Data model for contact records" and "Contact events"
+of the administrator guide):
+
+- A `ClientToken` counts for 7 days: while the contact lives, the same start answers with the same contact. An
+  earlier revision of the reference said that a contact which has ended is followed by a new one, so a start is
+  repeated within seconds only, never when the first attempt may have rung out.
+- Of an outbound contact `ConnectedToSystemTimestamp` is when the other side answered. Times that are not known are
+  absent or the first of January 1970.
+- `DisconnectReason` is null for contacts that end for reasons outside of the list.
+- Contact events come at best effort, repeated and unordered: a hint to `look`, nothing more.
+- Answering machine detection works for outbound campaigns only; its status is read where there is one.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
+
+from shared import clock
+from shared.log import logger
+from shared.telephony import Busy, Ending, NotConfigured, Refused, Seen
+
+REASON_DELAY = 30 * clock.SECOND
+"""How long a contact that has ended counts as under way while nothing says why."""
+EVENTS = ("Amazon Connect Contact Event", "Contact Event")
+"""The detail-types of contact events; the first is the documented one."""
+
+CUSTOMER_HANGUP = Ending("completed", "customer_hangup")
+AGENT_HANGUP = Ending("completed", "agent_hangup")
+NO_ANSWER = Ending("no_answer", "no_answer")
+LINE_BUSY = Ending("no_answer", "busy")
+DECLINED = Ending("no_answer", "declined")
+VOICEMAIL = Ending("no_answer", "voicemail", "machine")
+FAX = Ending("no_answer", "no_answer", "machine")
+INVALID_NUMBER = Ending("invalid_number", "invalid_number")
+BLOCKED = Ending("failed", "blocked")
+NOT_ALLOWED = Ending("failed", "destination_not_allowed")
+PROVIDER_ERROR = Ending("failed", "provider_error")
+PROVIDER_TIMEOUT = Ending("failed", "provider_timeout")
+
+
+@dataclass(frozen=True)
+class Disconnect:
+    """What a `DisconnectReason` means for a call that was answered, and for one that was not."""
+
+    answered: Ending
+    unanswered: Ending
+
+
+@dataclass(frozen=True)
+class Detection:
+    """What an `AnsweringMachineDetectionStatus` means: who answered, and the ending where it decides that."""
+
+    answered_by: str | None = None
+    ending: Ending | None = None
+
+
+def _always(ending: Ending) -> Disconnect:
+    return Disconnect(answered=ending, unanswered=ending)
+
+
+OTHER = Disconnect(answered=AGENT_HANGUP, unanswered=NO_ANSWER)
+"""A reason outside of the list, such as a contact that was stopped by API: the other side did not hang up."""
+
+DISCONNECTS: Mapping[str, Disconnect] = {
+    # Voice.
+    "CUSTOMER_DISCONNECT": Disconnect(answered=CUSTOMER_HANGUP, unanswered=DECLINED),
+    "AGENT_DISCONNECT": Disconnect(answered=AGENT_HANGUP, unanswered=NO_ANSWER),
+    "THIRD_PARTY_DISCONNECT": Disconnect(answered=CUSTOMER_HANGUP, unanswered=DECLINED),
+    "TELECOM_BUSY": _always(LINE_BUSY),
+    "TELECOM_NUMBER_INVALID": _always(INVALID_NUMBER),
+    "TELECOM_POTENTIAL_BLOCKING": _always(BLOCKED),
+    "TELECOM_UNANSWERED": _always(NO_ANSWER),
+    "TELECOM_TIMEOUT": _always(NO_ANSWER),
+    # Also what 60 seconds of ringing come to.
+    "TELECOM_ORIGINATOR_CANCEL": _always(NO_ANSWER),
+    "TELECOM_PROBLEM": _always(PROVIDER_ERROR),
+    "CUSTOMER_NEVER_ARRIVED": _always(NO_ANSWER),
+    "CONTACT_FLOW_DISCONNECT": Disconnect(answered=AGENT_HANGUP, unanswered=PROVIDER_ERROR),
+    "BARGED": Disconnect(answered=AGENT_HANGUP, unanswered=NO_ANSWER),
+    "OTHER": OTHER,
+    # Outbound campaigns. The second spelling of a discarded preview is the one AWS documents.
+    "OUTBOUND_DESTINATION_ENDPOINT_ERROR": _always(NOT_ALLOWED),
+    "OUTBOUND_RESOURCE_ERROR": _always(PROVIDER_ERROR),
+    "OUTBOUND_ATTEMPT_FAILED": _always(PROVIDER_ERROR),
+    "OUTBOUND_PREVIEW_DISCARDED": _always(PROVIDER_ERROR),
+    "OUTBUND_PREVIEW_DISCARDED": _always(PROVIDER_ERROR),
+    # No capacity until the attempt ran out.
+    "EXPIRED": _always(PROVIDER_TIMEOUT),
+    # Chats, tasks and emails: none of a call, but in the same list.
+    "AGENT_NETWORK_DISCONNECT": _always(PROVIDER_ERROR),
+    "CUSTOMER_CONNECTION_NOT_ESTABLISHED": _always(NO_ANSWER),
+    "API": OTHER,
+    "IDLE_DISCONNECT": OTHER,
+    "SYSTEM_ERROR": _always(PROVIDER_ERROR),
+    "AGENT_COMPLETED": OTHER,
+    "TRANSFERRED": OTHER,
+    "DISCARDED": _always(PROVIDER_ERROR),
+}
+
+DETECTIONS: Mapping[str, Detection] = {
+    "HUMAN_ANSWERED": Detection(answered_by="human"),
+    "VOICEMAIL_BEEP": Detection(ending=VOICEMAIL),
+    "VOICEMAIL_NO_BEEP": Detection(ending=VOICEMAIL),
+    "FAX_MACHINE_DETECTED": Detection(ending=FAX),
+    "SIT_TONE_BUSY": Detection(ending=LINE_BUSY),
+    "SIT_TONE_INVALID_NUMBER": Detection(ending=INVALID_NUMBER),
+    # Any announcement of the network, full circuits too: not enough to call the number wrong.
+    "SIT_TONE_DETECTED": Detection(ending=PROVIDER_ERROR),
+    "AMD_UNANSWERED": Detection(ending=NO_ANSWER),
+    # The rest knows nothing of who answered.
+    "AMD_UNRESOLVED": Detection(),
+    "AMD_UNRESOLVED_SILENCE": Detection(),
+    "AMD_NOT_APPLICABLE": Detection(),
+    "AMD_ERROR": Detection(),
+    "ANSWERED": Detection(),
+    "UNDETECTED": Detection(),
+    "ERROR": Detection(),
+}
+
+REFUSALS: Mapping[str, Ending] = {
+    "DestinationNotAllowedException": NOT_ALLOWED,
+    "OutboundContactNotPermittedException": BLOCKED,
+}
+"""The errors of a start that say what is wrong with the call."""
+
+CHECKS: Mapping[str, str] = {
+    "ResourceNotFoundException": "connect.instance_id, contact_flow_id and queue_id of the stage in cdk.json, and "
+    "that the flow is published",
+    "AccessDeniedException": "that the function's role may do connect:StartOutboundVoiceContact on the instance",
+    "InvalidParameterException": "connect.contact_flow_id, queue_id and source_phone_number of the stage in cdk.json",
+    "InvalidRequestException": "connect.source_phone_number of the stage in cdk.json, and that the queue has an "
+    "outbound caller ID",
+}
+"""What an operator looks at when a start was refused, by error code."""
+
+PASSING = frozenset({"InternalServiceException", "LimitExceededException", "ThrottlingException"})
+"""Errors that may be gone at the next try, whatever their HTTP status; so are all others of status 429 and 5xx."""
+
+
+@dataclass(frozen=True)
+class Happened:
+    """A contact event: the contact, what it says happened, and the instants it knows, in milliseconds."""
+
+    contact_id: str
+    event_type: str
+    initiated_at: int | None
+    answered_at: int | None
+    ended_at: int | None
+
+
+@dataclass(frozen=True)
+class Connect:
+    """One instance of Amazon Connect and the flow that its calls run; a queue, or a number, to call from."""
+
+    client: Any
+    instance_id: str
+    contact_flow_id: str
+    queue_id: str | None = None
+    source_phone_number: str | None = None
+
+    @classmethod
+    def from_environment(cls) -> Connect:
+        """The stage's instance (`connect` in cdk.json). Raises NotConfigured."""
+        given: dict[str, Any] = {name: os.environ.get(name) or None for name in (*_REQUIRED, *_EITHER)}
+        missing = [f"{name} (connect.{key})" for name, key in _REQUIRED.items() if not given[name]]
+        if not any(given[name] for name in _EITHER):
+            missing.append(" or ".join(f"{name} (connect.{key})" for name, key in _EITHER.items()))
+        if missing:
+            raise NotConfigured(f"missing of the stage in cdk.json: {', '.join(missing)}")
+        return cls(_client(), **{(_REQUIRED | _EITHER)[name]: value for name, value in given.items()})
+
+    def start(self, to: str, session_id: str, project_id: int, livemode: bool, opening: str) -> str:
+        """Place the call and answer its contact's id, the same one when asked again soon. Raises Refused, Busy."""
+        caller = {"QueueId": self.queue_id, "SourcePhoneNumber": self.source_phone_number}
+        try:
+            answer = _answered(
+                self.client.start_outbound_voice_contact,
+                InstanceId=self.instance_id,
+                ContactFlowId=self.contact_flow_id,
+                DestinationPhoneNumber=to,
+                ClientToken=session_id,
+                Attributes={
+                    "session_id": session_id,
+                    "project_id": str(project_id),
+                    "livemode": "true" if livemode else "false",
+                    # The contact flow says it, as `$.Attributes.opening`.
+                    "opening": opening,
+                },
+                **{name: value for name, value in caller.items() if value},
+            )
+        except ClientError as error:
+            raise Refused(_refusal(error)) from None
+        return str(answer["ContactId"])
+
+    def look(self, contact_id: str) -> Seen | None:
+        """What has become of a contact; None where Connect has no such contact. Raises Busy."""
+        contact = self._contact(contact_id)
+        return None if contact is None else seen(contact)
+
+    def stop(self, contact_id: str) -> None:
+        """End a contact; one that has ended, or never was, is left alone. Raises Busy."""
+        try:
+            _answered(self.client.stop_contact, InstanceId=self.instance_id, ContactId=contact_id)
+        except ClientError as error:
+            if _code(error) in ("ContactNotFoundException", "ResourceNotFoundException"):
+                return
+            contact = self._contact(contact_id)
+            if contact is not None and _instant(contact.get("DisconnectTimestamp")) is None:
+                raise
+
+    def _contact(self, contact_id: str) -> Mapping[str, Any] | None:
+        try:
+            answer = _answered(self.client.describe_contact, InstanceId=self.instance_id, ContactId=contact_id)
+        except ClientError as error:
+            if _code(error) == "ResourceNotFoundException":
+                return None
+            raise
+        contact: Mapping[str, Any] = answer["Contact"]
+        return contact
+
+
+def seen(contact: Mapping[str, Any]) -> Seen:
+    """What the `Contact` of `DescribeContact` tells of a call."""
+    connected_at = _instant(contact.get("ConnectedToSystemTimestamp"))
+    ended_at = _instant(contact.get("DisconnectTimestamp"))
+    reason, status = contact.get("DisconnectReason"), contact.get("AnsweringMachineDetectionStatus")
+    decided = _detection(status).ending
+    # A tone is "connected to the system" as well.
+    answered_at = connected_at if decided is None or decided.answered_by else None
+    if ended_at is None or (not reason and decided is None and clock.now() - ended_at < REASON_DELAY):
+        return Seen(answered_at, None, None)
+    return Seen(answered_at, ended_at, ending(reason, status, answered=answered_at is not None))
+
+
+def ending(reason: str | None, status: str | None, *, answered: bool) -> Ending:
+    """How a contact ended, from its `DisconnectReason` and `AnsweringMachineDetectionStatus`."""
+    detection = _detection(status)
+    if detection.ending is not None:
+        return detection.ending
+    if reason and reason not in DISCONNECTS:
+        logger().warning("unknown disconnect reason", extra={"reason": reason})
+    disconnect = DISCONNECTS.get(reason or "", OTHER)
+    return replace(disconnect.answered, answered_by=detection.answered_by) if answered else disconnect.unanswered
+
+
+def contact_event(event: Any) -> Happened | None:
+    """What an EventBridge event says of a contact; None for other events and malformed ones.
+
+    AWS's samples spell the names in `detail` both `contactId` and `ContactId`.
+    """
+    if not isinstance(event, dict) or event.get("source") != "aws.connect" or event.get("detail-type") not in EVENTS:
+        return None
+    if not isinstance(event.get("detail"), dict):
+        return None
+    detail = {str(name)[:1].lower() + str(name)[1:]: value for name, value in event["detail"].items()}
+    contact_id, event_type = detail.get("contactId"), detail.get("eventType")
+    if not (isinstance(contact_id, str) and contact_id and isinstance(event_type, str) and event_type):
+        return None
+    return Happened(
+        contact_id=contact_id,
+        event_type=event_type,
+        initiated_at=_instant(detail.get("initiationTimestamp")),
+        answered_at=_instant(detail.get("connectedToSystemTimestamp")),
+        ended_at=_instant(detail.get("disconnectTimestamp")),
+    )
+
+
+_REQUIRED = {"CONNECT_INSTANCE_ID": "instance_id", "CONNECT_CONTACT_FLOW_ID": "contact_flow_id"}
+_EITHER = {"CONNECT_QUEUE_ID": "queue_id", "CONNECT_SOURCE_PHONE_NUMBER": "source_phone_number"}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OF_THE_NUMBER = re.compile(r"destination|phone ?number", re.IGNORECASE)
+
+
+def _detection(status: str | None) -> Detection:
+    return DETECTIONS.get(status or "", Detection())
+
+
+def _answered(call: Callable[..., Any], **parameters: Any) -> Any:
+    # Texts of errors may quote the number, so none becomes a cause.
+    try:
+        return call(**parameters)
+    except ClientError as error:
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        if _code(error) in PASSING or status == 429 or status >= 500:
+            raise Busy(_code(error)) from None
+        raise
+    except (ConnectionError, HTTPClientError) as error:
+        raise Busy(type(error).__name__) from None
+
+
+def _refusal(error: ClientError) -> Ending:
+    code = _code(error)
+    if code in REFUSALS:
+        return REFUSALS[code]
+    if code in ("InvalidParameterException", "InvalidRequestException") and _concerns_number(error):
+        return INVALID_NUMBER
+    check = CHECKS.get(code, "the error code in the API reference of StartOutboundVoiceContact")
+    logger().error("call refused by Amazon Connect", extra={"error": code, "check": check})
+    return PROVIDER_ERROR
+
+
+def _concerns_number(error: ClientError) -> bool:
+    # The texts are not documented; the parameters' names are, and every other phone number is a source.
+    message = error.response["Error"].get("Message", "")
+    return _OF_THE_NUMBER.search(message) is not None and "source" not in message.lower()
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response["Error"]["Code"])
+
+
+def _instant(value: object) -> int | None:
+    """The instant of a datetime or an RFC 3339 text; None for what is unset, which is 1970 too, or malformed."""
+    if isinstance(value, str):
+        try:
+            instant = clock.parse(value)
+        except ValueError:
+            return None
+    elif isinstance(value, datetime):
+        instant = (value - _EPOCH) // timedelta(milliseconds=1)
+    else:
+        return None
+    return instant if instant >= clock.DAY else None
+
+
+@functools.cache
+def _client() -> Any:
+    import boto3
+    from botocore.config import Config
+
+    config = Config(
+        connect_timeout=2,
+        read_timeout=6,
+        retries={"mode": "standard", "total_max_attempts": 2},
+    )
+    return boto3.client("connect", config=config)

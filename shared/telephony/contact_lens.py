@@ -1,0 +1,55 @@
+"""What Amazon Connect leaves in S3 of a call: its recording, and the transcript that Contact Lens made of it.
+
+A call that no human agent joins is recorded as an "automated interaction", whose files are kept under `ivr/`. Where
+redaction is on there are redacted files beside the others, or instead of them; they have the same shape.
+Sources: "Output file locations" and "Example output files" of Contact Lens in the Connect administrator guide; the
+folder `ivr/` from files of real instances.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+from urllib.parse import unquote_plus
+
+Kind = Literal["recording", "transcript"]
+
+_DAY_AND_ID = r"[0-9]{4}/[0-9]{2}/[0-9]{2}/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+_ANALYSIS = r"(?:.*/)?Analysis/Voice/(?:ivr/)?"
+_OBJECTS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("recording", re.compile(rf"(?:.*/)?CallRecordings/(?:ivr/)?{_DAY_AND_ID}_[0-9]{{8}}T[0-9:]{{5}}_UTC\.wav")),
+    ("recording", re.compile(rf"{_ANALYSIS}Redacted/{_DAY_AND_ID}_call_recording_redacted_[^/]+\.wav")),
+    ("transcript", re.compile(rf"{_ANALYSIS}(?:Redacted/)?{_DAY_AND_ID}_analysis_[^/]+\.json")),
+)
+
+
+def object_of(key: str) -> tuple[Kind, str] | None:
+    """What an object of the instance's bucket is, and of which contact; None for any other object.
+
+    The key may be URL-encoded, as S3's notifications give it.
+    """
+    plain = unquote_plus(key)
+    for kind, pattern in _OBJECTS:
+        if match := pattern.fullmatch(plain):
+            return kind, match[1]
+    return None
+
+
+def lines(analysis: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What was said, in order of time: role (agent or customer), content, started_at_ms and ended_at_ms.
+
+    Times are milliseconds from the recording's start. Whoever is not the customer speaks for the business: an
+    `AGENT`, or the `SYSTEM` that a bot's voice is. An analysis that failed has no lines.
+    """
+    roles = {one["ParticipantId"]: one["ParticipantRole"] for one in analysis.get("Participants") or ()}
+    said = [item for item in analysis.get("Transcript") or () if (item.get("Content") or "").strip()]
+    return [
+        {
+            "role": "customer" if roles.get(item["ParticipantId"], item["ParticipantId"]) == "CUSTOMER" else "agent",
+            "content": item["Content"].strip(),
+            "started_at_ms": item["BeginOffsetMillis"],
+            "ended_at_ms": item["EndOffsetMillis"],
+        }
+        for item in sorted(said, key=lambda item: (item["BeginOffsetMillis"], item["EndOffsetMillis"]))
+    ]

@@ -1,0 +1,116 @@
+"""Simulated calls: what becomes of one is set by the last digits of the number that is dialed (contract 10)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from shared.telephony import Ending
+
+
+class Consent(Enum):
+    """What a customer does about being called on WhatsApp."""
+
+    ON_FILE = "on_file"
+    ACCEPTS = "accepts"
+    DECLINES = "declines"
+    SILENT = "silent"
+    LIMITED = "limited"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What becomes of a call once it is dialed, and the lines of the scripted customer who answers it.
+
+    `says` is for a call about an appointment, `says_alone` for one that concerns none (any more); nobody talks where
+    both are empty. `asked_back` is said where the first line was not clear enough for the agent.
+    """
+
+    ending: Ending
+    says: tuple[str, ...] = ()
+    says_alone: tuple[str, ...] = ()
+    asked_back: str | None = None
+
+
+_THANKS = "No, thank you. Goodbye."
+_LATER = "I can't talk right now, please call me tomorrow at 10 in the morning."
+_CONFIRMS = Outcome(
+    Ending("completed", "agent_hangup", "human"),
+    says=("Yes, I'll be there.", _THANKS),
+    says_alone=(_THANKS,),
+)
+
+OUTCOMES: Mapping[int, Outcome] = {
+    0: _CONFIRMS,
+    1: Outcome(Ending("invalid_number", "invalid_number")),
+    2: Outcome(Ending("no_answer", "no_answer")),
+    3: Outcome(Ending("no_answer", "busy")),
+    4: Outcome(Ending("failed", "blocked")),
+    5: Outcome(Ending("call_later", "callback_requested", "human"), says=(_LATER,), says_alone=(_LATER,)),
+    6: Outcome(
+        Ending("completed", "agent_hangup", "human"),
+        says=("Hello, when is it again?", "Thank you, I'm coming. See you then.", "No, thanks. Bye!"),
+        says_alone=("Who are you?", "No, thanks. Bye!"),
+    ),
+    7: Outcome(Ending("no_answer", "voicemail", "machine")),
+    8: Outcome(
+        Ending("completed", "agent_hangup", "human"),
+        says=(
+            "Could you move it to one day later, at the same time, please?",
+            "Yes, please.",
+            "No, that's all. Goodbye.",
+        ),
+        says_alone=("Could you move my appointment, please?", _THANKS),
+        # The clocks may skip that time a day later, or show it twice.
+        asked_back="24 hours later, then.",
+    ),
+    9: Outcome(
+        Ending("completed", "agent_hangup", "human"),
+        says=("I'm sorry, I have to cancel my appointment.", "Yes, please cancel it.", "No, that's all. Goodbye."),
+        says_alone=("I have to cancel my appointment.", _THANKS),
+    ),
+    10: Outcome(
+        Ending("completed", "customer_hangup", "human"),
+        says=("I'm not sure yet, I have to check my calendar first.", "No, thank you, not now."),
+        says_alone=("I'm not sure, I would have to think about it.", "No, thank you, not now."),
+    ),
+    11: Outcome(Ending("failed", "provider_error")),
+    20: _CONFIRMS,
+    21: _CONFIRMS,
+    22: _CONFIRMS,
+    23: _CONFIRMS,
+    25: _CONFIRMS,
+}
+"""By NN. 20 to 25 are about consent: once dialed, or called by phone, they act as 00."""
+
+CONSENTS: Mapping[int, Consent] = {
+    20: Consent.ACCEPTS,
+    21: Consent.DECLINES,
+    22: Consent.SILENT,
+    25: Consent.LIMITED,
+}
+"""By NN; every other number has given its consent before."""
+
+IMPLIES_WHATSAPP = frozenset({20, 21, 22, 23, 25})
+"""Numbers that are called on WhatsApp unless the request names a channel."""
+
+_NUMBER = re.compile(r"\+150055500(\d\d)|\+1\d{3}55501(\d\d)", re.ASCII)
+
+
+def number(phone: str) -> int:
+    """The NN of a phone number in E.164: the last two digits of a simulator's number, else 0."""
+    match = _NUMBER.fullmatch(phone)
+    digits = int(match[1] or match[2]) if match else 0
+    return digits if digits in OUTCOMES else 0
+
+
+def outcome(phone: str) -> Outcome:
+    """What becomes of a call to this number once it is dialed."""
+    return OUTCOMES[number(phone)]
+
+
+def consent(phone: str) -> Consent:
+    """What the customer with this number does about being called on WhatsApp."""
+    return CONSENTS.get(number(phone), Consent.ON_FILE)

@@ -1,0 +1,255 @@
+"""Live consent on WhatsApp: asking for a user's call permission and reading the answer.
+
+AWS End User Messaging Social carries Meta's own JSON both ways. What Meta documents of call permissions ("Obtain
+user call permissions", WhatsApp Business Calling API):
+
+- A request is a message of its own type. Outside the 24 hours after a user's last message only an approved template
+  is let through. A pair of business and user may have one request in 24 hours and two in 7 days.
+- The answer is a message of the user, `interactive.type` `call_permission_reply`. A permission is permanent or for
+  7 days (168 hours) from the approval; the user may withdraw or change it at any time.
+- Nothing is sent when a request or a permission runs out.
+
+AWS queues a message and answers at once: what Meta refuses later (no template outside the window, the limits above, a
+phone without WhatsApp) arrives as a `failed` status on the event destination, not from `ask`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
+
+from shared import clock
+from shared.telephony import Busy, NotConfigured
+
+META_API_VERSION = "v25.0"
+"""Meta serves it until 2028-07-29; AWS takes every version from 20 on."""
+CONNECT_TIMEOUT, READ_TIMEOUT = 2, 10
+"""Seconds for one request."""
+TEMPORARY = 7 * clock.DAY
+"""How long a permission lasts that is not permanent (Meta, as above)."""
+
+_THROTTLED, _TOO_MANY_REQUESTS, _SERVER_ERRORS = "ThrottlingException", 429, 500
+"""All of AWS's errors that pass have one of these statuses but the first, which comes with 400."""
+_PHONE = re.compile(r"\+?[1-9][0-9]{6,14}")
+_SECONDS = re.compile(r"[0-9]{1,12}")
+_ID = re.compile(r"[!-~]{1,255}")
+
+
+class CannotAsk(Exception):
+    """AWS refused for good, also what an operator has to mend. The text names the error and holds nothing of a user."""
+
+
+@dataclass(frozen=True)
+class PermissionReply:
+    """What a user decided; times in milliseconds, of whole seconds."""
+
+    phone: str = field(repr=False)
+    """E.164, from Meta's id of the user; in Brazil and Mexico its digits can differ from those that were asked."""
+    accepted: bool
+    at: int
+    """When the user decided, by Meta's clock."""
+    until: int | None
+    """When an accepted permission ends; None for one without an end, and for a refusal."""
+    message_id: str
+    context_id: str | None
+    """Meta's id of the request that is answered; or of a call, where the user granted by calling; or None, where the
+    user decided without being asked."""
+
+
+@dataclass(frozen=True)
+class WhatsApp:
+    """One phone number of the business.
+
+    `client` is boto3's of `socialmessaging`, `phone_number_id` AWS's id (`phone-number-id-…`) or ARN, not Meta's, and
+    `template` a name and a language. The template has a `call_permission_request` component and no variables.
+    """
+
+    client: Any
+    phone_number_id: str
+    template: tuple[str, str] | None = None
+    meta_api_version: str = META_API_VERSION
+
+    @classmethod
+    def from_environment(cls) -> WhatsApp:
+        """By WHATSAPP_PHONE_NUMBER_ID, WHATSAPP_TEMPLATE (name/language), WHATSAPP_META_API_VERSION.
+
+        Only the first must be set. Raises NotConfigured.
+        """
+        phone_number_id = os.environ.get("WHATSAPP_PHONE_NUMBER_ID")
+        if not phone_number_id:
+            raise NotConfigured("`phone_number_id` is missing in the stage's `whatsapp` settings in cdk.json.")
+        version = os.environ.get("WHATSAPP_META_API_VERSION") or META_API_VERSION
+        return cls(_client(), phone_number_id, _template(os.environ.get("WHATSAPP_TEMPLATE") or ""), version)
+
+    def ask(self, to: str, text: str) -> str:
+        """Send a call permission request to a phone (E.164); AWS's id of the message. Raises Busy, CannotAsk.
+
+        `text` (at most 1,024 characters) is the request's body; a template has its own and leaves it out. AWS has
+        no idempotency token: after Busy the user may have been asked, and asking again can show a second request.
+        AWS does not promise that its id is the `context_id` of the reply: find the request by the phone.
+        """
+        answer = _answered(
+            self.client.send_whatsapp_message,
+            originationPhoneNumberId=self.phone_number_id,
+            metaApiVersion=self.meta_api_version,
+            message=json.dumps(self._request(to, text)).encode(),
+        )
+        return str(answer["messageId"])
+
+    def permitted(self, to: str) -> bool:
+        """Whether Meta would let a phone (E.164) be called now, withdrawn permissions known. Raises Busy, CannotAsk.
+
+        Meta answers five of these a second.
+        """
+        answer = _answered(
+            self.client.get_whatsapp_call_permission,
+            originationPhoneNumberId=self.phone_number_id,
+            destinationPhoneNumber=to,
+        )
+        return answer["permission"]["status"] in ("temporary", "permanent")
+
+    def _request(self, to: str, text: str) -> dict[str, Any]:
+        message = {"messaging_product": "whatsapp", "recipient_type": "individual", "to": to}
+        if self.template is not None:
+            name, language = self.template
+            return message | {"type": "template", "template": {"name": name, "language": {"code": language}}}
+        kind = "call_permission_request"
+        return message | {
+            "type": "interactive",
+            "interactive": {"type": kind, "action": {"name": kind}, "body": {"text": text}},
+        }
+
+
+def replies(sns_message: str) -> list[PermissionReply]:
+    """The decisions in what the event destination published, in its order: the `Message` of an SNS notification.
+
+    That is a JSON object whose `whatsAppWebhookEntry` is the JSON text of an entry of Meta's webhook. Raises
+    ValueError where one of the two cannot be read. Whatever else is in it is left out: statuses, other messages, and
+    a reply without a phone, a time, an id or a plain `accept` or `reject`.
+
+    `is_permanent` true has no end, whatever else is named. Any other acceptance is temporary and ends at its
+    `expiration_timestamp`, or 7 days after the decision where that is missing or no time.
+
+    SNS delivers more than once and in any order. The caller keeps the `at` of the decision that holds and drops a
+    reply that is not later; of two in the same second the refusal holds. Whatever the caller stores is keyed by the
+    phone, not by `context_id`, as a user may decide unasked.
+    """
+    envelope = _parsed(sns_message)
+    if not isinstance(envelope, dict):
+        raise ValueError("the notification is not an object")
+    entry = envelope.get("whatsAppWebhookEntry")
+    if not isinstance(entry, str):
+        raise ValueError("the notification has no whatsAppWebhookEntry")
+    return [reply for message in _messages(_parsed(entry)) if (reply := _reply(message)) is not None]
+
+
+def _messages(entry: Any) -> Iterator[Any]:
+    # One entry, several, or Meta's whole webhook.
+    entries = entry if isinstance(entry, list) else [entry, *_listed(entry, "entry")]
+    for one in entries:
+        for change in _listed(one, "changes"):
+            if _of(change, "field") == "messages":
+                yield from _listed(_of(change, "value"), "messages")
+
+
+def _reply(message: Any) -> PermissionReply | None:
+    interactive = _of(message, "interactive")
+    if _of(interactive, "type") != "call_permission_reply":
+        return None
+    permission = _of(interactive, "call_permission_reply")
+    response = _of(permission, "response")
+    phone = _matched(_PHONE, _of(message, "from"))
+    at = _instant(_of(message, "timestamp"))
+    id = _matched(_ID, _of(message, "id"))
+    if phone is None or at is None or id is None or response not in ("accept", "reject"):
+        return None
+    accepted = response == "accept"
+    until = None
+    if accepted and _of(permission, "is_permanent") is not True:
+        until = _instant(_of(permission, "expiration_timestamp")) or min(at + TEMPORARY, clock.LAST)
+    return PermissionReply(
+        phone="+" + phone.removeprefix("+"),
+        accepted=accepted,
+        at=at,
+        until=until,
+        message_id=id,
+        context_id=_matched(_ID, _of(_of(message, "context"), "id")),
+    )
+
+
+def _of(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, dict) else None
+
+
+def _listed(value: Any, name: str) -> list[Any]:
+    found = _of(value, name)
+    return found if isinstance(found, list) else []
+
+
+def _matched(pattern: re.Pattern[str], value: Any) -> str | None:
+    return value if isinstance(value, str) and pattern.fullmatch(value) else None
+
+
+def _instant(value: Any) -> int | None:
+    """Unix seconds, a number or its text, as milliseconds; None where they are neither, or no time after 1970."""
+    if type(value) is not int and _matched(_SECONDS, value) is None:
+        return None
+    instant = int(value) * clock.SECOND
+    return instant if 0 < instant <= clock.LAST else None
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("the notification is nested too deeply") from None
+    except ValueError:
+        # The error holds the text, and the text a phone.
+        raise ValueError("the notification is not JSON") from None
+
+
+def _template(setting: str) -> tuple[str, str] | None:
+    if not setting:
+        return None
+    name, _, language = setting.partition("/")
+    if not name or not language:
+        raise NotConfigured(
+            "`template` in the stage's `whatsapp` settings in cdk.json must be the name and the language of a template,"
+            " such as call_permission/en_US."
+        )
+    return name, language
+
+
+def _answered(call: Callable[..., Any], **parameters: Any) -> Any:
+    # Errors can quote the phone, so none of their texts is passed on, not even as a cause.
+    try:
+        return call(**parameters)
+    except ClientError as error:
+        code = error.response["Error"]["Code"]
+        status = error.response["ResponseMetadata"]["HTTPStatusCode"]
+        if code == _THROTTLED or status == _TOO_MANY_REQUESTS or status >= _SERVER_ERRORS:
+            raise Busy(code) from None
+        raise CannotAsk(code) from None
+    except (ConnectionError, HTTPClientError) as error:
+        raise Busy(type(error).__name__) from None
+    except BotoCoreError as error:
+        raise CannotAsk(type(error).__name__) from None
+
+
+def _client() -> Any:
+    import boto3
+    from botocore.config import Config
+
+    # Never sent again from here, as that can show the user a second request.
+    config = Config(
+        connect_timeout=CONNECT_TIMEOUT,
+        read_timeout=READ_TIMEOUT,
+        retries={"mode": "standard", "total_max_attempts": 1},
+    )
+    return boto3.client("socialmessaging", config=config)

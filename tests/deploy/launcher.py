@@ -1,0 +1,64 @@
+"""Starts LocalStack in this process: run by the Python that has localstack-core, not by the one of the tests.
+
+    python -m tests.deploy.launcher < PIPE
+
+Settings come by the environment: LocalStack's own, and `FUNCTION_LOGS` (a folder), `FUNCTION_SUPPORT` (a folder
+to make) and `FUNCTION_ENVIRONMENT` (a JSON object of variables for every function). It ends when its standard
+input closes, as it does when the tests end in whatever way.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import json
+import os
+import threading
+from pathlib import Path
+
+from localstack.runtime.main import main as run
+from localstack.runtime.server import twisted
+from localstack.services.dynamodb.server import DynamodbServer
+from localstack.services.lambda_.invocation.plugins import DockerRuntimeExecutorPlugin
+
+from tests.deploy.lambda_process import ProcessExecutor, kill_all
+
+RUNTIME = ("awslambdaric", "runtime_client", "simplejson", "snapshot_restore_py")
+"""awslambdaric and what it imports."""
+
+
+def main() -> None:
+    ProcessExecutor.support = _support(Path(os.environ["FUNCTION_SUPPORT"]))
+    ProcessExecutor.logs = Path(os.environ["FUNCTION_LOGS"])
+    ProcessExecutor.extra = json.loads(os.environ["FUNCTION_ENVIRONMENT"])
+    DockerRuntimeExecutorPlugin.load = lambda *_, **__: ProcessExecutor
+    # The tests have started the database, on DYNAMODB_LOCAL_PORT.
+    DynamodbServer.start_dynamodb = lambda _: True
+    DynamodbServer.stop_dynamodb = lambda _: None
+    # LocalStack itself takes no more than the port of GATEWAY_LISTEN.
+    listen = twisted.endpoints.TCP4ServerEndpoint
+    twisted.endpoints.TCP4ServerEndpoint = functools.partial(listen, interface="127.0.0.1")
+    threading.Thread(target=_end_with_the_tests, daemon=True).start()
+    run()
+
+
+def _support(folder: Path) -> Path:
+    folder.mkdir()
+    for name in RUNTIME:
+        spec = importlib.util.find_spec(name)
+        if not spec or not spec.origin:
+            raise ImportError(f"{name} is not installed")
+        found = Path(spec.origin).parent if spec.submodule_search_locations else Path(spec.origin)
+        (folder / found.name).symlink_to(found)
+    return folder
+
+
+def _end_with_the_tests() -> None:
+    while os.read(0, 1):
+        pass
+    kill_all()
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

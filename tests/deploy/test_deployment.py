@@ -1,0 +1,328 @@
+"""A real `cdk bootstrap`, `deploy`, second `deploy` and `destroy` of the very app, and requests to it in between.
+
+Real: the CDK's command line, the template, the bundle but for its platform, AWS's runtime client that runs it, and
+DynamoDB Local; LocalStack does API Gateway, event source mappings with filters, SQS, Step Functions, KMS and the
+schedule as the template says. Two variables are set at each function's start, outside the stack, because receivers
+here are on loopback and a day is long: ALLOW_LOOPBACK_RECEIVERS and SPEED.
+
+What LocalStack cannot do, and what covers it instead:
+
+| not here | covered by |
+|---|---|
+| IAM: every call is allowed | tests/infra: each role may do what the topology says |
+| the gateway's own errors: templates and headers are stored, not applied | stored ones are compared here; tests/infra |
+| arm64 wheels, TLS, the API's own host name | tests/infra/test_bundle.py for the wheels; only AWS for the rest |
+| throttling, the access log, functions' logs in CloudWatch | tests/infra for the settings |
+| metrics: alarms exist and never ring; a dashboard is not even made | tests/infra |
+| limits on concurrency, a stream's on-failure bucket | tests/integration for what the functions do |
+| TTL, transaction conflicts (DynamoDB Local) | expiry is checked in code: tests/unit, tests/integration |
+| Amazon Connect, WhatsApp, Bedrock | tests/unit, with requests held against AWS's service models |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import re
+import socket
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra import topology
+from infra.gateway_responses import GATEWAY_RESPONSES
+from infra.stack_names import API_OUTPUT, FAILURES_OUTPUT, FAN_OUT_OUTPUT, TABLE_OUTPUT
+from tests.conformance.client import ULID, assert_error, eventually
+from tests.conformance.given import (
+    create_appointment,
+    create_customer,
+    events_about,
+    send_to_thread,
+    unique,
+    unique_phone,
+)
+from tests.conformance.receiver import Receiver, service_signature_is_valid, standard_signature_is_valid
+from tests.deploy.cloud import Cloud, report
+from tests.deploy.conftest import STACK, Deployed, StageClient, outputs_of
+from tests.deploy.inventory import KINDS, all_of, executions, inventory, statuses
+
+PATIENCE = 60
+"""Seconds; functions start cold, and queues are looked into once a second."""
+
+MOMENT = 3.0
+"""Seconds that requests may fail in a row while new code is put in place."""
+
+QUEUE_WAITS = 3
+"""Waits of 5 s, 30 s and 5 min go through the delay queue; the next, of 30 min, through the state machine."""
+
+PRETENDED = {"AWS::CloudWatch::Dashboard"}
+"""Resource types that LocalStack says it has made and has not."""
+
+HAS_CALLS = any("/v1/sessions" in function.routes for function in topology.FUNCTIONS)
+
+
+@dataclass
+class Seen:
+    """What a client saw that asked without a pause; times in seconds."""
+
+    answered: int = 0
+    longest: float = 0
+    failures: list[str] = field(default_factory=list)
+    customers: list[Any] = field(default_factory=list)
+
+
+@contextlib.contextmanager
+def requests_going_on(client: StageClient) -> Iterator[Seen]:
+    """A client that reads and writes ten times a second while the block runs."""
+    seen, end = Seen(), threading.Event()
+
+    def ask() -> None:
+        last = time.monotonic()
+        while not end.wait(0.1):
+            began = time.monotonic()
+            try:
+                response = client.post("/v1/customers", {"phone": unique_phone()})
+                seen.customers.append(response.ok(201))
+                client.get("/v1/ping").ok()
+            except (AssertionError, OSError, http.client.HTTPException, ValueError) as error:
+                seen.failures.append(f"after {time.monotonic() - began:.1f} s: {error!r}")
+                continue
+            seen.answered += 2
+            seen.longest = max(seen.longest, time.monotonic() - last)
+            last = time.monotonic()
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        end.set()
+        thread.join()
+
+
+# 1. Bootstrap and deploy
+
+
+def test_localstack_listens_on_loopback_alone(cloud: Cloud) -> None:
+    # Who listens on all interfaces answers here too.
+    with pytest.raises(OSError, match=r"refused|unreachable|assign"):
+        socket.create_connection(("127.0.0.2", cloud.port), timeout=5)
+
+
+def test_bootstrap_completes(bootstrapped: Cloud) -> None:
+    found = statuses(bootstrapped, "CDKToolkit")
+    assert found
+    assert {*found.values()} == {"CREATE_COMPLETE"}, found
+
+
+def test_deploy_completes_every_resource(bootstrapped: Cloud, deployed: Deployed) -> None:
+    found = statuses(bootstrapped, STACK)
+    assert len(found) > len(topology.FUNCTIONS)
+    assert {*found.values()} == {"CREATE_COMPLETE"}, found
+    assert bootstrapped.pretended() <= PRETENDED
+
+
+def test_deploy_tells_where_everything_is(deployed: Deployed) -> None:
+    for name in (API_OUTPUT, TABLE_OUTPUT, FAILURES_OUTPUT, FAN_OUT_OUTPUT):
+        assert deployed.outputs[name], name
+    assert deployed.api_url.endswith("/dev")
+
+
+def test_every_function_of_the_topology_is_there(cloud: Cloud, deployed: Deployed) -> None:
+    made = {function["Handler"] for function in all_of(cloud, "lambda", "list_functions", "Functions")}
+    assert made >= {function.handler for function in topology.FUNCTIONS}
+
+
+# 2. Requests
+
+
+def test_ping_answers_for_the_key_that_the_operator_made(client: StageClient) -> None:
+    report("requests")
+    answer = client.get("/v1/ping").ok()
+    assert (answer["object"], answer["project_name"], answer["livemode"]) == ("ping", "Blue Clinic", False)
+    assert_error(client.get("/v1/ping", headers={"Authorization": "Bearer sk_test_unknown"}), 401, "api_key_invalid")
+
+
+def test_a_replay_and_a_list_work_through_the_gateway(client: StageClient) -> None:
+    key, body = unique("key"), {"phone": "+1 500 555 0006", "external_id": unique()}
+    first, second = (client.post("/v1/customers", body, idempotency_key=key) for _ in range(2))
+    assert first.status == 201
+    assert first.headers["Location"].endswith(f"/dev/v1/customers/{first.json['id']}")
+    assert (second.body, second.replayed) == (first.body, True)
+    page = client.get("/v1/customers", {"external_id": body["external_id"]}).ok()
+    assert [customer["id"] for customer in page["data"]] == [first.json["id"]]
+
+
+def test_a_change_arrives_as_a_signed_webhook(client: StageClient, receiver: Receiver) -> None:
+    hook = receiver.hook()
+    endpoint = client.post("/v1/webhook_endpoints", {"url": hook.url, "event_filters": ["appointment.*"]}).ok(201)
+    appointment = create_appointment(client)
+    client.patch(f"/v1/appointments/{appointment['id']}", {"status": "confirmed"}).ok()
+    received = hook.wait_about(appointment["id"], count=2, timeout=PATIENCE)
+    assert [one.event["type"] for one in received] == ["appointment.created", "appointment.confirmed"]
+    for one in received:
+        assert service_signature_is_valid(one, endpoint["secret"])
+        assert standard_signature_is_valid(one, endpoint["secret"])
+    client.delete(f"/v1/webhook_endpoints/{endpoint['id']}").ok()
+
+
+def test_retries_come_through_the_delay_queue_and_then_the_state_machine(
+    cloud: Cloud, client: StageClient, receiver: Receiver
+) -> None:
+    report("retries")
+    hook = receiver.hook(*[500] * (QUEUE_WAITS + 1), 200)
+    endpoint = client.post("/v1/webhook_endpoints", {"url": hook.url, "event_filters": ["customer.*"]}).ok(201)
+    customer = create_customer(client)
+    hook.wait_about(customer["id"], count=QUEUE_WAITS + 1, timeout=PATIENCE)
+    assert eventually(lambda: executions(cloud, "delayed_delivery") == ["RUNNING"])
+    hook.wait_about(customer["id"], count=QUEUE_WAITS + 2, timeout=PATIENCE)
+    assert eventually(lambda: executions(cloud, "delayed_delivery") == ["SUCCEEDED"], PATIENCE)
+    (event,) = events_about(client, customer["id"])
+
+    def succeeded() -> Any:
+        (delivery,) = client.get(f"/v1/events/{event['id']}/deliveries").ok()["data"]
+        return delivery["status"] == "succeeded" and delivery
+
+    assert eventually(succeeded, PATIENCE)["attempt_count"] == QUEUE_WAITS + 2
+    assert len(hook.about(customer["id"])) == QUEUE_WAITS + 2
+    client.delete(f"/v1/webhook_endpoints/{endpoint['id']}").ok()
+
+
+def test_the_agent_answers_a_message_and_moves_the_appointment(client: StageClient) -> None:
+    report("a conversation")
+    customer = create_customer(client)
+    appointment = create_appointment(client, customer["id"])
+    thread = unique("thread")
+    asked = send_to_thread(client, thread, "can we move it to next Tuesday at 3pm?", customer={"id": customer["id"]})
+    assert asked["reply"]["content"]
+    assert asked["reply"]["actions"] == []
+    agreed = send_to_thread(client, thread, "yes")
+    assert [action["type"] for action in agreed["reply"]["actions"]] == ["appointment_rescheduled"]
+    assert client.get(f"/v1/appointments/{appointment['id']}").ok()["status"] == "rescheduled"
+
+
+@pytest.mark.skipif(not HAS_CALLS, reason="there are no calls yet")
+def test_a_call_waits_for_consent_and_confirms_the_appointment(client: StageClient) -> None:
+    report("a call with consent")
+    customer = create_customer(client, phone="+1 212 555 0120")
+    appointment = create_appointment(client, customer["id"])
+    call = client.post(f"/v1/customers/{customer['id']}/call", {"appointment_id": appointment["id"]}).ok(202)
+    assert (call["object"], call["status"], call["channel"]) == ("call", "consent_pending", "whatsapp")
+
+    def recorded() -> Any:
+        session = client.get(f"/v1/sessions/{call['session_id']}").ok()
+        return session["recording_status"] == "available" and session
+
+    session = eventually(recorded, PATIENCE)
+    assert (session["call_status"], session["consent"]["status"]) == ("completed", "granted")
+    assert client.get(f"/v1/appointments/{appointment['id']}").ok()["status"] == "confirmed"
+    assert client.get(f"/v1/sessions/{session['id']}/transcript").ok()["data"]
+    with urllib.request.urlopen(client.get(f"/v1/sessions/{session['id']}/recording").ok()["url"]) as recording:
+        assert recording.read(4) == b"RIFF"
+    expected = ["session.created", "session.dialing", "session.completed"]
+
+    def told() -> Any:
+        types = [event["type"] for event in events_about(client, session["id"])]
+        return [type_ for type_ in types if type_ in expected] == expected
+
+    eventually(told, PATIENCE)
+
+
+@pytest.mark.parametrize("path", ["/", "/v1", "/nothing", "/v1/nothing", "/v1/customers/"])
+def test_a_path_that_nobody_serves_answers_in_our_envelope(client: StageClient, path: str) -> None:
+    response = client.get(path)
+    assert_error(response, 404, "route_not_found")
+    assert re.fullmatch(f"req_{ULID}", response.request_id)
+
+
+def test_a_method_that_a_path_lacks_answers_in_our_envelope(client: StageClient) -> None:
+    response = client.delete("/v1/ping")
+    assert_error(response, 405, "method_not_allowed")
+    assert response.headers["Allow"]
+
+
+def test_the_gateways_own_errors_are_set_to_our_envelope(cloud: Cloud, deployed: Deployed) -> None:
+    answer = cloud.client("apigateway").get_gateway_responses(restApiId=deployed.api_id, limit=500)
+    stored = {item["responseType"]: item for item in answer["items"]}
+    for response in GATEWAY_RESPONSES:
+        found = stored[response.kind]
+        headers = {name.rpartition(".")[2]: value for name, value in found["responseParameters"].items()}
+        assert headers == response.header_mappings()
+        assert found["responseTemplates"] == {"application/json": response.body()}
+        assert found.get("statusCode") == (str(response.status) if response.status else None)
+
+
+def test_nothing_went_wrong_unseen(cloud: Cloud, client: StageClient) -> None:
+    assert not client.promises.new, "\n".join(client.promises.new)
+    for machine in topology.STATE_MACHINES:
+        assert {*executions(cloud, machine.name)} <= {"RUNNING", "SUCCEEDED"}, machine.name
+    sqs = cloud.client("sqs")
+    for url in all_of(cloud, "sqs", "list_queues", "QueueUrls"):
+        if "DeadLetters" in url:
+            found = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
+            assert found["Attributes"] == {"ApproximateNumberOfMessages": "0"}, url
+    signs = ('"level":"ERROR"', "Traceback")
+    errors = [f"{name}: {line[:600]}" for name, line in cloud.logs() if any(sign in line for sign in signs)]
+    assert not errors, "\n".join(errors)
+
+
+# 3. A second deploy
+
+
+def test_a_second_deploy_keeps_data_and_goes_unnoticed(
+    cloud: Cloud, deployed: Deployed, client: StageClient, changed_checkout: Path
+) -> None:
+    kept = create_appointment(client)
+    report("cdk deploy of changed code, under requests")
+    with requests_going_on(StageClient(cloud, deployed, client.key)) as seen:
+        eventually(lambda: seen.customers, PATIENCE)
+        cloud.cdk("deploy", "--all", "--require-approval", "never", checkout=changed_checkout)
+        eventually(lambda: client.get("/v1/ping").ok()["object"] == "second ping", PATIENCE)
+    report(f"{seen.answered} requests, {len(seen.failures)} failed, {seen.longest:.1f} s without an answer at the most")
+    assert seen.answered > 20
+    assert seen.longest <= MOMENT, "\n".join(seen.failures)
+
+    assert {*statuses(cloud, STACK).values()} == {"CREATE_COMPLETE", "UPDATE_COMPLETE"}
+    assert outputs_of(cloud) == deployed
+    assert client.get(f"/v1/appointments/{kept['id']}").ok() == kept
+    for customer in seen.customers:
+        assert client.get(f"/v1/customers/{customer['id']}").ok() == customer
+
+
+def test_events_still_reach_a_receiver_after_it(client: StageClient, receiver: Receiver) -> None:
+    hook = receiver.hook()
+    endpoint = client.post("/v1/webhook_endpoints", {"url": hook.url}).ok(201)
+    customer = create_customer(client)
+    (received,) = hook.wait_about(customer["id"], timeout=PATIENCE)
+    assert service_signature_is_valid(received, endpoint["secret"])
+
+
+# 4. Destroy
+
+
+def test_destroy_leaves_only_what_is_kept_on_purpose(cloud: Cloud, before_deploy: set[str], deployed: Deployed) -> None:
+    report("cdk destroy")
+    made = inventory(cloud) - before_deploy
+    assert {name.partition(":")[0] for name in made} >= {"apigateway", "dynamodb", "iam", "kms", "lambda", "s3", "sqs"}
+    formation = cloud.client("cloudformation")
+    template = formation.get_template(StackName=STACK)["TemplateBody"]["Resources"]
+    names = {
+        resource["LogicalResourceId"]: resource["PhysicalResourceId"]
+        for resource in formation.describe_stack_resources(StackName=STACK)["StackResources"]
+    }
+    retained = {name for name, resource in template.items() if resource.get("DeletionPolicy") == "Retain"}
+    kept = {f"{KINDS[kind]}: {names[name]}" for name in retained if (kind := template[name]["Type"]) in KINDS}
+    assert kept <= made
+    for name in template.keys() - retained:
+        if template[name]["Type"] == "AWS::S3::Bucket":
+            # LocalStack would empty it, AWS refuses to delete it.
+            assert not cloud.client("s3").list_objects_v2(Bucket=names[name])["KeyCount"], f"{name} is not empty"
+
+    cloud.cdk("destroy", "--all", "--force")
+    assert inventory(cloud) - before_deploy == kept

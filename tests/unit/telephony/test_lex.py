@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import boto3
+import pytest
+from botocore.validate import validate_parameters
+
+from shared.telephony import lex
+from shared.telephony.lex import LONGEST, answer, cut, read
+
+SESSION = "sess_01jd3v7k2m9q8r5t6w0x1y2z3a"
+ATTRIBUTES = {"session_id": SESSION, "project_id": "7", "livemode": "true", "greeting": "formal"}
+
+
+def event(text: Any = "  can we move it to Tuesday ", **changes: Any) -> dict[str, Any]:
+    """What Lex V2 sends for a call of Amazon Connect, nulls included."""
+    intent = {"name": "FallbackIntent", "slots": {}, "state": "ReadyForFulfillment", "confirmationState": "None"}
+    sent = {
+        "messageVersion": "1.0",
+        "invocationSource": "FulfillmentCodeHook",
+        "inputMode": "Speech",
+        "responseContentType": "audio/pcm",
+        "sessionId": "11111111-1111-1111-1111-111111111111",
+        "inputTranscript": text,
+        "invocationLabel": None,
+        "bot": {"id": "BOT", "name": "calls", "localeId": "en_US", "version": "1", "aliasId": "A", "aliasName": "live"},
+        "interpretations": [{"intent": intent, "interpretationSource": "Lex", "nluConfidence": None}],
+        "proposedNextState": None,
+        "requestAttributes": {
+            "x-amz-lex:accept-content-types": "PlainText,SSML",
+            "x-amz-lex:channels:platform": "Connect",
+        },
+        "sessionState": {
+            "activeContexts": None,
+            "sessionAttributes": dict(ATTRIBUTES),
+            "runtimeHints": None,
+            "dialogAction": None,
+            "intent": intent,
+            "originatingRequestId": "33b39120-ccaf-4ca4-b5d0-4e4bc1c7b86d",
+        },
+        "transcriptions": [{"transcription": text, "transcriptionConfidence": 0.92, "resolvedSlots": {}}],
+    }
+    return copy.deepcopy(sent | changes)
+
+
+def with_attributes(**changes: Any) -> dict[str, Any]:
+    changed = event()
+    given = changed["sessionState"]["sessionAttributes"] | changes
+    changed["sessionState"]["sessionAttributes"] = {name: value for name, value in given.items() if value is not None}
+    return changed
+
+
+def valid(response: Mapping[str, Any]) -> None:
+    """Session state and messages of a response are those of the Lex V2 runtime's own model."""
+    client: Any = boto3.client(
+        "lexv2-runtime", region_name="eu-central-1", aws_access_key_id="none", aws_secret_access_key="none"
+    )
+    model = client.meta.service_model
+    validate_parameters(response["sessionState"], model.shape_for("SessionState"))
+    validate_parameters(response["messages"], model.shape_for("Messages"))
+    text = model.shape_for("Text").metadata
+    assert all(text["min"] <= len(one["content"]) <= text["max"] == LONGEST for one in response["messages"])
+
+
+@pytest.mark.parametrize("source", ["DialogCodeHook", "FulfillmentCodeHook"])
+def test_an_event_tells_the_session_and_the_words(source: str) -> None:
+    heard = read(event(invocationSource=source))
+    assert (heard.session_id, heard.project_id, heard.livemode) == (SESSION, 7, True)
+    assert heard.text == "can we move it to Tuesday"
+    assert heard.intent["name"] == "FallbackIntent"
+    assert heard.attributes == ATTRIBUTES
+    assert heard.session_state["originatingRequestId"] == "33b39120-ccaf-4ca4-b5d0-4e4bc1c7b86d"
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n", None])
+def test_silence_is_not_words(text: str | None) -> None:
+    assert read(event(text)).text is None
+
+
+def test_an_event_without_a_transcript_is_silence() -> None:
+    silent = event()
+    del silent["inputTranscript"]
+    assert read(silent).text is None
+
+
+def test_pressed_keys_are_words() -> None:
+    assert read(event("1", inputMode="DTMF")).text == "1"
+
+
+def test_a_test_session_is_told_from_a_live_one() -> None:
+    assert read(with_attributes(livemode="false")).livemode is False
+
+
+def test_words_do_not_show_in_a_representation() -> None:
+    assert "Tuesday" not in repr(read(event()))
+
+
+@pytest.mark.parametrize("name", ["session_id", "project_id", "livemode"])
+@pytest.mark.parametrize("value", [None, "", 7])
+def test_an_attribute_that_the_flow_does_not_set_is_named(name: str, value: Any) -> None:
+    with pytest.raises(ValueError, match=name):
+        read(with_attributes(**{name: value}))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("project_id", "seven"),
+        ("project_id", "-7"),
+        ("project_id", "\u0667"),
+        ("project_id", "9" * 5_000),
+        ("livemode", "True"),
+        ("livemode", "yes"),
+    ],
+)
+def test_an_attribute_of_another_form_is_named_and_not_quoted(name: str, value: str) -> None:
+    with pytest.raises(ValueError, match=name) as caught:
+        read(with_attributes(**{name: value}))
+    assert value not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "malformed",
+    [
+        None,
+        [],
+        {},
+        event(sessionState=None),
+        event(sessionState=[]),
+        event(sessionState={"sessionAttributes": ATTRIBUTES}),
+        event(sessionState={"sessionAttributes": ATTRIBUTES, "intent": None}),
+        event(sessionState={"sessionAttributes": ATTRIBUTES, "intent": {}}),
+        event(sessionState={"sessionAttributes": ATTRIBUTES, "intent": {"name": ""}}),
+        event(sessionState={"sessionAttributes": None, "intent": {"name": "FallbackIntent"}}),
+        event(sessionState={"sessionAttributes": [], "intent": {"name": "FallbackIntent"}}),
+    ],
+)
+def test_a_malformed_event_is_refused(malformed: Any) -> None:
+    with pytest.raises(ValueError, match=r"is no object|has no name|sets no session attribute"):
+        read(malformed)
+
+
+def test_while_the_talk_goes_on_the_bot_listens_again() -> None:
+    response = answer(read(event()), "Which Tuesday do you mean?", close=False)
+    assert response == {
+        "sessionState": {"sessionAttributes": ATTRIBUTES, "dialogAction": {"type": "ElicitIntent"}},
+        "messages": [{"contentType": "PlainText", "content": "Which Tuesday do you mean?"}],
+    }
+    valid(response)
+
+
+def test_at_the_end_the_flow_is_told_to_hang_up() -> None:
+    heard = read(event())
+    response = answer(heard, "Goodbye.", close=True)
+    state = response["sessionState"]
+    assert state["dialogAction"] == {"type": "Close"}
+    assert (state["intent"]["name"], state["intent"]["state"]) == ("FallbackIntent", "Fulfilled")
+    assert state["sessionAttributes"] == ATTRIBUTES | {lex.CALL_ENDED: "true"}
+    assert response["messages"] == [{"contentType": "PlainText", "content": "Goodbye."}]
+    assert heard.attributes == ATTRIBUTES
+    valid(response)
+
+
+@pytest.mark.parametrize("close", [False, True])
+def test_a_long_answer_fits(close: bool) -> None:
+    valid(answer(read(event()), "A sentence like any other. " * 200, close=close))
+
+
+def test_an_answer_is_cut_after_the_last_whole_sentence() -> None:
+    sentences = "The clinic has time at 3.30 on Tuesday. " * 40
+    assert cut(sentences) == ("The clinic has time at 3.30 on Tuesday. " * (LONGEST // 40)).strip()
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (" Yes. ", "Yes."),
+        ("a" * LONGEST, "a" * LONGEST),
+        ("Well! " + "a" * LONGEST, "Well!"),
+        ("Really? " + "word " * 300, "Really?"),
+        ("はい。" + "あ" * LONGEST, "はい。"),
+        ("A line\n" + "a" * LONGEST, "A line"),
+        ("word " * 300, ("word " * 205)[:LONGEST].rpartition(" ")[0]),
+        ("3.5" * LONGEST, ("3.5" * LONGEST)[:LONGEST]),
+    ],
+)
+def test_a_cut_keeps_sentences_then_words_then_characters(text: str, kept: str) -> None:
+    assert cut(text) == kept

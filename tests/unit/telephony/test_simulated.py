@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pytest
+
+from shared.telephony import Ending
+from shared.telephony.simulated import CONSENTS, IMPLIES_WHATSAPP, OUTCOMES, Consent, consent, number, outcome
+
+
+@pytest.mark.parametrize(
+    ("phone", "digits"),
+    [
+        ("+15005550008", 8),
+        ("+15005550000", 0),
+        ("+15005550025", 25),
+        ("+12125550108", 8),
+        ("+19995550111", 11),
+        ("+15005550108", 8),
+        # Not in the table.
+        ("+15005550012", 0),
+        ("+15005550024", 0),
+        ("+12125550199", 0),
+        # Not a simulator's number.
+        ("+15005551008", 0),
+        ("+12125550008", 0),
+        ("+12125551108", 0),
+        ("+442125550108", 0),
+        ("+150055500080", 0),
+        ("+1500555000", 0),
+        ("15005550008", 0),
+        ("+15005550008\n", 0),
+        ("+1500555000\u0668", 0),
+        ("", 0),
+    ],
+)
+def test_the_last_two_digits_of_a_simulators_number_decide(phone: str, digits: int) -> None:
+    assert number(phone) == digits
+
+
+def test_every_outcome_is_as_the_contract_says() -> None:
+    completed, human = "completed", "human"
+    endings = {nn: outcome.ending for nn, outcome in OUTCOMES.items()}
+    assert {nn: (ending.call_status, ending.answered_by) for nn, ending in endings.items()} == {
+        0: (completed, human),
+        1: ("invalid_number", None),
+        2: ("no_answer", None),
+        3: ("no_answer", None),
+        4: ("failed", None),
+        5: ("call_later", human),
+        6: (completed, human),
+        7: ("no_answer", "machine"),
+        8: (completed, human),
+        9: (completed, human),
+        10: (completed, human),
+        11: ("failed", None),
+        **dict.fromkeys((20, 21, 22, 23, 25), (completed, human)),
+    }
+    assert {nn: ending.ended_reason for nn, ending in endings.items() if ending.call_status != completed} == {
+        1: "invalid_number",
+        2: "no_answer",
+        3: "busy",
+        4: "blocked",
+        5: "callback_requested",
+        7: "voicemail",
+        11: "provider_error",
+    }
+
+
+def test_somebody_talks_exactly_where_a_human_answered() -> None:
+    for nn, one in OUTCOMES.items():
+        talks = one.ending.answered_by == "human"
+        assert (bool(one.says), bool(one.says_alone)) == (talks, talks), nn
+
+
+def test_the_numbers_about_consent_act_as_00_once_dialed() -> None:
+    assert all(OUTCOMES[nn] is OUTCOMES[0] for nn in (20, 21, 22, 23, 25))
+    assert outcome("+15005550023") == outcome("+4930123456") == OUTCOMES[0]
+    assert outcome("+15005550003").ending == Ending("no_answer", "busy")
+
+
+def test_consent_is_on_file_but_for_four_numbers() -> None:
+    assert consent("+15005550020") == Consent.ACCEPTS
+    assert consent("+15005550021") == Consent.DECLINES
+    assert consent("+12125550122") == Consent.SILENT
+    assert consent("+15005550025") == Consent.LIMITED
+    assert {consent(phone) for phone in ("+15005550023", "+15005550006", "+4930123456")} == {Consent.ON_FILE}
+    assert CONSENTS.keys() < IMPLIES_WHATSAPP
+    assert {20, 21, 22, 23, 25} == IMPLIES_WHATSAPP

@@ -1,0 +1,339 @@
+from __future__ import annotations
+
+import copy
+import re
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from shared import appointments, clock, resources
+from shared.agent import Reply, Said
+from shared.agent.scripted import Scripted
+from shared.agent.tools import Appointment, Tools
+from shared.keys import Scope
+from shared.resources import Document, Found
+from shared.talk import LONGEST_NAME, Talk, opening, simulate, spoken
+from shared.telephony.simulated import OUTCOMES, Outcome
+
+SCOPE = Scope(1, livemode=False)
+NOW = datetime(2027, 3, 3, 9, 0, 0, 123_000, tzinfo=UTC)  # a Wednesday
+TALKING = [nn for nn, outcome in OUTCOMES.items() if outcome.says]
+BERLIN = "Europe/Berlin"
+
+
+@pytest.fixture(autouse=True)
+def wednesday_morning() -> Iterator[None]:
+    clock.use(NOW.timestamp, lambda seconds: None)
+    yield
+    clock.use(time.time, time.sleep)
+
+
+def found(at: str = "2027-03-05T13:30:00.000Z", deleted_at: str | None = None, **given: Any) -> Found:
+    none = dict.fromkeys(("duration_minutes", "location", "notes", "external_id", "metadata"))
+    usual = {"status": "pending", "timezone": BERLIN, "customer_id": "cust_1", "title": "Dental check-up"}
+    doc = appointments.new(SCOPE, none | usual | given | {"appointment_at": at})
+    return Found(doc | {"deleted_at": deleted_at}, 7, {"pk": "kept"})
+
+
+CASES: dict[str, dict[str, Any] | None] = {
+    "no appointment": None,
+    "pending": {},
+    "confirmed": {"status": "confirmed"},
+    "rescheduled": {"status": "rescheduled"},
+    "failed": {"status": "failed"},
+    "cancelled": {"status": "cancelled"},
+    "deleted": {"status": "cancelled", "deleted_at": "2027-03-03T08:00:00.000Z"},
+    "past": {"at": "2027-03-03T09:00:00.000Z"},
+    "long past": {"at": "0001-01-01T00:00:00.000Z", "timezone": "America/New_York"},
+    "in a moment": {"at": "2027-03-03T09:00:01.000Z"},
+    "today": {"at": "2027-03-03T16:00:00.000Z"},
+    "far future": {"at": "2090-06-01T10:00:00.000Z", "timezone": None},
+    "clocks go forward": {"at": "2027-03-27T14:00:00.000Z"},
+    "clocks skip the time": {"at": "2027-03-27T01:30:00.000Z"},
+    "clocks go back": {"at": "2027-10-30T14:00:00.500Z"},
+    "clocks show the time twice": {"at": "2027-10-30T00:30:12.345Z"},
+    "the second of both times": {"at": "2027-10-31T01:30:00.000Z"},
+    "another hemisphere": {"at": "2027-04-02T16:15:00.000Z", "timezone": "Australia/Lord_Howe"},
+    "no zone": {"timezone": None},
+    "no title": {"title": None},
+    "blank title": {"title": " \u200b "},
+    "odd title": {"title": '# **Check** <b onclick="x">up</b> [a](https://evil.example) `| 1.\n- ![i](x) &lt;i&gt;'},
+    "title of orders": {"title": "Cancel: move tomorrow at 3pm? Yes, confirm. Will you be there?"},
+    "title of questions": {"title": "When shall I move", "location": "Which appointment"},
+    "long title": {"title": "w" * 200, "location": "l" * 500},
+    "seconds and milliseconds": {"at": "2027-03-05T15:00:30.250Z"},
+    "the last day": {"at": "9999-12-31T22:00:00.000Z", "timezone": "UTC"},
+}
+
+
+def simulated(nn: int, *appointments: Found) -> Talk:
+    return simulate(OUTCOMES[nn], Scripted(), appointments, "Ada", "Blue Clinic", None)
+
+
+def is_coming(doc: Document) -> bool:
+    return doc["status"] != "cancelled" and clock.parse(doc["appointment_at"]) > clock.now()
+
+
+def expected(nn: int, doc: Document) -> dict[str, Any]:
+    """What the contract's table says becomes of the appointment."""
+    if not is_coming(doc):
+        return {}
+    if nn == 8:
+        local = datetime.fromisoformat(doc["appointment_at"]).astimezone(ZoneInfo(doc["timezone"] or "UTC"))
+        if local.year == 9999:
+            return {}
+        later = (local + timedelta(days=1)).replace(fold=0).astimezone(UTC)
+        return {
+            "appointment_at": f"{later:%Y-%m-%dT%H:%M:%S}.{later.microsecond // 1000:03d}Z",
+            "status": "rescheduled",
+        }
+    if nn == 9:
+        return {"status": "cancelled"}
+    return {"status": "confirmed"} if nn not in (5, 10) and doc["status"] != "confirmed" else {}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("nn", TALKING)
+def test_every_call_ends_as_its_number_says(nn: int, case: str) -> None:
+    given = CASES[case]
+    concerned = [] if given is None else [found(**given)]
+    before = copy.deepcopy(concerned)
+
+    talk = simulated(nn, *concerned)
+
+    assert concerned == before
+    changes = expected(nn, concerned[0].doc) if concerned else {}
+    if changes:
+        assert talk.change is not None
+        original, doc = talk.change
+        assert original is concerned[0]
+        assert doc == original.doc | changes | {"updated_at": doc["updated_at"]}
+        assert resources.change(appointments.LISTED, SCOPE, original, doc).values == {":v": 7}
+    else:
+        assert talk.change is None
+    ending = OUTCOMES[nn].ending
+    assert (talk.later is not None) == (ending.call_status == "call_later")
+    if ending.call_status == "completed":
+        assert ending.ended_reason == f"{talk.ended_by}_hangup"
+    assert_is_speech(talk)
+
+
+def assert_is_speech(talk: Talk) -> None:
+    """It goes by turns from the agent's opening to the agent's last word, in plain words."""
+    assert [line.role for line in talk.lines] == ["agent", "customer"] * (len(talk.lines) // 2) + ["agent"]
+    assert len(talk.lines) >= 3
+    times = [at for line in talk.lines for at in (line.started_at_ms, line.ended_at_ms)]
+    assert times[0] >= 0
+    assert all(one < next for one, next in pairwise(times))
+    for line in talk.lines:
+        assert line.content == " ".join(line.content.split())
+        assert re.search(r"<[a-zA-Z/!?]", line.content) is None
+        assert 0 < len(line.content) < 1_200
+    assert "did not understand" not in " ".join(line.content for line in talk.lines)
+    assert re.fullmatch(r"[A-Z][^.\n]{10,200}\.", talk.summary)
+
+
+@pytest.mark.parametrize("nn", TALKING)
+def test_it_reaches_its_end_at_any_time_of_any_day(nn: int) -> None:
+    for hours in range(0, 24 * 8, 5):
+        clock.use(lambda hours=hours: NOW.timestamp() + hours * 3_600, lambda seconds: None)  # type: ignore[misc]
+        at = clock.iso(clock.now() + 30 * clock.HOUR)
+        talk = simulated(nn, found(at))
+        assert (talk.change[1]["status"] if talk.change else None) == expected(nn, found(at).doc).get("status")
+        assert (talk.later is not None) == (nn == 5)
+
+
+@pytest.mark.parametrize(
+    ("given", "hour"),
+    [
+        ({}, "2027-03-04T09:00:00.000Z"),
+        ({"timezone": "America/New_York"}, "2027-03-04T15:00:00.000Z"),
+        ({"timezone": None}, "2027-03-04T10:00:00.000Z"),
+        # The customer's clocks are the same, whatever has become of the appointment.
+        ({"status": "cancelled", "timezone": "Asia/Tokyo"}, "2027-03-04T01:00:00.000Z"),
+        ({"at": "2020-01-01T00:00:00.000Z", "timezone": "Asia/Tokyo"}, "2027-03-04T01:00:00.000Z"),
+        (None, "2027-03-04T10:00:00.000Z"),
+    ],
+)
+def test_a_call_later_is_at_ten_on_the_customers_clocks(given: dict[str, Any] | None, hour: str) -> None:
+    talk = simulated(5, *([] if given is None else [found(**given)]))
+    assert talk.later == clock.parse(hour)
+    assert talk.ended_by == "agent"
+    assert talk.summary.startswith("The customer asked to be called again on Thursday 4 March 2027 at 10:00 (")
+
+
+def test_a_dialogue_reads_as_one() -> None:
+    assert [(line.role, line.content) for line in simulated(8, found()).lines] == [
+        (
+            "agent",
+            "Hello Ada, this is the assistant of Blue Clinic. I am calling about Dental check-up on "
+            "Friday 5 March 2027 at 14:30 (Europe/Berlin). Will you be there?",
+        ),
+        ("customer", "Could you move it to one day later, at the same time, please?"),
+        (
+            "agent",
+            "Shall I move Dental check-up on Friday 5 March 2027 at 14:30 (Europe/Berlin) to "
+            "Saturday 6 March 2027 at 14:30 (Europe/Berlin)?",
+        ),
+        ("customer", "Yes, please."),
+        (
+            "agent",
+            "Done: Dental check-up on Friday 5 March 2027 at 14:30 (Europe/Berlin) is moved to "
+            "Saturday 6 March 2027 at 14:30 (Europe/Berlin). Is there anything else I can do for you?",
+        ),
+        ("customer", "No, that's all. Goodbye."),
+        ("agent", "Goodbye, and have a nice day!"),
+    ]
+
+
+def test_a_time_that_the_clocks_skip_is_asked_back_and_agreed_on() -> None:
+    talk = simulated(8, found("2027-03-27T01:30:00.000Z"))
+    said = [line.content for line in talk.lines]
+    assert "The clocks skip 02:30 on Sunday 28 March 2027" in said[2]
+    assert said[3] == OUTCOMES[8].asked_back
+    assert "Sunday 28 March 2027 at 03:30" in said[4]
+
+
+@pytest.mark.parametrize("given", [None, {"status": "cancelled"}, {"at": "2027-03-01T10:00:00.000Z"}])
+def test_the_agent_does_not_speak_of_an_appointment_that_is_not_coming(given: dict[str, Any] | None) -> None:
+    for nn in TALKING:
+        said = " ".join(line.content for line in simulated(nn, *([] if given is None else [found(**given)])).lines)
+        assert "Dental" not in said
+        assert "2027 at 14:30" not in said
+
+
+def test_a_confirmed_appointment_is_told_to_be_so() -> None:
+    said = [line.content for line in simulated(0, found(status="confirmed")).lines]
+    assert "is already confirmed." in said[2]
+
+
+@pytest.mark.parametrize(
+    ("nn", "summary"),
+    [
+        (0, "The customer confirmed the appointment of Friday 5 March 2027 at 14:30 (Europe/Berlin)."),
+        (
+            8,
+            "The customer moved the appointment of Friday 5 March 2027 at 14:30 (Europe/Berlin) "
+            "to Saturday 6 March 2027 at 14:30 (Europe/Berlin).",
+        ),
+        (9, "The customer cancelled the appointment of Friday 5 March 2027 at 14:30 (Europe/Berlin)."),
+        (10, "The appointment of Friday 5 March 2027 at 14:30 (Europe/Berlin) stays as it is."),
+    ],
+)
+def test_the_summary_says_what_came_of_the_call(nn: int, summary: str) -> None:
+    assert simulated(nn, found()).summary == summary
+
+
+def test_a_call_about_nothing_has_a_summary_too() -> None:
+    assert simulated(0).summary == "The call ended without a change."
+
+
+class Watched:
+    """The scripted agent, and the tools that it was given."""
+
+    def __init__(self) -> None:
+        self.given: list[tuple[Tools, list[Appointment]]] = []
+
+    def reply(self, said: Sequence[Said], tools: Tools, seconds: float) -> Reply:
+        self.given.append((tools, tools.list_appointments()))
+        return Scripted().reply(said, tools, seconds)
+
+
+def test_each_turn_has_tools_of_its_own_that_know_what_the_call_has_done() -> None:
+    agent = Watched()
+    simulate(OUTCOMES[9], agent, [found()], "Ada", "Blue Clinic", "Be brief.")
+    tools = [tools for tools, _ in agent.given]
+    assert len({id(one) for one in tools}) == 3
+    assert {(one.in_call, one.can_call, one.instructions, one.timezone) for one in tools} == {
+        (True, False, "Be brief.", BERLIN)
+    }
+    assert [one.message for one in tools] == list(OUTCOMES[9].says)
+    assert [one.proposal is not None for one in tools] == [False, True, False]
+    assert [one.changed_before for one in tools] == [False, False, True]
+    assert [[one.status for one in shown] for _, shown in agent.given] == [["pending"], ["pending"], ["cancelled"]]
+
+
+def test_two_changes_in_a_call_become_one_of_the_appointment_as_it_was_found() -> None:
+    line = OUTCOMES[8].says
+    outcome = Outcome(OUTCOMES[0].ending, says=("Yes, I'll be there.", *line))
+    concerned = found()
+    change = simulate(outcome, Scripted(), [concerned], None, "Blue Clinic", None).change
+    assert change is not None
+    assert change[0] is concerned
+    assert change[1]["appointment_at"] == "2027-03-06T13:30:00.000Z"
+
+
+class Saying:
+    """An agent that says one thing, and uses one tool or none."""
+
+    def __init__(self, content: str, tool: str | None = None) -> None:
+        self.content, self.tool = content, tool
+
+    def reply(self, said: Sequence[Said], tools: Tools, seconds: float) -> Reply:
+        if self.tool == "hand_off":
+            tools.hand_off("cannot_help")
+        return Reply(self.content)
+
+
+@pytest.mark.parametrize("nn", TALKING)
+def test_nothing_happens_but_through_the_agents_tools(nn: int) -> None:
+    talk = simulate(OUTCOMES[nn], Saying("Hm."), [found()], "Ada", "Blue Clinic", None)
+    assert (talk.change, talk.later, talk.ended_by) == (None, None, "customer")
+    # Nobody agrees to what was not proposed.
+    assert "Yes, please." not in [line.content for line in talk.lines]
+
+
+def test_a_handoff_ends_the_call() -> None:
+    talk = simulate(OUTCOMES[6], Saying("A person will help you.", "hand_off"), [found()], "Ada", "Blue Clinic", None)
+    assert len(talk.lines) == 3
+    assert talk.ended_by == "agent"
+
+
+def test_what_the_agent_says_is_spoken_as_plain_words() -> None:
+    agent = Saying("# Hello\n\n- **one**\n- [two](https://example.com) <b>x</b>")
+    talk = simulate(OUTCOMES[0], agent, [], None, "Blue Clinic", None)
+    assert talk.lines[2].content == "Hello - one - two: https://example.com x"
+
+
+def shown(**given: Any) -> Appointment:
+    return Tools(found=[found(**given)], message="").list_appointments()[0]
+
+
+def test_a_call_without_an_appointment_begins_with_the_callers_name() -> None:
+    assert opening("Ada", "Blue Clinic", None) == (
+        "Hello Ada, this is the assistant of Blue Clinic. Is there anything that I can do for you?"
+    )
+    assert opening(None, "Blue Clinic", None) == opening(" \n", "Blue Clinic", None)
+    assert opening(None, "Blue Clinic", None).startswith("Hello, this is")
+
+
+def test_a_call_about_an_appointment_without_title_or_zone_names_its_time() -> None:
+    assert opening(None, "Blue Clinic", shown(title=None, timezone=None)).endswith(
+        "I am calling about your appointment on Friday 5 March 2027 at 13:30 (UTC). Will you be there?"
+    )
+
+
+def test_names_and_titles_are_data() -> None:
+    odd = "**A**\n<script>x</script> [b](https://evil.example)\u202e " + "c" * 500
+    said = opening(odd, odd, shown(title=odd))
+    assert said == " ".join(said.split())
+    assert said.startswith("Hello **A** < script>x< /script> [b](https://evil.example)")
+    assert said.count("c" * 20 + "…") == 3
+    assert "\u202e" not in said
+    assert len(said) < 3 * LONGEST_NAME + 200
+
+
+def test_lines_take_their_time() -> None:
+    lines = spoken([("agent", "x" * 150), ("customer", "Yes."), ("agent", "")])
+    assert [(line.started_at_ms, line.ended_at_ms) for line in lines] == [
+        (400, 10_400),
+        (10_800, 11_600),
+        (12_000, 12_800),
+    ]
+    assert [line.role for line in lines] == ["agent", "customer", "agent"]
+    assert spoken([]) == []
