@@ -13,9 +13,8 @@ import uuid
 from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-from botocore.exceptions import BotoCoreError, ClientError
 
-from shared import aws, batches, calls, clock, consents, hints, projects, sessions, simulation, steps, table
+from shared import batches, calls, clock, consents, hints, projects, settlements, simulation, steps, table
 from shared.consents import Consent
 from shared.keys import Scope
 from shared.log import logger
@@ -48,22 +47,6 @@ def take(record: SQSRecord) -> None:
         hints.send("consents", [consents.hint(scope, told["consent"], taken)])
 
 
-def answer(scope: Scope, phone: str, status: str, at: int, until: int | None = None) -> None:
-    """Settle the phone's request, and every session that waits for it; an answer older than the stored one is dropped.
-
-    Without a pending request the answer is kept all the same: it holds for later calls.
-    """
-    for _ in range(TRIES):
-        consent = consents.find(scope, phone)
-        known = consent.doc["responded_at"]
-        if known is not None and clock.parse(known) >= at and not consent.pending:
-            return
-        with contextlib.suppress(table.Refused, table.Contended):
-            _settle(consent, status, at, until)
-            return
-    raise RuntimeError("the consent was being changed by others all the while")
-
-
 def _step(scope: Scope, row: table.Row) -> None:
     """One step. Raises Refused or Contended where another worker was quicker."""
     consent = consents.of_row(scope, row, json.loads(row["doc"])["phone"])
@@ -71,11 +54,11 @@ def _step(scope: Scope, row: table.Row) -> None:
     if not consent.pending:
         _write([consents.write(consent, consent.doc, None)])
     elif now >= clock.parse(consent.doc["expires_at"]):
-        _settle(consent, consents.EXPIRED, now)
+        settlements.settle(consent, consents.EXPIRED, now)
     elif not consent.asked:
         _ask(consent)
     elif consent.answers_at is not None and now >= consent.answers_at:
-        _settle(consent, consents.GRANTED if consent.simulated_answer else consents.DECLINED, now)
+        settlements.settle(consent, consents.GRANTED if consent.simulated_answer else consents.DECLINED, now)
     else:
         _write([consents.write(consent, consent.doc, consents.next_step(consent))])
 
@@ -96,18 +79,10 @@ def _ask(consent: Consent) -> None:
         summary = NOT_SET_UP + str(error) if isinstance(error, NotConfigured) else CANNOT_ASK
         doc = consents.answered(held, consents.EXPIRED, clock.now())
         _write([consents.write(held, doc, None), *calls.unasked(held.scope, held, summary)])
-        _resume(held)
+        settlements.resume(held)
         return
     asked = consents.write(held, held.doc, consents.next_step(held), asked_request=held.request)
     _write([asked, consents.asker(held, message_id)])
-
-
-def _settle(consent: Consent, status: str, at: int, until: int | None = None) -> None:
-    doc = consents.answered(consent, status, at, until)
-    writes, dial = calls.settlement(consent.scope, consent, doc)
-    _write([consents.write(consent, doc, None), *writes])
-    hints.send("dials", [sessions.hint(consent.scope, session_id) for session_id in dial])
-    _resume(consent)
 
 
 def _replied(reply: whatsapp.PermissionReply) -> None:
@@ -116,7 +91,9 @@ def _replied(reply: whatsapp.PermissionReply) -> None:
     if scope is None:
         logger().info("an answer that nobody asked for")
         return
-    answer(scope, reply.phone, consents.GRANTED if reply.accepted else consents.DECLINED, reply.at, reply.until)
+    settlements.answer(
+        scope, reply.phone, consents.GRANTED if reply.accepted else consents.DECLINED, reply.at, reply.until
+    )
 
 
 def _keep_token(scope: Scope, key: str, token: str) -> None:
@@ -124,25 +101,12 @@ def _keep_token(scope: Scope, key: str, token: str) -> None:
     for _ in range(TRIES):
         consent = consents.find_by_key(scope, key)
         if consent is None or not consent.pending:
-            _send_success(token)
+            settlements.send_success(token)
             return
         with contextlib.suppress(table.Refused, table.Contended):
             _write([consents.write(consent, consent.doc, consent.row.get("next_step"), task_token=token)])
             return
     raise RuntimeError("the consent was being changed by others all the while")
-
-
-def _resume(consent: Consent) -> None:
-    if "task_token" in consent.row:
-        _send_success(consent.row["task_token"])
-
-
-def _send_success(token: str) -> None:
-    """Let the machine end. Best effort: it is over at its time-out anyway, or it is gone already."""
-    try:
-        aws.stepfunctions().send_task_success(taskToken=token, output="{}")
-    except (ClientError, BotoCoreError) as error:
-        logger().info("machine not resumed", extra={"error": type(error).__name__})
 
 
 def _write(writes: list[table.Operation]) -> None:

@@ -2,7 +2,9 @@
 
     projects create NAME | projects list
     keys create PROJECT --mode test|live --label LABEL | keys list PROJECT | keys revoke PROJECT KEY
-    usage PROJECT MONTH     live messages and model tokens of a month (2026-11)
+    calls limit PROJECT [--prefix +1 …] [--at-once 50] [--per-day 1000]     what live calls it may place
+    consents revoke PROJECT PHONE [--mode live]     a customer does not want calls on WhatsApp any more
+    usage PROJECT MONTH     live messages, model tokens, calls and their seconds of a month (2026-11)
     redrive-stream          give fan_out again the batches of the table's stream that it could not take
 
 A stage other than `local` is reached with the AWS credentials and region of the environment.
@@ -171,6 +173,30 @@ def _revoke_key(stage: Stage, options: argparse.Namespace) -> None:
     print(f"key {key.id} is revoked since {key.revoked_at}")
 
 
+def _limit_calls(stage: Stage, options: argparse.Namespace) -> None:
+    from shared import call_limits
+
+    limits = call_limits.Limits(tuple(options.prefix), options.at_once, options.per_day)
+    call_limits.set_limits(options.project, limits)
+    reach = ", ".join(limits.prefixes) or "any number"
+    print(f"project {options.project}: live calls to {reach}, {limits.at_once} at once, {limits.per_day} a day (UTC)")
+
+
+def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
+    from shared import clock, consents, fields, settlements
+    from shared.keys import Scope
+
+    phone = fields.phone(options.phone)
+    settlements.answer(Scope(options.project, options.mode == "live"), phone, consents.DECLINED, clock.now())
+    print("revoked: calls on WhatsApp that wait for this consent, or have not been dialed, fail")
+
+
+def _prefix(text: str) -> str:
+    if not re.fullmatch(r"\+[1-9][0-9]{0,14}", text):
+        raise argparse.ArgumentTypeError("a prefix is the beginning of a number, such as +1 or +4930")
+    return text
+
+
 def _usage(stage: Stage, options: argparse.Namespace) -> None:
     from shared import usage
     from shared.keys import Scope
@@ -225,7 +251,22 @@ def _parser() -> argparse.ArgumentParser:
     revoke.add_argument("key")
     revoke.set_defaults(command=_revoke_key)
 
-    usage = groups.add_parser("usage", help="what a project's live conversations used in a month")
+    calls = groups.add_parser("calls", help="limit a project's live calls").add_subparsers(required=True)
+    limit = calls.add_parser("limit", help="set all three limits; what is not given gets its default")
+    limit.add_argument("project", type=int)
+    limit.add_argument("--prefix", type=_prefix, action="append", default=[], help="repeatable; none allows all")
+    limit.add_argument("--at-once", type=int, default=50)
+    limit.add_argument("--per-day", type=int, default=1000)
+    limit.set_defaults(command=_limit_calls)
+
+    consents = groups.add_parser("consents", help="revoke consent to calls on WhatsApp")
+    revoke = consents.add_subparsers(required=True).add_parser("revoke")
+    revoke.add_argument("project", type=int)
+    revoke.add_argument("phone")
+    revoke.add_argument("--mode", choices=("test", "live"), default="live")
+    revoke.set_defaults(command=_revoke_consent)
+
+    usage = groups.add_parser("usage", help="what a project used in a month in live mode")
     usage.add_argument("project", type=int)
     usage.add_argument("month", type=_month)
     usage.set_defaults(command=_usage)

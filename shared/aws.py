@@ -52,10 +52,10 @@ def kms() -> KMSClient:
 
 @functools.cache
 def s3() -> S3Client:
-    """Recordings."""
+    """Recordings; links name the bucket's own region, elsewhere their signatures would not hold."""
     import boto3
 
-    return boto3.client("s3", config=_config(signature_version="s3v4"))
+    return boto3.client("s3", config=_config(signature_version="s3v4", s3={"addressing_style": "virtual"}))
 
 
 def queue_url(name: str) -> str:

@@ -275,7 +275,10 @@ def _with_consent(scope: Scope, session: Document) -> tuple[Document, Consent | 
         return session | {"consent": consent.shown}, None, []
     begins = not consent.pending
     doc = consents.requested(consent, session["id"]) if begins else consents.joined(consent, session["id"])
-    write = consents.write(consent, doc, clock.now() if begins else consent.row["next_step"])
+    if begins:
+        write = consents.write(consent, doc, clock.now(), task_token=None)
+    else:
+        write = consents.write(consent, doc, consent.row["next_step"])
     new = consents.of_row(scope, write.row, consent.phone)
     return session | {"consent": new.shown}, new if begins else None, [write]
 

@@ -163,7 +163,19 @@ def answered(consent: Consent, status: str, at: int, until: int | None = None) -
     """The consent once its request is granted, declined or expired; `until` ends a grant."""
     responded = None if status == EXPIRED else clock.iso(at)
     ends = None if until is None else clock.iso(until)
-    return consent.doc | {"status": status, "responded_at": responded, "until": ends, "sessions": []}
+    settled: Document = {"phone": consent.phone, "status": status, "responded_at": responded, "until": ends, "sessions": []}
+    return consent.doc | settled
+
+
+def outdated(consent: Consent, status: str, at: int) -> bool:
+    """Whether an answer is older than what is known; of two at once the refusal holds."""
+    if consent.pending:
+        # Carriers tell whole seconds.
+        return at + clock.SECOND <= clock.parse(consent.doc["requested_at"])
+    if consent.doc["responded_at"] is None:
+        return False
+    known = clock.parse(consent.doc["responded_at"])
+    return known > at or (known == at and status != DECLINED)
 
 
 def write(consent: Consent, doc: Document, next_step: int | None, **internal: table.Value | None) -> table.Put:

@@ -6,16 +6,22 @@ Partition keys begin with the owner, so that a row of another project or mode ca
 | row                        | pk                                     | sk               | indexes |
 |----------------------------|----------------------------------------|------------------|---------|
 | customer, appointment      | `P#..#customer`                        | `cust_...`       | f1-f4, t0-t4 |
+| session                    | `P#..#session`                         | `sess_...`       | f1-f4, due |
+| transcript of a session    | `P#..#session#{sess_...}`              | `transcript`     | |
+| consent of a phone         | `P#..#consent#{sha256 of phone}`       | `consent`        | due |
 | conversation               | `P#..#conversation`                    | `conv_...`       | f1-f3 |
 | message, with its turn     | `P#..#conversation#{conv_...}`         | `msg_...`        | due |
 | the caller's thread        | `P#..#thread#{sha256 of external_id}`  | `thread`         | |
-| usage of a month           | `P#..#usage#{YYYY-MM}`                 | `msg_...`        | |
+| usage of a month           | `P#..#usage#{YYYY-MM}`                 | `msg_...`, `sess_...` | |
 | event                      | `P#..#event`                           | `evt_...`        | f1-f3 |
 | delivery of an event       | `P#..#event#{evt_...}`                 | `whd_...`        | due |
 | webhook endpoint           | `P#..#webhook_endpoint`                | `whk_...`        | |
 | deleted webhook endpoint   | `P#..#deleted_webhook_endpoint`        | `whk_...`        | |
 | count of webhook endpoints | `P#..#count`                           | `webhook_endpoint` | |
+| count of live calls        | `P#..#count`                           | `call`           | |
 | idempotency record         | `P#..#idempotency#{sha256 of key}`     | `record`         | |
+| a carrier's call           | `CONTACT#{id of the contact}`          | `contact`        | |
+| who asked a phone          | `ASKED#{sha256 of phone}`              | pk of the consent | |
 | project                    | `PROJECTS`                             | 10-digit number  | |
 | API key                    | `KEY#{sha256 of the key}`              | `key`            | |
 | a project's API key        | `P#{project}#keys`                     | `key_...`        | |
@@ -24,7 +30,7 @@ Attributes: `doc` is the public object as JSON text; `v` counts its writes; `req
 wrote the row; `kind` is the row's kind; `deleted` is set on rows that lists hide; `expires_at` (Unix
 seconds) lets the table clean up. Index partitions `f1`-`f4` are scope, field and hashed value, sorted by
 id; `t0`-`t4` are the same sorted by `sort_time` (time and id). Client text never enters an index key but
-hashed. `due_shard` and `due` hold rows that owe work.
+hashed. `due_shard` and `due` hold rows that owe work. A customer's `active_session` is the call that is under way.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 settings    PORT, DATA_DIR, SPEED, READY_FILE
 data_dir    what is kept between runs
-backend     a child process: DynamoDB Local (`database`) and moto (`emulator`)
-resources   the topology's table, queues and state machines in there
+backend     a child process: DynamoDB Local (`database`) and moto (`emulator`, with its S3 in `objects`)
+resources   the topology's table, queues, state machines and bucket in there
 lambdas     the handlers that Lambda runs, called in this process
 server      HTTP on loopback, by API Gateway's rules (`routes`, `proxy`)
 queues stream timer     what starts the worker functions

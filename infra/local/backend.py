@@ -1,7 +1,8 @@
 """The runner's child process: DynamoDB Local and moto. It lives as long as its standard input is open.
 
 Started with the data directory as its argument, it prints one line of JSON: `dynamodb_url`, `aws_url`,
-`signing_key` and perhaps `warning`, or `error`. When the runner ends in whatever way, the pipe to it closes and all of this ends too.
+`signing_key` and perhaps `warning`, or `error`. When the runner ends in whatever way, the pipe to it closes and
+all of this ends too.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def _emulate(folder: Path) -> dict[str, str]:
     damaged = s3.restore()
     answer = {"aws_url": emulator.serve(s3), "signing_key": signing_key}
     if damaged:
-        answer["warning"] = f"damaged, and left out (restore or delete): {', '.join(map(str, damaged))}"
+        answer["warning"] = f"damaged and left out, to be restored or deleted: {', '.join(map(str, damaged))}"
     return answer
 
 

@@ -3,6 +3,7 @@
     dynamodb/           the table and its stream, DynamoDB Local's own files
     credentials.json    the access key id the table belongs to       stream.json     how far the stream was read
     kms.json            the key for signing secrets                  demo.json       the demo projects' API keys
+    s3/                 recordings of calls
     stream_failures/    batches that fan_out could not take          runner.json     how to reach a running runner
     service.log, dynamodb.log, backend.log
 

@@ -78,7 +78,7 @@ class KeptObjects(S3Backend):
         }
         head = json.dumps(facts).encode() + b"\n"
         draft = path.with_name(path.name + _DRAFT)
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
             file.write(head)
             file.write(key.value)
             file.flush()

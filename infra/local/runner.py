@@ -183,6 +183,8 @@ class Runner:
         answer: dict[str, str] = json.loads(line)
         if "error" in answer:
             raise StartError(answer["error"])
+        if "warning" in answer:
+            warn(answer["warning"])
         return answer
 
     def _watch_backend(self, loop: asyncio.AbstractEventLoop, end: Any) -> None:

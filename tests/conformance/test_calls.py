@@ -396,7 +396,7 @@ def test_a_recording_plays_and_is_as_long_as_the_talk(over: Placed) -> None:
     said = over.client.get(f"{path}/transcript").ok()["data"]
     assert length > 1
     assert found["duration_seconds"] == pytest.approx(length, abs=0.5)
-    assert said[-1]["ended_at_ms"] / 1000 == pytest.approx(length, abs=0.5)
+    assert 0 <= length - said[-1]["ended_at_ms"] / 1000 < 1
 
 
 def without_proxy() -> urllib.request.OpenerDirector:

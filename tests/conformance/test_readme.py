@@ -22,14 +22,15 @@ def blocks(language: str) -> list[str]:
 def test_the_walk_ends_in_verified_webhooks(service: Service, tmp_path: Path) -> None:
     if service.speed is None:
         pytest.skip("a deployed service cannot reach a receiver on loopback")
-    _, who, helpers, register, change, stopped, talk = blocks("sh")
+    _, who, helpers, register, change, stopped, talk, ring, consent = blocks("sh")
     (receiver,) = blocks("python")
     start = "python3 receiver.py >> received.txt & RECEIVER=$!; sleep 2"
     script = "\n".join(
         [
             "set -euo pipefail; trap 'kill $RECEIVER || true' EXIT",
             *(who, helpers, register, start, change, "sleep 5"),
-            *("kill $RECEIVER", "wait $RECEIVER || true", stopped, start, talk, "sleep 15"),
+            *("kill $RECEIVER", "wait $RECEIVER || true", stopped, start, talk, ring, consent, "sleep 15"),
+            "call GET /sessions/$PENDING",
         ]
     )
     port = str(free_port())
@@ -48,6 +49,12 @@ def test_the_walk_ends_in_verified_webhooks(service: Service, tmp_path: Path) ->
     assert '"object":"ping"' in walked.stdout
     assert '"status":"attempting"' in walked.stdout
     assert '"type":"appointment_rescheduled"' in walked.stdout
+    assert walked.stdout.count('"call_status":"completed"') == 2, (
+        "the call by phone, and the one that waited for consent"
+    )
+    assert '"status":"pending","requested_at"' in walked.stdout
+    assert '"role":"customer"' in walked.stdout
+    assert (tmp_path / "call.wav").read_bytes().startswith(b"RIFF")
     received = (tmp_path / "received.txt").read_text()
     assert "REFUSED" not in received
     for change_of in ("created", "confirmed", "cancelled", "rescheduled"):

@@ -34,8 +34,9 @@ def rows() -> dict[str, tuple[int, str]]:
     return found
 
 
-def test_the_table_is_the_contract_s() -> None:
-    assert {code: (kind.status, kind.type) for code, kind in ERRORS.items()} == rows()
+def test_the_table_is_the_contract_s_and_one_of_our_own() -> None:
+    ours = {"call_limit_reached": (409, "conflict_error")}
+    assert {code: (kind.status, kind.type) for code, kind in ERRORS.items()} == rows() | ours
 
 
 def test_every_error_has_words_for_a_person() -> None:
@@ -48,6 +49,7 @@ def test_every_error_has_words_for_a_person() -> None:
 def test_conflicts_that_pass_are_those_of_contract_4() -> None:
     assert sorted(PASSING) == [
         "call_in_progress",
+        "call_limit_reached",
         "conflict",
         "consent_request_limited",
         "conversation_busy",
