@@ -10,7 +10,7 @@ from urllib.parse import quote
 import pytest
 
 from infra import topology
-from shared import clock, customers, table
+from shared import clock, consents, customers, sessions, table
 from shared.keys import Scope
 from tests import rows
 from tests.integration.conftest import Clock
@@ -24,6 +24,8 @@ MANY = int(os.environ.get("MEASURED_ROWS", "20000"))
 RARE = 40
 """Rows that a filter by a rare value finds, the oldest ones."""
 EXAMINED = 1_000
+ASKED = "+12125550120"
+"""The phone of a customer who is asked for consent and gives it."""
 PHONE = "+15005550006"
 WHEN = "2030-05-06T07:08:09Z"
 
@@ -103,6 +105,17 @@ def test_creating_an_appointment_takes_two_calls_with_and_without_an_idempotency
             "UpdateItem",
             "TransactWriteItems",
         ]
+
+
+def test_placing_a_call_takes_three_calls_and_four_where_consent_is_looked_for(stage: Stage) -> None:
+    expected = ["UpdateItem", "BatchGetItem", "TransactWriteItems"]
+    for key in (None, "k"):
+        appointment = made(stage, "appointments")
+        path, body = f"/v1/customers/{appointment['customer_id']}/call", {"appointment_id": appointment["id"]}
+        assert cost(stage, "POST", path, body, status=201, key=key) == expected
+    asked = stage.call("POST", "/v1/customers", {"phone": ASKED}).json
+    with_consent = ["UpdateItem", "BatchGetItem", "GetItem", "TransactWriteItems"]
+    assert cost(stage, "POST", f"/v1/customers/{asked['id']}/call", {}, status=202) == with_consent
 
 
 def test_a_replay_takes_two_calls_for_a_create_and_three_for_a_patch(stage: Stage) -> None:
@@ -361,6 +374,8 @@ def _actions(service: str, operation: str, parameters: Any) -> Iterator[str]:
             yield from (_IN_TRANSACTION[name] for name in item)
     elif service == "sqs":
         yield "queue:" + parameters["QueueUrl"].rpartition("/")[2].removesuffix(".fifo")
+    elif operation == "SendTaskSuccess":
+        yield "states:SendTaskSuccess"
     elif service == "sfn":
         yield "machine:" + parameters["stateMachineArn"].rpartition(":")[2]
     else:
@@ -371,10 +386,13 @@ def granted(function: topology.Function) -> set[str]:
     """What the topology lets a function do."""
     queues = {f"queue:{name}" for name in function.sends}
     machines = {f"machine:{name}" for name in function.starts}
-    return {*function.table, *function.signing_key, *queues, *machines}
+    answers = {"states:SendTaskSuccess"} if function.answers else set()
+    return {*function.table, *function.signing_key, *function.recordings, *queues, *machines, *answers}
 
 
-def test_no_function_asks_aws_for_what_the_topology_does_not_grant_it(stage: Stage, stopped_clock: Clock) -> None:
+def test_no_function_asks_aws_for_what_the_topology_does_not_grant_it(
+    stage: Stage, project: Project, stopped_clock: Clock
+) -> None:
     ledger = Ledger()
 
     def api(function: str, method: str, path: str, body: Any = None, key: str | None = None) -> Any:
@@ -416,5 +434,25 @@ def test_no_function_asks_aws_for_what_the_topology_does_not_grant_it(stage: Sta
             api(kind, "DELETE", path)
             api(kind, "GET", f"/v1/{kind}?external_id=x")
         api("webhook_endpoints", "DELETE", endpoint_path)
+    asked = api("customers", "POST", "/v1/customers", {"phone": ASKED})
+    about = {"customer_id": asked["id"], "appointment_at": WHEN}
+    appointment = api("appointments", "POST", "/v1/appointments", about)
+    placed = api("sessions", "POST", f"/v1/customers/{asked['id']}/call", {"appointment_id": appointment["id"]})
+    scope = Scope(project.id, False)
+    hint = consents.hint(scope, consents.pk(scope, ASKED)).message
+    for seconds in (0, 6):
+        stopped_clock.forward(seconds)
+        ledger.doing("consent", lambda: stage.nudge("consent", "consents", hint))
+    told = sessions.hint(scope, placed["session_id"]).message
+    for _ in range(4):
+        stopped_clock.forward(2)
+        ledger.doing("dial", lambda: stage.nudge("dial", "dials", told))
+    session = api("sessions", "GET", f"/v1/sessions/{placed['session_id']}")
+    assert session["recording_status"] == "available"
+    for part in ("transcript", "recording"):
+        api("sessions", "GET", f"/v1/sessions/{session['id']}/{part}")
+    api("sessions", "GET", f"/v1/sessions?customer_id={asked['id']}")
+    api("sessions", "POST", f"/v1/customers/{asked['id']}/call", {}, key="again")
+    api("customers", "DELETE", f"/v1/customers/{asked['id']}")
     beyond = {function.name: ledger.used[function.name] - granted(function) for function in topology.FUNCTIONS}
     assert {name: actions for name, actions in beyond.items() if actions} == {}

@@ -39,6 +39,17 @@ APPOINTMENT: dict[str, Any] = {
     "cancellation_reason": None,
     "deleted_at": None,
 }
+SESSION: dict[str, Any] = {
+    "id": "sess_01h00000000000000000000000",
+    "object": "session",
+    "livemode": True,
+    "created_at": "2026-09-21T14:13:20.123Z",
+    "updated_at": "2026-09-21T14:13:20.123Z",
+    "call_status": "queued",
+    "answered_at": None,
+    "transcript_status": "none",
+    "recording_status": "none",
+}
 LATER = "2026-09-21T14:13:21.999Z"
 
 
@@ -58,7 +69,7 @@ def body(event: Event | None) -> Any:
     return json.loads(event.body)
 
 
-@pytest.mark.parametrize("doc", [CUSTOMER, APPOINTMENT])
+@pytest.mark.parametrize("doc", [CUSTOMER, APPOINTMENT, SESSION])
 def test_a_new_row_is_a_created_event_with_the_seven_fields_but_nothing_previous(doc: dict[str, Any]) -> None:
     event = events.derive(None, row(doc))
 
@@ -195,3 +206,32 @@ def test_events_of_different_projects_and_modes_have_different_ids(
 )
 def test_filters_pick_types_and_families(filters: list[str], type: str, wanted: bool) -> None:
     assert events.matches(filters, type) is wanted
+
+
+@pytest.mark.parametrize("status", ["dialing", "completed", "no_answer", "failed", "invalid_number", "call_later"])
+def test_each_new_call_status_of_a_session_is_an_event(status: str) -> None:
+    event = changed(SESSION, call_status=status)
+
+    assert event is not None
+    assert event.type == f"session.{status}"
+    assert body(event)["data"]["previous_attributes"] == {"call_status": "queued"}
+
+
+@pytest.mark.parametrize("part", ["transcript", "recording"])
+def test_a_transcript_or_recording_that_is_there_is_an_event(part: str) -> None:
+    event = changed(SESSION, **{f"{part}_status": "available"})
+
+    assert event is not None
+    assert event.type == f"session.{part}_ready"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"transcript_status": "processing"},
+        {"recording_status": "failed"},
+        {"answered_at": LATER},
+    ],
+)
+def test_what_a_session_goes_through_besides_is_no_event(changes: dict[str, Any]) -> None:
+    assert changed(SESSION, **changes) is None
