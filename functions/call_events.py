@@ -30,16 +30,21 @@ def take(record: SQSRecord) -> None:
 
 def _happened(event: Any) -> tuple[Scope, str] | None:
     happened = amazon_connect.contact_event(event)
-    return None if happened is None else live_calls.happened(happened.contact_id)
+    found = None if happened is None else live_calls.of_contact(happened.contact_id)
+    if found is not None:
+        live_calls.wake(*found)
+    return found
 
 
 def _kept(detail: Any) -> tuple[Scope, str] | None:
     bucket, key = detail["bucket"]["name"], detail["object"]["key"]
     named = contact_lens.object_of(key)
-    if named is None:
+    found = None if named is None else live_calls.of_contact(named[1])
+    if named is None or found is None:
         return None
-    kind, contact_id = named
-    if kind == "recording":
-        return live_calls.kept_recording(contact_id, key)
+    if named[0] == "recording":
+        live_calls.wake(*found, {"recording_key": key})
+        return found
     content = aws.answered(aws.s3().get_object, Bucket=bucket, Key=key)["Body"].read()
-    return live_calls.kept_transcript(contact_id, contact_lens.lines(json.loads(content)))
+    live_calls.keep_transcript(*found, contact_lens.lines(json.loads(content)))
+    return found

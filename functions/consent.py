@@ -22,6 +22,8 @@ from shared.telephony import NotConfigured, whatsapp
 
 LEASE = 60 * clock.SECOND
 """How long one worker may take to ask, before another does."""
+FOUND_LASTS = clock.DAY
+"""How long a permission holds that WhatsApp knows of and this service does not, before it is looked for again."""
 TRIES = 20
 NOT_SET_UP = "Calls on WhatsApp are not set up for this deployment. "
 CANNOT_ASK = "The customer could not be asked for consent on WhatsApp."
@@ -64,7 +66,7 @@ def _step(scope: Scope, row: table.Row) -> None:
 
 
 def _ask(consent: Consent) -> None:
-    """Send the request; where it cannot be sent, the calls that wait for it fail."""
+    """Send the request, unless the customer has said yes by another way; where it cannot be sent, the calls fail."""
     if simulation.simulated(consent.scope):
         _write([consents.write(consent, consent.doc, consents.next_step(consent), asked_request=consent.request)])
         return
@@ -72,6 +74,9 @@ def _ask(consent: Consent) -> None:
     _write([lease])
     held = consents.of_row(consent.scope, lease.row, consent.phone)
     try:
+        if _whatsapp().permitted(consent.phone):
+            settlements.settle(held, consents.GRANTED, clock.now(), clock.now() + FOUND_LASTS)
+            return
         name = projects.name_of(consent.scope.project_id)
         message_id = _whatsapp().ask(consent.phone, f"May {name} call you on WhatsApp?")
     except (NotConfigured, whatsapp.CannotAsk) as error:

@@ -163,7 +163,13 @@ def answered(consent: Consent, status: str, at: int, until: int | None = None) -
     """The consent once its request is granted, declined or expired; `until` ends a grant."""
     responded = None if status == EXPIRED else clock.iso(at)
     ends = None if until is None else clock.iso(until)
-    settled: Document = {"phone": consent.phone, "status": status, "responded_at": responded, "until": ends, "sessions": []}
+    settled: Document = {
+        "phone": consent.phone,
+        "status": status,
+        "responded_at": responded,
+        "until": ends,
+        "sessions": [],
+    }
     return consent.doc | settled
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import functools
 import json
 import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from shared import appointments, calls, clock, customers, projects, resources, sessions, table, talk
+from shared import appointments, calls, clock, customers, fields, hints, projects, resources, sessions, table, talk
 from shared.agent.tools import seen as appointment_seen
 from shared.keys import Scope
 from shared.log import logger
@@ -46,52 +48,49 @@ def step(scope: Scope, found: Found) -> None:
     elif "contact_id" in found.row:
         _write(_looked(scope, found, found.row["contact_id"]))
     elif clock.now() - clock.parse(session["dialed_at"]) >= START_WITHIN:
-        _write(calls.ending(scope, found, TIMEOUT))
+        _write(_ended(scope, found, TIMEOUT, None, clock.now()))
     else:
         _write([sessions.changed(scope, found, {}, sessions.owed(session["id"], clock.now() + START_AGAIN))])
         _start(scope, resources.find(sessions.LISTED, scope, session["id"]))
 
 
-def happened(contact_id: str) -> tuple[Scope, str] | None:
-    """Make the next step of a contact's call due now; which call it is, None for a contact that is none of ours."""
+def of_contact(contact_id: str) -> tuple[Scope, str] | None:
+    """Which call a contact is; None for a contact that is none of ours."""
     row = table.get(_contact_pk(contact_id), "contact")
-    if row is None:
-        return None
-    scope, session_id = Scope(row["project_id"], row["livemode"]), str(row["session_id"])
+    return None if row is None else (Scope(row["project_id"], row["livemode"]), str(row["session_id"]))
+
+
+def wake(scope: Scope, session_id: str, noted: Mapping[str, table.Value] | None = None) -> None:
+    """Make the next step of a call due now, and note these attributes in the same write."""
     update = table.Update(
         scope.pk(sessions.LISTED.kind),
         session_id,
-        set=sessions.owed(session_id, clock.now()),
+        set={**sessions.owed(session_id, clock.now()), **(noted or {})},
         expressions=("v = v + :one",),
         values={":one": 1},
     )
-    table.update(update)
-    return scope, session_id
+    _write([update])
 
 
-def kept_recording(contact_id: str, key: str) -> tuple[Scope, str] | None:
-    """Note where a contact's recording lies; which call it is, None for a contact that is none of ours."""
-    found = happened(contact_id)
-    if found is not None:
-        scope, session_id = found
-        table.update(table.Update(scope.pk(sessions.LISTED.kind), session_id, set={"recording_key": key}))
-    return found
+def keep_transcript(scope: Scope, session_id: str, lines: Sequence[Mapping[str, Any]]) -> None:
+    """Keep a call's transcript, unless the agent has written one, and wake the call.
 
-
-def kept_transcript(contact_id: str, lines: list[dict[str, Any]]) -> tuple[Scope, str] | None:
-    """Keep a contact's transcript, unless the agent has written one; as `kept_recording`."""
-    found = happened(contact_id)
-    if found is not None:
-        scope, session_id = found
-        row = {"pk": sessions.details_pk(scope, session_id), "sk": "transcript", "kind": "transcript", "v": 1}
+    An analysis without lines is one that failed: a transcript may come yet.
+    """
+    row = {"pk": sessions.details_pk(scope, session_id), "sk": "transcript", "kind": "transcript", "v": 1}
+    if lines:
         try:
-            table.write([table.Put(row | {"doc": json.dumps(lines)})], uuid.uuid4().hex)
+            table.write([table.Put(row | {"doc": fields.compact(lines)})], uuid.uuid4().hex)
         except table.Refused:
             logger().info("transcript kept already", extra={"session_id": session_id})
-    return found
+    wake(scope, session_id)
 
 
 def _dial(scope: Scope, found: Found) -> None:
+    dialing = calls.dialing(scope, found, clock.now() + START_AGAIN)
+    if isinstance(dialing, Ending):
+        _write(calls.ending(scope, found, dialing))
+        return
     if found.doc["channel"] == sessions.WHATSAPP:
         logger().error(
             "a call on WhatsApp needs a media bridge: connect one that takes WebRTC for the stage's number",
@@ -100,18 +99,19 @@ def _dial(scope: Scope, found: Found) -> None:
         summary = "Live calls on WhatsApp need a media bridge, which this deployment has not."
         _write(calls.ending(scope, found, calls.PROVIDER_ERROR, {"summary": summary}))
         return
-    dialing = calls.dialing(scope, found, clock.now() + START_AGAIN)
-    if isinstance(dialing, Ending):
-        _write(calls.ending(scope, found, dialing))
-        return
-    _write(dialing)
+    [claim, *others] = dialing
+    assert isinstance(claim, table.Update)
+    # Written before anybody hears it: the first turn needs it, and a start that is repeated says the same.
+    _write([replace(claim, set={**claim.set, "opening": _opening(scope, found)}), *others])
     _start(scope, resources.find(sessions.LISTED, scope, found.doc["id"]))
 
 
 def _start(scope: Scope, found: Found) -> None:
     """Place the call, and write down which one it is."""
     session = found.doc
-    opening = _opening(scope, found)
+    # For who follows if this worker dies: sweep, and the message that woke it, would come too late.
+    hints.send("dials", [sessions.hint(scope, session["id"], clock.now() + START_AGAIN)])
+    opening = found.row["opening"]
     try:
         contact_id = _carrier().start(session["to"], session["id"], scope.project_id, scope.livemode, opening)
     except Busy as busy:
@@ -123,8 +123,8 @@ def _start(scope: Scope, found: Found) -> None:
         logger().error("live calls are not set up", extra={"why": str(missing)})
         _write(calls.ending(scope, found, calls.PROVIDER_ERROR, {"summary": NOT_SET_UP + str(missing)}))
     else:
-        kept = {"contact_id": contact_id, "opening": opening}
-        placed = sessions.changed(scope, found, {}, {**sessions.owed(session["id"], clock.now() + LOOK), **kept})
+        owed = sessions.owed(session["id"], clock.now() + LOOK)
+        placed = sessions.changed(scope, found, {}, {**owed, "contact_id": contact_id})
         contact = {"pk": _contact_pk(contact_id), "sk": "contact", "kind": "contact", "session_id": session["id"]}
         contact |= {"project_id": scope.project_id, "livemode": scope.livemode}
         _write([placed, table.Put(contact, condition="")])
@@ -133,37 +133,48 @@ def _start(scope: Scope, found: Found) -> None:
 def _looked(scope: Scope, found: Found, contact_id: str) -> list[table.Operation]:
     """What the carrier says of a call that is under way, as writes."""
     session, now = found.doc, clock.now()
-    again = sessions.owed(session["id"], now + LOOK)
+    again = _looked_again(scope, found, now + LOOK)
     age = now - clock.parse(session["dialed_at"])
+    patience = LOST_AFTER
     try:
         seen = _carrier().look(contact_id)
         if age >= LONGEST and seen is not None and seen.ending is None:
             _carrier().stop(contact_id)
             seen = Seen(seen.answered_at, now, _too_long(seen))
-    except Busy as busy:
-        logger().warning("carrier busy", extra={"session_id": session["id"], "why": str(busy)})
-        return [sessions.changed(scope, found, {}, again)]
+    except (Busy, NotConfigured) as trouble:
+        logger().warning("the carrier tells nothing", extra={"session_id": session["id"], "why": str(trouble)})
+        seen, patience = None, LONGEST + LOST_AFTER
     if seen is None:
-        return calls.ending(scope, found, TIMEOUT) if age >= LOST_AFTER else [sessions.changed(scope, found, {}, again)]
+        lost = age >= patience
+        return _ended(scope, found, TIMEOUT, None, now) if lost else [again]
     answered = None if seen.answered_at is None else clock.iso(seen.answered_at)
     if seen.ending is not None:
-        return _ended(scope, found, seen, seen.ending, answered)
+        return _ended(scope, found, seen.ending, answered, seen.ended_at)
     if answered is not None and session["answered_at"] is None:
-        return [sessions.changed(scope, found, {"answered_at": answered, "transcript_status": PROCESSING}, again)]
-    return [sessions.changed(scope, found, {}, again)]
+        changes = {"answered_at": answered, "transcript_status": PROCESSING}
+        return [sessions.changed(scope, found, changes, again.set)]
+    return [again]
 
 
-def _ended(scope: Scope, found: Found, seen: Seen, ending: Ending, answered: str | None) -> list[table.Operation]:
+def _looked_again(scope: Scope, found: Found, at: int) -> table.Update:
+    """The write after a look that saw nothing new; the version stays, or a turn under way would be taken again."""
+    id, unchanged = found.doc["id"], {":v": found.version}
+    return table.Update(
+        scope.pk(sessions.LISTED.kind), id, set=sessions.owed(id, at), condition="v = :v", values=unchanged
+    )
+
+
+def _ended(scope: Scope, found: Found, ending: Ending, answered: str | None, at: int | None) -> list[table.Operation]:
     changes: dict[str, Any] = {"answered_at": answered or found.doc["answered_at"]}
     if found.row.get("talked"):
-        # Whoever spoke with the agent was a person.
-        ending = Ending(ending.call_status, ending.ended_reason, "human")
+        # Whoever spoke with the agent was a person, unless the carrier knows better.
+        ending = replace(ending, answered_by=ending.answered_by or "human")
     if "later" in found.row and ending.call_status == sessions.COMPLETED:
         ending = Ending(sessions.CALL_LATER, "callback_requested", "human")
         changes["call_later_at"] = clock.iso(found.row["later"])
     if "outcome" in found.row:
         changes["summary"] = found.row["outcome"]
-    return calls.ending(scope, found, ending, changes, next_step=clock.now(), at=seen.ended_at)
+    return calls.ending(scope, found, ending, changes, next_step=clock.now(), at=at)
 
 
 def _too_long(seen: Seen) -> Ending:

@@ -73,6 +73,7 @@ def _answer(
     except AgentFailed as error:
         logger().warning("agent failed", extra={"session_id": session.doc["id"], "why": str(error)})
         tools = Tools(found=(), message=text, in_call=True)
+        tools.hand_off("agent_failed")
         spoken = Spoken(LOST, True)
     return spoken, _writes(scope, session, heard, [*lines, *_spoken(session, lines, text, spoken.text)], tools)
 
@@ -93,7 +94,7 @@ def _tools(scope: Scope, session: Found, text: str) -> Tools:
         in_call=True,
         instructions=session.row.get("instructions"),
         timezone=found[0].doc["timezone"] if found else None,
-        changed_before="outcome" in session.row,
+        changed_before=any(told in session.row.get("outcome", "") for told in _CHANGES.values()),
     )
 
 
@@ -104,9 +105,9 @@ def _writes(
     internal: dict[str, table.Value | None] = {"proposal": kept, "talked": True, "silences": None}
     if tools.later is not None:
         internal["later"] = tools.later
-    outcome = _outcome(tools)
-    if outcome is not None:
-        internal["outcome"] = outcome
+    outcome, before = _outcome(tools), session.row.get("outcome", "")
+    if outcome is not None and outcome not in before:
+        internal["outcome"] = f"{before} {outcome}".strip()
     pk, version = sessions.details_pk(scope, session.doc["id"]), heard["v"] if heard else 0
     row = {"pk": pk, "sk": "transcript", "kind": "transcript", "v": version + 1}
     row |= {"doc": fields.compact([dataclasses.asdict(line) for line in lines])}
@@ -120,17 +121,17 @@ def _writes(
 
 def _outcome(tools: Tools) -> str | None:
     """What the turn did, as the session's summary says it."""
+    told = _CHANGES | {"handoff": "The customer is to be called back by a person."}
     for action in tools.actions:
-        if action["type"] in _SUMMARIES:
-            return _SUMMARIES[action["type"]]
+        if action["type"] in told:
+            return told[action["type"]]
     return "The customer asked to be called again." if tools.later is not None else None
 
 
-_SUMMARIES = {
+_CHANGES = {
     "appointment_confirmed": "The customer confirmed the appointment.",
     "appointment_rescheduled": "The customer moved the appointment.",
     "appointment_cancelled": "The customer cancelled the appointment.",
-    "handoff": "The customer is to be called back by a person.",
 }
 
 

@@ -216,7 +216,7 @@ class Connect:
                 return
             contact = self._contact(contact_id)
             if contact is not None and _instant(contact.get("DisconnectTimestamp")) is None:
-                raise
+                raise _not_now("StopContact", error) from None
 
     def _contact(self, contact_id: str) -> Mapping[str, Any] | None:
         try:
@@ -224,7 +224,7 @@ class Connect:
         except ClientError as error:
             if _code(error) == "ResourceNotFoundException":
                 return None
-            raise
+            raise _not_now("DescribeContact", error) from None
         contact: Mapping[str, Any] = answer["Contact"]
         return contact
 
@@ -296,6 +296,13 @@ def _answered(call: Callable[..., Any], **parameters: Any) -> Any:
         raise
     except (ConnectionError, HTTPClientError) as error:
         raise Busy(type(error).__name__) from None
+
+
+def _not_now(operation: str, error: ClientError) -> Busy:
+    """A refusal that an operator can mend while the call goes on."""
+    check = CHECKS.get(_code(error), f"the error code in the API reference of {operation}")
+    logger().error("refused by Amazon Connect", extra={"error": _code(error), "check": check})
+    return Busy(_code(error))
 
 
 def _refusal(error: ClientError) -> Ending:

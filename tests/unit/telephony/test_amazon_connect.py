@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.config import Config
-from botocore.exceptions import ClientError, ConnectTimeoutError, EndpointConnectionError, ReadTimeoutError
+from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError, ReadTimeoutError
 from botocore.stub import Stubber
 
 from shared import clock
@@ -310,7 +310,7 @@ def test_a_contact_that_connect_does_not_know_is_none(connect: Connect, stubber:
 
 def test_a_look_that_is_not_allowed_is_not_an_unknown_contact(connect: Connect, stubber: Stubber) -> None:
     stubber.add_client_error("describe_contact", "AccessDeniedException", "", 403)
-    with pytest.raises(ClientError):
+    with pytest.raises(Busy):
         connect.look(CONTACT)
 
 
@@ -376,7 +376,7 @@ def test_a_stop_of_a_contact_that_never_was_is_done(connect: Connect, stubber: S
 def test_a_stop_that_is_refused_while_the_call_lasts_is_not_done(connect: Connect, stubber: Stubber) -> None:
     stubber.add_client_error("stop_contact", "InvalidRequestException", "", 400)
     describe(stubber, DisconnectTimestamp=None, DisconnectReason=None)
-    with pytest.raises(ClientError):
+    with pytest.raises(Busy):
         connect.stop(CONTACT)
 
 

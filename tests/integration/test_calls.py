@@ -1,0 +1,702 @@
+"""Calls: one at a time to a customer, each with one end, whatever races, dies or is lost (contract 7 and 10)."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pytest
+from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
+from botocore.exceptions import EndpointConnectionError
+
+from shared import aws, call_limits, clock, sessions, table, usage
+from shared.call_limits import Limits
+from shared.keys import Scope
+from tests.integration import test_turns as turns
+from tests.integration.conftest import Clock
+from tests.integration.test_faults import CONFLICTS, TROUBLES, WRITES, Request, Trouble, deaths, faults, wrongs
+from tests.integration.test_turns import created, hinted, keyed, listed, seen
+from tests.racing import at_once
+from tests.stage import Answer, Stage, sqs_record
+from tests.wire import ALWAYS, Fault, Killed, lost, refused, throttled, wire
+
+WHEN = "2030-05-06T07:08:09Z"
+CONFIRMS, NOBODY, ACCEPTS, LIMITED = (f"+150055500{number}" for number in ("00", "02", "20", "25"))
+BEGIN = ["session.created", "session.dialing"]
+WHOLE = [*BEGIN, "session.completed", "session.transcript_ready", "session.recording_ready"]
+STATUSES = ("call_status", "transcript_status", "recording_status")
+HINTS_LOST = Fault(0, refused, service="sqs")
+
+
+@dataclass(frozen=True)
+class Callee:
+    """A customer with one appointment."""
+
+    scope: Scope
+    id: str
+    appointment: str
+
+    @property
+    def path(self) -> str:
+        """The customer's path."""
+        return f"/v1/customers/{self.id}"
+
+
+def callee(stage: Stage, phone: str = CONFIRMS, scope: Scope | None = None, livemode: bool = False) -> Callee:
+    """A customer in a new project, or in the one that the stage calls as."""
+    if scope is None:
+        project = stage.project()
+        scope = Scope(project.id, livemode)
+        stage._key = project.live_key if livemode else project.test_key
+    customer = created(stage, "/v1/customers", phone=phone)["id"]
+    appointment = created(stage, "/v1/appointments", customer_id=customer, appointment_at=WHEN)["id"]
+    return Callee(scope, customer, appointment)
+
+
+def place(stage: Stage, whom: Callee, key: str | None = None, **order: Any) -> Answer:
+    """The answer to a call about the customer's appointment."""
+    return stage.call("POST", f"{whom.path}/call", {"appointment_id": whom.appointment} | order, headers=keyed(key))
+
+
+def placed(stage: Stage, whom: Callee, **order: Any) -> str:
+    """The id of a call's session."""
+    found = place(stage, whom, **order)
+    assert found.status in (201, 202), found.body
+    return str(found.json["session_id"])
+
+
+def session_of(stage: Stage, id: str) -> Any:
+    return seen(stage, f"/v1/sessions/{id}")
+
+
+def hint(stage: Stage, scope: Scope, id: str) -> dict[str, Any]:
+    """A hint at a call."""
+    told = {"project_id": scope.project_id, "livemode": scope.livemode, "session_id": id}
+    return sqs_record(json.dumps(told), stage.queues["dials"].arn)
+
+
+def work(stage: Stage, function: str, record: dict[str, Any]) -> None:
+    """Let a worker have a hint; one that fails is left to the queue, which gives the hint again."""
+    with suppress(BatchProcessingError):
+        stage.invoke(function, {"Records": [record]})
+
+
+def until_due(time: Clock, scope: Scope, id: str) -> bool:
+    """Let the time of a call's next step come; False where none is owed."""
+    row = table.get(scope.pk("session"), id)
+    assert row is not None
+    if "next_step" in row:
+        time.now = max(time.now, (row["next_step"] + 1) / clock.SECOND)
+    return "next_step" in row
+
+
+def dial(stage: Stage, time: Clock, scope: Scope, id: str, times: int = 30) -> int:
+    """Give the worker hints at a call as they are due, so many at most; how many it was."""
+    for count in range(times):
+        if not until_due(time, scope, id):
+            return count
+        work(stage, "dial", hint(stage, scope, id))
+    return times
+
+
+def sweep(stage: Stage, time: Clock, scope: Scope, times: int = 30) -> None:
+    """Let nobody but `sweep` tell the workers what is owed in a project, until nothing is."""
+    for _ in range(times):
+        if not any("next_step" in row for kind in ("session", "consent") for row in rows(scope, kind)):
+            return
+        time.forward(61)
+        stage.invoke("sweep", {})
+        with wire(HINTS_LOST):
+            for queue, function in (("consents", "consent"), ("dials", "dial")):
+                for record in hinted(stage, scope, queue):
+                    work(stage, function, record)
+
+
+def rows(scope: Scope, kind: str) -> list[table.Row]:
+    """The rows of a kind; every phone's consent is in a partition of its own, which the sessions tell."""
+    if kind == "consent":
+        from shared import consents
+
+        phones = {json.loads(row["doc"])["to"] for row in rows(scope, "session")}
+        found = [table.get(consents.pk(scope, phone), "consent") for phone in phones]
+        return [row for row in found if row is not None]
+    return [row for page in table.query(scope.pk(kind), limit=1000) for row in page]
+
+
+def untidy(scope: Scope) -> Iterator[str]:
+    """What is wrong with who is being called, and with the count of live calls."""
+    calls = {row["sk"]: json.loads(row["doc"]) for row in rows(scope, "session")}
+    active = {row["sk"]: row.get("active_session") for row in rows(scope, "customer")}
+    for customer, id in active.items():
+        if id is not None and (id not in calls or calls[id]["call_status"] in sessions.ENDED):
+            yield f"{customer} is held by {calls.get(id, {}).get('call_status', 'no session')}"
+    for id, session in calls.items():
+        if session["call_status"] not in sessions.ENDED and active[session["customer_id"]] != id:
+            yield f"a {session['call_status']} session does not hold its customer"
+    counted = (table.get(scope.pk("count"), "call") or {}).get("calls_now", 0)
+    dialing = [id for id, session in calls.items() if session["call_status"] == sessions.DIALING]
+    if counted != (len(dialing) if scope.livemode else 0):
+        yield f"{counted} calls are counted, {len(dialing)} are under way"
+
+
+def doubled(records: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Writes that changed two of a session's statuses, for which there would be but one event."""
+    for record in records:
+        images = [record["dynamodb"].get(name) for name in ("OldImage", "NewImage")]
+        before, after = (image and table.decoded(image) for image in images)
+        if before and after and after["kind"] == "session":
+            old, new = json.loads(before["doc"]), json.loads(after["doc"])
+            differ = [name for name in STATUSES if old[name] != new[name]]
+            if len(differ) > 1:
+                yield f"one write changed {differ}"
+
+
+def events_of(stage: Stage, id: str) -> list[str]:
+    """The types of an object's events, oldest first."""
+    return [event["type"] for event in seen(stage, f"/v1/events?object_id={id}&limit=100")["data"]][::-1]
+
+
+def incomplete(stage: Stage, whom: Callee) -> Iterator[str]:
+    """What is wrong with the one call to a customer who confirms, once nothing is owed any more."""
+    yield from doubled(stage.fan_out())
+    yield from untidy(whom.scope)
+    found = listed(stage, "/v1/sessions")
+    if len(found) != 1:
+        yield f"{len(found)} sessions"
+        return
+    [session] = found
+    shown = [session[name] for name in (*STATUSES, "ended_reason")]
+    if shown != ["completed", "available", "available", "agent_hangup"]:
+        yield f"the session is {shown}"
+        return
+    if (happened := events_of(stage, session["id"])) != WHOLE:
+        yield f"events {happened}"
+    if (happened := events_of(stage, whom.appointment)) != ["appointment.created", "appointment.confirmed"]:
+        yield f"events of the appointment {happened}"
+    if not seen(stage, f"/v1/sessions/{session['id']}/transcript")["data"]:
+        yield "no transcript"
+    row = table.get(whom.scope.pk("session"), session["id"]) or {}
+    sound = aws.s3().get_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=row["recording_key"])["Body"].read()
+    if not sound.startswith(b"RIFF"):
+        yield "no recording"
+    if "next_step" in row or "due" in row:
+        yield "a step is owed"
+
+
+@pytest.fixture
+def live(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live keys call simulated customers, as on the local runner."""
+    monkeypatch.setenv("SIMULATE_LIVE", "1")
+
+
+modes = pytest.mark.parametrize("livemode", [False, True], ids=["test", "live"])
+
+# Placing
+
+
+@pytest.mark.parametrize("phone", [CONFIRMS, ACCEPTS], ids=["phone", "whatsapp"])
+def test_of_sixteen_calls_at_once_to_a_customer_there_is_one_session(
+    stage: Stage, stopped_clock: Clock, phone: str
+) -> None:
+    whom = callee(stage, phone)
+    answers = at_once([partial(place, stage, whom)] * 16)
+    statuses = Counter(answer.status for answer in answers)
+    ids = {answer.json["session_id"] for answer in answers if answer.status < 400}
+    assert len(ids) == len(listed(stage, "/v1/sessions")) == 1
+    if phone == ACCEPTS:
+        assert statuses == {202: 16}
+    else:
+        assert statuses == {201: 1, 409: 15}
+        assert {answer.code for answer in answers if answer.status == 409} == {"call_in_progress"}
+    assert list(untidy(whom.scope)) == []
+    sweep(stage, stopped_clock, whom.scope)
+    assert list(incomplete(stage, whom)) == []
+
+
+def test_sixteen_calls_at_once_with_one_idempotency_key_are_one_and_the_same(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    whom = callee(stage)
+    answers = at_once([partial(place, stage, whom, "k")] * 16)
+    left = [answer for answer in answers if answer.status != 201]
+    assert {answer.code for answer in left} <= {"idempotency_key_in_use", "call_in_progress"}
+    assert place(stage, whom, "k").headers["idempotent-replayed"] == "true"
+    assert len({answer.body for answer in answers if answer.status == 201}) == 1
+    assert len(listed(stage, "/v1/sessions")) == 1
+
+
+@pytest.mark.parametrize("phone", [CONFIRMS, ACCEPTS], ids=["phone", "whatsapp"])
+def test_a_customer_deleted_while_being_called_has_no_queued_session(
+    stage: Stage, stopped_clock: Clock, phone: str
+) -> None:
+    problems = []
+    for round in range(6):
+        whom = callee(stage, phone)
+        delete = partial(stage.call, "DELETE", whom.path)
+        answers = at_once([*[partial(place, stage, whom)] * 4, delete, *[partial(place, stage, whom)] * 3])
+        if (deletion := answers.pop(4)).status != 200:
+            problems.append(f"{round}: deletion {deletion.body!r}")
+        bad = {answer.code for answer in answers if answer.status >= 400} - {"customer_deleted", "call_in_progress"}
+        problems += [f"{round}: {code}" for code in bad]
+        ended = [(each["call_status"], each["ended_reason"]) for each in listed(stage, "/v1/sessions")]
+        problems += [f"{round}: {each}" for each in ended if each != ("failed", "customer_deleted")]
+        problems += [f"{round}: {each}" for each in untidy(whom.scope)]
+        sweep(stage, stopped_clock, whom.scope)
+        problems += [f"{round}, later: {each}" for each in untidy(whom.scope)]
+    assert problems == []
+
+
+@pytest.mark.usefixtures("live")
+@modes
+def test_a_customer_deleted_while_the_call_is_dialed_has_a_call_that_fails_or_goes_on_to_its_end(
+    stage: Stage, stopped_clock: Clock, livemode: bool
+) -> None:
+    problems = []
+    for round in range(8):
+        whom = callee(stage, livemode=livemode)
+        id = placed(stage, whom)
+        stopped_clock.forward(2)
+        record = hint(stage, whom.scope, id)
+        works: list[Callable[[], Any]] = [partial(work, stage, "dial", record)] * 3
+        deletion = at_once([*works, partial(stage.call, "DELETE", whom.path)])[-1]
+        problems += [f"{round}: {each}" for each in untidy(whom.scope)]
+        session = session_of(stage, id)
+        if deletion.status != 200 or session["call_status"] == "queued":
+            problems.append(f"{round}: {deletion.status} {session['call_status']}")
+        dial(stage, stopped_clock, whom.scope, id)
+        session = session_of(stage, id)
+        failed = session["ended_reason"] == "customer_deleted"
+        stage.fan_out()
+        happened, expected = events_of(stage, id), ["session.created", "session.failed"] if failed else WHOLE
+        if happened != expected:
+            problems.append(f"{round}: {happened}")
+        if seen(stage, f"/v1/appointments/{whom.appointment}")["status"] != "pending":
+            problems.append(f"{round}: a deleted customer's appointment was changed")
+        problems += [f"{round}, later: {each}" for each in untidy(whom.scope)]
+    assert problems == []
+
+
+def call_by_phone(stage: Stage) -> Request:
+    whom = callee(stage)
+    return Request("POST", f"{whom.path}/call", {"appointment_id": whom.appointment}, 201)
+
+
+def call_with_consent(stage: Stage) -> Request:
+    whom = callee(stage, ACCEPTS)
+    return Request("POST", f"{whom.path}/call", {"appointment_id": whom.appointment}, 202)
+
+
+@pytest.mark.parametrize("kind", TROUBLES)
+@pytest.mark.parametrize("prepare", [call_by_phone, call_with_consent], ids=lambda prepare: prepare.__name__)
+def test_a_call_placed_in_trouble_is_one_session_that_comes_to_its_end(
+    stage: Stage, stopped_clock: Clock, prepare: Callable[[Stage], Request], kind: str
+) -> None:
+    problems = []
+    for name, fault, code in faults(stage, prepare, TROUBLES[kind], "k"):
+        request = prepare(stage)
+        scope = Scope(seen(stage, "/v1/ping")["project_id"], False)
+        with wire(fault):
+            first = request.send(stage, "k")
+        found = list(wrongs(first, request, code))
+        stopped_clock.forward(1)
+        again = request.send(stage, "k")
+        if again.status != request.status or request.send(stage, "k").body != again.body:
+            found.append(f"again {again.status} {again.body[:90]!r}")
+        sweep(stage, stopped_clock, scope)
+        whom = Callee(scope, request.path.split("/")[3], request.body["appointment_id"])
+        problems += [f"{name}: {each}" for each in [*found, *incomplete(stage, whom)]]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("prepare", [call_by_phone, call_with_consent], ids=lambda prepare: prepare.__name__)
+def test_a_call_whose_request_dies_at_any_point_is_there_whole_or_not_at_all(
+    stage: Stage, stopped_clock: Clock, prepare: Callable[[Stage], Request]
+) -> None:
+    request = prepare(stage)
+    with wire() as line:
+        request.send(stage, "k")
+    problems = []
+    for death in deaths(len(line.calls)):
+        request = prepare(stage)
+        scope = Scope(seen(stage, "/v1/ping")["project_id"], False)
+        with wire(None, *death), pytest.raises(Killed):
+            request.send(stage, "k")
+        found = list(untidy(scope))
+        request.send(stage, "k")
+        sweep(stage, stopped_clock, scope)
+        whom = Callee(scope, request.path.split("/")[3], request.body["appointment_id"])
+        problems += [f"{death}: {each}" for each in [*found, *incomplete(stage, whom)]]
+    assert not problems, "\n".join(problems)
+
+
+# The course of a call
+
+
+def test_hints_that_are_all_lost_only_delay_a_call(stage: Stage, stopped_clock: Clock) -> None:
+    whom = callee(stage)
+    with wire(HINTS_LOST):
+        placed(stage, whom)
+    start = stopped_clock.now
+    sweep(stage, stopped_clock, whom.scope)
+    assert list(incomplete(stage, whom)) == []
+    assert stopped_clock.now - start < 6 * 61
+
+
+@contextmanager
+def storing(trouble: Callable[[], None], after: bool) -> Iterator[None]:
+    """The first recording that is stored meets trouble, before or after it is."""
+    left = [trouble]
+
+    def meet(**others: Any) -> None:
+        if left:
+            left.pop()()
+
+    name, events = f"{'after' if after else 'before'}-call.s3.PutObject", aws.s3().meta.events
+    events.register_first(name, meet)
+    try:
+        yield
+    finally:
+        events.unregister(name, meet)
+    assert not left, "nothing was stored"
+
+
+def dies() -> None:
+    raise Killed("at the bucket")
+
+
+def is_refused() -> None:
+    raise EndpointConnectionError(endpoint_url="bucket")
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("trouble", [dies, is_refused], ids=lambda trouble: trouble.__name__)
+def test_a_recording_whose_storing_meets_trouble_is_stored_in_the_end(
+    stage: Stage, stopped_clock: Clock, trouble: Callable[[], None], after: bool
+) -> None:
+    whom = callee(stage)
+    id = placed(stage, whom)
+    with storing(trouble, after), suppress(Killed):
+        dial(stage, stopped_clock, whom.scope, id, 3)
+    sweep(stage, stopped_clock, whom.scope)
+    assert list(incomplete(stage, whom)) == []
+
+
+def calls_of_each_hint(stage: Stage, time: Clock, livemode: bool) -> list[list[str]]:
+    """The operations that the worker asks of AWS at each hint of a call that goes well."""
+    whom = callee(stage, livemode=livemode)
+    id, found = placed(stage, whom), []
+    while until_due(time, whom.scope, id):
+        with wire() as line:
+            work(stage, "dial", hint(stage, whom.scope, id))
+        found.append(line.operations())
+    assert list(incomplete(stage, whom)) == []
+    return found
+
+
+@pytest.mark.usefixtures("live")
+@pytest.mark.parametrize("by_sweep", [False, True], ids=["message_again", "sweep"])
+@modes
+def test_a_call_whose_worker_dies_at_any_point_ends_once(
+    stage: Stage, stopped_clock: Clock, livemode: bool, by_sweep: bool
+) -> None:
+    problems = []
+    for number, operations in enumerate(calls_of_each_hint(stage, stopped_clock, livemode)):
+        for death in deaths(len(operations)):
+            whom = callee(stage, livemode=livemode)
+            id = placed(stage, whom)
+            dial(stage, stopped_clock, whom.scope, id, number)
+            until_due(stopped_clock, whom.scope, id)
+            with wire(None, *death), pytest.raises(Killed):
+                work(stage, "dial", hint(stage, whom.scope, id))
+            found = list(untidy(whom.scope))
+            if by_sweep:
+                sweep(stage, stopped_clock, whom.scope)
+            else:
+                dial(stage, stopped_clock, whom.scope, id)
+            problems += [f"hint {number}, {death}: {each}" for each in [*found, *incomplete(stage, whom)]]
+            if livemode and usage.of_month(whom.scope, clock.iso(clock.now())[:7])["calls"] != 1:
+                problems.append(f"hint {number}, {death}: not counted once")
+    assert not problems, "\n".join(problems)
+
+
+FEW_TROUBLES = (
+    Trouble("answer lost", lost, 1),
+    Trouble("answers lost", lost, ALWAYS),
+    Trouble("throttled", throttled, ALWAYS),
+    *(trouble for trouble in CONFLICTS if trouble.tries in (1, ALWAYS)),
+)
+
+
+@pytest.mark.usefixtures("live")
+@pytest.mark.parametrize("trouble", FEW_TROUBLES, ids=lambda trouble: trouble.name)
+def test_a_call_whose_worker_is_in_trouble_with_any_call_of_aws_ends_once(
+    stage: Stage, stopped_clock: Clock, trouble: Trouble
+) -> None:
+    problems = []
+    course = calls_of_each_hint(stage, stopped_clock, livemode=True)
+    for number, (position, operation) in itertools.chain.from_iterable(
+        ((number, each) for each in enumerate(operations)) for number, operations in enumerate(course)
+    ):
+        if trouble.writes_only and operation not in WRITES:
+            continue
+        whom = callee(stage, livemode=True)
+        id = placed(stage, whom)
+        dial(stage, stopped_clock, whom.scope, id, number)
+        until_due(stopped_clock, whom.scope, id)
+        with wire(Fault(position, trouble.disturbance, trouble.tries)):
+            work(stage, "dial", hint(stage, whom.scope, id))
+        found = list(untidy(whom.scope))
+        dial(stage, stopped_clock, whom.scope, id)
+        found += incomplete(stage, whom)
+        problems += [f"hint {number}, call {position} {operation}: {each}" for each in found]
+        if usage.of_month(whom.scope, clock.iso(clock.now())[:7])["calls"] != 1:
+            problems.append(f"hint {number}, call {position} {operation}: not counted once")
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.usefixtures("live")
+@modes
+def test_workers_that_are_given_the_same_hint_at_once_take_each_step_once(
+    stage: Stage, stopped_clock: Clock, livemode: bool
+) -> None:
+    for _ in range(4):
+        whom = callee(stage, livemode=livemode)
+        id = placed(stage, whom)
+        while until_due(stopped_clock, whom.scope, id):
+            at_once([partial(work, stage, "dial", hint(stage, whom.scope, id))] * 6)
+        assert list(incomplete(stage, whom)) == []
+
+
+def test_a_call_that_nobody_answers_frees_the_customer_for_the_next(stage: Stage, stopped_clock: Clock) -> None:
+    whom = callee(stage, NOBODY)
+    id = placed(stage, whom)
+    dial(stage, stopped_clock, whom.scope, id)
+    assert list(doubled(stage.fan_out())) == list(untidy(whom.scope)) == []
+    assert events_of(stage, id) == [*BEGIN, "session.no_answer"]
+    assert place(stage, whom).status == 201
+
+
+# Limits of live calls
+
+
+def limited(stage: Stage, *phones: str, **limits: Any) -> list[Callee]:
+    """Customers in a new project with limits, for live calls."""
+    first = callee(stage, phones[0], livemode=True)
+    call_limits.set_limits(first.scope.project_id, Limits(**limits))
+    return [first, *(callee(stage, phone, first.scope) for phone in phones[1:])]
+
+
+@pytest.mark.usefixtures("live")
+def test_a_destination_that_is_not_allowed_is_not_dialed(stage: Stage, stopped_clock: Clock) -> None:
+    for prefixes, status in ((("+44", "+1600"), "failed"), (("+44", "+1500"), "completed")):
+        [whom] = limited(stage, CONFIRMS, prefixes=prefixes)
+        id = placed(stage, whom)
+        dial(stage, stopped_clock, whom.scope, id)
+        session = session_of(stage, id)
+        assert session["call_status"] == status
+        stage.fan_out()
+        calls = usage.of_month(whom.scope, clock.iso(clock.now())[:7])["calls"]
+        if status == "failed":
+            assert (session["ended_reason"], session["dialed_at"], calls) == ("destination_not_allowed", None, 0)
+            assert events_of(stage, id) == ["session.created", "session.failed"]
+        else:
+            assert calls == 1
+        assert list(untidy(whom.scope)) == []
+
+
+@pytest.mark.usefixtures("live")
+def test_a_call_beyond_those_at_once_is_refused_and_the_refusal_is_not_saved(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    one, other = limited(stage, CONFIRMS, CONFIRMS, at_once=1)
+    id = placed(stage, one)
+    dial(stage, stopped_clock, one.scope, id, 1)
+    found = place(stage, other, "k")
+    assert (found.status, found.code) == (409, "call_limit_reached")
+    assert list(untidy(one.scope)) == []
+    dial(stage, stopped_clock, one.scope, id)
+    assert place(stage, other, "k").status == 201
+
+
+@pytest.mark.usefixtures("live")
+def test_calls_that_begin_to_dial_at_once_keep_within_the_limit(stage: Stage, stopped_clock: Clock) -> None:
+    everybody = limited(stage, *[CONFIRMS] * 6, at_once=2)
+    scope = everybody[0].scope
+    ids = [placed(stage, whom) for whom in everybody]
+    stopped_clock.forward(0.5)
+    at_once([partial(work, stage, "dial", hint(stage, scope, id)) for id in ids])
+    dialing = [id for id in ids if session_of(stage, id)["call_status"] == "dialing"]
+    assert len(dialing) <= 2
+    assert list(untidy(scope)) == []
+    for id in ids:
+        dial(stage, stopped_clock, scope, id)
+    ends = Counter(session_of(stage, id)["ended_reason"] for id in ids)
+    assert set(ends) == {"agent_hangup", "destination_not_allowed"}
+    assert usage.of_month(scope, clock.iso(clock.now())[:7])["calls"] == ends["agent_hangup"] >= 2
+    assert list(untidy(scope)) == []
+
+
+@pytest.mark.usefixtures("live")
+def test_a_days_calls_are_limited_when_placed_and_when_dialed_until_the_next_day(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    stopped_clock.now = 1_893_456_000.0 + 12 * 3600  # 2030-01-01T12:00:00Z
+    one, other, third = limited(stage, CONFIRMS, CONFIRMS, CONFIRMS, per_day=1)
+    first, second = placed(stage, one), placed(stage, other)
+    dial(stage, stopped_clock, one.scope, first)
+    assert session_of(stage, first)["call_status"] == "completed"
+    found = place(stage, third, "k")
+    assert (found.status, found.code) == (409, "call_limit_reached")
+    dial(stage, stopped_clock, one.scope, second)
+    assert session_of(stage, second)["call_status"] == "failed"
+    assert session_of(stage, second)["dialed_at"] is None
+    stopped_clock.now = 1_893_456_000.0 + 24 * 3600 - 30
+    assert place(stage, third, "k").code == "call_limit_reached"
+    stopped_clock.forward(31)
+    again = place(stage, third, "k")
+    assert (again.status, again.headers.get("idempotent-replayed")) == (201, None)
+    dial(stage, stopped_clock, one.scope, again.json["session_id"])
+    assert session_of(stage, again.json["session_id"])["call_status"] == "completed"
+    assert list(untidy(one.scope)) == []
+
+
+@pytest.mark.usefixtures("live")
+def test_a_call_that_ends_after_midnight_leaves_the_new_days_calls_alone(stage: Stage, stopped_clock: Clock) -> None:
+    stopped_clock.now = 1_893_456_000.0 + 24 * 3600 - 2
+    one, other = limited(stage, CONFIRMS, CONFIRMS, per_day=1)
+    id = placed(stage, one)
+    dial(stage, stopped_clock, one.scope, id, 1)
+    stopped_clock.forward(60)
+    dial(stage, stopped_clock, one.scope, id)
+    assert list(untidy(one.scope)) == []
+    dial(stage, stopped_clock, one.scope, id := placed(stage, other))
+    assert session_of(stage, id)["call_status"] == "completed"
+
+
+def test_test_mode_has_no_limits(stage: Stage, stopped_clock: Clock) -> None:
+    whom = callee(stage)
+    call_limits.set_limits(whom.scope.project_id, Limits(("+44",), 0, 0))
+    placed(stage, whom)
+    sweep(stage, stopped_clock, whom.scope)
+    assert list(incomplete(stage, whom)) == []
+    assert usage.of_month(whom.scope, clock.iso(clock.now())[:7])["calls"] == 0
+
+
+# A conversation in which the customer asks to be called
+
+CALL_ME = "Please call me"
+
+
+def wished(stage: Stage, phone: str = CONFIRMS) -> tuple[turns.Thread, dict[str, Any]]:
+    """In a new project: a thread in which the customer asks for a call, under the key `k`, and the hint at its turn."""
+    whom = callee(stage, phone)
+    conversation = created(stage, "/v1/conversations", customer={"id": whom.id})["id"]
+    thread = turns.Thread(whom.scope, conversation, whom.id, f"/v1/appointments/{whom.appointment}")
+    turns.asked(stage, thread, CALL_ME, "k")
+    [record] = hinted(stage, whom.scope)
+    return thread, record
+
+
+def unkept(stage: Stage, thread: turns.Thread) -> Iterator[str]:
+    """What is wrong with the promise of a call."""
+    promised = [
+        action["session_id"]
+        for message in listed(stage, thread.messages)
+        for action in message.get("actions") or ()
+        if action["type"] == "call_requested"
+    ]
+    there = [session["id"] for session in listed(stage, "/v1/sessions")]
+    if promised != there:
+        yield f"{promised} promised, {there} there"
+    yield from untidy(thread.scope)
+
+
+def unanswered(stage: Stage, time: Clock, thread: turns.Thread) -> Iterator[str]:
+    """What is wrong with the answer to the wish, once it was given."""
+    yield from unkept(stage, thread)
+    with turns.meanwhile(time, lambda: None):
+        found = turns.send(stage, thread, CALL_ME, "k")
+    if found.status != 201:
+        yield f"{found.status} {found.body[:90]!r}"
+    elif [action["type"] for action in found.json["reply"]["actions"]] != ["call_requested"]:
+        yield f"actions {found.json['reply']['actions']}"
+    for session in listed(stage, "/v1/sessions"):
+        dial(stage, time, thread.scope, session["id"])
+        stage.fan_out()
+        if (happened := events_of(stage, session["id"])) != WHOLE:
+            yield f"events {happened}"
+
+
+@pytest.mark.parametrize("by_sweep", [False, True], ids=["message_again", "sweep"])
+def test_a_turn_that_asks_for_a_call_has_its_session_at_whatever_point_its_worker_dies(
+    stage: Stage, stopped_clock: Clock, by_sweep: bool
+) -> None:
+    thread, record = wished(stage)
+    with wire() as line:
+        turns.work(stage, [record])
+    assert list(unanswered(stage, stopped_clock, thread)) == []
+    problems = []
+    for death in deaths(len(line.calls)):
+        thread, record = wished(stage)
+        with wire(None, *death), pytest.raises(Killed):
+            turns.work(stage, [record])
+        found = list(unkept(stage, thread))
+        turns.given_again(stage, stopped_clock, thread, record, by_sweep)
+        problems += [f"{death}: {each}" for each in [*found, *unanswered(stage, stopped_clock, thread)]]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("trouble", FEW_TROUBLES, ids=lambda trouble: trouble.name)
+def test_a_turn_that_asks_for_a_call_has_its_session_whatever_trouble_its_worker_is_in(
+    stage: Stage, stopped_clock: Clock, trouble: Trouble
+) -> None:
+    thread, record = wished(stage)
+    with wire() as line:
+        turns.work(stage, [record])
+    problems = []
+    for position, call in enumerate(line.calls):
+        if trouble.writes_only and call.operation not in WRITES:
+            continue
+        thread, record = wished(stage)
+        with wire(Fault(position, trouble.disturbance, trouble.tries)):
+            work(stage, "turn", record)
+        found = list(unkept(stage, thread))
+        turns.given_again(stage, stopped_clock, thread, record, by_sweep=False)
+        found += unanswered(stage, stopped_clock, thread)
+        problems += [f"{position} {call.operation}: {each}" for each in found]
+    assert not problems, "\n".join(problems)
+
+
+def test_a_wish_for_a_call_that_another_call_comes_before_promises_nothing(stage: Stage, stopped_clock: Clock) -> None:
+    thread, record = wished(stage)
+    with turns.before_commit(lambda: stage.call("POST", f"/v1/customers/{thread.customer}/call")):
+        turns.work(stage, [record])
+    reply = listed(stage, thread.messages)[-1]
+    assert reply["role"] == "assistant"
+    assert "call_requested" not in [action["type"] for action in reply["actions"]]
+    assert len(listed(stage, "/v1/sessions")) == 1
+    assert list(untidy(thread.scope)) == []
+
+
+def test_a_customer_who_may_not_be_asked_for_consent_is_told_so_and_the_turn_ends(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    thread, record = wished(stage, LIMITED)
+    turns.work(stage, [record])
+    with turns.meanwhile(stopped_clock, lambda: None):
+        found = turns.send(stage, thread, CALL_ME, "k")
+    assert found.status == 201, found.body
+    reply = found.json["reply"]
+    assert reply["content"]
+    assert reply["content"] != "Sorry, something went wrong on my side."
+    assert "call_requested" not in [action["type"] for action in reply["actions"]]
+    assert found.json["reply_status"] == "complete"
+    assert listed(stage, "/v1/sessions") == []
+    assert list(untidy(thread.scope)) == []

@@ -1,0 +1,552 @@
+"""Turns of a live call: what the customer says is answered, done once and kept (contract 7 and 8)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from functions import voice_turn
+from shared import clock, fields, live_calls, table, voice
+from shared.agent import Agent, AgentFailed, Reply, Said
+from shared.agent.scripted import Scripted
+from shared.agent.tools import Tools
+from shared.errors import ApiError
+from shared.live_calls import FILES_WITHIN, LONGEST, LOOK, START_AGAIN
+from shared.telephony import Ending, Seen
+from tests.integration.conftest import Clock
+from tests.integration.test_live_calls import (
+    HUNG_UP,
+    NAME,
+    PHONE,
+    TITLE,
+    Line,
+    LiveCall,
+    after,
+    analysis_of,
+    answered,
+    assert_over,
+    contact_event,
+    dialed,
+    dies,
+    events_of,
+    files,
+    kept_log,
+    object_event,
+    outcome,
+    placed,
+    tell,
+    work,
+)
+from tests.integration.test_turns import before_commit, created, seen
+from tests.racing import at_once
+from tests.stage import Stage
+from tests.unit.telephony.test_lex import event as lex_event
+from tests.unit.telephony.test_lex import valid
+from tests.wire import Fault, conflicting, wire
+
+MOVE = "Can you move it to 7 June 2030 at 8:00 in the morning?"
+NEXT = (datetime.now(UTC) + timedelta(days=20)).replace(hour=10, minute=0, second=0, microsecond=0)
+LATER = f"I can't talk right now, please call me on {NEXT.day} {NEXT:%B %Y} at 10 in the morning."
+CALL_AT = f"{NEXT:%Y-%m-%dT%H}:00:00.000Z"
+INSTRUCTIONS = "Mention the new parking deck"
+SECRETS = (PHONE, PHONE[1:], NAME, TITLE, "7 June", "parking", "Goodbye", "I'll be there", "in the morning")
+MOVED = "2030-06-07T08:00:00.000Z"
+
+
+@pytest.fixture(autouse=True)
+def logged(stage: Stage) -> Iterator[list[str]]:
+    with kept_log(SECRETS) as lines:
+        yield lines
+
+
+@pytest.fixture(autouse=True)
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Live mode, with an agent that costs nothing."""
+    monkeypatch.setenv("SIMULATE_LIVE", "0")
+    use(monkeypatch, Scripted())
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> Line:
+    carrier = Line()
+    monkeypatch.setattr(live_calls, "_carrier", lambda: carrier)
+    return carrier
+
+
+def use(monkeypatch: pytest.MonkeyPatch, agent: Agent) -> None:
+    monkeypatch.setattr(voice_turn, "_bedrock", lambda: agent)
+
+
+class Broken:
+    """An agent that cannot."""
+
+    def reply(self, said: Sequence[Said], tools: Tools, seconds: float) -> Reply:
+        raise AgentFailed("ModelTimeout")
+
+
+class Watched:
+    """The scripted agent, and what it was given."""
+
+    def __init__(self, meanwhile: Callable[[], Any] | None = None) -> None:
+        self.tools: list[Tools] = []
+        self.said: list[list[Said]] = []
+        self.seconds: list[float] = []
+        self._meanwhile = [meanwhile] if meanwhile else []
+
+    def reply(self, said: Sequence[Said], tools: Tools, seconds: float) -> Reply:
+        self.tools.append(tools)
+        self.said.append(list(said))
+        self.seconds.append(seconds)
+        if self._meanwhile:
+            self._meanwhile.pop()()
+        return Scripted().reply(said, tools, seconds)
+
+
+def say(stage: Stage, call: LiveCall, text: str | None) -> tuple[str, bool]:
+    """What the agent answers, and whether the call is over with it."""
+    event = lex_event(text or "")
+    attributes = {"session_id": call.id, "project_id": str(call.scope.project_id), "livemode": "true"}
+    event["sessionState"]["sessionAttributes"] = attributes
+    answer = stage.invoke("voice_turn", event)
+    valid(answer)
+    closes = answer["sessionState"]["dialogAction"]["type"] == "Close"
+    assert (answer["sessionState"]["sessionAttributes"].get("call_ended") == "true") is closes
+    return answer["messages"][0]["content"], closes
+
+
+def talks(stage: Stage, time: Clock, call: LiveCall, *texts: str) -> tuple[str, bool]:
+    """The answer to the last of these; those before it do not end the call."""
+    for text in texts[:-1]:
+        time.forward(6)
+        assert not say(stage, call, text)[1]
+    time.forward(6)
+    return say(stage, call, texts[-1])
+
+
+def appointment(call: LiveCall) -> Any:
+    row = table.get(call.scope.pk("appointment"), call.appointment)
+    assert row is not None
+    return json.loads(row["doc"])
+
+
+def transcript(call: LiveCall) -> list[Any]:
+    row = table.get(call.scope.pk("session", call.id), "transcript")
+    lines: list[Any] = json.loads(row["doc"]) if row else []
+    return lines
+
+
+def hangs_up(stage: Stage, time: Clock, call: LiveCall, line: Line, ending: Ending = HUNG_UP) -> None:
+    """The call ends, and the worker is told."""
+    began = clock.parse(call.doc["answered_at"])
+    time.forward(3)
+    line.looks = Seen(began, clock.now(), ending)
+    tell(stage, contact_event(line.contacts[call.id], "DISCONNECTED"))
+    work(stage, call)
+
+
+def assert_in_order(lines: Sequence[Any]) -> None:
+    """Lines begin after those before them have ended."""
+    times = [instant for one in lines for instant in (one["started_at_ms"], one["ended_at_ms"])]
+    assert times == sorted(set(times))
+    assert times[0] >= 0
+
+
+# What the agent does
+
+
+def test_a_yes_confirms_the_appointment(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    _, closes = talks(stage, stopped_clock, call, "Yes, I'll be there.")
+    assert not closes
+    assert appointment(call)["status"] == "confirmed"
+    _, closes = talks(stage, stopped_clock, call, "No, thank you. Goodbye.")
+    assert closes
+    hangs_up(stage, stopped_clock, call, line)
+    assert outcome(call) == ("completed", "customer_hangup", "human")
+    assert call.doc["summary"] == "The customer confirmed the appointment."
+    assert events_of(stage, call.appointment) == ["appointment.created", "appointment.confirmed"]
+    assert events_of(stage, call.id)[-2:] == ["session.completed", "session.transcript_ready"]
+
+
+def test_an_appointment_is_moved_in_two_turns(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    talks(stage, stopped_clock, call, MOVE)
+    assert (appointment(call)["status"], "proposal" in call.row) == ("pending", True)
+    talks(stage, stopped_clock, call, "Yes, please.")
+    assert (appointment(call)["status"], appointment(call)["appointment_at"]) == ("rescheduled", MOVED)
+    assert "proposal" not in call.row
+    hangs_up(stage, stopped_clock, call, line)
+    assert call.doc["summary"] == "The customer moved the appointment."
+
+
+def test_a_proposal_that_is_not_agreed_to_is_dropped(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    talks(stage, stopped_clock, call, MOVE, "No, thanks.", "Yes")
+    assert (appointment(call)["status"], appointment(call)["appointment_at"]) == ("pending", "2030-05-06T07:08:09.000Z")
+    hangs_up(stage, stopped_clock, call, line)
+    assert call.doc["summary"] is None
+
+
+def test_an_appointment_is_cancelled_in_two_turns(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    talks(stage, stopped_clock, call, "I'm sorry, I have to cancel my appointment.", "Yes, please cancel it.")
+    assert appointment(call)["status"] == "cancelled"
+    hangs_up(stage, stopped_clock, call, line)
+    assert call.doc["summary"] == "The customer cancelled the appointment."
+
+
+def test_a_customer_who_asks_to_be_called_again_ends_the_call_so(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = answered(stage, line)
+    _, closes = talks(stage, stopped_clock, call, LATER)
+    assert closes
+    hangs_up(stage, stopped_clock, call, line, Ending("completed", "agent_hangup"))
+    assert outcome(call) == ("call_later", "callback_requested", "human")
+    assert call.doc["call_later_at"] == CALL_AT
+    assert appointment(call)["status"] == "pending"
+    assert events_of(stage, call.id)[-2:] == ["session.call_later", "session.transcript_ready"]
+    after(stage, stopped_clock, call, FILES_WITHIN)
+    assert_over(call)
+
+
+def test_a_customer_who_wants_a_person_is_to_be_called_back(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    _, closes = talks(stage, stopped_clock, call, "I want to speak to a person")
+    assert closes
+    hangs_up(stage, stopped_clock, call, line)
+    assert call.doc["summary"] == "The customer is to be called back by a person."
+
+
+def test_what_was_changed_is_told_though_a_person_is_asked_for_in_the_end(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = answered(stage, line)
+    talks(stage, stopped_clock, call, "Yes, I'll be there.", "I want to speak to a person")
+    hangs_up(stage, stopped_clock, call, line)
+    told = "The customer confirmed the appointment. The customer is to be called back by a person."
+    assert call.doc["summary"] == told
+
+
+def test_three_silences_in_a_row_end_the_call(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    assert [say(stage, call, None)[1] for _ in range(2)] == [False, False]
+    assert not talks(stage, stopped_clock, call, "When is it?")[1]
+    spoken = [say(stage, call, None) for _ in range(3)]
+    assert spoken == [(voice.SILENCE, False), (voice.SILENCE, False), (voice.FAREWELL, True)]
+    hangs_up(stage, stopped_clock, call, line, Ending("completed", "agent_hangup"))
+    assert outcome(call)[:2] == ("completed", "agent_hangup")
+
+
+def test_nobody_is_called_a_person_for_being_silent(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    for _ in range(3):
+        say(stage, call, None)
+    hangs_up(stage, stopped_clock, call, line, Ending("completed", "agent_hangup"))
+    assert outcome(call) == ("completed", "agent_hangup", None)
+    assert transcript(call) == []
+    after(stage, stopped_clock, call, FILES_WITHIN)
+    assert files(call) == ("failed", "failed")
+
+
+def test_a_machine_that_was_taken_for_a_person_is_a_machine(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    talks(stage, stopped_clock, call, "You have reached the mailbox of somebody")
+    hangs_up(stage, stopped_clock, call, line, Ending("no_answer", "voicemail", "machine"))
+    assert outcome(call) == ("no_answer", "voicemail", "machine")
+
+
+def test_a_talk_that_takes_too_long_keeps_what_was_done(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    talks(stage, stopped_clock, call, "Yes, I'll be there.")
+    after(stage, stopped_clock, call, LONGEST)
+    assert outcome(call) == ("completed", "max_duration", "human")
+    assert call.doc["summary"] == "The customer confirmed the appointment."
+    assert call.doc["transcript_status"] == "available"
+
+
+def test_an_appointment_that_was_cancelled_meanwhile_stays_so(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    other = stage.call("PATCH", f"/v1/appointments/{call.appointment}", {"status": "cancelled"})
+    assert other.status == 200
+    talks(stage, stopped_clock, call, "Yes, I'll be there.", MOVE, "Yes, please.")
+    assert appointment(call)["status"] == "cancelled"
+    assert appointment(call)["appointment_at"] == "2030-05-06T07:08:09.000Z"
+
+
+# What it is given
+
+
+def test_the_agent_knows_the_instructions_and_what_was_said(
+    stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Watched()
+    use(monkeypatch, agent)
+    call = answered(stage, line, instructions=INSTRUCTIONS)
+    first, _ = talks(stage, stopped_clock, call, "When is it?")
+    talks(stage, stopped_clock, call, "Thank you.")
+    assert [tools.instructions for tools in agent.tools] == [INSTRUCTIONS] * 2
+    assert all(tools.in_call for tools in agent.tools)
+    assert all(0 < seconds <= 60 - voice_turn.LEFT for seconds in agent.seconds)
+    opening = line.started[0][-1]
+    assert [(one.role, one.content) for one in agent.said[1]] == [
+        ("assistant", opening),
+        ("user", "When is it?"),
+        ("assistant", first),
+        ("user", "Thank you."),
+    ]
+
+
+def test_a_test_calls_turn_never_reaches_the_live_agent(
+    stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agent = Watched()
+    use(monkeypatch, agent)
+    monkeypatch.setenv("SIMULATE_LIVE", "1")
+    call = placed(stage)
+    say(stage, call, "Hello")
+    assert agent.said == []
+
+
+def test_no_appointment_of_a_deleted_customer_is_touched(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    assert stage.call("DELETE", f"/v1/customers/{call.customer}").status == 200
+    talks(stage, stopped_clock, call, "Yes, I'll be there.")
+    assert appointment(call)["status"] == "pending"
+
+
+def test_a_customer_who_is_deleted_during_a_turn_keeps_the_appointment_as_it_is(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = answered(stage, line)
+    with before_commit(lambda: table.update(_deleted(call))):
+        talks(stage, stopped_clock, call, "Yes, I'll be there.")
+    assert appointment(call)["status"] == "pending"
+    assert [one["role"] for one in transcript(call)] == ["agent", "customer", "agent"]
+
+
+def _deleted(call: LiveCall) -> table.Update:
+    row = table.get(call.scope.pk("customer"), call.customer)
+    assert row is not None
+    doc = json.loads(row["doc"]) | {"deleted_at": clock.iso(clock.now())}
+    changes: dict[str, table.Value | None] = {"doc": fields.compact(doc), "deleted": True}
+    return table.Update(row["pk"], row["sk"], set=changes, expressions=("v = v + :one",), values={":one": 1})
+
+
+# What is kept
+
+
+def test_the_transcript_begins_with_the_opening_and_goes_on_in_order(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = answered(stage, line)
+    opening = line.started[0][-1]
+    reply, _ = talks(stage, stopped_clock, call, "When is it?")
+    talks(stage, stopped_clock, call, "Thank you.")
+    # Quicker than anybody speaks.
+    say(stage, call, "Hello?")
+    say(stage, call, "Hello?")
+    hangs_up(stage, stopped_clock, call, line)
+    assert call.doc["transcript_status"] == "available"
+    lines = seen(stage, f"/v1/sessions/{call.id}/transcript")["data"]
+    told = [("agent", opening), ("customer", "When is it?"), ("agent", reply), ("customer", "Thank you.")]
+    assert [(one["role"], one["content"]) for one in lines][:4] == told
+    assert [one["role"] for one in lines] == ["agent", *["customer", "agent"] * 4]
+    assert_in_order(lines)
+
+
+def test_who_answers_before_the_contact_is_written_down_is_understood_and_rung_up_with_the_same_words(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = placed(stage)
+    dies(stage, call, line)
+    stopped_clock.forward(12)
+    say(stage, call, "Yes.")
+    assert appointment(call)["status"] == "confirmed"
+    after(stage, stopped_clock, call, START_AGAIN)
+    first, again = line.started
+    assert first == again
+    line.looks = Seen(clock.now() - 20_000, None, None)
+    after(stage, stopped_clock, call, LOOK)
+    hangs_up(stage, stopped_clock, call, line)
+    assert [one["content"] for one in transcript(call)][:2] == [first[-1], "Yes."]
+    assert outcome(call) == ("completed", "customer_hangup", "human")
+
+
+def test_what_is_said_before_anybody_knows_that_the_call_was_answered_is_kept(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = dialed(stage)
+    stopped_clock.forward(15)
+    say(stage, call, "Yes, I'll be there.")
+    line.looks = Seen(clock.now() - 9000, None, None)
+    tell(stage, contact_event(line.contacts[call.id]))
+    work(stage, call)
+    talks(stage, stopped_clock, call, "Goodbye.")
+    hangs_up(stage, stopped_clock, call, line)
+    assert files(call) == ("available", "processing")
+    lines = transcript(call)
+    assert [one["role"] for one in lines] == ["agent", *["customer", "agent"] * 2]
+    assert_in_order(lines)
+
+
+def test_the_agents_transcript_is_not_overwritten_by_an_analysis(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = answered(stage, line)
+    talks(stage, stopped_clock, call, "When is it?")
+    before = transcript(call)
+    tell(stage, object_event(analysis_of(line.contacts[call.id])))
+    hangs_up(stage, stopped_clock, call, line)
+    assert transcript(call) == before
+    assert call.doc["transcript_status"] == "available"
+
+
+# Again, at once, too late, in trouble
+
+
+@pytest.mark.parametrize(
+    ("before", "text", "status", "closes"),
+    [
+        ((), "Yes, I'll be there.", "confirmed", False),
+        ((MOVE,), "Yes, please.", "rescheduled", False),
+        (("I have to cancel my appointment.",), "Yes, please cancel it.", "cancelled", False),
+        ((), LATER, "pending", True),
+        ((), "I want to speak to a person", "pending", True),
+        ((), "Goodbye.", "pending", True),
+    ],
+)
+def test_a_turn_that_lex_asks_for_again_does_nothing_twice(
+    stage: Stage, stopped_clock: Clock, line: Line, before: Sequence[str], text: str, status: str, closes: bool
+) -> None:
+    call = answered(stage, line)
+    once = talks(stage, stopped_clock, call, *before, text)
+    again = say(stage, call, text)
+    assert (once[1], again[1]) == (closes, closes)
+    assert appointment(call)["status"] == status
+    changes = [type for type in events_of(stage, call.appointment) if type != "appointment.created"]
+    assert len(changes) == (status != "pending")
+    assert_in_order(transcript(call))
+    hangs_up(stage, stopped_clock, call, line)
+    assert call.doc["call_later_at"] == (CALL_AT if text == LATER else None)
+
+
+def test_two_turns_at_once_are_both_answered_and_kept_in_order(stage: Stage, line: Line) -> None:
+    call = answered(stage, line)
+    at_once([lambda: say(stage, call, "Yes, I'll be there."), lambda: say(stage, call, "When is it?")])
+    lines = transcript(call)
+    assert [one["role"] for one in lines] == ["agent", *["customer", "agent"] * 2]
+    assert {one["content"] for one in lines if one["role"] == "customer"} == {"Yes, I'll be there.", "When is it?"}
+    assert_in_order(lines)
+    assert events_of(stage, call.appointment) in (
+        ["appointment.created", "appointment.confirmed"],
+        ["appointment.created"],
+    )
+
+
+def test_an_appointment_that_changes_during_a_turn_is_looked_at_again(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = answered(stage, line)
+    change = {"status": "cancelled"}
+    with before_commit(lambda: stage.call("PATCH", f"/v1/appointments/{call.appointment}", change)):
+        talks(stage, stopped_clock, call, "Yes, I'll be there.")
+    assert appointment(call)["status"] == "cancelled"
+    assert events_of(stage, call.appointment) == ["appointment.created", "appointment.cancelled"]
+
+
+def test_a_call_that_ends_during_a_turn_stays_as_it_ended(
+    stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = answered(stage, line)
+    use(monkeypatch, Watched(lambda: hangs_up(stage, stopped_clock, call, line)))
+    assert say(stage, call, "Yes, I'll be there.") == (voice.LOST, True)
+    assert outcome(call) == ("completed", "customer_hangup", None)
+    assert appointment(call)["status"] == "pending"
+    assert transcript(call) == []
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_a_look_during_a_turn_is_no_harm_and_costs_no_second_answer_unless_something_happened(
+    stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch, told: bool
+) -> None:
+    call = answered(stage, line)
+
+    def looks() -> None:
+        if told:
+            tell(stage, contact_event(line.contacts[call.id], "CONTACT_DATA_UPDATED"))
+        due = call.row["next_step"]
+        after(stage, stopped_clock, call, LOOK)
+        assert call.row["next_step"] > due
+
+    agent = Watched(looks)
+    use(monkeypatch, agent)
+    talks(stage, stopped_clock, call, "Yes, I'll be there.")
+    assert appointment(call)["status"] == "confirmed"
+    assert [one["role"] for one in transcript(call)] == ["agent", "customer", "agent"]
+    assert len(agent.said) == (2 if told else 1)
+
+
+def test_who_speaks_once_the_call_is_over_is_told_goodbye(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    hangs_up(stage, stopped_clock, call, line)
+    assert say(stage, call, "Yes, I'll be there.") == (voice.LOST, True)
+    assert say(stage, call, None) == (voice.LOST, True)
+    assert appointment(call)["status"] == "pending"
+    assert transcript(call) == []
+
+
+@pytest.mark.parametrize("livemode", ["true", "false"])
+def test_a_call_that_is_nobodys_is_an_error(stage: Stage, livemode: str, line: Line) -> None:
+    call = dialed(stage)
+    event = lex_event("Hello")
+    project = str(call.scope.project_id + (livemode == "true"))
+    attributes = {"session_id": call.id, "project_id": project, "livemode": livemode}
+    event["sessionState"]["sessionAttributes"] = attributes
+    with pytest.raises(ApiError):
+        stage.invoke("voice_turn", event)
+
+
+def test_an_agent_that_fails_apologises_ends_the_call_and_has_a_person_call_back(
+    stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch, logged: list[str]
+) -> None:
+    use(monkeypatch, Broken())
+    call = answered(stage, line)
+    assert talks(stage, stopped_clock, call, "Yes, I'll be there.") == (voice.LOST, True)
+    assert [one for one in logged if "agent failed" in one and "ModelTimeout" in one]
+    assert [(one["role"], one["content"]) for one in transcript(call)][1:] == [
+        ("customer", "Yes, I'll be there."),
+        ("agent", voice.LOST),
+    ]
+    hangs_up(stage, stopped_clock, call, line, Ending("completed", "agent_hangup"))
+    assert call.doc["summary"] == "The customer is to be called back by a person."
+    assert appointment(call)["status"] == "pending"
+
+
+def test_a_turn_whose_commit_meets_other_transactions_is_made_all_the_same(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = answered(stage, line)
+    with wire() as wired:
+        talks(stage, stopped_clock, call, "When is it?")
+    last = len(wired.calls) - 1
+    assert wired.calls[last].operation == "TransactWriteItems"
+    with wire(Fault(last, conflicting(-1), tries=4)) as wired:
+        talks(stage, stopped_clock, call, "Yes, I'll be there.")
+    assert wired.disturbed == 4
+    assert appointment(call)["status"] == "confirmed"
+    assert len(transcript(call)) == 5
+
+
+def test_of_a_customers_appointments_only_the_one_that_the_call_is_about_is_seen(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = answered(stage, line)
+    other = created(stage, "/v1/appointments", customer_id=call.customer, appointment_at="2030-02-03T04:05:06Z")["id"]
+    talks(stage, stopped_clock, call, "I'm coming, please confirm my appointment.")
+    assert appointment(call)["status"] == "confirmed"
+    assert seen(stage, f"/v1/appointments/{other}")["status"] == "pending"
