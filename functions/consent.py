@@ -71,7 +71,8 @@ def _ask(consent: Consent) -> None:
         _write([consents.write(consent, consent.doc, consents.next_step(consent), asked_request=consent.request)])
         return
     lease = consents.write(consent, consent.doc, clock.now() + LEASE)
-    _write([lease])
+    # An answer may come before it is written down that the question was sent.
+    _write([lease, consents.asker(consent, "")])
     held = consents.of_row(consent.scope, lease.row, consent.phone)
     try:
         if _whatsapp().permitted(consent.phone):
@@ -82,8 +83,10 @@ def _ask(consent: Consent) -> None:
     except (NotConfigured, whatsapp.CannotAsk) as error:
         logger().error("consent cannot be asked for", extra={"why": str(error)})
         summary = NOT_SET_UP + str(error) if isinstance(error, NotConfigured) else CANNOT_ASK
-        doc = consents.answered(held, consents.EXPIRED, clock.now())
-        _write([consents.write(held, doc, None), *calls.unasked(held.scope, held, summary)])
+        # What was never sent does not count towards the limits.
+        unsent = {"requests": held.doc["requests"][:-1]}
+        doc = consents.answered(held, consents.EXPIRED, clock.now()) | unsent
+        _write([consents.write(held, doc, None), *calls.unasked(held.scope, held, doc, summary)])
         settlements.resume(held)
         return
     asked = consents.write(held, held.doc, consents.next_step(held), asked_request=held.request)

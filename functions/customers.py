@@ -60,7 +60,8 @@ def delete(call: Call) -> Answer:
         customer = customers.deleted(found.doc)
         if customer is found.doc:
             return [], Answer(200, found.row["doc"])
-        writes = [customers.deletion(call.scope, found, customer), *calls.of_deleted_customer(call.scope, found)]
+        ended = calls.of_deleted_customer(call.scope, found)
+        writes = [customers.deletion(call.scope, found, customer, frees=bool(ended)), *ended]
         return writes, Answer(200, fields.compact(customer))
 
     return call.commit(decide)

@@ -25,7 +25,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from infra import topology
+from infra import alarms, contact_center, topology
 from infra.gateway_responses import GATEWAY_RESPONSES
 from infra.stack_names import (
     API_OUTPUT,
@@ -46,7 +46,7 @@ FAILED_BATCHES_KEPT = Duration.days(90)
 
 QUEUE_READER = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
 STREAM_READER = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
-MESSENGER = ("social-messaging:SendWhatsAppMessage",)
+MESSENGER = ("social-messaging:SendWhatsAppMessage", "social-messaging:GetWhatsAppCallPermission")
 LOG_WRITER = ("logs:CreateLogStream", "logs:PutLogEvents")
 INDEX_ACTIONS = frozenset({"dynamodb:Query", "dynamodb:Scan"})
 """The only actions that an index knows."""
@@ -70,19 +70,14 @@ ACCESS_LOG = {
 }
 
 
-CONNECT_SETTINGS = ("instance_id", "contact_flow_id", "queue_id", "source_phone_number")
+CARRIER_SETTINGS = ("instance_id", "contact_flow_id", "queue_id", "source_phone_number")
+"""What the functions read of a stage's `connect` settings."""
+CONNECT_SWITCHES = ("create_flow", "store_recordings")
 WHATSAPP_SETTINGS = ("phone_number_id", "template", "meta_api_version")
 
 
 class BadSetting(Exception):
     """A stage's settings in cdk.json lack something, or hold what nobody reads."""
-
-
-def _check_settings(name: str, given: Mapping[str, str], known: tuple[str, ...], required: tuple[str, ...]) -> None:
-    missing = [key for key in required if given and not given.get(key)]
-    unknown = [key for key in given if key not in known]
-    if missing or unknown:
-        raise BadSetting(f"{name}: missing {missing or 'nothing'}, unknown {unknown or 'nothing'}")
 
 
 @dataclass(frozen=True)
@@ -93,7 +88,8 @@ class Stage:
     bound all projects together, far above what one key may ask for; `log_retention` is a name of
     the CDK's `RetentionDays`; `model` is the Bedrock model, or cross-region inference profile, of live
     conversations; `connect` and `whatsapp` are the settings of live calls and of consent on WhatsApp, empty
-    where a stage places none.
+    where a stage places none. In `connect` the switch `create_flow` makes the contact flow, which is then not to
+    be named, and `store_recordings` makes the instance keep its recordings in the stage's bucket.
     """
 
     name: str
@@ -103,15 +99,46 @@ class Stage:
     requests_per_second: int
     burst: int
     model: str
-    connect: Mapping[str, str] = field(default_factory=dict)
+    connect: Mapping[str, str | bool] = field(default_factory=dict)
     whatsapp: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Raises BadSetting."""
-        _check_settings("connect", self.connect, CONNECT_SETTINGS, required=("instance_id", "contact_flow_id"))
-        _check_settings("whatsapp", self.whatsapp, WHATSAPP_SETTINGS, required=("phone_number_id",))
-        if self.connect and not {"queue_id", "source_phone_number"} & {*self.connect}:
-            raise BadSetting("connect needs queue_id or source_phone_number")
+        self._check("connect", self.connect, CARRIER_SETTINGS, CONNECT_SWITCHES)
+        self._check("whatsapp", self.whatsapp, WHATSAPP_SETTINGS)
+        if self.connect:
+            self._require("connect", self.connect, "instance_id")
+            self._require("connect", self.connect, "queue_id", "source_phone_number")
+            if not self.creates_flow:
+                self._require("connect", self.connect, "contact_flow_id", "create_flow")
+            elif "contact_flow_id" in self.connect:
+                raise BadSetting(f"stage {self.name}: connect has both contact_flow_id and create_flow")
+        if self.whatsapp:
+            self._require("whatsapp", self.whatsapp, "phone_number_id")
+
+    def _check(
+        self, group: str, given: Mapping[str, str | bool], texts: tuple[str, ...], switches: tuple[str, ...] = ()
+    ) -> None:
+        for key, value in given.items():
+            if key not in texts + switches:
+                known = ", ".join(texts + switches)
+                raise BadSetting(f"stage {self.name}: {group} has no setting {key!r}; there are {known}")
+            kind = bool if key in switches else str
+            if not isinstance(value, kind):
+                raise BadSetting(f"stage {self.name}: {group}.{key} must be of type {kind.__name__}")
+
+    def _require(self, group: str, given: Mapping[str, str | bool], *keys: str) -> None:
+        if not any(given.get(key) for key in keys):
+            raise BadSetting(f"stage {self.name}: {group} lacks {' or '.join(keys)}")
+
+    @property
+    def creates_flow(self) -> bool:
+        return bool(self.connect.get("create_flow"))
+
+    @property
+    def carrier(self) -> Mapping[str, str]:
+        """What the functions are told of `connect`."""
+        return {key: str(value) for key, value in self.connect.items() if key in CARRIER_SETTINGS}
 
     @property
     def removal(self) -> RemovalPolicy:
@@ -142,7 +169,9 @@ class ServiceStack(Stack):
         self.machines = {machine.name: self._machine(machine) for machine in topology.STATE_MACHINES}
         self.failed_batches = self._failed_batches()
         self.functions = {function.name: self._function(function, code) for function in topology.FUNCTIONS}
+        self._contact_center()
         self.api = self._api()
+        alarms.watch(self, queues=self.queues, machines=self.machines, functions=self.functions, api=self.api)
 
         CfnOutput(self, API_OUTPUT, value=self.api.url.removesuffix("/"))
         CfnOutput(self, TABLE_OUTPUT, value=self.table.table_name)
@@ -215,7 +244,7 @@ class ServiceStack(Stack):
         )
         made = sqs.Queue(
             self,
-            _id(queue.name),
+            f"{_id(queue.name)}Queue",
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
             visibility_timeout=Duration.seconds(queue.visibility),
@@ -338,7 +367,7 @@ class ServiceStack(Stack):
                 signing_key=self.signing_key.key_arn,
                 recordings=self.recordings.bucket_name,
                 model=self.stage.model,
-                carrier=self.stage.connect,
+                carrier=self.stage.carrier,
                 messenger=self.stage.whatsapp,
             )
             | {"LOG_LEVEL": self.stage.log_level},
@@ -417,8 +446,21 @@ class ServiceStack(Stack):
 
     def _contact_arns(self) -> list[str]:
         """The stage's Amazon Connect instance and the contacts in it."""
-        instance = self.format_arn(service="connect", resource=f"instance/{self.stage.connect['instance_id']}")
-        return [f"{instance}/contact/*"]
+        return [f"{self._instance_arn()}/contact/*"]
+
+    def _instance_arn(self) -> str:
+        return contact_center.instance_arn(self, self.stage.carrier["instance_id"])
+
+    def _contact_center(self) -> None:
+        """What the stage's switches ask for in its Amazon Connect instance."""
+        if self.stage.creates_flow:
+            (hook,) = (self.functions[function.name] for function in topology.FUNCTIONS if function.bot)
+            flow_id = contact_center.contact_flow(self, self._instance_arn(), hook)
+            for function in topology.FUNCTIONS:
+                if function.carrier:
+                    self.functions[function.name].add_environment("CONNECT_CONTACT_FLOW_ID", flow_id)
+        if self.stage.connect.get("store_recordings"):
+            contact_center.keep_recordings(self, self._instance_arn(), self.recordings)
 
     def _phone_number_arn(self) -> str:
         """The stage's WhatsApp number, given by its id or its ARN."""

@@ -208,7 +208,8 @@ STATE_MACHINES = (
 
 KEY_CHECK = ("dynamodb:UpdateItem",)
 READ = ("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query")
-WRITE = ("dynamodb:PutItem", "dynamodb:ConditionCheckItem")
+WRITE = ("dynamodb:PutItem",)
+CHECK = ("dynamodb:ConditionCheckItem",)
 
 FUNCTIONS = (
     Function("ping", "functions.ping.handler", routes=("/v1/ping",), table=KEY_CHECK),
@@ -222,13 +223,13 @@ FUNCTIONS = (
         "appointments",
         "functions.appointments.handler",
         routes=("/v1/appointments", "/v1/appointments/{proxy+}"),
-        table=KEY_CHECK + READ + WRITE,
+        table=KEY_CHECK + READ + WRITE + CHECK,
     ),
     Function(
         "conversations",
         "functions.conversations.handler",
         routes=("/v1/conversations", "/v1/conversations/{proxy+}", "/v1/messages"),
-        table=KEY_CHECK + READ + WRITE + ("dynamodb:DeleteItem",),
+        table=KEY_CHECK + READ + WRITE + CHECK + ("dynamodb:DeleteItem",),
         sends=("turns",),
     ),
     Function(
@@ -244,7 +245,7 @@ FUNCTIONS = (
         "webhook_endpoints",
         "functions.webhook_endpoints.handler",
         routes=("/v1/webhook_endpoints", "/v1/webhook_endpoints/{proxy+}"),
-        table=KEY_CHECK + READ + WRITE + ("dynamodb:DeleteItem",),
+        table=KEY_CHECK + READ + WRITE + CHECK + ("dynamodb:DeleteItem",),
         sends=("retries",),
         signing_key=("kms:Encrypt",),
     ),
@@ -252,7 +253,7 @@ FUNCTIONS = (
         "events",
         "functions.events.handler",
         routes=("/v1/events", "/v1/events/{proxy+}"),
-        table=KEY_CHECK + READ + WRITE,
+        table=KEY_CHECK + READ + WRITE + CHECK,
         sends=("retries",),
     ),
     # `/v1` is a resource as soon as a route lies below it, and would answer by itself for what nobody else takes.
@@ -283,7 +284,7 @@ FUNCTIONS = (
         "turn",
         "functions.turn.handler",
         timeout=70,
-        table=(*READ, *WRITE, "dynamodb:UpdateItem", "dynamodb:DeleteItem"),
+        table=(*READ, *WRITE, *CHECK, "dynamodb:UpdateItem", "dynamodb:DeleteItem"),
         sends=("dials",),
         starts=("call_consent",),
         model=True,
@@ -293,7 +294,7 @@ FUNCTIONS = (
         "dial",
         "functions.dial.handler",
         timeout=60,
-        table=(*READ, *WRITE, "dynamodb:UpdateItem"),
+        table=("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem", *WRITE),
         sends=("dials",),
         recordings=("s3:PutObject",),
         carrier=("connect:StartOutboundVoiceContact", "connect:DescribeContact", "connect:StopContact"),
@@ -303,9 +304,8 @@ FUNCTIONS = (
         "consent",
         "functions.consent.handler",
         timeout=40,
-        table=(*READ, *WRITE, "dynamodb:UpdateItem"),
+        table=("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem", *WRITE),
         sends=("consents", "dials"),
-        starts=("call_consent",),
         answers=("call_consent",),
         messenger=True,
         queues=(QueueSource("consents", concurrency=20),),
@@ -314,15 +314,15 @@ FUNCTIONS = (
         "call_events",
         "functions.call_events.handler",
         timeout=40,
-        table=(*READ, *WRITE, "dynamodb:UpdateItem"),
+        table=("dynamodb:GetItem", "dynamodb:UpdateItem", *WRITE),
+        sends=("dials",),
         recordings=("s3:GetObject",),
-        carrier=("connect:DescribeContact",),
         queues=(QueueSource("call_events", concurrency=20),),
     ),
     Function(
         "voice_turn",
         "functions.voice_turn.handler",
-        table=(*READ, *WRITE, "dynamodb:UpdateItem"),
+        table=("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem", *WRITE, *CHECK),
         model=True,
         bot=True,
     ),

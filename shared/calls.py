@@ -181,7 +181,7 @@ def settlement(scope: Scope, consent: Consent, doc: Document) -> tuple[list[tabl
         found = resources.find(LISTED, scope, session_id)
         if not sessions.awaits_consent(found.doc):
             continue
-        changes = {"consent": {name: doc[name] for name in ("status", "requested_at", "responded_at", "expires_at")}}
+        changes = {"consent": consents.shown(doc)}
         if doc["status"] == consents.GRANTED:
             writes.append(sessions.changed(scope, found, changes, sessions.owed(session_id, clock.now())))
             dial.append(session_id)
@@ -191,13 +191,13 @@ def settlement(scope: Scope, consent: Consent, doc: Document) -> tuple[list[tabl
     return writes, dial
 
 
-def unasked(scope: Scope, consent: Consent, why: str) -> list[table.Operation]:
-    """The writes beside the consent's own where the customer cannot be asked."""
+def unasked(scope: Scope, consent: Consent, doc: Document, why: str) -> list[table.Operation]:
+    """The writes beside the consent's own, `doc`, where the customer cannot be asked."""
     writes: list[table.Operation] = []
     for session_id in consents.waiting(consent):
         found = resources.find(LISTED, scope, session_id)
         if sessions.awaits_consent(found.doc):
-            writes += ending(scope, found, PROVIDER_ERROR, {"summary": why})
+            writes += ending(scope, found, PROVIDER_ERROR, {"summary": why, "consent": consents.shown(doc)})
     return writes
 
 

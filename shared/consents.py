@@ -89,8 +89,7 @@ class Consent:
     @property
     def shown(self) -> Document:
         """What a session shows of it."""
-        shown = {name: self.doc[name] for name in ("status", "requested_at", "responded_at", "expires_at")}
-        return shown if self.doc["status"] else shown | {"status": GRANTED}
+        return shown(self.doc if self.doc["status"] else self.doc | {"status": GRANTED})
 
     @property
     def request(self) -> int:
@@ -128,6 +127,11 @@ def of_row(scope: Scope, row: table.Row | None, phone: str) -> Consent:
     if row is None:
         return Consent(scope, phone, _NEVER, row={"pk": pk(scope, phone), "sk": "consent"})
     return Consent(scope, phone, json.loads(row["doc"]), row["v"], row)
+
+
+def shown(doc: Document) -> Document:
+    """What a session shows of a consent."""
+    return {name: doc[name] for name in ("status", "requested_at", "responded_at", "expires_at")}
 
 
 def requested(consent: Consent, session_id: str) -> Document:

@@ -50,10 +50,14 @@ def deleted(customer: Document) -> Document:
     return changed | {"deleted_at": changed["updated_at"]}
 
 
-def deletion(scope: Scope, found: Found, customer: Document) -> table.Update:
-    """The write that deletes the customer, unless a call began or ended since it was read."""
+def deletion(scope: Scope, found: Found, customer: Document, *, frees: bool) -> table.Update:
+    """The write that deletes the customer, unless a call began or ended since it was read.
+
+    `frees` where the customer's call is ended in the same transaction.
+    """
     active = found.row.get("active_session")
-    write = resources.change(LISTED, scope, found, customer, hidden=True)
+    internal = {"active_session": None} if frees else None
+    write = resources.change(LISTED, scope, found, customer, hidden=True, internal=internal)
     same = "attribute_not_exists(active_session)" if active is None else "active_session = :active"
     values = dict(write.values) | ({} if active is None else {":active": active})
     return dataclasses.replace(write, condition=f"{write.condition} AND {same}", values=values)

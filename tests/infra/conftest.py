@@ -20,6 +20,16 @@ from infra.stack import ServiceStack, Stage
 Resource = dict[str, Any]
 
 REGIONS = ["eu-central-1", "us-east-1"]
+CALLS: dict[str, dict[str, Any]] = {
+    "connect": {
+        "instance_id": "0f1e2d3c-4b5a-4697-8879-6a5b4c3d2e1f",
+        "queue_id": "a1b2c3d4-e5f6-4789-90ab-cdef01234567",
+        "create_flow": True,
+        "store_recordings": True,
+    },
+    "whatsapp": {"phone_number_id": "phone-number-id-0123456789abcdef0123456789abcdef", "template": "call/en_US"},
+}
+"""Settings of a stage that places live calls; the stages of cdk.json place none."""
 CDK_HABITS = ["W3005"]
 """The CDK writes a DependsOn beside the reference that already says the same."""
 
@@ -38,6 +48,7 @@ class Synthesized:
     table: str
     key: str
     bucket: str
+    recordings: str
     queues: dict[str, str]
     machines: dict[str, str]
     functions: dict[str, str]
@@ -46,6 +57,11 @@ class Synthesized:
         """The properties of a resource."""
         found: Resource = self.template["Resources"][logical_id].get("Properties", {})
         return found
+
+    @property
+    def kinds(self) -> set[str]:
+        """The types of all resources."""
+        return {resource["Type"] for resource in self.template["Resources"].values()}
 
     def all(self, kind: str) -> dict[str, Resource]:
         """Logical id to properties of every resource of a type."""
@@ -83,6 +99,7 @@ def _synthesized(stack: ServiceStack, template: dict[str, Any]) -> Synthesized:
         table=logical_id(stack.table),
         key=logical_id(stack.signing_key),
         bucket=logical_id(stack.failed_batches),
+        recordings=logical_id(stack.recordings),
         queues={name: logical_id(queue) for name, queue in stack.queues.items()},
         machines={name: logical_id(machine) for name, machine in stack.machines.items()},
         functions={name: logical_id(function) for name, function in stack.functions.items()},
@@ -91,7 +108,7 @@ def _synthesized(stack: ServiceStack, template: dict[str, Any]) -> Synthesized:
 
 @pytest.fixture(scope="session")
 def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Synthesized]:
-    """The synthesized stage by its name; the Lambda asset is an empty stand-in."""
+    """The synthesized stage by its name, and `calls`, which is prod with live calls; the asset is an empty stand-in."""
     asset = tmp_path_factory.mktemp("asset")
     (asset / "empty.py").touch()
     app = App(
@@ -99,9 +116,10 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Synthesized]:
         outdir=str(tmp_path_factory.mktemp("cdk.out")),
         analytics_reporting=False,
     )
+    described = context()["stages"]
     stacks = {
         name: ServiceStack(app, stage=Stage(name=name, **settings), code=lambda_.Code.from_asset(str(asset)))
-        for name, settings in context()["stages"].items()
+        for name, settings in (described | {"calls": described["prod"] | CALLS}).items()
     }
     out = Path(app.synth().directory)
     return {

@@ -14,6 +14,7 @@ from infra.app import context
 from infra.topology import Function, Queue
 from shared.errors import ERRORS
 from tests.infra.conftest import Resource, Synthesized, lint_findings
+from tests.infra.templates import allowed, arn, below, matches, may, refuses_plain_http, text
 
 KEY_LIMITS = (100, 5000 / 60)
 """Requests a second that one API key may make, for a second and on the average of a minute."""
@@ -22,7 +23,7 @@ MODEL = context()["stages"]["prod"]["model"]
 
 each_function = pytest.mark.parametrize("function", topology.FUNCTIONS, ids=lambda function: function.name)
 each_queue = pytest.mark.parametrize("queue", topology.QUEUES, ids=lambda queue: queue.name)
-each_stage = pytest.mark.parametrize("stage", ["dev", "prod"])
+each_stage = pytest.mark.parametrize("stage", ["dev", "prod", "calls"])
 
 
 @each_stage
@@ -67,6 +68,7 @@ def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: S
         queues={name: json.dumps({"Ref": queue}) for name, queue in prod.queues.items()},
         machines={name: json.dumps({"Ref": machine}) for name, machine in prod.machines.items()},
         signing_key=json.dumps({"Fn::GetAtt": [prod.key, "Arn"]}),
+        recordings=json.dumps({"Ref": prod.recordings}),
         model=MODEL,
     )
     found = prod[prod.functions[function.name]]["Environment"]["Variables"]
@@ -85,7 +87,11 @@ def test_no_log_is_kept_for_ever(prod: Synthesized) -> None:
 
 
 @each_function
-def test_a_role_allows_what_the_topology_says_and_nothing_else(prod: Synthesized, function: Function) -> None:
+@each_stage
+def test_a_role_allows_what_the_topology_says_and_nothing_else(
+    stages: dict[str, Synthesized], stage: str, function: Function
+) -> None:
+    prod = stages[stage]
     table = arn(prod.table)
     group = prod[prod.functions[function.name]]["LoggingConfig"]["LogGroup"]["Ref"]
     expected = {("logs:CreateLogStream", arn(group)), ("logs:PutLogEvents", arn(group))}
@@ -94,7 +100,9 @@ def test_a_role_allows_what_the_topology_says_and_nothing_else(prod: Synthesized
         expected.add(("dynamodb:Query", below(prod.table, "/index/*")))
     expected |= {("sqs:SendMessage", arn(prod.queues[name])) for name in function.sends}
     expected |= {("states:StartExecution", text({"Ref": prod.machines[name]})) for name in function.starts}
+    expected |= {("states:SendTaskSuccess", text({"Ref": prod.machines[name]})) for name in function.answers}
     expected |= {(action, arn(prod.key)) for action in function.signing_key}
+    expected |= {(action, below(prod.recordings, "/*")) for action in function.recordings}
     for source in function.queues:
         for action in ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes"):
             expected.add((f"sqs:{action}", arn(prod.queues[source.queue])))
@@ -102,7 +110,12 @@ def test_a_role_allows_what_the_topology_says_and_nothing_else(prod: Synthesized
         stream = text({"Fn::GetAtt": [prod.table, "StreamArn"]})
         expected |= {(f"dynamodb:{action}", stream) for action in ("DescribeStream", "GetRecords", "GetShardIterator")}
         expected |= {("s3:PutObject", below(prod.bucket, "/*")), ("s3:ListBucket", arn(prod.bucket))}
-    granted = allowed(prod.statements(prod.role_of(function.name)))
+    # What is allowed on the stage's contacts and its WhatsApp number is tested in test_calls.
+    granted = {
+        (action, resource)
+        for action, resource in allowed(prod.statements(prod.role_of(function.name)))
+        if not action.startswith(("connect:", "social-messaging:"))
+    }
     on_models = {(action, resource) for action, resource in granted if action.startswith("bedrock:")}
     assert {action for action, _ in on_models} == ({"bedrock:InvokeModel"} if function.model else set())
     assert all(MODEL in resource and "foundation-model/*" not in resource for _, resource in on_models)
@@ -194,7 +207,7 @@ def test_the_table_has_the_topologys_keys_and_keys_only_indexes(prod: Synthesize
 
 def test_production_data_outlives_the_stack(prod: Synthesized) -> None:
     assert prod[prod.table]["DeletionProtectionEnabled"] is True
-    for kept in (prod.table, prod.key, prod.bucket):
+    for kept in (prod.table, prod.key, prod.bucket, prod.recordings):
         assert prod.template["Resources"][kept]["DeletionPolicy"] == "Retain"
         assert prod.template["Resources"][kept]["UpdateReplacePolicy"] == "Retain"
 
@@ -434,63 +447,9 @@ def rendered(template: str) -> str:
     return re.sub(r"\$context\.([A-Za-z]+(?:\.[A-Za-z]+)*)", lambda found: CONTEXT[found[1]], template)
 
 
-def text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)
-
-
-def arn(logical_id: str) -> str:
-    return text({"Fn::GetAtt": [logical_id, "Arn"]})
-
-
-def below(logical_id: str, path: str) -> str:
-    return text({"Fn::Join": ["", [{"Fn::GetAtt": [logical_id, "Arn"]}, path]]})
-
-
-def listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def allowed(statements: list[dict[str, Any]]) -> set[tuple[str, str]]:
-    """Every pair of action and resource that the statements allow."""
-    found = set()
-    for statement in statements:
-        assert statement["Effect"] == "Allow"
-        assert not {"NotAction", "NotResource"} & statement.keys()
-        for action in listed(statement["Action"]):
-            found |= {(action, text(resource)) for resource in listed(statement["Resource"])}
-    return found
-
-
-def may(stage: Synthesized, action: str) -> set[str]:
-    """The roles that may do something anywhere, by a wildcard too."""
-    return {
-        role
-        for role in stage.all("AWS::IAM::Role")
-        if not stage[role].get("ManagedPolicyArns")
-        for granted, _ in allowed(stage.statements(role))
-        if fnmatch.fnmatch(action, granted)
-    }
-
-
 def keys(schema: Resource) -> tuple[str, str]:
     by_type = {key["KeyType"]: key["AttributeName"] for key in schema["KeySchema"]}
     return by_type["HASH"], by_type["RANGE"]
-
-
-def refuses_plain_http(policy: Resource) -> bool:
-    return any(
-        statement["Effect"] == "Deny"
-        and statement["Principal"] in ("*", {"AWS": "*"})
-        and statement["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
-        for statement in policy["PolicyDocument"]["Statement"]
-    )
-
-
-def matches(pattern: Any, value: Any) -> bool:
-    """EventBridge's matching, as far as the filters use it: every key is there, a list means any of its values."""
-    if isinstance(pattern, list):
-        return value in pattern
-    return isinstance(value, dict) and all(key in value and matches(part, value[key]) for key, part in pattern.items())
 
 
 def path_of(stage: Synthesized, resource: Any) -> str:

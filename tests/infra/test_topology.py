@@ -33,7 +33,7 @@ def test_names_are_unique() -> None:
 def test_a_function_names_only_queues_and_machines_that_exist(function: Function) -> None:
     assert {*function.sends} <= QUEUE_NAMES
     assert {source.queue for source in function.queues} <= QUEUE_NAMES
-    assert {*function.starts} <= MACHINE_NAMES
+    assert {*function.starts, *function.answers} <= MACHINE_NAMES
 
 
 @each_function
@@ -46,13 +46,15 @@ def test_a_functions_handler_is_in_the_source_tree(function: Function) -> None:
 
 @each_function
 def test_a_function_has_a_way_to_be_started(function: Function) -> None:
-    assert function.routes or function.queues or function.stream or function.every
+    assert function.routes or function.queues or function.stream or function.every or function.bot
 
 
 @each_function
 def test_grants_name_single_actions_of_the_right_service(function: Function) -> None:
     assert all(re.fullmatch(r"dynamodb:[A-Z][A-Za-z]+", action) for action in function.table)
     assert all(re.fullmatch(r"kms:[A-Z][A-Za-z]+", action) for action in function.signing_key)
+    assert all(re.fullmatch(r"s3:[A-Z][A-Za-z]+", action) for action in function.recordings)
+    assert all(re.fullmatch(r"connect:[A-Z][A-Za-z]+", action) for action in function.carrier)
 
 
 @each_function
@@ -74,8 +76,18 @@ def test_every_queue_has_one_reader_and_time_for_it() -> None:
 
 def test_every_queue_and_machine_is_used() -> None:
     senders = (*topology.FUNCTIONS, *topology.STATE_MACHINES)
-    assert {name for sender in senders for name in sender.sends} == QUEUE_NAMES
+    fed_by_aws = {queue.name for queue in topology.QUEUES if queue.topic or queue.rules}
+    assert {name for sender in senders for name in sender.sends} | fed_by_aws == QUEUE_NAMES
     assert {name for function in topology.FUNCTIONS for name in function.starts} == MACHINE_NAMES
+
+
+def test_what_waits_for_an_answer_has_one_who_gives_it() -> None:
+    waiting = {
+        machine.name
+        for machine in topology.STATE_MACHINES
+        if ".waitForTaskToken" in (STATE_MACHINES / machine.definition).read_text()
+    }
+    assert waiting == {name for function in topology.FUNCTIONS for name in function.answers}
 
 
 def test_concurrency_of_queue_sources_is_what_lambda_takes() -> None:
@@ -101,7 +113,9 @@ def test_a_path_that_leads_to_a_route_is_one_and_so_is_all_below_it() -> None:
         parents = [str(parent) for parent in Path(route).parents]
         for parent in parents:
             assert parent in routes, f"{parent}, above {route}, has no method"
-            assert f"{parent.rstrip('/')}/{{proxy+}}" in routes, f"unknown paths under {parent} have no method"
+            # Of the two kinds of variable a resource takes one; below `{id}` there is `{id}/{proxy+}` in turn.
+            below = {f"{parent.rstrip('/')}/{variable}" for variable in ("{proxy+}", "{id}")}
+            assert len(below & routes) == 1, f"unknown paths under {parent} have no method, or two"
 
 
 def test_an_index_is_keyed_by_attributes_of_its_own_but_for_the_sort_key() -> None:
