@@ -22,6 +22,8 @@ from shared.telephony import NotConfigured, whatsapp
 
 LEASE = 60 * clock.SECOND
 """How long one worker may take to ask, before another does."""
+ASK_TRIES = 3
+"""How often a request is sent of which it is not known whether it arrived; the customer may see each of them."""
 FOUND_LASTS = clock.DAY
 """How long a permission holds that WhatsApp knows of and this service does not, before it is looked for again."""
 TRIES = 20
@@ -70,11 +72,14 @@ def _ask(consent: Consent) -> None:
     if simulation.simulated(consent.scope):
         _write([consents.write(consent, consent.doc, consents.next_step(consent), asked_request=consent.request)])
         return
-    lease = consents.write(consent, consent.doc, clock.now() + LEASE)
+    tries = consent.row.get("ask_tries", 0) + 1
+    lease = consents.write(consent, consent.doc, clock.now() + LEASE, ask_tries=tries)
     # An answer may come before it is written down that the question was sent.
     _write([lease, consents.asker(consent, "")])
     held = consents.of_row(consent.scope, lease.row, consent.phone)
     try:
+        if tries > ASK_TRIES:
+            raise whatsapp.CannotAsk("WhatsApp did not answer time after time")
         if _whatsapp().permitted(consent.phone):
             settlements.settle(held, consents.GRANTED, clock.now(), clock.now() + FOUND_LASTS)
             return
@@ -89,8 +94,20 @@ def _ask(consent: Consent) -> None:
         _write([consents.write(held, doc, None), *calls.unasked(held.scope, held, doc, summary)])
         settlements.resume(held)
         return
-    asked = consents.write(held, held.doc, consents.next_step(held), asked_request=held.request)
-    _write([asked, consents.asker(held, message_id)])
+    _keep_asked(held, message_id)
+
+
+def _keep_asked(held: Consent, message_id: str) -> None:
+    """Write down that the request was sent; others may have joined it meanwhile, or it may be answered."""
+    for _ in range(TRIES):
+        consent = consents.find(held.scope, held.phone)
+        if not consent.pending or consent.request != held.request:
+            return
+        asked = consents.write(consent, consent.doc, consents.next_step(consent), asked_request=held.request)
+        with contextlib.suppress(table.Refused, table.Contended):
+            _write([asked, consents.asker(consent, message_id)])
+            return
+    raise RuntimeError("the consent was being changed by others all the while")
 
 
 def _replied(reply: whatsapp.PermissionReply) -> None:

@@ -183,12 +183,28 @@ def _limit_calls(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
-    from shared import clock, consents, fields, settlements
+    from shared import clock, consents, projects, settlements
     from shared.keys import Scope
 
-    phone = fields.phone(options.phone)
-    settlements.answer(Scope(options.project, options.mode == "live"), phone, consents.DECLINED, clock.now())
+    projects.name_of(options.project)
+    scope = Scope(options.project, options.mode == "live")
+    settlements.answer(scope, options.phone, consents.DECLINED, clock.now(), revoked=True)
     print("revoked: calls on WhatsApp that wait for this consent, or have not been dialed, fail")
+
+
+def _phone(text: str) -> str:
+    from shared import fields
+
+    try:
+        return fields.phone(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError("a phone is written +15005550006") from error
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text):
+        raise argparse.ArgumentTypeError("a whole number, 0 or more")
+    return int(text)
 
 
 def _prefix(text: str) -> str:
@@ -255,14 +271,14 @@ def _parser() -> argparse.ArgumentParser:
     limit = calls.add_parser("limit", help="set all three limits; what is not given gets its default")
     limit.add_argument("project", type=int)
     limit.add_argument("--prefix", type=_prefix, action="append", default=[], help="repeatable; none allows all")
-    limit.add_argument("--at-once", type=int, default=50)
-    limit.add_argument("--per-day", type=int, default=1000)
+    limit.add_argument("--at-once", type=_count, default=50)
+    limit.add_argument("--per-day", type=_count, default=1000)
     limit.set_defaults(command=_limit_calls)
 
     consents = groups.add_parser("consents", help="revoke consent to calls on WhatsApp")
     revoke = consents.add_subparsers(required=True).add_parser("revoke")
     revoke.add_argument("project", type=int)
-    revoke.add_argument("phone")
+    revoke.add_argument("phone", type=_phone)
     revoke.add_argument("--mode", choices=("test", "live"), default="live")
     revoke.set_defaults(command=_revoke_consent)
 

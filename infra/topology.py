@@ -294,7 +294,7 @@ FUNCTIONS = (
         "dial",
         "functions.dial.handler",
         timeout=60,
-        table=("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem", *WRITE),
+        table=("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem", *WRITE, *CHECK),
         sends=("dials",),
         recordings=("s3:PutObject",),
         carrier=("connect:StartOutboundVoiceContact", "connect:DescribeContact", "connect:StopContact"),

@@ -34,6 +34,8 @@ from shared.telephony import Ending, simulated
 
 DIALS_AFTER = 1
 """Seconds, scaled, after which a simulated call is dialed (contract 10)."""
+PUT_OFF = 5
+"""Seconds, scaled, after which a call is dialed that was one too many at once."""
 DECLINED = Ending(sessions.FAILED, "consent_declined")
 EXPIRED = Ending(sessions.FAILED, "consent_expired")
 REVOKED = Ending(sessions.FAILED, "consent_revoked")
@@ -74,7 +76,7 @@ def place(scope: Scope, customer_id: str, order: Order) -> Placed:
         if channel == sessions.WHATSAPP and sessions.awaits_consent(active.doc):
             return Placed(active.doc)
         raise ApiError("call_in_progress")
-    _must_have_room(scope, rows)
+    allowed = _must_have_room(scope, customer.doc["phone"], rows)
     session = sessions.new(
         scope,
         customer.doc,
@@ -89,7 +91,8 @@ def place(scope: Scope, customer_id: str, order: Order) -> Placed:
         about = resources.touched(appointment.doc, changes)
         writes.append(resources.change(appointments.LISTED, scope, appointment, about))
     asks = None
-    if channel == sessions.WHATSAPP:
+    # Nobody is asked where the call will be refused.
+    if channel == sessions.WHATSAPP and allowed:
         session, asks, asking = _with_consent(scope, session)
         writes += asking
     internal: dict[str, Any] = {"instructions": order.instructions}
@@ -116,16 +119,24 @@ def answer(session: Document) -> Document:
 
 
 def dialing(scope: Scope, found: Found, next_step: int) -> list[table.Operation] | Ending:
-    """The writes that let a queued call dial; what it ends with instead where it must not."""
-    to = found.doc["to"]
-    if found.doc["channel"] == sessions.WHATSAPP and not consents.find(scope, to).granted:
-        return REVOKED
-    writes: list[table.Operation] = []
+    """The writes that let a queued call dial; what it ends with instead where it must not.
+
+    While the project has as many live calls at once as it may, they put it off.
+    """
+    to, writes = found.doc["to"], list[table.Operation]()
     if scope.livemode:
         limits, counts = call_limits.read(scope, table.get_many(call_limits.keys(scope)))
-        if not limits.allows(to) or counts.full(limits):
+        if not limits.allows(to) or counts.today >= limits.per_day:
             return NOT_ALLOWED
+        if counts.at_once >= limits.at_once:
+            again = sessions.owed(found.doc["id"], clock.now() + clock.scaled(PUT_OFF))
+            return [sessions.changed(scope, found, {}, again)]
         writes.append(call_limits.taken(scope, counts))
+    if found.doc["channel"] == sessions.WHATSAPP:
+        consent = consents.find(scope, to)
+        if not consent.granted:
+            return REVOKED
+        writes.append(consents.unchanged(consent))
     now = max(clock.now(), clock.parse(found.doc["created_at"]))
     changes = {"call_status": sessions.DIALING, "dialed_at": clock.iso(now)}
     return [sessions.changed(scope, found, changes, sessions.owed(found.doc["id"], next_step)), *writes]
@@ -138,11 +149,13 @@ def ending(
     changes: Mapping[str, Any] | None = None,
     next_step: int | None = None,
     release: bool = True,
+    live: bool = False,
     at: int | None = None,
 ) -> list[table.Operation]:
     """The writes that end a call, now or `at` an instant.
 
-    `release` unless the customer's row is written otherwise in the same transaction.
+    `release` unless the customer's row is written otherwise in the same transaction; `live` where all of it holds
+    only while the customer is not deleted.
     """
     session = found.doc
     now = max(clock.now(), clock.parse(session["created_at"])) if at is None else at
@@ -152,9 +165,8 @@ def ending(
     if release:
         mine = {":mine": session["id"]}
         pk = scope.pk(customers.LISTED.kind)
-        freed = table.Update(
-            pk, session["customer_id"], set={"active_session": None}, condition="active_session = :mine", values=mine
-        )
+        condition = "active_session = :mine" + (" AND attribute_not_exists(deleted)" if live else "")
+        freed = table.Update(pk, session["customer_id"], set={"active_session": None}, condition=condition, values=mine)
         writes.append(freed)
     if scope.livemode and session["call_status"] == sessions.DIALING:
         writes.append(call_limits.given_back(scope))
@@ -170,11 +182,21 @@ def of_deleted_customer(scope: Scope, customer: Found) -> list[table.Operation]:
     active = resources.find(LISTED, scope, customer.row["active_session"])
     if active.doc["call_status"] != sessions.QUEUED:
         return []
-    return ending(scope, active, CUSTOMER_DELETED, release=False)
+    writes = ending(scope, active, CUSTOMER_DELETED, release=False)
+    if sessions.awaits_consent(active.doc):
+        consent = consents.find(scope, active.doc["to"])
+        if consent.pending:
+            writes.append(consents.write(consent, consents.left(consent, active.doc["id"]), consent.row["next_step"]))
+    return writes
 
 
-def settlement(scope: Scope, consent: Consent, doc: Document) -> tuple[list[table.Operation], list[str]]:
-    """The writes beside the consent's own when `doc` answers it, and the sessions to be dialed."""
+def settlement(
+    scope: Scope, consent: Consent, doc: Document, *, revoked: bool = False
+) -> tuple[list[table.Operation], list[str]]:
+    """The writes beside the consent's own when `doc` answers it, and the sessions to be dialed.
+
+    `revoked` where it was not the customer who answered.
+    """
     writes: list[table.Operation] = []
     dial: list[str] = []
     for session_id in consents.waiting(consent):
@@ -186,7 +208,8 @@ def settlement(scope: Scope, consent: Consent, doc: Document) -> tuple[list[tabl
             writes.append(sessions.changed(scope, found, changes, sessions.owed(session_id, clock.now())))
             dial.append(session_id)
         else:
-            end = DECLINED if doc["status"] == consents.DECLINED else EXPIRED
+            refused = REVOKED if revoked else DECLINED
+            end = refused if doc["status"] == consents.DECLINED else EXPIRED
             writes += ending(scope, found, end, changes)
     return writes, dial
 
@@ -250,11 +273,14 @@ def _channel(scope: Scope, phone: str, order: Order) -> str:
     return sessions.WHATSAPP if implied else sessions.PHONE
 
 
-def _must_have_room(scope: Scope, rows: Mapping[tuple[str, str], table.Row]) -> None:
-    if scope.livemode:
-        limits, counts = call_limits.read(scope, rows)
-        if full := counts.full(limits):
-            raise ApiError("call_limit_reached", f"This project may place {full}, and has.")
+def _must_have_room(scope: Scope, to: str, rows: Mapping[tuple[str, str], table.Row]) -> bool:
+    """Whether the number may be called at all. Raises `call_limit_reached`."""
+    if not scope.livemode:
+        return True
+    limits, counts = call_limits.read(scope, rows)
+    if full := counts.full(limits):
+        raise ApiError("call_limit_reached", f"This project may place {full}, and has.")
+    return limits.allows(to)
 
 
 def _taking(scope: Scope, customer: Found, session: Document) -> table.Update:
@@ -276,7 +302,7 @@ def _with_consent(scope: Scope, session: Document) -> tuple[Document, Consent | 
     begins = not consent.pending
     doc = consents.requested(consent, session["id"]) if begins else consents.joined(consent, session["id"])
     if begins:
-        write = consents.write(consent, doc, clock.now(), task_token=None)
+        write = consents.write(consent, doc, clock.now(), task_token=None, ask_tries=None)
     else:
         write = consents.write(consent, doc, consent.row["next_step"])
     new = consents.of_row(scope, write.row, consent.phone)

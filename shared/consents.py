@@ -163,6 +163,18 @@ def joined(consent: Consent, session_id: str) -> Document:
     return consent.doc | {"sessions": [*consent.doc["sessions"], session_id]}
 
 
+def left(consent: Consent, session_id: str) -> Document:
+    """The consent without a session that does not wait for it any more."""
+    return consent.doc | {"sessions": [other for other in consent.doc["sessions"] if other != session_id]}
+
+
+def unchanged(consent: Consent) -> table.Check:
+    """The condition that nothing was asked or answered since it was read."""
+    if consent.version == 0:
+        return table.Check(consent.row["pk"], "consent", condition=table.ABSENT)
+    return table.Check(consent.row["pk"], "consent", condition="v = :v", values={":v": consent.version})
+
+
 def answered(consent: Consent, status: str, at: int, until: int | None = None) -> Document:
     """The consent once its request is granted, declined or expired; `until` ends a grant."""
     responded = None if status == EXPIRED else clock.iso(at)
@@ -192,7 +204,7 @@ def write(consent: Consent, doc: Document, next_step: int | None, **internal: ta
     """The write that makes `doc` the phone's consent, unless another came between."""
     row = {"pk": consent.row["pk"], "sk": "consent", "kind": "consent"}
     row |= {"doc": fields.compact(doc), "v": consent.version + 1}
-    row |= {name: consent.row.get(name) for name in ("asked_request", "task_token")} | internal
+    row |= {name: consent.row.get(name) for name in ("asked_request", "ask_tries", "task_token")} | internal
     if next_step is not None:
         overdue = next_step + max(clock.scaled(GRACE), LEAST_GRACE)
         row |= {"next_step": next_step, "due": due(overdue), "due_shard": due_shard(row["pk"])}

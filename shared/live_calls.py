@@ -103,7 +103,10 @@ def _dial(scope: Scope, found: Found) -> None:
     assert isinstance(claim, table.Update)
     # Written before anybody hears it: the first turn needs it, and a start that is repeated says the same.
     _write([replace(claim, set={**claim.set, "opening": _opening(scope, found)}), *others])
-    _start(scope, resources.find(sessions.LISTED, scope, found.doc["id"]))
+    now = resources.find(sessions.LISTED, scope, found.doc["id"])
+    # It was put off where the project has as many calls at once as it may.
+    if now.doc["call_status"] == sessions.DIALING:
+        _start(scope, now)
 
 
 def _start(scope: Scope, found: Found) -> None:

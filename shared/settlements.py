@@ -15,25 +15,26 @@ from shared.log import logger
 TRIES = 20
 
 
-def answer(scope: Scope, phone: str, status: str, at: int, until: int | None = None) -> None:
+def answer(scope: Scope, phone: str, status: str, at: int, until: int | None = None, *, revoked: bool = False) -> None:
     """Settle the phone's request, and every session that waits for it; an answer older than the stored one is dropped.
 
-    Without a pending request the answer is kept all the same: it holds for later calls.
+    Without a pending request the answer is kept all the same: it holds for later calls. `revoked` where it was not
+    the customer who answered.
     """
     for _ in range(TRIES):
         consent = consents.find(scope, phone)
         if consents.outdated(consent, status, at):
             return
         with contextlib.suppress(table.Refused, table.Contended):
-            settle(consent, status, at, until)
+            settle(consent, status, at, until, revoked=revoked)
             return
     raise RuntimeError("the consent was being changed by others all the while")
 
 
-def settle(consent: Consent, status: str, at: int, until: int | None = None) -> None:
+def settle(consent: Consent, status: str, at: int, until: int | None = None, *, revoked: bool = False) -> None:
     """Answer the request, if there is one; `until` ends a grant. Raises Refused or Contended where it lost a race."""
     doc = consents.answered(consent, status, at, until)
-    writes, dial = calls.settlement(consent.scope, consent, doc)
+    writes, dial = calls.settlement(consent.scope, consent, doc, revoked=revoked)
     table.write([consents.write(consent, doc, None), *writes], uuid.uuid4().hex)
     hints.send("dials", [sessions.hint(consent.scope, session_id) for session_id in dial])
     resume(consent)

@@ -73,7 +73,8 @@ def _talked(scope: Scope, found: Found, outcome: simulated.Outcome) -> list[tabl
         ending = dataclasses.replace(ending, ended_reason=f"{said.ended_by}_hangup")
     lines = fields.compact([dataclasses.asdict(line) for line in said.lines])
     transcript = {"pk": sessions.details_pk(scope, session["id"]), "sk": "transcript", "kind": "transcript"}
-    writes = calls.ending(scope, found, ending, changes, next_step=clock.now())
+    changed = said.change is not None
+    writes = calls.ending(scope, found, ending, changes, next_step=clock.now(), live=changed)
     writes.append(table.Put(transcript | {"doc": lines}, condition=""))
     if said.change is not None:
         writes.append(resources.change(appointments.LISTED, scope, *said.change))

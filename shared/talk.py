@@ -79,10 +79,10 @@ def simulate(
 ) -> Talk:
     """A dialogue between the agent and the scripted customer of `outcome`.
 
-    `found` has the appointment that the call is about, or nothing. Of one that has passed, or that was cancelled or
-    deleted meanwhile, the agent does not speak. Raises AgentFailed.
+    `found` has the appointment that the call is about, or nothing. Of one that was cancelled or deleted meanwhile the
+    agent does not speak. Raises AgentFailed.
     """
-    coming = [one for one in found if is_coming(one.doc)]
+    coming = [one for one in found if one.doc["status"] != appointments.CANCELLED]
     call = _Call(agent, coming, found[0].doc["timezone"] if found else None, instructions)
     shown = call.tools("").list_appointments()
     call.begin(opening(customer_name, project_name, shown[0] if shown else None))

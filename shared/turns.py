@@ -19,6 +19,7 @@ from shared import (
     listing,
     plain_text,
     resources,
+    sessions,
     table,
     usage,
 )
@@ -130,7 +131,7 @@ def commit(turn: Turn, conversation: Found, reply: Reply, tools: Tools, *, faile
     scope, now = turn.scope, max(clock.now(), int(turn.row["asked_at"]) + 1)
     actions, placed = list(tools.actions), None
     if tools.wants_call:
-        placed = calls.place(scope, conversation.doc["customer_id"], calls.Order())
+        placed = calls.place(scope, conversation.doc["customer_id"], calls.Order(channel=sessions.PHONE))
         actions.append({"type": "call_requested", "session_id": placed.session["id"]})
     answer = {
         "id": ids.new(MESSAGES.prefix, now),

@@ -1,0 +1,719 @@
+"""Consent to be called on WhatsApp: one answer settles all that wait for it, however it comes (contract 7)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+
+from functions import consent as worker
+from shared import aws, clock, consents, settlements, table
+from shared.consents import DECLINED, EXPIRED, GRANTED, PENDING
+from shared.keys import Scope
+from shared.telephony import Busy, NotConfigured, whatsapp
+from tests.integration.conftest import Clock
+from tests.integration.test_calls import (
+    FEW_TROUBLES,
+    HINTS_LOST,
+    Callee,
+    callee,
+    dial,
+    doubled,
+    events_of,
+    incomplete,
+    place,
+    placed,
+    session_of,
+    sweep,
+    untidy,
+    work,
+)
+from tests.integration.test_faults import WRITES, deaths
+from tests.integration.test_turns import created, hinted, listed
+from tests.racing import at_once
+from tests.stage import Stage, sqs_record
+from tests.wire import Fault, Killed, refused, wire
+
+ACCEPTS, DECLINES, SILENT = (f"+150055500{number}" for number in (20, 21, 22))
+ANYBODY = "+14155552671"
+DAY = 24 * 3600
+FAILED_BY = {DECLINED: "consent_declined", EXPIRED: "consent_expired"}
+
+
+def known(scope: Scope, phone: str) -> Any:
+    """What is stored of a phone's consent."""
+    return consents.find(scope, phone).doc
+
+
+def reminder(stage: Stage, scope: Scope, phone: str, **also: Any) -> dict[str, Any]:
+    """A hint at a consent; `task_token` in it as the machine sends it."""
+    told = {"project_id": scope.project_id, "livemode": scope.livemode, "consent": consents.pk(scope, phone)}
+    return sqs_record(json.dumps(told | also), stage.queues["consents"].arn)
+
+
+def stop_machine(scope: Scope, phone: str) -> None:
+    """Stop the machine of a phone's request once it waits, and take its message away."""
+    queue, waits = aws.queue_url("consents"), False
+    while not waits:
+        found = aws.sqs().receive_message(QueueUrl=queue, WaitTimeSeconds=10).get("Messages", [])
+        assert found, "the machine sent nothing"
+        for message in found:
+            aws.sqs().delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+            told = json.loads(message["Body"])
+            waits = told["project_id"] == scope.project_id and "task_token" in told
+    arn = aws.state_machine_arn("call_consent")
+    machines = aws.stepfunctions().list_executions(stateMachineArn=arn, statusFilter="RUNNING")["executions"]
+    [mine] = [each for each in machines if each["name"] == consents.find(scope, phone).machine]
+    aws.stepfunctions().stop_execution(executionArn=mine["executionArn"])
+
+
+def remind(stage: Stage, scope: Scope, phone: str) -> None:
+    """Give the worker a hint; it may fail."""
+    work(stage, "consent", reminder(stage, scope, phone))
+
+
+def another(stage: Stage, whom: Callee, phone: str) -> Callee:
+    """Another customer of the same project."""
+    id = created(stage, "/v1/customers", phone=phone)["id"]
+    return Callee(whom.scope, id, created(stage, "/v1/appointments", customer_id=id, appointment_at=WHEN)["id"])
+
+
+WHEN = "2030-05-06T07:08:09Z"
+
+
+def ended(stage: Stage, id: str) -> tuple[str, str]:
+    session = session_of(stage, id)
+    return session["call_status"], session["ended_reason"]
+
+
+class Messenger:
+    """WhatsApp as the service sees it: keeps whom it asked; fails as it is told to, one request after the other."""
+
+    def __init__(self, *failures: Exception | None) -> None:
+        self.asked: list[str] = []
+        self.permits = False
+        self._failures = list(failures)
+
+    def permitted(self, to: str) -> bool:
+        """Whether the customer may be called without being asked."""
+        return self.permits
+
+    def ask(self, to: str, text: str) -> str:
+        """Ask for consent."""
+        self.asked.append(to)
+        failure = self._failures.pop(0) if self._failures else None
+        if failure is not None:
+            raise failure
+        return f"message-{len(self.asked)}"
+
+
+Use = Callable[..., Messenger]
+
+
+@pytest.fixture
+def messenger(monkeypatch: pytest.MonkeyPatch, stopped_clock: Clock) -> Use:
+    """Puts a messenger in for live calls, which are not simulated then."""
+    monkeypatch.delenv("SIMULATE_LIVE", raising=False)
+    # Carriers tell whole seconds.
+    stopped_clock.now = float(int(stopped_clock.now))
+
+    def use(*failures: Exception | None) -> Messenger:
+        # Whom a phone's answer is for is known for all projects, those of other tests too.
+        for page in list(table.query(consents._askers(ANYBODY), limit=100)):
+            for row in page:
+                table.write([table.Delete(row["pk"], row["sk"])], "test")
+        found = Messenger(*failures)
+        monkeypatch.setattr(worker, "_whatsapp", lambda: found)
+        return found
+
+    return use
+
+
+def reply(stage: Stage, phone: str, accepted: bool, at: float, context: str | None = None) -> dict[str, Any]:
+    """What WhatsApp publishes of a customer's answer."""
+    decided = {"response": "accept" if accepted else "reject", "is_permanent": accepted}
+    message = {
+        "from": phone.removeprefix("+"),
+        "id": f"wamid.{at}",
+        "timestamp": str(int(at)),
+        "type": "interactive",
+        "interactive": {"type": "call_permission_reply", "call_permission_reply": decided},
+    } | ({"context": {"id": context}} if context else {})
+    entry = {"id": "1", "changes": [{"field": "messages", "value": {"messages": [message]}}]}
+    body = {"context": {}, "whatsAppWebhookEntry": json.dumps(entry)}
+    return sqs_record(json.dumps(body), stage.queues["consents"].arn)
+
+
+def answered(stage: Stage, phone: str, accepted: bool, at: float, context: str | None = None) -> None:
+    """A customer answers, and the worker is told."""
+    given = {"Records": [reply(stage, phone, accepted, at, context)]}
+    assert stage.invoke("consent", given) == {"batchItemFailures": []}
+
+
+# One answer
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_of_acceptance_refusal_and_expiry_at_once_one_wins_and_all_sessions_follow_it(
+    stage: Stage, stopped_clock: Clock, count: int
+) -> None:
+    problems = []
+    for round in range(8):
+        whom = callee(stage, SILENT)
+        everybody = [whom, *(another(stage, whom, SILENT) for _ in range(count - 1))]
+        ids = [placed(stage, each) for each in everybody]
+        remind(stage, whom.scope, SILENT)
+        stopped_clock.forward(60)
+        now = clock.now()
+        works: list[Callable[[], Any]] = [
+            *[partial(settlements.answer, whom.scope, SILENT, GRANTED, now)] * 3,
+            *[partial(settlements.answer, whom.scope, SILENT, DECLINED, now)] * 2,
+            *[partial(remind, stage, whom.scope, SILENT)] * 3,
+        ]
+        at_once(works[round:] + works[:round])
+        found = [session_of(stage, id) for id in ids]
+        statuses = {session["consent"]["status"] for session in found}
+        if len(statuses) != 1 or PENDING in statuses:
+            problems.append(f"{round}: {statuses}")
+            continue
+        [status] = statuses
+        expected = ("queued", None) if status == GRANTED else ("failed", FAILED_BY[status])
+        problems += [f"{round}: {s}" for s in found if (s["call_status"], s["ended_reason"]) != expected]
+        problems += [f"{round}: {each}" for each in untidy(whom.scope)]
+        for id in ids:
+            dial(stage, stopped_clock, whom.scope, id)
+        records = stage.fan_out()
+        problems += [f"{round}: {each}" for each in (*untidy(whom.scope), *doubled(records))]
+        revoked = known(whom.scope, SILENT)["status"] == DECLINED and status == GRANTED
+        for id in ids:
+            happened = events_of(stage, id)
+            if status == GRANTED and not revoked:
+                if happened[:3] != ["session.created", "session.dialing", "session.completed"]:
+                    problems.append(f"{round}: {happened}")
+            elif happened != ["session.created", "session.failed"]:
+                problems.append(f"{round}: {status}, {revoked}: {happened}")
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize(
+    ("phone", "status", "reason"),
+    [(DECLINES, DECLINED, "consent_declined"), (SILENT, EXPIRED, "consent_expired")],
+)
+def test_a_refusal_and_silence_end_the_session_and_free_the_customer(
+    stage: Stage, stopped_clock: Clock, phone: str, status: str, reason: str
+) -> None:
+    whom = callee(stage, phone)
+    id = placed(stage, whom)
+    sweep(stage, stopped_clock, whom.scope)
+    assert ended(stage, id) == ("failed", reason)
+    assert session_of(stage, id)["consent"]["status"] == status
+    stage.fan_out()
+    assert events_of(stage, id) == ["session.created", "session.failed"]
+    assert list(untidy(whom.scope)) == []
+
+
+def test_a_late_grant_is_kept_and_dials_nothing(stage: Stage, stopped_clock: Clock) -> None:
+    whom = callee(stage, SILENT)
+    id = placed(stage, whom)
+    sweep(stage, stopped_clock, whom.scope)
+    before = session_of(stage, id)
+    stage.messages("dials")
+    settlements.answer(whom.scope, SILENT, GRANTED, clock.now())
+    assert known(whom.scope, SILENT)["status"] == GRANTED
+    assert hinted(stage, whom.scope, "dials") == []
+    assert session_of(stage, id) == before
+    later = place(stage, whom)
+    assert (later.status, later.json["status"]) == (201, "queued")
+    dial(stage, stopped_clock, whom.scope, later.json["session_id"])
+    assert session_of(stage, later.json["session_id"])["call_status"] == "completed"
+
+
+def test_an_answer_that_is_older_than_the_one_that_holds_is_dropped(stage: Stage, stopped_clock: Clock) -> None:
+    whom = callee(stage, SILENT)
+    placed(stage, whom)
+    stopped_clock.forward(30)
+    for first, second in ((DECLINED, GRANTED), (GRANTED, DECLINED)):
+        stopped_clock.forward(20)
+        now = clock.now()
+        settlements.answer(whom.scope, SILENT, first, now)
+        settlements.answer(whom.scope, SILENT, second, now - 10 * clock.SECOND)
+        assert known(whom.scope, SILENT)["status"] == first
+
+
+def test_a_refusal_after_a_grant_revokes_it_for_a_session_that_was_not_dialed_yet(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    whom = callee(stage, SILENT)
+    id = placed(stage, whom)
+    stopped_clock.forward(5)
+    settlements.answer(whom.scope, SILENT, GRANTED, clock.now())
+    assert session_of(stage, id)["consent"]["status"] == GRANTED
+    stopped_clock.forward(1)
+    settlements.answer(whom.scope, SILENT, DECLINED, clock.now())
+    dial(stage, stopped_clock, whom.scope, id)
+    assert ended(stage, id) == ("failed", "consent_revoked")
+    stage.fan_out()
+    assert events_of(stage, id) == ["session.created", "session.failed"]
+    assert list(untidy(whom.scope)) == []
+
+
+# Several customers on one phone
+
+
+def test_customers_on_one_phone_share_one_request_and_its_answer(stage: Stage, stopped_clock: Clock) -> None:
+    first = callee(stage, ACCEPTS)
+    second, third = another(stage, first, ACCEPTS), another(stage, first, ACCEPTS)
+    answers = at_once([partial(place, stage, whom) for whom in (first, second, third)] * 3)
+    assert {answer.status for answer in answers} == {202}
+    assert known(first.scope, ACCEPTS)["request"] == 1
+    ids = {answer.json["customer_id"]: answer.json["session_id"] for answer in answers}
+    assert sorted(known(first.scope, ACCEPTS)["sessions"]) == sorted(ids.values())
+    assert stage.call("DELETE", third.path).status == 200
+    sweep(stage, stopped_clock, first.scope)
+    assert session_of(stage, ids[first.id])["call_status"] == "completed"
+    assert session_of(stage, ids[second.id])["call_status"] == "completed"
+    assert ended(stage, ids[third.id]) == ("failed", "customer_deleted")
+    assert list(untidy(first.scope)) == []
+
+
+@pytest.mark.parametrize("status", [GRANTED, DECLINED])
+def test_thirty_sessions_wait_for_one_answer_and_the_next_is_refused(
+    stage: Stage, stopped_clock: Clock, status: str
+) -> None:
+    everybody = [callee(stage, SILENT)]
+    for _ in range(30):
+        stopped_clock.forward(0.1)
+        everybody.append(another(stage, everybody[0], SILENT))
+    scope, answers = everybody[0].scope, []
+    for whom in everybody:
+        stopped_clock.forward(0.1)
+        answers.append(place(stage, whom))
+    assert [answer.status for answer in answers] == [202] * 30 + [409]
+    assert answers[-1].code == "call_in_progress"
+    settlements.answer(scope, SILENT, status, clock.now())
+    assert list(untidy(scope)) == []
+    sessions = listed(stage, "/v1/sessions")
+    expected = "queued" if status == GRANTED else "failed"
+    assert [session["call_status"] for session in sessions] == [expected] * 30
+
+
+# Machines, tokens and hints
+
+
+def test_an_answer_before_the_token_is_stored_ends_the_machine(stage: Stage, stopped_clock: Clock) -> None:
+    whom = callee(stage, SILENT)
+    placed(stage, whom)
+    settlements.answer(whom.scope, SILENT, DECLINED, clock.now())
+    with wire() as line:
+        stage.invoke("consent", {"Records": [reminder(stage, whom.scope, SILENT, task_token="late")]})
+    assert [call.parameters["taskToken"] for call in line.of("SendTaskSuccess")] == ["late"]
+    assert known(whom.scope, SILENT)["status"] == DECLINED
+
+
+def test_the_token_ends_the_machine_when_the_answer_comes(stage: Stage, stopped_clock: Clock) -> None:
+    whom = callee(stage, SILENT)
+    placed(stage, whom)
+    stage.invoke("consent", {"Records": [reminder(stage, whom.scope, SILENT, task_token="t")]})
+    # A second hint keeps the token.
+    remind(stage, whom.scope, SILENT)
+    with wire() as line:
+        settlements.answer(whom.scope, SILENT, GRANTED, clock.now())
+    assert [call.parameters["taskToken"] for call in line.of("SendTaskSuccess")] == ["t"]
+
+
+@pytest.mark.parametrize(("phone", "status"), [(ACCEPTS, "completed"), (SILENT, "failed")])
+def test_a_request_whose_machine_is_gone_is_made_and_ended_by_sweep(
+    stage: Stage, stopped_clock: Clock, phone: str, status: str
+) -> None:
+    whom = callee(stage, phone)
+    id = placed(stage, whom)
+    stop_machine(whom.scope, phone)
+    sweep(stage, stopped_clock, whom.scope)
+    assert session_of(stage, id)["call_status"] == status
+    assert list(untidy(whom.scope)) == []
+
+
+def test_a_machine_that_never_started_is_done_without(stage: Stage, stopped_clock: Clock) -> None:
+    whom = callee(stage, ACCEPTS)
+    with wire(Fault(0, refused, service="sfn")) as line:
+        placed(stage, whom)
+    assert line.disturbed
+    sweep(stage, stopped_clock, whom.scope)
+    assert list(incomplete(stage, whom)) == []
+
+
+# The worker
+
+
+def steps_of(stage: Stage, time: Clock, scope: Scope) -> list[dict[str, Any]]:
+    """The hints that an accepted request needs: one to ask, with the token of the machine, and one for the answer."""
+    return [reminder(stage, scope, ACCEPTS, task_token="t"), reminder(stage, scope, ACCEPTS)]
+
+
+def upto(stage: Stage, time: Clock, number: int) -> tuple[Callee, dict[str, Any]]:
+    """A customer whose request has had this many of its hints, and the next one, due now."""
+    whom = callee(stage, ACCEPTS)
+    placed(stage, whom)
+    hints = steps_of(stage, time, whom.scope)
+    for record in hints[:number]:
+        work(stage, "consent", record)
+        time.forward(6)
+    return whom, hints[number]
+
+
+def calls_of_hint(stage: Stage, time: Clock, number: int) -> list[str]:
+    """The operations that the worker asks of AWS at a hint."""
+    _, record = upto(stage, time, number)
+    with wire() as line:
+        work(stage, "consent", record)
+    assert len(line.calls) > 2
+    return line.operations()
+
+
+@pytest.mark.parametrize("by_sweep", [False, True], ids=["message_again", "sweep"])
+def test_a_request_whose_worker_dies_at_any_point_comes_to_a_call_that_ends_once(
+    stage: Stage, stopped_clock: Clock, by_sweep: bool
+) -> None:
+    problems = []
+    for number in range(2):
+        for death in deaths(len(calls_of_hint(stage, stopped_clock, number))):
+            whom, record = upto(stage, stopped_clock, number)
+            with wire(None, *death), pytest.raises(Killed):
+                work(stage, "consent", record)
+            found = list(untidy(whom.scope))
+            if not by_sweep:
+                for again in (record, *steps_of(stage, stopped_clock, whom.scope)):
+                    stopped_clock.forward(6)
+                    work(stage, "consent", again)
+            sweep(stage, stopped_clock, whom.scope)
+            problems += [f"hint {number}, {death}: {each}" for each in [*found, *incomplete(stage, whom)]]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("trouble", FEW_TROUBLES, ids=lambda trouble: trouble.name)
+def test_a_request_whose_worker_is_in_trouble_with_any_call_of_aws_comes_to_a_call_that_ends_once(
+    stage: Stage, stopped_clock: Clock, trouble: Any
+) -> None:
+    problems = []
+    for number in range(2):
+        for position, operation in enumerate(calls_of_hint(stage, stopped_clock, number)):
+            if trouble.writes_only and operation not in WRITES:
+                continue
+            whom, record = upto(stage, stopped_clock, number)
+            with wire(Fault(position, trouble.disturbance, trouble.tries)):
+                work(stage, "consent", record)
+            found = list(untidy(whom.scope))
+            work(stage, "consent", record)
+            sweep(stage, stopped_clock, whom.scope)
+            found += incomplete(stage, whom)
+            problems += [f"hint {number}, call {position} {operation}: {each}" for each in found]
+    assert not problems, "\n".join(problems)
+
+
+def test_workers_with_the_same_hint_at_once_dial_once(stage: Stage, stopped_clock: Clock) -> None:
+    for _ in range(3):
+        whom = callee(stage, ACCEPTS)
+        placed(stage, whom)
+        for record in steps_of(stage, stopped_clock, whom.scope):
+            at_once([partial(work, stage, "consent", record)] * 6)
+            stopped_clock.forward(6)
+        sweep(stage, stopped_clock, whom.scope)
+        assert list(incomplete(stage, whom)) == []
+
+
+# Live requests, with a messenger in WhatsApp's place
+
+
+def requested(stage: Stage, phone: str = ANYBODY) -> tuple[Callee, str]:
+    """In a new project: a live call on WhatsApp that waits for consent, and its session."""
+    whom = callee(stage, phone, livemode=True)
+    return whom, placed(stage, whom, channel="whatsapp")
+
+
+def test_a_live_request_is_sent_once_and_its_answer_settles_it(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    for accepted in (True, False):
+        sent = messenger()
+        whom, id = requested(stage)
+        for _ in range(3):
+            remind(stage, whom.scope, ANYBODY)
+        assert sent.asked == [ANYBODY]
+        stopped_clock.forward(60)
+        answered(stage, ANYBODY, accepted, stopped_clock.now)
+        session = session_of(stage, id)
+        assert session["consent"]["status"] == (GRANTED if accepted else DECLINED)
+        assert session["call_status"] == ("queued" if accepted else "failed")
+        assert bool(hinted(stage, whom.scope, "dials")) is accepted
+        # A live call on WhatsApp has nothing to carry its media.
+        dial(stage, stopped_clock, whom.scope, id)
+        assert ended(stage, id) == ("failed", "provider_error" if accepted else "consent_declined")
+        assert list(untidy(whom.scope)) == []
+
+
+def test_a_customer_who_has_said_yes_by_another_way_is_not_asked(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    sent = messenger()
+    sent.permits = True
+    whom, id = requested(stage)
+    remind(stage, whom.scope, ANYBODY)
+    assert sent.asked == []
+    assert session_of(stage, id)["consent"]["status"] == GRANTED
+    dial(stage, stopped_clock, whom.scope, id)
+    assert list(untidy(whom.scope)) == []
+
+
+def test_a_live_request_that_nobody_answers_expires_after_seven_days(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    sent = messenger()
+    whom, id = requested(stage)
+    with wire(HINTS_LOST):
+        remind(stage, whom.scope, ANYBODY)
+    stopped_clock.forward(7 * DAY - 60)
+    remind(stage, whom.scope, ANYBODY)
+    assert session_of(stage, id)["call_status"] == "queued"
+    stopped_clock.forward(60)
+    sweep(stage, stopped_clock, whom.scope)
+    assert ended(stage, id) == ("failed", "consent_expired")
+    assert sent.asked == [ANYBODY]
+    # A grant that comes too late holds for the next call.
+    answered(stage, ANYBODY, True, stopped_clock.now)
+    assert session_of(stage, id)["call_status"] == "failed"
+    assert place(stage, whom, channel="whatsapp").status == 201
+
+
+def test_a_phone_gets_one_request_a_day_and_two_a_week(stage: Stage, stopped_clock: Clock, messenger: Use) -> None:
+    sent = messenger()
+    whom = callee(stage, ANYBODY, livemode=True)
+    start = stopped_clock.now
+    day: float
+    for day, status in ((0, 202), (0.5, 409), (0.999, 409), (1, 202), (2, 409), (6.999, 409), (7, 202), (7.5, 409)):
+        stopped_clock.now = start + day * DAY
+        found = place(stage, whom, "k" if status == 409 else f"day {day}", channel="whatsapp")
+        assert found.status == status, (day, found.body)
+        if status == 409:
+            assert found.code == "consent_request_limited"
+            assert list(untidy(whom.scope)) == []
+        else:
+            remind(stage, whom.scope, ANYBODY)
+            stopped_clock.forward(1)
+            answered(stage, ANYBODY, False, stopped_clock.now)
+            assert ended(stage, found.json["session_id"]) == ("failed", "consent_declined")
+    assert len(sent.asked) == 3
+    # A refusal is not saved: with the week's window past, the same key asks.
+    stopped_clock.now = start + 8 * DAY + 2
+    assert place(stage, whom, "k", channel="whatsapp").status == 202
+
+
+def test_two_customers_of_one_phone_cannot_make_two_requests_at_once(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    sent = messenger()
+    whom = callee(stage, ANYBODY, livemode=True)
+    everybody = [whom, *(another(stage, whom, ANYBODY) for _ in range(5))]
+    answers = at_once([partial(place, stage, each, channel="whatsapp") for each in everybody])
+    assert {answer.status for answer in answers} == {202}
+    at_once([partial(remind, stage, whom.scope, ANYBODY)] * 6)
+    assert sent.asked == [ANYBODY]
+    assert len(known(whom.scope, ANYBODY)["sessions"]) == 6
+
+
+@pytest.mark.parametrize(
+    "failure", [NotConfigured("`phone_number_id` is missing."), whatsapp.CannotAsk("AccessDenied")], ids=repr
+)
+def test_where_nobody_can_be_asked_the_sessions_that_wait_fail(
+    stage: Stage, stopped_clock: Clock, messenger: Use, failure: Exception
+) -> None:
+    messenger(failure)
+    whom, id = requested(stage)
+    second = placed(stage, another(stage, whom, ANYBODY), channel="whatsapp")
+    remind(stage, whom.scope, ANYBODY)
+    for each in (id, second):
+        session = session_of(stage, each)
+        assert (session["call_status"], session["ended_reason"]) == ("failed", "provider_error")
+        assert session["summary"]
+        assert session["consent"]["status"] != PENDING
+    stage.fan_out()
+    assert events_of(stage, id) == ["session.created", "session.failed"]
+    assert list(untidy(whom.scope)) == []
+
+
+@pytest.mark.parametrize("by_sweep", [False, True], ids=["message_again", "sweep"])
+def test_a_messenger_that_is_busy_is_asked_again_once(
+    stage: Stage, stopped_clock: Clock, messenger: Use, by_sweep: bool
+) -> None:
+    sent = messenger(Busy("ThrottlingException"))
+    whom, id = requested(stage)
+    remind(stage, whom.scope, ANYBODY)
+    # The message may be on its way: not at once again.
+    remind(stage, whom.scope, ANYBODY)
+    assert len(sent.asked) == 1
+    stopped_clock.forward(61)
+    if by_sweep:
+        sweep(stage, stopped_clock, whom.scope, 3)
+    for _ in range(3):
+        remind(stage, whom.scope, ANYBODY)
+        stopped_clock.forward(61)
+    assert len(sent.asked) == 2
+    assert session_of(stage, id)["consent"]["status"] == PENDING
+    answered(stage, ANYBODY, True, stopped_clock.now)
+    assert session_of(stage, id)["consent"]["status"] == GRANTED
+
+
+def test_an_answer_to_an_earlier_request_does_not_settle_the_next(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    messenger()
+    whom, _ = requested(stage)
+    remind(stage, whom.scope, ANYBODY)
+    at = stopped_clock.now + 60
+    stopped_clock.now = at
+    answered(stage, ANYBODY, False, at)
+    stopped_clock.forward(DAY)
+    id = placed(stage, whom, channel="whatsapp")
+    remind(stage, whom.scope, ANYBODY)
+    answered(stage, ANYBODY, False, at)
+    assert session_of(stage, id)["consent"]["status"] == PENDING
+    answered(stage, ANYBODY, True, stopped_clock.now)
+    assert session_of(stage, id)["consent"]["status"] == GRANTED
+
+
+def test_a_live_refusal_after_a_grant_holds_for_the_next_call(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    messenger()
+    whom, _ = requested(stage)
+    remind(stage, whom.scope, ANYBODY)
+    stopped_clock.forward(60)
+    answered(stage, ANYBODY, True, stopped_clock.now)
+    stopped_clock.forward(60)
+    answered(stage, ANYBODY, False, stopped_clock.now)
+    [session] = listed(stage, "/v1/sessions")
+    dial(stage, stopped_clock, whom.scope, session["id"])
+    assert ended(stage, session["id"]) == ("failed", "consent_revoked")
+    # SNS may bring the grant again, which is the older answer by now.
+    answered(stage, ANYBODY, True, stopped_clock.now - 60)
+    assert place(stage, whom, channel="whatsapp").code == "consent_request_limited"
+
+
+def test_an_answer_goes_to_the_project_whose_request_it_answers(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    messenger()
+    first, _ = requested(stage)
+    remind(stage, first.scope, ANYBODY)
+    stopped_clock.forward(1)
+    second, _ = requested(stage)
+    remind(stage, second.scope, ANYBODY)
+    stopped_clock.forward(1)
+    answered(stage, ANYBODY, True, stopped_clock.now, "message-1")
+    assert known(first.scope, ANYBODY)["status"] == GRANTED
+    assert known(second.scope, ANYBODY)["status"] == PENDING
+    answered(stage, ANYBODY, False, stopped_clock.now)
+    assert known(first.scope, ANYBODY)["status"] == GRANTED
+    assert known(second.scope, ANYBODY)["status"] == DECLINED
+
+
+def ask_operations(stage: Stage, messenger: Use) -> list[str]:
+    messenger()
+    whom, _ = requested(stage)
+    with wire() as line:
+        remind(stage, whom.scope, ANYBODY)
+    return line.operations()
+
+
+def test_a_live_worker_that_dies_over_asking_asks_at_most_once_more(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    problems = []
+    for death in deaths(len(ask_operations(stage, messenger))):
+        sent = messenger()
+        whom, id = requested(stage)
+        with wire(None, *death), pytest.raises(Killed):
+            remind(stage, whom.scope, ANYBODY)
+        for _ in range(3):
+            stopped_clock.forward(61)
+            remind(stage, whom.scope, ANYBODY)
+        if not 1 <= len(sent.asked) <= 2:
+            problems.append(f"{death}: asked {len(sent.asked)} times")
+        answered(stage, ANYBODY, False, stopped_clock.now)
+        if ended(stage, id) != ("failed", "consent_declined"):
+            problems.append(f"{death}: {ended(stage, id)}")
+        problems += [f"{death}: {each}" for each in untidy(whom.scope)]
+    assert not problems, "\n".join(problems)
+
+
+def test_an_answer_counts_though_its_worker_died_over_writing_down_that_it_asked(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    last = max(n for n, name in enumerate(ask_operations(stage, messenger)) if name == "TransactWriteItems")
+    sent = messenger()
+    whom, id = requested(stage)
+    with wire(kill_before=last), pytest.raises(Killed):
+        remind(stage, whom.scope, ANYBODY)
+    assert sent.asked == [ANYBODY]
+    stopped_clock.forward(5)
+    answered(stage, ANYBODY, True, stopped_clock.now)
+    stopped_clock.forward(61)
+    remind(stage, whom.scope, ANYBODY)
+    assert session_of(stage, id)["consent"]["status"] == GRANTED
+    assert sent.asked == [ANYBODY]
+
+
+def answers_in(stage: Stage, time: Clock, messenger: Use) -> tuple[Callee, str, dict[str, Any]]:
+    """A live request, its session, and the message with the customer's refusal."""
+    messenger()
+    whom, id = requested(stage)
+    work(stage, "consent", reminder(stage, whom.scope, ANYBODY, task_token="t"))
+    time.forward(60)
+    return whom, id, reply(stage, ANYBODY, False, time.now)
+
+
+def unsettled(stage: Stage, whom: Callee, id: str) -> Iterator[str]:
+    """What is wrong with a session whose customer declined."""
+    yield from doubled(stage.fan_out())
+    yield from untidy(whom.scope)
+    if (found := ended(stage, id)) != ("failed", "consent_declined"):
+        yield f"the session is {found}"
+    if (happened := events_of(stage, id)) != ["session.created", "session.failed"]:
+        yield f"events {happened}"
+
+
+def test_an_answer_whose_worker_dies_at_any_point_settles_once(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    _, _, record = answers_in(stage, stopped_clock, messenger)
+    with wire() as line:
+        work(stage, "consent", record)
+    problems = []
+    for death in deaths(len(line.calls)):
+        whom, id, record = answers_in(stage, stopped_clock, messenger)
+        with wire(None, *death), pytest.raises(Killed):
+            work(stage, "consent", record)
+        work(stage, "consent", record)
+        problems += [f"{death}: {each}" for each in unsettled(stage, whom, id)]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("trouble", FEW_TROUBLES, ids=lambda trouble: trouble.name)
+def test_an_answer_whose_worker_is_in_trouble_settles_once(
+    stage: Stage, stopped_clock: Clock, messenger: Use, trouble: Any
+) -> None:
+    _, _, record = answers_in(stage, stopped_clock, messenger)
+    with wire() as line:
+        work(stage, "consent", record)
+    problems = []
+    for position, call in enumerate(line.calls):
+        if trouble.writes_only and call.operation not in WRITES:
+            continue
+        whom, id, record = answers_in(stage, stopped_clock, messenger)
+        with wire(Fault(position, trouble.disturbance, trouble.tries)):
+            work(stage, "consent", record)
+        work(stage, "consent", record)
+        problems += [f"{position} {call.operation}: {each}" for each in unsettled(stage, whom, id)]
+    assert not problems, "\n".join(problems)
