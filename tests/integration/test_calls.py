@@ -543,7 +543,9 @@ def test_a_call_beyond_those_at_once_is_refused_and_the_refusal_is_not_saved(
 
 
 @pytest.mark.usefixtures("live")
-def test_calls_that_begin_to_dial_at_once_keep_within_the_limit(stage: Stage, stopped_clock: Clock) -> None:
+def test_calls_that_begin_to_dial_at_once_keep_within_the_limit_and_the_others_wait(
+    stage: Stage, stopped_clock: Clock
+) -> None:
     everybody = limited(stage, *[CONFIRMS] * 6, at_once=2)
     scope = everybody[0].scope
     ids = [placed(stage, whom) for whom in everybody]
@@ -552,11 +554,13 @@ def test_calls_that_begin_to_dial_at_once_keep_within_the_limit(stage: Stage, st
     dialing = [id for id in ids if session_of(stage, id)["call_status"] == "dialing"]
     assert len(dialing) <= 2
     assert list(untidy(scope)) == []
-    for id in ids:
-        dial(stage, stopped_clock, scope, id)
-    ends = Counter(session_of(stage, id)["ended_reason"] for id in ids)
-    assert set(ends) == {"agent_hangup", "destination_not_allowed"}
-    assert usage.of_month(scope, clock.iso(clock.now())[:7])["calls"] == ends["agent_hangup"] >= 2
+    for _ in range(4):
+        for id in ids:
+            dial(stage, stopped_clock, scope, id)
+            assert len([one for one in ids if session_of(stage, one)["call_status"] == "dialing"]) <= 2
+        stopped_clock.forward(5)
+    assert {session_of(stage, id)["ended_reason"] for id in ids} == {"agent_hangup"}
+    assert usage.of_month(scope, clock.iso(clock.now())[:7])["calls"] == 6
     assert list(untidy(scope)) == []
 
 
@@ -702,18 +706,23 @@ def test_a_wish_for_a_call_that_another_call_comes_before_promises_nothing(stage
     assert list(untidy(thread.scope)) == []
 
 
-def test_a_customer_who_may_not_be_asked_for_consent_is_told_so_and_the_turn_ends(
+def test_the_call_that_an_agent_arranges_goes_by_phone_whatever_the_number_implies(
     stage: Stage, stopped_clock: Clock
 ) -> None:
     thread, record = wished(stage, LIMITED)
     turns.work(stage, [record])
-    with turns.meanwhile(stopped_clock, lambda: None):
-        found = turns.send(stage, thread, CALL_ME, "k")
-    assert found.status == 201, found.body
-    reply = found.json["reply"]
-    assert reply["content"]
-    assert reply["content"] != "Sorry, something went wrong on my side."
-    assert "call_requested" not in [action["type"] for action in reply["actions"]]
-    assert found.json["reply_status"] == "complete"
-    assert listed(stage, "/v1/sessions") == []
+    reply = listed(stage, thread.messages)[-1]
+    assert [action["type"] for action in reply["actions"]] == ["call_requested"]
+    [session] = listed(stage, "/v1/sessions")
+    assert (session["channel"], session["consent"]) == ("phone", None)
     assert list(untidy(thread.scope)) == []
+
+
+def test_a_talk_changes_nothing_for_a_customer_who_is_deleted_meanwhile(stage: Stage, stopped_clock: Clock) -> None:
+    whom = callee(stage)
+    id = placed(stage, whom)
+    with turns.before_commit(lambda: stage.call("DELETE", whom.path)):
+        dial(stage, stopped_clock, whom.scope, id)
+    assert session_of(stage, id)["call_status"] == "completed"
+    assert seen(stage, f"/v1/appointments/{whom.appointment}")["status"] == "pending"
+    assert list(untidy(whom.scope)) == []

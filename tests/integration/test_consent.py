@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from functions import consent as worker
-from shared import aws, clock, consents, settlements, table
+from shared import aws, call_limits, clock, consents, settlements, table
 from shared.consents import DECLINED, EXPIRED, GRANTED, PENDING
 from shared.keys import Scope
 from shared.telephony import Busy, NotConfigured, whatsapp
+from tests.integration import test_turns as turns
 from tests.integration.conftest import Clock
 from tests.integration.test_calls import (
     FEW_TROUBLES,
@@ -717,3 +718,81 @@ def test_an_answer_whose_worker_is_in_trouble_settles_once(
         work(stage, "consent", record)
         problems += [f"{position} {call.operation}: {each}" for each in unsettled(stage, whom, id)]
     assert not problems, "\n".join(problems)
+
+
+# Found by a fresh reader
+
+
+def test_a_customer_who_joins_while_the_request_is_being_sent_is_asked_nothing_new(
+    monkeypatch: pytest.MonkeyPatch, stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    sent = messenger()
+    first, _ = requested(stage)
+    second = another(stage, first, ANYBODY)
+
+    class Slow(Messenger):
+        def ask(self, to: str, text: str) -> str:
+            assert place(stage, second, channel="whatsapp").status == 202
+            return super().ask(to, text)
+
+    slow = Slow()
+    monkeypatch.setattr(worker, "_whatsapp", lambda: slow)
+    for _ in range(3):
+        remind(stage, first.scope, ANYBODY)
+        stopped_clock.forward(61)
+    assert (slow.asked, sent.asked) == ([ANYBODY], [])
+    assert len(known(first.scope, ANYBODY)["sessions"]) == 2
+
+
+def test_a_messenger_that_never_answers_is_given_up(stage: Stage, stopped_clock: Clock, messenger: Use) -> None:
+    sent = messenger(*[Busy("ReadTimeoutError")] * 9)
+    whom, id = requested(stage)
+    for _ in range(6):
+        remind(stage, whom.scope, ANYBODY)
+        stopped_clock.forward(61)
+    assert sent.asked == [ANYBODY] * 3
+    assert ended(stage, id) == ("failed", "provider_error")
+    assert list(untidy(whom.scope)) == []
+
+
+def test_nobody_is_asked_for_a_call_that_would_be_refused(stage: Stage, stopped_clock: Clock, messenger: Use) -> None:
+    sent = messenger()
+    whom = callee(stage, ANYBODY, livemode=True)
+    call_limits.set_limits(whom.scope.project_id, call_limits.Limits(prefixes=("+44",)))
+    found = place(stage, whom, channel="whatsapp")
+    assert (found.status, session_of(stage, found.json["session_id"])["consent"]) == (201, None)
+    assert consents.find(whom.scope, ANYBODY).version == 0
+    dial(stage, stopped_clock, whom.scope, found.json["session_id"])
+    assert ended(stage, found.json["session_id"]) == ("failed", "destination_not_allowed")
+    assert sent.asked == []
+
+
+def test_customers_who_were_deleted_hold_no_place_among_those_who_wait(stage: Stage, stopped_clock: Clock) -> None:
+    first = callee(stage, SILENT)
+    for _ in range(31):
+        stopped_clock.forward(0.1)
+        whom = another(stage, first, SILENT)
+        assert place(stage, whom).status == 202
+        assert stage.call("DELETE", whom.path).status == 200
+    assert place(stage, first).status == 202
+    assert len(known(first.scope, SILENT)["sessions"]) == 1
+    assert list(untidy(first.scope)) == []
+
+
+def test_consent_that_is_revoked_as_the_call_is_being_dialed_is_heeded(stage: Stage, stopped_clock: Clock) -> None:
+    whom = callee(stage, SILENT)
+    id = placed(stage, whom)
+    settlements.answer(whom.scope, SILENT, GRANTED, clock.now())
+    stopped_clock.forward(1)
+    with turns.before_commit(lambda: settlements.answer(whom.scope, SILENT, DECLINED, clock.now())):
+        dial(stage, stopped_clock, whom.scope, id)
+    assert ended(stage, id) == ("failed", "consent_revoked")
+    assert list(untidy(whom.scope)) == []
+
+
+def test_an_operator_revokes_consent_that_was_asked_for(stage: Stage, stopped_clock: Clock) -> None:
+    whom = callee(stage, SILENT)
+    id = placed(stage, whom)
+    stopped_clock.forward(1)
+    settlements.answer(whom.scope, SILENT, DECLINED, clock.now(), revoked=True)
+    assert ended(stage, id) == ("failed", "consent_revoked")
