@@ -52,7 +52,7 @@ def test_the_walk_ends_in_verified_webhooks(service: Service, tmp_path: Path) ->
     assert walked.stdout.count('"call_status":"completed"') == 2, (
         "the call by phone, and the one that waited for consent"
     )
-    assert '"status":"pending","requested_at"' in walked.stdout
+    assert '"consent":{"status":"granted"' in walked.stdout
     assert '"role":"customer"' in walked.stdout
     assert (tmp_path / "call.wav").read_bytes().startswith(b"RIFF")
     received = (tmp_path / "received.txt").read_text()
