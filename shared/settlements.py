@@ -35,7 +35,7 @@ def settle(consent: Consent, status: str, at: int, until: int | None = None, *, 
     """Answer the request, if there is one; `until` ends a grant. Raises Refused or Contended where it lost a race."""
     doc = consents.answered(consent, status, at, until)
     writes, dial = calls.settlement(consent.scope, consent, doc, revoked=revoked)
-    table.write([consents.write(consent, doc, None), *writes], uuid.uuid4().hex)
+    table.write([consents.write(consent, doc, None, task_token=None), *writes], uuid.uuid4().hex)
     hints.send("dials", [sessions.hint(consent.scope, session_id) for session_id in dial])
     resume(consent)
 

@@ -353,3 +353,60 @@ def test_a_batch_that_still_cannot_be_taken_stays_and_is_told(runner: Runner) ->
 
 def test_without_batches_there_is_nothing_to_give_again(runner: Runner) -> None:
     assert runner.done("redrive-stream") == "0 batches given again\n"
+
+
+def session_when_ended(runner: Runner, key: str, id: str) -> Any:
+    """The session once its call is over."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        _, session = runner.get(key, f"/v1/sessions/{id}")
+        if session["ended_at"] is not None:
+            return session
+        assert time.monotonic() < deadline, session
+        time.sleep(0.1)
+
+
+def called(runner: Runner, key: str, phone: str) -> Any:
+    """A call's session after its end."""
+    customer = runner.post(key, "/v1/customers", {"phone": phone})
+    call = runner.post(key, f"/v1/customers/{customer['id']}/call", {})
+    return session_when_ended(runner, key, call["session_id"])
+
+
+def test_calls_are_limited_to_prefixes_from_now_on(runner: Runner) -> None:
+    project = runner.new_project("Limited")
+    _, key = runner.new_key(project, "--mode", "live")
+    assert called(runner, key, "+15005550000")["call_status"] == "completed"
+
+    said = runner.done("calls", "limit", str(project), "--prefix", "+44", "--prefix", "+4930", "--per-day", "7")
+    assert said == f"project {project}: live calls to +44, +4930, 50 at once, 7 a day (UTC)\n"
+
+    assert called(runner, key, "+15005550000")["ended_reason"] == "destination_not_allowed"
+    assert called(runner, key, "+493012345678")["call_status"] == "completed"
+
+
+def test_revoked_consent_is_asked_for_anew(runner: Runner) -> None:
+    project = runner.new_project("Revoked")
+    _, key = runner.new_key(project)
+    assert called(runner, key, "+15005550020")["consent"]["status"] == "granted"
+
+    assert runner.done("consents", "revoke", str(project), "+1 500 555 0020", "--mode", "test").startswith("revoked")
+
+    customer = runner.post(key, "/v1/customers", {"phone": "+15005550020"})
+    assert runner.post(key, f"/v1/customers/{customer['id']}/call", {})["status"] == "consent_pending"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("consents", "revoke", "999", "+15005550020"), "there is no project 999"),
+        (("consents", "revoke", "1", "12"), "a phone is written +15005550006"),
+        (("calls", "limit", "999"), "there is no project 999"),
+        (("calls", "limit", "1", "--at-once", "-1"), "--at-once"),
+        (("calls", "limit", "1", "--prefix", "44"), "a prefix is the beginning of a number"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_words(runner: Runner, arguments: tuple[str, ...], problem: str) -> None:
+    ran = runner.manage(*arguments)
+    assert ran.code != 0
+    assert problem in ran.err
