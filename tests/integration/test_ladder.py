@@ -10,7 +10,7 @@ from typing import Any
 import boto3
 import pytest
 
-from shared import clock
+from shared import aws, clock
 from tests.integration.conftest import Clock
 from tests.receivers import Behaviour, Exchange, Receiver, answer, close_after_request, redirect, refusing_url
 from tests.stage import Stage, sqs_record
@@ -154,8 +154,8 @@ def test_a_state_machine_that_waits_is_asked_once_for_each_attempt(stage: Stage,
             stopped_clock.forward(wait)
             hint(stage, only(stage, path))
     delivery, machines = only(stage, path), boto3.client("stepfunctions")
-    [machine] = machines.list_state_machines()["stateMachines"]
-    started = machines.list_executions(stateMachineArn=machine["stateMachineArn"])["executions"]
+    arn = aws.state_machine_arn("delayed_delivery")
+    started = machines.list_executions(stateMachineArn=arn)["executions"]
     mine = [execution for execution in started if delivery["id"] in execution["name"]]
     assert [execution["name"] for execution in mine] == [f"{delivery['id']}-5"]
     given = json.loads(machines.describe_execution(executionArn=mine[0]["executionArn"])["input"])
