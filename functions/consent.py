@@ -88,10 +88,12 @@ def _ask(consent: Consent) -> None:
     except (NotConfigured, whatsapp.CannotAsk) as error:
         logger().error("consent cannot be asked for", extra={"why": str(error)})
         summary = NOT_SET_UP + str(error) if isinstance(error, NotConfigured) else CANNOT_ASK
-        # What was never sent does not count towards the limits.
-        unsent = {"requests": held.doc["requests"][:-1]}
-        doc = consents.answered(held, consents.EXPIRED, clock.now()) | unsent
-        _write([consents.write(held, doc, None), *calls.unasked(held.scope, held, doc, summary)])
+        doc = consents.answered(held, consents.EXPIRED, clock.now())
+        if tries == 1:
+            # What was never sent does not count towards the limits; an earlier try may have been.
+            doc["requests"] = doc["requests"][:-1]
+        writes, _ = calls.settlement(held.scope, held, doc, calls.PROVIDER_ERROR, summary=summary)
+        _write([consents.write(held, doc, None), *writes])
         settlements.resume(held)
         return
     _keep_asked(held, message_id)

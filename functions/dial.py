@@ -8,10 +8,9 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from shared import batches, hints, sessions, simulation, steps, table
+from shared import batches, hints, resources, sessions, simulation, steps, table
 from shared.keys import Scope
 from shared.log import logger
-from shared.resources import Found
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -31,7 +30,7 @@ def dial(record: SQSRecord) -> None:
 
 def _step(scope: Scope, row: table.Row) -> None:
     """One step. Raises Refused or Contended where another worker was quicker."""
-    found = Found(json.loads(row["doc"]), row["v"], row)
+    found = resources.of_row(row)
     before = found.doc["call_status"]
     if simulation.simulated(scope):
         from shared import simulator

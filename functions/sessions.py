@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Literal
 
-from shared import calls, clock, fields, http, listing, recordings, resources, sessions, table
+from shared import calls, clock, fields, http, listing, recordings, resources, sessions, transcripts
 from shared.errors import ApiError
 from shared.http import Answer, Call, Decision
 from shared.resources import Found
@@ -52,8 +51,8 @@ def retrieve(call: Call) -> Answer:
 def transcript(call: Call) -> Answer:
     session = _found(call)
     status = _status(session, "transcript")
-    row = table.get(sessions.details_pk(call.scope, session.doc["id"]), "transcript")
-    lines = json.loads(row["doc"]) if row and status == sessions.AVAILABLE else []
+    row = transcripts.find(call.scope, session.doc["id"])
+    lines = transcripts.lines(row) if row and status == sessions.AVAILABLE else []
     shown = {"object": "transcript", "session_id": session.doc["id"], "status": status, "data": lines}
     return Answer(200, fields.compact(shown))
 

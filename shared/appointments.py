@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic_core import PydanticCustomError
-
-from shared import clock, fields, ids, resources
+from shared import clock, fields, ids, listing, resources
 from shared.errors import ApiError
 from shared.keys import Scope
 from shared.listing import Listed
@@ -31,12 +29,6 @@ REASONS = {"cancellation_reason": CANCELLED, "failure_reason": FAILED}
 """A reason, and the status that it goes with."""
 
 
-def _status(text: str) -> tuple[str, str]:
-    if text not in STATUSES:
-        raise PydanticCustomError("parameter_invalid", "status must be one of {known}.", {"known": ", ".join(STATUSES)})
-    return "status", text
-
-
 LISTED = Listed(
     kind="appointment",
     prefix="appt_",
@@ -45,7 +37,7 @@ LISTED = Listed(
         "external_id": lambda text: ("external_id", text),
         "session_id": lambda text: ("session_id", text),
         "customer_id": lambda text: ("customer_id", text),
-        "status": _status,
+        "status": listing.one_of("status", STATUSES),
     },
     repeatable=frozenset({"status"}),
     ordered_by="appointment_at",

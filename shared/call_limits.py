@@ -63,11 +63,8 @@ def read(scope: Scope, rows: Mapping[tuple[str, str], table.Row]) -> tuple[Limit
 def taken(scope: Scope, counts: Counts) -> table.Put:
     """The write that counts a call which begins to dial, unless another came between."""
     pk, sk = _key(scope)
-    row = {"pk": pk, "sk": sk, "kind": "count", "v": counts.version + 1, "calls_now": counts.at_once + 1}
-    row |= {"counted_day": _day(), "calls_today": counts.today + 1}
-    if counts.version == 0:
-        return table.Put(row)
-    return table.Put(row, condition="v = :seen", values={":seen": counts.version})
+    row = {"pk": pk, "sk": sk, "kind": "count", "calls_now": counts.at_once + 1}
+    return table.versioned(row | {"counted_day": _day(), "calls_today": counts.today + 1}, counts.version)
 
 
 def given_back(scope: Scope) -> table.Update:

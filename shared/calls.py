@@ -22,6 +22,7 @@ from shared import (
     resources,
     sessions,
     simulation,
+    steps,
     table,
     usage,
 )
@@ -82,7 +83,6 @@ def place(scope: Scope, customer_id: str, order: Order) -> Placed:
         customer.doc,
         appointment_id=order.appointment_id,
         channel=channel,
-        consent=None,
         metadata=order.metadata,
     )
     writes: list[table.Operation] = [_taking(scope, customer, session)]
@@ -97,7 +97,7 @@ def place(scope: Scope, customer_id: str, order: Order) -> Placed:
         writes += asking
     internal: dict[str, Any] = {"instructions": order.instructions}
     if not sessions.awaits_consent(session):
-        internal |= sessions.owed(session["id"], _dials_at(scope))
+        internal |= steps.owed(session["id"], _dials_at(scope))
     return Placed(session, [*writes, resources.insertion(LISTED, scope, session, **internal)], asks)
 
 
@@ -129,7 +129,7 @@ def dialing(scope: Scope, found: Found, next_step: int) -> list[table.Operation]
         if not limits.allows(to) or counts.today >= limits.per_day:
             return NOT_ALLOWED
         if counts.at_once >= limits.at_once:
-            again = sessions.owed(found.doc["id"], clock.now() + clock.scaled(PUT_OFF))
+            again = steps.owed(found.doc["id"], clock.now() + clock.scaled(PUT_OFF))
             return [sessions.changed(scope, found, {}, again)]
         writes.append(call_limits.taken(scope, counts))
     if found.doc["channel"] == sessions.WHATSAPP:
@@ -139,7 +139,7 @@ def dialing(scope: Scope, found: Found, next_step: int) -> list[table.Operation]
         writes.append(consents.unchanged(consent))
     now = max(clock.now(), clock.parse(found.doc["created_at"]))
     changes = {"call_status": sessions.DIALING, "dialed_at": clock.iso(now)}
-    return [sessions.changed(scope, found, changes, sessions.owed(found.doc["id"], next_step)), *writes]
+    return [sessions.changed(scope, found, changes, steps.owed(found.doc["id"], next_step)), *writes]
 
 
 def ending(
@@ -160,7 +160,7 @@ def ending(
     session = found.doc
     now = max(clock.now(), clock.parse(session["created_at"])) if at is None else at
     ended = sessions.ended({**session, **(changes or {})}, end, now)
-    owed = sessions.NOTHING_OWED if next_step is None else sessions.owed(session["id"], next_step)
+    owed = steps.NOTHING_OWED if next_step is None else steps.owed(session["id"], next_step)
     writes: list[table.Operation] = [sessions.changed(scope, found, {**ended, **(changes or {})}, owed)]
     if release:
         mine = {":mine": session["id"]}
@@ -191,37 +191,25 @@ def of_deleted_customer(scope: Scope, customer: Found) -> list[table.Operation]:
 
 
 def settlement(
-    scope: Scope, consent: Consent, doc: Document, *, revoked: bool = False
+    scope: Scope, consent: Consent, doc: Document, end: Ending | None, **told: str
 ) -> tuple[list[table.Operation], list[str]]:
-    """The writes beside the consent's own when `doc` answers it, and the sessions to be dialed.
+    """The writes beside the consent's own when `doc` settles it, and the sessions to be dialed.
 
-    `revoked` where it was not the customer who answered.
+    The sessions that wait end as `end` says, with what is `told` of it; without one they are dialed.
     """
     writes: list[table.Operation] = []
     dial: list[str] = []
-    for session_id in consents.waiting(consent):
+    for session_id in consent.doc["sessions"]:
         found = resources.find(LISTED, scope, session_id)
         if not sessions.awaits_consent(found.doc):
             continue
-        changes = {"consent": consents.shown(doc)}
-        if doc["status"] == consents.GRANTED:
-            writes.append(sessions.changed(scope, found, changes, sessions.owed(session_id, clock.now())))
+        changes = {"consent": consents.shown(doc), **told}
+        if end is None:
+            writes.append(sessions.changed(scope, found, changes, steps.owed(session_id, clock.now())))
             dial.append(session_id)
         else:
-            refused = REVOKED if revoked else DECLINED
-            end = refused if doc["status"] == consents.DECLINED else EXPIRED
             writes += ending(scope, found, end, changes)
     return writes, dial
-
-
-def unasked(scope: Scope, consent: Consent, doc: Document, why: str) -> list[table.Operation]:
-    """The writes beside the consent's own, `doc`, where the customer cannot be asked."""
-    writes: list[table.Operation] = []
-    for session_id in consents.waiting(consent):
-        found = resources.find(LISTED, scope, session_id)
-        if sessions.awaits_consent(found.doc):
-            writes += ending(scope, found, PROVIDER_ERROR, {"summary": why, "consent": consents.shown(doc)})
-    return writes
 
 
 def customer_can_be_called(customer: table.Row) -> bool:
@@ -248,7 +236,7 @@ def _customer(scope: Scope, id: str, rows: Mapping[tuple[str, str], table.Row]) 
         raise not_found("customer", id)
     if "deleted" in row:
         raise ApiError("customer_deleted")
-    return Found(json.loads(row["doc"]), row["v"], row)
+    return resources.of_row(row)
 
 
 def _appointment(

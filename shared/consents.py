@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared import clock, fields, hints, simulation, table
+from shared import clock, fields, hints, simulation, steps, table
 from shared.errors import ApiError
-from shared.keys import Scope, due, due_shard, scope_of
+from shared.keys import Scope, scope_of
 from shared.resources import Document
 from shared.telephony import simulated
 
@@ -32,8 +31,6 @@ MOST_SESSIONS = 30
 """Sessions that may wait for one answer, as all of them are written in one transaction."""
 KEPT = 400 * clock.DAY
 """How long it is remembered who asked a phone; a permission that lasts longer can be revoked by an operator."""
-GRACE = 30
-LEAST_GRACE = 2 * clock.SECOND
 _NEVER: Document = {
     "status": None,
     "phone": None,
@@ -67,19 +64,19 @@ class Consent:
         """Whether the phone may be called now."""
         if self.doc["status"] == GRANTED:
             return self.doc["until"] is None or clock.parse(self.doc["until"]) > clock.now()
-        return self.doc["status"] is None and self._simulated == simulated.Consent.ON_FILE
+        return self.doc["status"] is None and self.simulated == simulated.Consent.ON_FILE
 
     @property
     def answers_at(self) -> int | None:
         """When a simulated customer answers the present request."""
-        if self._simulated in (None, simulated.Consent.SILENT):
+        if self.simulated in (None, simulated.Consent.SILENT):
             return None
         return clock.parse(self.doc["requested_at"]) + clock.scaled(SIMULATED_ANSWER)
 
     @property
     def simulated_answer(self) -> bool:
         """What a simulated customer answers."""
-        return self._simulated != simulated.Consent.DECLINES
+        return self.simulated != simulated.Consent.DECLINES
 
     @property
     def asked(self) -> bool:
@@ -102,7 +99,8 @@ class Consent:
         return f"{hashlib.sha256(self.row['pk'].encode()).hexdigest()[:40]}-{self.request}"
 
     @property
-    def _simulated(self) -> simulated.Consent | None:
+    def simulated(self) -> simulated.Consent | None:
+        """What a simulated customer does about being asked; None for a live one."""
         return simulated.consent(self.phone) if simulation.simulated(self.scope) else None
 
 
@@ -138,13 +136,12 @@ def requested(consent: Consent, session_id: str) -> Document:
     """The consent with a new request, for this session. Raises `consent_request_limited`."""
     now, old = clock.now(), consent.doc
     earlier = [clock.parse(at) for at in old["requests"]]
-    if simulation.simulated(consent.scope):
-        limited = simulated.consent(consent.phone) == simulated.Consent.LIMITED
-    else:
+    limited = consent.simulated == simulated.Consent.LIMITED
+    if consent.simulated is None:
         limited = any(sum(now - at < window for at in earlier) >= most for window, most in REQUESTS)
     if limited:
         raise ApiError("consent_request_limited")
-    silent = simulation.simulated(consent.scope) and simulated.consent(consent.phone) == simulated.Consent.SILENT
+    silent = consent.simulated == simulated.Consent.SILENT
     return _NEVER | {
         "status": PENDING,
         "phone": consent.phone,
@@ -202,21 +199,17 @@ def outdated(consent: Consent, status: str, at: int) -> bool:
 
 def write(consent: Consent, doc: Document, next_step: int | None, **internal: table.Value | None) -> table.Put:
     """The write that makes `doc` the phone's consent, unless another came between."""
-    row = {"pk": consent.row["pk"], "sk": "consent", "kind": "consent"}
-    row |= {"doc": fields.compact(doc), "v": consent.version + 1}
+    row = {"pk": consent.row["pk"], "sk": "consent", "kind": "consent", "doc": fields.compact(doc)}
     row |= {name: consent.row.get(name) for name in ("asked_request", "ask_tries", "task_token")} | internal
     if next_step is not None:
-        overdue = next_step + max(clock.scaled(GRACE), LEAST_GRACE)
-        row |= {"next_step": next_step, "due": due(overdue), "due_shard": due_shard(row["pk"])}
-    if consent.version == 0:
-        return table.Put(row)
-    return table.Put(row, condition="v = :seen", values={":seen": consent.version})
+        row |= steps.owed(row["pk"], next_step)
+    return table.versioned(row, consent.version)
 
 
 def hint(scope: Scope, key: str, at: int | None = None) -> hints.Hint:
     """The message that tells the worker of a consent's next step, now or about `at`."""
-    wait = 0 if at is None else max(0, round((at - clock.now()) / clock.SECOND))
-    return hints.Hint(_told(scope, key), group=scope.pk("consents"), delay=min(wait, hints.LONGEST_DELAY))
+    delay = 0 if at is None else hints.delay_until(at)
+    return hints.Hint(_told(scope, key), group=scope.pk("consents"), delay=delay)
 
 
 def begin(consent: Consent) -> None:
@@ -256,9 +249,3 @@ def _askers(phone: str) -> str:
 
 def _told(scope: Scope, key: str) -> Document:
     return {"project_id": scope.project_id, "livemode": scope.livemode, "consent": key}
-
-
-def waiting(consent: Consent) -> Sequence[str]:
-    """The sessions that wait for the answer."""
-    found: list[str] = consent.doc["sessions"]
-    return found

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shared import appointments, clock, events, fields, hints, ids, table, webhook_endpoints
+from shared import appointments, clock, events, fields, hints, ids, steps, table, webhook_endpoints
 from shared.errors import ApiError, not_found
 from shared.hints import Hint
 from shared.keys import Scope, due, due_shard
@@ -31,8 +31,6 @@ LEASE = 60 * clock.SECOND
 LOST_WORKERS = 3
 GRACE = 60
 """Seconds after which `sweep` takes a hint for lost."""
-LEAST_GRACE = 2 * clock.SECOND
-"""What a hint needs on its way, however quick a local run's waits are."""
 ATTEMPTING, SUCCEEDED, FAILED, CANCELED = "attempting", "succeeded", "failed", "canceled"
 LISTED = Listed(kind="delivery", prefix=PREFIX, created=None)
 _NOTHING_OWED = {"next_attempt": None, "due": None, "due_shard": None}
@@ -313,7 +311,7 @@ def _take_over(pk: str, id: str, lease: Mapping[str, table.Value | None], old: t
 
 
 def _owed(id: str, at: int) -> dict[str, table.Value]:
-    return {"next_attempt": at, "due": due(at + max(clock.scaled(GRACE), LEAST_GRACE)), "due_shard": due_shard(id)}
+    return {"next_attempt": at, "due": steps.overdue(at, GRACE), "due_shard": due_shard(id)}
 
 
 def _closed(error: str, at: str) -> Document:

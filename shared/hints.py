@@ -30,6 +30,11 @@ class Hint:
     delay: int = 0
 
 
+def delay_until(at: int) -> int:
+    """The whole seconds that a message waits which is wanted about `at`, as many as a queue can."""
+    return min(max(0, round((at - clock.now()) / clock.SECOND)), LONGEST_DELAY)
+
+
 def send(queue: str, hints: Sequence[Hint]) -> None:
     """Put hints into a queue, in order."""
     url = aws.queue_url(queue) if hints else ""

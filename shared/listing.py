@@ -13,7 +13,7 @@ import heapq
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,18 @@ _NEXT = 200  # rows a further call reads, where the first were not enough
 _COMPARISONS = ("gt", "gte", "lt", "lte")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _AFTER_EVERY_ID = "#~"  # sorts behind "#" and any id
+
+
+def one_of(slot: str, known: Sequence[str]) -> Callable[[str], tuple[str, str]]:
+    """A filter by a field with known values."""
+
+    def parse(text: str) -> tuple[str, str]:
+        if text not in known:
+            message = "{slot} must be one of {known}."
+            raise PydanticCustomError("parameter_invalid", message, {"slot": slot, "known": ", ".join(known)})
+        return slot, text
+
+    return parse
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from shared import appointments, calls, clock, customers, fields, hints, projects, resources, sessions, table, talk
+from shared import (
+    appointments,
+    calls,
+    clock,
+    customers,
+    hints,
+    projects,
+    resources,
+    sessions,
+    steps,
+    table,
+    talk,
+    transcripts,
+)
 from shared.agent.tools import seen as appointment_seen
 from shared.keys import Scope
 from shared.log import logger
@@ -50,7 +63,7 @@ def step(scope: Scope, found: Found) -> None:
     elif clock.now() - clock.parse(session["dialed_at"]) >= START_WITHIN:
         _write(_ended(scope, found, TIMEOUT, None, clock.now()))
     else:
-        _write([sessions.changed(scope, found, {}, sessions.owed(session["id"], clock.now() + START_AGAIN))])
+        _write([sessions.changed(scope, found, {}, steps.owed(session["id"], clock.now() + START_AGAIN))])
         _start(scope, resources.find(sessions.LISTED, scope, session["id"]))
 
 
@@ -65,7 +78,7 @@ def wake(scope: Scope, session_id: str, noted: Mapping[str, table.Value] | None 
     update = table.Update(
         scope.pk(sessions.LISTED.kind),
         session_id,
-        set={**sessions.owed(session_id, clock.now()), **(noted or {})},
+        set={**steps.owed(session_id, clock.now()), **(noted or {})},
         expressions=("v = v + :one",),
         values={":one": 1},
     )
@@ -77,10 +90,9 @@ def keep_transcript(scope: Scope, session_id: str, lines: Sequence[Mapping[str, 
 
     An analysis without lines is one that failed: a transcript may come yet.
     """
-    row = {"pk": sessions.details_pk(scope, session_id), "sk": "transcript", "kind": "transcript", "v": 1}
     if lines:
         try:
-            table.write([table.Put(row | {"doc": fields.compact(lines)})], uuid.uuid4().hex)
+            _write([transcripts.write(scope, session_id, lines)])
         except table.Refused:
             logger().info("transcript kept already", extra={"session_id": session_id})
     wake(scope, session_id)
@@ -119,14 +131,14 @@ def _start(scope: Scope, found: Found) -> None:
         contact_id = _carrier().start(session["to"], session["id"], scope.project_id, scope.livemode, opening)
     except Busy as busy:
         logger().warning("carrier busy", extra={"session_id": session["id"], "why": str(busy)})
-        _write([sessions.changed(scope, found, {}, sessions.owed(session["id"], clock.now() + BUSY))])
+        _write([sessions.changed(scope, found, {}, steps.owed(session["id"], clock.now() + BUSY))])
     except Refused as refused:
         _write(calls.ending(scope, found, refused.ending))
     except NotConfigured as missing:
         logger().error("live calls are not set up", extra={"why": str(missing)})
         _write(calls.ending(scope, found, calls.PROVIDER_ERROR, {"summary": NOT_SET_UP + str(missing)}))
     else:
-        owed = sessions.owed(session["id"], clock.now() + LOOK)
+        owed = steps.owed(session["id"], clock.now() + LOOK)
         placed = sessions.changed(scope, found, {}, {**owed, "contact_id": contact_id})
         contact = {"pk": _contact_pk(contact_id), "sk": "contact", "kind": "contact", "session_id": session["id"]}
         contact |= {"project_id": scope.project_id, "livemode": scope.livemode}
@@ -163,7 +175,7 @@ def _looked_again(scope: Scope, found: Found, at: int) -> table.Update:
     """The write after a look that saw nothing new; the version stays, or a turn under way would be taken again."""
     id, unchanged = found.doc["id"], {":v": found.version}
     return table.Update(
-        scope.pk(sessions.LISTED.kind), id, set=sessions.owed(id, at), condition="v = :v", values=unchanged
+        scope.pk(sessions.LISTED.kind), id, set=steps.owed(id, at), condition="v = :v", values=unchanged
     )
 
 
@@ -188,12 +200,12 @@ def _files(scope: Scope, found: Found) -> list[table.Operation]:
     """What has come of a transcript and a recording, one status a write."""
     session = found.doc
     if session["answered_at"] is None:
-        return [sessions.changed(scope, found, {}, sessions.NOTHING_OWED)]
+        return [sessions.changed(scope, found, {}, steps.NOTHING_OWED)]
     now = clock.now()
     until = clock.parse(session["ended_at"]) + FILES_WITHIN
-    soon, there = sessions.owed(session["id"], now), {"recording": "recording_key" in found.row}
+    soon, there = steps.owed(session["id"], now), {"recording": "recording_key" in found.row}
     if session["transcript_status"] == PROCESSING:
-        there["transcript"] = table.get(sessions.details_pk(scope, session["id"]), "transcript") is not None
+        there["transcript"] = transcripts.find(scope, session["id"]) is not None
     for part in ("transcript", "recording"):
         name = f"{part}_status"
         if session[name] == NONE:
@@ -201,7 +213,7 @@ def _files(scope: Scope, found: Found) -> list[table.Operation]:
         if session[name] == PROCESSING and (there[part] or now >= until):
             return [sessions.changed(scope, found, {name: AVAILABLE if there[part] else MISSED}, soon)]
     waits = PROCESSING in (session["transcript_status"], session["recording_status"])
-    owed = sessions.owed(session["id"], until) if waits else sessions.NOTHING_OWED
+    owed = steps.owed(session["id"], until) if waits else steps.NOTHING_OWED
     return [sessions.changed(scope, found, {}, owed)]
 
 

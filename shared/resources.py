@@ -36,6 +36,11 @@ def find(listed: Listed, scope: Scope, id: str) -> Found:
     row = table.get(scope.pk(listed.kind), id) if ids.is_id(listed.prefix, id) else None
     if row is None:
         raise not_found(listed.kind.replace("_", " "), id)
+    return of_row(row)
+
+
+def of_row(row: table.Row) -> Found:
+    """The resource in a row."""
     return Found(json.loads(row["doc"]), row["v"], row)
 
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic_core import PydanticCustomError
-
-from shared import clock, hints, resources, table
-from shared.keys import Scope, due, due_shard
+from shared import clock, hints, listing, resources, table
+from shared.keys import Scope
 from shared.listing import Listed
 from shared.resources import Document, Found
 from shared.telephony import Ending
@@ -35,22 +33,6 @@ TRANSITIONS: Mapping[str, frozenset[str]] = {
 CHANNELS = PHONE, WHATSAPP = "phone", "whatsapp"
 NONE, PROCESSING, AVAILABLE, MISSED = "none", "processing", "available", "failed"
 """What a transcript or a recording can be."""
-GRACE = 30
-"""Seconds after which `sweep` takes a hint for lost."""
-LEAST_GRACE = 2 * clock.SECOND
-"""What a hint needs on its way, however quick a local run's waits are."""
-NOTHING_OWED: Mapping[str, table.Value | None] = dict.fromkeys(("next_step", "due", "due_shard", "hints"))
-
-
-def _one_of(slot: str, known: tuple[str, ...]) -> Any:
-    def parse(text: str) -> tuple[str, str]:
-        if text not in known:
-            message = "{slot} must be one of {known}."
-            raise PydanticCustomError("parameter_invalid", message, {"slot": slot, "known": ", ".join(known)})
-        return slot, text
-
-    return parse
-
 
 LISTED = Listed(
     kind="session",
@@ -59,8 +41,8 @@ LISTED = Listed(
     filters={
         "appointment_id": lambda text: ("appointment_id", text),
         "customer_id": lambda text: ("customer_id", text),
-        "call_status": _one_of("call_status", CALL_STATUSES),
-        "channel": _one_of("channel", CHANNELS),
+        "call_status": listing.one_of("call_status", CALL_STATUSES),
+        "channel": listing.one_of("channel", CHANNELS),
     },
 )
 
@@ -71,7 +53,6 @@ def new(
     *,
     appointment_id: str | None,
     channel: str,
-    consent: Document | None,
     metadata: Mapping[str, Any] | None,
 ) -> Document:
     """A call to the customer that waits to be dialed."""
@@ -91,7 +72,7 @@ def new(
         ended_at=None,
         duration_seconds=None,
         call_later_at=None,
-        consent=consent,
+        consent=None,
         transcript_status=NONE,
         recording_status=NONE,
         summary=None,
@@ -99,22 +80,10 @@ def new(
     )
 
 
-def details_pk(scope: Scope, session_id: str) -> str:
-    """The partition of what belongs to a session: its transcript."""
-    return scope.pk(LISTED.kind, session_id)
-
-
-def owed(session_id: str, at: int) -> dict[str, table.Value | None]:
-    """The attributes of a row whose next step is due at this instant."""
-    overdue = at + max(clock.scaled(GRACE), LEAST_GRACE)
-    return {"next_step": at, "due": due(overdue), "due_shard": due_shard(session_id), "hints": None}
-
-
 def hint(scope: Scope, session_id: str, at: int | None = None) -> hints.Hint:
     """The message that tells the worker of a session's next step, now or about `at`."""
     told = {"project_id": scope.project_id, "livemode": scope.livemode, "session_id": session_id}
-    wait = 0 if at is None else max(0, round((at - clock.now()) / clock.SECOND))
-    return hints.Hint(told, group=scope.pk("dials"), delay=min(wait, hints.LONGEST_DELAY))
+    return hints.Hint(told, group=scope.pk("dials"), delay=0 if at is None else hints.delay_until(at))
 
 
 def awaits_consent(session: Document) -> bool:

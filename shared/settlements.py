@@ -34,7 +34,9 @@ def answer(scope: Scope, phone: str, status: str, at: int, until: int | None = N
 def settle(consent: Consent, status: str, at: int, until: int | None = None, *, revoked: bool = False) -> None:
     """Answer the request, if there is one; `until` ends a grant. Raises Refused or Contended where it lost a race."""
     doc = consents.answered(consent, status, at, until)
-    writes, dial = calls.settlement(consent.scope, consent, doc, revoked=revoked)
+    refused = calls.REVOKED if revoked else calls.DECLINED
+    end = {consents.GRANTED: None, consents.DECLINED: refused, consents.EXPIRED: calls.EXPIRED}[status]
+    writes, dial = calls.settlement(consent.scope, consent, doc, end)
     table.write([consents.write(consent, doc, None, task_token=None), *writes], uuid.uuid4().hex)
     hints.send("dials", [sessions.hint(consent.scope, session_id) for session_id in dial])
     resume(consent)

@@ -15,13 +15,14 @@ from shared import (
     calls,
     clock,
     customers,
-    fields,
     projects,
     recordings,
     resources,
     sessions,
+    steps,
     table,
     talk,
+    transcripts,
     wav,
 )
 from shared.agent.scripted import Scripted
@@ -38,7 +39,7 @@ ENDS_AFTER = 2
 
 def step(scope: Scope, found: Found) -> list[table.Operation]:
     """The writes of what comes next of a call."""
-    session, outcome = found.doc, simulated.OUTCOMES[simulated.number(found.doc["to"])]
+    session, outcome = found.doc, simulated.outcome(found.doc["to"])
     now = clock.now()
     if session["call_status"] == sessions.QUEUED:
         after = ANSWERS_AFTER if outcome.says else ENDS_AFTER
@@ -47,18 +48,18 @@ def step(scope: Scope, found: Found) -> list[table.Operation]:
     if session["call_status"] == sessions.DIALING:
         if outcome.says and session["answered_at"] is None:
             answered = {"answered_at": clock.iso(now), "answered_by": "human", "transcript_status": PROCESSING}
-            return [sessions.changed(scope, found, answered, sessions.owed(session["id"], now))]
+            return [sessions.changed(scope, found, answered, steps.owed(session["id"], now))]
         if outcome.says and session["recording_status"] == sessions.NONE:
             ends = clock.parse(session["answered_at"]) + clock.scaled(ENDS_AFTER - ANSWERS_AFTER)
-            owed = sessions.owed(session["id"], ends)
+            owed = steps.owed(session["id"], ends)
             return [sessions.changed(scope, found, {"recording_status": PROCESSING}, owed)]
         return _talked(scope, found, outcome) if outcome.says else calls.ending(scope, found, outcome.ending)
     if session["transcript_status"] == PROCESSING:
-        owed = sessions.owed(session["id"], now)
+        owed = steps.owed(session["id"], now)
         return [sessions.changed(scope, found, {"transcript_status": AVAILABLE}, owed)]
     if session["recording_status"] == PROCESSING:
         return [_recorded(scope, found)]
-    return [sessions.changed(scope, found, {}, sessions.NOTHING_OWED)]
+    return [sessions.changed(scope, found, {}, steps.NOTHING_OWED)]
 
 
 def _talked(scope: Scope, found: Found, outcome: simulated.Outcome) -> list[table.Operation]:
@@ -71,11 +72,9 @@ def _talked(scope: Scope, found: Found, outcome: simulated.Outcome) -> list[tabl
     ending = outcome.ending
     if ending.call_status == sessions.COMPLETED:
         ending = dataclasses.replace(ending, ended_reason=f"{said.ended_by}_hangup")
-    lines = fields.compact([dataclasses.asdict(line) for line in said.lines])
-    transcript = {"pk": sessions.details_pk(scope, session["id"]), "sk": "transcript", "kind": "transcript"}
     changed = said.change is not None
     writes = calls.ending(scope, found, ending, changes, next_step=clock.now(), live=changed)
-    writes.append(table.Put(transcript | {"doc": lines}, condition=""))
+    writes.append(transcripts.write(scope, session["id"], [dataclasses.asdict(line) for line in said.lines]))
     if said.change is not None:
         writes.append(resources.change(appointments.LISTED, scope, *said.change))
     return writes
@@ -92,25 +91,21 @@ def _talk(scope: Scope, found: Found, outcome: simulated.Outcome) -> Talk:
         outcome,
         Scripted(),
         # A call that was under way when its customer was deleted changes nothing any more.
-        [_found(rows[key]) for key in keys[1:] if key in rows and "deleted" not in rows[customer]],
+        [resources.of_row(rows[key]) for key in keys[1:] if key in rows and "deleted" not in rows[customer]],
         json.loads(rows[customer]["doc"])["name"],
         projects.name_of(scope.project_id),
         found.row.get("instructions"),
     )
 
 
-def _found(row: table.Row) -> Found:
-    return Found(json.loads(row["doc"]), row["v"], row)
-
-
 def _recorded(scope: Scope, found: Found) -> table.Update:
     session = found.doc
-    row = table.get(sessions.details_pk(scope, session["id"]), "transcript")
+    row = transcripts.find(scope, session["id"])
     assert row is not None, "the transcript is written with the call's end"
-    lines = [talk.Line(**line) for line in json.loads(row["doc"])]
+    lines = [talk.Line(**line) for line in transcripts.lines(row)]
     key = recordings.key_of(scope, session["id"])
     # Whole seconds, so that what the API says of its length is exact.
     seconds = -(-wav.duration_ms(lines) // clock.SECOND)
     recordings.store(key, wav.wav(lines, seconds * clock.SECOND))
     kept: Mapping[str, table.Value | None] = {"recording_key": key, "recording_seconds": seconds}
-    return sessions.changed(scope, found, {"recording_status": AVAILABLE}, {**sessions.NOTHING_OWED, **kept})
+    return sessions.changed(scope, found, {"recording_status": AVAILABLE}, {**steps.NOTHING_OWED, **kept})

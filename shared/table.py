@@ -81,6 +81,12 @@ class Check:
     refusal: Refusal = decide_again
 
 
+def versioned(row: Row, seen: int) -> Put:
+    """Write a row whole with the next version `v`, unless another came since version `seen` (0: there was none)."""
+    condition, values = (ABSENT, {}) if seen == 0 else ("v = :seen", {":seen": seen})
+    return Put(row | {"v": seen + 1}, condition=condition, values=values)
+
+
 Operation = Put | Update | Delete | Check
 _TRANSACTED = {Check: "ConditionCheck"}
 _OLD_ON_FAILURE = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}

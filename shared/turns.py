@@ -104,7 +104,7 @@ def coming_appointments(scope: Scope, customer_id: str) -> list[Found]:
         least_time=clock.iso(clock.now()),
     )
     rows = listing.page(scope, appointments.LISTED, query).rows
-    found = [Found(json.loads(row["doc"]), row["v"], row) for row in reversed(rows)]
+    found = [resources.of_row(row) for row in reversed(rows)]
     return [item for item in found if item.doc["status"] != appointments.CANCELLED]
 
 

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared import appointments, clock, customers, fields, plain_text, resources, sessions, table, talk
+from shared import appointments, clock, customers, fields, plain_text, resources, sessions, table, talk, transcripts
 from shared.agent import Agent, AgentFailed, Said
 from shared.agent.tools import Proposal, Tools
 from shared.keys import Scope
@@ -42,7 +42,7 @@ def turn(scope: Scope, session_id: str, text: str | None, agent: Agent, seconds:
         session = resources.find(sessions.LISTED, scope, session_id)
         if session.doc["call_status"] != sessions.DIALING:
             return Spoken(LOST, True)
-        heard = table.get(sessions.details_pk(scope, session_id), "transcript")
+        heard = transcripts.find(scope, session_id)
         if text is None:
             spoken, writes = _silence(scope, session)
         else:
@@ -64,7 +64,7 @@ def _silence(scope: Scope, session: Found) -> tuple[Spoken, list[table.Operation
 def _answer(
     scope: Scope, session: Found, heard: table.Row | None, text: str, agent: Agent, seconds: float
 ) -> tuple[Spoken, list[table.Operation]]:
-    lines = [talk.Line(**line) for line in json.loads(heard["doc"])] if heard else _opening(session)
+    lines = [talk.Line(**line) for line in transcripts.lines(heard)] if heard else _opening(session)
     tools = _tools(scope, session, text)
     said = [Said("user" if line.role == "customer" else "assistant", line.content) for line in lines]
     try:
@@ -85,7 +85,7 @@ def _tools(scope: Scope, session: Found, text: str) -> Tools:
     rows = table.get_many(keys)
     about = rows.get(keys[-1]) if len(keys) > 1 else None
     live = keys[0] in rows and "deleted" not in rows[keys[0]]
-    found = [Found(json.loads(about["doc"]), about["v"], about)] if about and live else []
+    found = [resources.of_row(about)] if about and live else []
     proposal = session.row.get("proposal")
     return Tools(
         found=[one for one in found if talk.is_coming(one.doc)],
@@ -108,10 +108,8 @@ def _writes(
     outcome, before = _outcome(tools), session.row.get("outcome", "")
     if outcome is not None and outcome not in before:
         internal["outcome"] = f"{before} {outcome}".strip()
-    pk, version = sessions.details_pk(scope, session.doc["id"]), heard["v"] if heard else 0
-    row = {"pk": pk, "sk": "transcript", "kind": "transcript", "v": version + 1}
-    row |= {"doc": fields.compact([dataclasses.asdict(line) for line in lines])}
-    put = table.Put(row, condition="v = :seen", values={":seen": version}) if heard else table.Put(row)
+    said = [dataclasses.asdict(line) for line in lines]
+    put = transcripts.write(scope, session.doc["id"], said, heard["v"] if heard else 0)
     writes: list[table.Operation] = [sessions.changed(scope, session, {}, internal), put]
     if tools.change is not None:
         writes.append(resources.change(appointments.LISTED, scope, *tools.change))

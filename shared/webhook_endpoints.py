@@ -211,6 +211,6 @@ def disabling(scope: Scope, seen: State, reason: str) -> list[table.Operation]:
         return []
     if reason == "failing" and row.get("failing_since") != seen.failing_since:
         return []
-    found = Found(json.loads(row["doc"]), row["v"], row)
+    found = resources.of_row(row)
     endpoint = resources.touched(found.doc, enabled(found.doc, False, reason))
     return [] if endpoint is found.doc else [change(scope, found, endpoint)]

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+from botocore.stub import ANY, Stubber
 
 from functions import consent as worker
 from shared import aws, call_limits, clock, consents, settlements, table
@@ -455,6 +456,28 @@ def test_a_live_request_is_sent_once_and_its_answer_settles_it(
         assert list(untidy(whom.scope)) == []
 
 
+def test_a_live_request_goes_out_from_the_stages_whatsapp_number(
+    stage: Stage, stopped_clock: Clock, messenger: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messenger()
+    monkeypatch.setenv("WHATSAPP_PHONE_NUMBER_ID", "phone-number-id-1")
+    number = whatsapp.WhatsApp.from_environment()
+    monkeypatch.setattr(worker, "_whatsapp", lambda: number)
+    whom, id = requested(stage)
+    sender = {"originationPhoneNumberId": "phone-number-id-1"}
+    with Stubber(number.client) as stubber:
+        unknown = {"permission": {"status": "no_permission"}, "actions": []}
+        stubber.add_response("get_whatsapp_call_permission", unknown, sender | {"destinationPhoneNumber": ANYBODY})
+        request = sender | {"metaApiVersion": ANY, "message": ANY}
+        stubber.add_response("send_whatsapp_message", {"messageId": "message"}, request)
+        remind(stage, whom.scope, ANYBODY)
+        stubber.assert_no_pending_responses()
+    assert session_of(stage, id)["consent"]["status"] == PENDING
+    stopped_clock.forward(60)
+    answered(stage, ANYBODY, True, stopped_clock.now)
+    assert session_of(stage, id)["consent"]["status"] == GRANTED
+
+
 def test_a_customer_who_has_said_yes_by_another_way_is_not_asked(
     stage: Stage, stopped_clock: Clock, messenger: Use
 ) -> None:
@@ -752,6 +775,8 @@ def test_a_messenger_that_never_answers_is_given_up(stage: Stage, stopped_clock:
         stopped_clock.forward(61)
     assert sent.asked == [ANYBODY] * 3
     assert ended(stage, id) == ("failed", "provider_error")
+    # The customer may have seen them, so the request counts.
+    assert place(stage, whom, channel="whatsapp").code == "consent_request_limited"
     assert list(untidy(whom.scope)) == []
 
 
