@@ -7,7 +7,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from shared import batches, clock, deliveries, hints, signing, table, webhook_endpoints, webhook_http
+from shared import batches, clock, deliveries, hints, metrics, signing, table, webhook_endpoints, webhook_http
 from shared.deliveries import Claim, Ended, Retry
 from shared.keys import Scope
 from shared.log import logger
@@ -38,6 +38,7 @@ def deliver(record: SQSRecord) -> None:
         return
     if claimed.lost_workers >= deliveries.LOST_WORKERS:
         logger().error("worker lost", extra={"delivery_id": message["delivery_id"]})
+        metrics.count(metrics.LOST)
         deliveries.fail_lost(claimed)
         return
     endpoint_id = claimed.doc["webhook_endpoint_id"]
@@ -68,11 +69,21 @@ def _first_in_line(record: SQSRecord) -> bool:
     return str(record.queue_url or record.event_source_arn).endswith(FIRST_ATTEMPTS)
 
 
+def _lane(claimed: Claim, endpoint: State) -> str:
+    """What an attempt's lateness is counted with: an endpoint that is known to be slow makes its own wait."""
+    if endpoint.slow_until > clock.now():
+        return "slow_endpoints"
+    return "first_attempts" if claimed.number == 1 else "later_attempts"
+
+
 def _attempt(claimed: Claim, endpoint: State, body: bytes, behind: bool) -> None:
     url, endpoint_id, event_id = endpoint.doc["url"], endpoint.doc["id"], claimed.doc["event_id"]
     secret = signing.opened(endpoint_id, endpoint.secret)
     headers = {"Content-Type": "application/json"}
     headers |= signing.headers(secret, event_id, body, clock.now() // clock.SECOND)
+    metrics.milliseconds(
+        metrics.LATENESS, clock.now() - int(claimed.row["next_attempt"]), lane=_lane(claimed, endpoint)
+    )
     outcome = webhook_http.post(url, headers, body, allow_loopback=webhook_endpoints.loopback_allowed())
     step = deliveries.next_step(claimed.number, outcome)
     slow = behind or outcome.duration_ms >= SLOW

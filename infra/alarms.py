@@ -1,65 +1,179 @@
-"""What wakes an operator beside dead letters: work that waits too long, fails or is turned away.
+"""What wakes an operator, and how it is told apart: every alarm follows from a line of the topology.
 
-Each alarm follows from a line of the topology. Periods are whole minutes; a metric that is not reported is no alarm.
+An alarm's kind is a heading of `runbook.md`, which says what it means, where to look and what to do. A metric
+that is not reported is no alarm, but where the very silence is the fault.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_cloudwatch_actions as actions
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 
 from infra import topology
 
-PERIOD = Duration.minutes(5)
-OLDEST_MESSAGE = 1800
-"""Seconds; SQS delays messages by up to 900, and whatever waits twice as long is stuck."""
-STREAM_BEHIND = 60_000
-"""Milliseconds; an event is promised within about a second of its change."""
-SERVER_ERRORS = 10
-"""Answers of 500 and above in a period; an agent that took too long is a 504, and no fault by itself."""
+NAMESPACE = "Appointments"
+"""Of the metrics that the functions print (`shared/metrics.py`)."""
+DELIVER = "deliver"
+LATENESS = "DeliveryLateness"
+LOST = "LostDelivery"
+WATCHED_LANES = ("first_attempts", "later_attempts")
+LANES = (*WATCHED_LANES, "slow_endpoints")
+"""Values of the dimension `lane` of a delivery's lateness (`functions/deliver.py`)."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of alarm: in `periods` periods in a row of `minutes`, the metric's `statistic` is `threshold` or more.
+
+    `means` is a sentence in which {} is what is watched; `at_least` turns the comparison round: less is the fault,
+    and silence is, too.
+    """
+
+    name: str
+    means: str
+    threshold: float
+    statistic: str = "Sum"
+    minutes: int = 5
+    periods: int = 1
+    at_least: bool = False
+
+
+DEAD_LETTERS = Kind("DeadLetters", "Messages of {} failed time after time: a fault of ours.", 1, "Maximum", minutes=1)
+# Seconds; SQS delays messages by up to 900, and whatever waits twice as long is stuck.
+OLDEST_MESSAGE = Kind("OldestMessage", "Nobody keeps up with the queue {}.", 1800, "Maximum")
+FAILED_EXECUTIONS = Kind("FailedExecutions", "Executions of {} failed; sweep does their work later.", 1)
+THROTTLES = Kind("Throttles", "Lambda turned invocations of {} away.", 1)
+# Single failures are repeated by the queue, the stream or the schedule.
+WORKER_ERRORS = Kind("WorkerErrors", "{} crashed or ran out of time again and again.", 3)
+NOT_RUNNING = Kind("NotRunning", "{} was not started for five minutes.", 1, minutes=1, periods=5, at_least=True)
+# Milliseconds; an event is promised within about a second of its change.
+ITERATOR_AGE = Kind("IteratorAge", "Changes wait for {}: events are late.", 60_000, "Maximum")
+FAILED_BATCHES = Kind("FailedBatches", "Changes that {} could not take were put aside: events are missing.", 1)
+LOST_BATCHES = Kind("LostBatches", "Changes that {} could not take could not be put aside either.", 1)
+# Milliseconds; a first attempt is promised within about a second. One lost hint costs two minutes, so that a
+# minute's lateness means something only if it lasts.
+DELIVERY_LATENESS = Kind("DeliveryLateness", "Webhooks are late: {}.", 60_000, "p99", periods=3)
+LOST_DELIVERY = Kind("LostDelivery", "Workers of {} died over a delivery three times; it was given up.", 1)
+# Answers; an agent that took too long is a 504, and no fault by itself.
+SERVER_ERRORS = Kind("ServerErrors", "Requests were answered with 500 or above.", 10)
+
+Watched = tuple[Kind, str, cloudwatch.Metric]
 
 
 def watch(
     stack: Stack,
     *,
+    table: dynamodb.Table,
     queues: Mapping[str, sqs.Queue],
     machines: Mapping[str, sfn.StateMachine],
     functions: Mapping[str, lambda_.Function],
     api: apigateway.RestApi,
-) -> None:
-    """Make the alarms; the mappings are by name in the topology."""
+    topic: sns.ITopic | None,
+) -> list[cloudwatch.Alarm]:
+    """Make the alarms; the mappings are by name in the topology, the topic is told of alarms and of their ends."""
+    watched = [
+        *_of_queues(queues),
+        *((FAILED_EXECUTIONS, name, machine.metric_failed()) for name, machine in machines.items()),
+        *_of_functions(stack, functions),
+        *((DELIVERY_LATENESS, lane, lateness(table, lane)) for lane in WATCHED_LANES),
+        (LOST_DELIVERY, DELIVER, lost(table)),
+        (SERVER_ERRORS, "api", api.metric_server_error()),
+    ]
+    return [_alarm(stack, kind, name, metric, topic) for kind, name, metric in watched]
+
+
+def lateness(table: dynamodb.Table, lane: str) -> cloudwatch.Metric:
+    """Milliseconds from the time that attempts were due to their start.
+
+    How late those to slow endpoints are is their receivers' doing; what it shows of us is the age of their queue.
+    """
+    return _printed(table, LATENESS, lane=lane)
+
+
+def lost(table: dynamodb.Table) -> cloudwatch.Metric:
+    """Deliveries that were given up because worker after worker died over them."""
+    return _printed(table, LOST)
+
+
+def _printed(table: dynamodb.Table, name: str, **dimensions: str) -> cloudwatch.Metric:
+    """What `deliver` measures. A metric is found by all of its dimensions or not at all."""
+    everywhere = {"service": DELIVER, "table": table.table_name}
+    return cloudwatch.Metric(namespace=NAMESPACE, metric_name=name, dimensions_map=everywhere | dimensions)
+
+
+def dead_letters(queue: sqs.Queue) -> sqs.IQueue:
+    """Where the messages of a queue go that failed too often."""
+    given_up = queue.dead_letter_queue
+    assert given_up, "every queue has one"
+    return given_up.queue
+
+
+def _of_queues(queues: Mapping[str, sqs.Queue]) -> Iterator[Watched]:
     for name, queue in queues.items():
-        oldest = queue.metric_approximate_age_of_oldest_message(period=PERIOD, statistic="Maximum")
-        _alarm(stack, name, "OldestMessage", oldest, OLDEST_MESSAGE, f"Nobody keeps up with the queue {name}")
-    for name, machine in machines.items():
-        failed = machine.metric_failed(period=PERIOD, statistic="Sum")
-        _alarm(stack, name, "Failed", failed, 1, f"Executions of {name} failed; sweep does their work later")
-    for name, function in functions.items():
-        throttles = function.metric_throttles(period=PERIOD, statistic="Sum")
-        _alarm(stack, name, "Throttles", throttles, 1, f"Lambda turned invocations of {name} away")
+        yield DEAD_LETTERS, name, dead_letters(queue).metric_approximate_number_of_messages_visible()
+        yield OLDEST_MESSAGE, name, queue.metric_approximate_age_of_oldest_message()
+
+
+def _of_functions(stack: Stack, functions: Mapping[str, lambda_.Function]) -> Iterator[Watched]:
     for described in topology.FUNCTIONS:
+        name, function = described.name, functions[described.name]
+        yield THROTTLES, name, function.metric_throttles()
+        if not described.routes:
+            # What fails behind the API is an answer of 500 or above.
+            yield WORKER_ERRORS, name, function.metric_errors()
+        if described.every:
+            yield NOT_RUNNING, name, function.metric_invocations()
         if described.stream:
-            age = functions[described.name].metric("IteratorAge", period=PERIOD, statistic="Maximum")
-            text = f"Changes wait for {described.name}: events are late"
-            _alarm(stack, described.name, "IteratorAge", age, STREAM_BEHIND, text)
-    errors = api.metric_server_error(period=PERIOD, statistic="Sum")
-    _alarm(stack, "api", "ServerErrors", errors, SERVER_ERRORS, "Requests were answered with 500 or above")
+            yield ITERATOR_AGE, name, function.metric("IteratorAge")
+            yield FAILED_BATCHES, name, put_aside(stack, name)
+            yield LOST_BATCHES, name, function.metric("DestinationDeliveryFailures")
 
 
-def _alarm(stack: Stack, name: str, kind: str, metric: cloudwatch.Metric, threshold: float, description: str) -> None:
-    owner = "".join(word.capitalize() for word in name.split("_"))
-    metric.create_alarm(
-        stack,
-        f"{owner}{kind}Alarm",
-        alarm_description=description,
-        threshold=threshold,
-        evaluation_periods=1,
-        comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-        treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+def put_aside(stack: Stack, function: str) -> cloudwatch.Metric:
+    """Stream records of a function that went to the on-failure bucket; a mapping counts them on request only."""
+    mapping = stack.node.find_child(f"{_id(function)}FromTable")
+    assert isinstance(mapping, lambda_.CfnEventSourceMapping)
+    mapping.metrics_config = lambda_.CfnEventSourceMapping.MetricsConfigProperty(metrics=["EventCount"])
+    return cloudwatch.Metric(
+        namespace="AWS/Lambda",
+        metric_name="OnFailureDestinationDeliveredEventCount",
+        dimensions_map={"EventSourceMappingUUID": mapping.ref},
     )
+
+
+def _alarm(
+    stack: Stack, kind: Kind, name: str, metric: cloudwatch.Metric, topic: sns.ITopic | None
+) -> cloudwatch.Alarm:
+    comparison = cloudwatch.ComparisonOperator
+    missing = cloudwatch.TreatMissingData
+    alarm = metric.with_(period=Duration.minutes(kind.minutes), statistic=kind.statistic).create_alarm(
+        stack,
+        f"{_id(name)}{kind.name}Alarm",
+        alarm_name=f"{stack.stack_name}-{name}-{kind.name}",
+        alarm_description=f"{kind.means.format(name)} Runbook: infra/runbook.md, {kind.name}",
+        threshold=kind.threshold,
+        evaluation_periods=kind.periods,
+        comparison_operator=(
+            comparison.LESS_THAN_THRESHOLD if kind.at_least else comparison.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+        ),
+        treat_missing_data=missing.BREACHING if kind.at_least else missing.NOT_BREACHING,
+    )
+    if topic:
+        action = actions.SnsAction(topic)
+        alarm.add_alarm_action(action)
+        alarm.add_ok_action(action)
+    return alarm
+
+
+def _id(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))

@@ -14,7 +14,8 @@ from aws_cdk import App
 from aws_cdk import aws_lambda as lambda_
 
 from infra import bundle
-from infra.stack import BadSetting, ServiceStack, Stage
+from infra.stack import ServiceStack
+from infra.stage import BadSetting, Stage
 
 OUTPUT = "cdk.out"
 

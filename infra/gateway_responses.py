@@ -25,14 +25,15 @@ class GatewayResponse:
     retry: bool = False
     headers: tuple[tuple[str, str], ...] = ()
 
-    def body(self) -> str:
-        """The template of the response's JSON body."""
+    def body(self, *, at_root: bool = False) -> str:
+        """The template of the response's JSON body; `at_root` where the API has a host name, without a stage path."""
+        base = "https://$context.domainName" if at_root else "https://$context.domainName/$context.stage"
         error = {
             "type": self.type,
             "code": self.code,
             "message": self.message,
             "request_id": "$context.requestId",
-            "doc_url": f"https://$context.domainName/$context.stage/docs/errors#{self.code}",
+            "doc_url": f"{base}/docs/errors#{self.code}",
         }
         return json.dumps({"error": error}, separators=(",", ":"))
 

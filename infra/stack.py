@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack, Tags
-from aws_cdk import aws_apigateway as apigateway
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
@@ -25,8 +22,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from infra import alarms, contact_center, topology
-from infra.gateway_responses import GATEWAY_RESPONSES
+from infra import alarms, contact_center, dashboard, gateway, topology
 from infra.stack_names import (
     API_OUTPUT,
     FAILURES_OUTPUT,
@@ -36,7 +32,8 @@ from infra.stack_names import (
     TABLE_OUTPUT,
     stack_name,
 )
-from infra.topology import Function, QueueSource, StreamSource
+from infra.stage import Stage
+from infra.topology import Function, Grant, QueueSource, StreamSource
 
 STATE_MACHINES = Path(__file__).parent / "state_machines"
 
@@ -46,103 +43,10 @@ FAILED_BATCHES_KEPT = Duration.days(90)
 
 QUEUE_READER = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
 STREAM_READER = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
-MESSENGER = ("social-messaging:SendWhatsAppMessage", "social-messaging:GetWhatsAppCallPermission")
 LOG_WRITER = ("logs:CreateLogStream", "logs:PutLogEvents")
-INDEX_ACTIONS = frozenset({"dynamodb:Query", "dynamodb:Scan"})
-"""The only actions that an index knows."""
 
 INFERENCE_GEOGRAPHIES = frozenset({"us", "eu", "apac", "global"})
 """What a cross-region inference profile's id starts with."""
-
-ACCESS_LOG = {
-    "request_id": "$context.requestId",
-    "extended_request_id": "$context.extendedRequestId",
-    "time": "$context.requestTimeEpoch",
-    "ip": "$context.identity.sourceIp",
-    "method": "$context.httpMethod",
-    "resource": "$context.resourcePath",
-    "status": "$context.status",
-    "bytes": "$context.responseLength",
-    "milliseconds": "$context.responseLatency",
-    "integration_status": "$context.integration.status",
-    "integration_milliseconds": "$context.integration.latency",
-    "error": "$context.error.responseType",
-}
-
-
-CARRIER_SETTINGS = ("instance_id", "contact_flow_id", "queue_id", "source_phone_number")
-"""What the functions read of a stage's `connect` settings."""
-CONNECT_SWITCHES = ("create_flow", "store_recordings")
-WHATSAPP_SETTINGS = ("phone_number_id", "template", "meta_api_version")
-
-
-class BadSetting(Exception):
-    """A stage's settings in cdk.json lack something, or hold what nobody reads."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """The settings of one deployment: an entry of `stages` in cdk.json.
-
-    `keep_data` protects table, signing key and logs from deletion; `requests_per_second` and `burst`
-    bound all projects together, far above what one key may ask for; `log_retention` is a name of
-    the CDK's `RetentionDays`; `model` is the Bedrock model, or cross-region inference profile, of live
-    conversations; `connect` and `whatsapp` are the settings of live calls and of consent on WhatsApp, empty
-    where a stage places none. In `connect` the switch `create_flow` makes the contact flow, which is then not to
-    be named, and `store_recordings` makes the instance keep its recordings in the stage's bucket.
-    """
-
-    name: str
-    keep_data: bool
-    log_retention: str
-    log_level: str
-    requests_per_second: int
-    burst: int
-    model: str
-    connect: Mapping[str, str | bool] = field(default_factory=dict)
-    whatsapp: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Raises BadSetting."""
-        self._check("connect", self.connect, CARRIER_SETTINGS, CONNECT_SWITCHES)
-        self._check("whatsapp", self.whatsapp, WHATSAPP_SETTINGS)
-        if self.connect:
-            self._require("connect", self.connect, "instance_id")
-            self._require("connect", self.connect, "queue_id", "source_phone_number")
-            if not self.creates_flow:
-                self._require("connect", self.connect, "contact_flow_id", "create_flow")
-            elif "contact_flow_id" in self.connect:
-                raise BadSetting(f"stage {self.name}: connect has both contact_flow_id and create_flow")
-        if self.whatsapp:
-            self._require("whatsapp", self.whatsapp, "phone_number_id")
-
-    def _check(
-        self, group: str, given: Mapping[str, str | bool], texts: tuple[str, ...], switches: tuple[str, ...] = ()
-    ) -> None:
-        for key, value in given.items():
-            if key not in texts + switches:
-                known = ", ".join(texts + switches)
-                raise BadSetting(f"stage {self.name}: {group} has no setting {key!r}; there are {known}")
-            kind = bool if key in switches else str
-            if not isinstance(value, kind):
-                raise BadSetting(f"stage {self.name}: {group}.{key} must be of type {kind.__name__}")
-
-    def _require(self, group: str, given: Mapping[str, str | bool], *keys: str) -> None:
-        if not any(given.get(key) for key in keys):
-            raise BadSetting(f"stage {self.name}: {group} lacks {' or '.join(keys)}")
-
-    @property
-    def creates_flow(self) -> bool:
-        return bool(self.connect.get("create_flow"))
-
-    @property
-    def carrier(self) -> Mapping[str, str]:
-        """What the functions are told of `connect`."""
-        return {key: str(value) for key, value in self.connect.items() if key in CARRIER_SETTINGS}
-
-    @property
-    def removal(self) -> RemovalPolicy:
-        return RemovalPolicy.RETAIN if self.keep_data else RemovalPolicy.DESTROY
 
 
 class ServiceStack(Stack):
@@ -150,7 +54,10 @@ class ServiceStack(Stack):
 
     def __init__(self, scope: Construct, *, stage: Stage, code: lambda_.Code) -> None:
         super().__init__(
-            scope, stack_name(stage.name), description="Appointments, calls and conversations as an HTTP API"
+            scope,
+            stack_name(stage.name),
+            description="Appointments, calls and conversations as an HTTP API",
+            termination_protection=stage.keep_data,
         )
         self.stage = stage
         Tags.of(self).add("service", SERVICE)
@@ -170,10 +77,27 @@ class ServiceStack(Stack):
         self.failed_batches = self._failed_batches()
         self.functions = {function.name: self._function(function, code) for function in topology.FUNCTIONS}
         self._contact_center()
-        self.api = self._api()
-        alarms.watch(self, queues=self.queues, machines=self.machines, functions=self.functions, api=self.api)
+        self.api = gateway.rest_api(self, stage, self.functions, self._log_group("AccessLog"))
+        watched = alarms.watch(
+            self,
+            table=self.table,
+            queues=self.queues,
+            machines=self.machines,
+            functions=self.functions,
+            api=self.api,
+            topic=sns.Topic.from_topic_arn(self, "AlarmTopic", stage.alarm_topic) if stage.alarm_topic else None,
+        )
+        dashboard.draw(
+            self,
+            watched=watched,
+            table=self.table,
+            queues=self.queues,
+            machines=self.machines,
+            functions=self.functions,
+            api=self.api,
+        )
 
-        CfnOutput(self, API_OUTPUT, value=self.api.url.removesuffix("/"))
+        CfnOutput(self, API_OUTPUT, value=gateway.url(stage, self.api))
         CfnOutput(self, TABLE_OUTPUT, value=self.table.table_name)
         CfnOutput(self, FAILURES_OUTPUT, value=self.failed_batches.bucket_name)
         for function in topology.FUNCTIONS:
@@ -214,7 +138,7 @@ class ServiceStack(Stack):
         return table
 
     def _queue(self, queue: topology.Queue) -> sqs.Queue:
-        """The queue with its dead-letter queue, and an alarm as soon as that one holds a message."""
+        """The queue with its dead-letter queue."""
         ordered: dict[str, Any] = {}
         if queue.fifo:
             # Throughput is counted for each message group, so a queue of many groups has no common limit.
@@ -230,17 +154,6 @@ class ServiceStack(Stack):
             enforce_ssl=True,
             retention_period=DEAD_LETTERS_KEPT,
             **ordered,
-        )
-        dead_letters.metric_approximate_number_of_messages_visible(
-            period=Duration.minutes(1), statistic="Maximum"
-        ).create_alarm(
-            self,
-            f"{_id(queue.name)}DeadLettersAlarm",
-            alarm_description=f"Messages of {queue.name} failed {queue.max_receives} times: a fault of ours",
-            threshold=1,
-            evaluation_periods=1,
-            comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
-            treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
         )
         made = sqs.Queue(
             self,
@@ -307,17 +220,7 @@ class ServiceStack(Stack):
 
     def _recordings(self) -> s3.Bucket:
         """What was said in calls; kept when the stage goes, for a bucket that holds something cannot be deleted."""
-        bucket = s3.Bucket(
-            self,
-            "Recordings",
-            encryption=s3.BucketEncryption.S3_MANAGED,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            enforce_ssl=True,
-            minimum_tls_version=1.2,
-            lifecycle_rules=[s3.LifecycleRule(expiration=RECORDINGS_KEPT)],
-            removal_policy=RemovalPolicy.RETAIN,
-        )
+        bucket = self._bucket("Recordings", RECORDINGS_KEPT, RemovalPolicy.RETAIN)
         # By the resource's own property: the construct's would bring a function of its own to set it.
         made = bucket.node.default_child
         assert isinstance(made, s3.CfnBucket)
@@ -328,16 +231,20 @@ class ServiceStack(Stack):
 
     def _failed_batches(self) -> s3.Bucket:
         """Where stream batches go that their function could not take; `infra.manage` feeds them through again."""
+        return self._bucket("FailedBatches", FAILED_BATCHES_KEPT, self.stage.removal)
+
+    def _bucket(self, name: str, kept: Duration, removal: RemovalPolicy) -> s3.Bucket:
+        """A private bucket whose objects go after the time that they are kept for."""
         return s3.Bucket(
             self,
-            "FailedBatches",
+            name,
             encryption=s3.BucketEncryption.S3_MANAGED,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             enforce_ssl=True,
             minimum_tls_version=1.2,
-            lifecycle_rules=[s3.LifecycleRule(expiration=FAILED_BATCHES_KEPT)],
-            removal_policy=self.stage.removal,
+            lifecycle_rules=[s3.LifecycleRule(expiration=kept)],
+            removal_policy=removal,
         )
 
     def _function(self, function: Function, code: lambda_.Code) -> lambda_.Function:
@@ -402,32 +309,9 @@ class ServiceStack(Stack):
     def _grants(self, function: Function, log: logs.LogGroup) -> Iterable[iam.PolicyStatement]:
         """The function's whole role: its log, and what its lines in the topology say."""
         yield _allow(LOG_WRITER, [log.log_group_arn])
-        if function.table:
-            yield _allow(function.table, [self.table.table_arn])
-        if on_indexes := tuple(action for action in function.table if action in INDEX_ACTIONS):
-            yield _allow(on_indexes, [f"{self.table.table_arn}/index/*"])
-        if function.sends:
-            yield _allow(("sqs:SendMessage",), (self.queues[name].queue_arn for name in function.sends))
-        if function.starts:
-            yield _allow(
-                ("states:StartExecution",),
-                (self.machines[name].state_machine_arn for name in function.starts),
-            )
-        if function.signing_key:
-            yield _allow(function.signing_key, [self.signing_key.key_arn])
-        if function.model:
-            yield _allow(("bedrock:InvokeModel",), self._model_arns())
-        if function.answers:
-            yield _allow(
-                ("states:SendTaskSuccess",),
-                (self.machines[name].state_machine_arn for name in function.answers),
-            )
-        if function.recordings:
-            yield _allow(function.recordings, [self.recordings.arn_for_objects("*")])
-        if function.carrier and self.stage.connect:
-            yield _allow(function.carrier, self._contact_arns())
-        if function.messenger and self.stage.whatsapp:
-            yield _allow(MESSENGER, [self._phone_number_arn()])
+        for grant in function.grants:
+            if resources := self._resources(grant):
+                yield _allow(grant.actions, resources)
         if function.queues:
             yield _allow(QUEUE_READER, (self.queues[source.queue].queue_arn for source in function.queues))
         if function.stream:
@@ -436,6 +320,29 @@ class ServiceStack(Stack):
             yield _allow(("s3:PutObject",), [self.failed_batches.arn_for_objects("*")])
             yield _allow(("s3:ListBucket",), [self.failed_batches.bucket_arn])
 
+    def _resources(self, grant: Grant) -> list[str]:
+        """The ARNs of what a grant is on; none where the stage has no such thing."""
+        match grant.on:
+            case "table":
+                return [self.table.table_arn]
+            case "indexes":
+                return [f"{self.table.table_arn}/index/*"]
+            case "queue":
+                return [self.queues[grant.name].queue_arn]
+            case "state_machine":
+                return [self.machines[grant.name].state_machine_arn]
+            case "signing_key":
+                return [self.signing_key.key_arn]
+            case "recordings":
+                return [self.recordings.arn_for_objects("*")]
+            case "model":
+                return self._model_arns()
+            case "contacts":
+                return [f"{self._instance_arn()}/contact/*"] if self.stage.connect else []
+            case "whatsapp":
+                return [self._phone_number_arn()] if self.stage.whatsapp else []
+        raise ValueError(f"the stack has nothing that is called {grant.on!r}")
+
     def _model_arns(self) -> list[str]:
         """The stage's model; behind an inference profile (`eu.…`), the profile and the model wherever it runs."""
         geography, _, rest = self.stage.model.partition(".")
@@ -443,10 +350,6 @@ class ServiceStack(Stack):
             return [self.format_arn(service="bedrock", account="", resource=f"foundation-model/{self.stage.model}")]
         profile = self.format_arn(service="bedrock", resource=f"inference-profile/{self.stage.model}")
         return [profile, f"arn:{self.partition}:bedrock:*::foundation-model/{rest}"]
-
-    def _contact_arns(self) -> list[str]:
-        """The stage's Amazon Connect instance and the contacts in it."""
-        return [f"{self._instance_arn()}/contact/*"]
 
     def _instance_arn(self) -> str:
         return contact_center.instance_arn(self, self.stage.carrier["instance_id"])
@@ -504,46 +407,6 @@ class ServiceStack(Stack):
         arn = self.table.table_stream_arn
         assert arn, "the table is made with a stream"
         return arn
-
-    def _api(self) -> apigateway.RestApi:
-        stage = self.stage
-        log = self._log_group("AccessLog")
-        api = apigateway.RestApi(
-            self,
-            "Api",
-            rest_api_name=self.stack_name,
-            endpoint_types=[apigateway.EndpointType.REGIONAL],
-            # Bytes arrive as they were sent, whatever their content type.
-            binary_media_types=["*/*"],
-            # Without this role, which the account has once for all its APIs, the gateway writes no log.
-            cloud_watch_role=True,
-            cloud_watch_role_removal_policy=RemovalPolicy.RETAIN,
-            deploy_options=apigateway.StageOptions(
-                stage_name=stage.name,
-                throttling_rate_limit=stage.requests_per_second,
-                throttling_burst_limit=stage.burst,
-                access_log_destination=apigateway.LogGroupLogDestination(log),
-                access_log_format=apigateway.AccessLogFormat.custom(json.dumps(ACCESS_LOG)),
-            ),
-        )
-        # The construct's own output of the address, under a name with a hash in it: ApiUrl is ours.
-        api.node.try_remove_child("Endpoint")
-        for function in topology.FUNCTIONS:
-            for route in function.routes:
-                api.root.resource_for_path(route).add_method(
-                    "ANY",
-                    # One permission for all its routes: each route's own would outgrow the function's policy.
-                    apigateway.LambdaIntegration(self.functions[function.name], scope_permission_to_method=False),
-                )
-        for response in GATEWAY_RESPONSES:
-            api.add_gateway_response(
-                _id(response.kind.lower()),
-                type=apigateway.ResponseType.of(response.kind),
-                status_code=str(response.status) if response.status else None,
-                response_headers=response.header_mappings(),
-                templates={"application/json": response.body()},
-            )
-        return api
 
     def _log_group(self, name_here: str, *, name: str | None = None) -> logs.LogGroup:
         return logs.LogGroup(

@@ -3,6 +3,7 @@
 SERVICE = "appointments"
 
 API_OUTPUT = "ApiUrl"
+DOMAIN_TARGET_OUTPUT = "DomainTarget"
 TABLE_OUTPUT = "TableName"
 FAILURES_OUTPUT = "FailedBatchesBucket"
 FAN_OUT_OUTPUT = "FanOutFunction"

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 STREAM_KINDS = ("customer", "appointment", "session")
 """Values of an item's `kind` attribute whose changes become events; the stream filter lets only these through."""
 
+MODEL = ("bedrock:InvokeModel",)
+MESSENGER = ("social-messaging:SendWhatsAppMessage", "social-messaging:GetWhatsAppCallPermission")
+
 
 @dataclass(frozen=True)
 class Index:
@@ -96,15 +99,28 @@ class StreamSource:
 
 
 @dataclass(frozen=True)
+class Grant:
+    """Actions that a function may take on one kind of thing; `name` is that of a queue or state machine.
+
+    `on` is one of: table, indexes, queue, state_machine, signing_key, recordings, model, contacts, whatsapp.
+    """
+
+    on: str
+    actions: tuple[str, ...]
+    name: str = ""
+
+
+@dataclass(frozen=True)
 class Function:
     """One Lambda function.
 
-    `routes` are API Gateway resource paths, each with method ANY; `table` the DynamoDB actions it may
-    use on the table and its indexes; `sends` queues, `starts` state machines, `answers` those whose waiting
-    tasks it may complete, `signing_key` the KMS actions, `recordings` the S3 actions on recordings; `model`
+    `routes` are API Gateway resource paths, each with method ANY; `table` the DynamoDB actions it may use on the
+    table itself, `indexes` those on its indexes; `sends` queues, `starts` state machines, `answers` those whose
+    waiting tasks it may complete, `signing_key` the KMS actions, `recordings` the S3 actions on recordings; `model`
     lets it converse with the stage's Bedrock model, `carrier` are the Amazon Connect actions, `messenger`
     lets it write on WhatsApp; `bot` lets Lex call it; `every` runs it on a schedule of that many seconds.
-    `memory` in MB, `timeout` in seconds.
+    `memory` in MB, of which the functions use up to 82 (`make test-deploy` prints it): it buys their share of a
+    CPU, and with it the time of a cold start. `timeout` in seconds.
     """
 
     name: str
@@ -113,6 +129,7 @@ class Function:
     timeout: int = 29
     routes: tuple[str, ...] = ()
     table: tuple[str, ...] = ()
+    indexes: tuple[str, ...] = ()
     sends: tuple[str, ...] = ()
     starts: tuple[str, ...] = ()
     answers: tuple[str, ...] = ()
@@ -125,6 +142,23 @@ class Function:
     queues: tuple[QueueSource, ...] = ()
     stream: StreamSource | None = None
     every: int | None = None
+
+    @property
+    def grants(self) -> tuple[Grant, ...]:
+        """What the function's own calls need. What Lambda needs to start it and to keep its log is not among it."""
+        found = (
+            Grant("table", self.table),
+            Grant("indexes", self.indexes),
+            *(Grant("queue", ("sqs:SendMessage",), name) for name in self.sends),
+            *(Grant("state_machine", ("states:StartExecution",), name) for name in self.starts),
+            *(Grant("state_machine", ("states:SendTaskSuccess",), name) for name in self.answers),
+            Grant("signing_key", self.signing_key),
+            Grant("recordings", self.recordings),
+            Grant("model", MODEL if self.model else ()),
+            Grant("contacts", self.carrier),
+            Grant("whatsapp", MESSENGER if self.messenger else ()),
+        )
+        return tuple(grant for grant in found if grant.actions)
 
     def environment(
         self,
@@ -207,7 +241,8 @@ STATE_MACHINES = (
 )
 
 KEY_CHECK = ("dynamodb:UpdateItem",)
-READ = ("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:Query")
+QUERY = ("dynamodb:Query",)
+READ = ("dynamodb:GetItem", "dynamodb:BatchGetItem", *QUERY)
 WRITE = ("dynamodb:PutItem",)
 CHECK = ("dynamodb:ConditionCheckItem",)
 
@@ -218,18 +253,21 @@ FUNCTIONS = (
         "functions.customers.handler",
         routes=("/v1/customers", "/v1/customers/{id}", "/v1/customers/{id}/{proxy+}"),
         table=KEY_CHECK + READ + WRITE,
+        indexes=QUERY,
     ),
     Function(
         "appointments",
         "functions.appointments.handler",
         routes=("/v1/appointments", "/v1/appointments/{proxy+}"),
         table=KEY_CHECK + READ + WRITE + CHECK,
+        indexes=QUERY,
     ),
     Function(
         "conversations",
         "functions.conversations.handler",
         routes=("/v1/conversations", "/v1/conversations/{proxy+}", "/v1/messages"),
         table=KEY_CHECK + READ + WRITE + CHECK + ("dynamodb:DeleteItem",),
+        indexes=QUERY,
         sends=("turns",),
     ),
     Function(
@@ -237,6 +275,7 @@ FUNCTIONS = (
         "functions.sessions.handler",
         routes=("/v1/sessions", "/v1/sessions/{proxy+}", "/v1/customers/{id}/call"),
         table=KEY_CHECK + READ + WRITE,
+        indexes=QUERY,
         sends=("dials",),
         starts=("call_consent",),
         recordings=("s3:GetObject",),
@@ -245,7 +284,7 @@ FUNCTIONS = (
         "webhook_endpoints",
         "functions.webhook_endpoints.handler",
         routes=("/v1/webhook_endpoints", "/v1/webhook_endpoints/{proxy+}"),
-        table=KEY_CHECK + READ + WRITE + CHECK + ("dynamodb:DeleteItem",),
+        table=(*KEY_CHECK, "dynamodb:GetItem", *QUERY, *WRITE, *CHECK, "dynamodb:DeleteItem"),
         sends=("retries",),
         signing_key=("kms:Encrypt",),
     ),
@@ -254,6 +293,7 @@ FUNCTIONS = (
         "functions.events.handler",
         routes=("/v1/events", "/v1/events/{proxy+}"),
         table=KEY_CHECK + READ + WRITE + CHECK,
+        indexes=QUERY,
         sends=("retries",),
     ),
     # `/v1` is a resource as soon as a route lies below it, and would answer by itself for what nobody else takes.
@@ -262,7 +302,7 @@ FUNCTIONS = (
         "fan_out",
         "functions.fan_out.handler",
         timeout=60,
-        table=("dynamodb:Query", "dynamodb:PutItem"),
+        table=(*QUERY, *WRITE),
         sends=("deliveries", "slow_deliveries"),
         stream=StreamSource(kinds=STREAM_KINDS),
     ),
@@ -285,8 +325,8 @@ FUNCTIONS = (
         "functions.turn.handler",
         timeout=70,
         table=(*READ, *WRITE, *CHECK, "dynamodb:UpdateItem", "dynamodb:DeleteItem"),
+        indexes=QUERY,
         sends=("dials",),
-        starts=("call_consent",),
         model=True,
         queues=(QueueSource("turns", concurrency=100),),
     ),
@@ -304,7 +344,7 @@ FUNCTIONS = (
         "consent",
         "functions.consent.handler",
         timeout=40,
-        table=("dynamodb:GetItem", "dynamodb:Query", "dynamodb:UpdateItem", *WRITE),
+        table=("dynamodb:GetItem", *QUERY, "dynamodb:UpdateItem", *WRITE),
         sends=("consents", "dials"),
         answers=("call_consent",),
         messenger=True,
@@ -330,7 +370,8 @@ FUNCTIONS = (
         "sweep",
         "functions.sweep.handler",
         timeout=60,
-        table=("dynamodb:Query", "dynamodb:GetItem", "dynamodb:UpdateItem"),
+        table=("dynamodb:GetItem", "dynamodb:UpdateItem"),
+        indexes=QUERY,
         sends=("retries", "turns", "dials", "consents"),
         every=60,
     ),

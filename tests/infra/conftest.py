@@ -15,7 +15,8 @@ from cfnlint.config import ManualArgs
 from constructs import IConstruct
 
 from infra.app import context
-from infra.stack import ServiceStack, Stage
+from infra.stack import ServiceStack
+from infra.stage import Stage
 
 Resource = dict[str, Any]
 
@@ -30,6 +31,20 @@ CALLS: dict[str, dict[str, Any]] = {
     "whatsapp": {"phone_number_id": "phone-number-id-0123456789abcdef0123456789abcdef", "template": "call/en_US"},
 }
 """Settings of a stage that places live calls; the stages of cdk.json place none."""
+DOMAIN_NAME = "api.example.com"
+FIREWALL = {"requests_per_minute": 20_000}
+GUARDED: dict[str, Any] = {
+    "domain": {"name": DOMAIN_NAME, "hosted_zone_id": "Z0123456789ABCDEFGHIJ", "hosted_zone_name": "example.com"},
+    "firewall": FIREWALL,
+    "alarm_topic": "arn:aws:sns:eu-central-1:123456789012:operators",
+}
+NAMED: dict[str, Any] = {
+    "domain": {
+        "name": DOMAIN_NAME,
+        "certificate_arn": "arn:aws:acm:eu-central-1:123456789012:certificate/0f1e2d3c-4b5a-4697-8879-6a5b4c3d2e1f",
+    },
+    "model": "eu.amazon.nova-lite-v1:0",
+}
 CDK_HABITS = ["W3005"]
 """The CDK writes a DependsOn beside the reference that already says the same."""
 
@@ -107,8 +122,12 @@ def _synthesized(stack: ServiceStack, template: dict[str, Any]) -> Synthesized:
 
 
 @pytest.fixture(scope="session")
-def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Synthesized]:
-    """The synthesized stage by its name, and `calls`, which is prod with live calls; the asset is an empty stand-in."""
+def stacks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ServiceStack]:
+    """The stack by its stage's name, in one app, and those that have what the stages of cdk.json lack.
+
+    `calls` is prod with live calls, `guarded` dev with a host name in a hosted zone, firewall and notified alarms,
+    `named` dev with a host name, a certificate and a cross-region model. The asset is an empty stand-in.
+    """
     asset = tmp_path_factory.mktemp("asset")
     (asset / "empty.py").touch()
     app = App(
@@ -117,10 +136,22 @@ def stages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Synthesized]:
         analytics_reporting=False,
     )
     described = context()["stages"]
-    stacks = {
-        name: ServiceStack(app, stage=Stage(name=name, **settings), code=lambda_.Code.from_asset(str(asset)))
-        for name, settings in (described | {"calls": described["prod"] | CALLS}).items()
+    described |= {
+        "calls": described["prod"] | CALLS,
+        "guarded": described["dev"] | GUARDED,
+        "named": described["dev"] | NAMED,
     }
+    return {
+        name: ServiceStack(app, stage=Stage(name=name, **settings), code=lambda_.Code.from_asset(str(asset)))
+        for name, settings in described.items()
+    }
+
+
+@pytest.fixture(scope="session")
+def stages(stacks: dict[str, ServiceStack]) -> dict[str, Synthesized]:
+    """The synthesized stage by its name."""
+    app = stacks["dev"].node.root
+    assert isinstance(app, App)
     out = Path(app.synth().directory)
     return {
         name: _synthesized(stack, json.loads((out / stack.template_file).read_text(encoding="utf-8")))

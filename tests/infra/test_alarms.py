@@ -2,39 +2,132 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from infra import topology
-from tests.infra.conftest import Resource, Synthesized
+from infra import alarms, costs, topology
+from shared import metrics
+from tests.infra.conftest import GUARDED, Resource, Synthesized
 from tests.infra.templates import flat
 
+MINUTE = 60
 
-def watched(stage: Synthesized, metric: str) -> dict[str, Resource]:
-    """The alarms of a metric, by the value of their dimension."""
-    alarms = stage.all("AWS::CloudWatch::Alarm").values()
-    return {flat(a["Dimensions"][0]["Value"]): a for a in alarms if a["MetricName"] == metric}
+
+def watched(stage: Synthesized, metric: str, dimension: str | None = None) -> dict[str, Resource]:
+    """The alarms of a metric, by the value of their dimension (the first one)."""
+    found = [alarm for alarm in stage.all("AWS::CloudWatch::Alarm").values() if alarm["MetricName"] == metric]
+    return {flat(dimensions_of(alarm)[dimension or alarm["Dimensions"][0]["Name"]]): alarm for alarm in found}
+
+
+def dimensions_of(alarm: Resource) -> dict[str, object]:
+    return {each["Name"]: each["Value"] for each in alarm["Dimensions"]}
+
+
+def within(alarm: Resource) -> int:
+    """Seconds for which the alarm has to hold before it is one."""
+    seconds: int = alarm["Period"] * alarm["EvaluationPeriods"]
+    return seconds
 
 
 def test_every_queue_has_an_alarm_for_messages_that_nobody_takes(prod: Synthesized) -> None:
-    alarms = watched(prod, "ApproximateAgeOfOldestMessage")
-    assert alarms.keys() == {f"${{{queue}.QueueName}}" for queue in prod.queues.values()}
-    assert all(alarm["Threshold"] > 900 for alarm in alarms.values()), "a delay that is meant would be an alarm"
+    found = watched(prod, "ApproximateAgeOfOldestMessage")
+    assert found.keys() == {f"${{{queue}.QueueName}}" for queue in prod.queues.values()}
+    assert {alarm["Statistic"] for alarm in found.values()} == {"Maximum"}
+    assert all(alarm["Threshold"] > 900 for alarm in found.values()), "a delay that is meant would be an alarm"
+
+
+def test_the_first_dead_letter_of_any_queue_is_an_alarm_within_a_minute(prod: Synthesized) -> None:
+    found = watched(prod, "ApproximateNumberOfMessagesVisible")
+    dead = {prod[queue]["RedrivePolicy"]["deadLetterTargetArn"]["Fn::GetAtt"][0] for queue in prod.queues.values()}
+    assert found.keys() == {f"${{{queue}.QueueName}}" for queue in dead}
+    assert {(alarm["Threshold"], within(alarm)) for alarm in found.values()} == {(1, MINUTE)}
 
 
 def test_every_workflow_has_an_alarm_for_failures(prod: Synthesized) -> None:
-    alarms = watched(prod, "ExecutionsFailed")
-    assert alarms.keys() == {f"${{{machine}}}" for machine in prod.machines.values()}
+    found = watched(prod, "ExecutionsFailed")
+    assert found.keys() == {f"${{{machine}}}" for machine in prod.machines.values()}
 
 
 def test_every_function_has_an_alarm_for_throttles(prod: Synthesized) -> None:
     assert watched(prod, "Throttles").keys() == {f"${{{function}}}" for function in prod.functions.values()}
 
 
+def test_what_crashes_where_no_client_sees_it_is_noticed(prod: Synthesized) -> None:
+    found = watched(prod, "Errors")
+    workers = {prod.functions[function.name] for function in topology.FUNCTIONS if not function.routes}
+    assert found.keys() == {f"${{{worker}}}" for worker in workers}
+    # What runs on a schedule must be able to fail often enough.
+    for function in topology.FUNCTIONS:
+        if function.every:
+            alarm = found[f"${{{prod.functions[function.name]}}}"]
+            assert alarm["Threshold"] <= within(alarm) / function.every
+
+
+def test_a_schedule_that_stops_is_an_alarm_by_its_silence(prod: Synthesized) -> None:
+    found = watched(prod, "Invocations")
+    scheduled = {prod.functions[function.name]: function.every for function in topology.FUNCTIONS if function.every}
+    assert found.keys() == {f"${{{function}}}" for function in scheduled}
+    for function, every in scheduled.items():
+        alarm = found[f"${{{function}}}"]
+        assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("LessThanThreshold", 1)
+        assert alarm["TreatMissingData"] == "breaching"
+        assert every is not None
+        assert alarm["Period"] >= every
+        assert within(alarm) <= 5 * MINUTE
+
+
 def test_a_stream_that_falls_behind_is_noticed_within_minutes(prod: Synthesized) -> None:
     readers = {prod.functions[function.name] for function in topology.FUNCTIONS if function.stream}
-    alarms = watched(prod, "IteratorAge")
-    assert alarms.keys() == {f"${{{reader}}}" for reader in readers}
-    assert all(alarm["Threshold"] * alarm["EvaluationPeriods"] <= 300_000 for alarm in alarms.values())
+    found = watched(prod, "IteratorAge")
+    assert found.keys() == {f"${{{reader}}}" for reader in readers}
+    assert all(alarm["Threshold"] * alarm["EvaluationPeriods"] <= 300_000 for alarm in found.values())
+
+
+def test_a_batch_that_is_put_aside_or_lost_is_an_alarm(prod: Synthesized) -> None:
+    for function in topology.FUNCTIONS:
+        if function.stream:
+            [source] = prod.sources(function.name)
+            # Without this the metric does not exist.
+            assert source["MetricsConfig"] == {"Metrics": ["EventCount"]}
+    mappings = prod.all("AWS::Lambda::EventSourceMapping").items()
+    streams = {f"${{{name}}}" for name, mapping in mappings if "DestinationConfig" in mapping}
+    aside = watched(prod, "OnFailureDestinationDeliveredEventCount", "EventSourceMappingUUID")
+    assert aside.keys() == streams
+    readers = {prod.functions[function.name] for function in topology.FUNCTIONS if function.stream}
+    lost = watched(prod, "DestinationDeliveryFailures")
+    assert lost.keys() == {f"${{{reader}}}" for reader in readers}
+    assert {(alarm["Statistic"], alarm["Threshold"]) for alarm in [*aside.values(), *lost.values()]} == {("Sum", 1)}
+
+
+@pytest.mark.parametrize("name", [metrics.LATENESS, metrics.LOST])
+def test_what_deliver_prints_is_what_its_alarms_go_by(
+    prod: Synthesized, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.setenv("TABLE_NAME", f"${{{prod.table}}}")
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "deliver")
+    lanes = [{"lane": lane} for lane in alarms.WATCHED_LANES] if name == metrics.LATENESS else [{}]
+    for lane in lanes:
+        metrics.milliseconds(name, 1, **lane)
+    printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    told = []
+    for line in printed:
+        [metric] = line["_aws"]["CloudWatchMetrics"]
+        [dimensions] = metric["Dimensions"]
+        told.append((metric["Namespace"], {each: line[each] for each in dimensions}))
+    found = [alarm for alarm in prod.all("AWS::CloudWatch::Alarm").values() if alarm["MetricName"] == name]
+    expected = [
+        (alarm["Namespace"], {key: flat(value) for key, value in dimensions_of(alarm).items()}) for alarm in found
+    ]
+    assert told == expected
+
+
+def test_webhooks_that_stay_late_are_an_alarm_and_a_late_one_is_not(prod: Synthesized) -> None:
+    found = watched(prod, alarms.LATENESS, "lane")
+    assert found.keys() == {*alarms.WATCHED_LANES}
+    for alarm in found.values():
+        assert (alarm["ExtendedStatistic"], alarm["Threshold"]) == ("p99", MINUTE * 1000)
+        assert alarm["EvaluationPeriods"] > 1
 
 
 def test_the_apis_errors_raise_an_alarm(prod: Synthesized) -> None:
@@ -42,9 +135,35 @@ def test_the_apis_errors_raise_an_alarm(prod: Synthesized) -> None:
     assert (alarm["Namespace"], alarm["Statistic"]) == ("AWS/ApiGateway", "Sum")
 
 
-@pytest.mark.parametrize("stage", ["dev", "prod"])
-def test_no_report_is_no_alarm_and_each_says_what_is_wrong(stages: dict[str, Synthesized], stage: str) -> None:
-    for alarm in stages[stage].all("AWS::CloudWatch::Alarm").values():
-        assert alarm["TreatMissingData"] == "notBreaching"
-        assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
-        assert len(alarm["AlarmDescription"]) > 20
+def test_no_report_is_no_alarm_and_each_says_what_is_wrong(stages: dict[str, Synthesized]) -> None:
+    for stage in stages.values():
+        for alarm in stage.all("AWS::CloudWatch::Alarm").values():
+            if alarm["MetricName"] == "Invocations":
+                continue
+            assert alarm["TreatMissingData"] == "notBreaching"
+            assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
+            assert len(alarm["AlarmDescription"].partition("Runbook")[0]) > 20
+
+
+def test_an_alarms_name_says_stack_thing_and_kind(stages: dict[str, Synthesized]) -> None:
+    for name, stage in stages.items():
+        names = [alarm["AlarmName"] for alarm in stage.all("AWS::CloudWatch::Alarm").values()]
+        assert len(set(names)) == len(names)
+        things = {*stage.queues, *stage.machines, *stage.functions, *alarms.WATCHED_LANES, "api"}
+        kinds = {kind.name for kind in vars(alarms).values() if isinstance(kind, alarms.Kind)}
+        assert {each.removeprefix(f"appointments-{name}-").split("-")[0] for each in names} <= things
+        assert {each.rpartition("-")[2] for each in names} == kinds
+
+
+def test_the_stages_topic_is_told_of_an_alarm_and_of_its_end(stages: dict[str, Synthesized]) -> None:
+    for name, stage in stages.items():
+        told = [GUARDED["alarm_topic"]] if name == "guarded" else []
+        for alarm in stage.all("AWS::CloudWatch::Alarm").values():
+            assert alarm.get("AlarmActions", []) == alarm.get("OKActions", []) == told
+
+
+def test_the_price_of_a_month_without_traffic_counts_every_alarm_and_rule(stages: dict[str, Synthesized]) -> None:
+    for stage in stages.values():
+        assert len(stage.all("AWS::CloudWatch::Alarm")) == costs.ALARMS
+        for firewall in stage.all("AWS::WAFv2::WebACL").values():
+            assert len(firewall["Rules"]) == costs.RULES

@@ -9,7 +9,7 @@ from aws_cdk import App
 
 from infra import topology
 from infra.app import UnknownStage, context, stage_of
-from infra.stack import BadSetting, Stage
+from infra.stage import BadSetting, Stage
 
 CONNECT = {"instance_id": "instance", "contact_flow_id": "flow", "queue_id": "queue"}
 
@@ -43,6 +43,12 @@ def test_the_stages_of_cdk_json_are_good_and_place_no_calls() -> None:
         ({"connect": CONNECT | {"queue_id": True}}, "connect.queue_id must be of type str"),
         ({"whatsapp": {"template": "call/en_US"}}, "whatsapp lacks phone_number_id"),
         ({"whatsapp": {"phone_number_id": "phone", "version": "v20.0"}}, "whatsapp has no setting 'version'"),
+        ({"domain": {"certificate_arn": "arn"}}, "domain lacks name"),
+        ({"domain": {"name": "api.example.com"}}, "domain lacks certificate_arn or hosted_zone_id"),
+        ({"domain": {"name": "api.example.com", "hosted_zone_id": "Z1"}}, "domain lacks hosted_zone_name"),
+        ({"firewall": {"requests_per_minute": "many"}}, "firewall.requests_per_minute must be of type int"),
+        ({"firewall": {"requests_per_minute": True}}, "firewall.requests_per_minute must be of type int"),
+        ({"firewall": {"requests_per_minute": 300}}, "firewall.requests_per_minute is less than one key"),
     ],
 )
 def test_a_bad_setting_is_named_in_one_line(settings: dict[str, Any], named: str) -> None:

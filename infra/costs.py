@@ -1,0 +1,293 @@
+"""What a stage costs on AWS: unit prices with their sources, counted units of work, and tables made of both.
+
+    python -m infra.costs          the tables of the README's section "What it costs", and the prices' sources
+
+`tests/integration/test_costs.py` counts the units on the running service and holds `WORK` and `SWEEP` against them.
+Free tiers, volume discounts, cold starts and storage are left out. A month has 30 days, a GB 10^9 bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from infra.topology import QUEUES
+
+MILLION = 1_000_000
+MINUTES = 30 * 24 * 60
+
+
+@dataclass(frozen=True)
+class Price:
+    """US dollars for so many units (`per`) in us-east-1; None where no page was found that says it.
+
+    `source` is the page that says so, `known` its date, or the day on which a copy without a date was read.
+    """
+
+    dollars: float | None
+    per: int
+    unit: str
+    source: str
+    known: str
+
+    @property
+    def each(self) -> float:
+        """Dollars for one unit."""
+        assert self.dollars is not None, self.unit
+        return self.dollars / self.per
+
+
+UNDATED = "2026-11-21, an undated copy"
+_GATEWAY = ("AWS API Gateway Pricing Explained, awsforengineers.com", "2025-05-19")
+_LAMBDA = ("AWS Lambda Pricing 2026: What It Really Costs Per Request, wring.co", "2026-03-08")
+_DYNAMODB = ("Amazon DynamoDB Pricing: On-Demand & Provisioned Plans, airbyte.com", "2025-07-21")
+_STREAMS = ("Evaluate your DynamoDB streams usage, DynamoDB Developer Guide", UNDATED)
+_SQS = ("Amazon SQS Pricing: Complete Guide + Calculator (2026), cloudburn.io", "2026-03-14")
+_STEPS = ("AWS Step Functions Pricing, aws.amazon.com", UNDATED)
+_EVENTS = ("Amazon EventBridge Pricing: Six Components, One Surprise Bill, factualminds.com", "2026-06-13")
+_KMS = ("AWS KMS Pricing: Why a $1/Month Key Can Generate a $4,000/Month Bill, factualminds.com", "2026-06")
+_S3 = ("Understanding AWS S3 Pricing: A Complete Cost Breakdown with Examples, devnotes.tech", UNDATED)
+_LOGS = ("Amazon CloudWatch Pricing: The 10 Billing Dimensions, factualminds.com", "2026-06-13")
+_ALARM = ("aws_cloudwatch_metric_alarm cost estimation, c3x.dev", UNDATED)
+_METRICS = ("CloudWatch Pricing Without the Confusion, signoz.io", "2026-02-15")
+_WAF = ("AWS WAF cost explained: the three meters that drive your bill, c3x.dev", UNDATED)
+_NOVA_IN = ("AWS Bedrock Pricing 2026: Claude, Llama, and Nova on Bedrock, tokenmix.ai", "2026-04-10")
+_NOVA_OUT = ("price tables in the source of several public projects", UNDATED)
+_CONNECT = ("Amazon Connect's billing by the second, blog.serverworks.co.jp", "2020-03-10")
+_LEX = ("Amazon Lex Pricing, cloudzero.com", UNDATED)
+_ROWS = ("Amazon DynamoDB pricing, aws.amazon.com", UNDATED)
+_NOT_FOUND = ("no page found that says it", "2026-11-21")
+
+PRICES = {
+    "api_request": Price(3.50, MILLION, "requests of a REST API", *_GATEWAY),
+    "run": Price(0.20, MILLION, "Lambda invocations", *_LAMBDA),
+    "gb_second": Price(13.3334, MILLION, "GB-seconds of Lambda on arm64", *_LAMBDA),
+    "write_unit": Price(0.625, MILLION, "DynamoDB write request units, on demand", *_DYNAMODB),
+    "read_unit": Price(0.125, MILLION, "DynamoDB read request units, on demand", *_DYNAMODB),
+    "stream_read": Price(0, MILLION, "reads of a table's stream by Lambda", *_STREAMS),
+    "standard_request": Price(0.40, MILLION, "SQS requests", *_SQS),
+    "fair_request": Price(0.50, MILLION, "SQS requests with a message group (0.40 + 0.10)", *_SQS),
+    "fifo_request": Price(0.50, MILLION, "SQS FIFO requests", *_SQS),
+    "transition": Price(25, MILLION, "state transitions of standard workflows", *_STEPS),
+    "aws_event": Price(0, MILLION, "EventBridge events of AWS services", *_EVENTS),
+    "s3_put": Price(5, MILLION, "S3 PUT requests", *_S3),
+    "log_byte": Price(0.50, 10**9, "bytes into CloudWatch Logs", *_LOGS),
+    "out_byte": Price(0.09, 10**9, "bytes out to the internet", *_GATEWAY),
+    "alarm": Price(0.10, 1, "alarm and month", *_ALARM),
+    "key": Price(1, 1, "customer managed key and month", *_KMS),
+    "web_acl": Price(5, 1, "web ACL and month", *_WAF),
+    "rule": Price(1, 1, "rule of a web ACL and month", *_WAF),
+}
+BY_USE = {
+    "Bedrock, amazon.nova-lite, input": Price(0.06, MILLION, "tokens", *_NOVA_IN),
+    "Bedrock, amazon.nova-lite, output": Price(0.24, MILLION, "tokens", *_NOVA_OUT),
+    "Amazon Connect, voice": Price(0.018, 1, "minute", *_CONNECT),
+    "Amazon Connect, telephony": Price(None, 1, "minute, by country", *_NOT_FOUND),
+    "Amazon Lex, speech": Price(4, 1000, "requests", *_LEX),
+    "WhatsApp, AWS's and Meta's share": Price(None, 1, "message, by country", *_NOT_FOUND),
+    "AWS WAF, if it is on": Price(0.60, MILLION, "requests", *_WAF),
+    "KMS, when a container of `deliver` meets an endpoint": Price(0.03, 10_000, "requests", *_KMS),
+    "S3, recordings listened to": Price(0.40, MILLION, "GET requests", *_S3),
+    "S3, recordings kept": Price(0.023, 1, "GB and month", *_S3),
+    "DynamoDB, rows kept": Price(0.25, 1, "GB and month", *_ROWS),
+    "CloudWatch, own metrics that have values": Price(0.30, 1, "metric and month", *_METRICS),
+}
+
+# Assumptions: what cannot be counted here.
+
+CPU_MS = {
+    "appointments": 7, "sessions": 12, "conversations": 15, "turn": 20, "fan_out": 5, "deliver": 10, "dial": 15,
+    "consent": 10, "sweep": 18,
+}  # fmt: skip
+"""CPU of an invocation on a whole core: medians of warm handlers in one process, on a busy two-core machine."""
+MEMORY_MB, WHOLE_CORE_MB = 512, 1769
+"""What the functions have, and what Lambda gives a whole core for; with less, code is as much slower."""
+CALL_MS, MODEL_MS, RECEIVER_MS = 5, 2_000, 200
+"""How long a function waits for AWS at each call, for the model's reply, and for the answer of a webhook's receiver."""
+PLATFORM_LOG, ACCESS_LOG, MACHINE_LOG = 330, 360, 1_300
+"""Bytes of log that AWS writes for an invocation, a request and a state transition."""
+POLLERS, POLL_SECONDS = 5, 20
+"""Lambda asks an idle queue in so many long polls at once."""
+ALARMS, RULES = 48, 3
+"""Alarms that `alarms.py` makes, and rules of the web ACL that `gateway.py` makes."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """What one thing takes, counted. `about` says what the thing is.
+
+    `requests` of the API; `runs`, invocations by function; `calls`, their calls of AWS; `writes` and `reads`, DynamoDB
+    request units; `fair` and `fifo`, SQS requests (send, receive, delete; receive and delete are Lambda's own);
+    `transitions`, states entered and one for the start; `puts` into S3; `logged` and `sent_out`, bytes to the log and
+    to the internet; `waits`, milliseconds that functions wait for other things than AWS's answers.
+    """
+
+    about: str
+    requests: int = 0
+    runs: Mapping[str, int] = field(default_factory=dict)
+    calls: int = 0
+    writes: float = 0
+    reads: float = 0
+    fair: int = 0
+    fifo: int = 0
+    transitions: int = 0
+    puts: int = 0
+    logged: int = 0
+    sent_out: int = 0
+    waits: int = 0
+
+
+WORK = {
+    "retrieve": Work(
+        "a retrieve",
+        requests=1, runs={"appointments": 1}, calls=2, writes=1, reads=1, logged=303, sent_out=852,
+    ),
+    "list": Work(
+        "a list of 20",
+        requests=1, runs={"appointments": 1}, calls=2, writes=1, reads=7, logged=298, sent_out=12_446,
+    ),
+    "filtered_list": Work(
+        "a list of 20 by a filter",
+        requests=1, runs={"appointments": 1}, calls=3, writes=1, reads=21.5, logged=298, sent_out=12_446,
+    ),
+    "create": Work(
+        "a create with an Idempotency-Key, and its event",
+        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=4, writes=21, reads=1, logged=300, sent_out=916,
+    ),
+    "update": Work(
+        "an update, and its event",
+        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=5, writes=12, reads=2, logged=305, sent_out=855,
+    ),
+    "message": Work(
+        "a message that the scripted agent answers",
+        requests=1, runs={"conversations": 1, "turn": 2}, calls=15, writes=20, reads=10.5, fair=5, logged=523,
+        sent_out=1_184, waits=300,
+    ),
+    "model_message": Work(
+        "a message that the model answers, tokens apart",
+        requests=1, runs={"conversations": 1, "turn": 2}, calls=20, writes=20, reads=15.5, fair=5, logged=523,
+        sent_out=1_184, waits=2_500 + MODEL_MS,
+    ),
+    "call": Work(
+        "a simulated call with transcript and recording",
+        requests=1, runs={"sessions": 1, "dial": 3, "fan_out": 11}, calls=37, writes=91, reads=21, fair=9, puts=1,
+        logged=1_564, sent_out=588,
+    ),
+    "asked_call": Work(
+        "a simulated call that asks for consent first",
+        requests=1, runs={"sessions": 1, "consent": 2, "dial": 3, "fan_out": 12}, calls=51, writes=107, reads=29,
+        fair=15, transitions=2, puts=1, logged=1_564, sent_out=540,
+    ),
+    "delivery": Work(
+        "a delivery at the first attempt",
+        runs={"deliver": 1}, calls=4, writes=10, reads=3, fifo=3, logged=552, sent_out=1_242, waits=RECEIVER_MS,
+    ),
+    "queue_retry": Work(
+        "a further attempt, after up to 15 minutes",
+        runs={"deliver": 1}, calls=4, writes=8, reads=3, fair=3, logged=572, sent_out=1_243, waits=RECEIVER_MS,
+    ),
+    "machine_retry": Work(
+        "a further attempt, after a longer wait",
+        runs={"deliver": 1}, calls=4, writes=8, reads=3, fair=3, transitions=3, logged=572, sent_out=1_243,
+        waits=RECEIVER_MS,
+    ),
+}  # fmt: skip
+"""With appointments that have all their fields, each event in a run of `fan_out` of its own, containers warm.
+
+A delivery is what it takes beyond its event; further attempts are those that fail and set the next one's timer.
+"""
+SWEEP = Work("a run of `sweep` that finds nothing", runs={"sweep": 1}, calls=8, reads=4)
+EXAMPLE = {
+    "retrieve": 6_000_000, "filtered_list": 2_000_000, "create": 1_000_000, "update": 1_000_000,
+    "model_message": 1_000_000, "call": 100_000, "delivery": 3_000_000, "queue_retry": 60_000, "machine_retry": 30_000,
+}  # fmt: skip
+"""A month of a chain of clinics: 10 M requests, 1 M messages, 100 k calls, 3 M deliveries, 3 in 100 of them retried."""
+COLUMNS = ("API Gateway", "Lambda", "DynamoDB", "SQS", "Step Functions", "logs", "other")
+
+
+def gb_seconds(work: Work) -> float:
+    """Lambda's time, by the assumptions above."""
+    cpu = sum(count * CPU_MS[function] for function, count in work.runs.items()) * WHOLE_CORE_MB / MEMORY_MB
+    return (cpu + work.calls * CALL_MS + work.waits) / 1000 * MEMORY_MB / 1024
+
+
+def cost(work: Work) -> dict[str, float]:
+    """Dollars by column for doing the work once."""
+    runs = sum(work.runs.values())
+    logged = work.logged + runs * PLATFORM_LOG + work.requests * ACCESS_LOG + work.transitions * MACHINE_LOG
+    units: Sequence[Mapping[str, float]] = (
+        {"api_request": work.requests},
+        {"run": runs, "gb_second": gb_seconds(work)},
+        {"write_unit": work.writes, "read_unit": work.reads},
+        {"fair_request": work.fair, "fifo_request": work.fifo},
+        {"transition": work.transitions},
+        {"log_byte": logged},
+        {"s3_put": work.puts, "out_byte": work.sent_out},
+    )
+    return {column: priced(**used) for column, used in zip(COLUMNS, units, strict=True)}
+
+
+def priced(**units: float) -> float:
+    """Dollars for units, by the names of `PRICES`."""
+    return sum(count * PRICES[name].each for name, count in units.items())
+
+
+def idle() -> dict[str, float]:
+    """Dollars for a month in which nothing happens, by what they are paid for."""
+    polls, fifo = MINUTES * 60 // POLL_SECONDS * POLLERS, sum(queue.fifo for queue in QUEUES)
+    empty = priced(standard_request=polls * (len(QUEUES) - fifo), fifo_request=polls * fifo)
+    return {
+        f"empty receives of {len(QUEUES)} queues": empty,
+        "`sweep`, each minute": MINUTES * sum(cost(SWEEP).values()),
+        f"{ALARMS} alarms": priced(alarm=ALARMS),
+        "the signing key": priced(key=1),
+    }
+
+
+def markdown() -> str:
+    """The README's tables."""
+    still = sum(idle().values())
+    nothing = [[name, _dollars(amount)] for name, amount in idle().items()]
+    nothing.append(["**together**", f"**{_dollars(still)}**"])
+    nothing.append([f"besides, if it is on: AWS WAF with {RULES} rules", _dollars(priced(web_acl=1, rule=RULES))])
+    month = [[f"{times:,} times {WORK[name].about}", *_amounts(WORK[name], times)] for name, times in EXAMPLE.items()]
+    sums = [sum(cost(WORK[name])[column] * times for name, times in EXAMPLE.items()) for column in COLUMNS]
+    month.append(["what is paid without traffic", *[""] * len(COLUMNS), f"**{_dollars(still)}**"])
+    month.append(["**together**", *map(_dollars, sums), f"**{_dollars(sum(sums) + still)}**"])
+    return "\n\n".join(
+        (
+            _table(("a million times", *COLUMNS, "total"), ([work.about, *_amounts(work)] for work in WORK.values())),
+            _table(("a month without traffic", "total"), nothing),
+            _table(("a month of a chain of clinics", *COLUMNS, "total"), month),
+            _table(("beside these, by use", "price"), ([name, _words(price)] for name, price in BY_USE.items())),
+        )
+    )
+
+
+def sources() -> str:
+    """Where the prices are from, as a table."""
+    prices = (*PRICES.values(), *BY_USE.values())
+    return _table(("price", "source", "known"), ([_words(price), price.source, price.known] for price in prices))
+
+
+def _amounts(work: Work, times: int = MILLION) -> list[str]:
+    found = [amount * times for amount in cost(work).values()]
+    return [*(_dollars(amount) if amount else "" for amount in found), f"**{_dollars(sum(found))}**"]
+
+
+def _dollars(amount: float) -> str:
+    return f"{amount:,.2f}"
+
+
+def _words(price: Price) -> str:
+    paid = "unknown" if price.dollars is None else f"${price.dollars:g}"
+    return f"{paid} per {price.unit}" if price.per == 1 else f"{paid} per {price.per:,} {price.unit}"
+
+
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    rule = ["---", *["---:"] * (len(heads) - 1)]
+    return "\n".join("| " + " | ".join(cells) + " |" for cells in (heads, rule, *rows))
+
+
+if __name__ == "__main__":
+    print(markdown(), sources(), sep="\n\n")

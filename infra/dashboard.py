@@ -1,0 +1,191 @@
+"""The stage's one dashboard: is anything wrong, who notices it, and where it comes from, from top to bottom.
+
+Every graph has a line for each thing of its sort in the topology. The first things to look at are in `runbook.md`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_cloudwatch as cloudwatch
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sqs as sqs
+from aws_cdk import aws_stepfunctions as sfn
+
+from infra import alarms, topology
+
+SHOWN = Duration.hours(3)
+WIDTH = 24
+"""What a dashboard is wide, in its own units."""
+HEIGHT = 6
+OPERATIONS = ("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "TransactWriteItems")
+"""What the functions ask of the table."""
+STREAM_READERS = tuple(described.name for described in topology.FUNCTIONS if described.stream)
+
+Lines = Sequence[cloudwatch.Metric]
+
+
+def draw(
+    stack: Stack,
+    *,
+    watched: Sequence[cloudwatch.Alarm],
+    table: dynamodb.Table,
+    queues: Mapping[str, sqs.Queue],
+    machines: Mapping[str, sfn.StateMachine],
+    functions: Mapping[str, lambda_.Function],
+    api: apigateway.RestApi,
+) -> None:
+    """Make the dashboard, which is called as the stack is; the mappings are by name in the topology."""
+    made = cloudwatch.Dashboard(stack, "Dashboard", dashboard_name=stack.stack_name, default_interval=SHOWN)
+    made.add_widgets(
+        cloudwatch.AlarmStatusWidget(
+            title=f"{stack.stack_name}: alarms", alarms=[*watched], width=WIDTH, height=2 * HEIGHT
+        )
+    )
+    for row in (
+        _api(api),
+        _functions(functions),
+        _load(functions),
+        _queues(queues),
+        _events(table, functions),
+        _given_up(stack, table, functions),
+        _machines(machines),
+        _table(table),
+    ):
+        graphs = dict(row)
+        made.add_widgets(
+            *(
+                cloudwatch.GraphWidget(title=title, left=[*lines], width=WIDTH // len(graphs), height=HEIGHT)
+                for title, lines in graphs.items()
+            )
+        )
+
+
+Row = Iterator[tuple[str, Lines]]
+"""Graphs from left to right: title and lines."""
+
+
+def _api(api: apigateway.RestApi) -> Row:
+    yield (
+        "API: requests, and those refused (4xx) or failed (5xx)",
+        [
+            api.metric_count(statistic="Sum", label="requests"),
+            api.metric_client_error(statistic="Sum", label="4xx"),
+            api.metric_server_error(statistic="Sum", label="5xx"),
+        ],
+    )
+    yield (
+        "API: time to answer (ms)",
+        [api.metric_latency(statistic=statistic, label=statistic) for statistic in ("p50", "p99")],
+    )
+
+
+def _functions(functions: Mapping[str, lambda_.Function]) -> Row:
+    named = functions.items()
+    yield "Functions: started", [made.metric_invocations(statistic="Sum", label=name) for name, made in named]
+    yield "Functions: errors", [made.metric_errors(statistic="Sum", label=name) for name, made in named]
+    yield "Functions: throttles", [made.metric_throttles(statistic="Sum", label=name) for name, made in named]
+
+
+def _load(functions: Mapping[str, lambda_.Function]) -> Row:
+    named = functions.items()
+    yield "Functions: duration, p99 (ms)", [made.metric_duration(statistic="p99", label=name) for name, made in named]
+    yield (
+        "Functions: at work at once",
+        [made.metric("ConcurrentExecutions", statistic="Maximum", label=name) for name, made in named],
+    )
+
+
+def _queues(queues: Mapping[str, sqs.Queue]) -> Row:
+    named = queues.items()
+    yield (
+        "Queues: age of the oldest message (s)",
+        [made.metric_approximate_age_of_oldest_message(statistic="Maximum", label=name) for name, made in named],
+    )
+    yield (
+        "Queues: messages waiting",
+        [made.metric_approximate_number_of_messages_visible(statistic="Maximum", label=name) for name, made in named],
+    )
+    yield (
+        "Dead letters",
+        [
+            alarms.dead_letters(made).metric_approximate_number_of_messages_visible(statistic="Maximum", label=name)
+            for name, made in named
+        ],
+    )
+
+
+def _events(table: dynamodb.Table, functions: Mapping[str, lambda_.Function]) -> Row:
+    yield (
+        "Stream: age of the changes being read (ms)",
+        [functions[name].metric("IteratorAge", statistic="Maximum", label=name) for name in STREAM_READERS],
+    )
+    for statistic in ("p50", "p99"):
+        yield (
+            f"Webhooks: lateness of attempts, {statistic} (ms)",
+            [alarms.lateness(table, lane).with_(statistic=statistic, label=lane) for lane in alarms.LANES],
+        )
+
+
+def _given_up(stack: Stack, table: dynamodb.Table, functions: Mapping[str, lambda_.Function]) -> Row:
+    yield (
+        "Changes put aside, and those that could not be",
+        [
+            line.with_(statistic="Sum", label=label)
+            for name in STREAM_READERS
+            for line, label in (
+                (alarms.put_aside(stack, name), "put aside"),
+                (functions[name].metric("DestinationDeliveryFailures"), "not even that"),
+            )
+        ],
+    )
+    yield "Webhooks that workers died over", [alarms.lost(table).with_(statistic="Sum", label="given up")]
+
+
+def _machines(machines: Mapping[str, sfn.StateMachine]) -> Row:
+    named = machines.items()
+    yield "Workflows: started", [made.metric_started(statistic="Sum", label=name) for name, made in named]
+    yield "Workflows: failed", [made.metric_failed(statistic="Sum", label=name) for name, made in named]
+
+
+def _table(table: dynamodb.Table) -> Row:
+    yield (
+        "Table: capacity used (units)",
+        [
+            table.metric_consumed_read_capacity_units(statistic="Sum", label="read"),
+            table.metric_consumed_write_capacity_units(statistic="Sum", label="written"),
+        ],
+    )
+    yield (
+        "Table and indexes: throttled",
+        [
+            table.metric("ReadThrottleEvents", statistic="Sum", label="read"),
+            table.metric("WriteThrottleEvents", statistic="Sum", label="written"),
+            *(_of_index(table, index.name) for index in topology.TABLE.indexes),
+        ],
+    )
+    yield (
+        "Table: time to answer, p99 (ms)",
+        [
+            table.metric_successful_request_latency(
+                dimensions_map={"TableName": table.table_name, "Operation": operation},
+                statistic="p99",
+                label=operation,
+            )
+            for operation in OPERATIONS
+        ],
+    )
+
+
+def _of_index(table: dynamodb.Table, index: str) -> cloudwatch.Metric:
+    """Writes to the table that an index held up."""
+    return cloudwatch.Metric(
+        namespace="AWS/DynamoDB",
+        metric_name="WriteThrottleEvents",
+        dimensions_map={"TableName": table.table_name, "GlobalSecondaryIndexName": index},
+        statistic="Sum",
+        label=f"written to {index}",
+    )

@@ -1,0 +1,178 @@
+"""The REST API in front of the functions: routes, limits, access log, the gateway's own errors, host name, firewall."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from aws_cdk import CfnOutput, RemovalPolicy, Stack
+from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_certificatemanager as acm
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_route53 as route53
+from aws_cdk import aws_route53_targets as targets
+from aws_cdk import aws_wafv2 as waf
+
+from infra import topology
+from infra.gateway_responses import GATEWAY_RESPONSES
+from infra.stack_names import DOMAIN_TARGET_OUTPUT
+from infra.stage import Stage
+
+ACCESS_LOG = {
+    "request_id": "$context.requestId",
+    "extended_request_id": "$context.extendedRequestId",
+    "time": "$context.requestTimeEpoch",
+    "ip": "$context.identity.sourceIp",
+    "method": "$context.httpMethod",
+    "resource": "$context.resourcePath",
+    "status": "$context.status",
+    "bytes": "$context.responseLength",
+    "milliseconds": "$context.responseLatency",
+    "integration_status": "$context.integration.status",
+    "integration_milliseconds": "$context.integration.latency",
+    "error": "$context.error.responseType",
+}
+
+MANAGED_RULES = ("AWSManagedRulesAmazonIpReputationList", "AWSManagedRulesKnownBadInputsRuleSet")
+"""AWS's own rule groups that refuse no honest JSON; the common one refuses bodies over 8 KB."""
+
+
+def rest_api(
+    stack: Stack, stage: Stage, functions: Mapping[str, lambda_.Function], access_log: logs.LogGroup
+) -> apigateway.RestApi:
+    """The API with every route of the topology; `functions` are by name in the topology."""
+    api = apigateway.RestApi(
+        stack,
+        "Api",
+        rest_api_name=stack.stack_name,
+        endpoint_types=[apigateway.EndpointType.REGIONAL],
+        # Bytes arrive as they were sent, whatever their content type.
+        binary_media_types=["*/*"],
+        # Without this role, which the account has once for all its APIs, the gateway writes no log.
+        cloud_watch_role=True,
+        cloud_watch_role_removal_policy=RemovalPolicy.RETAIN,
+        # One way in, so that the firewall's counts and the addresses in answers are those of the host name.
+        disable_execute_api_endpoint=bool(stage.domain),
+        deploy_options=apigateway.StageOptions(
+            stage_name=stage.name,
+            throttling_rate_limit=stage.requests_per_second,
+            throttling_burst_limit=stage.burst,
+            access_log_destination=apigateway.LogGroupLogDestination(access_log),
+            access_log_format=apigateway.AccessLogFormat.custom(json.dumps(ACCESS_LOG)),
+        ),
+    )
+    # The construct's own output of the address, under a name with a hash in it: ApiUrl is ours.
+    api.node.try_remove_child("Endpoint")
+    for function in topology.FUNCTIONS:
+        for route in function.routes:
+            api.root.resource_for_path(route).add_method(
+                "ANY",
+                # One permission for all its routes: each route's own would outgrow the function's policy.
+                apigateway.LambdaIntegration(functions[function.name], scope_permission_to_method=False),
+            )
+    for response in GATEWAY_RESPONSES:
+        api.add_gateway_response(
+            "".join(word.capitalize() for word in response.kind.split("_")),
+            type=apigateway.ResponseType.of(response.kind),
+            status_code=str(response.status) if response.status else None,
+            response_headers=response.header_mappings(),
+            templates={"application/json": response.body(at_root=bool(stage.domain))},
+        )
+    if stage.domain:
+        _name(stack, stage, api)
+    if stage.firewall:
+        _protect(stack, stage, api)
+    return api
+
+
+def url(stage: Stage, api: apigateway.RestApi) -> str:
+    """Where clients find the API, without a slash at the end."""
+    return f"https://{stage.domain['name']}" if stage.domain else api.url.removesuffix("/")
+
+
+def _name(stack: Stack, stage: Stage, api: apigateway.RestApi) -> None:
+    """Give the API its host name; where the stage names no hosted zone, the name's record is left to its owner."""
+    zone, certificate_arn = None, stage.domain.get("certificate_arn")
+    if zone_id := stage.domain.get("hosted_zone_id"):
+        zone = route53.HostedZone.from_hosted_zone_attributes(
+            stack, "Zone", hosted_zone_id=zone_id, zone_name=stage.domain["hosted_zone_name"]
+        )
+    certificate: acm.ICertificate
+    if certificate_arn:
+        certificate = acm.Certificate.from_certificate_arn(stack, "Certificate", certificate_arn)
+    else:
+        certificate = acm.Certificate(
+            stack,
+            "Certificate",
+            domain_name=stage.domain["name"],
+            validation=acm.CertificateValidation.from_dns(zone),
+        )
+    domain = api.add_domain_name(
+        "Domain",
+        domain_name=stage.domain["name"],
+        certificate=certificate,
+        endpoint_type=apigateway.EndpointType.REGIONAL,
+        security_policy=apigateway.SecurityPolicy.TLS_1_2,
+    )
+    if zone:
+        route53.ARecord(
+            stack,
+            "DomainRecord",
+            zone=zone,
+            record_name=f"{stage.domain['name']}.",
+            target=route53.RecordTarget.from_alias(targets.ApiGatewayDomain(domain)),
+        )
+    else:
+        CfnOutput(
+            stack,
+            DOMAIN_TARGET_OUTPUT,
+            description=f"What the CNAME record of {stage.domain['name']} must say",
+            value=domain.domain_name_alias_domain_name,
+        )
+
+
+def _protect(stack: Stack, stage: Stage, api: apigateway.RestApi) -> None:
+    """AWS WAF: addresses that ask too much, addresses of ill repute, and well-known attacks."""
+
+    def visible(name: str) -> waf.CfnWebACL.VisibilityConfigProperty:
+        return waf.CfnWebACL.VisibilityConfigProperty(
+            cloud_watch_metrics_enabled=True, metric_name=f"{stack.stack_name}-{name}", sampled_requests_enabled=False
+        )
+
+    rate = waf.CfnWebACL.RuleProperty(
+        name="RequestsOfOneAddress",
+        priority=0,
+        action=waf.CfnWebACL.RuleActionProperty(block={}),
+        statement=waf.CfnWebACL.StatementProperty(
+            rate_based_statement=waf.CfnWebACL.RateBasedStatementProperty(
+                aggregate_key_type="IP", limit=stage.firewall["requests_per_minute"], evaluation_window_sec=60
+            )
+        ),
+        visibility_config=visible("requests-of-one-address"),
+    )
+    managed = [
+        waf.CfnWebACL.RuleProperty(
+            name=name,
+            priority=number,
+            override_action=waf.CfnWebACL.OverrideActionProperty(none={}),
+            statement=waf.CfnWebACL.StatementProperty(
+                managed_rule_group_statement=waf.CfnWebACL.ManagedRuleGroupStatementProperty(
+                    vendor_name="AWS", name=name
+                )
+            ),
+            visibility_config=visible(name),
+        )
+        for number, name in enumerate(MANAGED_RULES, start=1)
+    ]
+    acl = waf.CfnWebACL(
+        stack,
+        "Firewall",
+        scope="REGIONAL",
+        default_action=waf.CfnWebACL.DefaultActionProperty(allow={}),
+        rules=[rate, *managed],
+        visibility_config=visible("firewall"),
+    )
+    waf.CfnWebACLAssociation(
+        stack, "FirewallOfApi", resource_arn=api.deployment_stage.stage_arn, web_acl_arn=acl.attr_arn
+    )

@@ -1,0 +1,216 @@
+"""The REST API as it would be deployed: routes, limits, the gateway's own errors, host name and firewall."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from infra import stack_names, topology
+from infra.stage import REQUESTS_OF_A_KEY
+from infra.topology import Function
+from shared.errors import ERRORS
+from tests.infra.conftest import DOMAIN_NAME, FIREWALL, Resource, Synthesized
+from tests.infra.templates import text
+
+KEY_LIMITS = (100, REQUESTS_OF_A_KEY / 60)
+"""Requests a second that one API key may make, for a second and on the average of a minute."""
+
+each_function = pytest.mark.parametrize("function", topology.FUNCTIONS, ids=lambda function: function.name)
+each_stage = pytest.mark.parametrize("stage", ["dev", "prod", "calls", "guarded", "named"])
+
+
+def test_every_route_of_the_topology_takes_any_method_to_its_function(prod: Synthesized) -> None:
+    found = {}
+    for method in prod.all("AWS::ApiGateway::Method").values():
+        assert method["HttpMethod"] == "ANY"
+        assert method["AuthorizationType"] == "NONE"
+        assert method["Integration"]["Type"] == "AWS_PROXY"
+        found[path_of(prod, method["ResourceId"])] = integrated(method)
+    routes = {route: prod.functions[f.name] for f in topology.FUNCTIONS for route in f.routes}
+    assert found == routes
+
+
+@each_function
+def test_the_gateway_may_invoke_a_function_that_has_routes(prod: Synthesized, function: Function) -> None:
+    target = {"Fn::GetAtt": [prod.functions[function.name], "Arn"]}
+    permissions = [p for p in prod.all("AWS::Lambda::Permission").values() if p["FunctionName"] == target]
+    admitted = [p for p in permissions if p["Principal"] == "apigateway.amazonaws.com"]
+    assert bool(admitted) is bool(function.routes)
+
+
+def test_the_gateway_passes_bytes_on_unchanged_and_is_regional(prod: Synthesized) -> None:
+    (api,) = prod.all("AWS::ApiGateway::RestApi").values()
+    assert api["BinaryMediaTypes"] == ["*/*"]
+    assert api["EndpointConfiguration"]["Types"] == ["REGIONAL"]
+
+
+@each_stage
+def test_the_gateway_throttles_above_what_one_key_may_do(stages: dict[str, Synthesized], stage: str) -> None:
+    (settings,) = [
+        setting
+        for made in stages[stage].all("AWS::ApiGateway::Stage").values()
+        for setting in made["MethodSettings"]
+        if (setting["ResourcePath"], setting["HttpMethod"]) == ("/*", "*")
+    ]
+    assert settings["ThrottlingRateLimit"] > 2 * max(KEY_LIMITS)
+    assert settings["ThrottlingBurstLimit"] > 2 * max(KEY_LIMITS)
+    assert not settings.get("DataTraceEnabled")
+
+
+def test_the_access_log_is_one_json_object_a_line_and_holds_no_credentials(prod: Synthesized) -> None:
+    (stage,) = prod.all("AWS::ApiGateway::Stage").values()
+    line = json.loads(stage["AccessLogSetting"]["Format"])
+    assert line["request_id"] == "$context.requestId"
+    assert all(re.fullmatch(r"\$context\.[A-Za-z.]+", value) for value in line.values())
+    assert not re.search("authoriz|apiKey", stage["AccessLogSetting"]["Format"])
+    # Without the account's logging role the log stays empty.
+    assert prod.all("AWS::ApiGateway::Account")
+
+
+def gateway_responses(stage: Synthesized) -> dict[str, Resource]:
+    return {made["ResponseType"]: made for made in stage.all("AWS::ApiGateway::GatewayResponse").values()}
+
+
+def test_the_gateways_own_errors_carry_the_apis_envelope(prod: Synthesized) -> None:
+    for kind, response in gateway_responses(prod).items():
+        assert response["ResponseTemplates"].keys() == {"application/json"}, kind
+        error = json.loads(rendered(response["ResponseTemplates"]["application/json"]))["error"]
+        assert error.keys() == {"type", "code", "message", "request_id", "doc_url"}, kind
+        assert error["request_id"] == CONTEXT["requestId"]
+        assert error["doc_url"] == f"https://api.example.com/prod/docs/errors#{error['code']}"
+        assert error["message"].endswith(".")
+        known = ERRORS[error["code"]]
+        assert error["type"] == known.type, kind
+        if kind != "DEFAULT_4XX":  # keeps the gateway's status, which may be any
+            assert int(response["StatusCode"]) == known.status, kind
+
+
+def test_the_gateways_own_errors_carry_the_apis_headers(prod: Synthesized) -> None:
+    for kind, response in gateway_responses(prod).items():
+        headers = {
+            name.removeprefix("gatewayresponse.header."): value
+            for name, value in response["ResponseParameters"].items()
+        }
+        assert headers["Service-Request-Id"] == "context.requestId", kind
+        assert headers["Cache-Control"] == "'no-store'", kind
+        assert all(re.fullmatch(r"context\.[A-Za-z.]+|'[^']+'", value) for value in headers.values()), kind
+        throttled = response.get("StatusCode") == "429"
+        assert headers["Service-Should-Retry"] == ("'true'" if throttled else "'false'"), kind
+        assert ("Retry-After" in headers) is ("Service-Rate-Limited-Reason" in headers) is throttled, kind
+
+
+def test_no_error_of_the_gateway_is_without_an_answer_of_ours(prod: Synthesized) -> None:
+    found = gateway_responses(prod)
+    assert {"DEFAULT_4XX", "DEFAULT_5XX"} <= found.keys()
+    # The gateway's own statuses for these are others, or their codes say more than the default's.
+    expected = {"MISSING_AUTHENTICATION_TOKEN": "404", "THROTTLED": "429", "REQUEST_TOO_LARGE": "413"}
+    assert {kind: found[kind]["StatusCode"] for kind in expected} == expected
+
+
+# Host name and firewall
+
+
+@pytest.mark.parametrize("stage", ["guarded", "named"])
+def test_a_host_name_is_the_apis_only_address(stages: dict[str, Synthesized], stage: str) -> None:
+    made = stages[stage]
+    (domain,) = made.all("AWS::ApiGateway::DomainName").values()
+    assert domain["DomainName"] == DOMAIN_NAME
+    assert domain["SecurityPolicy"] == "TLS_1_2"
+    assert domain["EndpointConfiguration"] == {"Types": ["REGIONAL"]}
+    (mapping,) = made.all("AWS::ApiGateway::BasePathMapping").values()
+    assert not mapping.get("BasePath"), "paths begin with /v1 under it"
+    (api,) = made.all("AWS::ApiGateway::RestApi").values()
+    assert api["DisableExecuteApiEndpoint"] is True
+    assert made.template["Outputs"][stack_names.API_OUTPUT]["Value"] == f"https://{DOMAIN_NAME}"
+
+
+@pytest.mark.parametrize("stage", ["guarded", "named"])
+def test_the_gateways_own_errors_name_no_stage_under_a_host_name(stages: dict[str, Synthesized], stage: str) -> None:
+    for kind, response in gateway_responses(stages[stage]).items():
+        error = json.loads(rendered(response["ResponseTemplates"]["application/json"]))["error"]
+        assert error["doc_url"] == f"https://api.example.com/docs/errors#{error['code']}", kind
+
+
+def test_with_a_hosted_zone_the_stack_makes_certificate_and_record(stages: dict[str, Synthesized]) -> None:
+    made = stages["guarded"]
+    ((certificate_id, certificate),) = made.all("AWS::CertificateManager::Certificate").items()
+    (domain,) = made.all("AWS::ApiGateway::DomainName").values()
+    (record,) = made.all("AWS::Route53::RecordSet").values()
+    assert domain["RegionalCertificateArn"] == {"Ref": certificate_id}
+    assert certificate["ValidationMethod"] == "DNS"
+    assert [option["HostedZoneId"] for option in certificate["DomainValidationOptions"]] == [record["HostedZoneId"]]
+    assert (record["Type"], record["Name"]) == ("A", f"{DOMAIN_NAME}.")
+    assert "RegionalDomainName" in text(record["AliasTarget"])
+    assert stack_names.DOMAIN_TARGET_OUTPUT not in made.template["Outputs"]
+
+
+def test_with_a_certificate_alone_an_output_says_what_the_names_record_must_be(stages: dict[str, Synthesized]) -> None:
+    made = stages["named"]
+    assert not {"AWS::CertificateManager::Certificate", "AWS::Route53::RecordSet"} & made.kinds
+    (domain,) = made.all("AWS::ApiGateway::DomainName").values()
+    assert domain["RegionalCertificateArn"].startswith("arn:aws:acm:")
+    assert "RegionalDomainName" in text(made.template["Outputs"][stack_names.DOMAIN_TARGET_OUTPUT]["Value"])
+
+
+@pytest.mark.parametrize("stage", ["dev", "prod", "calls"])
+def test_a_stage_without_these_settings_has_neither(stages: dict[str, Synthesized], stage: str) -> None:
+    absent = {"AWS::ApiGateway::DomainName", "AWS::WAFv2::WebACL", "AWS::Route53::RecordSet"}
+    assert not absent & stages[stage].kinds
+    (api,) = stages[stage].all("AWS::ApiGateway::RestApi").values()
+    assert not api.get("DisableExecuteApiEndpoint")
+
+
+def test_the_firewall_stands_before_the_api_and_lets_an_honest_key_through(stages: dict[str, Synthesized]) -> None:
+    made = stages["guarded"]
+    ((acl_id, acl),) = made.all("AWS::WAFv2::WebACL").items()
+    (association,) = made.all("AWS::WAFv2::WebACLAssociation").values()
+    ((stage_id, _),) = made.all("AWS::ApiGateway::Stage").items()
+    assert association["WebACLArn"] == {"Fn::GetAtt": [acl_id, "Arn"]}
+    assert stage_id in text(association["ResourceArn"])
+    assert (acl["Scope"], acl["DefaultAction"]) == ("REGIONAL", {"Allow": {}})
+    (rate,) = [rule for rule in acl["Rules"] if "RateBasedStatement" in rule["Statement"]]
+    limit = rate["Statement"]["RateBasedStatement"]
+    assert rate["Action"] == {"Block": {}}
+    assert (limit["AggregateKeyType"], limit["EvaluationWindowSec"]) == ("IP", 60)
+    assert limit["Limit"] == FIREWALL["requests_per_minute"] >= REQUESTS_OF_A_KEY
+    groups = {
+        rule["Statement"]["ManagedRuleGroupStatement"]["Name"]: rule["OverrideAction"]
+        for rule in acl["Rules"]
+        if rule is not rate
+    }
+    assert groups
+    assert {*map(str, groups.values())} == {"{'None': {}}"}, "the groups count only, and refuse nothing"
+    # It refuses bodies of more than 8 KB; contract 1 takes 256.
+    assert "AWSManagedRulesCommonRuleSet" not in groups
+    assert len({rule["Priority"] for rule in acl["Rules"]}) == len(acl["Rules"])
+
+
+# Reading templates
+
+CONTEXT = {
+    "requestId": "5d2d4b2e-6d7b-4c4a-9a36-2f4cf4a1f001",
+    "domainName": "api.example.com",
+    "stage": "prod",
+}
+
+
+def rendered(template: str) -> str:
+    """A gateway response's template as API Gateway fills it in; a variable that is not known here is a KeyError."""
+    return re.sub(r"\$context\.([A-Za-z]+(?:\.[A-Za-z]+)*)", lambda found: CONTEXT[found[1]], template)
+
+
+def path_of(stage: Synthesized, resource: Any) -> str:
+    if "Ref" not in resource:  # the API's root
+        return "/"
+    made = stage[resource["Ref"]]
+    return f"{path_of(stage, made['ParentId']).rstrip('/')}/{made['PathPart']}"
+
+
+def integrated(method: Resource) -> str:
+    """The logical id of the function that a method hands requests to."""
+    (name,) = [part["Fn::GetAtt"][0] for part in method["Integration"]["Uri"]["Fn::Join"][1] if "Fn::GetAtt" in part]
+    found: str = name
+    return found

@@ -1,0 +1,146 @@
+"""The runbook is complete and its commands are real: for each alarm an entry, for each name in it a thing."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from botocore import xform_name
+from botocore.session import get_session
+
+from infra import manage, topology
+from tests.infra.conftest import Synthesized
+
+ROOT = Path(__file__).parents[2]
+RUNBOOK = (ROOT / "infra" / "runbook.md").read_text(encoding="utf-8")
+PROCEDURES = {"Rollback", "Restore from point-in-time recovery"}
+SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", RUNBOOK, re.MULTILINE | re.DOTALL))
+GLOBAL_OPTIONS = {"query", "output", "max-items"}
+"""Options of the AWS command line that every command has; the last one those that come in pages."""
+CUSTOM = {("logs", "tail"): {"since", "filter-pattern"}, ("s3", "ls"): {"recursive"}}
+"""Commands that are the command line's own, with the options of theirs that are used."""
+
+
+def code() -> Iterator[str]:
+    """Every line of shell, in blocks and in running text; a line that is continued is one."""
+    for block in re.findall(r"^```sh\n(.*?)^```", RUNBOOK, re.MULTILINE | re.DOTALL):
+        lines = re.sub(r"\\\n\s*", "", block).splitlines()
+        yield from (line for line in lines if not line.startswith("#"))
+    prose = re.sub(r"^```.*?^```", "", RUNBOOK, flags=re.MULTILINE | re.DOTALL)
+    for span in re.findall(r"`([^`]+)`", prose):
+        yield " ".join(span.split())
+
+
+def commands() -> Iterator[list[str]]:
+    """Every command in words; one within another (`$(…)`) is a command of its own, and `VALUE` there."""
+    for line in code():
+        pending = [line]
+        while pending:
+            text = pending.pop()
+            pending += re.findall(r"\$\(([^()]*)\)", text)
+            text = re.sub(r"\$\([^()]*\)", "VALUE", text)
+            if "$(" in text:
+                pending.append(text)
+            else:
+                yield shlex.split(text)
+
+
+def calls(*program: str) -> list[list[str]]:
+    """The arguments of each call of a program, up to the command's end."""
+    found = []
+    for words in commands():
+        for start in range(len(words)):
+            if tuple(words[start : start + len(program)]) == program:
+                rest = words[start + len(program) :]
+                end = next((at for at, word in enumerate(rest) if word.endswith(";") or word in ("|", "&&")), None)
+                found.append(rest if end is None else [*rest[:end], rest[end].removesuffix(";")])
+    return found
+
+
+def test_every_alarm_has_its_entry_and_every_entry_its_alarm(stages: dict[str, Synthesized]) -> None:
+    for stage in stages.values():
+        kinds = set()
+        for alarm in stage.all("AWS::CloudWatch::Alarm").values():
+            kind = alarm["AlarmName"].rpartition("-")[2]
+            assert alarm["AlarmDescription"].endswith(f"Runbook: infra/runbook.md, {kind}")
+            kinds.add(kind)
+        assert kinds == SECTIONS.keys() - PROCEDURES
+
+
+@pytest.mark.parametrize("kind", sorted(SECTIONS.keys() - PROCEDURES))
+def test_an_entry_says_what_it_means_where_to_look_and_what_to_do(kind: str) -> None:
+    parts = re.split(r"^\*\*(\w+)\.\*\*", SECTIONS[kind], flags=re.MULTILINE)
+    assert parts[1::2] == ["Means", "Look", "Do"]
+    assert all(len(text.split()) >= 15 for text in parts[2::2])
+    assert re.search(r"`|Dashboard", parts[4]), "nowhere to look"
+
+
+def test_both_procedures_are_there_and_what_was_never_tried_says_so() -> None:
+    assert SECTIONS.keys() >= PROCEDURES
+    assert "have not been carried out on AWS" in " ".join(SECTIONS["Restore from point-in-time recovery"].split())
+
+
+def test_links_lead_to_headings() -> None:
+    links = re.findall(r"\]\(#([^)]+)\)", RUNBOOK)
+    assert links
+    assert set(links) <= {heading.lower().replace(" ", "-") for heading in SECTIONS}
+
+
+def test_the_operators_tool_takes_every_command() -> None:
+    given = calls(".venv/bin/python", "-m", "infra.manage")
+    assert ["--stage", "$STAGE", "redrive-stream"] in given
+    for arguments in given:
+        assert manage._parser().parse_args(arguments).command, arguments
+
+
+def test_makes_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = {arguments[0] for arguments in calls("make")}
+    assert targets >= {"deploy", "synth"}
+    assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+
+
+def test_what_the_stack_is_asked_for_by_name_is_one_thing(prod: Synthesized) -> None:
+    asked = {(kind, name) for kind, name, *_ in calls("resource")}
+    asked |= {("AWS::Logs::LogGroup", f"{function}Log") for function, *_ in calls("errors")}
+    for kind, name in asked - {("AWS::Lambda::EventSourceMapping", "")}:
+        if name != "$1Log":
+            assert len([found for found in prod.all(kind) if found.startswith(name)]) == 1, (kind, name)
+
+
+def test_the_aws_commands_exist_and_have_these_options() -> None:
+    session = get_session()
+    used = set()
+    for service, command, *rest in calls("aws"):
+        options = {re.sub("^no-", "", word[2:]) for word in rest if word.startswith("--")} - GLOBAL_OPTIONS
+        used.add(f"{service} {command}")
+        if (service, command) in CUSTOM:
+            assert options <= CUSTOM[service, command], (service, command)
+            continue
+        model = session.get_service_model({"s3api": "s3"}.get(service, service))
+        names = {xform_name(name, "-"): name for name in model.operation_names}
+        if command == "wait":
+            waiters = session.get_waiter_model(service)
+            operation = {xform_name(name, "-"): waiters.get_waiter(name).operation for name in waiters.waiter_names}
+            called = model.operation_model(operation[rest[0]])
+        else:
+            called = model.operation_model(names[command])
+        shape = called.input_shape
+        assert shape is not None
+        assert options <= {xform_name(member, "-") for member in shape.members}, (service, command)
+        assert options >= {xform_name(member, "-") for member in shape.required_members}, (service, command)
+    assert {"sqs start-message-move-task", "dynamodb restore-table-to-point-in-time"} <= used
+
+
+def test_a_restored_table_is_set_up_as_the_topology_says(prod: Synthesized) -> None:
+    steps = SECTIONS["Restore from point-in-time recovery"]
+    assert f"AttributeName={topology.TABLE.ttl}" in steps
+    assert f"StreamViewType={topology.TABLE.stream}" in steps
+    tags = {tag["Key"] for tag in prod[prod.table]["Tags"]}
+    assert tags == set(re.findall(r"Key=(\w+),Value", steps))
+    # The steps rename the construct `Table`, and find its new id in the template by this pattern.
+    assert re.fullmatch("Table[0-9A-F]*", prod.table)
+    assert '"Table",' in (ROOT / "infra" / "stack.py").read_text(encoding="utf-8")

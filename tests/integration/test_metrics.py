@@ -1,0 +1,102 @@
+"""What deliver measures of its attempts, in CloudWatch's embedded metric format (design, "Deployment")."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from shared import clock, deliveries, metrics
+from shared.keys import Scope
+from tests.integration.conftest import Clock
+from tests.integration.test_ladder import happen, hint, made, only
+from tests.receivers import Receiver, answer
+from tests.stage import Stage
+
+
+def measured(printed: pytest.CaptureFixture[str], name: str) -> list[dict[str, Any]]:
+    """The lines printed since the last look that measure this."""
+    lines = [json.loads(line) for line in printed.readouterr().out.splitlines() if line.startswith('{"_aws"')]
+    return [line for line in lines if name in line]
+
+
+def lateness(printed: pytest.CaptureFixture[str]) -> list[tuple[str, float]]:
+    """Lane and milliseconds of each attempt since the last look."""
+    return [(line["lane"], line[metrics.LATENESS][0]) for line in measured(printed, metrics.LATENESS)]
+
+
+def dies_over(stage: Stage, delivery: Any) -> None:
+    """A worker takes the delivery and is never heard of again."""
+    project = stage.call("GET", "/v1/ping").json["project_id"]
+    claimed = deliveries.claim(Scope(project, False), delivery["event_id"], delivery["id"])
+    assert isinstance(claimed, deliveries.Claim)
+
+
+def test_an_attempt_is_late_by_what_passed_since_it_was_due(
+    stage: Stage, stopped_clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Receiver(answer(500)) as receiver:
+        made(stage, "webhook_endpoints", url=receiver.url)
+        path = happen(stage)
+        stopped_clock.forward(3)
+        hint(stage, only(stage, path), "deliveries")
+        assert lateness(capsys) == [("first_attempts", 3000)]
+        stopped_clock.forward(2)
+        hint(stage, only(stage, path))
+        assert lateness(capsys) == [], "measured ahead of its time"
+        stopped_clock.forward(5)
+        hint(stage, only(stage, path))
+        assert lateness(capsys) == [("later_attempts", 2000)]
+        # What failed is due again 30 s later; the worker that takes it dies.
+        stopped_clock.forward(30)
+        dies_over(stage, only(stage, path))
+        stopped_clock.forward(deliveries.LEASE / clock.SECOND)
+        hint(stage, only(stage, path))
+        [(lane, late)] = lateness(capsys)
+        assert (lane, round(late, -1)) == ("later_attempts", deliveries.LEASE)
+
+
+def test_what_waits_for_an_endpoint_that_is_known_to_be_slow_is_counted_apart(
+    stage: Stage, stopped_clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Receiver(answer(200)) as receiver:
+        made(stage, "webhook_endpoints", url=receiver.url)
+        first, second = happen(stage), happen(stage)
+        hint(stage, only(stage, first), "deliveries", sent=stopped_clock.now - 60)
+        stopped_clock.forward(30)
+        hint(stage, only(stage, second), "slow_deliveries")
+        assert [lane for lane, _ in lateness(capsys)] == ["first_attempts", "slow_endpoints"]
+
+
+def test_a_line_is_a_metric_of_the_stage_and_of_no_project(
+    stage: Stage, stopped_clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Receiver(answer(200)) as receiver:
+        made(stage, "webhook_endpoints", url=receiver.url)
+        hint(stage, only(stage, happen(stage)), "deliveries")
+    [line] = measured(capsys, metrics.LATENESS)
+    [described] = line.pop("_aws")["CloudWatchMetrics"]
+    assert described == {
+        "Namespace": metrics.NAMESPACE,
+        "Dimensions": [["table", "lane", "service"]],
+        "Metrics": [{"Name": metrics.LATENESS, "Unit": "Milliseconds"}],
+    }
+    assert line.keys() == {"table", "lane", "service", metrics.LATENESS}
+
+
+def test_a_delivery_that_worker_after_worker_died_over_is_counted(
+    stage: Stage, stopped_clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Receiver(answer(200)) as receiver:
+        made(stage, "webhook_endpoints", url=receiver.url)
+        path = happen(stage)
+        for _ in range(deliveries.LOST_WORKERS):
+            dies_over(stage, only(stage, path))
+            stopped_clock.forward(deliveries.LEASE / clock.SECOND + 1)
+        hint(stage, only(stage, path))
+        assert only(stage, path)["error_code"] == "worker_lost"
+        assert receiver.requests == []
+    printed = capsys.readouterr().out
+    [line] = [json.loads(line) for line in printed.splitlines() if line.startswith('{"_aws"')]
+    assert line[metrics.LOST] == [1.0]
