@@ -1,24 +1,10 @@
-"""LocalStack's way to run a function here: `python -m awslambdaric` on the deployed bundle, without Docker.
-
-Each execution environment is one process and one Lambda Runtime API on loopback, as in Lambda: a process
-takes one invocation at a time, keeps what it has in memory for the next one, and is thrown away when it
-outlasts the function's timeout.
-"""
+"""LocalStack's way to run a function here: the processes of `runtime_api`, one for each execution environment."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import queue
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Mapping
-from concurrent.futures import Future, InvalidStateError
-from concurrent.futures import TimeoutError as Late
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -27,134 +13,7 @@ from localstack.services.lambda_.invocation.executor_endpoint import StatusError
 from localstack.services.lambda_.invocation.lambda_models import FunctionVersion, InvocationResult
 from localstack.services.lambda_.invocation.runtime_executor import RuntimeExecutor
 
-INIT_TIMEOUT = 60
-"""Seconds for the imports of a function, on a busy machine; Lambda itself gives 10."""
-
-VERSION = "/2018-06-01/runtime"
-
-_STARTED: set[subprocess.Popen[bytes]] = set()
-
-
-def kill_all() -> None:
-    """End every function at once, whatever it is doing."""
-    for process in list(_STARTED):
-        process.kill()
-
-
-class FunctionProcess:
-    """One running function: its process, and the Runtime API that hands it invocations."""
-
-    def __init__(self, function: FunctionVersion, environment: Mapping[str, str], *, support: Path, log: Path) -> None:
-        """Start it. `support` is a folder with awslambdaric and what that imports, and nothing else."""
-        self._invocations: queue.SimpleQueue[dict[str, str] | None] = queue.SimpleQueue()
-        self._answer: Future[tuple[bool, bytes]] = Future()
-        self._ready: Future[None] = Future()
-        self._function = function
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._server.daemon_threads = True
-        self._server.block_on_close = False
-        threading.Thread(target=self._server.serve_forever, args=(0.5,), daemon=True).start()
-        code = function.config.code.get_unzipped_code_location()
-        with log.open("ab") as output:
-            self._process = subprocess.Popen(
-                # Without site-packages: the function sees the bundle, the standard library and awslambdaric.
-                [str(Path(sys.executable).resolve()), "-s", "-S", "-m", "awslambdaric", function.config.handler],
-                cwd=code,
-                env={
-                    **environment,
-                    "AWS_EXECUTION_ENV": f"AWS_Lambda_{function.config.runtime}",
-                    "AWS_LAMBDA_RUNTIME_API": f"127.0.0.1:{self._server.server_address[1]}",
-                    "LAMBDA_TASK_ROOT": str(code),
-                    "PATH": os.defpath,
-                    "PYTHONPATH": str(support),
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-            )
-        _STARTED.add(self._process)
-        threading.Thread(target=self._watch, daemon=True).start()
-
-    @property
-    def alive(self) -> bool:
-        return self._process.poll() is None
-
-    def await_ready(self) -> None:
-        """Return once its module is imported. Raises StatusErrorException, and TimeoutError."""
-        self._ready.result(INIT_TIMEOUT)
-
-    def invoke(self, payload: dict[str, str]) -> tuple[bool, bytes]:
-        """Whether it failed, and what it answered; ended by force after the function's timeout."""
-        self._answer = Future()
-        self._invocations.put(payload)
-        timeout = self._function.config.timeout
-        try:
-            return self._answer.result(timeout)
-        except Late:
-            self.stop()
-            return True, _failure("Sandbox.Timedout", f"Task timed out after {timeout}.00 seconds")
-
-    def stop(self) -> None:
-        """End the process and its Runtime API."""
-        self._process.kill()
-        self._process.wait()
-        self._invocations.put(None)
-        self._server.shutdown()
-        self._server.server_close()
-
-    def _watch(self) -> None:
-        """Let nobody wait for a process that has ended."""
-        code = self._process.wait()
-        _STARTED.discard(self._process)
-        failure = _failure("Runtime.ExitError", f"Runtime exited with status {code}")
-        with contextlib.suppress(InvalidStateError):
-            self._ready.set_exception(StatusErrorException("the process ended", payload=failure))
-        with contextlib.suppress(InvalidStateError):
-            self._answer.set_result((True, failure))
-
-    def _handler(self) -> type[BaseHTTPRequestHandler]:
-        running = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                with contextlib.suppress(InvalidStateError):
-                    running._ready.set_result(None)
-                invocation = running._invocations.get()
-                if invocation is None:
-                    self.close_connection = True
-                    return
-                deadline = time.time() + running._function.config.timeout
-                self.send_response(200)
-                self.send_header("Lambda-Runtime-Aws-Request-Id", invocation["invoke-id"])
-                self.send_header("Lambda-Runtime-Deadline-Ms", str(int(deadline * 1000)))
-                self.send_header("Lambda-Runtime-Invoked-Function-Arn", invocation["invoked-function-arn"])
-                self.send_header("Lambda-Runtime-Trace-Id", invocation["trace-id"])
-                # awslambdaric crashes without a content type.
-                self.send_header("Content-Type", "application/json")
-                self._end(invocation["payload"].encode())
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                with contextlib.suppress(InvalidStateError):
-                    if self.path == f"{VERSION}/init/error":
-                        running._ready.set_exception(StatusErrorException("the import failed", payload=body))
-                    elif self.path.startswith(f"{VERSION}/invocation/"):
-                        running._answer.set_result((self.path.endswith("/error"), body))
-                self.send_response(202)
-                self.send_header("Content-Type", "application/json")
-                self._end(b"{}")
-
-            def _end(self, body: bytes) -> None:
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, format: str, *args: object) -> None:
-                return
-
-        return Handler
+from tests.deploy.runtime_api import FunctionProcess, InitError, Invocation, Program
 
 
 class ProcessExecutor(RuntimeExecutor):  # type: ignore[misc]
@@ -179,12 +38,22 @@ class ProcessExecutor(RuntimeExecutor):  # type: ignore[misc]
         self._begin()
 
     def _begin(self) -> FunctionProcess:
-        name = self.function_version.id.function_name
-        self._running = FunctionProcess(
-            self.function_version, self._environment, support=self.support, log=self.logs / f"{name}.log"
+        deployed = self.function_version.config
+        program = Program(
+            python=Path(sys.executable).resolve(),
+            support=self.support,
+            code=Path(deployed.code.get_unzipped_code_location()),
+            handler=deployed.handler,
+            timeout=deployed.timeout,
         )
+        environment = {**self._environment, "AWS_EXECUTION_ENV": f"AWS_Lambda_{deployed.runtime}"}
+        name = self.function_version.id.function_name
+        self._running = FunctionProcess(program, environment, self.logs / f"{name}.log")
         try:
             self._running.await_ready()
+        except InitError as error:
+            self._running.stop()
+            raise StatusErrorException("the function did not start", payload=error.answer) from error
         except BaseException:
             self._running.stop()
             raise
@@ -200,7 +69,14 @@ class ProcessExecutor(RuntimeExecutor):  # type: ignore[misc]
         with self._busy:
             # The one before may have outlasted its time, or crashed.
             running = self._running if self._running and self._running.alive else self._begin()
-            failed, answer = running.invoke(payload)
+            failed, answer = running.invoke(
+                Invocation(
+                    payload["invoke-id"],
+                    payload["invoked-function-arn"],
+                    payload["payload"].encode(),
+                    payload["trace-id"],
+                )
+            )
         return InvocationResult(payload["invoke-id"], answer, is_error=failed, logs="")
 
     def get_address(self) -> str:
@@ -222,7 +98,3 @@ class ProcessExecutor(RuntimeExecutor):  # type: ignore[misc]
     @classmethod
     def cleanup_version(cls, function_version: FunctionVersion) -> None:
         return
-
-
-def _failure(kind: str, message: str) -> bytes:
-    return json.dumps({"errorType": kind, "errorMessage": message}).encode()

@@ -10,9 +10,9 @@ input closes, as it does when the tests end in whatever way.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import json
 import os
+import sysconfig
 import threading
 from pathlib import Path
 
@@ -21,14 +21,13 @@ from localstack.runtime.server import twisted
 from localstack.services.dynamodb.server import DynamodbServer
 from localstack.services.lambda_.invocation.plugins import DockerRuntimeExecutorPlugin
 
-from tests.deploy.lambda_process import ProcessExecutor, kill_all
-
-RUNTIME = ("awslambdaric", "runtime_client", "simplejson", "snapshot_restore_py")
-"""awslambdaric and what it imports."""
+from tests.deploy.lambda_process import ProcessExecutor
+from tests.deploy.runtime_api import kill_all, make_support
 
 
 def main() -> None:
-    ProcessExecutor.support = _support(Path(os.environ["FUNCTION_SUPPORT"]))
+    support = Path(os.environ["FUNCTION_SUPPORT"])
+    ProcessExecutor.support = make_support(support, Path(sysconfig.get_path("platlib")))
     ProcessExecutor.logs = Path(os.environ["FUNCTION_LOGS"])
     ProcessExecutor.extra = json.loads(os.environ["FUNCTION_ENVIRONMENT"])
     DockerRuntimeExecutorPlugin.load = lambda *_, **__: ProcessExecutor
@@ -40,17 +39,6 @@ def main() -> None:
     twisted.endpoints.TCP4ServerEndpoint = functools.partial(listen, interface="127.0.0.1")
     threading.Thread(target=_end_with_the_tests, daemon=True).start()
     run()
-
-
-def _support(folder: Path) -> Path:
-    folder.mkdir()
-    for name in RUNTIME:
-        spec = importlib.util.find_spec(name)
-        if not spec or not spec.origin:
-            raise ImportError(f"{name} is not installed")
-        found = Path(spec.origin).parent if spec.submodule_search_locations else Path(spec.origin)
-        (folder / found.name).symlink_to(found)
-    return folder
 
 
 def _end_with_the_tests() -> None:
