@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import CfnOutput, Duration, RemovalPolicy, Stack, Tags
+from aws_cdk import CfnOutput, Duration, Fn, RemovalPolicy, Stack, Tags
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
@@ -203,10 +203,11 @@ class ServiceStack(Stack):
             _id(machine.name),
             definition_body=sfn.DefinitionBody.from_string(definition),
             logs=sfn.LogOptions(
-                # The prefix spares the account's log resource policy, whose size is limited.
+                # The prefix spares the account's log resource policy, whose size is limited. Kept logs have the name
+                # of their own stack alone, so that another one can be made.
                 destination=self._log_group(
                     f"{_id(machine.name)}Log",
-                    name=f"/aws/vendedlogs/states/{self.stack_name}/{machine.name}",
+                    name=f"/aws/vendedlogs/states/{self.stack_name}/{machine.name}/{self._instance}",
                 ),
                 level=sfn.LogLevel.ALL,
                 include_execution_data=False,
@@ -401,6 +402,11 @@ class ServiceStack(Stack):
             filter_criteria={"filters": [{"pattern": json.dumps(pattern)} for pattern in patterns]},
             destination_config={"onFailure": {"destination": self.failed_batches.bucket_arn}},
         )
+
+    @property
+    def _instance(self) -> str:
+        """What this stack has in common with no other of its name, before or after: arn:…:stack/NAME/INSTANCE."""
+        return Fn.select(2, Fn.split("/", self.stack_id))
 
     @property
     def _stream_arn(self) -> str:

@@ -1,0 +1,339 @@
+"""What must hold of every resource of every stage: who may do what, encryption, public access, deletion, secrets.
+
+Each rule walks a whole template and returns what it has against it, so that it holds of resources that nobody has
+thought of yet; a resource of a type that is not in `KINDS` is a finding by itself.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from infra.stack_names import stack_name
+from tests.infra.conftest import Resource, Synthesized
+from tests.infra.policies import TRUSTED_AS_IT_IS, UNBOUND, problems, statements
+from tests.infra.templates import flat, listed, refuses_plain_http
+
+KEEP_DATA = {"prod": True, "calls": True, "dev": False, "guarded": False, "named": False}
+"""The stages of the one synth, and whether what they store outlives the stack."""
+
+Rule = Callable[[Synthesized, bool], list[str]]
+
+
+def private_bucket(bucket: Resource) -> bool:
+    blocked = bucket.get("PublicAccessBlockConfiguration", {})
+    return (
+        [*blocked.values()] == [True] * 4
+        and bucket.get("OwnershipControls") == {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
+        and not bucket.keys() & {"AccessControl", "WebsiteConfiguration", "CorsConfiguration"}
+    )
+
+
+def encrypted_bucket(bucket: Resource) -> bool:
+    rules = bucket.get("BucketEncryption", {}).get("ServerSideEncryptionConfiguration", [])
+    return any(rule["ServerSideEncryptionByDefault"]["SSEAlgorithm"] in ("AES256", "aws:kms") for rule in rules)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What is asked of the resources of a type.
+
+    `encrypted` is a check of the properties, or where AWS says that it encrypts what they store whatever they say;
+    None if they store nothing. `policy` is the type of the resource policy in which they must refuse plain HTTP.
+    `data` outlives the stack where the stage keeps its data. `private` is a check of the properties that could open
+    them to the public.
+    """
+
+    encrypted: Callable[[Resource], bool] | str | None = None
+    policy: str | None = None
+    data: bool = False
+    private: Callable[[Resource], bool] = lambda _: True
+
+
+KINDS = {
+    "AWS::DynamoDB::Table": Kind("DynamoDB developer guide, Encryption at rest", data=True),
+    "AWS::KMS::Key": Kind(lambda key: key.get("EnableKeyRotation") is True, data=True),
+    "AWS::Logs::LogGroup": Kind("CloudWatch Logs user guide, Encrypt log data", data=True),
+    "AWS::S3::Bucket": Kind(encrypted_bucket, "AWS::S3::BucketPolicy", data=True, private=private_bucket),
+    "AWS::SQS::Queue": Kind(lambda queue: queue.get("SqsManagedSseEnabled") is True, "AWS::SQS::QueuePolicy"),
+    # Messages are on its disks, encrypted, until they are in the queue. A KMS key would add a second lock.
+    "AWS::SNS::Topic": Kind("Security Hub user guide, SNS.1", "AWS::SNS::TopicPolicy"),
+    "AWS::StepFunctions::StateMachine": Kind("Step Functions developer guide, Data at rest encryption"),
+    "AWS::Lambda::Function": Kind("Lambda developer guide, Encryption at rest", private=lambda f: "VpcConfig" not in f),
+    "AWS::Lex::Bot": Kind("Lex V2 developer guide, Data protection"),
+    "AWS::Lex::BotAlias": Kind(private=lambda alias: "ConversationLogSettings" not in alias),
+    "AWS::ApiGateway::RestApi": Kind(
+        private=lambda api: api["EndpointConfiguration"]["Types"] == ["REGIONAL"] and "Policy" not in api
+    ),
+    "AWS::ApiGateway::DomainName": Kind(private=lambda name: name["SecurityPolicy"] == "TLS_1_2"),
+    # What is public leads to a function and nowhere else.
+    "AWS::ApiGateway::Method": Kind(private=lambda method: method["Integration"]["Type"] == "AWS_PROXY"),
+    # Its cache would store answers.
+    "AWS::ApiGateway::Stage": Kind(private=lambda stage: not stage.get("CacheClusterEnabled")),
+    "AWS::SNS::Subscription": Kind(private=lambda subscription: subscription["Protocol"] == "sqs"),
+} | dict.fromkeys(
+    (
+        "AWS::ApiGateway::Account",
+        "AWS::ApiGateway::BasePathMapping",
+        "AWS::ApiGateway::Deployment",
+        "AWS::ApiGateway::GatewayResponse",
+        "AWS::ApiGateway::Resource",
+        "AWS::CertificateManager::Certificate",
+        "AWS::CloudWatch::Alarm",
+        "AWS::CloudWatch::Dashboard",
+        "AWS::Connect::ContactFlow",
+        "AWS::Connect::InstanceStorageConfig",
+        "AWS::Connect::IntegrationAssociation",
+        "AWS::Events::Rule",
+        "AWS::IAM::Policy",
+        "AWS::IAM::Role",
+        "AWS::Lambda::EventInvokeConfig",
+        "AWS::Lambda::EventSourceMapping",
+        "AWS::Lambda::Permission",
+        "AWS::Lex::BotVersion",
+        "AWS::Route53::RecordSet",
+        "AWS::S3::BucketPolicy",
+        "AWS::SNS::TopicPolicy",
+        "AWS::SQS::QueuePolicy",
+        "AWS::WAFv2::WebACL",
+        "AWS::WAFv2::WebACLAssociation",
+    ),
+    Kind(),
+)
+
+LOGS_ROLE = "AmazonAPIGatewayPushToCloudWatchLogs"
+
+SECRET = re.compile(r"\b(sk_(test|live)_|whsec_|AKIA[A-Z2-7]{8}|ASIA[A-Z2-7]{8})\w|-----BEGIN|SecretString")
+"""An API key of ours, a signing secret, a key of AWS or a private key."""
+
+
+def policies(stage: Synthesized, keep: bool) -> list[str]:
+    return [
+        f"{statement.owner}: {problem}: {json.dumps(statement.body)}"
+        for statement in statements(stage)
+        for problem in problems(stage, statement)
+    ]
+
+
+def managed_policies(stage: Synthesized, keep: bool) -> list[str]:
+    """Only the gateway's own role has one, the one that AWS made for it."""
+    logs = {made["CloudWatchRoleArn"]["Fn::GetAtt"][0] for made in stage.all("AWS::ApiGateway::Account").values()}
+    return [
+        f"{role} has {flat(arn)}"
+        for role, made in stage.all("AWS::IAM::Role").items()
+        for arn in made.get("ManagedPolicyArns", [])
+        if role not in logs or not flat(arn).endswith(f":policy/service-role/{LOGS_ROLE}")
+    ]
+
+
+def other_stages(stage: Synthesized, keep: bool) -> list[str]:
+    """A stage names nothing of another one."""
+    text = json.dumps(stage.template)
+    named = [name for name in KEEP_DATA if re.search(rf"{stack_name(name)}\b", text)]
+    return [f"names {' and '.join(named)}"] if len(named) > 1 else []
+
+
+# Everything else
+
+
+def types(stage: Synthesized, keep: bool) -> list[str]:
+    return sorted(f"{kind}: which rules are for it? (KINDS)" for kind in stage.kinds - KINDS.keys())
+
+
+def _judged(stage: Synthesized) -> Iterator[tuple[str, Kind, dict[str, Any]]]:
+    for name, resource in stage.template["Resources"].items():
+        if resource["Type"] in KINDS:
+            yield name, KINDS[resource["Type"]], resource
+
+
+def encryption(stage: Synthesized, keep: bool) -> list[str]:
+    return [
+        f"{name} is not encrypted as it should be"
+        for name, kind, resource in _judged(stage)
+        if callable(kind.encrypted) and not kind.encrypted(resource.get("Properties", {}))
+    ]
+
+
+def plain_http(stage: Synthesized, keep: bool) -> list[str]:
+    def policies_of(name: str, kind: str) -> list[Resource]:
+        return [
+            policy
+            for policy in stage.all(kind).values()
+            for key in ("Bucket", "Queues", "Topics")
+            if {"Ref": name} in listed(policy.get(key, []))
+        ]
+
+    return [
+        f"{name} takes plain HTTP"
+        for name, kind, _ in _judged(stage)
+        if kind.policy and not any(map(refuses_plain_http, policies_of(name, kind.policy)))
+    ]
+
+
+def public_access(stage: Synthesized, keep: bool) -> list[str]:
+    found = [f"{name} is open" for name, kind, resource in _judged(stage) if not kind.private(resource["Properties"])]
+    return found + ["more than one API"] * (len(stage.all("AWS::ApiGateway::RestApi")) - 1)
+
+
+def kept_everywhere(stage: Synthesized) -> dict[str, str]:
+    """What no stage takes with it when it goes."""
+    (account,) = stage.all("AWS::ApiGateway::Account")
+    role, _ = stage[account]["CloudWatchRoleArn"]["Fn::GetAtt"]
+    return {
+        stage.recordings: "S3 deletes no bucket that holds something, and a stack that tries fails half deleted",
+        account: "the setting is the account's, and other APIs may write their logs by it",
+        role: "the account's setting names it",
+    }
+
+
+def deletion(stage: Synthesized, keep: bool) -> list[str]:
+    """What stays and what goes is decided, and the same for a resource that is replaced."""
+    always, found = kept_everywhere(stage), []
+    for name, kind, resource in _judged(stage):
+        retained = name in always or (kind.data and keep)
+        expected = {"Retain"} if retained else {"Delete"} if kind.data else {"Delete", None}
+        policies = {resource.get("DeletionPolicy"), resource.get("UpdateReplacePolicy")}
+        if len(policies) != 1 or not policies <= expected:
+            found.append(f"{name} has {policies}")
+    for name, table in stage.all("AWS::DynamoDB::Table").items():
+        if table.get("DeletionProtectionEnabled", False) is not keep:
+            found.append(f"{name} is protected from deletion if and only if it should not be")
+        if not table.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled"):
+            found.append(f"{name} cannot be restored")
+    return found
+
+
+def secrets(stage: Synthesized, keep: bool) -> list[str]:
+    """Nothing looks like a secret, and a variable whose name does only refers to something."""
+    found = [match[0] for match in SECRET.finditer(json.dumps(stage.template))]
+    for function in stage.all("AWS::Lambda::Function").values():
+        for name, value in function["Environment"]["Variables"].items():
+            if isinstance(value, str) and re.search("KEY|SECRET|TOKEN|PASSWORD", name):
+                found.append(name)
+    return found
+
+
+RULES: tuple[Rule, ...] = (
+    types,
+    policies,
+    managed_policies,
+    other_stages,
+    encryption,
+    plain_http,
+    public_access,
+    deletion,
+    secrets,
+)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+@pytest.mark.parametrize("stage", KEEP_DATA)
+def test_a_rule_holds_of_every_resource(stages: dict[str, Synthesized], stage: str, rule: Rule) -> None:
+    assert rule(stages[stage], KEEP_DATA[stage]) == []
+
+
+def test_every_stage_is_looked_at(stages: dict[str, Synthesized]) -> None:
+    assert stages.keys() == KEEP_DATA.keys()
+
+
+def test_no_exception_is_left_that_nothing_needs(stages: dict[str, Synthesized]) -> None:
+    every = [statement for stage in stages.values() for statement in statements(stage)]
+    on_everything = [said.body for said in every if said.body.get("Resource") == "*" and "Principal" not in said.body]
+    assert {action for body in on_everything for action in listed(body["Action"])} == UNBOUND.keys()
+    trusted = {said.body["Principal"]["Service"] for said in every if said.trust and "Condition" not in said.body}
+    assert trusted == TRUSTED_AS_IT_IS.keys()
+
+
+# That the rules find something: each case is a resource that is added to a stage
+
+
+def made(kind: str, properties: Resource | None = None, **attributes: str) -> dict[str, Any]:
+    return {"Type": kind, "Properties": properties or {}, **attributes}
+
+
+def allow(kind: str = "AWS::IAM::Policy", **said: Any) -> dict[str, Any]:
+    return made(kind, {"PolicyDocument": {"Statement": [{"Effect": "Allow", **said}]}})
+
+
+def trust(**said: Any) -> dict[str, Any]:
+    statement = {"Effect": "Allow", "Action": "sts:AssumeRole", **said}
+    return made("AWS::IAM::Role", {"AssumeRolePolicyDocument": {"Statement": [statement]}})
+
+
+def to_queue(**said: Any) -> dict[str, Any]:
+    return allow("AWS::SQS::QueuePolicy", Action="sqs:SendMessage", Resource=HERE, **said)
+
+
+def of_function(**variables: str) -> dict[str, Any]:
+    return made("AWS::Lambda::Function", {"Environment": {"Variables": variables}})
+
+
+HERE = {"Fn::GetAtt": ["Added", "Arn"]}
+ELSEWHERE = {"StringEquals": {"aws:SourceAccount": "123456789012"}}
+
+BREACHES: tuple[tuple[Rule, dict[str, Any]], ...] = (
+    (types, made("AWS::EC2::SecurityGroup")),
+    (types, made("AWS::Lambda::Url")),
+    (policies, allow(Action="*", Resource=HERE)),
+    (policies, allow(Action="dynamodb:*", Resource=HERE)),
+    (policies, allow(Action="s3:GetObject", Resource="*")),
+    (policies, allow(Action=["s3:GetObject", "polly:SynthesizeSpeech"], Resource=[HERE, "*"])),
+    (policies, allow(Action="s3:GetObject", Resource="arn:aws:s3:::someone-elses/*")),
+    (policies, allow(Action="sqs:SendMessage", Resource={"Fn::GetAtt": ["NotInThisStack", "Arn"]})),
+    (policies, allow(Action="bedrock:InvokeModel", Resource="arn:aws:bedrock:us-east-1::foundation-model/*")),
+    (policies, allow(NotAction="s3:GetObject", Resource=HERE)),
+    (policies, allow(Action="iam:PassRole", Resource=HERE)),
+    (policies, allow(Action="sts:AssumeRole", Resource=HERE)),
+    (policies, trust(Principal={"Service": ["lambda.amazonaws.com", "states.amazonaws.com"]})),
+    (policies, trust(Principal={"AWS": "arn:aws:iam::123456789012:root"})),
+    (policies, trust(Principal={"Service": "lexv2.amazonaws.com"})),
+    (policies, trust(Principal={"Service": "lambda.amazonaws.com"}, Action=["sts:AssumeRole", "sts:TagSession"])),
+    (policies, allow("AWS::KMS::Key", Action="kms:Decrypt", Resource="*", Principal="*")),
+    (policies, allow("AWS::KMS::Key", Action="kms:*", Resource="*", Principal={"AWS": "arn:aws:iam::123:root"})),
+    (policies, to_queue(Principal="*")),
+    (policies, to_queue(Principal={"AWS": "*"})),
+    (policies, to_queue(Principal={"Service": "events.amazonaws.com"})),
+    (policies, to_queue(Principal={"Service": "sns.amazonaws.com"}, Condition=ELSEWHERE)),
+    (policies, made("AWS::Lambda::Permission", {"Action": "lambda:InvokeFunction", "Principal": "*"})),
+    (
+        policies,
+        made("AWS::Lambda::Permission", {"Action": "lambda:InvokeFunction", "Principal": "events.amazonaws.com"}),
+    ),
+    (policies, made("AWS::Lambda::Permission", {"FunctionUrlAuthType": "NONE", "Principal": "*"})),
+    (managed_policies, made("AWS::IAM::Role", {"ManagedPolicyArns": ["arn:aws:iam::aws:policy/AdministratorAccess"]})),
+    (other_stages, made("AWS::Events::Rule", {"Description": stack_name("prod")})),
+    (encryption, made("AWS::SQS::Queue")),
+    (encryption, made("AWS::S3::Bucket")),
+    (encryption, made("AWS::KMS::Key", {"EnableKeyRotation": False})),
+    (plain_http, made("AWS::SQS::Queue")),
+    (plain_http, made("AWS::SNS::Topic")),
+    (public_access, made("AWS::S3::Bucket", {"PublicAccessBlockConfiguration": {"BlockPublicAcls": True}})),
+    (public_access, made("AWS::ApiGateway::Method", {"Integration": {"Type": "HTTP_PROXY"}})),
+    (public_access, made("AWS::ApiGateway::RestApi", {"EndpointConfiguration": {"Types": ["REGIONAL"]}})),
+    (public_access, made("AWS::SNS::Subscription", {"Protocol": "https"})),
+    (deletion, made("AWS::S3::Bucket", DeletionPolicy="Retain", UpdateReplacePolicy="Retain")),
+    (deletion, made("AWS::Logs::LogGroup", DeletionPolicy="Delete", UpdateReplacePolicy="Retain")),
+    (deletion, made("AWS::IAM::Role", DeletionPolicy="Retain", UpdateReplacePolicy="Retain")),
+    (deletion, made("AWS::DynamoDB::Table", DeletionPolicy="Delete", UpdateReplacePolicy="Delete")),
+    (secrets, of_function(SIGNING_KEY="0123456789abcdef")),
+    (secrets, of_function(ANYTHING="whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")),
+    (secrets, of_function(ANYTHING="AKIAIOSFODNN7EXAMPLE")),
+    (secrets, made("AWS::Events::Rule", {"Description": "curl -H 'Authorization: Bearer sk_test_4eC39HqLyjWD'"})),
+)
+
+
+def _name(case: Any) -> str:
+    return str(case["Type"] if isinstance(case, dict) else case.__name__)
+
+
+@pytest.mark.parametrize(("rule", "added"), BREACHES, ids=_name)
+def test_a_breach_would_be_noticed(stages: dict[str, Synthesized], rule: Rule, added: dict[str, Any]) -> None:
+    template = copy.deepcopy(stages["dev"].template)
+    template["Resources"]["Added"] = added
+    assert rule(replace(stages["dev"], template=template), False)
