@@ -25,6 +25,7 @@ from infra.local import database, resources
 from infra.local.lambdas import Context
 from infra.local.routes import Routes
 from infra.local.stream import stream_record
+from tests import privileges
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,10 @@ class Stage:
         """A new project with a key of each mode; `call` uses the test key from now on."""
         from shared import projects
 
-        id = projects.create(name).id
-        _, test_key = projects.create_key(id, False, "test")
-        _, live_key = projects.create_key(id, True, "live")
+        with privileges.running(None):
+            id = projects.create(name).id
+            _, test_key = projects.create_key(id, False, "test")
+            _, live_key = projects.create_key(id, True, "live")
         self._key = test_key
         return Project(id, test_key, live_key)
 
@@ -120,12 +122,11 @@ class Stage:
         found = self.invoke(_function_of(target), event)
         return Answer(found["statusCode"], found["headers"], found["body"].encode())
 
-    def invoke(self, function: str, event: Any) -> Any:
-        """Call a function as Lambda does."""
-        context = Context(
-            function, "512", f"arn:aws:lambda:us-east-1:123456789012:function:{function}", time.monotonic() + 60
-        )
-        return self._handlers[function](event, context)
+    def invoke(self, function: str, event: Any, seconds: float = 60) -> Any:
+        """Call a function as Lambda does, `seconds` before its time is over."""
+        arn = f"arn:aws:lambda:us-east-1:123456789012:function:{function}"
+        with privileges.running(function):
+            return self._handlers[function](event, Context(function, "512", arn, time.monotonic() + seconds))
 
     def stream_records(self) -> list[dict[str, Any]]:
         """The changes since the last look that the stream filter lets through, as Lambda's records."""
@@ -158,12 +159,14 @@ class Stage:
         import boto3
 
         sqs, address, found = boto3.client("sqs"), self.queues[queue], []
-        while batch := sqs.receive_message(
-            QueueUrl=address.url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
-        ).get("Messages"):
-            for message in batch:
-                sqs.delete_message(QueueUrl=address.url, ReceiptHandle=message["ReceiptHandle"])
-                found.append(sqs_record(message["Body"], address.arn, message["Attributes"]))
+        # A function that a test interrupts does not do this.
+        with privileges.running(None):
+            while batch := sqs.receive_message(
+                QueueUrl=address.url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
+            ).get("Messages"):
+                for message in batch:
+                    sqs.delete_message(QueueUrl=address.url, ReceiptHandle=message["ReceiptHandle"])
+                    found.append(sqs_record(message["Body"], address.arn, message["Attributes"]))
         return found
 
     def deliver(self, *queues: str) -> int:
@@ -201,8 +204,8 @@ def sqs_record(body: str, arn: str, attributes: Mapping[Any, Any] | None = None)
 
 
 @contextmanager
-def running(folder: Path) -> Iterator[Stage]:
-    """A stage with its database in `folder`; ends with the context."""
+def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
+    """A stage with its database in `folder`; ends with the context. `recorder` sees what its functions ask of AWS."""
     import boto3
     from moto import mock_aws
 
@@ -241,8 +244,17 @@ def running(folder: Path) -> Iterator[Stage]:
                 )
             from shared import aws
 
-            aws.sqs().meta.events.register("provide-client-params.sqs.SendMessageBatch", _refuse_what_sqs_refuses)
-            yield Stage(stream_arn, queues)
+            places = privileges.Places(
+                table=resources.TABLE_NAME,
+                queues={address.url: name for name, address in queues.items()},
+                machines={arn: name for name, arn in machines.items()},
+                signing_key=signing_key,
+                recordings=recordings,
+            )
+            assert boto3.DEFAULT_SESSION is not None
+            with recorder.watching(boto3.DEFAULT_SESSION.events, places):
+                aws.sqs().meta.events.register("provide-client-params.sqs.SendMessageBatch", _refuse_what_sqs_refuses)
+                yield Stage(stream_arn, queues)
     finally:
         process.kill()
         process.wait()

@@ -1,26 +1,44 @@
-"""Fixtures of the integration tests: one stage for a test process, a project of its own for each test."""
+"""Fixtures of the integration tests: one stage for a test process, a project of its own for each test.
+
+What functions ask of AWS is held against their grants (`tests/privileges.py`): a test in which one lacks a right
+fails, and a run of the whole folder fails if a right was used by no test.
+"""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from shared import clock
+from tests import privileges
 from tests import stage as stages
 
 MEMORY = Path("/dev/shm")
 """Where there is such a place, the database's files lie in memory: it syncs every write."""
 
 
+AUDIT = pytest.StashKey[privileges.Audit]()
+
+
 @pytest.fixture(scope="session")
-def _stage() -> Iterator[stages.Stage]:
-    place = MEMORY if os.access(MEMORY, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=place) as folder, stages.running(Path(folder) / "stage") as stage:
+def _stage(pytestconfig: pytest.Config) -> Iterator[stages.Stage]:
+    place, recorder = MEMORY if os.access(MEMORY, os.W_OK) else None, pytestconfig.stash[AUDIT].recorder
+    with tempfile.TemporaryDirectory(dir=place) as folder, stages.running(Path(folder) / "stage", recorder) as stage:
         yield stage
+
+
+@pytest.fixture(autouse=True)
+def _least_privilege(pytestconfig: pytest.Config) -> Iterator[None]:
+    """Fails the test if a function did what its role does not allow, whatever became of the call."""
+    yield
+    if lacking := pytestconfig.stash[AUDIT].recorder.take_lacking():
+        told = "\n".join(f"{use.function} lacks {use.need}; to be granted in {use.line}" for use in lacking)
+        pytest.fail(told, pytrace=False)
 
 
 @pytest.fixture
@@ -59,3 +77,50 @@ def stopped_clock() -> Iterator[Clock]:
 def project(stage: stages.Stage) -> stages.Project:
     """A new project, which the stage calls as from now on."""
     return stage.project()
+
+
+# Rights that no test used are found at the end: workers of xdist tell the process that runs them what they saw.
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[AUDIT] = privileges.Audit(Path(__file__).parent)
+
+
+def pytest_deselected(items: Sequence[pytest.Item]) -> None:
+    for item in items:
+        item.config.stash[AUDIT].deselected(item.path)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if session.items:
+        tests = [(item.path, item.nodeid) for item in session.items]
+        session.config.stash[AUDIT].collected(tests, session.config.args)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call" and report.passed:
+        item.config.stash[AUDIT].passed(item.nodeid)
+    return report
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: Any) -> None:
+    node.config.stash[AUDIT].add(getattr(node, "workeroutput", {}).get("privileges"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    audit = session.config.stash[AUDIT]
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["privileges"] = audit.told()
+    elif audit.unused():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    audit = config.stash[AUDIT]
+    if audit.unused():
+        terminalreporter.section("rights that no test uses", red=True)
+    terminalreporter.write_line(audit.summary())

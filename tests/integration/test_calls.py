@@ -286,11 +286,13 @@ def test_a_customer_deleted_while_the_call_is_dialed_has_a_call_that_fails_or_go
         dial(stage, stopped_clock, whom.scope, id)
         session = session_of(stage, id)
         failed = session["ended_reason"] == "customer_deleted"
-        stage.fan_out()
+        changed = [record["dynamodb"]["NewImage"] for record in stage.fan_out()]
         happened, expected = events_of(stage, id), ["session.created", "session.failed"] if failed else WHOLE
         if happened != expected:
             problems.append(f"{round}: {happened}")
-        if seen(stage, f"/v1/appointments/{whom.appointment}")["status"] != "pending":
+        # A worker that waits for the next step moves the clock, so the call may have ended before the deletion.
+        gone = next(number for number, image in enumerate(changed) if "deleted" in image)
+        if any(image["sk"]["S"] == whom.appointment for image in changed[gone:]):
             problems.append(f"{round}: a deleted customer's appointment was changed")
         problems += [f"{round}, later: {each}" for each in untidy(whom.scope)]
     assert problems == []

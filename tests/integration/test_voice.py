@@ -8,15 +8,18 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from botocore.stub import Stubber
 
 from functions import voice_turn
 from shared import clock, fields, live_calls, table, voice
 from shared.agent import Agent, AgentFailed, Reply, Said
+from shared.agent.bedrock import Bedrock
 from shared.agent.scripted import Scripted
 from shared.agent.tools import Tools
 from shared.errors import ApiError
 from shared.live_calls import FILES_WITHIN, LONGEST, LOOK, START_AGAIN
 from shared.telephony import Ending, Seen
+from tests import privileges
 from tests.integration.conftest import Clock
 from tests.integration.test_live_calls import (
     HUNG_UP,
@@ -44,6 +47,7 @@ from tests.integration.test_live_calls import (
 from tests.integration.test_turns import before_commit, created, seen
 from tests.racing import at_once
 from tests.stage import Stage
+from tests.unit.agent import test_bedrock as models
 from tests.unit.telephony.test_lex import event as lex_event
 from tests.unit.telephony.test_lex import valid
 from tests.wire import Fault, conflicting, wire
@@ -102,7 +106,8 @@ class Watched:
         self.said.append(list(said))
         self.seconds.append(seconds)
         if self._meanwhile:
-            self._meanwhile.pop()()
+            with privileges.running(None):
+                self._meanwhile.pop()()
         return Scripted().reply(said, tools, seconds)
 
 
@@ -299,6 +304,19 @@ def test_the_agent_knows_the_instructions_and_what_was_said(
         ("assistant", first),
         ("user", "Thank you."),
     ]
+
+
+def test_a_live_calls_turn_is_answered_by_the_stages_model(
+    stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODEL_ID", "model")
+    agent = Bedrock.from_environment()
+    use(monkeypatch, agent)
+    call = answered(stage, line)
+    with Stubber(agent.client) as model:
+        model.add_response("converse", models.answer("end_turn", [{"text": "See you then."}]))
+        assert say(stage, call, "When is it?") == ("See you then.", False)
+        model.assert_no_pending_responses()
 
 
 def test_a_test_calls_turn_never_reaches_the_live_agent(

@@ -1,0 +1,255 @@
+"""What an API call needs of a role, and that what is lacking or useless is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+from botocore.stub import Stubber
+
+from infra import topology
+from infra.topology import Function
+from tests import privileges
+from tests.privileges import UNKNOWN, Audit, Need, Places, Recorder, Use, granted, needs, running, unused
+
+QUEUE = "https://sqs.eu-central-1.amazonaws.com/123456789012/dials"
+MACHINE = "arn:aws:states:eu-central-1:123456789012:stateMachine:call_consent"
+PLACES = Places("table", {QUEUE: "dials"}, {MACHINE: "call_consent"}, "key", "recordings")
+KEY = {"TableName": "table", "Key": {}}
+QUERY = {"TableName": "table", "KeyConditionExpression": "pk = :pk"}
+WRITES = [{"Put": {"TableName": "table", "Item": {}}}, {"Update": KEY}, {"Delete": KEY}, {"ConditionCheck": KEY}]
+
+
+@pytest.mark.parametrize(
+    ("service", "operation", "params", "expected"),
+    [
+        ("dynamodb", "GetItem", KEY, ["dynamodb:GetItem on table"]),
+        ("dynamodb", "PutItem", KEY, ["dynamodb:PutItem on table"]),
+        ("dynamodb", "Query", QUERY, ["dynamodb:Query on table"]),
+        ("dynamodb", "Query", QUERY | {"IndexName": "by_due"}, ["dynamodb:Query on indexes"]),
+        ("dynamodb", "GetItem", KEY | {"TableName": "another"}, ["dynamodb:GetItem on table another"]),
+        ("dynamodb", "BatchGetItem", {"RequestItems": {"table": {}}}, ["dynamodb:BatchGetItem on table"]),
+        (
+            "dynamodb",
+            "TransactWriteItems",
+            {"TransactItems": WRITES},
+            [f"dynamodb:{action}Item on table" for action in ("Put", "Update", "Delete", "ConditionCheck")],
+        ),
+        ("dynamodb", "TransactGetItems", {"TransactItems": [{"Get": KEY}]}, ["dynamodb:GetItem on table"]),
+        ("sqs", "SendMessage", {"QueueUrl": QUEUE}, ["sqs:SendMessage on queue dials"]),
+        ("sqs", "SendMessageBatch", {"QueueUrl": QUEUE}, ["sqs:SendMessage on queue dials"]),
+        ("sqs", "SendMessage", {"QueueUrl": "elsewhere"}, ["sqs:SendMessage on queue elsewhere"]),
+        (
+            "stepfunctions",
+            "StartExecution",
+            {"stateMachineArn": MACHINE},
+            ["states:StartExecution on state_machine call_consent"],
+        ),
+        ("kms", "Encrypt", {"KeyId": "key"}, ["kms:Encrypt on signing_key"]),
+        ("kms", "Encrypt", {"KeyId": "other"}, ["kms:Encrypt on signing_key other"]),
+        ("kms", "Decrypt", {"CiphertextBlob": b""}, ["kms:Decrypt on signing_key"]),
+        ("s3", "PutObject", {"Bucket": "recordings"}, ["s3:PutObject on recordings"]),
+        ("s3", "GetObject", {"Bucket": "failures"}, ["s3:GetObject on recordings failures"]),
+        ("bedrock-runtime", "Converse", {}, ["bedrock:InvokeModel on model"]),
+        ("bedrock-runtime", "ConverseStream", {}, ["bedrock:InvokeModelWithResponseStream on model"]),
+        (
+            "bedrock-runtime",
+            "Converse",
+            {"guardrailConfig": {}},
+            ["bedrock:InvokeModel on model", "bedrock:ApplyGuardrail on guardrail"],
+        ),
+        ("connect", "StopContact", {}, ["connect:StopContact on contacts"]),
+        (
+            "socialmessaging",
+            "GetWhatsAppCallPermission",
+            {},
+            ["social-messaging:GetWhatsAppCallPermission on whatsapp"],
+        ),
+        ("sqs", "PurgeQueue", {"QueueUrl": QUEUE}, [f"sqs:PurgeQueue on {UNKNOWN}"]),
+        ("ec2", "RunInstances", {}, [f"ec2:RunInstances on {UNKNOWN}"]),
+    ],
+)
+def test_a_call_needs_these_actions(
+    service: str, operation: str, params: Mapping[str, Any], expected: list[str]
+) -> None:
+    assert [str(need) for need in needs(service, operation, params, PLACES)] == expected
+
+
+def test_a_task_is_of_the_machine_whose_tasks_the_function_answers() -> None:
+    given: Any = {"taskToken": "token", "output": "{}"}
+    expected = Need("states:SendTaskSuccess", "state_machine", "call_consent")
+    assert needs("stepfunctions", "SendTaskSuccess", given, PLACES, ("call_consent",)) == [expected]
+    [of_nobody] = needs("stepfunctions", "SendTaskSuccess", given, PLACES)
+    assert Use("consent", of_nobody) not in granted()
+
+
+def test_every_grant_of_the_topology_is_said_to_be_where_it_is() -> None:
+    arguments = {field.name for field in fields(Function)}
+    for use in granted():
+        assert use.line.startswith(f'infra/topology.py, Function("{use.function}", …, ')
+        assert use.line.rpartition(" ")[2].removesuffix("=…)") in arguments
+
+
+SENT = Need("sqs:SendMessage", "queue", "dials")
+
+
+@pytest.fixture
+def functions(monkeypatch: pytest.MonkeyPatch) -> tuple[Function, ...]:
+    """A topology of two: one may send to `dials`, the other may do nothing."""
+    found = (Function("may", "may.handler", sends=("dials",)), Function("may_not", "may_not.handler"))
+    monkeypatch.setattr(topology, "FUNCTIONS", found)
+    return found
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def session(recorder: Recorder, functions: tuple[Function, ...]) -> Iterator[boto3.Session]:
+    """A session whose clients are watched."""
+    session = boto3.Session(aws_access_key_id="none", aws_secret_access_key="none", region_name="eu-central-1")
+    with recorder.watching(session.events, PLACES):
+        yield session
+
+
+def send(session: boto3.Session, code: str | None = None) -> None:
+    sqs = session.client("sqs")
+    with Stubber(sqs) as stubber:
+        if code:
+            stubber.add_client_error("send_message", code)
+        else:
+            stubber.add_response("send_message", {"MessageId": "m"})
+        sqs.send_message(QueueUrl=QUEUE, MessageBody="{}")
+
+
+def test_what_a_function_does_is_used_and_what_it_may_not_do_is_lacking_once(
+    session: boto3.Session, recorder: Recorder
+) -> None:
+    with running("may"):
+        send(session)
+    assert recorder.used == {Use("may", SENT)}
+    assert recorder.take_lacking() == []
+    with running("may_not"):
+        send(session)
+    assert recorder.take_lacking() == [Use("may_not", SENT)]
+    assert recorder.take_lacking() == []
+
+
+def test_a_call_whose_failure_is_swallowed_is_lacking_all_the_same(session: boto3.Session, recorder: Recorder) -> None:
+    with running("may_not"), pytest.raises(ClientError):
+        send(session, "AccessDenied")
+    assert recorder.take_lacking() == [Use("may_not", SENT)]
+
+
+def test_what_a_test_does_or_another_thread_is_nobodys(session: boto3.Session, recorder: Recorder) -> None:
+    send(session)
+    with running("may_not"):
+        with running(None):
+            send(session)
+        thread = Thread(target=send, args=(session,))
+        thread.start()
+        thread.join()
+    assert recorder.used == set()
+
+
+def test_a_function_that_is_called_within_another_is_itself(session: boto3.Session, recorder: Recorder) -> None:
+    with running("may_not"):
+        with running("may"):
+            send(session)
+        assert recorder.take_lacking() == []
+        send(session)
+    assert recorder.take_lacking() == [Use("may_not", SENT)]
+
+
+def test_who_signs_a_link_uses_what_it_gives(session: boto3.Session, recorder: Recorder) -> None:
+    s3 = session.client("s3", config=Config(signature_version="s3v4"))
+    with running("may"):
+        s3.generate_presigned_url("get_object", Params={"Bucket": "recordings", "Key": "k"})
+    assert recorder.take_lacking() == [Use("may", Need("s3:GetObject", "recordings"))]
+
+
+def test_after_the_watch_nothing_is_recorded(session: boto3.Session, functions: tuple[Function, ...]) -> None:
+    recorder = Recorder()
+    with recorder.watching(session.events, PLACES):
+        pass
+    with running("may"):
+        send(session)
+    assert recorder.used == set()
+
+
+def test_a_grant_that_nobody_used_is_told() -> None:
+    used = granted()
+    assert unused(used) == []
+    ping = next(function for function in topology.FUNCTIONS if function.name == "ping")
+    wider = replace(ping, table=(*ping.table, "dynamodb:Scan"), sends=("turns",))
+    found = unused(used, (wider, *(each for each in topology.FUNCTIONS if each is not ping)))
+    assert [str(use) for use in found] == [
+        "ping: dynamodb:Scan on table",
+        "ping: sqs:SendMessage on queue turns",
+    ]
+
+
+# When all tests ran
+
+FOLDER = Path(privileges.__file__).parent / "integration"
+FILES = sorted(FOLDER.rglob("test_*.py"))
+ALL = [(path, f"{path.name}::test") for path in FILES]
+ELSEWHERE = FOLDER.parent / "unit" / "test_ids.py"
+
+
+def audit(tests: list[tuple[Path, str]], passed: slice = slice(None)) -> Audit:
+    """Of a run in which these tests were collected, and these of them ran and passed."""
+    found = Audit(FOLDER)
+    found.collected([*tests, (ELSEWHERE, "elsewhere")], ["tests"])
+    for _, id in tests[passed]:
+        found.passed(id)
+    return found
+
+
+def worked(*audits: Audit) -> Audit:
+    """What these workers saw, together."""
+    found = Audit(FOLDER)
+    for each in audits:
+        found.add(each.told())
+    return found
+
+
+def test_a_grant_is_useless_only_if_all_tests_ran_and_passed() -> None:
+    assert set(audit(ALL).unused()) == granted()
+    assert 'granted in infra/topology.py, Function("ping", …, table=…)' in audit(ALL).summary()
+    one_failed, one_file_less, some_deselected = audit(ALL, slice(1, None)), audit(ALL[1:]), audit(ALL)
+    some_deselected.deselected(FILES[0])
+    some_named = audit(ALL)
+    some_named.collected(ALL, ["tests/integration/test_turns.py::test_one", "tests"])
+    for partial in (one_failed, one_file_less, some_deselected, some_named, Audit(FOLDER)):
+        assert partial.unused() == []
+        assert partial.summary().endswith("is told when all integration tests run and pass.")
+
+
+def test_a_test_elsewhere_that_is_deselected_does_not_count() -> None:
+    found = audit(ALL)
+    found.deselected(ELSEWHERE)
+    assert found.complete
+
+
+def test_workers_are_complete_together() -> None:
+    half, rest = audit(ALL, slice(3)), audit(ALL, slice(3, None))
+    first = min(granted())
+    half.recorder.used.add(first)
+    assert set(worked(half, rest).unused()) == granted() - {first}
+    assert not worked(half).complete
+    deselected = audit(ALL)
+    deselected.deselected(FILES[0])
+    assert not worked(half, rest, deselected).complete
+    died = worked(half)
+    died.add(None)
+    assert not died.complete
