@@ -17,13 +17,14 @@ NODE_IS_FINE = node -e 'process.exit(+process.versions.node.split(".")[0] < 18 ?
 .DEFAULT_GOAL := help
 .SUFFIXES:
 
-.PHONY: help run check test test-deploy lint types contracts unit format lock synth deploy destroy clean
+.PHONY: help run check test test-deploy smoke lint types contracts unit format lock synth bootstrap deploy destroy clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo
 	@echo "  make run takes PORT=8000 DATA_DIR=.data SPEED=1 READY_FILE="
 	@echo "  make synth, deploy and destroy take STAGE=dev"
+	@echo "  make smoke takes URL=https://….amazonaws.com/dev KEY=sk_test_…"
 
 run: $(VENV)/.local $(VENV)/.node-local ## Run the service on this machine
 	@exec $(BIN)/python -m infra.local
@@ -37,6 +38,13 @@ test: check $(VENV)/.node-dev ## Everything: check, then integration, infra and 
 
 test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: five minutes
 	$(BIN)/python -m pytest --capture=no --verbose --exitfirst tests/deploy
+
+smoke: $(VENV)/.dev ## Try out a deployed stage with a test key; what it makes there, it deletes
+	@[ -n "$$URL" ] && [ -n "$$KEY" ] || \
+		{ echo "make: smoke needs URL=https://… (what make deploy printed) and KEY=sk_test_…" >&2; exit 1; }
+	@case "$$KEY" in sk_test_*) ;; *) \
+		echo "make: KEY must be a test key, sk_test_…: with a live one real people are called" >&2; exit 1 ;; esac
+	@BASE_URL="$$URL" TEST_KEY="$$KEY" LIVE_KEY= OTHER_TEST_KEY= SPEED= $(BIN)/python -m pytest -m smoke tests/conformance
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -61,10 +69,14 @@ lock: $(VENV)/.dev ## Pin the newest versions that pyproject.toml and package.js
 	$(COMPILE) pyproject.toml --group dev --output-file requirements/dev.txt
 	$(COMPILE) --group node --output-file requirements/node.txt
 	$(COMPILE_DEPLOY) --group deploy --output-file requirements/deploy.txt
+	$(COMPILE_DEPLOY) --no-deps --group samples --output-file requirements/samples.txt
 	npm update --package-lock-only --ignore-scripts --no-audit --no-fund
 
 synth: $(VENV)/.dev $(VENV)/.node-dev ## Write the CloudFormation templates to cdk.out
 	npx --no-install cdk synth --quiet --context stage=$(STAGE)
+
+bootstrap: $(VENV)/.dev $(VENV)/.node-dev ## Prepare the AWS account and region for the CDK, once
+	npx --no-install cdk bootstrap --context stage=$(STAGE)
 
 deploy: $(VENV)/.dev $(VENV)/.node-dev ## Deploy to the AWS account that the environment names
 	npx --no-install cdk deploy --all --context stage=$(STAGE)
@@ -93,12 +105,15 @@ $(VENV)/.dev: requirements/dev.txt | $(BIN)/python
 	@touch $@
 
 # The functions run on the Python that this one is made from, which is Lambda's version.
-$(DEPLOY_VENV)/.done: requirements/deploy.txt | $(VENV)/.dev
-	@echo "Installing LocalStack (about 350 MB, once) …"
+$(DEPLOY_VENV)/.done: requirements/deploy.txt requirements/samples.txt | $(VENV)/.dev
+	@echo "Installing LocalStack and AWS's sample events (about 430 MB, once) …"
 	@found=$$($(BIN)/python -c 'from infra.bundle import find_python; print(find_python() or "")') && \
 		{ [ -n "$$found" ] || { echo "make: LocalStack needs Python 3.13 on the path" >&2; exit 1; }; } && \
 		"$$found" -m venv --clear $(DEPLOY_VENV)
 	@$(BIN)/uv pip install --quiet --python $(DEPLOY_VENV)/bin/python --requirement $<
+	@# Alone: aws-sam-cli's own requirements contradict LocalStack's.
+	@$(BIN)/uv pip install --quiet --python $(DEPLOY_VENV)/bin/python --no-deps --target $(DEPLOY_VENV)/samples \
+		--requirement requirements/samples.txt
 	@touch $@
 
 $(VENV)/.node: requirements/node.txt | $(BIN)/python
