@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
 import re
+import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,6 +15,10 @@ from typing import Any, Literal, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 T = TypeVar("T")
+Address = tuple[str, int]
+
+TIMEOUT = 60
+"""Seconds that a connection waits for an answer."""
 
 REVISIONS = ("2026-06-01", "2026-08-03", "2026-08-22")
 ULID = "[0-9a-hjkmnp-tv-z]{26}"
@@ -185,11 +191,15 @@ class Client:
     A 429 is waited out as its `Retry-After` says and the request sent again, unless `patient=False`.
     """
 
-    def __init__(self, base_url: str, key: str | None, promises: Promises) -> None:
+    def __init__(self, base_url: str, key: str | None, promises: Promises, connect_to: Address | None = None) -> None:
+        """`connect_to`: where connections go, whatever host the URL names; for plain http only."""
         self.base_url = base_url
         self.key = key
         self.promises = promises
         self.base_path = urlsplit(base_url).path
+        self.made: list[str] = []
+        """The paths that `Location` named, of all that was created."""
+        self._connect_to = connect_to
 
     def request(
         self,
@@ -219,14 +229,24 @@ class Client:
             response = self._exchange(method, target, body, sent)
             repeatable = idempotency_key is not None
             self.promises.check(method, path, response, with_key=self.key is not None, repeatable=repeatable)
+            if response.status == 201:
+                self.made.append(response.headers.get("Location", ""))
             if response.status != 429 or not patient or time.monotonic() > give_up:
                 return response
             time.sleep(int(response.headers.get("Retry-After", "1")))
 
-    def _exchange(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> Response:
+    def connection(self) -> http.client.HTTPConnection:
+        """A new connection to the service; a request on it names the URL's host."""
         url = urlsplit(self.base_url)
         kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
-        connection = kind(url.hostname or "", url.port, timeout=60)
+        connection = kind(url.hostname or "", url.port, timeout=TIMEOUT)
+        if self._connect_to:
+            assert url.scheme == "http", "another address is for plain http"
+            connection.sock = socket.create_connection(self._connect_to, TIMEOUT)
+        return connection
+
+    def _exchange(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> Response:
+        connection = self.connection()
         try:
             # A server may answer 413 before it has read the whole body.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
@@ -273,7 +293,11 @@ def assert_replay(first: Response, second: Response) -> None:
 
 
 def eventually(check: Callable[[], T | Literal[False] | None], timeout: float = 15) -> T:
-    """What `check` returns once that is true; a failed assertion in it counts as not yet."""
+    """What `check` returns once that is true; a failed assertion in it counts as not yet.
+
+    `timeout` is in seconds, times the environment's `PATIENCE` for a service on a slow machine.
+    """
+    timeout *= float(os.environ.get("PATIENCE") or 1)
     deadline = time.monotonic() + timeout
     while True:
         late = time.monotonic() > deadline

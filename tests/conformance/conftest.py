@@ -1,9 +1,13 @@
 """Black-box tests over HTTP, from the specification and the contract alone.
 
 By default they start the local runner themselves. To test a running service set `BASE_URL`, `TEST_KEY`,
-`LIVE_KEY`, `OTHER_TEST_KEY` and `OTHER_LIVE_KEY` (the last two of a second project) and, if it is a local
-runner, `SPEED`; without `SPEED` the service is taken for a deployed one, which cannot reach receivers on
-loopback, and the tests that need those are skipped.
+`LIVE_KEY`, `OTHER_TEST_KEY` and `OTHER_LIVE_KEY` (the last two of a second project; `-m smoke` needs
+`TEST_KEY` alone) and, if the service is on this machine, `SPEED`. Without `SPEED` it is taken for a deployed
+one: it cannot reach receivers on loopback, so the tests that need those are skipped, and what the first key
+made is deleted in the end. `CONNECT_TO=HOST:PORT` connects there whatever host `BASE_URL` names, as curl's
+`--connect-to` does; `PATIENCE=3` waits three times as long for what happens in the background; `SAMPLE=4` runs
+every fourth case of a test, the first one always. With `-n 2 --dist loadfile` each worker needs projects of its
+own: separate their keys by spaces.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -18,13 +23,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, Promises
+from tests.conformance.client import Address, Client, Promises
 from tests.conformance.given import Subscribe
 from tests.conformance.receiver import Hook, Receiver
 
@@ -37,8 +42,8 @@ START_TIMEOUT = 180
 class Project:
     project_id: int
     name: str
-    test_key: str
-    live_key: str
+    test_key: str = field(repr=False)
+    live_key: str = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -49,9 +54,10 @@ class Service:
     projects: tuple[Project, ...]
     speed: float | None
     promises: Promises
+    connect_to: Address | None = None
 
     def client(self, key: str | None) -> Client:
-        return Client(self.base_url, key, self.promises)
+        return Client(self.base_url, key, self.promises, self.connect_to)
 
 
 def free_port() -> int:
@@ -110,15 +116,59 @@ def local_runner(folder: Path, speed: float) -> Iterator[Service]:
 
 
 def running_service() -> Service:
+    """The service that the environment names, with as many projects as it has keys of."""
     base_url = os.environ["BASE_URL"].rstrip("/")
-    promises = Promises(base_url)
+    host, _, port = os.environ.get("CONNECT_TO", "").rpartition(":")
+    speed = os.environ.get("SPEED")
+    service = Service(
+        base_url,
+        projects=(),
+        speed=float(speed) if speed else None,
+        promises=Promises(base_url),
+        connect_to=(host, int(port)) if host else None,
+    )
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+    def key(name: str) -> str:
+        keys = os.environ.get(name, "").split()
+        return keys[worker] if keys else ""
+
     projects = []
     for prefix in ("", "OTHER_"):
-        keys = os.environ[f"{prefix}TEST_KEY"], os.environ[f"{prefix}LIVE_KEY"]
-        ping = Client(base_url, keys[0], promises).get("/v1/ping").ok()
-        projects.append(Project(ping["project_id"], ping["project_name"], *keys))
-    speed = os.environ.get("SPEED")
-    return Service(base_url, tuple(projects), float(speed) if speed else None, promises)
+        if test_key := key(f"{prefix}TEST_KEY"):
+            ping = service.client(test_key).get("/v1/ping").ok()
+            projects.append(Project(ping["project_id"], ping["project_name"], test_key, key(f"{prefix}LIVE_KEY")))
+    return replace(service, projects=tuple(projects))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A running service is not for the tests that are marked as the runner's own; a slow one gets a sample."""
+    cases: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        marker = item.get_closest_marker("runner")
+        if marker and "BASE_URL" in os.environ:
+            item.add_marker(pytest.mark.skip(reason=marker.args[0]))
+    every = int(os.environ.get("SAMPLE") or 1)
+    left_out = [item for case in cases.values() for number, item in enumerate(case) if number % every]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
+
+
+def needs_a_runner_of_its_own() -> None:
+    """Skip what would take a service that waits longer than the one that is tested."""
+    if "BASE_URL" in os.environ:
+        pytest.skip("the service waits too little for this at its SPEED")
+
+
+def delete_all(client: Client) -> None:
+    """Delete what this client has made; what the API cannot delete, conversations, is ended."""
+    made = re.findall(r"/v1/((?:customers|appointments|webhook_endpoints|conversations)/\w+)", "\n".join(client.made))
+    for path in reversed(dict.fromkeys(made)):
+        if path.startswith("conversations/"):
+            client.post(f"/v1/{path}/end").ok()
+        elif (response := client.delete(f"/v1/{path}")).status != 404:
+            response.ok()
 
 
 @pytest.fixture(scope="session")
@@ -131,9 +181,12 @@ def service() -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session")
-def client(service: Service) -> Client:
+def client(service: Service) -> Iterator[Client]:
     """Test mode of the first project."""
-    return service.client(service.projects[0].test_key)
+    found = service.client(service.projects[0].test_key)
+    yield found
+    if service.speed is None:
+        delete_all(found)
 
 
 @pytest.fixture(scope="session")

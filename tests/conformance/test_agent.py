@@ -95,6 +95,7 @@ def assert_event(client: Client, talk: Talk, type_: str) -> None:
 # Confirming, at once.
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("words", ["confirm", "Please confirm my appointment.", "I'd like to confirm the appointment"])
 def test_an_appointment_is_confirmed_at_once(client: Client, talk: Talk, words: str) -> None:
     assert talk.say(words)["actions"] == [talk.action("confirmed")]

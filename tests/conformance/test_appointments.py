@@ -25,6 +25,7 @@ from tests.conformance.shapes import assert_shape
 EARLIER, LATER = "2030-05-06T07:08:09.000Z", "2031-01-02T03:04:05.000Z"
 
 
+@pytest.mark.smoke
 def test_an_appointment_is_created_with_all_its_fields(client: Client) -> None:
     body = {
         "customer_id": create_customer(client)["id"],
@@ -301,6 +302,7 @@ def test_rescheduled_needs_a_new_time(client: Client) -> None:
         assert client.get(path).ok() == made
 
 
+@pytest.mark.smoke
 def test_rescheduled_may_be_said_beside_the_new_time(client: Client) -> None:
     made = create_appointment(client)
     body = {"status": "rescheduled", "appointment_at": LATER}
@@ -378,6 +380,7 @@ def test_a_change_of_other_fields_emits_nothing(client: Client) -> None:
     assert [event["type"] for event in events_about(client, made["id"])] == ["appointment.created"]
 
 
+@pytest.mark.smoke
 def test_previous_attributes_hold_every_changed_field(client: Client) -> None:
     made = create_appointment(client, title="Old", metadata={"a": 1, "b": 2})
     body = {"status": "confirmed", "title": "New", "location": "L", "metadata": {"b": None, "c": 3}}
@@ -417,6 +420,7 @@ def test_a_cancelled_appointment_still_takes_its_other_fields(client: Client) ->
     assert after == cancelled | changed
 
 
+@pytest.mark.smoke
 def test_deleting_cancels_first_and_is_repeatable(client: Client) -> None:
     made = create_appointment(client)
     path = f"/v1/appointments/{made['id']}"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.client import Client, Response, assert_error, eventually
-from tests.conformance.conftest import Service, local_runner, quick_folder
+from tests.conformance.conftest import Service, local_runner, needs_a_runner_of_its_own, quick_folder
 from tests.conformance.given import (
     call,
     create_appointment,
@@ -52,6 +52,7 @@ def unhurried(service: Service) -> Iterator[Modes]:
     if service.speed in {None, 1, 2}:
         yield modes(service)
         return
+    needs_a_runner_of_its_own()
     with quick_folder() as folder, local_runner(folder, speed=2) as started:
         yield modes(started)
         assert not started.promises.new, "\n".join(started.promises.new)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.conformance.client import Client, Response, assert_error, assert_replay, eventually
-from tests.conformance.conftest import Service, local_runner, quick_folder
+from tests.conformance.conftest import Service, local_runner, needs_a_runner_of_its_own, quick_folder
 from tests.conformance.given import (
     UNKNOWN,
     Subscribe,
@@ -358,6 +358,22 @@ def test_a_receiver_gets_each_event_once(over: Placed) -> None:
 # Transcript and recording.
 
 
+@pytest.mark.smoke
+def test_a_call_that_is_over_can_be_read_and_heard(client: Client) -> None:
+    customer = create_customer(client, phone=simulated_phone("06"))
+    appointment = create_appointment(client, customer["id"])
+    session_id = call(client, customer["id"], {"appointment_id": appointment["id"]}).ok(201)["session_id"]
+    session = session_when(client, session_id, recorded, timeout=60)
+    assert (session["call_status"], session["answered_by"]) == ("completed", "human")
+    assert client.get(f"/v1/appointments/{appointment['id']}").ok()["status"] == "confirmed"
+    assert client.get(f"/v1/sessions/{session_id}/transcript").ok()["data"]
+    with without_proxy().open(client.get(f"/v1/sessions/{session_id}/recording").ok()["url"], timeout=20) as sound:
+        assert sound.read(4) == b"RIFF"
+    for type_ in ("created", "dialing", "completed", "transcript_ready", "recording_ready"):
+        event_about(client, session_id, f"session.{type_}")
+    event_about(client, appointment["id"], "appointment.confirmed")
+
+
 def test_a_transcript_is_a_dialogue(over: Placed) -> None:
     response = over.client.get(f"/v1/sessions/{over.session_id}/transcript")
     if not over.row.talked:
@@ -636,6 +652,7 @@ def unhurried(service: Service) -> Iterator[Client]:
     if service.speed in {None, 1}:
         yield service.client(service.projects[0].test_key)
         return
+    needs_a_runner_of_its_own()
     with quick_folder() as folder, local_runner(folder, speed=1) as started:
         yield started.client(started.projects[0].test_key)
         assert not started.promises.new, "\n".join(started.promises.new)

@@ -20,6 +20,7 @@ from tests.conformance.given import (
 from tests.conformance.shapes import assert_shape
 
 
+@pytest.mark.smoke
 def test_a_customer_is_created_with_all_its_fields(client: Client) -> None:
     body = {
         "phone": unique_phone(),
@@ -147,6 +148,7 @@ def test_a_valid_email_is_kept(client: Client, email: str) -> None:
     assert create_customer(client, email=email)["email"] == email
 
 
+@pytest.mark.smoke
 def test_a_patch_changes_what_it_names_and_keeps_the_rest(client: Client) -> None:
     before = create_customer(client, name="Ann", email="ann@example.com", external_id=unique())
     after = client.patch(f"/v1/customers/{before['id']}", {"name": "Bea"}).ok()
@@ -229,6 +231,7 @@ def test_an_unknown_customer_can_be_neither_changed_nor_deleted(client: Client) 
     assert_error(client.delete(path), 404, "resource_not_found")
 
 
+@pytest.mark.smoke
 def test_the_events_of_a_customer_tell_its_changes(client: Client) -> None:
     created = create_customer(client, name="Ann", metadata={"a": 1, "b": 2})
     path = f"/v1/customers/{created['id']}"

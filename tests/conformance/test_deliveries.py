@@ -52,6 +52,13 @@ def notify(client: Client, endpoint: Any, **fields: object) -> Any:
 
 
 @pytest.fixture(scope="module", autouse=True)
+def stuck_ones_start_early(request: pytest.FixtureRequest, receiver: Receiver) -> None:
+    """Before the first test of the module, if any of those to be run needs them; all of them need a receiver."""
+    if any("stuck" in getattr(item, "fixturenames", ()) for item in request.session.items):
+        request.getfixturevalue("stuck")
+
+
+@pytest.fixture(scope="module")
 def stuck(client: Client, receiver: Receiver, subscribe_module: Subscribe) -> dict[str, Any]:
     deliveries = {}
     for name, answer in (("hang", Answer(hang=True)), ("drip", Answer(drip=True))):
@@ -436,6 +443,7 @@ def test_first_attempts_arrive_in_the_order_of_production(
         assert later.event["data"]["previous_attributes"].get("status", before) == before
 
 
+@pytest.mark.parallel
 def test_a_hanging_endpoint_does_not_hold_up_another(client: Client, subscribe: Subscribe, receiver: Receiver) -> None:
     subscribe(client, receiver.hook(Answer(hang=True)), "customer.created")
     hook = receiver.hook()
@@ -641,6 +649,7 @@ def test_a_retry_is_idempotent(client: Client, subscribe: Subscribe, receiver: R
 # Deadlines, at the end: fifteen seconds have mostly passed by now
 
 
+@pytest.mark.parallel
 @pytest.mark.parametrize("name", ["hang", "drip"])
 def test_a_receiver_has_fifteen_seconds_for_its_whole_answer(client: Client, stuck: dict[str, Any], name: str) -> None:
     delivery = delivery_when(client, stuck[name], lambda found: found["attempt_count"] >= 1, timeout=25)

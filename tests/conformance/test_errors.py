@@ -73,6 +73,7 @@ def test_a_route_names_its_methods_when_another_is_used(client: Client, anonymou
             assert allow - {"HEAD", "OPTIONS"} == ALLOWED[path], f"{method}: {allow}"
 
 
+@pytest.mark.smoke
 def test_the_route_is_checked_before_the_key(anonymous: Client) -> None:
     assert_error(anonymous.get("/v1/nothing"), 404, "route_not_found")
     assert_error(anonymous.request("PUT", "/v1/customers"), 405, "method_not_allowed")
@@ -176,6 +177,7 @@ def test_a_message_does_not_leak_the_inside_of_the_service(client: Client) -> No
         assert not re.search(r"Traceback|dynamo|pydantic|arn:|P#", str(response), re.IGNORECASE)
 
 
+@pytest.mark.smoke
 def test_the_error_page_explains_every_code(service: Service, anonymous: Client) -> None:
     response = anonymous.get("/docs/errors")
     assert response.status == 200
@@ -186,6 +188,7 @@ def test_the_error_page_explains_every_code(service: Service, anonymous: Client)
     assert not missing
 
 
+@pytest.mark.smoke
 def test_a_doc_url_leads_to_the_error_page(client: Client, anonymous: Client) -> None:
     url, _, anchor = client.get("/v1/customers/nonsense").error["doc_url"].partition("#")
     assert url == f"{client.base_url}/docs/errors"

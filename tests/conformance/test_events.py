@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from tests.conformance.client import REVISIONS, Client, assert_error, eventually
 from tests.conformance.given import (
     UNKNOWN,
@@ -39,6 +41,7 @@ def test_a_live_change_makes_a_live_event(live: Client) -> None:
     assert event["data"]["object"]["livemode"] is True
 
 
+@pytest.mark.smoke
 def test_an_event_is_retrieved_as_it_is_listed(client: Client) -> None:
     event = event_about(client, create_customer(client)["id"], "customer.created")
     assert client.get(f"/v1/events/{event['id']}").ok() == event

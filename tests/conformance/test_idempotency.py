@@ -50,6 +50,7 @@ def test_a_replay_of_a_replay_still_names_the_first_request(client: Client) -> N
     assert originals == {answers[0].request_id}
 
 
+@pytest.mark.smoke
 def test_one_key_makes_one_resource(client: Client) -> None:
     key, external_id = unique(), unique()
     body = {"phone": unique_phone(), "external_id": external_id}
@@ -66,6 +67,7 @@ def test_without_a_key_each_request_does_its_own_work(client: Client) -> None:
     assert client.post("/v1/customers", body).ok(201)["id"] != client.post("/v1/customers", body).ok(201)["id"]
 
 
+@pytest.mark.smoke
 def test_a_patch_is_replayed_even_if_the_resource_has_changed_since(client: Client) -> None:
     path, key = f"/v1/customers/{create_customer(client)['id']}", unique()
     first = client.patch(path, {"name": "Ann"}, idempotency_key=key)
@@ -123,6 +125,7 @@ def assert_reused(response: Response) -> None:
     assert "Idempotent-Replayed" not in response.headers
 
 
+@pytest.mark.smoke
 def test_a_key_cannot_be_reused_for_another_body(client: Client) -> None:
     key, body = unique(), {"phone": unique_phone()}
     first = client.post("/v1/customers", body, idempotency_key=key)

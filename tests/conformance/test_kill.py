@@ -42,7 +42,7 @@ FIRST_TIME = datetime(2031, 1, 1, tzinfo=UTC)
 
 pytestmark = [
     pytest.mark.kill,
-    pytest.mark.skipif("BASE_URL" in os.environ, reason="kills the local runner that it starts itself"),
+    pytest.mark.runner("kills what it starts itself"),
 ]
 
 

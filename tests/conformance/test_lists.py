@@ -202,6 +202,7 @@ def people(client: Client) -> list[Any]:
     return made
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize(
     ("names", "of", "found"),
     [

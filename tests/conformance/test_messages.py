@@ -216,6 +216,7 @@ def slow_ones_start_early(request: pytest.FixtureRequest) -> None:
 # A message and its reply.
 
 
+@pytest.mark.smoke
 def test_a_message_to_a_thread_opens_a_conversation_and_is_answered(client: Client) -> None:
     thread, customer = unique(), create_customer(client)
     body = {"external_conversation_id": thread, "content": "hello", "metadata": {"page": "/pricing"}}
@@ -255,6 +256,7 @@ def test_both_are_in_the_transcript_as_they_were_answered(client: Client) -> Non
     assert page["data"] == [message, reply]
 
 
+@pytest.mark.smoke
 def test_a_thread_goes_on_in_one_conversation(client: Client) -> None:
     thread = unique()
     answers = [send_to_thread(client, thread, content) for content in ("hello", "good morning")]
@@ -663,6 +665,7 @@ def assert_timeout(client: Client, response: Response, conversation_id: str, mes
     assert response.headers["Location"] == f"{client.base_path}{messages_of(conversation_id)}"
 
 
+@pytest.mark.parallel
 def test_a_message_during_a_turn_is_refused_and_not_stored(slow: Slow) -> None:
     late: Late = slow.result(a_late_reply)
     for refused in late.busy:
@@ -673,6 +676,7 @@ def test_a_message_during_a_turn_is_refused_and_not_stored(slow: Slow) -> None:
     assert (message["content"], message["reply_status"]) == (LATE, "pending")
 
 
+@pytest.mark.parallel
 def test_a_reply_that_is_not_there_in_time_is_a_504_that_tells_where_it_will_be(client: Client, slow: Slow) -> None:
     late: Late = slow.result(a_late_reply)
     (message,) = late.at_timeout
@@ -682,6 +686,7 @@ def test_a_reply_that_is_not_there_in_time_is_a_504_that_tells_where_it_will_be(
     assert message == late.held[0]
 
 
+@pytest.mark.parallel
 def test_the_late_reply_appears_in_the_transcript(slow: Slow) -> None:
     late: Late = slow.result(a_late_reply)
     message, reply = late.afterwards
@@ -690,12 +695,14 @@ def test_the_late_reply_appears_in_the_transcript(slow: Slow) -> None:
     assert reply["content"]
 
 
+@pytest.mark.parallel
 def test_a_busy_answer_is_not_saved_for_its_key(slow: Slow) -> None:
     late: Late = slow.result(a_late_reply)
     assert_answered(late.retried.ok(201))
     assert not late.retried.replayed
 
 
+@pytest.mark.parallel
 def test_the_same_key_finds_the_same_turn_again(client: Client, slow: Slow) -> None:
     found: Reattached = slow.result(a_late_reply_asked_for_again)
     message, reply = found.found
@@ -708,6 +715,7 @@ def test_the_same_key_finds_the_same_turn_again(client: Client, slow: Slow) -> N
     assert_error(found.other_body, 400, "idempotency_key_reused")
 
 
+@pytest.mark.parallel
 def test_a_504_is_never_the_saved_response(slow: Slow) -> None:
     found: Reattached = slow.result(a_late_reply_asked_for_again)
     assert found.replay.replayed
@@ -716,6 +724,7 @@ def test_a_504_is_never_the_saved_response(slow: Slow) -> None:
     assert found.replay.headers["Location"] == found.again.headers["Location"]
 
 
+@pytest.mark.parallel
 def test_who_joins_a_running_turn_has_a_window_of_his_own(client: Client, slow: Slow) -> None:
     joined: Joined = slow.result(two_wait_for_one_reply)
     message, reply = joined.found
@@ -724,6 +733,7 @@ def test_who_joins_a_running_turn_has_a_window_of_his_own(client: Client, slow: 
     assert_timeout(client, joined.first, second["conversation"]["id"], message["id"])
 
 
+@pytest.mark.parallel
 def test_an_end_during_a_turn_succeeds_at_once(slow: Slow) -> None:
     ended: EndedMeanwhile = slow.result(an_end_during_a_turn)
     assert ended.ended.ok()["status"] == "ended"
@@ -731,12 +741,14 @@ def test_an_end_during_a_turn_succeeds_at_once(slow: Slow) -> None:
     assert_error(ended.refused, 409, "conversation_ended")
 
 
+@pytest.mark.parallel
 def test_an_end_during_a_turn_frees_the_thread(slow: Slow) -> None:
     ended: EndedMeanwhile = slow.result(an_end_during_a_turn)
     assert_answered(ended.next_on_thread)
     assert ended.next_on_thread["conversation"]["id"] != ended.ended.json["id"]
 
 
+@pytest.mark.parallel
 def test_the_late_reply_to_an_ended_conversation_is_kept(client: Client, slow: Slow) -> None:
     ended: EndedMeanwhile = slow.result(an_end_during_a_turn)
     message, reply = ended.found
@@ -747,6 +759,7 @@ def test_the_late_reply_to_an_ended_conversation_is_kept(client: Client, slow: S
     assert ended.read["ended_at"] == before["ended_at"]
 
 
+@pytest.mark.parallel
 def test_forty_waiting_messages_keep_nobody_else_waiting(slow: Slow) -> None:
     crowd: Crowd = slow.result(a_crowd_waits)
     assert [response.status for response in crowd.others] == [200] * 10 + [201]

@@ -7,9 +7,13 @@ import threading
 import time
 from collections import Counter
 
+import pytest
+
 from tests.conformance.client import RATE_LIMIT_POLICY, Client, Response, assert_error
 
 THREADS = 16
+
+pytestmark = pytest.mark.parallel
 
 
 def hammer(client: Client, seconds: float, longest: float, **request: dict[str, str]) -> list[Response]:

@@ -19,9 +19,8 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", walk, re.DOTALL)
 
 
+@pytest.mark.runner("goes to the address that `make run` prints")
 def test_the_walk_ends_in_verified_webhooks(service: Service, tmp_path: Path) -> None:
-    if service.speed is None:
-        pytest.skip("a deployed service cannot reach a receiver on loopback")
     _, who, helpers, register, change, stopped, talk, ring, consent = blocks("sh")
     (receiver,) = blocks("python")
     start = "python3 receiver.py >> received.txt & RECEIVER=$!; sleep 2"

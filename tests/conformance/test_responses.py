@@ -58,35 +58,42 @@ AUTHENTICATED = [*WITH_KEY, "409 deleted"]
 ERRORS = [name for name in ALL if not name.startswith("2")]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", ALL)
 def test_the_status_is_the_expected_one(answers: dict[str, Response], name: str) -> None:
     assert answers[name].status == int(name[:3]), answers[name]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", ALL)
 def test_every_response_carries_a_request_id(answers: dict[str, Response], name: str) -> None:
     assert re.fullmatch(f"req_{ULID}", answers[name].request_id)
 
 
+@pytest.mark.smoke
 def test_no_two_responses_share_a_request_id(answers: dict[str, Response]) -> None:
     assert len({response.request_id for response in answers.values()}) == len(answers)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", ALL)
 def test_every_response_names_the_revision_in_force(answers: dict[str, Response], name: str) -> None:
     assert answers[name].headers.get("Service-Version") == REVISIONS[-1]
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", ALL)
 def test_no_response_may_be_stored(answers: dict[str, Response], name: str) -> None:
     assert answers[name].headers.get("Cache-Control") == "no-store"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", [name for name in ALL if name != "200 error page"])
 def test_every_api_response_is_json(answers: dict[str, Response], name: str) -> None:
     assert answers[name].headers.get("Content-Type", "").partition(";")[0] == "application/json"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", AUTHENTICATED)
 def test_every_authenticated_response_tells_the_rate_limits(answers: dict[str, Response], name: str) -> None:
     headers = answers[name].headers
@@ -98,11 +105,13 @@ def test_every_authenticated_response_tells_the_rate_limits(answers: dict[str, R
     assert 0 <= int(match[3]) <= length
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", ERRORS)
 def test_every_error_says_whether_to_retry(answers: dict[str, Response], name: str) -> None:
     assert answers[name].headers.get("Service-Should-Retry") == "false"
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("name", ERRORS)
 def test_every_error_has_the_whole_envelope(answers: dict[str, Response], name: str) -> None:
     response = answers[name]

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -135,9 +133,7 @@ def test_the_call_action_is_a_post(client: Client, past: list[Any], method: str)
 @pytest.mark.parametrize("suffix", ["", "/{id}", "/{id}/transcript", "/{id}/recording"])
 def test_head_answers_as_get_without_a_body(client: Client, past: list[Any], suffix: str) -> None:
     path = PATH + suffix.format(id=past[0]["id"])
-    url = urlsplit(client.base_url)
-    kind = http.client.HTTPSConnection if url.scheme == "https" else http.client.HTTPConnection
-    connection = kind(url.hostname or "", url.port, timeout=20)
+    connection = client.connection()
     try:
         connection.request("HEAD", client.base_path + path, headers={"Authorization": f"Bearer {client.key}"})
         head = connection.getresponse()

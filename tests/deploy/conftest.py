@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import re
 import shutil
 import tempfile
@@ -14,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from infra.stack_names import API_OUTPUT, stack_name
-from tests.conformance.client import Client, Promises, Response
+from tests.conformance.client import Client, Promises
 from tests.conformance.receiver import Receiver
 from tests.deploy import cloud as clouds
 from tests.deploy.cloud import Cloud, report
@@ -34,31 +33,13 @@ class Deployed:
         return self.outputs[API_OUTPUT]
 
     @property
-    def host(self) -> str:
-        return urlsplit(self.api_url).netloc
+    def base_url(self) -> str:
+        """The API's address as LocalStack serves it, without TLS; it names the scheme to functions in capitals."""
+        return self.api_url.replace("https:", "HTTP:")
 
     @property
     def api_id(self) -> str:
-        return self.host.partition(".")[0]
-
-
-class StageClient(Client):
-    """Requests for the API's own host and stage, which LocalStack serves on its one address without TLS."""
-
-    def __init__(self, cloud: Cloud, deployed: Deployed, key: str | None) -> None:
-        # LocalStack names the scheme to a function in capitals.
-        super().__init__(deployed.api_url, key, Promises(deployed.api_url.replace("https:", "HTTP:")))
-        self._port = cloud.port
-        self._host = deployed.host
-
-    def _exchange(self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]) -> Response:
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
-        try:
-            connection.request(method, target, body, {**headers, "Host": self._host})
-            answer = connection.getresponse()
-            return Response(answer.status, answer.headers, answer.read())
-        finally:
-            connection.close()
+        return urlsplit(self.api_url).netloc.partition(".")[0]
 
 
 @pytest.fixture(scope="session")
@@ -97,13 +78,15 @@ def deployed(bootstrapped: Cloud, before_deploy: set[str]) -> Deployed:
 
 
 @pytest.fixture(scope="session")
-def client(cloud: Cloud, deployed: Deployed) -> StageClient:
-    """Test mode of a project that the operator's tool has made."""
-    project = re.search(r"project (\d+)", cloud.manage("projects", "create", "Blue Clinic"))
-    assert project
-    key = re.search(r"sk_test_\w+", cloud.manage("keys", "create", project[1], "--mode", "test", "--label", "trial"))
-    assert key
-    return StageClient(cloud, deployed, key[0])
+def stage(cloud: Cloud, deployed: Deployed) -> dict[str, str]:
+    """What tells another process where the stage is, as tests/conformance reads it: nobody resolves its host name."""
+    return {"BASE_URL": deployed.base_url, "CONNECT_TO": f"127.0.0.1:{cloud.port}"}
+
+
+@pytest.fixture(scope="session")
+def client(cloud: Cloud, deployed: Deployed) -> Client:
+    """Test mode of a project of its own."""
+    return client_of(cloud, deployed, make_keys(cloud, "Blue Clinic")["TEST_KEY"])
 
 
 @pytest.fixture(scope="session")
@@ -124,6 +107,23 @@ def changed_checkout(tmp_path: Path) -> Path:
     assert '"object": "ping"' in source
     ping.write_text(source.replace('"object": "ping"', '"object": "second ping"'))
     return tmp_path
+
+
+def make_keys(cloud: Cloud, project_name: str) -> dict[str, str]:
+    """`TEST_KEY` and `LIVE_KEY` of a project that the operator's tool makes."""
+    project = re.search(r"project (\d+)", cloud.manage("projects", "create", project_name))
+    assert project
+    keys = {}
+    for mode in ("test", "live"):
+        made = cloud.manage("keys", "create", project[1], "--mode", mode, "--label", "trial")
+        key = re.search(rf"sk_{mode}_\w+", made)
+        assert key
+        keys[f"{mode.upper()}_KEY"] = key[0]
+    return keys
+
+
+def client_of(cloud: Cloud, deployed: Deployed, key: str | None) -> Client:
+    return Client(deployed.base_url, key, Promises(deployed.base_url), connect_to=("127.0.0.1", cloud.port))
 
 
 def outputs_of(cloud: Cloud) -> Deployed:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from localstack.runtime.main import main as run
 from localstack.runtime.server import twisted
+from localstack.services.dynamodb import utils
 from localstack.services.dynamodb.server import DynamodbServer
 from localstack.services.lambda_.invocation.plugins import DockerRuntimeExecutorPlugin
 
@@ -34,6 +35,10 @@ def main() -> None:
     # The tests have started the database, on DYNAMODB_LOCAL_PORT.
     DynamodbServer.start_dynamodb = lambda _: True
     DynamodbServer.stop_dynamodb = lambda _: None
+    # Tables are kept under the access key that the functions have, so that they reach the database themselves:
+    # DynamoDB Local keeps those of each key apart. The providers, which use it, are loaded after this.
+    key = ProcessExecutor.extra["AWS_ACCESS_KEY_ID"]
+    utils.get_ddb_access_key = lambda *_, **__: key
     # LocalStack itself takes no more than the port of GATEWAY_LISTEN.
     listen = twisted.endpoints.TCP4ServerEndpoint
     twisted.endpoints.TCP4ServerEndpoint = functools.partial(listen, interface="127.0.0.1")
