@@ -15,7 +15,7 @@ from aws_cdk import aws_lambda as lambda_
 
 from infra import bundle
 from infra.stack import ServiceStack
-from infra.stage import BadSetting, Stage
+from infra.stage import BadSetting, Stage, described
 
 OUTPUT = "cdk.out"
 
@@ -31,11 +31,11 @@ def context() -> dict[str, Any]:
 
 
 def stage_of(app: App) -> Stage:
-    """The stage that this app is to describe. Raises UnknownStage."""
+    """The stage that this app is to describe. Raises UnknownStage and BadSetting."""
     name, stages = app.node.get_context("stage"), app.node.get_context("stages")
     if name not in stages:
         raise UnknownStage(f"no stage {name!r} in cdk.json; there are {', '.join(sorted(stages))}")
-    return Stage(name=name, **stages[name])
+    return described(name, stages[name])
 
 
 def main() -> int:

@@ -56,6 +56,7 @@ _NOVA_OUT = ("price tables in the source of several public projects", UNDATED)
 _CONNECT = ("Amazon Connect's billing by the second, blog.serverworks.co.jp", "2020-03-10")
 _LEX = ("Amazon Lex Pricing, cloudzero.com", UNDATED)
 _ROWS = ("Amazon DynamoDB pricing, aws.amazon.com", UNDATED)
+_UNCONFIRMED = ("commonly known, confirmed by no page", UNDATED)
 _NOT_FOUND = ("no page found that says it", "2026-11-21")
 
 PRICES = {
@@ -74,6 +75,7 @@ PRICES = {
     "log_byte": Price(0.50, 10**9, "bytes into CloudWatch Logs", *_LOGS),
     "out_byte": Price(0.09, 10**9, "bytes out to the internet", *_GATEWAY),
     "alarm": Price(0.10, 1, "alarm and month", *_ALARM),
+    "dashboard": Price(3, 1, "dashboard and month", *_LOGS),
     "key": Price(1, 1, "customer managed key and month", *_KMS),
     "web_acl": Price(5, 1, "web ACL and month", *_WAF),
     "rule": Price(1, 1, "rule of a web ACL and month", *_WAF),
@@ -90,7 +92,11 @@ BY_USE = {
     "S3, recordings listened to": Price(0.40, MILLION, "GET requests", *_S3),
     "S3, recordings kept": Price(0.023, 1, "GB and month", *_S3),
     "DynamoDB, rows kept": Price(0.25, 1, "GB and month", *_ROWS),
-    "CloudWatch, own metrics that have values": Price(0.30, 1, "metric and month", *_METRICS),
+    "DynamoDB, point-in-time recovery": Price(0.20, 1, "GB and month", *_UNCONFIRMED),
+    "CloudWatch, logs kept": Price(0.03, 1, "GB and month", *_UNCONFIRMED),
+    "CloudWatch, own metrics that have values, and counts of the stream's mapping": Price(
+        0.30, 1, "metric and month", *_METRICS
+    ),
 }
 
 # Assumptions: what cannot be counted here.
@@ -240,6 +246,7 @@ def idle() -> dict[str, float]:
         f"empty receives of {len(QUEUES)} queues": empty,
         "`sweep`, each minute": MINUTES * sum(cost(SWEEP).values()),
         f"{ALARMS} alarms": priced(alarm=ALARMS),
+        "the dashboard": priced(dashboard=1),
         "the signing key": priced(key=1),
     }
 

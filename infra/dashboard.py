@@ -38,8 +38,10 @@ def draw(
     functions: Mapping[str, lambda_.Function],
     api: apigateway.RestApi,
 ) -> None:
-    """Make the dashboard, which is called as the stack is; the mappings are by name in the topology."""
-    made = cloudwatch.Dashboard(stack, "Dashboard", dashboard_name=stack.stack_name, default_interval=SHOWN)
+    """Make the dashboard; the mappings are by name in the topology."""
+    # An account's dashboards are those of all its regions.
+    name = f"{stack.stack_name}-{stack.region}"
+    made = cloudwatch.Dashboard(stack, "Dashboard", dashboard_name=name, default_interval=SHOWN)
     made.add_widgets(
         cloudwatch.AlarmStatusWidget(
             title=f"{stack.stack_name}: alarms", alarms=[*watched], width=WIDTH, height=2 * HEIGHT

@@ -17,7 +17,7 @@ from aws_cdk import aws_wafv2 as waf
 from infra import topology
 from infra.gateway_responses import GATEWAY_RESPONSES
 from infra.stack_names import DOMAIN_TARGET_OUTPUT
-from infra.stage import Stage
+from infra.stage import Domain, Firewall, Stage
 
 ACCESS_LOG = {
     "request_id": "$context.requestId",
@@ -80,37 +80,37 @@ def rest_api(
             templates={"application/json": response.body(at_root=bool(stage.domain))},
         )
     if stage.domain:
-        _name(stack, stage, api)
+        _name(stack, stage.domain, api)
     if stage.firewall:
-        _protect(stack, stage, api)
+        _protect(stack, stage.firewall, api)
     return api
 
 
 def url(stage: Stage, api: apigateway.RestApi) -> str:
     """Where clients find the API, without a slash at the end."""
-    return f"https://{stage.domain['name']}" if stage.domain else api.url.removesuffix("/")
+    return f"https://{stage.domain.name}" if stage.domain else api.url.removesuffix("/")
 
 
-def _name(stack: Stack, stage: Stage, api: apigateway.RestApi) -> None:
+def _name(stack: Stack, settings: Domain, api: apigateway.RestApi) -> None:
     """Give the API its host name; where the stage names no hosted zone, the name's record is left to its owner."""
-    zone, certificate_arn = None, stage.domain.get("certificate_arn")
-    if zone_id := stage.domain.get("hosted_zone_id"):
+    zone = None
+    if settings.hosted_zone_id and settings.hosted_zone_name:
         zone = route53.HostedZone.from_hosted_zone_attributes(
-            stack, "Zone", hosted_zone_id=zone_id, zone_name=stage.domain["hosted_zone_name"]
+            stack, "Zone", hosted_zone_id=settings.hosted_zone_id, zone_name=settings.hosted_zone_name
         )
     certificate: acm.ICertificate
-    if certificate_arn:
-        certificate = acm.Certificate.from_certificate_arn(stack, "Certificate", certificate_arn)
+    if settings.certificate_arn:
+        certificate = acm.Certificate.from_certificate_arn(stack, "Certificate", settings.certificate_arn)
     else:
         certificate = acm.Certificate(
             stack,
             "Certificate",
-            domain_name=stage.domain["name"],
+            domain_name=settings.name,
             validation=acm.CertificateValidation.from_dns(zone),
         )
     domain = api.add_domain_name(
         "Domain",
-        domain_name=stage.domain["name"],
+        domain_name=settings.name,
         certificate=certificate,
         endpoint_type=apigateway.EndpointType.REGIONAL,
         security_policy=apigateway.SecurityPolicy.TLS_1_2,
@@ -120,19 +120,19 @@ def _name(stack: Stack, stage: Stage, api: apigateway.RestApi) -> None:
             stack,
             "DomainRecord",
             zone=zone,
-            record_name=f"{stage.domain['name']}.",
+            record_name=f"{settings.name}.",
             target=route53.RecordTarget.from_alias(targets.ApiGatewayDomain(domain)),
         )
     else:
         CfnOutput(
             stack,
             DOMAIN_TARGET_OUTPUT,
-            description=f"What the CNAME record of {stage.domain['name']} must say",
+            description=f"What the CNAME record of {settings.name} must say",
             value=domain.domain_name_alias_domain_name,
         )
 
 
-def _protect(stack: Stack, stage: Stage, api: apigateway.RestApi) -> None:
+def _protect(stack: Stack, settings: Firewall, api: apigateway.RestApi) -> None:
     """AWS WAF: addresses that ask too much, addresses of ill repute, and well-known attacks."""
 
     def visible(name: str) -> waf.CfnWebACL.VisibilityConfigProperty:
@@ -146,7 +146,7 @@ def _protect(stack: Stack, stage: Stage, api: apigateway.RestApi) -> None:
         action=waf.CfnWebACL.RuleActionProperty(block={}),
         statement=waf.CfnWebACL.StatementProperty(
             rate_based_statement=waf.CfnWebACL.RateBasedStatementProperty(
-                aggregate_key_type="IP", limit=stage.firewall["requests_per_minute"], evaluation_window_sec=60
+                aggregate_key_type="IP", limit=settings.requests_per_minute, evaluation_window_sec=60
             )
         ),
         visibility_config=visible("requests-of-one-address"),

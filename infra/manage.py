@@ -95,6 +95,9 @@ class _Deployed:
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError
 
+        # The AWS and CDK command lines take either name of the region, boto3 but one.
+        if region := os.environ.get("AWS_REGION"):
+            os.environ.setdefault("AWS_DEFAULT_REGION", region)
         name = stack_name(stage)
         try:
             stacks = boto3.client("cloudformation").describe_stacks(StackName=name)["Stacks"]

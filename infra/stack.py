@@ -32,7 +32,7 @@ from infra.stack_names import (
     TABLE_OUTPUT,
     stack_name,
 )
-from infra.stage import Stage
+from infra.stage import INFERENCE_GEOGRAPHIES, Stage
 from infra.topology import Function, Grant, QueueSource, StreamSource
 
 STATE_MACHINES = Path(__file__).parent / "state_machines"
@@ -44,9 +44,6 @@ FAILED_BATCHES_KEPT = Duration.days(90)
 QUEUE_READER = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
 STREAM_READER = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
 LOG_WRITER = ("logs:CreateLogStream", "logs:PutLogEvents")
-
-INFERENCE_GEOGRAPHIES = frozenset({"us", "eu", "apac", "global"})
-"""What a cross-region inference profile's id starts with."""
 
 
 class ServiceStack(Stack):
@@ -107,7 +104,7 @@ class ServiceStack(Stack):
             self,
             FIRST_KEY_OUTPUT,
             description="Makes a project; then: keys create PROJECT --mode test",
-            value=f"python -m infra.manage --stage {stage.name} projects create NAME",
+            value=f".venv/bin/python -m infra.manage --stage {stage.name} projects create NAME",
         )
 
     def _table(self) -> dynamodb.Table:
@@ -276,7 +273,7 @@ class ServiceStack(Stack):
                 recordings=self.recordings.bucket_name,
                 model=self.stage.model,
                 carrier=self.stage.carrier,
-                messenger=self.stage.whatsapp,
+                messenger=self.stage.messenger,
             )
             | {"LOG_LEVEL": self.stage.log_level},
             role=role,
@@ -363,12 +360,12 @@ class ServiceStack(Stack):
             for function in topology.FUNCTIONS:
                 if function.carrier:
                     self.functions[function.name].add_environment("CONNECT_CONTACT_FLOW_ID", flow_id)
-        if self.stage.connect.get("store_recordings"):
+        if self.stage.connect and self.stage.connect.store_recordings:
             contact_center.keep_recordings(self, self._instance_arn(), self.recordings)
 
     def _phone_number_arn(self) -> str:
         """The stage's WhatsApp number, given by its id or its ARN."""
-        given = self.stage.whatsapp["phone_number_id"]
+        given = self.stage.messenger["phone_number_id"]
         if given.startswith("arn:"):
             return given
         resource = f"phone-number-id/{given.removeprefix('phone-number-id-')}"

@@ -2,109 +2,183 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, Self
 
 from aws_cdk import RemovalPolicy
-
-Setting = str | bool | int
-
-CARRIER_SETTINGS = ("instance_id", "contact_flow_id", "queue_id", "source_phone_number")
-"""What the functions read of a stage's `connect` settings."""
-
-GROUPS: Mapping[str, Mapping[str, type]] = {
-    "connect": dict.fromkeys(CARRIER_SETTINGS, str) | {"create_flow": bool, "store_recordings": bool},
-    "whatsapp": {"phone_number_id": str, "template": str, "meta_api_version": str},
-    "domain": {"name": str, "certificate_arn": str, "hosted_zone_id": str, "hosted_zone_name": str},
-    "firewall": {"requests_per_minute": int},
-}
-"""The settings that come in groups, each of which a stage may lack: their names and types."""
+from aws_cdk import aws_logs as logs
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 REQUESTS_OF_A_KEY = 5000
 """What one API key may ask for in a minute (contract 3)."""
+BURST_OF_A_KEY = 100
+"""And in a second."""
+INFERENCE_GEOGRAPHIES = frozenset({"apac", "au", "ca", "eu", "global", "jp", "us", "us-gov"})
+"""What a cross-region inference profile's id starts with (Bedrock user guide, "Geographic cross-Region inference")."""
+CARRIER = frozenset({"instance_id", "contact_flow_id", "queue_id", "source_phone_number"})
+"""What the functions read of a stage's `connect` settings."""
+RUNNER = "local"
+"""The stage by which `infra.manage` calls the runner of this machine."""
 
 
 class BadSetting(Exception):
-    """A stage's settings in cdk.json lack something, or hold what nobody reads."""
+    """A stage's settings in cdk.json lack something, or hold what nobody reads or AWS does not take."""
 
 
-@dataclass(frozen=True)
-class Stage:
-    """The settings of one deployment: an entry of `stages` in cdk.json.
-
-    `keep_data` protects table, signing key and logs from deletion; `requests_per_second` and `burst`
-    bound all projects together, far above what one key may ask for; `log_retention` is a name of
-    the CDK's `RetentionDays`; `model` is the Bedrock model, or cross-region inference profile, of live
-    conversations; `alarm_topic` is the ARN of the SNS topic that alarms notify, empty for none.
-
-    The groups are empty where a stage has no such thing. `connect` and `whatsapp` are for live calls and for
-    consent on WhatsApp; in `connect` the switch `create_flow` makes the contact flow, which is then not to
-    be named, and `store_recordings` makes the instance keep its recordings in the stage's bucket. `domain` is the
-    API's own host name, with a certificate or the hosted zone to make one in. `firewall` puts AWS WAF before the
-    API; its `requests_per_minute` are those that one address may make.
-    """
-
-    name: str
-    keep_data: bool
-    log_retention: str
-    log_level: str
-    requests_per_second: int
-    burst: int
-    model: str
-    alarm_topic: str = ""
-    connect: Mapping[str, Setting] = field(default_factory=dict)
-    whatsapp: Mapping[str, str] = field(default_factory=dict)
-    domain: Mapping[str, str] = field(default_factory=dict)
-    firewall: Mapping[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Raises BadSetting."""
-        for group, kinds in GROUPS.items():
-            self._check(group, getattr(self, group), kinds)
-        if self.connect:
-            self._require("connect", "instance_id")
-            self._require("connect", "queue_id", "source_phone_number")
-            if not self.creates_flow:
-                self._require("connect", "contact_flow_id", "create_flow")
-            elif "contact_flow_id" in self.connect:
-                raise self._bad("connect has both contact_flow_id and create_flow")
-        if self.whatsapp:
-            self._require("whatsapp", "phone_number_id")
-        if self.domain:
-            self._require("domain", "name")
-            self._require("domain", "certificate_arn", "hosted_zone_id")
-            if self.domain.get("hosted_zone_id"):
-                self._require("domain", "hosted_zone_name")
-        if self.firewall:
-            self._require("firewall", "requests_per_minute")
-            if self.firewall["requests_per_minute"] < REQUESTS_OF_A_KEY:
-                raise self._bad(f"firewall.requests_per_minute is less than one key may ask for, {REQUESTS_OF_A_KEY}")
-
-    def _check(self, group: str, given: Mapping[str, object], kinds: Mapping[str, type]) -> None:
-        for key, value in given.items():
-            if key not in kinds:
-                raise self._bad(f"{group} has no setting {key!r}; there are {', '.join(kinds)}")
-            # Not isinstance: a bool is an int to it.
-            if type(value) is not kinds[key]:
-                raise self._bad(f"{group}.{key} must be of type {kinds[key].__name__}")
+class _Settings(BaseModel):
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     def _require(self, group: str, *keys: str) -> None:
         """At least one of the keys."""
-        if not any(getattr(self, group).get(key) for key in keys):
-            raise self._bad(f"{group} lacks {' or '.join(keys)}")
+        if not any(getattr(self, key) for key in keys):
+            raise ValueError(f"{group} lacks {' or '.join(keys)}")
 
-    def _bad(self, problem: str) -> BadSetting:
-        return BadSetting(f"stage {self.name}: {problem}")
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+HostName = Annotated[str, StringConstraints(pattern=r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,}$")]
+
+
+class Connect(_Settings):
+    """Live calls by Amazon Connect; with `create_flow` the stack makes the contact flow, which is then not named."""
+
+    instance_id: Text
+    contact_flow_id: Text | None = None
+    queue_id: Text | None = None
+    source_phone_number: Text | None = None
+    create_flow: bool = False
+    store_recordings: bool = False
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        self._require("connect", "queue_id", "source_phone_number")
+        self._require("connect", "contact_flow_id", "create_flow")
+        if self.contact_flow_id and self.create_flow:
+            raise ValueError("connect has both contact_flow_id and create_flow")
+        return self
+
+
+class Whatsapp(_Settings):
+    """Consent on WhatsApp by End User Messaging Social."""
+
+    phone_number_id: Text
+    template: Text | None = None
+    meta_api_version: Text | None = None
+
+
+class Domain(_Settings):
+    """The API's own host name, with a certificate or the hosted zone to make one in."""
+
+    name: HostName
+    certificate_arn: Annotated[str, StringConstraints(pattern=r"^arn:[a-z-]+:acm:")] | None = None
+    hosted_zone_id: Text | None = None
+    hosted_zone_name: HostName | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        self._require("domain", "certificate_arn", "hosted_zone_id")
+        if bool(self.hosted_zone_id) is not bool(self.hosted_zone_name):
+            raise ValueError("domain lacks hosted_zone_id or hosted_zone_name, which go together")
+        if self.hosted_zone_name and not f".{self.name}".endswith(f".{self.hosted_zone_name}"):
+            raise ValueError(f"domain.name is not in the zone {self.hosted_zone_name}")
+        return self
+
+
+class Firewall(_Settings):
+    """AWS WAF; `requests_per_minute` are those that one address may make."""
+
+    requests_per_minute: int = Field(ge=REQUESTS_OF_A_KEY, le=2_000_000_000)
+
+
+def _retention(name: str) -> str:
+    if name not in logs.RetentionDays.__members__:
+        raise ValueError(f"log_retention is none of {', '.join(logs.RetentionDays.__members__)}")
+    return name
+
+
+def _not_the_runner(name: str) -> str:
+    if name == RUNNER:
+        raise ValueError(f"name: {RUNNER!r} means the runner of this machine to infra.manage")
+    return name
+
+
+class Stage(_Settings):
+    """The settings of one deployment.
+
+    `keep_data` protects the stack and its table from deletion and keeps table, signing key and logs;
+    `requests_per_second` and `burst` bound all projects together, above what one key may ask for; `log_retention` is
+    a name of the CDK's `RetentionDays`; `model` is the id of the Bedrock model, or cross-region inference profile, of
+    live conversations; `alarm_topic` is the ARN of the SNS topic that alarms notify, empty for none.
+    """
+
+    # Part of the names of things that take 64 characters and neither dots nor underscores.
+    name: Annotated[
+        str,
+        StringConstraints(pattern=r"^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$", max_length=32),
+        AfterValidator(_not_the_runner),
+    ]
+    keep_data: bool
+    log_retention: Annotated[str, AfterValidator(_retention)]
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
+    requests_per_second: int = Field(gt=2 * BURST_OF_A_KEY)
+    burst: int = Field(gt=2 * BURST_OF_A_KEY)
+    model: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+(\.[a-z0-9:-]+)+$")]
+    alarm_topic: Annotated[str, StringConstraints(pattern=r"^(arn:[a-z-]+:sns:.+)?$")] = ""
+    connect: Connect | None = None
+    whatsapp: Whatsapp | None = None
+    domain: Domain | None = None
+    firewall: Firewall | None = None
 
     @property
     def creates_flow(self) -> bool:
-        return bool(self.connect.get("create_flow"))
+        return bool(self.connect and self.connect.create_flow)
 
     @property
     def carrier(self) -> Mapping[str, str]:
         """What the functions are told of `connect`."""
-        return {key: str(value) for key, value in self.connect.items() if key in CARRIER_SETTINGS}
+        return self.connect.model_dump(include={*CARRIER}, exclude_none=True) if self.connect else {}
+
+    @property
+    def messenger(self) -> Mapping[str, str]:
+        """What the functions are told of `whatsapp`."""
+        return self.whatsapp.model_dump(exclude_none=True) if self.whatsapp else {}
 
     @property
     def removal(self) -> RemovalPolicy:
         return RemovalPolicy.RETAIN if self.keep_data else RemovalPolicy.DESTROY
+
+
+GROUPS: Mapping[str, type[_Settings]] = {
+    "connect": Connect,
+    "whatsapp": Whatsapp,
+    "domain": Domain,
+    "firewall": Firewall,
+}
+"""The settings that come in groups, each of which a stage may lack."""
+
+
+def described(name: str, settings: Any) -> Stage:
+    """The stage of this name by its settings, which are JSON. Raises BadSetting."""
+    if not isinstance(settings, Mapping):
+        raise BadSetting(f"stage {name}: its settings are no object")
+    try:
+        # As JSON, which holds objects where Python has models.
+        return Stage.model_validate_json(json.dumps({**settings, "name": name}))
+    except ValidationError as refused:
+        problem = refused.errors()[0]
+        raise BadSetting(f"stage {name}: {_in_words(problem['type'], problem['loc'], problem['msg'])}") from None
+
+
+def _in_words(kind: str, where: tuple[int | str, ...], message: str) -> str:
+    """One line on what pydantic found."""
+    path = [str(part) for part in where]
+    group, setting = " ".join(path[:-1]), path[-1] if path else ""
+    if kind == "missing":
+        return f"{group} lacks {setting}".strip()
+    if kind == "extra_forbidden":
+        known = GROUPS.get(group, Stage).model_fields.keys() - {"name" if not group else ""}
+        return f"{group or 'it'} has no setting {setting!r}; there are {', '.join(sorted(known))}"
+    if kind == "value_error":
+        return message.removeprefix("Value error, ")
+    return f"{'.'.join(path)} {re.sub('^(Input|String) ', '', message)}"

@@ -16,7 +16,7 @@ from constructs import IConstruct
 
 from infra.app import context
 from infra.stack import ServiceStack
-from infra.stage import Stage
+from infra.stage import described as stage_of
 
 Resource = dict[str, Any]
 
@@ -142,7 +142,7 @@ def stacks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ServiceStack]:
         "named": described["dev"] | NAMED,
     }
     return {
-        name: ServiceStack(app, stage=Stage(name=name, **settings), code=lambda_.Code.from_asset(str(asset)))
+        name: ServiceStack(app, stage=stage_of(name, settings), code=lambda_.Code.from_asset(str(asset)))
         for name, settings in described.items()
     }
 

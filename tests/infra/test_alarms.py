@@ -12,6 +12,21 @@ from tests.infra.conftest import GUARDED, Resource, Synthesized
 from tests.infra.templates import flat
 
 MINUTE = 60
+RINGS = {
+    "DeadLetters": ("Maximum", 1, 1, 1),
+    "OldestMessage": ("Maximum", 5, 1, 1800),
+    "FailedExecutions": ("Sum", 5, 1, 1),
+    "Throttles": ("Sum", 5, 1, 1),
+    "WorkerErrors": ("Sum", 5, 1, 3),
+    "NotRunning": ("Sum", 1, 5, 1),
+    "IteratorAge": ("Maximum", 5, 1, 60_000),
+    "FailedBatches": ("Sum", 5, 1, 1),
+    "LostBatches": ("Sum", 5, 1, 1),
+    "DeliveryLateness": ("p99", 5, 3, 60_000),
+    "LostDelivery": ("Sum", 5, 1, 1),
+    "ServerErrors": ("Sum", 5, 1, 10),
+}
+"""When an alarm of each kind rings: statistic, minutes, periods in a row, threshold. The runbook says the same."""
 
 
 def watched(stage: Synthesized, metric: str, dimension: str | None = None) -> dict[str, Resource]:
@@ -167,3 +182,15 @@ def test_the_price_of_a_month_without_traffic_counts_every_alarm_and_rule(stages
         assert len(stage.all("AWS::CloudWatch::Alarm")) == costs.ALARMS
         for firewall in stage.all("AWS::WAFv2::WebACL").values():
             assert len(firewall["Rules"]) == costs.RULES
+
+
+def test_an_alarm_of_each_kind_rings_when_it_should(stages: dict[str, Synthesized]) -> None:
+    for stage in stages.values():
+        found: dict[str, set[object]] = {}
+        for alarm in stage.all("AWS::CloudWatch::Alarm").values():
+            statistic = alarm.get("Statistic") or alarm["ExtendedStatistic"]
+            periods = alarm["EvaluationPeriods"]
+            assert alarm.get("DatapointsToAlarm", periods) == periods
+            rings = (statistic, alarm["Period"] // MINUTE, periods, alarm["Threshold"])
+            found.setdefault(alarm["AlarmName"].rpartition("-")[2], set()).add(rings)
+        assert found == {kind: {rings} for kind, rings in RINGS.items()}

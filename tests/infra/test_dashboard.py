@@ -44,8 +44,9 @@ def shown(stage: Synthesized, name: str, dimension: str) -> set[str]:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_the_dashboard_is_called_as_the_stack_is(stages: dict[str, Synthesized], stage: str) -> None:
-    assert dashboard(stages[stage])["DashboardName"] == f"appointments-{stage}"
+def test_the_dashboard_is_called_as_stack_and_region_are(stages: dict[str, Synthesized], stage: str) -> None:
+    """An account has one list of dashboards for all regions, and a stage may be in several."""
+    assert flat(dashboard(stages[stage])["DashboardName"]) == f"appointments-{stage}-${{AWS::Region}}"
 
 
 @pytest.mark.parametrize("stage", STAGES)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from infra import stack_names, topology
+from infra.stack import ServiceStack
 from infra.stage import REQUESTS_OF_A_KEY
 from infra.topology import Function
 from shared.errors import ERRORS
@@ -48,15 +49,18 @@ def test_the_gateway_passes_bytes_on_unchanged_and_is_regional(prod: Synthesized
 
 
 @each_stage
-def test_the_gateway_throttles_above_what_one_key_may_do(stages: dict[str, Synthesized], stage: str) -> None:
+def test_the_gateway_throttles_as_the_stage_says_and_above_what_one_key_may_do(
+    stages: dict[str, Synthesized], stacks: dict[str, ServiceStack], stage: str
+) -> None:
     (settings,) = [
         setting
         for made in stages[stage].all("AWS::ApiGateway::Stage").values()
         for setting in made["MethodSettings"]
         if (setting["ResourcePath"], setting["HttpMethod"]) == ("/*", "*")
     ]
-    assert settings["ThrottlingRateLimit"] > 2 * max(KEY_LIMITS)
-    assert settings["ThrottlingBurstLimit"] > 2 * max(KEY_LIMITS)
+    limits = settings["ThrottlingRateLimit"], settings["ThrottlingBurstLimit"]
+    assert limits == (stacks[stage].stage.requests_per_second, stacks[stage].stage.burst)
+    assert min(limits) > 2 * max(KEY_LIMITS)
     assert not settings.get("DataTraceEnabled")
 
 

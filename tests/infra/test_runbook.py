@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,15 +13,21 @@ from botocore import xform_name
 from botocore.session import get_session
 
 from infra import manage, topology
+from infra.app import context
+from infra.gateway import ACCESS_LOG
 from tests.infra.conftest import Synthesized
 
 ROOT = Path(__file__).parents[2]
 RUNBOOK = (ROOT / "infra" / "runbook.md").read_text(encoding="utf-8")
-PROCEDURES = {"Rollback", "Restore from point-in-time recovery"}
+PROCEDURES = {"Rollback", "Take-down", "Restore from point-in-time recovery"}
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", RUNBOOK, re.MULTILINE | re.DOTALL))
 GLOBAL_OPTIONS = {"query", "output", "max-items"}
 """Options of the AWS command line that every command has; the last one those that come in pages."""
-CUSTOM = {("logs", "tail"): {"since", "filter-pattern"}, ("s3", "ls"): {"recursive"}}
+CUSTOM = {
+    ("logs", "tail"): {"since", "filter-pattern"},
+    ("s3", "ls"): {"recursive"},
+    ("s3", "rm"): {"recursive"},
+}
 """Commands that are the command line's own, with the options of theirs that are used."""
 
 
@@ -78,7 +85,7 @@ def test_an_entry_says_what_it_means_where_to_look_and_what_to_do(kind: str) -> 
     assert re.search(r"`|Dashboard", parts[4]), "nowhere to look"
 
 
-def test_both_procedures_are_there_and_what_was_never_tried_says_so() -> None:
+def test_the_procedures_are_there_and_what_was_never_tried_says_so() -> None:
     assert SECTIONS.keys() >= PROCEDURES
     assert "have not been carried out on AWS" in " ".join(SECTIONS["Restore from point-in-time recovery"].split())
 
@@ -101,6 +108,43 @@ def test_makes_targets_exist() -> None:
     targets = {arguments[0] for arguments in calls("make")}
     assert targets >= {"deploy", "synth"}
     assert all(re.search(rf"^{target}:", makefile, re.MULTILINE) for target in targets)
+
+
+def test_the_cdks_commands_exist_and_have_these_options() -> None:
+    used = calls("npx", "--no-install", "cdk")
+    assert len(used) == len(calls("npx")), "npx may fetch another version than package.json's"
+    assert {command for command, *_ in used} == {"deploy", "diff", "import", "rollback"}
+    for command, *rest in used:
+        told = subprocess.run(
+            ["npx", "--no-install", "cdk", command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
+        for option in (word for word in rest if word.startswith("--")):
+            assert re.search(rf"--(\[no-\])?{re.sub('^--(no-)?', '', option)}\b", told), (command, option)
+
+
+def test_numbers_are_those_of_the_stack(stages: dict[str, Synthesized]) -> None:
+    text = " ".join(RUNBOOK.split())
+    days = {
+        rule["ExpirationInDays"] for rule in stages["prod"][stages["prod"].bucket]["LifecycleConfiguration"]["Rules"]
+    }
+    assert [f"{day} days" for day in days] == re.findall(r"each object is a batch, kept for (\d+ days)", text, re.I)
+    prod = context()["stages"]["prod"]
+    opened = re.findall(
+        r"throttling/(rateLimit|burstLimit),value=(\d+)", SECTIONS["Restore from point-in-time recovery"]
+    )
+    assert opened == [
+        ("rateLimit", "0"),
+        ("burstLimit", "0"),
+        ("rateLimit", str(prod["requests_per_second"])),
+        ("burstLimit", str(prod["burst"])),
+    ]
+    # Lambda's "Concurrent executions" in Service Quotas.
+    assert set(re.findall(r"L-[0-9A-F]{8}", text)) == {"L-B99A9384"}
+
+
+def test_the_fields_that_are_looked_for_are_in_the_access_log() -> None:
+    for field in re.findall(r"\$\.(\w+)", SECTIONS["ServerErrors"]):
+        assert field in ACCESS_LOG
 
 
 def test_what_the_stack_is_asked_for_by_name_is_one_thing(prod: Synthesized) -> None:

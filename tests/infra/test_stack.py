@@ -276,6 +276,13 @@ def test_batches_and_what_they_say_of_customers_do_not_stay_for_ever(prod: Synth
         assert any(rule.get("ExpirationInDays") for rule in bucket["LifecycleConfiguration"]["Rules"])
 
 
+def test_a_bucket_takes_no_outdated_tls(prod: Synthesized) -> None:
+    for name in prod.all("AWS::S3::Bucket"):
+        (policy,) = [p for p in prod.all("AWS::S3::BucketPolicy").values() if p["Bucket"] == {"Ref": name}]
+        denied = [s["Condition"] for s in policy["PolicyDocument"]["Statement"] if s["Effect"] == "Deny"]
+        assert {"NumericLessThan": {"s3:TlsVersion": 1.2}} in denied, name
+
+
 def test_a_workflow_knows_its_queues_and_may_send_to_these_alone(prod: Synthesized) -> None:
     for machine in topology.STATE_MACHINES:
         made = prod[prod.machines[machine.name]]

@@ -9,26 +9,29 @@ from aws_cdk import App
 
 from infra import topology
 from infra.app import UnknownStage, context, stage_of
-from infra.stage import BadSetting, Stage
+from infra.stage import BadSetting, Stage, described
 
+NAMED = {"name": "api.example.com", "certificate_arn": "arn:aws:acm:eu-central-1:123456789012:certificate/1"}
+ZONED = {"name": "api.example.com", "hosted_zone_id": "Z1", "hosted_zone_name": "example.com"}
 CONNECT = {"instance_id": "instance", "contact_flow_id": "flow", "queue_id": "queue"}
 
 
 def stage(**settings: Any) -> Stage:
-    return Stage(name="trial", **context()["stages"]["dev"] | settings)
+    return described("trial", context()["stages"]["dev"] | settings)
 
 
 def test_the_stages_of_cdk_json_are_good_and_place_no_calls() -> None:
     for name, settings in context()["stages"].items():
-        described = Stage(name=name, **settings)
-        assert not described.carrier
-        assert not described.whatsapp
+        found = described(name, settings)
+        assert not found.carrier
+        assert not found.messenger
 
 
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"connect": CONNECT | {"instance_id": ""}}, "connect lacks instance_id"),
+        ({"connect": CONNECT | {"instance_id": ""}}, "connect.instance_id should have at least 1 character"),
+        ({"connect": {"queue_id": "queue", "contact_flow_id": "flow"}}, "connect lacks instance_id"),
         (
             {"connect": {"instance_id": "instance", "contact_flow_id": "flow"}},
             "connect lacks queue_id or source_phone_number",
@@ -39,16 +42,41 @@ def test_the_stages_of_cdk_json_are_good_and_place_no_calls() -> None:
         ),
         ({"connect": CONNECT | {"create_flow": True}}, "connect has both contact_flow_id and create_flow"),
         ({"connect": CONNECT | {"flow": "flow"}}, "connect has no setting 'flow'"),
-        ({"connect": CONNECT | {"store_recordings": "yes"}}, "connect.store_recordings must be of type bool"),
-        ({"connect": CONNECT | {"queue_id": True}}, "connect.queue_id must be of type str"),
+        ({"connect": CONNECT | {"store_recordings": "yes"}}, "connect.store_recordings should be a valid boolean"),
+        ({"connect": CONNECT | {"queue_id": True}}, "connect.queue_id should be a valid string"),
         ({"whatsapp": {"template": "call/en_US"}}, "whatsapp lacks phone_number_id"),
         ({"whatsapp": {"phone_number_id": "phone", "version": "v20.0"}}, "whatsapp has no setting 'version'"),
         ({"domain": {"certificate_arn": "arn"}}, "domain lacks name"),
         ({"domain": {"name": "api.example.com"}}, "domain lacks certificate_arn or hosted_zone_id"),
-        ({"domain": {"name": "api.example.com", "hosted_zone_id": "Z1"}}, "domain lacks hosted_zone_name"),
-        ({"firewall": {"requests_per_minute": "many"}}, "firewall.requests_per_minute must be of type int"),
-        ({"firewall": {"requests_per_minute": True}}, "firewall.requests_per_minute must be of type int"),
-        ({"firewall": {"requests_per_minute": 300}}, "firewall.requests_per_minute is less than one key"),
+        (
+            {"domain": {"name": "api.example.com", "hosted_zone_id": "Z1"}},
+            "domain lacks hosted_zone_id or",
+        ),
+        ({"domain": NAMED | {"hosted_zone_name": "example.com"}}, "domain lacks hosted_zone_id or"),
+        ({"domain": NAMED | {"certificate_arn": "mine"}}, "domain.certificate_arn should match pattern"),
+        ({"domain": NAMED | {"name": "https://api.example.com"}}, "domain.name should match pattern"),
+        ({"domain": ZONED | {"name": "api.example.org"}}, "domain.name is not in the zone example.com"),
+        ({"domain": ZONED | {"name": "badexample.com"}}, "domain.name is not in the zone example.com"),
+        ({"domain": "api.example.com"}, "domain should be an object"),
+        ({"log_level": "VERBOSE"}, "log_level should be 'DEBUG', 'INFO'"),
+        ({"log_retention": "A_WEEK"}, "log_retention is none of"),
+        ({"requests_per_second": 0}, "requests_per_second should be greater than 200"),
+        ({"burst": 100}, "burst should be greater than 200"),
+        ({"burst": "500"}, "burst should be a valid integer"),
+        ({"keep_data": "yes"}, "keep_data should be a valid boolean"),
+        ({"model": ""}, "model should match pattern"),
+        ({"model": "arn:aws:bedrock:eu-central-1:123456789012:inference-profile/x"}, "model should match pattern"),
+        ({"alarm_topic": "operators"}, "alarm_topic should match pattern"),
+        ({"memory": 512}, "it has no setting 'memory'; there are alarm_topic, burst,"),
+        ({"firewall": {"requests_per_minute": "many"}}, "firewall.requests_per_minute should be a valid integer"),
+        ({"firewall": {"requests_per_minute": True}}, "firewall.requests_per_minute should be a valid integer"),
+        (
+            {"firewall": {"requests_per_minute": 300}},
+            "firewall.requests_per_minute should be greater than",
+        ),
+        ({"firewall": {"requests_per_minute": 3_000_000_000}}, "firewall.requests_per_minute should be less"),
+        ({"firewall": {}}, "firewall lacks requests_per_minute"),
+        ({"firewall": True}, "firewall should be an object"),
     ],
 )
 def test_a_bad_setting_is_named_in_one_line(settings: dict[str, Any], named: str) -> None:
@@ -56,6 +84,31 @@ def test_a_bad_setting_is_named_in_one_line(settings: dict[str, Any], named: str
         stage(**settings)
     assert str(refused.value).startswith(f"stage trial: {named}")
     assert "\n" not in str(refused.value)
+
+
+def test_a_missing_setting_is_named() -> None:
+    settings = context()["stages"]["dev"]
+    del settings["model"]
+    with pytest.raises(BadSetting, match=r"^stage trial: lacks model$"):
+        described("trial", settings)
+
+
+@pytest.mark.parametrize("domain", [NAMED, ZONED, ZONED | {"name": "example.com"}])
+def test_a_host_name_may_be_in_its_zone_or_have_a_certificate(domain: dict[str, str]) -> None:
+    found = stage(domain=domain).domain
+    assert found is not None
+    assert found.name == domain["name"]
+
+
+@pytest.mark.parametrize("name", ["dev", "prod", "Prod", "eu-1", "x" * 32])
+def test_a_stage_may_have_this_name(name: str) -> None:
+    assert described(name, context()["stages"]["dev"]).name == name
+
+
+@pytest.mark.parametrize("name", ["my_stage", "eu.1", "a--b", "-a", "a-", "", "x" * 33, "local"])
+def test_a_name_that_aws_or_the_operators_tool_does_not_take_is_refused(name: str) -> None:
+    with pytest.raises(BadSetting, match="name"):
+        described(name, context()["stages"]["dev"])
 
 
 def test_an_app_refuses_a_bad_setting_and_an_unknown_stage() -> None:
@@ -67,7 +120,7 @@ def test_an_app_refuses_a_bad_setting_and_an_unknown_stage() -> None:
 
 
 def test_functions_are_told_of_the_instance_but_not_of_switches() -> None:
-    described = stage(connect=CONNECT | {"store_recordings": True}, whatsapp={"phone_number_id": "phone"})
+    made = stage(connect=CONNECT | {"store_recordings": True}, whatsapp={"phone_number_id": "phone"})
     for function in topology.FUNCTIONS:
         told = function.environment(
             table="table",
@@ -75,8 +128,8 @@ def test_functions_are_told_of_the_instance_but_not_of_switches() -> None:
             machines={machine.name: machine.name for machine in topology.STATE_MACHINES},
             signing_key="key",
             recordings="bucket",
-            carrier=described.carrier,
-            messenger=described.whatsapp,
+            carrier=made.carrier,
+            messenger=made.messenger,
         )
         of_calls = {name: value for name, value in told.items() if name.startswith(("CONNECT_", "WHATSAPP_"))}
         expected = {f"CONNECT_{name.upper()}": value for name, value in CONNECT.items()} if function.carrier else {}

@@ -262,6 +262,16 @@ def test_a_folder_without_a_runner_is_one_clear_line(tmp_path: Path, runner: Run
     assert "make run" in told
 
 
+@pytest.mark.parametrize("variable", ["AWS_REGION", "AWS_DEFAULT_REGION"])
+def test_a_deployed_stage_is_looked_for_in_the_region_of_either_variable(variable: str) -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    environment |= {variable: "eu-central-1", "AWS_ENDPOINT_URL": "http://127.0.0.1:9", "AWS_MAX_ATTEMPTS": "1"}
+    environment |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_CONFIG_FILE": os.devnull}
+    command = [sys.executable, "-m", "infra.manage", "--stage", "dev", "projects", "list"]
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    assert ran.stderr.startswith("error: stack appointments-dev cannot be read: Could not connect"), ran
+
+
 def test_a_runner_that_was_killed_is_one_clear_line(tmp_path: Path, runner: Runner) -> None:
     # It leaves its facts behind, and nobody answers at the addresses in them.
     facts = json.loads((runner.data_dir / "runner.json").read_text())
