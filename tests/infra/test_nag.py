@@ -8,8 +8,8 @@ import pytest
 from aws_cdk import App, Stack
 from aws_cdk import aws_sqs as sqs
 
-from infra.acknowledged import ACKNOWLEDGED, Acknowledged, Finding, acknowledge, findings
 from infra.stack import ServiceStack
+from tests.infra.acknowledged import ACKNOWLEDGED, Acknowledged, Finding, acknowledge, findings
 
 each_reason = pytest.mark.parametrize("line", ACKNOWLEDGED, ids=lambda line: f"{line.rule}-{line.path}")
 

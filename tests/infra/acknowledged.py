@@ -1,6 +1,6 @@
 """What cdk-nag's AwsSolutions rules have against the stack and why it stays, on the resources it is found on.
 
-`tests/infra/test_nag.py` fails on a finding that no line here explains and on a line that explains none.
+`test_nag.py` fails on a finding that no line here explains and on a line that explains none.
 """
 
 from __future__ import annotations
