@@ -112,7 +112,7 @@ class Cloud:
             "--context",
             "stage=dev",
             "--context",
-            f"bundle_platform={_platform()}",
+            f"bundle_platform={own_platform()}",
         ]
         return _run(command, checkout, self.environment)
 
@@ -201,7 +201,7 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _platform() -> str:
+def own_platform() -> str:
     """By uv's name, what wheels must be for to run here: the one thing that differs from a deployment to AWS."""
     machine = {"arm64": "aarch64"}.get(platform.machine(), platform.machine())
     return f"{machine}-apple-darwin" if sys.platform == "darwin" else f"{machine}-manylinux_2_28"

@@ -57,7 +57,7 @@ def each(functions: list[Function] | tuple[Function, ...]) -> pytest.MarkDecorat
 
 @pytest.fixture(scope="module")
 def bundle() -> Bundle:
-    built = bundles.build(platform=cloud._platform())
+    built = bundles.build(platform=cloud.own_platform())
     print(f"\n  {built}", end="")
     return built
 
