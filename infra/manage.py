@@ -2,6 +2,7 @@
 
     projects create NAME | projects list
     keys create PROJECT --mode test|live --label LABEL | keys list PROJECT | keys revoke PROJECT KEY
+    calls show PROJECT     its limits of live calls, and the calls of now and today
     calls limit PROJECT [--prefix +1 …] [--at-once 50] [--per-day 1000]     what live calls it may place
     consents revoke PROJECT PHONE [--mode live]     a customer does not want calls on WhatsApp any more
     usage PROJECT MONTH     live messages, model tokens, calls and their seconds of a month (2026-11)
@@ -21,11 +22,14 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infra import topology
 from infra.stack_names import FAILURES_OUTPUT, FAN_OUT_OUTPUT, TABLE_OUTPUT, stack_name
 from shared.aws import Unavailable
+
+if TYPE_CHECKING:
+    from shared.call_limits import Limits
 
 FAILURES = "stream_failures"
 
@@ -181,8 +185,23 @@ def _limit_calls(stage: Stage, options: argparse.Namespace) -> None:
 
     limits = call_limits.Limits(tuple(options.prefix), options.at_once, options.per_day)
     call_limits.set_limits(options.project, limits)
+    print(_in_words(options.project, limits))
+
+
+def _show_calls(stage: Stage, options: argparse.Namespace) -> None:
+    from shared import call_limits, projects, table
+    from shared.keys import Scope
+
+    projects.name_of(options.project)
+    scope = Scope(options.project, livemode=True)
+    limits, counts = call_limits.read(scope, table.get_many(call_limits.keys(scope)))
+    print(_in_words(options.project, limits))
+    print(f"now {counts.at_once}, today {counts.today}")
+
+
+def _in_words(project: int, limits: Limits) -> str:
     reach = ", ".join(limits.prefixes) or "any number"
-    print(f"project {options.project}: live calls to {reach}, {limits.at_once} at once, {limits.per_day} a day (UTC)")
+    return f"project {project}: live calls to {reach}, {limits.at_once} at once, {limits.per_day} a day (UTC)"
 
 
 def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
@@ -270,7 +289,10 @@ def _parser() -> argparse.ArgumentParser:
     revoke.add_argument("key")
     revoke.set_defaults(command=_revoke_key)
 
-    calls = groups.add_parser("calls", help="limit a project's live calls").add_subparsers(required=True)
+    calls = groups.add_parser("calls", help="a project's limits of live calls").add_subparsers(required=True)
+    show = calls.add_parser("show", help="the limits, and how many calls there are now and were today")
+    show.add_argument("project", type=int)
+    show.set_defaults(command=_show_calls)
     limit = calls.add_parser("limit", help="set all three limits; what is not given gets its default")
     limit.add_argument("project", type=int)
     limit.add_argument("--prefix", type=_prefix, action="append", default=[], help="repeatable; none allows all")

@@ -242,6 +242,7 @@ def test_a_new_key_works_though_it_was_tried_before_it_existed(runner: Runner) -
         (("keys", "revoke", "999999", "key_x"), "key_x"),
         (("keys", "revoke", "1", "key_00000000000000000000000000"), "key_00000000000000000000000000"),
         (("keys", "create", "-1"), "-1"),
+        (("calls", "show", "999999"), "999999"),
     ],
 )
 def test_what_does_not_exist_is_one_clear_line(runner: Runner, arguments: tuple[str, ...], told: str) -> None:
@@ -393,6 +394,14 @@ def test_calls_are_limited_to_prefixes_from_now_on(runner: Runner) -> None:
 
     assert called(runner, key, "+15005550000")["ended_reason"] == "destination_not_allowed"
     assert called(runner, key, "+493012345678")["call_status"] == "completed"
+    # One was dialed before the limits, one after; the destination that is not allowed was not.
+    assert runner.done("calls", "show", str(project)) == said + "now 0, today 2\n"
+
+
+def test_the_limits_of_a_new_project_are_the_defaults(runner: Runner) -> None:
+    project = runner.new_project("Unlimited")
+    told = f"project {project}: live calls to any number, 50 at once, 1000 a day (UTC)\nnow 0, today 0\n"
+    assert runner.done("calls", "show", str(project)) == told
 
 
 def test_revoked_consent_is_asked_for_anew(runner: Runner) -> None:
