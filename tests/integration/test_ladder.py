@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import boto3
@@ -12,6 +13,7 @@ import pytest
 
 from shared import aws, clock
 from tests.integration.conftest import Clock
+from tests.racing import at_once
 from tests.receivers import Behaviour, Exchange, Receiver, answer, close_after_request, redirect, refusing_url
 from tests.stage import Stage, sqs_record
 from tests.wire import Wire, wire
@@ -93,6 +95,41 @@ def timers(line: Wire) -> list[tuple[str, Any]]:
     ]
     inputs = [json.loads(call.parameters["input"]) for call in line.of("StartExecution")]
     return [*entries, *(("delayed_delivery", clock.parse(given["due_at"])) for given in inputs)]
+
+
+@contextmanager
+def before_looking_at_endpoints(work: Callable[[], Any]) -> Iterator[None]:
+    """The work is done once, just before a request reads the endpoints of the deliveries that it has read."""
+    left = [work]
+
+    def calling(**others: Any) -> None:
+        if left:
+            # In a thread of its own: the request has this one's event loop.
+            at_once([left.pop()])
+
+    name, events = "before-call.dynamodb.BatchGetItem", aws.dynamodb().meta.events
+    events.register_first(name, calling)
+    try:
+        yield
+    finally:
+        events.unregister(name, calling)
+    assert not left, "no endpoint was looked at"
+
+
+@pytest.mark.parametrize("status", [410, 200])
+@pytest.mark.parametrize("alone", [True, False], ids=["retrieved", "listed"])
+def test_a_delivery_that_ends_while_it_is_read_is_shown_with_its_end(stage: Stage, status: int, alone: bool) -> None:
+    """A 410 closes the endpoint; that must not look as if the delivery itself had been canceled by it."""
+    with Receiver(answer(status)) as receiver:
+        made(stage, "webhook_endpoints", url=receiver.url)
+        path = happen(stage)
+        waiting = only(stage, path)
+        with before_looking_at_endpoints(lambda: hint(stage, waiting)):
+            seen = stage.call("GET", f"{path}/{waiting['id']}").json if alone else only(stage, path)
+        ended = only(stage, path)
+        assert (ended["status"], ended["attempt_count"]) == ("failed" if status == 410 else "succeeded", 1)
+        # Read before its end or after it, and never what it is not.
+        assert seen in (waiting, ended)
 
 
 def test_the_waits_are_exactly_those_of_the_table_and_the_ninth_failure_is_the_last(
