@@ -36,7 +36,7 @@ test: check $(VENV)/.node-dev ## Everything: check, then integration, infra and 
 	$(BIN)/python -m pytest -n 2 --dist worksteal tests/integration
 	$(BIN)/python -m pytest tests/conformance
 
-test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: twenty minutes
+test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: a quarter of an hour
 	$(BIN)/python -m pytest --capture=no --verbose --exitfirst tests/deploy
 
 smoke: $(VENV)/.dev ## Try out a deployed stage with a test key; what it makes there, it deletes
