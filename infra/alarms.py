@@ -20,6 +20,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 
 from infra import topology
+from infra.stack_names import construct_id
 
 NAMESPACE = "Appointments"
 """Of the metrics that the functions print (`shared/metrics.py`)."""
@@ -140,10 +141,9 @@ def _of_functions(stack: Stack, functions: Mapping[str, lambda_.Function]) -> It
 
 
 def put_aside(stack: Stack, function: str) -> cloudwatch.Metric:
-    """Stream records of a function that went to the on-failure bucket; a mapping counts them on request only."""
-    mapping = stack.node.find_child(f"{_id(function)}FromTable")
+    """Stream records of a function that went to the on-failure bucket."""
+    mapping = stack.node.find_child(f"{construct_id(function)}FromTable")
     assert isinstance(mapping, lambda_.CfnEventSourceMapping)
-    mapping.metrics_config = lambda_.CfnEventSourceMapping.MetricsConfigProperty(metrics=["EventCount"])
     return cloudwatch.Metric(
         namespace="AWS/Lambda",
         metric_name="OnFailureDestinationDeliveredEventCount",
@@ -158,7 +158,7 @@ def _alarm(
     missing = cloudwatch.TreatMissingData
     alarm = metric.with_(period=Duration.minutes(kind.minutes), statistic=kind.statistic).create_alarm(
         stack,
-        f"{_id(name)}{kind.name}Alarm",
+        f"{construct_id(name)}{kind.name}Alarm",
         alarm_name=f"{stack.stack_name}-{name}-{kind.name}",
         alarm_description=f"{kind.means.format(name)} Runbook: infra/runbook.md, {kind.name}",
         threshold=kind.threshold,
@@ -173,7 +173,3 @@ def _alarm(
         alarm.add_alarm_action(action)
         alarm.add_ok_action(action)
     return alarm
-
-
-def _id(name: str) -> str:
-    return "".join(word.capitalize() for word in name.split("_"))

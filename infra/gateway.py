@@ -16,7 +16,7 @@ from aws_cdk import aws_wafv2 as waf
 
 from infra import topology
 from infra.gateway_responses import GATEWAY_RESPONSES
-from infra.stack_names import DOMAIN_TARGET_OUTPUT
+from infra.stack_names import DOMAIN_TARGET_OUTPUT, construct_id
 from infra.stage import Domain, Firewall, Stage
 
 ACCESS_LOG = {
@@ -73,7 +73,7 @@ def rest_api(
             )
     for response in GATEWAY_RESPONSES:
         api.add_gateway_response(
-            "".join(word.capitalize() for word in response.kind.split("_")),
+            construct_id(response.kind),
             type=apigateway.ResponseType.of(response.kind),
             status_code=str(response.status) if response.status else None,
             response_headers=response.header_mappings(),

@@ -30,6 +30,7 @@ from infra.stack_names import (
     FIRST_KEY_OUTPUT,
     SERVICE,
     TABLE_OUTPUT,
+    construct_id,
     stack_name,
 )
 from infra.stage import INFERENCE_GEOGRAPHIES, Stage
@@ -146,7 +147,7 @@ class ServiceStack(Stack):
             }
         dead_letters = sqs.Queue(
             self,
-            f"{_id(queue.name)}DeadLetters",
+            f"{construct_id(queue.name)}DeadLetters",
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
             retention_period=DEAD_LETTERS_KEPT,
@@ -154,7 +155,7 @@ class ServiceStack(Stack):
         )
         made = sqs.Queue(
             self,
-            f"{_id(queue.name)}Queue",
+            f"{construct_id(queue.name)}Queue",
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
             visibility_timeout=Duration.seconds(queue.visibility),
@@ -169,7 +170,7 @@ class ServiceStack(Stack):
 
     def _subscribe(self, name: str, queue: sqs.Queue) -> None:
         """An SNS topic whose messages arrive in the queue as they are; for End User Messaging Social to publish to."""
-        topic = sns.Topic(self, f"{_id(name)}Topic", enforce_ssl=True)
+        topic = sns.Topic(self, f"{construct_id(name)}Topic", enforce_ssl=True)
         topic.add_to_resource_policy(
             iam.PolicyStatement(
                 actions=["sns:Publish"],
@@ -179,14 +180,14 @@ class ServiceStack(Stack):
             )
         )
         topic.add_subscription(subscriptions.SqsSubscription(queue, raw_message_delivery=True))
-        CfnOutput(self, f"{_id(name)}TopicArn", value=topic.topic_arn)
+        CfnOutput(self, f"{construct_id(name)}TopicArn", value=topic.topic_arn)
 
     def _route(self, rule: topology.Rule, queue: sqs.Queue) -> None:
         """An EventBridge rule that puts the events it matches into the queue."""
         detail = {"bucket": {"name": [self.recordings.bucket_name]}} if rule.recordings else None
         events.Rule(
             self,
-            f"{_id(rule.source.partition('.')[2])}Events",
+            f"{construct_id(rule.source.partition('.')[2])}Events",
             event_pattern=events.EventPattern(source=[rule.source], detail_type=[*rule.detail_types], detail=detail),
             targets=[targets.SqsQueue(queue)],
         )
@@ -197,13 +198,13 @@ class ServiceStack(Stack):
             definition = definition.replace(f"${{queue.{name}}}", self.queues[name].queue_url)
         made = sfn.StateMachine(
             self,
-            _id(machine.name),
+            construct_id(machine.name),
             definition_body=sfn.DefinitionBody.from_string(definition),
             logs=sfn.LogOptions(
                 # The prefix spares the account's log resource policy, whose size is limited. Kept logs have the name
                 # of their own stack alone, so that another one can be made.
                 destination=self._log_group(
-                    f"{_id(machine.name)}Log",
+                    f"{construct_id(machine.name)}Log",
                     name=f"/aws/vendedlogs/states/{self.stack_name}/{machine.name}/{self._instance}",
                 ),
                 level=sfn.LogLevel.ALL,
@@ -246,10 +247,10 @@ class ServiceStack(Stack):
         )
 
     def _function(self, function: Function, code: lambda_.Code) -> lambda_.Function:
-        log = self._log_group(f"{_id(function.name)}Log")
+        log = self._log_group(f"{construct_id(function.name)}Log")
         role = iam.Role(
             self,
-            f"{_id(function.name)}Role",
+            f"{construct_id(function.name)}Role",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
             description=f"What {function.name} may do",
         )
@@ -258,7 +259,7 @@ class ServiceStack(Stack):
         reads = {source.queue for source in function.queues}
         made = lambda_.Function(
             self,
-            _id(function.name),
+            construct_id(function.name),
             handler=function.handler,
             code=code,
             runtime=lambda_.Runtime.PYTHON_3_13,
@@ -298,7 +299,7 @@ class ServiceStack(Stack):
         if function.every:
             events.Rule(
                 self,
-                f"{_id(function.name)}Schedule",
+                f"{construct_id(function.name)}Schedule",
                 schedule=events.Schedule.rate(Duration.seconds(function.every)),
                 targets=[targets.LambdaFunction(made)],
             )
@@ -374,7 +375,7 @@ class ServiceStack(Stack):
     def _read_queue(self, function: Function, made: lambda_.Function, source: QueueSource) -> None:
         lambda_.CfnEventSourceMapping(
             self,
-            f"{_id(function.name)}From{_id(source.queue)}",
+            f"{construct_id(function.name)}From{construct_id(source.queue)}",
             function_name=made.function_name,
             event_source_arn=self.queues[source.queue].queue_arn,
             batch_size=source.batch_size,
@@ -387,7 +388,7 @@ class ServiceStack(Stack):
         patterns = [{"dynamodb": {image: {"kind": {"S": [*source.kinds]}}}} for image in ("NewImage", "OldImage")]
         lambda_.CfnEventSourceMapping(
             self,
-            f"{_id(function.name)}FromTable",
+            f"{construct_id(function.name)}FromTable",
             function_name=made.function_name,
             event_source_arn=self._stream_arn,
             starting_position="TRIM_HORIZON",
@@ -398,6 +399,8 @@ class ServiceStack(Stack):
             function_response_types=["ReportBatchItemFailures"],
             filter_criteria={"filters": [{"pattern": json.dumps(pattern)} for pattern in patterns]},
             destination_config={"onFailure": {"destination": self.failed_batches.bucket_arn}},
+            # Without this, what goes to the destination is not counted.
+            metrics_config={"metrics": ["EventCount"]},
         )
 
     @property
@@ -419,11 +422,6 @@ class ServiceStack(Stack):
             retention=logs.RetentionDays[self.stage.log_retention],
             removal_policy=self.stage.removal,
         )
-
-
-def _id(name: str) -> str:
-    """A construct's id from a name of the topology: `slow_deliveries` is SlowDeliveries."""
-    return "".join(word.capitalize() for word in name.split("_"))
 
 
 def _allow(actions: Iterable[str], resources: Iterable[str]) -> iam.PolicyStatement:

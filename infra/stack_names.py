@@ -1,4 +1,4 @@
-"""What a deployed stage is found by: the stack's name and those of its outputs, for the stack and `infra.manage`."""
+"""What a deployed stage is found by: its stack's name, and those of outputs and constructs."""
 
 SERVICE = "appointments"
 
@@ -13,3 +13,8 @@ FIRST_KEY_OUTPUT = "FirstKey"
 def stack_name(stage: str) -> str:
     """The name of the stack of a stage: `appointments-dev`."""
     return f"{SERVICE}-{stage}"
+
+
+def construct_id(name: str) -> str:
+    """A construct's id from a name of the topology: `slow_deliveries` is SlowDeliveries."""
+    return "".join(word.capitalize() for word in name.split("_"))

@@ -228,13 +228,17 @@ def release(claimed: Claim) -> None:
 
 def shown(scope: Scope, rows: list[table.Row]) -> list[Document]:
     """Deliveries as they are to be seen: one whose endpoint was closed meanwhile is canceled."""
-    waiting = [found["endpoint"] for found in rows if _waits(found)]
-    states = webhook_endpoints.states(scope, waiting) if waiting else {}
-    closed = [(found["pk"], found["sk"]) for found in rows if _is_closed(found, states)]
+    docs: dict[str, Document] = {found["sk"]: json.loads(found["doc"]) for found in rows}
+    waiting = [found for found in rows if docs[found["sk"]]["status"] == ATTEMPTING]
+    states = webhook_endpoints.states(scope, [found["endpoint"] for found in waiting]) if waiting else {}
+    closed = [found for found in waiting if _is_closed(found, states.get(found["endpoint"]))]
     # The endpoint may have been closed by this very delivery's end, which came after its row was read.
-    latest = table.get_many(closed) if closed else {}
-    rows = [latest.get((found["pk"], found["sk"]), found) for found in rows]
-    return [_shown(found, states) for found in rows]
+    latest = table.get_many([(found["pk"], found["sk"]) for found in closed]) if closed else {}
+    for found in (latest.get((old["pk"], old["sk"]), old) for old in closed):
+        doc = json.loads(found["doc"])
+        canceled = _closed_with(doc, found, states.get(found["endpoint"])) if doc["status"] == ATTEMPTING else {}
+        docs[found["sk"]] = doc | canceled
+    return [*docs.values()]
 
 
 def find(scope: Scope, event_id: str, delivery_id: str) -> table.Row:
@@ -354,19 +358,9 @@ def _set_timer(claimed: Claim, wait: int, now: int, at: int) -> None:
         hints.wait("delayed_delivery", f"{doc['id']}-{claimed.number + 1}", at, again)
 
 
-def _waits(found: table.Row) -> bool:
-    return bool(json.loads(found["doc"])["status"] == ATTEMPTING)
-
-
-def _is_closed(found: table.Row, states: Mapping[str, webhook_endpoints.State]) -> bool:
-    """Whether a delivery waits whose endpoint's generation has ended."""
-    endpoint = states.get(found["endpoint"])
-    return _waits(found) and (endpoint is None or endpoint.generation != found["generation"])
-
-
-def _shown(found: table.Row, states: Mapping[str, webhook_endpoints.State]) -> Document:
-    doc: Document = json.loads(found["doc"])
-    return doc | _closed_with(doc, found, states.get(found["endpoint"])) if _is_closed(found, states) else doc
+def _is_closed(found: table.Row, endpoint: webhook_endpoints.State | None) -> bool:
+    """Whether the generation of its endpoint that a delivery is for has ended."""
+    return endpoint is None or endpoint.generation != found["generation"]
 
 
 def _closed_with(doc: Document, found: table.Row, endpoint: webhook_endpoints.State | None) -> Document:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from shared import aws
 
 T = TypeVar("T")
 
@@ -27,3 +30,21 @@ def at_once(works: Sequence[Callable[[], T]]) -> list[T]:
 
     with ThreadPoolExecutor(len(works), thread_name_prefix="racing") as pool:
         return list(pool.map(run, works))
+
+
+@contextmanager
+def just_before(operation: str, work: Callable[[], Any]) -> Iterator[None]:
+    """The work is done once, by somebody else, just before the next call of this operation is sent to DynamoDB."""
+    left = [work]
+
+    def calling(**others: Any) -> None:
+        if left:
+            at_once([left.pop()])
+
+    name, events = f"before-call.dynamodb.{operation}", aws.dynamodb().meta.events
+    events.register_first(name, calling)
+    try:
+        yield
+    finally:
+        events.unregister(name, calling)
+    assert not left, f"there was no {operation}"

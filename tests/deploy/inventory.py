@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from infra.stack_names import construct_id
 from tests.deploy.cloud import Cloud
 
 LISTINGS = (
@@ -60,8 +61,7 @@ def statuses(cloud: Cloud, stack: str) -> dict[str, str]:
 
 def executions(cloud: Cloud, machine: str) -> list[str]:
     """The status of each execution of a state machine of the topology."""
-    construct = "".join(word.capitalize() for word in machine.split("_"))
     found = all_of(cloud, "stepfunctions", "list_state_machines", "stateMachines")
-    (arn,) = (item["stateMachineArn"] for item in found if construct in item["name"])
+    (arn,) = (item["stateMachineArn"] for item in found if construct_id(machine) in item["name"])
     pages = cloud.client("stepfunctions").get_paginator("list_executions").paginate(stateMachineArn=arn)
     return [execution["status"] for page in pages for execution in page["executions"]]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import boto3
@@ -13,7 +12,7 @@ import pytest
 
 from shared import aws, clock
 from tests.integration.conftest import Clock
-from tests.racing import at_once
+from tests.racing import just_before
 from tests.receivers import Behaviour, Exchange, Receiver, answer, close_after_request, redirect, refusing_url
 from tests.stage import Stage, sqs_record
 from tests.wire import Wire, wire
@@ -97,25 +96,6 @@ def timers(line: Wire) -> list[tuple[str, Any]]:
     return [*entries, *(("delayed_delivery", clock.parse(given["due_at"])) for given in inputs)]
 
 
-@contextmanager
-def before_looking_at_endpoints(work: Callable[[], Any]) -> Iterator[None]:
-    """The work is done once, just before a request reads the endpoints of the deliveries that it has read."""
-    left = [work]
-
-    def calling(**others: Any) -> None:
-        if left:
-            # In a thread of its own: the request has this one's event loop.
-            at_once([left.pop()])
-
-    name, events = "before-call.dynamodb.BatchGetItem", aws.dynamodb().meta.events
-    events.register_first(name, calling)
-    try:
-        yield
-    finally:
-        events.unregister(name, calling)
-    assert not left, "no endpoint was looked at"
-
-
 @pytest.mark.parametrize("status", [410, 200])
 @pytest.mark.parametrize("alone", [True, False], ids=["retrieved", "listed"])
 def test_a_delivery_that_ends_while_it_is_read_is_shown_with_its_end(stage: Stage, status: int, alone: bool) -> None:
@@ -124,7 +104,8 @@ def test_a_delivery_that_ends_while_it_is_read_is_shown_with_its_end(stage: Stag
         made(stage, "webhook_endpoints", url=receiver.url)
         path = happen(stage)
         waiting = only(stage, path)
-        with before_looking_at_endpoints(lambda: hint(stage, waiting)):
+        # The endpoints of the deliveries that were read before.
+        with just_before("BatchGetItem", lambda: hint(stage, waiting)):
             seen = stage.call("GET", f"{path}/{waiting['id']}").json if alone else only(stage, path)
         ended = only(stage, path)
         assert (ended["status"], ended["attempt_count"]) == ("failed" if status == 410 else "succeeded", 1)

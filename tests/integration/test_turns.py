@@ -7,7 +7,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -17,7 +17,7 @@ from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingErro
 from botocore.stub import Stubber
 
 from functions import turn as worker
-from shared import aws, clock, keys, table, turns, usage
+from shared import clock, keys, table, turns, usage
 from shared.agent.bedrock import Bedrock
 from shared.keys import Scope
 from tests import privileges
@@ -31,7 +31,7 @@ from tests.integration.test_faults import (
     Trouble,
     deaths,
 )
-from tests.racing import at_once
+from tests.racing import at_once, just_before
 from tests.stage import Answer, Project, Stage, sqs_record
 from tests.unit.agent import test_bedrock as models
 from tests.wire import ALWAYS, Fault, Killed, Wire, conflicting, refused, wire
@@ -157,23 +157,9 @@ def meanwhile(time: Clock, *works: Callable[[], Any]) -> Iterator[None]:
         clock.use(lambda: time.now, time.forward)
 
 
-@contextmanager
-def before_commit(work: Callable[[], Any]) -> Iterator[None]:
+def before_commit(work: Callable[[], Any]) -> AbstractContextManager[None]:
     """The work is done once, just before the next transaction is sent."""
-    left = [work]
-
-    def calling(**others: Any) -> None:
-        if left:
-            with privileges.running(None):
-                left.pop()()
-
-    name, events = "before-call.dynamodb.TransactWriteItems", aws.dynamodb().meta.events
-    events.register_first(name, calling)
-    try:
-        yield
-    finally:
-        events.unregister(name, calling)
-    assert not left, "nothing was committed"
+    return just_before("TransactWriteItems", work)
 
 
 def conversed(stage: Stage, time: Clock, thread: Thread, content: str, key: str | None = None) -> Any:
