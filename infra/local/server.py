@@ -12,7 +12,8 @@ import socket
 import uuid
 from typing import Any
 
-from aiohttp import web, web_protocol
+from aiohttp import hdrs, web, web_protocol
+from aiohttp.http_exceptions import LineTooLong
 from aiohttp.http_parser import HttpRequestParserPy, RawRequestMessage
 from multidict import CIMultiDict
 
@@ -23,8 +24,9 @@ from infra.local.routes import Routes
 THREADS = 128
 MAX_BODY = 10 * 1024 * 1024
 """Bytes; API Gateway's own limit."""
-MAX_HEADERS = 10_240
-"""Bytes of one header field."""
+MAX_HEAD = 10_240
+"""Bytes of the request line and the header values together; API Gateway's own limit."""
+HEAD_TOO_LARGE = f"The request line and the header values have more than {MAX_HEAD:,} bytes together."
 PATIENCE = 1.5
 """Seconds that requests under way get when the runner stops."""
 
@@ -57,6 +59,8 @@ class Gateway:
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
         """The response to any request."""
         request_id = str(uuid.uuid4())
+        if _head_size(request) > MAX_HEAD:
+            return self.error(request, request_id, 400, "parameter_invalid", HEAD_TOO_LARGE)
         if request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         try:
@@ -106,7 +110,8 @@ class _Server(web.Server):
             request_factory=self._request,
             access_log=None,
             auto_decompress=False,
-            max_field_size=MAX_HEADERS,
+            max_line_size=MAX_HEAD,
+            max_field_size=MAX_HEAD,
         )
         self._gateway = gateway
 
@@ -116,6 +121,10 @@ class _Server(web.Server):
     def _request(
         self, message: RawRequestMessage, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]
     ) -> web.BaseRequest:
+        if message.method == hdrs.METH_CONNECT:
+            # What follows is for a tunnel, and there is none: neither a body nor another request is waited for.
+            payload.feed_eof()
+            message = message._replace(should_close=True)
         return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=MAX_BODY)
 
 
@@ -131,13 +140,21 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What is not HTTP, too."""
+        """The response to what is not HTTP, or has a line beyond the limit; closes the connection."""
         super().handle_error(request, status, exc, message)
-        text = "The request is not valid HTTP." if status < 500 else "Something went wrong on our side."
+        text = f"The request is not valid HTTP: {message}" if status < 500 else "Something went wrong on our side."
+        if isinstance(exc, LineTooLong):
+            text = HEAD_TOO_LARGE
         code = "parameter_invalid" if status < 500 else "internal_error"
         response = self._gateway.error(request, str(uuid.uuid4()), status, code, text)
         response.force_close()
         return response
+
+
+def _head_size(request: web.BaseRequest) -> int:
+    """The bytes that count towards `MAX_HEAD`."""
+    line = f"{request.method} {request.raw_path} HTTP/1.1".encode(errors="surrogateescape")
+    return len(line) + sum(len(value) for _, value in request.raw_headers)
 
 
 def _http(answer: proxy.Response) -> web.Response:

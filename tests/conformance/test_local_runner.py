@@ -1,0 +1,155 @@
+"""What the local runner answers in API Gateway's place: odd methods, and requests beyond the gateway's limits."""
+
+from __future__ import annotations
+
+import json
+import socket
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.conformance.conftest import Service
+
+PATIENCE = 5
+"""Seconds in which every answer must be there, and the connection closed where that is expected."""
+LIMIT = 10_240
+
+pytestmark = pytest.mark.runner("asks what only the runner's own HTTP server decides")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A response; header names in lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def error(self) -> Any:
+        """The error in its envelope, which every error has; its request id is the header's."""
+        error = json.loads(self.body)["error"]
+        assert {"type", "code", "message", "request_id", "doc_url"} <= set(error)
+        assert error["request_id"] == self.headers["service-request-id"]
+        return error
+
+
+@pytest.fixture
+def port(service: Service) -> int:
+    """Where the runner listens on loopback."""
+    found = urlsplit(service.base_url).port
+    assert found is not None
+    return found
+
+
+def exchange(port: int, request: bytes) -> Answer:
+    """What the gateway answers to these bytes, on a connection that stays open on this side."""
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+        connection.sendall(request)
+        return received(connection)
+
+
+def received(connection: socket.socket) -> Answer:
+    """The next response on a connection."""
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        byte = connection.recv(1)
+        assert byte, f"closed after {head!r}"
+        head += byte
+    first, *lines = head.decode().strip().split("\r\n")
+    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
+    body = b""
+    while len(body) < int(headers["content-length"]):
+        body += connection.recv(65536)
+    return Answer(int(first.split()[1]), headers, body)
+
+
+def asked(method: str, target: str, *headers: str, body: bytes = b"") -> bytes:
+    """A request as bytes."""
+    lines = [f"{method} {target} HTTP/1.1", "Host: localhost", *headers, "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+@pytest.mark.parametrize("target", ["example.com:443", "/v1/customers", "localhost:80"])
+@pytest.mark.parametrize("rest", [b"", b"\x16\x03\x01 what would go through a tunnel"], ids=["alone", "followed"])
+def test_a_tunnel_is_refused_at_once_and_the_connection_closed(port: int, target: str, rest: bytes) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+        connection.sendall(asked("CONNECT", target, body=rest))
+        refused = received(connection)
+        assert connection.recv(1) == b""
+    assert (refused.status, refused.error["code"]) in {(404, "route_not_found"), (405, "method_not_allowed")}
+
+
+def test_a_tunnel_that_announces_a_body_is_refused_without_waiting_for_it(port: int) -> None:
+    assert exchange(port, asked("CONNECT", "example.com:443", "Content-Length: 9")).error["code"] == "route_not_found"
+
+
+@pytest.mark.parametrize("method", ["TRACE", "OPTIONS", "PUT", "PROPFIND", "PRI", "QUERY", "X-Y!"])
+@pytest.mark.parametrize(
+    ("headers", "body"),
+    [
+        ((), b""),
+        (("Content-Length: 2",), b"{}"),
+        (("Transfer-Encoding: chunked",), b"2\r\n{}\r\n0\r\n\r\n"),
+        (("Connection: Upgrade", "Upgrade: websocket"), b""),
+    ],
+    ids=["no body", "body", "chunks", "upgrade"],
+)
+def test_any_other_method_is_answered_at_once(port: int, method: str, headers: tuple[str, ...], body: bytes) -> None:
+    refused = exchange(port, asked(method, "/v1/customers", *headers, body=body))
+    assert (refused.status, refused.error["code"]) == (405, "method_not_allowed")
+
+
+def test_a_request_target_that_is_only_an_asterisk_is_answered_at_once(port: int) -> None:
+    assert exchange(port, asked("OPTIONS", "*")).error["code"] == "route_not_found"
+    assert exchange(port, asked("PRI", "*")).error["code"] == "parameter_invalid"
+
+
+def filled(size: int, *names: str) -> bytes:
+    """A request whose line and header values have `size` bytes together, as many of them in each of these headers."""
+    own = len("GET /v1/customers HTTP/1.1") + len("localhost")
+    each, rest = divmod(size - own, len(names))
+    values = [each + (rest if number == 0 else 0) for number in range(len(names))]
+    return asked("GET", "/v1/customers", *(f"{name}: {'x' * n}" for name, n in zip(names, values, strict=True)))
+
+
+@pytest.mark.parametrize("names", [["A"], ["A", "B"], [f"H{number}" for number in range(100)]], ids=len)
+def test_the_line_and_the_header_values_have_10240_bytes_at_the_most(port: int, names: list[str]) -> None:
+    # Without a key the function refuses what the gateway lets through.
+    assert exchange(port, filled(LIMIT, *names)).error["code"] == "api_key_missing"
+    for size in (LIMIT + 1, LIMIT + 1_000, 3 * LIMIT):
+        assert_too_large(exchange(port, filled(size, *names)))
+
+
+def assert_too_large(refused: Answer) -> None:
+    assert (refused.status, refused.error["code"]) == (400, "parameter_invalid")
+    assert refused.error["type"] == "invalid_request_error"
+    assert "10,240 bytes" in refused.error["message"]
+    assert refused.headers["service-should-retry"] == "false"
+
+
+@pytest.mark.parametrize("size", [LIMIT, 30 * LIMIT])
+def test_a_target_or_a_header_that_is_larger_alone_is_refused_with_the_limit(port: int, size: int) -> None:
+    assert_too_large(exchange(port, asked("GET", f"/v1/customers?name={'x' * size}")))
+    assert_too_large(exchange(port, asked("GET", "/v1/customers", f"Cookie: {'x' * size}")))
+    assert_too_large(exchange(port, asked("POST", "/v1/customers", f"Cookie: {'x' * size}", "Content-Length: 2")))
+
+
+def test_a_target_of_nine_thousand_characters_is_let_through(port: int) -> None:
+    assert exchange(port, asked("GET", f"/v1/customers?name={'x' * 9_000}")).error["code"] == "api_key_missing"
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (asked("GET", "/v1/customers", *(f"H{number}: x" for number in range(200))), "Too many headers"),
+        (asked("GET", "/v1/customers", "no colon"), "Invalid HTTP header"),
+    ],
+    ids=["headers", "colon"],
+)
+def test_what_is_not_http_is_refused_with_the_reason(port: int, request_: bytes, reason: str) -> None:
+    refused = exchange(port, request_)
+    assert (refused.status, refused.error["code"]) == (400, "parameter_invalid")
+    assert reason in refused.error["message"]
