@@ -96,7 +96,7 @@ def _asked(turn: Turn, tools: Tools) -> tuple[Reply, Tools, bool]:
 
 
 def _apology(tools: Tools) -> tuple[Reply, Tools, bool]:
-    tools.hand_off("agent_failed")
+    tools.hand_off(turns.AGENT_FAILED)
     return Reply(turns.APOLOGY), tools, True
 
 

@@ -35,6 +35,8 @@ APOLOGY_LEASE = 5 * clock.SECOND
 WORKERS = 3
 """How many workers may die over a turn before it is given up."""
 APPOINTMENTS = 50
+AGENT_FAILED = "agent_failed"
+"""The reason of the handoff that a turn ends with if the agent failed, not because somebody wished for a person."""
 APOLOGY = "Sorry, something went wrong on my side. I have asked a person of our team to get back to you."
 HOLDING = "A person of our team has your conversation and will answer you here. I have passed your message on."
 FAREWELL_BY_DELETED = "I cannot help with this one myself. I have asked a person of our team to get back to you."
@@ -194,7 +196,8 @@ def _message_row(turn: Turn, answer: Document) -> table.Row:
 
 
 def _unlocked(turn: Turn, conversation: Found, tools: Tools) -> Mapping[str, table.Value | None]:
-    handed_off = bool(conversation.row.get("handed_off")) or any(a["type"] == "handoff" for a in tools.actions)
+    wished = any(action["type"] == "handoff" and action["reason"] != AGENT_FAILED for action in tools.actions)
+    handed_off = bool(conversation.row.get("handed_off")) or wished
     kept = tools.proposed and fields.compact(vars(tools.proposed))
     unlocked: dict[str, table.Value | None] = {"proposal": kept or None, "handed_off": handed_off or None}
     # The lock may be another turn's by now, if this one was given up.
