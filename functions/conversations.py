@@ -104,7 +104,7 @@ def send(call: Call) -> Answer:
         found = resources.find(LISTED, call.scope, call.params["id"])
         return _asked(call.scope, found, given)
 
-    return _answered(call, decide)
+    return _answered(call, given, decide)
 
 
 def send_to_thread(call: Call) -> Answer:
@@ -123,7 +123,7 @@ def send_to_thread(call: Call) -> Answer:
         writes += conversations.insertion(call.scope, conversation, lock)
         return [*writes, table.Put(message)], message
 
-    return _answered(call, decide)
+    return _answered(call, given, decide)
 
 
 def _asked(scope: Scope, found: resources.Found, given: MessageIn) -> tuple[list[table.Operation], table.Row]:
@@ -133,7 +133,7 @@ def _asked(scope: Scope, found: resources.Found, given: MessageIn) -> tuple[list
     return [resources.change(LISTED, scope, found, conversation, internal=lock), table.Put(message)], message
 
 
-def _answered(call: Call, decide: Any) -> Answer:
+def _answered(call: Call, given: MessageIn, decide: Any) -> Answer:
     """Store the message, tell the worker, and wait for the reply until the window ends."""
     message: table.Row = {}
 
@@ -141,21 +141,26 @@ def _answered(call: Call, decide: Any) -> Answer:
         nonlocal message
         writes, message = decide()
         turn = f"{message['conversation_id']}/{message['sk']}"
-        return writes, Answer(201, "", location=_messages(message["conversation_id"]), turn=turn)
+        return writes, Answer(201, "", location=_messages(message["conversation_id"]), awaits=turn)
 
-    # A retry may find a turn whose first hint was lost with the request that made it.
-    call.await_turn = lambda turn: _await_reply(call, turn, again=True)
     answer = call.commit(decided)
     hints.send("turns", conversations.hints_of(call.scope, message))
-    assert answer.turn is not None
-    return Answer(201, _await_reply(call, answer.turn), answer.location)
+    assert answer.awaits is not None
+    window = conversations.window(call.scope, given.content)
+    return Answer(201, _await_reply(call, answer.awaits, window, again=False), answer.location)
 
 
-def _await_reply(call: Call, turn: str, again: bool = False) -> str:
+def _replayed(call: Call, turn: str) -> str:
+    """The frozen answer of the turn that a retry's record names. Raises `agent_timeout` at the window's end."""
+    # The first hint may have been lost with the request that stored the message.
+    return _await_reply(call, turn, conversations.WINDOW, again=True)
+
+
+def _await_reply(call: Call, turn: str, window: float, *, again: bool) -> str:
     """The frozen answer of a turn. `again` hints at it once more. Raises `agent_timeout` at the window's end."""
     conversation_id, message_id = turn.split("/")
     pk, looks = conversations.messages_pk(call.scope, conversation_id), 0
-    while (left := call.seconds_left(conversations.WINDOW)) > 0:
+    while (left := call.seconds_left(window)) > 0:
         clock.sleep(min(POLLS[min(looks, len(POLLS) - 1)], left))
         looks += 1
         row = None
@@ -186,9 +191,13 @@ app = http.service(
     http.Resource("/v1/conversations", get=list_conversations, post=create, query=LISTED.parameters),
     http.Resource("/v1/conversations/{id}", get=retrieve),
     http.Resource(
-        "/v1/conversations/{id}/messages", get=list_messages, post=send, query=conversations.MESSAGES.parameters
+        "/v1/conversations/{id}/messages",
+        get=list_messages,
+        post=send,
+        query=conversations.MESSAGES.parameters,
+        replay=_replayed,
     ),
     http.Resource("/v1/conversations/{id}/end", post=end, action=True),
-    http.Resource("/v1/messages", post=send_to_thread),
+    http.Resource("/v1/messages", post=send_to_thread, replay=_replayed),
 )
 handler = http.lambda_handler(app)

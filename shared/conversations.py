@@ -21,14 +21,15 @@ from shared.listing import Listed
 from shared.resources import Document, Found
 
 WINDOW = 20
-"""Seconds, from the request's start, in which a reply is waited for; never scaled."""
+"""Seconds, from a request's start, that it waits for a reply; never scaled."""
 GIVE_UP = 108 * clock.SECOND
 """The age at which a turn is ended by an apology, so that it holds its conversation for 120 s at the most."""
 BUSY_RETRY = 2
 ACTIVE, ENDED = STATUSES = ("active", "ended")
 PENDING, COMPLETE, FAILED = "pending", "complete", "failed"
 SIMULATED_TIMEOUT = "[[sim:timeout]]"
-_LATE = 5 * clock.SECOND
+_SIMULATED_WINDOW = 2
+_SIMULATED_REPLY = 7 * clock.SECOND
 
 
 def _status(text: str) -> tuple[str, str]:
@@ -167,8 +168,7 @@ def asked(scope: Scope, conversation: Document, content: str, markdown: bool) ->
         "created_at": clock.iso(asked_at),
         "reply_status": PENDING,
     }
-    late = content == SIMULATED_TIMEOUT and simulation.simulated(scope)
-    at = now + WINDOW * clock.SECOND + _LATE if late else now
+    at = now + (_SIMULATED_REPLY if _is_simulated_timeout(scope, content) else 0)
     return {
         "pk": messages_pk(scope, conversation["id"]),
         "sk": doc["id"],
@@ -181,6 +181,18 @@ def asked(scope: Scope, conversation: Document, content: str, markdown: bool) ->
         "due": due(at + 30 * clock.SECOND),
         "due_shard": due_shard(doc["id"]),
     }
+
+
+def window(scope: Scope, content: str) -> int:
+    """Seconds, from the request's start, that the request which stores this message waits for the reply.
+
+    A retry with the same Idempotency-Key waits `WINDOW`, whatever the message (contract 10).
+    """
+    return _SIMULATED_WINDOW if _is_simulated_timeout(scope, content) else WINDOW
+
+
+def _is_simulated_timeout(scope: Scope, content: str) -> bool:
+    return content == SIMULATED_TIMEOUT and simulation.simulated(scope)
 
 
 def locked(conversation: Document, message: table.Row) -> tuple[Document, dict[str, table.Value]]:

@@ -47,14 +47,15 @@ _POLICY = f'"second";q={projects.PER_SECOND};w=1, "minute";q={projects.PER_MINUT
 class Answer:
     """A success: status, JSON text, `Location` path, and whether the body holds a secret.
 
-    `turn` names the turn that the body comes from where it is not known when the work is committed.
+    `awaits` names what the body comes from if it is not known yet when the work is committed: the resource's
+    `replay` waits for it.
     """
 
     status: int
     body: str
     location: str | None = None
     secret: bool = False
-    turn: str | None = None
+    awaits: str | None = None
 
 
 @dataclass
@@ -90,7 +91,7 @@ class Call:
     exchange: Exchange
     _body: Mapping[str, Any]
     _idempotency: idempotency.Request | None = field(repr=False)
-    await_turn: Callable[[str], str] | None = None
+    _replay_of: Replay | None
 
     @property
     def request_id(self) -> str:
@@ -160,16 +161,17 @@ class Call:
     def _record(self, answer: Answer) -> table.Put | None:
         if self._idempotency is None:
             return None
-        saved = idempotency.Saved(answer.status, answer.body, answer.location, self.request_id, answer.turn)
+        assert answer.awaits is None or self._replay_of is not None, "the resource has no replay"
+        saved = idempotency.Saved(answer.status, answer.body, answer.location, self.request_id, answer.awaits)
         return idempotency.record(self._idempotency, saved, sealed=answer.secret)
 
     def _replay(self, row: table.Row | None) -> Answer:
         assert self._idempotency is not None
         assert row is not None
         saved = idempotency.opened(self._idempotency, row)
-        if saved.turn is not None:
-            assert self.await_turn is not None
-            saved = dataclasses.replace(saved, body=self.await_turn(saved.turn))
+        if saved.awaits is not None:
+            assert self._replay_of is not None
+            saved = dataclasses.replace(saved, body=self._replay_of(self, saved.awaits))
         raise _Replayed(saved)
 
 
@@ -186,10 +188,16 @@ class _Replayed(Exception):
 
 
 Endpoint = Callable[[Call], Answer]
+Replay = Callable[[Call, str], str]
+"""Waits for the body of a saved response, given what it `awaits`. Raises ApiError if it does not come in time."""
 
 
 class Resource(Route):
-    """A path and its methods. `query` names the parameters that GET takes; `actions` are POSTs without a body."""
+    """A path and its methods. `query` names the parameters that GET takes; `action` is a POST without a body.
+
+    A retry may be refused before an endpoint runs, and its saved response is replayed all the same: `replay` belongs
+    to a resource whose responses are saved before their body is known.
+    """
 
     def __init__(
         self,
@@ -201,11 +209,13 @@ class Resource(Route):
         delete: Endpoint | None = None,
         query: frozenset[str] = frozenset(),
         action: bool = False,
+        replay: Replay | None = None,
     ) -> None:
         given = {"GET": get, "HEAD": get, "POST": post, "PATCH": patch, "DELETE": delete}
         self.endpoints = {method: endpoint for method, endpoint in given.items() if endpoint}
         self.query = query
         self.action = action
+        self.replay = replay
         super().__init__(path, _Dispatch(self))
 
 
@@ -265,6 +275,7 @@ class _Dispatch:
             exchange=exchange,
             _body=document,
             _idempotency=keyed,
+            _replay_of=self._resource.replay,
         )
 
 

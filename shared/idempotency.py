@@ -25,14 +25,14 @@ _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 class Saved:
     """An answer to be replayed. `request` is the id of the request that it first answered.
 
-    `turn` stands in for the body where that is still to come: who replays it waits for the turn.
+    `awaits` names what the body comes from if that is still to come: who replays the answer waits for it.
     """
 
     status: int
     body: str
     location: str | None
     request: str
-    turn: str | None = None
+    awaits: str | None = None
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,8 @@ def fingerprint(method: str, path: str, body: Mapping[str, Any]) -> str:
 def record(request: Request, saved: Saved, *, sealed: bool) -> table.Put:
     """The write that saves an answer and that a second one with the same key is refused by."""
     row: table.Row = {"pk": request.pk, "sk": "record", "kind": "idempotency", "req": saved.request}
-    row |= {"fingerprint": request.fingerprint, "code": saved.status, "location": saved.location, "turn": saved.turn}
-    row["expires_at"] = (clock.now() + WINDOW) // clock.SECOND
+    row |= {"fingerprint": request.fingerprint, "code": saved.status, "location": saved.location}
+    row |= {"awaits": saved.awaits, "expires_at": (clock.now() + WINDOW) // clock.SECOND}
     if sealed:
         salt, nonce = os.urandom(16), os.urandom(12)
         row |= {
@@ -97,7 +97,7 @@ def opened(request: Request, row: table.Row) -> Saved:
     if row["fingerprint"] != request.fingerprint:
         raise ApiError("idempotency_key_reused", param="Idempotency-Key")
     body = _unsealed(request, row) if "sealed" in row else row["body"]
-    return Saved(row["code"], body, row.get("location"), row["req"], row.get("turn"))
+    return Saved(row["code"], body, row.get("location"), row["req"], row.get("awaits"))
 
 
 def _unsealed(request: Request, row: table.Row) -> str:

@@ -15,6 +15,7 @@ from tests.conformance.given import (
     UNKNOWN,
     Subscribe,
     create_appointment,
+    create_conversation,
     create_customer,
     events_about,
     settle,
@@ -108,6 +109,30 @@ def test_a_patch_is_replayed_after_its_resource_is_deleted(client: Client) -> No
     first.ok()
     client.delete(path).ok()
     assert_replay(first, client.patch(path, {"status": "confirmed"}, idempotency_key=key))
+
+
+def test_an_unknown_query_field_keeps_no_retry_from_its_saved_response(client: Client) -> None:
+    customer_id, thread = create_customer(client)["id"], unique()
+    conversation_id = create_conversation(client)["id"]
+    requests: list[tuple[str, str, dict[str, object]]] = [
+        ("POST", "/v1/customers", {"phone": unique_phone()}),
+        ("PATCH", f"/v1/customers/{customer_id}", {"name": "Ann"}),
+        ("POST", f"/v1/customers/{customer_id}/call", {}),
+        ("POST", "/v1/appointments", {"customer_id": customer_id, "appointment_at": "2030-01-01T00:00:00Z"}),
+        ("POST", "/v1/conversations", {}),
+        ("POST", f"/v1/conversations/{conversation_id}/messages", {"content": "hello"}),
+        ("POST", "/v1/messages", {"external_conversation_id": thread, "content": "hello"}),
+        ("POST", f"/v1/conversations/{conversation_id}/end", {}),
+    ]
+    for method, path, body in requests:
+        key = unique()
+        first = client.request(method, path, json_body=body, idempotency_key=key)
+        assert first.status in (200, 201), first
+        again = client.request(method, path, json_body=body, params={"x": "1"}, idempotency_key=key)
+        assert_replay(first, again)
+        for params in ({}, {"x": "1"}):
+            other = client.request(method, path, json_body={"nothing": 1}, params=params, idempotency_key=key)
+            assert_reused(other)
 
 
 def test_the_same_json_written_otherwise_is_the_same_request(client: Client) -> None:

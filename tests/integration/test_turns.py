@@ -42,6 +42,10 @@ PHONE = "+15005550006"
 LEASE = 50
 GIVE_UP = 108
 LOCK = 120
+WINDOW = 20
+LATE = "[[sim:timeout]]"
+FORCED_WINDOW, FORCED_REPLY = 2, 7
+"""Seconds after a request with that content: its 504, and its reply."""
 CONFIRM = "Please confirm my appointment"
 CANCEL = "Please cancel my appointment"
 
@@ -580,19 +584,145 @@ def test_a_turn_that_fails_for_good_is_an_ordinary_201_with_an_apology(stage: St
     assert found["reply"] == gave_up(stage, thread)
 
 
+def test_a_turn_that_failed_leaves_the_conversation_to_the_agent(stage: Stage, stopped_clock: Clock) -> None:
+    thread = opened(stage)
+    assert conversed(stage, stopped_clock, thread, "[[sim:error]]")["reply_status"] == "failed"
+    stopped_clock.forward(1)
+    reply = conversed(stage, stopped_clock, thread, CONFIRM)["reply"]
+    assert [action["type"] for action in reply["actions"]] == ["appointment_confirmed"]
+    assert seen(stage, thread.appointment)["status"] == "confirmed"
+
+
+def test_a_turn_that_was_given_up_leaves_the_conversation_to_the_agent(stage: Stage, stopped_clock: Clock) -> None:
+    thread = opened(stage)
+    message = asked(stage, thread, "Hello", "k")
+    stopped_clock.forward(GIVE_UP)
+    work(stage, [hint(stage, thread, message)])
+    gave_up(stage, thread)
+    hinted(stage, thread.scope)
+    stopped_clock.forward(1)
+    reply = conversed(stage, stopped_clock, thread, CONFIRM)["reply"]
+    assert [action["type"] for action in reply["actions"]] == ["appointment_confirmed"]
+
+
+def test_a_handoff_that_somebody_wished_for_outlasts_a_turn_that_failed(stage: Stage, stopped_clock: Clock) -> None:
+    thread = opened(stage)
+    for content in ("[[sim:handoff]]", "[[sim:error]]", CONFIRM):
+        actions = conversed(stage, stopped_clock, thread, content)["reply"]["actions"]
+        assert {action["type"] for action in actions} <= {"handoff"}
+        stopped_clock.forward(1)
+    assert seen(stage, thread.appointment)["status"] == "pending"
+
+
 def test_a_reply_that_comes_after_the_window_is_not_looked_for_before_its_time(
     stage: Stage, stopped_clock: Clock
 ) -> None:
     thread = opened(stage)
-    message = asked(stage, thread, "[[sim:timeout]]", "k")
+    message = asked(stage, thread, LATE, "k")
     record = hint(stage, thread, message)
-    stopped_clock.forward(24)
+    stopped_clock.forward(FORCED_REPLY - 1)
     work(stage, [record])
     assert len(seen(stage, thread.messages)["data"]) == 1
     stopped_clock.forward(1)
     work(stage, [record])
     assert len(seen(stage, thread.messages)["data"]) == 2
-    assert send(stage, thread, "[[sim:timeout]]", "k").status == 201
+    assert send(stage, thread, LATE, "k").status == 201
+
+
+@pytest.mark.parametrize("content", ["Hello", LATE])
+def test_a_retry_with_its_key_waits_twenty_seconds_whatever_the_first_request_waited(
+    stage: Stage, stopped_clock: Clock, monkeypatch: pytest.MonkeyPatch, content: str
+) -> None:
+    # Windows are measured by the machine's own steady clock.
+    monkeypatch.setattr("time.perf_counter", lambda: stopped_clock.now)
+    thread = opened(stage)
+    for window in (FORCED_WINDOW if content == LATE else WINDOW, WINDOW, WINDOW):
+        start = stopped_clock.now
+        assert send(stage, thread, content, "k").code == "agent_timeout"
+        assert stopped_clock.now - start == pytest.approx(window, abs=0.01)
+
+
+def test_the_forced_timeout_is_for_test_mode_only(
+    stage: Stage, stopped_clock: Clock, live: Callable[[], Thread], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("time.perf_counter", lambda: stopped_clock.now)
+    monkeypatch.setenv("SIMULATE_LIVE", "0")
+    thread, start = live(), stopped_clock.now
+    assert send(stage, thread, LATE, "k").code == "agent_timeout"
+    assert stopped_clock.now - start == pytest.approx(WINDOW, abs=0.01)
+
+
+# Retries that never reach their endpoint
+
+
+def two_ways(thread: Thread) -> list[tuple[str, dict[str, Any]]]:
+    """By id, and by the caller's thread `t`: a path and a body."""
+    body = {"content": "Hello"}
+    return [(thread.messages, body), ("/v1/messages", body | {"external_conversation_id": "t"})]
+
+
+def test_an_unknown_query_parameter_keeps_no_retry_from_its_saved_response(stage: Stage, stopped_clock: Clock) -> None:
+    thread = opened(stage, external_id="t")
+    for path, body in two_ways(thread):
+        headers = keyed(path)
+        with meanwhile(stopped_clock, lambda: answered(stage, thread)):
+            first = stage.call("POST", path, body, headers=headers)
+        assert first.status == 201
+        for query in ("x=1", "limit=1", "x"):
+            again = stage.call("POST", f"{path}?{query}", body, headers=headers)
+            assert (again.status, again.body) == (201, first.body)
+            assert again.headers["idempotent-replayed"] == "true"
+            assert again.headers["original-request"] == first.headers["service-request-id"]
+            assert again.headers["location"] == first.headers["location"]
+        refused = stage.call("POST", f"{path}?x=1", body, headers=keyed(f"{path} 2"))
+        assert (refused.status, refused.code) == (400, "parameter_unknown")
+    assert len(seen(stage, thread.messages)["data"]) == 4
+
+
+def test_an_unknown_query_parameter_keeps_no_retry_from_its_running_turn(stage: Stage, stopped_clock: Clock) -> None:
+    thread = opened(stage, external_id="t")
+    for path, body in two_ways(thread):
+        headers = keyed(path)
+        first = Hurried(stage).call("POST", path, body, headers=headers)
+        stage.messages("turns")
+        again = Hurried(stage).call("POST", f"{path}?x=1", body, headers=headers)
+        for found in (first, again):
+            assert (found.status, found.code) == (504, "agent_timeout")
+            assert found.headers["service-should-retry"] == "true"
+        for field in ("conversation_id", "message_id"):
+            assert again.json["error"][field] == first.json["error"][field]
+        # The hint that the first request gave is lost: the retry gives another while it waits.
+        with meanwhile(stopped_clock, lambda: None, lambda: answered(stage, thread)):
+            found = stage.call("POST", f"{path}?x=1", body, headers=headers)
+        assert found.status == 201
+        assert found.json["id"] == first.json["error"]["message_id"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"content": "Other"},
+        {"content": ""},
+        {"content": None},
+        {"nothing": 1},
+        {"markdown": "yes"},
+        {"customer": {}},
+        {"customer": {"id": "nonsense"}},
+        {"metadata": {"k": None}},
+    ],
+    ids=str,
+)
+def test_a_key_of_a_message_stays_bound_to_its_body_whatever_else_is_wrong(
+    stage: Stage, stopped_clock: Clock, other: dict[str, Any]
+) -> None:
+    thread = opened(stage, external_id="t")
+    for path, body in two_ways(thread):
+        headers = keyed(path)
+        assert Hurried(stage).call("POST", path, body, headers=headers).code == "agent_timeout"
+        for query in ("", "?x=1"):
+            refused = stage.call("POST", path + query, body | other, headers=headers)
+            assert (refused.status, refused.code) == (400, "idempotency_key_reused")
+        answered(stage, thread)
 
 
 # The world changing during a turn
