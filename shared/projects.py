@@ -3,6 +3,9 @@
 A key is kept as the SHA-256 of its plaintext. Its row also counts the requests of the present minute and
 of each of its seconds, so that one update tells who calls and whether the limits allow it (specification,
 "Limits": 100 a second, 5000 a minute). Minute and second are windows of the UTC clock.
+
+Hosts' clocks differ a little: a row that counts the next minute already is respected. One that counts a minute
+beyond that was left by a clock that ran far ahead, and counts for nothing: it would lock the key out until then.
 """
 
 from __future__ import annotations
@@ -155,35 +158,40 @@ def authenticate(plaintext: str) -> Caller:
     refusal = _refusals.get(digest, now)
     if refusal is not None:
         raise refusal
-    minute = max(now // clock.MINUTE, _minutes.get(digest) or 0)
+    present = now // clock.MINUTE
+    latest = present + 1
     # The container guesses from its last look whether the row's minute is the present one. A wrong guess
     # costs another try; the conditions keep every count right.
-    roll = _minutes.get(digest) != minute
+    seen = _minutes.get(digest)
+    minute = latest if seen == latest else present
+    roll = seen != minute
     for _ in range(8):
-        second = f"s{now // clock.SECOND % 60}" if now // clock.MINUTE == minute else "s0"
+        second = _second(now, minute)
         try:
-            row = table.update(_roll(digest, minute, second) if roll else _count(digest, minute, second))
+            row = table.update(_roll(digest, minute, latest, second) if roll else _count(digest, minute, second))
         except table.Refused as refused:
             row = refused.old or {}
             if not row:
-                raise _refusals.keep(digest, now + UNKNOWN_KEY_MEMORY, ApiError("api_key_invalid")) from None
+                raise _refusals.keep(digest, now, now + UNKNOWN_KEY_MEMORY, ApiError("api_key_invalid")) from None
             if "revoked_at" in row:
-                raise _refusals.keep(digest, now + UNKNOWN_KEY_MEMORY, ApiError("api_key_revoked")) from None
-            if row.get("m", -1) < minute:
-                roll = True
+                raise _refusals.keep(digest, now, now + UNKNOWN_KEY_MEMORY, ApiError("api_key_revoked")) from None
+            roll = not minute <= row.get("m", -1) <= latest
+            if roll:
                 continue
-            minute, roll = max(minute, row["m"]), False
+            minute = row["m"]
+            second = _second(now, minute)
             caller = _caller(row, minute, second, now)
             if caller.left_in_minute <= 0:
                 until = (minute + 1) * clock.MINUTE
                 limited = Limited(caller, "minute", _seconds(until - now))
-                raise _refusals.keep(digest, until, limited) from None
+                raise _refusals.keep(digest, now, until, limited) from None
             if caller.left_in_second <= 0:
-                until = (now // clock.SECOND + 1) * clock.SECOND
-                raise _refusals.keep(digest, until, Limited(caller, "second", 1)) from None
-            continue
-        _minutes.keep(digest, row["m"])
-        return _caller(row, row["m"], second, now)
+                until = (_counted_at(now, minute) // clock.SECOND + 1) * clock.SECOND
+                limited = Limited(caller, "second", _seconds(until - now))
+                raise _refusals.keep(digest, now, until, limited) from None
+        else:
+            _minutes.keep(digest, row["m"])
+            return _caller(row, row["m"], second, now)
     raise Unavailable("the key's row kept changing")
 
 
@@ -204,12 +212,24 @@ def _existing(project_id: int) -> table.Row:
     return project
 
 
-def _roll(digest: str, minute: int, second: str) -> table.Update:
+def _counted_at(now: int, minute: int) -> int:
+    """The instant that a request is counted at: the present one, or the start of a minute that is still to come."""
+    return max(now, minute * clock.MINUTE)
+
+
+def _second(now: int, minute: int) -> str:
+    """The name of the count of the request's second."""
+    return f"s{_counted_at(now, minute) // clock.SECOND % 60}"
+
+
+def _roll(digest: str, minute: int, latest: int, second: str) -> table.Update:
     return table.Update(
         f"KEY#{digest}",
         "key",
         set={"m": minute, "w": {"n": 1, second: 1}},
-        condition="attribute_exists(pk) AND attribute_not_exists(revoked_at) AND (attribute_not_exists(m) OR m < :s_m)",
+        condition="attribute_exists(pk) AND attribute_not_exists(revoked_at)"
+        " AND (attribute_not_exists(m) OR m < :s_m OR m > :latest)",
+        values={":latest": latest},
     )
 
 
@@ -272,28 +292,31 @@ class _Minutes:
 
 
 class _Refusals:
-    """Refusals that still hold, so that a flood of refused requests costs no writes; bounded and short."""
+    """Refusals that still hold, so that a flood of refused requests costs no writes; bounded and short.
+
+    One that was made later than now, before the clock was set back, does not hold.
+    """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[int, Exception]] = OrderedDict()
+        self._kept: OrderedDict[str, tuple[int, int, Exception]] = OrderedDict()
         self._lock = threading.Lock()
 
     def get(self, digest: str, now: int) -> Exception | None:
         with self._lock:
-            until, refusal = self._kept.get(digest, (0, None))
-            if refusal is None or now >= until:
+            since, until, refusal = self._kept.get(digest, (0, 0, None))
+            if refusal is None or not since <= now < until:
                 self._kept.pop(digest, None)
                 return None
         if isinstance(refusal, Limited):
-            minute_left = _seconds((now // clock.MINUTE + 1) * clock.MINUTE - now)
-            caller = dataclasses.replace(refusal.caller, minute_resets_in=minute_left)
-            return Limited(caller, refusal.reason, _seconds(until - now))
+            # Shown only if it is the minute that is used up.
+            caller = dataclasses.replace(refusal.caller, minute_resets_in=_seconds(until - now))
+            return Limited(caller, refusal.reason, caller.minute_resets_in)
         assert isinstance(refusal, ApiError)
         return ApiError(refusal.code)
 
-    def keep(self, digest: str, until: int, refusal: Exception) -> Exception:
+    def keep(self, digest: str, since: int, until: int, refusal: Exception) -> Exception:
         with self._lock:
-            self._kept[digest] = (until, refusal)
+            self._kept[digest] = (since, until, refusal)
             while len(self._kept) > _REMEMBERED_KEYS:
                 self._kept.popitem(last=False)
         return refusal

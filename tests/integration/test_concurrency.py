@@ -225,6 +225,87 @@ def test_a_minute_takes_exactly_five_thousand_requests(stage: Stage, project: Pr
     assert codes(hammered(stage, 1)) == {"200": 16}
 
 
+# A host's clock that runs ahead
+
+DAY = 24 * 3600
+
+
+def counted_by_another_host(project: Project, minute: int, **counts: int) -> None:
+    """The key's row as a host leaves it whose clock shows this minute."""
+    key = counters(project)
+    table.update(table.Update(key["pk"], key["sk"], set={"m": minute, "w": counts}))
+
+
+def pinged(stage: Stage) -> tuple[str, str | None]:
+    """What a ping gets, and when to come back."""
+    found = stage.call("GET", "/v1/ping")
+    return found.code if found.status >= 400 else str(found.status), found.headers.get("retry-after")
+
+
+@pytest.mark.parametrize("ahead", [2 * 60, DAY, 365 * DAY])
+@pytest.mark.parametrize("spent", [1, projects.PER_MINUTE])
+@pytest.mark.parametrize("warm", [False, True], ids=["fresh", "warm"])
+def test_a_minute_counted_by_a_clock_that_ran_ahead_locks_nobody_out(
+    stage: Stage, project: Project, stopped_clock: Clock, warm: bool, spent: int, ahead: int
+) -> None:
+    minute = int(stopped_clock.now // 60) + 1
+    stopped_clock.now = minute * 60 + 30.5
+    if warm:
+        assert pinged(stage) == ("200", None)
+    counted_by_another_host(project, minute + ahead // 60, n=spent, s0=min(spent, projects.PER_SECOND))
+    answers = hammered(stage, 10)
+    assert codes(answers) == {"200": 100, "rate_limit_exceeded": 60}
+    assert {found.headers["retry-after"] for found in answers if found.status == 429} == {"1"}
+    stopped_clock.forward(1)
+    counted_by_another_host(project, minute, n=projects.PER_MINUTE)
+    assert pinged(stage) == ("rate_limit_exceeded", "29")
+    stopped_clock.now = (minute + 1) * 60
+    assert pinged(stage) == ("200", None)
+
+
+@pytest.mark.parametrize("spent", [0, projects.PER_SECOND, projects.PER_MINUTE])
+def test_a_container_whose_clock_was_a_day_ahead_and_is_set_back_locks_nobody_out(
+    stage: Stage, project: Project, stopped_clock: Clock, spent: int
+) -> None:
+    minute = int(stopped_clock.now // 60) + 1
+    right = minute * 60 + 30.5
+    for _ in range(2):
+        stopped_clock.now = right + DAY
+        assert pinged(stage) == ("200", None)
+        counted_by_another_host(project, minute + DAY // 60, n=spent, s30=min(spent, projects.PER_SECOND))
+        # What it refuses, it remembers.
+        refused = [("rate_limit_exceeded", "30" if spent == projects.PER_MINUTE else "1")] if spent else []
+        assert [pinged(stage) for _ in refused * 2] == refused * 2
+        stopped_clock.now = right
+        assert pinged(stage) == ("200", None)
+        assert counters(project)["m"] == minute
+        assert counters(project)["w"] == {"n": 1, "s30": 1}
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["fresh", "warm"])
+def test_the_next_minute_of_a_clock_slightly_ahead_is_counted_in(
+    stage: Stage, project: Project, stopped_clock: Clock, warm: bool
+) -> None:
+    minute = int(stopped_clock.now // 60) + 1
+    stopped_clock.now = minute * 60 + 59.8
+    if warm:
+        assert pinged(stage) == ("200", None)
+    counted_by_another_host(project, minute + 1, n=40, s0=40)
+    assert codes(hammered(stage, 5)) == {"200": 60, "rate_limit_exceeded": 20}
+    assert counters(project)["w"] == {"n": 100, "s0": 100}
+    assert pinged(stage) == ("rate_limit_exceeded", "2")
+    stopped_clock.now = (minute + 1) * 60 + 0.9
+    assert pinged(stage) == ("rate_limit_exceeded", "1")
+    stopped_clock.forward(0.1)
+    assert pinged(stage) == ("200", None)
+    stopped_clock.now = (minute + 1) * 60 + 59.5
+    counted_by_another_host(project, minute + 2, n=projects.PER_MINUTE)
+    for _ in range(2):
+        found = stage.call("GET", "/v1/ping")
+        assert (found.code, found.headers["retry-after"]) == ("rate_limit_exceeded", "61")
+        assert found.headers["ratelimit"] == '"minute";r=0;t=61'
+
+
 def test_refused_requests_cost_no_further_writes(stage: Stage, stopped_clock: Clock) -> None:
     answers = hammered(stage, 8)
     assert codes(answers)["200"] == 100
