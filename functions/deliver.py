@@ -18,8 +18,6 @@ BEHIND = 10 * clock.SECOND
 """A first attempt that waited this long in its endpoint's line means that the endpoint has fallen behind."""
 SLOW = 5 * clock.SECOND
 """A receiver that takes this long holds up its line."""
-TRIES = 5
-"""How often an attempt is recorded anew because its endpoint was being changed."""
 EARLY = clock.SECOND
 """A hint may come this much before its time, as queues count whole seconds."""
 
@@ -36,17 +34,16 @@ def deliver(record: SQSRecord) -> None:
     claimed = _claim(scope, message["event_id"], message["delivery_id"])
     if claimed is None:
         return
-    if claimed.lost_workers >= deliveries.LOST_WORKERS:
-        logger().error("worker lost", extra={"delivery_id": message["delivery_id"]})
-        metrics.count(metrics.LOST)
-        deliveries.fail_lost(claimed)
-        return
     endpoint_id = claimed.doc["webhook_endpoint_id"]
     event_key = (scope.pk("event"), claimed.doc["event_id"])
     rows = table.get_many([event_key, *webhook_endpoints.row_keys(scope, endpoint_id)])
     endpoint = webhook_endpoints.state(scope, endpoint_id, rows)
-    if endpoint is None or endpoint.generation != claimed.row["generation"]:
+    if endpoint is None or claimed.is_closed(endpoint):
         deliveries.cancel(claimed, endpoint)
+    elif claimed.lost_workers >= deliveries.LOST_WORKERS:
+        if deliveries.fail_lost(claimed, endpoint):
+            logger().error("worker lost", extra={"delivery_id": message["delivery_id"]})
+            metrics.count(metrics.LOST)
     elif _first_in_line(record) and endpoint.slow_until > clock.now():
         # Out of the line, so that what waits behind it gets past.
         deliveries.release(claimed)
@@ -85,14 +82,15 @@ def _attempt(claimed: Claim, endpoint: State, body: bytes, behind: bool) -> None
         metrics.LATENESS, clock.now() - int(claimed.row["next_attempt"]), lane=_lane(claimed, endpoint)
     )
     outcome = webhook_http.post(url, headers, body, allow_loopback=webhook_endpoints.loopback_allowed())
-    step = deliveries.next_step(claimed.number, outcome)
     slow = behind or outcome.duration_ms >= SLOW
-    for _ in range(TRIES):
-        if deliveries.record(claimed, url, outcome, step, _health(claimed.scope, endpoint, step, outcome, slow)):
+    present: State | None = endpoint
+    for _ in range(deliveries.TRIES):
+        step = deliveries.next_step(claimed.number, outcome, closed=claimed.is_closed(present))
+        writes = _endpoint_writes(claimed.scope, present, url, step, outcome, slow)
+        if deliveries.record(claimed, url, outcome, step, writes):
             break
         # The endpoint was changed, or deleted, while the receiver was answering.
-        found = webhook_endpoints.states(claimed.scope, [endpoint_id]).get(endpoint_id)
-        endpoint = endpoint if found is None else found
+        present = webhook_endpoints.states(claimed.scope, [endpoint_id]).get(endpoint_id)
     logger().info(
         "attempt",
         extra={
@@ -105,13 +103,27 @@ def _attempt(claimed: Claim, endpoint: State, body: bytes, behind: bool) -> None
     )
 
 
+def _endpoint_writes(
+    scope: Scope, present: State | None, url: str, step: Retry | Ended, outcome: webhook_http.Outcome, slow: bool
+) -> list[table.Operation]:
+    """The operations on the endpoint's row that an attempt is recorded with; most attempts have none.
+
+    An attempt fails for good only if the endpoint is unchanged: closed meanwhile, it ends the delivery as canceled.
+    """
+    if present is None or present.deleted or step == Ended(deliveries.CANCELED):
+        return []
+    # What the receiver at one URL did says nothing of the one at another.
+    writes = _health(scope, present, step, outcome, slow) if present.doc["url"] == url else []
+    if not writes and isinstance(step, Ended) and step.status == deliveries.FAILED:
+        return [deliveries.unchanged(scope, present)]
+    return writes
+
+
 def _health(
     scope: Scope, endpoint: State, step: Retry | Ended, outcome: webhook_http.Outcome, slow: bool
 ) -> list[table.Operation]:
-    """What the attempt changes of what is known of the endpoint's receiver; most attempts change nothing."""
-    now, id, since = clock.now(), endpoint.doc["id"], endpoint.failing_since
-    if endpoint.deleted:
-        return []
+    """What the attempt changes of what is known of the endpoint's receiver."""
+    now, since = clock.now(), endpoint.failing_since
     if isinstance(step, Ended) and step.gone:
         return webhook_endpoints.disabling(scope, endpoint, "gone")
     if outcome.error and since is not None and now - since >= clock.scaled(webhook_endpoints.GIVES_UP_AFTER):
@@ -123,4 +135,4 @@ def _health(
         changes["failing_since"] = None
     if slow and endpoint.slow_until < now:
         changes["slow_until"] = now + webhook_endpoints.STAYS_SLOW
-    return [webhook_endpoints.noted(scope, id, **changes)] if changes else []
+    return [webhook_endpoints.noted(scope, endpoint, **changes)] if changes else []

@@ -310,7 +310,7 @@ FUNCTIONS = (
         "deliver",
         "functions.deliver.handler",
         timeout=40,
-        table=("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem"),
+        table=("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem", *CHECK),
         sends=("retries", "slow_deliveries"),
         starts=("delayed_delivery",),
         signing_key=("kms:Decrypt",),

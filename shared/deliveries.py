@@ -2,7 +2,8 @@
 
 The row is the truth: what is owed, since when, and who works on it. A worker claims it with a lease and a
 token, sends, and records the attempt on condition of the token; a worker that dies leaves a lease that
-runs out. The next step is a pure function of the attempt's number and its outcome.
+runs out. The next step is a pure function of the attempt's number and its outcome; what may become of a row
+is a pure function of the row and its endpoint (`phase`), which reads, manual retries and workers all ask.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import TYPE_CHECKING
 
 from shared import appointments, clock, events, fields, hints, ids, steps, table, webhook_endpoints
+from shared.aws import Unavailable
 from shared.errors import ApiError, not_found
 from shared.hints import Hint
 from shared.keys import Scope, due, due_shard
@@ -29,6 +32,8 @@ WAITS = (0, 5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)
 """Seconds from the end of one attempt to the next, by the number of attempts made (specification)."""
 LEASE = 60 * clock.SECOND
 LOST_WORKERS = 3
+TRIES = 5
+"""How often a write is tried anew because the row, or its endpoint, was being changed."""
 GRACE = 60
 """Seconds after which `sweep` takes a hint for lost."""
 ATTEMPTING, SUCCEEDED, FAILED, CANCELED = "attempting", "succeeded", "failed", "canceled"
@@ -51,13 +56,37 @@ class Ended:
     gone: bool = False
 
 
-def next_step(number: int, outcome: Outcome) -> Retry | Ended:
-    """What follows attempt `number` (from 1)."""
+def next_step(number: int, outcome: Outcome, *, closed: bool = False) -> Retry | Ended:
+    """What follows attempt `number` (from 1); `closed` if its endpoint was disabled or deleted during it."""
     if outcome.error is None:
         return Ended(SUCCEEDED)
+    if closed:
+        return Ended(CANCELED)
     if outcome.status is not None and 400 <= outcome.status < 500 and outcome.status not in (408, 429):
         return Ended(FAILED, gone=outcome.status == 410)
     return Retry(WAITS[number]) if number < len(WAITS) else Ended(FAILED)
+
+
+class Phase(Enum):
+    """What may become of a delivery."""
+
+    ENDED = "It never changes again."
+    UNDER_WAY = "A worker has it, alive or dead; what is recorded of the attempt decides."
+    WAITING = "Its next attempt is owed."
+    CLOSED = "It waits for an endpoint that was disabled or deleted since, and is to be canceled."
+
+
+def phase(found: table.Row, endpoint: webhook_endpoints.State | None, token: str | None = None) -> Phase:
+    """The phase of a delivery's row for everybody, or for the worker whose lease has this token."""
+    if "next_attempt" not in found:
+        return Phase.ENDED
+    # An expired lease counts too: its worker may have sent the event.
+    if "lease" in found and found["lease"] != token:
+        return Phase.UNDER_WAY
+    # The row may be newer than what was read of its endpoint.
+    if endpoint is None or endpoint.generation > found["generation"]:
+        return Phase.CLOSED
+    return Phase.WAITING
 
 
 @dataclass(frozen=True)
@@ -78,6 +107,10 @@ class Claim:
     def lost_workers(self) -> int:
         """How many workers died over this attempt."""
         return int(self.row.get("lost", 0))
+
+    def is_closed(self, endpoint: webhook_endpoints.State | None) -> bool:
+        """Whether the endpoint was disabled or deleted since the delivery was made, so that nothing may be sent."""
+        return phase(self.row, endpoint, self.token) is Phase.CLOSED
 
 
 def row(
@@ -126,7 +159,7 @@ def row(
         "expires_at": (now + events.KEPT) // clock.SECOND,
     }
     if not endpoint.doc["enabled"]:
-        return found | {"doc": fields.compact(doc | _closed("endpoint_disabled", clock.iso(now)))}
+        return found | {"doc": fields.compact(doc | _canceled(clock.iso(now)))}
     return found | {"doc": fields.compact(doc)} | _owed(id, now)
 
 
@@ -201,6 +234,7 @@ def record(
     }
     if isinstance(step, Ended):
         ended = {"status": step.status, "next_attempt_at": None, "completed_at": clock.iso(now)}
+        ended |= _canceled(clock.iso(now)) if step.status == CANCELED else {}
         return _save(claimed, doc | ended, _NOTHING_OWED, also)
     at = now + clock.scaled(step.wait)
     if not _save(claimed, doc | {"next_attempt_at": clock.iso(at)}, _owed(doc["id"], at), also):
@@ -211,14 +245,17 @@ def record(
 
 def cancel(claimed: Claim, endpoint: webhook_endpoints.State | None) -> None:
     """End the delivery because its endpoint was disabled or deleted."""
-    _save(claimed, claimed.doc | _closed_with(claimed.doc, claimed.row, endpoint), _NOTHING_OWED)
+    _save(claimed, _canceled_doc(claimed.row, endpoint), _NOTHING_OWED)
 
 
-def fail_lost(claimed: Claim) -> None:
-    """End the delivery because worker after worker died over the same attempt."""
+def fail_lost(claimed: Claim, endpoint: webhook_endpoints.State) -> bool:
+    """End the delivery because worker after worker died over the same attempt.
+
+    False if the endpoint was changed meanwhile: nothing was written, and the next worker decides.
+    """
     now = clock.iso(clock.now())
     ended = {"status": FAILED, "error_code": "worker_lost", "next_attempt_at": None, "completed_at": now}
-    _save(claimed, claimed.doc | ended, _NOTHING_OWED)
+    return _save(claimed, claimed.doc | ended, _NOTHING_OWED, [unchanged(claimed.scope, endpoint)])
 
 
 def release(claimed: Claim) -> None:
@@ -227,18 +264,10 @@ def release(claimed: Claim) -> None:
 
 
 def shown(scope: Scope, rows: list[table.Row]) -> list[Document]:
-    """Deliveries as they are to be seen: one whose endpoint was closed meanwhile is canceled."""
-    docs: dict[str, Document] = {found["sk"]: json.loads(found["doc"]) for found in rows}
-    waiting = [found for found in rows if docs[found["sk"]]["status"] == ATTEMPTING]
-    states = webhook_endpoints.states(scope, [found["endpoint"] for found in waiting]) if waiting else {}
-    closed = [found for found in waiting if _is_closed(found, states.get(found["endpoint"]))]
-    # The endpoint may have been closed by this very delivery's end, which came after its row was read.
-    latest = table.get_many([(found["pk"], found["sk"]) for found in closed]) if closed else {}
-    for found in (latest.get((old["pk"], old["sk"]), old) for old in closed):
-        doc = json.loads(found["doc"])
-        canceled = _closed_with(doc, found, states.get(found["endpoint"])) if doc["status"] == ATTEMPTING else {}
-        docs[found["sk"]] = doc | canceled
-    return [*docs.values()]
+    """Deliveries as they are to be seen; one that waits for a closed endpoint is canceled for good first."""
+    endpoint_ids = [found["endpoint"] for found in rows if "next_attempt" in found]
+    states = webhook_endpoints.states(scope, endpoint_ids) if endpoint_ids else {}
+    return [_shown(found, states.get(found["endpoint"])) for found in rows]
 
 
 def find(scope: Scope, event_id: str, delivery_id: str) -> table.Row:
@@ -262,11 +291,11 @@ def retried(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.O
     endpoint = webhook_endpoints.states(scope, [old["endpoint"]]).get(old["endpoint"])
     if endpoint is None or endpoint.deleted:
         raise not_found("webhook endpoint", old["endpoint"])
+    same = [found for found in of_event(scope, event_id) if found["endpoint"] == old["endpoint"]]
+    if any(_shown(found, endpoint)["status"] == ATTEMPTING for found in same):
+        raise ApiError("delivery_in_progress")
     if not endpoint.doc["enabled"]:
         raise ApiError("webhook_endpoint_disabled")
-    same = [found for found in of_event(scope, event_id) if found["endpoint"] == old["endpoint"]]
-    if any(doc["status"] == ATTEMPTING for doc in shown(scope, same)):
-        raise ApiError("delivery_in_progress")
     envelope = json.loads(event_row["doc"])
     event = events.Event(scope, event_id, envelope["type"], envelope["created"] * clock.SECOND, event_row["doc"])
     new = row(event, endpoint, trigger="manual", retry_of=delivery_id)
@@ -321,8 +350,49 @@ def _owed(id: str, at: int) -> dict[str, table.Value]:
     return {"next_attempt": at, "due": steps.overdue(at, GRACE), "due_shard": due_shard(id)}
 
 
-def _closed(error: str, at: str) -> Document:
-    return {"status": CANCELED, "error_code": error, "next_attempt_at": None, "completed_at": at}
+def _canceled(at: str) -> Document:
+    return {"status": CANCELED, "error_code": "endpoint_disabled", "next_attempt_at": None, "completed_at": at}
+
+
+def _canceled_doc(found: table.Row, endpoint: webhook_endpoints.State | None) -> Document:
+    """The delivery, canceled as of when its endpoint was closed, but not before what is known to have come later."""
+    doc: Document = json.loads(found["doc"])
+    closed_at = endpoint.closed_at(found["generation"]) if endpoint else None
+    # While workers died over it, it was shown as under way.
+    known = [doc["created_at"], clock.iso(clock.now()) if closed_at is None or "lost" in found else closed_at]
+    if doc["last_attempt_at"] is not None:
+        known.append(clock.iso(clock.parse(doc["last_attempt_at"]) + doc["duration_ms"]))
+    return doc | _canceled(max(known))
+
+
+def _shown(found: table.Row, endpoint: webhook_endpoints.State | None) -> Document:
+    """The delivery as it is to be seen. Raises Unavailable.
+
+    Canceled is shown only what is canceled in its row: otherwise a worker's lease could follow, and the
+    delivery would be under way again.
+    """
+    for _ in range(TRIES):
+        if phase(found, endpoint) is not Phase.CLOSED:
+            doc: Document = json.loads(found["doc"])
+            return doc
+        doc = _canceled_doc(found, endpoint)
+        cancellation = table.Update(
+            found["pk"],
+            found["sk"],
+            set={"doc": fields.compact(doc), **_NOTHING_OWED, "hints": None},
+            condition="doc = :seen AND attribute_not_exists(lease)",
+            values={":seen": found["doc"]},
+        )
+        try:
+            table.write([cancellation], uuid.uuid4().hex)
+        except (table.Refused, table.Contended):
+            latest = table.get(found["pk"], found["sk"])
+            if latest is None:
+                return doc
+            found = latest
+        else:
+            return doc
+    raise Unavailable("the delivery kept changing")
 
 
 def _save(
@@ -356,14 +426,3 @@ def _set_timer(claimed: Claim, wait: int, now: int, at: int) -> None:
     else:
         again = hint(claimed.scope, doc["event_id"], doc["id"], doc["webhook_endpoint_id"])
         hints.wait("delayed_delivery", f"{doc['id']}-{claimed.number + 1}", at, again)
-
-
-def _is_closed(found: table.Row, endpoint: webhook_endpoints.State | None) -> bool:
-    """Whether the generation of its endpoint that a delivery is for has ended."""
-    return endpoint is None or endpoint.generation != found["generation"]
-
-
-def _closed_with(doc: Document, found: table.Row, endpoint: webhook_endpoints.State | None) -> Document:
-    """What a waiting delivery becomes when its endpoint's generation ends."""
-    at = endpoint.closed_at(found["generation"]) if endpoint else None
-    return _closed("endpoint_disabled", at or doc["last_attempt_at"] or doc["created_at"])

@@ -195,9 +195,11 @@ def state_of(row: table.Row) -> State:
     )
 
 
-def noted(scope: Scope, id: str, **internal: table.Value | None) -> table.Update:
-    """The write of something internal on an endpoint's row, if it still exists."""
-    return table.Update(scope.pk(LISTED.kind), id, set=internal)
+def noted(scope: Scope, seen: State, **internal: table.Value | None) -> table.Update:
+    """The write of something internal on an endpoint's row, unless the endpoint was changed since it was `seen`."""
+    return table.Update(
+        scope.pk(LISTED.kind), seen.doc["id"], set=internal, condition="v = :v", values={":v": seen.version}
+    )
 
 
 def disabling(scope: Scope, seen: State, reason: str) -> list[table.Operation]:

@@ -20,13 +20,17 @@ from tests.conformance.client import eventually
 
 @dataclass(frozen=True)
 class Answer:
-    """`hang`: no answer until the other side gives up. `drip`: one byte of an endless body every 0.2 s."""
+    """`hang`: no answer until the other side gives up. `drip`: one byte of an endless body every 0.2 s.
+
+    `once`: no answer before this is set.
+    """
 
     status: int = 200
     body: bytes = b""
     headers: Mapping[str, str] = field(default_factory=dict)
     hang: bool = False
     drip: bool = False
+    once: threading.Event | None = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,8 @@ class Receiver:
                 if answer.hang:
                     closing.wait(60)
                     return
+                if answer.once:
+                    answer.once.wait(60)
                 self.send_response(answer.status)
                 for name, value in answer.headers.items():
                     self.send_header(name, value)

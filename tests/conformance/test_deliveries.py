@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import socket
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
@@ -498,6 +499,47 @@ def test_a_canceled_delivery_is_never_sent_even_if_the_endpoint_is_enabled_again
     found = client.get(f"/v1/events/{delivery['event_id']}/deliveries/{delivery['id']}").ok()
     assert (found["status"], found["attempt_count"]) == ("canceled", 3)
     assert len(hook.received) == 3
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "end", "refusals"),
+    [
+        ("disable", 200, "succeeded", ("delivery_in_progress", "webhook_endpoint_disabled")),
+        ("delete", 500, "canceled", ("resource_not_found", "resource_not_found")),
+        ("disable_and_enable", 404, "canceled", ("delivery_in_progress", None)),
+    ],
+)
+def test_what_is_being_sent_stays_attempting_until_its_attempt_has_ended(
+    client: Client, subscribe: Subscribe, receiver: Receiver, how: str, status: int, end: str, refusals: Any
+) -> None:
+    answered = threading.Event()
+    hook = receiver.hook(Answer(status, once=answered), 200)
+    endpoint = subscribe(client, hook, "customer.created")
+    delivery = notify(client, endpoint)
+    hook.wait()
+    path = f"/v1/webhook_endpoints/{endpoint['id']}"
+    if how == "delete":
+        client.delete(path).ok()
+    else:
+        client.patch(path, {"enabled": False}).ok()
+    if how == "disable_and_enable":
+        client.patch(path, {"enabled": True}).ok()
+    retry = f"/v1/events/{delivery['event_id']}/deliveries/{delivery['id']}/retry"
+    assert deliveries_of(client, delivery["event_id"]) == [delivery]
+    assert_error(client.post(retry), 404 if how == "delete" else 409, refusals[0])
+    assert delivery_when(client, delivery, lambda found: not ended(found)) == delivery
+    answered.set()
+    done = delivery_when(client, delivery, ended)
+    assert_shape(done, "webhook_delivery")
+    assert (done["status"], done["response_status_code"], done["attempt_count"]) == (end, status, 1)
+    assert done["next_attempt_at"] is None
+    assert done["completed_at"] >= done["last_attempt_at"]
+    if refusals[1]:
+        assert_error(client.post(retry), 404 if how == "delete" else 409, refusals[1])
+    else:
+        delivery_when(client, client.post(retry).ok(202), ended)
+    assert delivery_when(client, delivery, ended) == done
+    assert len(hook.received) == (1 if refusals[1] else 2)
 
 
 def test_a_disabled_endpoint_is_sent_nothing_and_can_be_caught_up_by_hand(

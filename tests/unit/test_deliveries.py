@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared import deliveries
-from shared.deliveries import Ended, Retry
+from shared import deliveries, webhook_endpoints
+from shared.deliveries import Ended, Phase, Retry
 from shared.webhook_http import Outcome
 
 # Specification, "Retry behavior": the wait before attempt 2 follows attempt 1, and so on; there is no tenth.
@@ -52,6 +54,53 @@ def test_no_answer_is_retried_by_the_schedule_until_the_ninth_attempt(number: in
 @pytest.mark.parametrize("number", ATTEMPTS)
 def test_a_2xx_that_never_came_to_its_end_is_no_success(number: int) -> None:
     assert deliveries.next_step(number, outcome(200, "timeout")) == retried(number)
+
+
+@pytest.mark.parametrize("number", ATTEMPTS)
+def test_an_attempt_whose_endpoint_was_closed_meanwhile_succeeds_or_is_canceled(number: int) -> None:
+    assert deliveries.next_step(number, outcome(204, None), closed=True) == Ended("succeeded")
+    for status in (*TERMINAL, *RETRIED):
+        assert deliveries.next_step(number, outcome(status, "http_error"), closed=True) == Ended("canceled")
+    for error in NO_ANSWER:
+        assert deliveries.next_step(number, outcome(None, error), closed=True) == Ended("canceled")
+
+
+def endpoint(generation: int, deleted: bool = False) -> webhook_endpoints.State:
+    return webhook_endpoints.State(
+        doc={},
+        generation=generation,
+        closed={},
+        deleted=deleted,
+        slow_until=0,
+        failing_since=None,
+        version=1,
+        secret=b"",
+    )
+
+
+OPEN, REOPENED, DELETED = endpoint(2), endpoint(3), endpoint(3, deleted=True)
+OWED = {"generation": 2, "next_attempt": 1}
+LEASED = OWED | {"lease": "mine", "lease_until": 0}
+
+
+@pytest.mark.parametrize("state", [OPEN, REOPENED, DELETED, None])
+def test_neither_what_has_ended_nor_what_a_worker_has_depends_on_the_endpoint(
+    state: webhook_endpoints.State | None,
+) -> None:
+    for token in (None, "other"):
+        assert deliveries.phase({"generation": 2}, state, token) is Phase.ENDED
+        assert deliveries.phase(LEASED, state, token) is Phase.UNDER_WAY
+
+
+@pytest.mark.parametrize(("row", "token"), [(OWED, None), (LEASED, "mine")])
+def test_what_waits_or_is_ones_own_is_closed_with_the_endpoint_it_was_made_for(
+    row: dict[str, Any], token: str | None
+) -> None:
+    assert deliveries.phase(row, OPEN, token) is Phase.WAITING
+    # The delivery was made after the endpoint was read.
+    assert deliveries.phase(row, endpoint(1), token) is Phase.WAITING
+    for state in (REOPENED, DELETED, None):
+        assert deliveries.phase(row, state, token) is Phase.CLOSED
 
 
 @given(st.lists(st.sampled_from([408, 429, 500, 503, 301, None]), min_size=9, max_size=9))
