@@ -56,7 +56,8 @@ def create(call: Call) -> Answer:
 
 def list_appointments(call: Call) -> Answer:
     query = listing.read(appointments.LISTED, call.query)
-    return Answer(200, listing.page(call.scope, appointments.LISTED, query).envelope(call.path))
+    page = listing.page(call.scope, appointments.LISTED, query, seconds_left=call.seconds_left)
+    return Answer(200, page.envelope(call.path))
 
 
 def retrieve(call: Call) -> Answer:
@@ -82,8 +83,8 @@ def delete(call: Call) -> Answer:
         appointment = appointments.deleted(found.doc)
         if appointment is found.doc:
             return [], Answer(200, found.row["doc"])
-        write = resources.change(appointments.LISTED, call.scope, found, appointment, hidden=True)
-        return [write], Answer(200, fields.compact(appointment))
+        writes = resources.deletion(appointments.LISTED, call.scope, found, appointment)
+        return writes, Answer(200, fields.compact(appointment))
 
     return call.commit(decide)
 

@@ -67,7 +67,8 @@ def create(call: Call) -> Answer:
 
 def list_conversations(call: Call) -> Answer:
     query = listing.read(LISTED, call.query)
-    return Answer(200, listing.page(call.scope, LISTED, query).envelope(call.path))
+    page = listing.page(call.scope, LISTED, query, seconds_left=call.seconds_left)
+    return Answer(200, page.envelope(call.path))
 
 
 def retrieve(call: Call) -> Answer:
@@ -78,7 +79,8 @@ def list_messages(call: Call) -> Answer:
     query = listing.read(conversations.MESSAGES, call.query)
     conversation = resources.find(LISTED, call.scope, call.params["id"])
     base = conversations.messages_pk(call.scope, conversation.doc["id"])
-    return Answer(200, listing.page(call.scope, conversations.MESSAGES, query, base).envelope(call.path))
+    page = listing.page(call.scope, conversations.MESSAGES, query, base, call.seconds_left)
+    return Answer(200, page.envelope(call.path))
 
 
 def end(call: Call) -> Answer:

@@ -35,7 +35,8 @@ def create(call: Call) -> Answer:
 
 def list_customers(call: Call) -> Answer:
     query = listing.read(customers.LISTED, call.query)
-    return Answer(200, listing.page(call.scope, customers.LISTED, query).envelope(call.path))
+    page = listing.page(call.scope, customers.LISTED, query, seconds_left=call.seconds_left)
+    return Answer(200, page.envelope(call.path))
 
 
 def retrieve(call: Call) -> Answer:
@@ -61,7 +62,7 @@ def delete(call: Call) -> Answer:
         if customer is found.doc:
             return [], Answer(200, found.row["doc"])
         ended = calls.of_deleted_customer(call.scope, found)
-        writes = [customers.deletion(call.scope, found, customer, frees=bool(ended)), *ended]
+        writes = [*customers.deletion(call.scope, found, customer), *ended]
         return writes, Answer(200, fields.compact(customer))
 
     return call.commit(decide)

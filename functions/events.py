@@ -9,7 +9,8 @@ from shared.resources import Document
 
 def list_events(call: Call) -> Answer:
     query = listing.read(events.LISTED, call.query)
-    return Answer(200, listing.page(call.scope, events.LISTED, query).envelope(call.path))
+    page = listing.page(call.scope, events.LISTED, query, seconds_left=call.seconds_left)
+    return Answer(200, page.envelope(call.path))
 
 
 def retrieve(call: Call) -> Answer:
@@ -19,7 +20,8 @@ def retrieve(call: Call) -> Answer:
 def list_deliveries(call: Call) -> Answer:
     query = listing.read(deliveries.LISTED, call.query)
     event_id = events.checked(call.params["id"])
-    page = listing.page(call.scope, deliveries.LISTED, query, call.scope.pk("event", event_id))
+    base = call.scope.pk("event", event_id)
+    page = listing.page(call.scope, deliveries.LISTED, query, base, call.seconds_left)
     if not page.rows:
         # Nothing was delivered, or there is no such event.
         events.find(call.scope, event_id)

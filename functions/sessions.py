@@ -41,7 +41,8 @@ def call_customer(call: Call) -> Answer:
 
 def list_sessions(call: Call) -> Answer:
     query = listing.read(LISTED, call.query)
-    return Answer(200, listing.page(call.scope, LISTED, query).envelope(call.path))
+    page = listing.page(call.scope, LISTED, query, seconds_left=call.seconds_left)
+    return Answer(200, page.envelope(call.path))
 
 
 def retrieve(call: Call) -> Answer:

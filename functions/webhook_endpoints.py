@@ -48,7 +48,8 @@ def create(call: Call) -> Answer:
 
 def list_webhook_endpoints(call: Call) -> Answer:
     query = listing.read(LISTED, call.query)
-    return Answer(200, listing.page(call.scope, LISTED, query).envelope(call.path))
+    page = listing.page(call.scope, LISTED, query, seconds_left=call.seconds_left)
+    return Answer(200, page.envelope(call.path))
 
 
 def retrieve(call: Call) -> Answer:

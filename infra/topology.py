@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-STREAM_KINDS = ("customer", "appointment", "session")
+STREAM_KINDS = ("customer", "appointment", "session", "deleted_customer", "deleted_appointment")
 """Values of an item's `kind` attribute whose changes become events; the stream filter lets only these through."""
 
 MODEL = ("bedrock:InvokeModel",)
@@ -198,10 +198,10 @@ TABLE = Table(
     hash_key="pk",
     range_key="sk",
     indexes=(
-        # A filter's rows by id, newest last: the partition is scope, field and hashed value.
-        *(Index(name=f"by_f{n}", hash_key=f"f{n}", range_key="sk") for n in (1, 2, 3, 4)),
-        # The same partitions by time: t0 holds all rows of a scope, t1-t4 those of the filter with that number.
-        *(Index(name=f"by_t{n}", hash_key=f"t{n}", range_key="sort_time") for n in (0, 1, 2, 3, 4)),
+        # A filter's rows by id, newest last: the partition is scope, field and hashed value, or two fields' together.
+        *(Index(name=f"by_f{n}", hash_key=f"f{n}", range_key="sk") for n in range(1, 9)),
+        # The same partitions by time: t0 holds all rows of a scope, t1-t7 those of the filter with that number.
+        *(Index(name=f"by_t{n}", hash_key=f"t{n}", range_key="sort_time") for n in range(8)),
         # Work owed, by the time from which `sweep` may hint at it again.
         Index(name="by_due", hash_key="due_shard", range_key="due"),
     ),
@@ -244,6 +244,7 @@ KEY_CHECK = ("dynamodb:UpdateItem",)
 QUERY = ("dynamodb:Query",)
 READ = ("dynamodb:GetItem", "dynamodb:BatchGetItem", *QUERY)
 WRITE = ("dynamodb:PutItem",)
+DELETE = ("dynamodb:DeleteItem",)
 CHECK = ("dynamodb:ConditionCheckItem",)
 
 FUNCTIONS = (
@@ -252,21 +253,21 @@ FUNCTIONS = (
         "customers",
         "functions.customers.handler",
         routes=("/v1/customers", "/v1/customers/{id}", "/v1/customers/{id}/{proxy+}"),
-        table=KEY_CHECK + READ + WRITE,
+        table=KEY_CHECK + READ + WRITE + DELETE,
         indexes=QUERY,
     ),
     Function(
         "appointments",
         "functions.appointments.handler",
         routes=("/v1/appointments", "/v1/appointments/{proxy+}"),
-        table=KEY_CHECK + READ + WRITE + CHECK,
+        table=KEY_CHECK + READ + WRITE + CHECK + DELETE,
         indexes=QUERY,
     ),
     Function(
         "conversations",
         "functions.conversations.handler",
         routes=("/v1/conversations", "/v1/conversations/{proxy+}", "/v1/messages"),
-        table=KEY_CHECK + READ + WRITE + CHECK + ("dynamodb:DeleteItem",),
+        table=KEY_CHECK + READ + WRITE + CHECK + DELETE,
         indexes=QUERY,
         sends=("turns",),
     ),
@@ -284,7 +285,7 @@ FUNCTIONS = (
         "webhook_endpoints",
         "functions.webhook_endpoints.handler",
         routes=("/v1/webhook_endpoints", "/v1/webhook_endpoints/{proxy+}"),
-        table=(*KEY_CHECK, "dynamodb:GetItem", *QUERY, *WRITE, *CHECK, "dynamodb:DeleteItem"),
+        table=(*KEY_CHECK, "dynamodb:GetItem", *QUERY, *WRITE, *CHECK, *DELETE),
         sends=("retries",),
         signing_key=("kms:Encrypt",),
     ),
@@ -324,7 +325,7 @@ FUNCTIONS = (
         "turn",
         "functions.turn.handler",
         timeout=70,
-        table=(*READ, *WRITE, *CHECK, "dynamodb:UpdateItem", "dynamodb:DeleteItem"),
+        table=(*READ, *WRITE, *CHECK, *DELETE, "dynamodb:UpdateItem"),
         indexes=QUERY,
         sends=("dials",),
         model=True,

@@ -33,6 +33,8 @@ LISTED = Listed(
     kind="appointment",
     prefix="appt_",
     slots=("external_id", "session_id", "customer_id", "status"),
+    # A session is about one appointment at most, so its own index is as good as any pair.
+    pairs=(("external_id", "customer_id"), ("external_id", "status"), ("customer_id", "status")),
     filters={
         "external_id": lambda text: ("external_id", text),
         "session_id": lambda text: ("session_id", text),
@@ -41,6 +43,7 @@ LISTED = Listed(
     },
     repeatable=frozenset({"status"}),
     ordered_by="appointment_at",
+    keeps_deleted=True,
 )
 
 

@@ -149,23 +149,21 @@ def ending(
     changes: Mapping[str, Any] | None = None,
     next_step: int | None = None,
     release: bool = True,
-    live: bool = False,
     at: int | None = None,
 ) -> list[table.Operation]:
-    """The writes that end a call, now or `at` an instant.
+    """The writes that end a call, now or `at` an instant, unless its customer was deleted since it was read.
 
-    `release` unless the customer's row is written otherwise in the same transaction; `live` where all of it holds
-    only while the customer is not deleted.
+    `release` unless the customer's row is deleted in the same transaction.
     """
     session = found.doc
     now = max(clock.now(), clock.parse(session["created_at"])) if at is None else at
     ended = sessions.ended({**session, **(changes or {})}, end, now)
     owed = steps.NOTHING_OWED if next_step is None else steps.owed(session["id"], next_step)
     writes: list[table.Operation] = [sessions.changed(scope, found, {**ended, **(changes or {})}, owed)]
-    if release:
-        mine = {":mine": session["id"]}
-        pk = scope.pk(customers.LISTED.kind)
-        condition = "active_session = :mine" + (" AND attribute_not_exists(deleted)" if live else "")
+    # A deleted customer has no call to be freed from.
+    if release and "customer_deleted" not in found.row:
+        pk, mine = scope.pk(customers.LISTED.kind), {":mine": session["id"]}
+        condition = "active_session = :mine"
         freed = table.Update(pk, session["customer_id"], set={"active_session": None}, condition=condition, values=mine)
         writes.append(freed)
     if scope.livemode and session["call_status"] == sessions.DIALING:
@@ -176,12 +174,13 @@ def ending(
 
 
 def of_deleted_customer(scope: Scope, customer: Found) -> list[table.Operation]:
-    """The writes that end the customer's call if it has not begun to dial."""
+    """The writes that end the customer's call, or tell it that there is no customer any more if it was dialed."""
     if "active_session" not in customer.row:
         return []
     active = resources.find(LISTED, scope, customer.row["active_session"])
     if active.doc["call_status"] != sessions.QUEUED:
-        return []
+        # The version stays, or a turn under way would be taken again.
+        return [table.Update(scope.pk(LISTED.kind), active.doc["id"], set={"customer_deleted": True})]
     writes = ending(scope, active, CUSTOMER_DELETED, release=False)
     if sessions.awaits_consent(active.doc):
         consent = consents.find(scope, active.doc["to"])
@@ -215,7 +214,7 @@ def settlement(
 def customer_can_be_called(customer: table.Row) -> bool:
     """Whether an agent may offer a call to this customer now."""
     doc = json.loads(customer["doc"])
-    return "deleted" not in customer and doc["phone"] is not None and "active_session" not in customer
+    return doc["phone"] is not None and "active_session" not in customer
 
 
 def _read(scope: Scope, customer_id: str, order: Order) -> Mapping[tuple[str, str], table.Row]:
@@ -233,9 +232,8 @@ def _read(scope: Scope, customer_id: str, order: Order) -> Mapping[tuple[str, st
 def _customer(scope: Scope, id: str, rows: Mapping[tuple[str, str], table.Row]) -> Found:
     row = rows.get((scope.pk(customers.LISTED.kind), id))
     if row is None:
-        raise not_found("customer", id)
-    if "deleted" in row:
-        raise ApiError("customer_deleted")
+        deleted = customers.LISTED.deleted_row(scope, id) is not None
+        raise ApiError("customer_deleted") if deleted else not_found("customer", id)
     return resources.of_row(row)
 
 
@@ -245,6 +243,8 @@ def _appointment(
     if order.appointment_id is None:
         return None
     row = rows.get((scope.pk(appointments.LISTED.kind), order.appointment_id))
+    if row is None:
+        row = appointments.LISTED.deleted_row(scope, order.appointment_id)
     if row is None or (doc := json.loads(row["doc"]))["customer_id"] != customer_id:
         raise not_found_in_body("appointment", order.appointment_id, "appointment_id")
     if doc["deleted_at"] is not None:

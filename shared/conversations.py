@@ -42,6 +42,7 @@ LISTED = Listed(
     kind="conversation",
     prefix="conv_",
     slots=("external_id", "customer_id", "status"),
+    pairs=(("external_id", "customer_id"), ("external_id", "status"), ("customer_id", "status")),
     filters={
         "external_id": lambda text: ("external_id", text),
         "customer_id": lambda text: ("customer_id", text),
@@ -109,9 +110,7 @@ def customer_of(scope: Scope, given: Mapping[str, Any] | None) -> tuple[str | No
         if given.get(field) is not None:
             query = listing.Query(limit=1, starting_after=None, wanted={field: (given[field],)})
             for row in listing.page(scope, customers.LISTED, query).rows:
-                pk = scope.pk(customers.LISTED.kind)
-                live = "attribute_exists(pk) AND attribute_not_exists(deleted)"
-                return row["sk"], [table.Check(pk, row["sk"], condition=live)]
+                return row["sk"], [table.Check(row["pk"], row["sk"])]
     customer = customers.new(scope, given)
     return customer["id"], [resources.insertion(customers.LISTED, scope, customer)]
 

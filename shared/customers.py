@@ -16,12 +16,14 @@ LISTED = Listed(
     kind="customer",
     prefix="cust_",
     slots=("external_id", "phone", "email"),
+    pairs=(("external_id", "phone"), ("external_id", "email"), ("phone", "email")),
     filters={
         "external_id": lambda text: ("external_id", text),
         # A "+" that a client left unescaped in the query arrives as a space.
         "phone": lambda text: ("phone", fields.phone("+" + text[1:] if text.startswith(" ") else text)),
         "email": lambda text: ("email", text),
     },
+    keeps_deleted=True,
 )
 OPTIONAL = ("phone", "name", "email", "external_id")
 
@@ -50,26 +52,22 @@ def deleted(customer: Document) -> Document:
     return changed | {"deleted_at": changed["updated_at"]}
 
 
-def deletion(scope: Scope, found: Found, customer: Document, *, frees: bool) -> table.Update:
-    """The write that deletes the customer, unless a call began or ended since it was read.
-
-    `frees` where the customer's call is ended in the same transaction.
-    """
+def deletion(scope: Scope, found: Found, customer: Document) -> list[table.Operation]:
+    """The writes that delete the customer, unless a call began or ended since it was read."""
     active = found.row.get("active_session")
-    internal = {"active_session": None} if frees else None
-    write = resources.change(LISTED, scope, found, customer, hidden=True, internal=internal)
+    gone, kept = resources.deletion(LISTED, scope, found, customer)
     same = "attribute_not_exists(active_session)" if active is None else "active_session = :active"
-    values = dict(write.values) | ({} if active is None else {":active": active})
-    return dataclasses.replace(write, condition=f"{write.condition} AND {same}", values=values)
+    values = dict(gone.values) | ({} if active is None else {":active": active})
+    return [dataclasses.replace(gone, condition=f"{gone.condition} AND {same}", values=values), kept]
 
 
 def must_be_live(scope: Scope, id: str, param: str) -> table.Check:
     """The condition that the customer exists and is not deleted, for writes that depend on it."""
 
     def refusal(old: table.Row | None) -> ApiError:
-        return ApiError("customer_deleted") if old else not_found_in_body("customer", id, param)
+        deleted = LISTED.deleted_row(scope, id) is not None
+        return ApiError("customer_deleted") if deleted else not_found_in_body("customer", id, param)
 
     if not ids.is_id(LISTED.prefix, id):
         raise not_found_in_body("customer", id, param)
-    condition = "attribute_exists(pk) AND attribute_not_exists(deleted)"
-    return table.Check(scope.pk(LISTED.kind), id, condition=condition, refusal=refusal)
+    return table.Check(scope.pk(LISTED.kind), id, refusal=refusal)

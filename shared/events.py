@@ -63,14 +63,16 @@ def derive(old: table.Row | None, new: table.Row | None) -> Event | None:
     """The event of a change from one image of a row to the next, None if it means nothing outside."""
     if new is None:
         return None
-    before = None if old is None else json.loads(old["doc"])
+    # The row of a deleted resource is a new one, and says itself what the resource was before.
+    text = new.get("before") if old is None else old["doc"]
+    before = None if text is None else json.loads(text)
     after = json.loads(new["doc"])
-    name = _NAMED[new["kind"]](before, after)
+    name = _NAMED[after["object"]](before, after)
     if name is None:
         return None
     instant = clock.parse(after["updated_at"])
     id = ids.derived(PREFIX, instant, new["pk"], new["sk"], new["v"], order=new["v"])
-    return build(scope_of(new["pk"]), id, f"{new['kind']}.{name}", instant, after, before)
+    return build(scope_of(new["pk"]), id, f"{after['object']}.{name}", instant, after, before)
 
 
 def build(scope: Scope, id: str, type: str, instant: int, after: Document, before: Document | None) -> Event:
@@ -162,6 +164,7 @@ LISTED = listing.Listed(
     kind="event",
     prefix=PREFIX,
     slots=("object_id", "type", "family"),
+    pairs=(("object_id", "type"), ("object_id", "family")),
     filters={"type": _type, "object_id": lambda text: ("object_id", text)},
     created="created",
     values=_values,

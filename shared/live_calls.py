@@ -224,7 +224,7 @@ def _opening(scope: Scope, found: Found) -> str:
     about = None
     if found.doc["appointment_id"] is not None:
         about = table.get(scope.pk(appointments.LISTED.kind), found.doc["appointment_id"])
-    doc = json.loads(about["doc"]) if about and "deleted" not in about else None
+    doc = json.loads(about["doc"]) if about else None
     coming = doc is not None and talk.is_coming(doc)
     return talk.opening(name, projects.name_of(scope.project_id), appointment_seen(doc) if doc and coming else None)
 

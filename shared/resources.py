@@ -32,8 +32,8 @@ def new(listed: Listed, scope: Scope, **values: Any) -> Document:
 
 
 def find(listed: Listed, scope: Scope, id: str) -> Found:
-    """The resource with this id. Raises `resource_not_found`."""
-    row = table.get(scope.pk(listed.kind), id) if ids.is_id(listed.prefix, id) else None
+    """The resource with this id, deleted ones that are kept included. Raises `resource_not_found`."""
+    row = listed.row(scope, id) if ids.is_id(listed.prefix, id) else None
     if row is None:
         raise not_found(listed.kind.replace("_", " "), id)
     return of_row(row)
@@ -56,12 +56,11 @@ def change(
     found: Found,
     doc: Document,
     *,
-    hidden: bool = False,
     internal: Mapping[str, table.Value | None] | None = None,
 ) -> table.Update:
     """The write that makes `doc` the resource's document, unless another came between."""
     attributes: dict[str, table.Value | None] = {"doc": fields.compact(doc), "v": found.version + 1}
-    attributes |= {"deleted": True if hidden else None, **listed.index(scope, doc, hidden), **(internal or {})}
+    attributes |= {**listed.index(scope, doc), **(internal or {})}
     return table.Update(
         scope.pk(listed.kind),
         doc["id"],
@@ -69,6 +68,23 @@ def change(
         condition="v = :v",
         values={":v": found.version},
     )
+
+
+def deletion(listed: Listed, scope: Scope, found: Found, doc: Document) -> tuple[table.Delete, table.Put]:
+    """The writes that move a resource, with `doc` as its document, to the deleted ones, unless another came between.
+
+    The new row keeps the document as it was `before`: the change's event is derived from this row alone.
+    """
+    row = {
+        "pk": listed.deleted_pk(scope),
+        "sk": doc["id"],
+        "kind": f"deleted_{listed.kind}",
+        "v": found.version + 1,
+        "doc": fields.compact(doc),
+        "before": found.row["doc"],
+    }
+    gone = table.Delete(scope.pk(listed.kind), doc["id"], condition="v = :v", values={":v": found.version})
+    return gone, table.Put(row)
 
 
 def touched(before: Document, changes: Mapping[str, Any]) -> Document:

@@ -38,6 +38,12 @@ LISTED = Listed(
     kind="session",
     prefix="sess_",
     slots=("appointment_id", "customer_id", "call_status", "channel"),
+    pairs=(
+        ("appointment_id", "call_status"),
+        ("appointment_id", "channel"),
+        ("customer_id", "call_status"),
+        ("customer_id", "channel"),
+    ),
     filters={
         "appointment_id": lambda text: ("appointment_id", text),
         "customer_id": lambda text: ("customer_id", text),

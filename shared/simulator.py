@@ -72,8 +72,7 @@ def _talked(scope: Scope, found: Found, outcome: simulated.Outcome) -> list[tabl
     ending = outcome.ending
     if ending.call_status == sessions.COMPLETED:
         ending = dataclasses.replace(ending, ended_reason=f"{said.ended_by}_hangup")
-    changed = said.change is not None
-    writes = calls.ending(scope, found, ending, changes, next_step=clock.now(), live=changed)
+    writes = calls.ending(scope, found, ending, changes, next_step=clock.now())
     writes.append(transcripts.write(scope, session["id"], [dataclasses.asdict(line) for line in said.lines]))
     if said.change is not None:
         writes.append(resources.change(appointments.LISTED, scope, *said.change))
@@ -82,17 +81,21 @@ def _talked(scope: Scope, found: Found, outcome: simulated.Outcome) -> list[tabl
 
 def _talk(scope: Scope, found: Found, outcome: simulated.Outcome) -> Talk:
     session = found.doc
-    customer = (scope.pk(customers.LISTED.kind), session["customer_id"])
-    keys = [customer]
+    keys = [(scope.pk(customers.LISTED.kind), session["customer_id"])]
     if session["appointment_id"] is not None:
         keys.append((scope.pk(appointments.LISTED.kind), session["appointment_id"]))
     rows = table.get_many(keys)
+    customer = rows.get(keys[0]) or customers.LISTED.deleted_row(scope, session["customer_id"])
+    assert customer is not None, "a customer's row is kept"
+    about = None
+    # A call that was under way when its customer was deleted changes nothing any more.
+    if len(keys) > 1 and keys[0] in rows:
+        about = rows.get(keys[1]) or appointments.LISTED.deleted_row(scope, session["appointment_id"])
     return talk.simulate(
         outcome,
         Scripted(),
-        # A call that was under way when its customer was deleted changes nothing any more.
-        [resources.of_row(rows[key]) for key in keys[1:] if key in rows and "deleted" not in rows[customer]],
-        json.loads(rows[customer]["doc"])["name"],
+        [resources.of_row(about)] if about else [],
+        json.loads(customer["doc"])["name"],
         projects.name_of(scope.project_id),
         found.row.get("instructions"),
     )

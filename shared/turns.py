@@ -112,8 +112,7 @@ def coming_appointments(scope: Scope, customer_id: str) -> list[Found]:
 
 def customer(scope: Scope, customer_id: str) -> table.Row | None:
     """The conversation's customer, None if there is nobody to be helped any more."""
-    row = table.get(scope.pk(customers.LISTED.kind), customer_id)
-    return None if row is None or "deleted" in row else row
+    return table.get(scope.pk(customers.LISTED.kind), customer_id)
 
 
 def proposal(conversation: Found) -> Proposal | None:

@@ -83,9 +83,11 @@ def _tools(scope: Scope, session: Found, text: str) -> Tools:
     if session.doc["appointment_id"] is not None:
         keys.append((scope.pk(appointments.LISTED.kind), session.doc["appointment_id"]))
     rows = table.get_many(keys)
-    about = rows.get(keys[-1]) if len(keys) > 1 else None
-    live = keys[0] in rows and "deleted" not in rows[keys[0]]
-    found = [resources.of_row(about)] if about and live else []
+    found = []
+    if len(keys) > 1 and keys[0] in rows:
+        pk, id = keys[1]
+        about = rows.get((pk, id)) or appointments.LISTED.deleted_row(scope, id)
+        found = [resources.of_row(about)] if about else []
     proposal = session.row.get("proposal")
     return Tools(
         found=[one for one in found if talk.is_coming(one.doc)],

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Sequence
 from typing import Any
 
 from boto3.dynamodb.types import TypeSerializer
 
-from shared import appointments, aws, clock, customers, events, ids, resources, table
+from shared import appointments, aws, clock, customers, events, ids, resources, sessions, table
 from shared.keys import Scope
 from shared.listing import Listed
 from shared.resources import Document
@@ -35,10 +34,11 @@ def event(scope: Scope, type: str, about: Document) -> table.Row:
     return events.build(scope, ids.new(events.PREFIX, now), type, now, about, None).row()
 
 
-def hidden(listed: Listed, scope: Scope, row: table.Row) -> table.Row:
-    """The row once its resource was deleted."""
-    without = {name: value for name, value in row.items() if name not in listed.index(scope, json.loads(row["doc"]))}
-    return without | {"deleted": True}
+def session(scope: Scope, **given: Any) -> table.Row:
+    """A session made now, of a customer that need not exist."""
+    customer = {"id": "cust_" + "0" * 26, "phone": "+15005550006"}
+    doc = sessions.new(scope, customer, appointment_id=None, channel=sessions.PHONE, metadata=None)
+    return _row(sessions.LISTED, scope, doc | given)
 
 
 def write(rows: Sequence[table.Row]) -> None:

@@ -94,6 +94,21 @@ class Stage:
         raw: str | bytes | None = None,
     ) -> Answer:
         """An API request, its query in `path`; `body` goes as JSON, `raw` as it is, the key is the project's."""
+        event = self.request(method, path, body, key=key, headers=headers, raw=raw)
+        found = self.invoke(_function_of(path.partition("?")[0]), event)
+        return Answer(found["statusCode"], found["headers"], found["body"].encode())
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        raw: str | bytes | None = None,
+    ) -> dict[str, Any]:
+        """An API request as the gateway gives it to a function."""
         target, _, query = path.partition("?")
         key = self._key if key is None else key
         given = {"Host": "api.example.test", "X-Forwarded-Proto": "https"}
@@ -119,8 +134,7 @@ class Stage:
             import base64
 
             event |= {"body": base64.b64encode(raw).decode(), "isBase64Encoded": True}
-        found = self.invoke(_function_of(target), event)
-        return Answer(found["statusCode"], found["headers"], found["body"].encode())
+        return event
 
     def invoke(self, function: str, event: Any, seconds: float = 60) -> Any:
         """Call a function as Lambda does, `seconds` before its time is over."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -9,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from shared import clock, consents, customers, sessions, table
+from shared import clock, consents, sessions, table
 from shared.keys import Scope
 from tests import rows
 from tests.integration.conftest import Clock
@@ -243,13 +244,97 @@ def test_a_page_costs_the_same_capacity_in_a_small_and_in_a_large_table(
     assert large == small
 
 
-# The most a page examines
+# Several filters
+
+
+def alternate(kind: str, scope: Scope, time: Clock, count: int) -> list[table.Row]:
+    """Rows of which every other one has the one value, those between the other, and one in twenty-five has both.
+
+    A third value is the same in all; each row is a second younger than the last.
+    """
+    found = []
+    for number in range(count):
+        time.forward(1)
+        both = number % 25 == 0
+        one, other = both or number % 2 == 0, both or number % 2 == 1
+        if kind == "customers":
+            given = {"external_id": "one" if one else f"own{number}", "email": "b@example.com" if other else None}
+            found.append(rows.customer(scope, phone=PHONE, **given))
+        elif kind == "appointments":
+            given = {"customer_id": ONE if one else NONE, "status": "confirmed" if other else "pending"}
+            found.append(rows.appointment(scope, external_id="same", **given))
+        else:
+            given = {"customer_id": ONE if one else NONE, "channel": "whatsapp" if other else "phone"}
+            found.append(rows.session(scope, **given))
+    return found
+
+
+_SOME_DAY = "&appointment_at[gte]=2001-01-01T00:00:00Z"
+TOGETHER = {
+    "customers": ["external_id=one&email=b@example.com"],
+    "appointments": [
+        f"customer_id={ONE}&status=confirmed",
+        f"customer_id={ONE}&status=confirmed&status=failed",
+        f"customer_id={ONE}&status=confirmed{_SOME_DAY}",
+    ],
+    "sessions": [f"customer_id={ONE}&channel=whatsapp"],
+}
+"""Filters that rare rows have in common, though each alone finds half of them."""
+MANY_TOGETHER = {"customers": 5_000, "appointments": 2_000, "sessions": 2_000}
+MOST_UNITS = 30
+
+
+@pytest.mark.parametrize("kind", TOGETHER)
+def test_two_filters_cost_at_most_30_read_units_and_few_calls_at_any_size_and_fill_their_pages(
+    stage: Stage, project: Project, stopped_clock: Clock, kind: str
+) -> None:
+    scope = Scope(project.id, False)
+    all_rows = alternate(kind, scope, stopped_clock, 500)
+    rows.write(all_rows)
+    small = {query: page(stage, kind, query) for query in TOGETHER[kind]}
+    rows.write(more := alternate(kind, scope, stopped_clock, MANY_TOGETHER[kind] - 500))
+    large = {query: page(stage, kind, query) for query in TOGETHER[kind]}
+    assert large == small
+    common = [row["sk"] for row in (*all_rows[::25], *more[::25])]
+    for query, (count, units, calls) in large.items():
+        assert count == 20
+        assert units <= MOST_UNITS
+        assert len(calls) <= 1 + query.count("status") + 1
+        pages = seen_once(stage, f"/v1/{kind}?limit=30&{query}", common)
+        assert [len(page["data"]) for page in pages[:-1]] == [30] * (len(pages) - 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "query"),
+    [
+        ("customers", "external_id=one&email=b@example.com&phone=%2B15005550006"),
+        ("appointments", f"external_id=same&customer_id={ONE}&status=confirmed"),
+        ("appointments", f"external_id=same&customer_id={ONE}&status=confirmed{_SOME_DAY}"),
+        ("sessions", f"customer_id={ONE}&channel=whatsapp&call_status=queued"),
+        ("sessions", "channel=whatsapp&call_status=queued"),
+    ],
+)
+def test_filters_that_no_one_index_answers_find_what_their_indexes_have_in_common(
+    stage: Stage, project: Project, stopped_clock: Clock, kind: str, query: str
+) -> None:
+    scope = Scope(project.id, False)
+    rows.write(all_rows := alternate(kind, scope, stopped_clock, 1_000))
+    common = [row["sk"] for number, row in enumerate(all_rows) if number % 25 == 0]
+    if kind == "sessions" and ONE not in query:
+        common = [row["sk"] for number, row in enumerate(all_rows) if number % 25 == 0 or number % 2]
+    count, units, _ = page(stage, kind, query)
+    assert count == 20
+    assert units <= MOST_UNITS + 15
+    seen_once(stage, f"/v1/{kind}?limit=10&{query}", common)
+
+
+# Rows that a list does not show
 
 
 def walk(stage: Stage, path: str) -> Iterator[tuple[Answer, Wire]]:
-    """The pages of a list, one after the other, with the calls that each took."""
+    """The pages of a list, each after the last item of the one before it, with the calls that each took."""
     cursor = ""
-    for _ in range(50):
+    for _ in range(500):
         with wire() as line:
             found = stage.call("GET", path + cursor)
         assert found.status == 200, found.body
@@ -257,7 +342,9 @@ def walk(stage: Stage, path: str) -> Iterator[tuple[Answer, Wire]]:
         if not found.json["has_more"]:
             assert found.json["next_cursor"] is None
             return
-        cursor = f"&starting_after={found.json['next_cursor']}"
+        last = found.json["data"][-1]["id"]
+        assert "appointment_at" in path or found.json["next_cursor"] == last
+        cursor = f"&starting_after={last}"
     raise AssertionError("the list has no end")
 
 
@@ -274,7 +361,6 @@ def seen_once(stage: Stage, path: str, visible: list[str]) -> list[Any]:
     """Walk the list and find exactly the visible rows, newest first; the pages."""
     pages, seen = [], []
     for found, line in walk(stage, path):
-        # The last read may bring some more than are looked at.
         assert read_rows(line) <= EXAMINED + 101
         pages.append(found.json)
         seen += [item["id"] for item in found.json["data"]]
@@ -282,45 +368,73 @@ def seen_once(stage: Stage, path: str, visible: list[str]) -> list[Any]:
     return pages
 
 
-def test_a_page_examines_a_thousand_deleted_rows_and_then_comes_short(
+DELETED = 1_100
+
+
+@pytest.mark.parametrize("kind", ["customers", "appointments"])
+def test_a_list_loses_nothing_behind_many_deleted_rows_and_does_not_read_them(
+    stage: Stage, project: Project, stopped_clock: Clock, kind: str
+) -> None:
+    # Enough of them for a page that walks them to find nothing else; of one kind, as it takes its time.
+    deleted = DELETED if kind == "customers" else 40
+    shown = (0, 1, deleted // 2, deleted + 2)
+    scope, all_rows = Scope(project.id, False), []
+    for number in range(deleted + len(shown)):
+        stopped_clock.forward(0.01)
+        when = clock.iso((1_900_000_000 + number) * clock.SECOND)
+        given = {"external_id": "same"} | ({} if kind == "customers" else {"appointment_at": when})
+        all_rows.append((rows.customer if kind == "customers" else rows.appointment)(scope, **given))
+    rows.write(all_rows)
+    ids = [row["sk"] for row in all_rows]
+    visible = [ids[number] for number in shown]
+    for id in {*ids} - {*visible}:
+        stopped_clock.forward(0.02)
+        assert stage.call("DELETE", f"/v1/{kind}/{id}").status == 200
+    orders = ["", "&external_id=same", *([_SOME_DAY] if kind == "appointments" else [])]
+    for order in orders:
+        for limit in (3, 100):
+            pages = seen_once(stage, f"/v1/{kind}?limit={limit}{order}", visible)
+            assert [len(page["data"]) for page in pages] == ([3, 1] if limit == 3 else [4])
+        # The id of a deleted row still stands where it stood.
+        with wire() as line:
+            found = stage.call("GET", f"/v1/{kind}?starting_after={ids[deleted // 2 + 1]}{order}")
+        assert [item["id"] for item in found.json["data"]] == visible[2::-1]
+        assert line.capacity <= 10
+
+
+def test_a_page_that_has_found_something_ends_after_a_thousand_rows_that_are_over(
     stage: Stage, project: Project, stopped_clock: Clock
 ) -> None:
-    scope, all_rows, visible = Scope(project.id, False), [], []
-    for number in range(1_150):
-        stopped_clock.forward(0.01)
-        row = rows.customer(scope)
-        if number in (0, 1, 600, 1_145):
-            visible.append(row["sk"])
-        else:
-            row = rows.hidden(customers.LISTED, scope, row)
-        all_rows.append(row)
-    rows.write(all_rows)
-    for limit in (3, 100):
-        pages = seen_once(stage, f"/v1/customers?limit={limit}", visible)
-        short = [page for page in pages if page["has_more"] and len(page["data"]) < limit]
-        assert short, pages
-    # The thousandth row from the newest, though it is hidden and on no page.
-    assert short[0]["next_cursor"] == all_rows[-EXAMINED]["sk"]
+    _events_behind_others_that_are_over(project, stopped_clock, 2)
+    first, *others = [found.json for found, _ in walk(stage, "/v1/events?limit=20")]
+    assert (len(first["data"]), first["has_more"]) == (1, True)
+    assert sum(len(page["data"]) for page in others) == 1
+    assert all(page["data"] for page in others if page["has_more"])
 
 
-@pytest.mark.parametrize("by_time", [False, True], ids=["by_creation", "by_time"])
-def test_a_page_examines_a_thousand_rows_that_its_second_filter_hides_and_then_comes_short(
-    stage: Stage, project: Project, stopped_clock: Clock, by_time: bool
+def test_a_page_that_finds_nothing_reads_on_while_there_is_time_and_is_given_up_then(
+    stage: Stage, project: Project, stopped_clock: Clock
 ) -> None:
-    scope, all_rows, visible = Scope(project.id, False), [], []
-    for number in range(1_150):
-        stopped_clock.forward(0.01)
-        found = number in (0, 1, 600, 1_145)
-        when = clock.iso((1_900_000_000 + number) * clock.SECOND)
-        row = rows.appointment(scope, status="failed" if found else "pending", customer_id=ONE, appointment_at=when)
-        visible += [row["sk"]] if found else []
-        all_rows.append(row)
-    rows.write(all_rows)
-    order = "&appointment_at[gte]=2001-01-01T00:00:00Z" if by_time else ""
-    pages = seen_once(stage, f"/v1/appointments?limit=3&customer_id={ONE}&status=failed{order}", visible)
-    assert any(page["has_more"] and len(page["data"]) < 3 for page in pages), pages
-    if not by_time:
-        assert pages[0]["next_cursor"] == all_rows[-EXAMINED]["sk"]
+    _events_behind_others_that_are_over(project, stopped_clock, 1)
+    event = stage.request("GET", "/v1/events?limit=1")
+    found = stage.invoke("events", event)
+    assert (found["statusCode"], len(json.loads(found["body"])["data"])) == (200, 1)
+    # What the function needs to answer in is all that it has left.
+    found = stage.invoke("events", event, seconds=2)
+    assert (found["statusCode"], json.loads(found["body"])["error"]["code"]) == (503, "service_unavailable")
+    assert found["headers"]["retry-after"]
+
+
+def _events_behind_others_that_are_over(project: Project, time: Clock, count: int) -> None:
+    """Events: one, then 1,100 that are over though they are still there, and one more if `count` is 2."""
+    scope, about = Scope(project.id, False), {"id": ONE, "object": "customer"}
+    found = []
+    for number in range(DELETED + count):
+        time.forward(0.01)
+        row = rows.event(scope, "customer.created", about)
+        shown = number in (0, DELETED + 1)
+        found.append(row if shown else row | {"expires_at": int(time.now)})
+    rows.write(found)
 
 
 def test_a_page_ends_before_four_megabytes_and_loses_nothing(

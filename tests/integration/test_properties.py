@@ -986,7 +986,7 @@ def filters(draw: st.DrawFn, group: str) -> list[tuple[str, str]]:
         },
     }[group]
     found = []
-    for name in draw(st.lists(st.sampled_from(sorted(exact)), max_size=2, unique=True)):
+    for name in draw(st.lists(st.sampled_from(sorted(exact)), max_size=3, unique=True)):
         count = draw(st.integers(1, 3)) if name == "status" else 1
         found += [(name, draw(st.sampled_from(exact[name]))) for _ in range(count)]
     for word in draw(st.lists(st.sampled_from(sorted(WORDS)), max_size=2, unique=True)):

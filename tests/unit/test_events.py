@@ -129,6 +129,23 @@ def test_deleting_a_customer_is_one_event() -> None:
     assert found["data"]["previous_attributes"] == {"deleted_at": None}
 
 
+def moved(doc: dict[str, Any], **changes: Any) -> Event | None:
+    """The event of a new row of a deleted resource, which was `doc` before."""
+    kept = row(doc | {"updated_at": LATER, "deleted_at": LATER} | changes, 2)
+    kind = f"deleted_{doc['object']}"
+    return events.derive(None, kept | {"pk": LIVE.pk(kind), "kind": kind, "before": fields.compact(doc)})
+
+
+def test_a_row_among_the_deleted_ones_is_the_event_of_the_deletion() -> None:
+    customer, appointment = body(moved(CUSTOMER)), body(moved(APPOINTMENT, status="cancelled"))
+
+    assert (customer["type"], appointment["type"]) == ("customer.deleted", "appointment.cancelled")
+    assert customer["data"]["object"]["deleted_at"] == LATER
+    assert customer["data"]["previous_attributes"] == {"deleted_at": None}
+    assert appointment["data"]["previous_attributes"] == {"deleted_at": None, "status": "pending"}
+    assert moved(APPOINTMENT | {"status": "cancelled"}) is None
+
+
 @pytest.mark.parametrize("doc", [CUSTOMER, APPOINTMENT])
 def test_a_write_of_internal_attributes_and_the_removal_of_a_row_mean_nothing(doc: dict[str, Any]) -> None:
     assert events.derive(row(doc), row(doc, 2) | {"expires_at": 5}) is None
