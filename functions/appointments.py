@@ -6,8 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from shared import appointments, customers, fields, http, listing, resources
-from shared.http import Answer, Call, Decision
+from shared import appointments, customers
+from shared.api import http
+from shared.api.http import Answer, Call, Decision
+from shared.resources import fields, lists, records
 
 Duration = Annotated[int, Field(ge=1, le=1440)]
 Reason = Annotated[str, fields.text(500)]
@@ -49,29 +51,29 @@ def create(call: Call) -> Answer:
     def decide() -> Decision:
         appointment = appointments.new(call.scope, given)
         answer = Answer(201, fields.compact(appointment), location=f"/v1/appointments/{appointment['id']}")
-        return [customer, resources.insertion(appointments.LISTED, call.scope, appointment)], answer
+        return [customer, records.insertion(appointments.LISTED, call.scope, appointment)], answer
 
     return call.commit(decide)
 
 
 def list_appointments(call: Call) -> Answer:
-    query = listing.read(appointments.LISTED, call.query)
-    page = listing.page(call.scope, appointments.LISTED, query, seconds_left=call.seconds_left)
+    query = lists.read(appointments.LISTED, call.query)
+    page = lists.page(call.scope, appointments.LISTED, query, seconds_left=call.seconds_left)
     return Answer(200, page.envelope(call.path))
 
 
 def retrieve(call: Call) -> Answer:
-    return Answer(200, resources.find(appointments.LISTED, call.scope, call.params["id"]).row["doc"])
+    return Answer(200, records.find(appointments.LISTED, call.scope, call.params["id"]).row["doc"])
 
 
 def update(call: Call) -> Answer:
     patch = call.body(AppointmentPatch).model_dump(exclude_unset=True)
 
     def decide() -> Decision:
-        found = resources.find(appointments.LISTED, call.scope, call.params["id"])
+        found = records.find(appointments.LISTED, call.scope, call.params["id"])
         appointment = appointments.patched(found.doc, patch)
         changed = appointment is not found.doc
-        writes = [resources.change(appointments.LISTED, call.scope, found, appointment)] if changed else []
+        writes = [records.change(appointments.LISTED, call.scope, found, appointment)] if changed else []
         return writes, Answer(200, fields.compact(appointment))
 
     return call.commit(decide)
@@ -79,11 +81,11 @@ def update(call: Call) -> Answer:
 
 def delete(call: Call) -> Answer:
     def decide() -> Decision:
-        found = resources.find(appointments.LISTED, call.scope, call.params["id"])
+        found = records.find(appointments.LISTED, call.scope, call.params["id"])
         appointment = appointments.deleted(found.doc)
         if appointment is found.doc:
             return [], Answer(200, found.row["doc"])
-        writes = resources.deletion(appointments.LISTED, call.scope, found, appointment)
+        writes = records.deletion(appointments.LISTED, call.scope, found, appointment)
         return writes, Answer(200, fields.compact(appointment))
 
     return call.commit(decide)

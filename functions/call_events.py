@@ -10,9 +10,12 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from shared import aws, batches, hints, live_calls, sessions
-from shared.keys import Scope
+from shared.calls import live as live_calls
+from shared.calls import sessions
+from shared.core import aws
+from shared.core.keys import Scope
 from shared.telephony import amazon_connect, contact_lens
+from shared.work import batches, hints
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:

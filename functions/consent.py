@@ -14,11 +14,14 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from shared import batches, calls, clock, consents, hints, projects, settlements, simulation, steps, table
-from shared.consents import Consent
-from shared.keys import Scope
-from shared.log import logger
+from shared.calls import consents, placing, settlements
+from shared.calls.consents import Consent
+from shared.core import clock, mode, table
+from shared.core.keys import Scope
+from shared.core.log import logger
+from shared.projects import projects
 from shared.telephony import NotConfigured, whatsapp
+from shared.work import batches, hints, steps
 
 LEASE = 60 * clock.SECOND
 """How long one worker may take to ask, before another does."""
@@ -69,7 +72,7 @@ def _step(scope: Scope, row: table.Row) -> None:
 
 def _ask(consent: Consent) -> None:
     """Send the request, unless the customer has said yes by another way; where it cannot be sent, the calls fail."""
-    if simulation.simulated(consent.scope):
+    if mode.simulated(consent.scope):
         _write([consents.write(consent, consent.doc, consents.next_step(consent), asked_request=consent.request)])
         return
     tries = consent.row.get("ask_tries", 0) + 1
@@ -92,7 +95,7 @@ def _ask(consent: Consent) -> None:
         if tries == 1:
             # What was never sent does not count towards the limits; an earlier try may have been.
             doc["requests"] = doc["requests"][:-1]
-        writes, _ = calls.settlement(held.scope, held, doc, calls.PROVIDER_ERROR, summary=summary)
+        writes, _ = placing.settlement(held.scope, held, doc, placing.PROVIDER_ERROR, summary=summary)
         _write([consents.write(held, doc, None), *writes])
         settlements.resume(held)
         return

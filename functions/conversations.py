@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 from typing import Annotated, Any
 
-from shared import clock, conversations, fields, hints, http, listing, resources, table
-from shared.aws import Unavailable
-from shared.errors import ApiError
-from shared.http import Answer, Call, Decision
-from shared.keys import Scope
-from shared.resources import Document
+from shared.api import http
+from shared.api.http import Answer, Call, Decision
+from shared.conversations import conversations
+from shared.core import clock, table
+from shared.core.aws import Unavailable
+from shared.core.errors import ApiError
+from shared.core.keys import Scope
+from shared.resources import fields, lists, records
+from shared.resources.records import Document
+from shared.work import hints
 
 LISTED = conversations.LISTED
 POLLS = (0.15, 0.15, 0.2, 0.3, 0.4, 0.5, 0.8)
@@ -66,20 +70,20 @@ def create(call: Call) -> Answer:
 
 
 def list_conversations(call: Call) -> Answer:
-    query = listing.read(LISTED, call.query)
-    page = listing.page(call.scope, LISTED, query, seconds_left=call.seconds_left)
+    query = lists.read(LISTED, call.query)
+    page = lists.page(call.scope, LISTED, query, seconds_left=call.seconds_left)
     return Answer(200, page.envelope(call.path))
 
 
 def retrieve(call: Call) -> Answer:
-    return Answer(200, resources.find(LISTED, call.scope, call.params["id"]).row["doc"])
+    return Answer(200, records.find(LISTED, call.scope, call.params["id"]).row["doc"])
 
 
 def list_messages(call: Call) -> Answer:
-    query = listing.read(conversations.MESSAGES, call.query)
-    conversation = resources.find(LISTED, call.scope, call.params["id"])
+    query = lists.read(conversations.MESSAGES, call.query)
+    conversation = records.find(LISTED, call.scope, call.params["id"])
     base = conversations.messages_pk(call.scope, conversation.doc["id"])
-    page = listing.page(call.scope, conversations.MESSAGES, query, base, call.seconds_left)
+    page = lists.page(call.scope, conversations.MESSAGES, query, base, call.seconds_left)
     return Answer(200, page.envelope(call.path))
 
 
@@ -87,11 +91,11 @@ def end(call: Call) -> Answer:
     call.body(fields.Nothing)
 
     def decide() -> Decision:
-        found = resources.find(LISTED, call.scope, call.params["id"])
+        found = records.find(LISTED, call.scope, call.params["id"])
         conversation = conversations.ended(found.doc)
         if conversation is found.doc:
             return [], Answer(200, found.row["doc"])
-        write = resources.change(LISTED, call.scope, found, conversation)
+        write = records.change(LISTED, call.scope, found, conversation)
         writes = [write, *conversations.ending(call.scope, conversation)]
         return writes, Answer(200, fields.compact(conversation))
 
@@ -103,7 +107,7 @@ def send(call: Call) -> Answer:
     conversations.check_customer(_customer(given))
 
     def decide() -> tuple[list[table.Operation], table.Row]:
-        found = resources.find(LISTED, call.scope, call.params["id"])
+        found = records.find(LISTED, call.scope, call.params["id"])
         return _asked(call.scope, found, given)
 
     return _answered(call, given, decide)
@@ -128,11 +132,11 @@ def send_to_thread(call: Call) -> Answer:
     return _answered(call, given, decide)
 
 
-def _asked(scope: Scope, found: resources.Found, given: MessageIn) -> tuple[list[table.Operation], table.Row]:
+def _asked(scope: Scope, found: records.Found, given: MessageIn) -> tuple[list[table.Operation], table.Row]:
     conversations.must_take_message(found)
     message = conversations.asked(scope, found.doc, given.content, given.markdown)
     conversation, lock = conversations.locked(found.doc, message)
-    return [resources.change(LISTED, scope, found, conversation, internal=lock), table.Put(message)], message
+    return [records.change(LISTED, scope, found, conversation, internal=lock), table.Put(message)], message
 
 
 def _answered(call: Call, given: MessageIn, decide: Any) -> Answer:

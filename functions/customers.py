@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from shared import calls, customers, fields, http, listing, resources
-from shared.http import Answer, Call, Decision
+from shared import customers
+from shared.api import http
+from shared.api.http import Answer, Call, Decision
+from shared.calls import placing
+from shared.resources import fields, lists, records
 
 
 class CustomerPatch(fields.Input):
@@ -28,28 +31,28 @@ def create(call: Call) -> Answer:
     def decide() -> Decision:
         customer = customers.new(call.scope, given)
         answer = Answer(201, fields.compact(customer), location=f"/v1/customers/{customer['id']}")
-        return [resources.insertion(customers.LISTED, call.scope, customer)], answer
+        return [records.insertion(customers.LISTED, call.scope, customer)], answer
 
     return call.commit(decide)
 
 
 def list_customers(call: Call) -> Answer:
-    query = listing.read(customers.LISTED, call.query)
-    page = listing.page(call.scope, customers.LISTED, query, seconds_left=call.seconds_left)
+    query = lists.read(customers.LISTED, call.query)
+    page = lists.page(call.scope, customers.LISTED, query, seconds_left=call.seconds_left)
     return Answer(200, page.envelope(call.path))
 
 
 def retrieve(call: Call) -> Answer:
-    return Answer(200, resources.find(customers.LISTED, call.scope, call.params["id"]).row["doc"])
+    return Answer(200, records.find(customers.LISTED, call.scope, call.params["id"]).row["doc"])
 
 
 def update(call: Call) -> Answer:
     patch = call.body(CustomerPatch).model_dump(exclude_unset=True)
 
     def decide() -> Decision:
-        found = resources.find(customers.LISTED, call.scope, call.params["id"])
+        found = records.find(customers.LISTED, call.scope, call.params["id"])
         customer = customers.patched(found.doc, patch)
-        writes = [] if customer is found.doc else [resources.change(customers.LISTED, call.scope, found, customer)]
+        writes = [] if customer is found.doc else [records.change(customers.LISTED, call.scope, found, customer)]
         return writes, Answer(200, fields.compact(customer))
 
     return call.commit(decide)
@@ -57,11 +60,11 @@ def update(call: Call) -> Answer:
 
 def delete(call: Call) -> Answer:
     def decide() -> Decision:
-        found = resources.find(customers.LISTED, call.scope, call.params["id"])
+        found = records.find(customers.LISTED, call.scope, call.params["id"])
         customer = customers.deleted(found.doc)
         if customer is found.doc:
             return [], Answer(200, found.row["doc"])
-        ended = calls.of_deleted_customer(call.scope, found)
+        ended = placing.of_deleted_customer(call.scope, found)
         writes = [*customers.deletion(call.scope, found, customer), *ended]
         return writes, Answer(200, fields.compact(customer))
 

@@ -7,11 +7,13 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from shared import batches, clock, deliveries, hints, metrics, signing, table, webhook_endpoints, webhook_http
-from shared.deliveries import Claim, Ended, Retry
-from shared.keys import Scope
-from shared.log import logger
-from shared.webhook_endpoints import State
+from shared.core import clock, metrics, table
+from shared.core.keys import Scope
+from shared.core.log import logger
+from shared.webhooks import deliveries, endpoints, http_client, signing
+from shared.webhooks.deliveries import Claim, Ended, Retry
+from shared.webhooks.endpoints import State
+from shared.work import batches, hints
 
 FIRST_ATTEMPTS = "deliveries.fifo"
 BEHIND = 10 * clock.SECOND
@@ -36,8 +38,8 @@ def deliver(record: SQSRecord) -> None:
         return
     endpoint_id = claimed.doc["webhook_endpoint_id"]
     event_key = (scope.pk("event"), claimed.doc["event_id"])
-    rows = table.get_many([event_key, *webhook_endpoints.row_keys(scope, endpoint_id)])
-    endpoint = webhook_endpoints.state(scope, endpoint_id, rows)
+    rows = table.get_many([event_key, *endpoints.row_keys(scope, endpoint_id)])
+    endpoint = endpoints.state(scope, endpoint_id, rows)
     if endpoint is None or claimed.is_closed(endpoint):
         deliveries.cancel(claimed, endpoint)
     elif claimed.lost_workers >= deliveries.LOST_WORKERS:
@@ -81,7 +83,7 @@ def _attempt(claimed: Claim, endpoint: State, body: bytes, behind: bool) -> None
     metrics.milliseconds(
         metrics.LATENESS, clock.now() - int(claimed.row["next_attempt"]), lane=_lane(claimed, endpoint)
     )
-    outcome = webhook_http.post(url, headers, body, allow_loopback=webhook_endpoints.loopback_allowed())
+    outcome = http_client.post(url, headers, body, allow_loopback=endpoints.loopback_allowed())
     slow = behind or outcome.duration_ms >= SLOW
     present: State | None = endpoint
     for _ in range(deliveries.TRIES):
@@ -90,7 +92,7 @@ def _attempt(claimed: Claim, endpoint: State, body: bytes, behind: bool) -> None
         if deliveries.record(claimed, url, outcome, step, writes):
             break
         # The endpoint was changed, or deleted, while the receiver was answering.
-        present = webhook_endpoints.states(claimed.scope, [endpoint_id]).get(endpoint_id)
+        present = endpoints.states(claimed.scope, [endpoint_id]).get(endpoint_id)
     logger().info(
         "attempt",
         extra={
@@ -104,7 +106,7 @@ def _attempt(claimed: Claim, endpoint: State, body: bytes, behind: bool) -> None
 
 
 def _endpoint_writes(
-    scope: Scope, present: State | None, url: str, step: Retry | Ended, outcome: webhook_http.Outcome, slow: bool
+    scope: Scope, present: State | None, url: str, step: Retry | Ended, outcome: http_client.Outcome, slow: bool
 ) -> list[table.Operation]:
     """The operations on the endpoint's row that an attempt is recorded with; most attempts have none.
 
@@ -120,19 +122,19 @@ def _endpoint_writes(
 
 
 def _health(
-    scope: Scope, endpoint: State, step: Retry | Ended, outcome: webhook_http.Outcome, slow: bool
+    scope: Scope, endpoint: State, step: Retry | Ended, outcome: http_client.Outcome, slow: bool
 ) -> list[table.Operation]:
     """What the attempt changes of what is known of the endpoint's receiver."""
     now, since = clock.now(), endpoint.failing_since
     if isinstance(step, Ended) and step.gone:
-        return webhook_endpoints.disabling(scope, endpoint, "gone")
-    if outcome.error and since is not None and now - since >= clock.scaled(webhook_endpoints.GIVES_UP_AFTER):
-        return webhook_endpoints.disabling(scope, endpoint, "failing")
+        return endpoints.disabling(scope, endpoint, "gone")
+    if outcome.error and since is not None and now - since >= clock.scaled(endpoints.GIVES_UP_AFTER):
+        return endpoints.disabling(scope, endpoint, "failing")
     changes: dict[str, table.Value | None] = {}
     if outcome.error and since is None:
         changes["failing_since"] = now
     if not outcome.error and since is not None:
         changes["failing_since"] = None
     if slow and endpoint.slow_until < now:
-        changes["slow_until"] = now + webhook_endpoints.STAYS_SLOW
-    return [webhook_endpoints.noted(scope, endpoint, **changes)] if changes else []
+        changes["slow_until"] = now + endpoints.STAYS_SLOW
+    return [endpoints.noted(scope, endpoint, **changes)] if changes else []

@@ -8,9 +8,12 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from shared import batches, hints, resources, sessions, simulation, steps, table
-from shared.keys import Scope
-from shared.log import logger
+from shared.calls import sessions
+from shared.core import mode, table
+from shared.core.keys import Scope
+from shared.core.log import logger
+from shared.resources import records
+from shared.work import batches, hints, steps
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -30,14 +33,14 @@ def dial(record: SQSRecord) -> None:
 
 def _step(scope: Scope, row: table.Row) -> None:
     """One step. Raises Refused or Contended where another worker was quicker."""
-    found = resources.of_row(row)
+    found = records.of_row(row)
     before = found.doc["call_status"]
-    if simulation.simulated(scope):
-        from shared import simulator
+    if mode.simulated(scope):
+        from shared.calls import simulated
 
-        table.write(simulator.step(scope, found), uuid.uuid4().hex)
+        table.write(simulated.step(scope, found), uuid.uuid4().hex)
     else:
-        from shared import live_calls
+        from shared.calls import live as live_calls
 
         live_calls.step(scope, found)
     logger().info("call", extra={"session_id": found.doc["id"], "before": before})

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from shared import deliveries, events, fields, hints, http, listing
-from shared.http import Answer, Call, Decision
-from shared.resources import Document
+from shared.api import http
+from shared.api.http import Answer, Call, Decision
+from shared.resources import fields, lists
+from shared.resources.records import Document
+from shared.webhooks import deliveries, events
+from shared.work import hints
 
 
 def list_events(call: Call) -> Answer:
-    query = listing.read(events.LISTED, call.query)
-    page = listing.page(call.scope, events.LISTED, query, seconds_left=call.seconds_left)
+    query = lists.read(events.LISTED, call.query)
+    page = lists.page(call.scope, events.LISTED, query, seconds_left=call.seconds_left)
     return Answer(200, page.envelope(call.path))
 
 
@@ -18,10 +21,10 @@ def retrieve(call: Call) -> Answer:
 
 
 def list_deliveries(call: Call) -> Answer:
-    query = listing.read(deliveries.LISTED, call.query)
+    query = lists.read(deliveries.LISTED, call.query)
     event_id = events.checked(call.params["id"])
     base = call.scope.pk("event", event_id)
-    page = listing.page(call.scope, deliveries.LISTED, query, base, call.seconds_left)
+    page = lists.page(call.scope, deliveries.LISTED, query, base, call.seconds_left)
     if not page.rows:
         # Nothing was delivered, or there is no such event.
         events.find(call.scope, event_id)

@@ -9,8 +9,8 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from shared import http
-from shared.errors import ERRORS, PASSING, ApiError, Kind
+from shared.api import http
+from shared.core.errors import ERRORS, PASSING, ApiError, Kind
 
 _PAGE = """<!doctype html>
 <html lang="en">

@@ -8,14 +8,16 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.dynamo_db_stream_event import DynamoDBRecord
 
-from shared import batches, clock, deliveries, events, hints, table, webhook_endpoints
-from shared.hints import Hint
+from shared.core import clock, table
+from shared.webhooks import deliveries, endpoints, events
+from shared.work import batches, hints
+from shared.work.hints import Hint
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
     """A batch of stream records, in order; returns the ones to be given again."""
     # Read once for the batch: whatever endpoint was created before a change of this batch is there by now.
-    endpoints = functools.cache(webhook_endpoints.of_project)
+    endpoints_of = functools.cache(endpoints.of_project)
     first: list[Hint] = []
     slow: list[Hint] = []
 
@@ -27,7 +29,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
             return
         reached = [
             endpoint
-            for endpoint in endpoints(happened.scope)
+            for endpoint in endpoints_of(happened.scope)
             if clock.parse(endpoint.doc["created_at"]) <= happened.instant
             and events.matches(endpoint.doc["event_filters"], happened.type)
         ]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from shared import fields, http
-from shared.http import Answer, Call
+from shared.api import http
+from shared.api.http import Answer, Call
+from shared.resources import fields
 
 
 def ping(call: Call) -> Answer:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from shared import calls, clock, fields, http, listing, recordings, resources, sessions, transcripts
-from shared.errors import ApiError
-from shared.http import Answer, Call, Decision
-from shared.resources import Found
-from shared.sessions import LISTED
+from shared.api import http
+from shared.api.http import Answer, Call, Decision
+from shared.calls import placing, recordings, sessions, transcripts
+from shared.calls.sessions import LISTED
+from shared.core import clock
+from shared.core.errors import ApiError
+from shared.resources import fields, lists, records
+from shared.resources.records import Found
 
 
 class CallIn(fields.Input):
@@ -21,13 +24,13 @@ class CallIn(fields.Input):
 
 
 def call_customer(call: Call) -> Answer:
-    order = calls.Order(**call.body(CallIn).model_dump())
-    placed: calls.Placed | None = None
+    order = placing.Order(**call.body(CallIn).model_dump())
+    placed: placing.Placed | None = None
 
     def decide() -> Decision:
         nonlocal placed
-        placed = calls.place(call.scope, call.params["id"], order)
-        answer = calls.answer(placed.session)
+        placed = placing.place(call.scope, call.params["id"], order)
+        answer = placing.answer(placed.session)
         if answer["status"] == "consent_pending":
             return placed.writes, Answer(202, fields.compact(answer))
         location = f"/v1/sessions/{answer['session_id']}"
@@ -35,13 +38,13 @@ def call_customer(call: Call) -> Answer:
 
     answer = call.commit(decide)
     assert placed is not None
-    calls.tell(call.scope, placed)
+    placing.tell(call.scope, placed)
     return answer
 
 
 def list_sessions(call: Call) -> Answer:
-    query = listing.read(LISTED, call.query)
-    page = listing.page(call.scope, LISTED, query, seconds_left=call.seconds_left)
+    query = lists.read(LISTED, call.query)
+    page = lists.page(call.scope, LISTED, query, seconds_left=call.seconds_left)
     return Answer(200, page.envelope(call.path))
 
 
@@ -78,7 +81,7 @@ def recording(call: Call) -> Answer:
 
 
 def _found(call: Call) -> Found:
-    return resources.find(LISTED, call.scope, call.params["id"])
+    return records.find(LISTED, call.scope, call.params["id"])
 
 
 def _status(session: Found, part: str) -> str:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared import clock, consents, conversations, deliveries, hints, keys, sessions, table
-from shared.log import logger
+from shared.calls import consents, sessions
+from shared.conversations import conversations
+from shared.core import clock, keys, table
+from shared.core.log import logger
+from shared.webhooks import deliveries
+from shared.work import hints
 
 SOONEST = 60
 LATEST = 3600

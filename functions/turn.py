@@ -9,14 +9,18 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from shared import batches, calls, conversations, resources, simulation, turns
 from shared.agent import Agent, AgentFailed, Reply, Said
 from shared.agent.tools import Tools
-from shared.errors import ApiError
-from shared.keys import Scope
-from shared.log import logger
-from shared.resources import Found
-from shared.turns import Turn
+from shared.calls import placing
+from shared.conversations import conversations, turns
+from shared.conversations.turns import Turn
+from shared.core import mode
+from shared.core.errors import ApiError
+from shared.core.keys import Scope
+from shared.core.log import logger
+from shared.resources import records
+from shared.resources.records import Found
+from shared.work import batches
 
 HISTORY = 40
 """Messages that the agent is shown."""
@@ -39,7 +43,7 @@ def take_turn(record: SQSRecord) -> None:
         return
     may_call = True
     for _ in range(TRIES):
-        conversation = resources.find(conversations.LISTED, scope, turn.conversation_id)
+        conversation = records.find(conversations.LISTED, scope, turn.conversation_id)
         reply, tools, failed = _answer(turn, conversation, may_call)
         try:
             done = turns.commit(turn, conversation, reply, tools, failed=failed)
@@ -68,14 +72,14 @@ def _answer(turn: Turn, conversation: Found, may_call: bool) -> tuple[Reply, Too
         if customer is None:
             tools.hand_off("customer_deleted")
             return Reply(turns.FAREWELL_BY_DELETED), tools, False
-        tools.can_call = may_call and calls.customer_can_be_called(customer)
+        tools.can_call = may_call and placing.customer_can_be_called(customer)
         tools.found = turns.coming_appointments(turn.scope, customer_id)
     tools.proposal = turns.proposal(conversation)
     return _asked(turn, tools)
 
 
 def _asked(turn: Turn, tools: Tools) -> tuple[Reply, Tools, bool]:
-    simulated = simulation.simulated(turn.scope)
+    simulated = mode.simulated(turn.scope)
     if simulated and tools.message == SIMULATED_ERROR:
         return _apology(tools)
     said = [

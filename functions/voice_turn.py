@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from shared import clock, simulation, voice
 from shared.agent import Agent
-from shared.keys import Scope
-from shared.log import logger
+from shared.calls import voice
+from shared.core import clock, mode
+from shared.core.keys import Scope
+from shared.core.log import logger
 from shared.telephony import lex
 
 LEFT = 3
@@ -20,7 +21,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     heard = lex.read(event)
     scope = Scope(heard.project_id, heard.livemode)
     seconds = context.get_remaining_time_in_millis() / clock.SECOND - LEFT
-    agent = _scripted() if simulation.simulated(scope) else _bedrock()
+    agent = _scripted() if mode.simulated(scope) else _bedrock()
     spoken = voice.turn(scope, heard.session_id, heard.text, agent, seconds)
     logger().info("voice turn", extra={"session_id": heard.session_id, "ends": spoken.ends})
     return lex.answer(heard, spoken.text, close=spoken.ends)

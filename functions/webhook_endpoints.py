@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from shared import deliveries, fields, hints, http, listing, resources, signing, webhook_endpoints
-from shared.http import Answer, Call, Decision
-from shared.resources import Document
+from shared.api import http
+from shared.api.http import Answer, Call, Decision
+from shared.resources import fields, lists, records
+from shared.resources.records import Document
+from shared.webhooks import deliveries, endpoints, signing
+from shared.work import hints
 
-LISTED = webhook_endpoints.LISTED
+LISTED = endpoints.LISTED
 
 
 class WebhookEndpointIn(fields.Input):
@@ -33,45 +36,45 @@ class WebhookEndpointPatch(fields.Input):
 
 def create(call: Call) -> Answer:
     given = call.body(WebhookEndpointIn).model_dump()
-    webhook_endpoints.check_url(given["url"])
-    webhook_endpoints.check_filters(given["event_filters"] or [])
+    endpoints.check_url(given["url"])
+    endpoints.check_filters(given["event_filters"] or [])
     secret = signing.new_secret()
-    endpoint = webhook_endpoints.new(call.scope, given, secret)
+    endpoint = endpoints.new(call.scope, given, secret)
     sealed = signing.sealed(endpoint["id"], secret)
 
     def decide() -> Decision:
-        writes = webhook_endpoints.insertion(call.scope, endpoint, sealed)
+        writes = endpoints.insertion(call.scope, endpoint, sealed)
         return writes, _with_secret(201, endpoint, secret)
 
     return call.commit(decide)
 
 
 def list_webhook_endpoints(call: Call) -> Answer:
-    query = listing.read(LISTED, call.query)
-    page = listing.page(call.scope, LISTED, query, seconds_left=call.seconds_left)
+    query = lists.read(LISTED, call.query)
+    page = lists.page(call.scope, LISTED, query, seconds_left=call.seconds_left)
     return Answer(200, page.envelope(call.path))
 
 
 def retrieve(call: Call) -> Answer:
-    return Answer(200, resources.find(LISTED, call.scope, call.params["id"]).row["doc"])
+    return Answer(200, records.find(LISTED, call.scope, call.params["id"]).row["doc"])
 
 
 def update(call: Call) -> Answer:
     patch = call.body(WebhookEndpointPatch).model_dump(exclude_unset=True)
     if "url" in patch:
-        webhook_endpoints.check_url(patch["url"])
+        endpoints.check_url(patch["url"])
     if "event_filters" in patch:
         patch["event_filters"] = patch["event_filters"] or []
-        webhook_endpoints.check_filters(patch["event_filters"])
+        endpoints.check_filters(patch["event_filters"])
 
     def decide() -> Decision:
-        found = resources.find(LISTED, call.scope, call.params["id"])
+        found = records.find(LISTED, call.scope, call.params["id"])
         changes = dict(patch)
         if "enabled" in changes:
-            changes |= webhook_endpoints.enabled(found.doc, changes["enabled"])
-        endpoint = resources.touched(found.doc, changes)
+            changes |= endpoints.enabled(found.doc, changes["enabled"])
+        endpoint = records.touched(found.doc, changes)
         changed = endpoint is not found.doc
-        writes = [webhook_endpoints.change(call.scope, found, endpoint)] if changed else []
+        writes = [endpoints.change(call.scope, found, endpoint)] if changed else []
         return writes, Answer(200, fields.compact(endpoint))
 
     return call.commit(decide)
@@ -79,9 +82,9 @@ def update(call: Call) -> Answer:
 
 def delete(call: Call) -> Answer:
     def decide() -> Decision:
-        found = resources.find(LISTED, call.scope, call.params["id"])
+        found = records.find(LISTED, call.scope, call.params["id"])
         gone = {"id": found.doc["id"], "object": LISTED.kind, "deleted": True}
-        return webhook_endpoints.deletion(call.scope, found), Answer(200, fields.compact(gone))
+        return endpoints.deletion(call.scope, found), Answer(200, fields.compact(gone))
 
     return call.commit(decide)
 
@@ -91,10 +94,10 @@ def rotate_secret(call: Call) -> Answer:
     secret = signing.new_secret()
 
     def decide() -> Decision:
-        found = resources.find(LISTED, call.scope, call.params["id"])
-        endpoint = resources.touched(found.doc, {"secret_prefix": secret[: signing.SHOWN_CHARACTERS]})
+        found = records.find(LISTED, call.scope, call.params["id"])
+        endpoint = records.touched(found.doc, {"secret_prefix": secret[: signing.SHOWN_CHARACTERS]})
         sealed = signing.sealed(endpoint["id"], secret)
-        write = webhook_endpoints.change(call.scope, found, endpoint, secret=sealed)
+        write = endpoints.change(call.scope, found, endpoint, secret=sealed)
         return [write], _with_secret(200, endpoint, secret)
 
     return call.commit(decide)
@@ -106,8 +109,8 @@ def test(call: Call) -> Answer:
 
     def decide() -> Decision:
         nonlocal delivery
-        found = resources.find(LISTED, call.scope, call.params["id"])
-        writes, delivery = deliveries.tested(call.scope, webhook_endpoints.state_of(found.row))
+        found = records.find(LISTED, call.scope, call.params["id"])
+        writes, delivery = deliveries.tested(call.scope, endpoints.state_of(found.row))
         return writes, Answer(202, fields.compact(delivery))
 
     answer = call.commit(decide)

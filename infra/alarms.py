@@ -23,7 +23,7 @@ from infra import topology
 from infra.stack_names import construct_id
 
 NAMESPACE = "Appointments"
-"""Of the metrics that the functions print (`shared/metrics.py`)."""
+"""Of the metrics that the functions print (`shared/core/metrics.py`)."""
 DELIVER = "deliver"
 LATENESS = "DeliveryLateness"
 LOST = "LostDelivery"

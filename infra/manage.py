@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any
 
 from infra import topology
 from infra.stack_names import FAILURES_OUTPUT, FAN_OUT_OUTPUT, TABLE_OUTPUT, stack_name
-from shared.aws import Unavailable
+from shared.core.aws import Unavailable
 
 if TYPE_CHECKING:
-    from shared.call_limits import Limits
+    from shared.calls.limits import Limits
 
 FAILURES = "stream_failures"
 
@@ -143,21 +143,21 @@ def _fan_out() -> topology.Function:
 
 
 def _create_project(stage: Stage, options: argparse.Namespace) -> None:
-    from shared import projects
+    from shared.projects import projects
 
     project = projects.create(options.name)
     print(f"project {project.id}  {project.name}")
 
 
 def _list_projects(stage: Stage, options: argparse.Namespace) -> None:
-    from shared import projects
+    from shared.projects import projects
 
     for project in projects.list_all():
         print(f"{project.id}\t{project.created_at}\t{project.name}")
 
 
 def _create_key(stage: Stage, options: argparse.Namespace) -> None:
-    from shared import projects
+    from shared.projects import projects
 
     key, plaintext = projects.create_key(options.project, options.mode == "live", options.label)
     print(f"key {key.id}  {key.label}")
@@ -165,7 +165,7 @@ def _create_key(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _list_keys(stage: Stage, options: argparse.Namespace) -> None:
-    from shared import projects
+    from shared.projects import projects
 
     for key in projects.list_keys(options.project):
         mode = "live" if key.livemode else "test"
@@ -174,14 +174,14 @@ def _list_keys(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _revoke_key(stage: Stage, options: argparse.Namespace) -> None:
-    from shared import projects
+    from shared.projects import projects
 
     key = projects.revoke_key(options.project, options.key)
     print(f"key {key.id} is revoked since {key.revoked_at}")
 
 
 def _limit_calls(stage: Stage, options: argparse.Namespace) -> None:
-    from shared import call_limits
+    from shared.calls import limits as call_limits
 
     limits = call_limits.Limits(tuple(options.prefix), options.at_once, options.per_day)
     call_limits.set_limits(options.project, limits)
@@ -189,8 +189,10 @@ def _limit_calls(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _show_calls(stage: Stage, options: argparse.Namespace) -> None:
-    from shared import call_limits, projects, table
-    from shared.keys import Scope
+    from shared.calls import limits as call_limits
+    from shared.core import table
+    from shared.core.keys import Scope
+    from shared.projects import projects
 
     projects.name_of(options.project)
     scope = Scope(options.project, livemode=True)
@@ -205,8 +207,10 @@ def _in_words(project: int, limits: Limits) -> str:
 
 
 def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
-    from shared import clock, consents, projects, settlements
-    from shared.keys import Scope
+    from shared.calls import consents, settlements
+    from shared.core import clock
+    from shared.core.keys import Scope
+    from shared.projects import projects
 
     projects.name_of(options.project)
     scope = Scope(options.project, options.mode == "live")
@@ -215,7 +219,7 @@ def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _phone(text: str) -> str:
-    from shared import fields
+    from shared.resources import fields
 
     try:
         return fields.phone(text)
@@ -236,8 +240,8 @@ def _prefix(text: str) -> str:
 
 
 def _usage(stage: Stage, options: argparse.Namespace) -> None:
-    from shared import usage
-    from shared.keys import Scope
+    from shared.core.keys import Scope
+    from shared.projects import usage
 
     for name, amount in usage.of_month(Scope(options.project, livemode=True), options.month).items():
         print(f"{name}\t{amount}")

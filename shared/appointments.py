@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shared import clock, fields, ids, listing, resources
-from shared.errors import ApiError
-from shared.keys import Scope
-from shared.listing import Listed
-from shared.resources import Document
+from shared.core import clock, ids
+from shared.core.errors import ApiError
+from shared.core.keys import Scope
+from shared.resources import fields, lists, records
+from shared.resources.lists import Listed
+from shared.resources.records import Document
 
 PENDING, CONFIRMED, RESCHEDULED, CANCELLED, FAILED = STATUSES = (
     "pending",
@@ -39,7 +40,7 @@ LISTED = Listed(
         "external_id": lambda text: ("external_id", text),
         "session_id": lambda text: ("session_id", text),
         "customer_id": lambda text: ("customer_id", text),
-        "status": listing.one_of("status", STATUSES),
+        "status": lists.one_of("status", STATUSES),
     },
     repeatable=frozenset({"status"}),
     ordered_by="appointment_at",
@@ -49,7 +50,7 @@ LISTED = Listed(
 
 def new(scope: Scope, given: Mapping[str, Any]) -> Document:
     """An appointment with the given fields."""
-    return resources.new(
+    return records.new(
         LISTED,
         scope,
         status=given["status"],
@@ -105,7 +106,7 @@ def patched(appointment: Document, patch: Mapping[str, Any]) -> Document:
             if changes.get(reason) is not None:
                 raise ApiError("parameters_exclusive", f"{reason} goes only with status '{status}'.", param=reason)
             changes[reason] = None
-    return resources.touched(appointment, changes)
+    return records.touched(appointment, changes)
 
 
 def deleted(appointment: Document) -> Document:
@@ -113,7 +114,7 @@ def deleted(appointment: Document) -> Document:
     if appointment["deleted_at"] is not None:
         return appointment
     changes = {"status": CANCELLED, "failure_reason": None, "deleted_at": clock.iso(clock.now())}
-    changed = resources.touched(appointment, changes)
+    changed = records.touched(appointment, changes)
     return changed | {"deleted_at": changed["updated_at"]}
 
 

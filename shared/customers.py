@@ -6,11 +6,12 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from shared import clock, fields, ids, resources, table
-from shared.errors import ApiError, not_found_in_body
-from shared.keys import Scope
-from shared.listing import Listed
-from shared.resources import Document, Found
+from shared.core import clock, ids, table
+from shared.core.errors import ApiError, not_found_in_body
+from shared.core.keys import Scope
+from shared.resources import fields, records
+from shared.resources.lists import Listed
+from shared.resources.records import Document, Found
 
 LISTED = Listed(
     kind="customer",
@@ -31,7 +32,7 @@ OPTIONAL = ("phone", "name", "email", "external_id")
 def new(scope: Scope, given: Mapping[str, Any]) -> Document:
     """A customer with the given fields."""
     optional = {name: given.get(name) for name in OPTIONAL}
-    return resources.new(LISTED, scope, **optional, metadata=given.get("metadata") or {}, deleted_at=None)
+    return records.new(LISTED, scope, **optional, metadata=given.get("metadata") or {}, deleted_at=None)
 
 
 def patched(customer: Document, patch: Mapping[str, Any]) -> Document:
@@ -41,21 +42,21 @@ def patched(customer: Document, patch: Mapping[str, Any]) -> Document:
     changes = dict(patch)
     if "metadata" in changes:
         changes["metadata"] = fields.merged_metadata(customer["metadata"], changes["metadata"])
-    return resources.touched(customer, changes)
+    return records.touched(customer, changes)
 
 
 def deleted(customer: Document) -> Document:
     """The customer, soft-deleted; the very same object where it already is."""
     if customer["deleted_at"] is not None:
         return customer
-    changed = resources.touched(customer, {"deleted_at": clock.iso(clock.now())})
+    changed = records.touched(customer, {"deleted_at": clock.iso(clock.now())})
     return changed | {"deleted_at": changed["updated_at"]}
 
 
 def deletion(scope: Scope, found: Found, customer: Document) -> list[table.Operation]:
     """The writes that delete the customer, unless a call began or ended since it was read."""
     active = found.row.get("active_session")
-    gone, kept = resources.deletion(LISTED, scope, found, customer)
+    gone, kept = records.deletion(LISTED, scope, found, customer)
     same = "attribute_not_exists(active_session)" if active is None else "active_session = :active"
     values = dict(gone.values) | ({} if active is None else {":active": active})
     return [dataclasses.replace(gone, condition=f"{gone.condition} AND {same}", values=values), kept]

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from shared import aws
+from shared.core import aws
 
 T = TypeVar("T")
 

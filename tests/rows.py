@@ -8,10 +8,14 @@ from typing import Any
 
 from boto3.dynamodb.types import TypeSerializer
 
-from shared import appointments, aws, clock, customers, events, ids, resources, sessions, table
-from shared.keys import Scope
-from shared.listing import Listed
-from shared.resources import Document
+from shared import appointments, customers
+from shared.calls import sessions
+from shared.core import aws, clock, ids, table
+from shared.core.keys import Scope
+from shared.resources import records
+from shared.resources.lists import Listed
+from shared.resources.records import Document
+from shared.webhooks import events
 
 _BATCH = 25  # rows a call; what BatchWriteItem takes
 _APPOINTMENT = ("timezone", "duration_minutes", "title", "location", "notes", "external_id", "metadata")
@@ -53,4 +57,4 @@ def write(rows: Sequence[table.Row]) -> None:
 
 
 def _row(listed: Listed, scope: Scope, doc: Document) -> table.Row:
-    return resources.insertion(listed, scope, doc).row
+    return records.insertion(listed, scope, doc).row

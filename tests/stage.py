@@ -74,7 +74,7 @@ class Stage:
 
     def project(self, name: str = "Test") -> Project:
         """A new project with a key of each mode; `call` uses the test key from now on."""
-        from shared import projects
+        from shared.projects import projects
 
         with privileges.running(None):
             id = projects.create(name).id
@@ -256,7 +256,7 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
                     signing_key=signing_key,
                     recordings=recordings,
                 )
-            from shared import aws
+            from shared.core import aws
 
             places = privileges.Places(
                 table=resources.TABLE_NAME,
@@ -280,7 +280,7 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
 
 
 def _forget_clients() -> None:
-    from shared import aws
+    from shared.core import aws
 
     for client in (aws.dynamodb, aws.sqs, aws.stepfunctions, aws.kms, aws.s3):
         client.cache_clear()

@@ -222,7 +222,7 @@ class Wire:
 @contextmanager
 def wire(fault: Fault | None = None, kill_before: int | None = None, kill_after: int | None = None) -> Iterator[Wire]:
     """Watch all that the service asks of AWS, with at most one fault or killing."""
-    from shared import aws
+    from shared.core import aws
 
     line = Wire(fault, kill_before, kill_after)
     clients: Sequence[Any] = (aws.dynamodb(), aws.sqs(), aws.stepfunctions(), aws.kms())

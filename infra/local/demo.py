@@ -8,7 +8,8 @@ from typing import TypedDict
 
 from infra.local.console import StartError
 from infra.local.data_dir import DataDir
-from shared import projects, table
+from shared.core import table
+from shared.projects import projects
 
 NAMES = ("Demo", "Second demo")
 _ALPHABET = string.ascii_letters + string.digits

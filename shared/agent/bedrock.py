@@ -21,9 +21,9 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from shared import clock
 from shared.agent import AgentFailed, Reply, Said, Usage
 from shared.agent.tools import Result, Tools
+from shared.core import clock
 
 ROUNDS = 6
 """How often a model may answer with tool calls in one turn."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
-from shared import clock
 from shared.agent import Reply, Said, assent, moments
 from shared.agent.tools import Appointment, Proposal, Result, Tools
+from shared.core import clock
 
 LONGEST = 1_000
 """Characters of the longest message that is read for wishes."""

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
-from shared import appointments, clock
+from shared import appointments
 from shared.agent import assent
-from shared.errors import ApiError
-from shared.resources import Document, Found
+from shared.core import clock
+from shared.core.errors import ApiError
+from shared.resources.records import Document, Found
 
 FURTHEST = 3 * 366 * clock.DAY
 """How far ahead of now, or of its present time, an appointment can be moved; a date beyond is a misunderstanding."""

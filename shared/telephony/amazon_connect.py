@@ -25,8 +25,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
-from shared import clock
-from shared.log import logger
+from shared.core import clock
+from shared.core.log import logger
 from shared.telephony import Busy, Ending, NotConfigured, Refused, Seen
 
 REASON_DELAY = 30 * clock.SECOND

@@ -24,7 +24,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
-from shared import clock
+from shared.core import clock
 from shared.telephony import Busy, NotConfigured
 
 META_API_VERSION = "v25.0"

@@ -201,7 +201,8 @@ class Functions:
 
     def _project(self) -> Keys:
         """A project with its keys, made by the service's own functions."""
-        from shared import aws, projects
+        from shared.core import aws
+        from shared.projects import projects
 
         settings = {"AWS_ENDPOINT_URL_DYNAMODB": self._dynamodb_url, "TABLE_NAME": resources.TABLE_NAME}
         with pytest.MonkeyPatch.context() as patch:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from infra import alarms, costs, topology
-from shared import metrics
+from shared.core import metrics
 from tests.infra.conftest import GUARDED, Resource, Synthesized
 from tests.infra.templates import flat
 

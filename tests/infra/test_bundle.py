@@ -37,7 +37,7 @@ def test_the_same_inputs_give_the_same_bytes(built: Bundle, place: Path) -> None
 
 
 def test_it_holds_our_packages_and_theirs_and_fits_into_lambda(built: Bundle) -> None:
-    for part in ("functions/ping.py", "shared/keys.py", "boto3/__init__.py", "starlette/__init__.py"):
+    for part in ("functions/ping.py", "shared/core/keys.py", "boto3/__init__.py", "starlette/__init__.py"):
         assert (built.folder / part).is_file(), part
     assert not (built.folder / "infra").exists()
     assert built.size < 100e6  # Lambda's limit is 250 MB; a start gets slower long before

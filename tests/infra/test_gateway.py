@@ -12,7 +12,7 @@ from infra import stack_names, topology
 from infra.stack import ServiceStack
 from infra.stage import REQUESTS_OF_A_KEY
 from infra.topology import Function
-from shared.errors import ERRORS
+from shared.core.errors import ERRORS
 from tests.infra.conftest import DOMAIN_NAME, FIREWALL, Resource, Synthesized
 from tests.infra.templates import text
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from shared import clock
+from shared.core import clock
 from tests import privileges
 from tests import stage as stages
 

@@ -16,9 +16,12 @@ import pytest
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 from botocore.exceptions import EndpointConnectionError
 
-from shared import aws, call_limits, clock, sessions, table, usage
-from shared.call_limits import Limits
-from shared.keys import Scope
+from shared.calls import limits as call_limits
+from shared.calls import sessions
+from shared.calls.limits import Limits
+from shared.core import aws, clock, table
+from shared.core.keys import Scope
+from shared.projects import usage
 from tests.integration import test_turns as turns
 from tests.integration.conftest import Clock
 from tests.integration.test_faults import CONFLICTS, WRITES, Request, Trouble, deaths, faults, wrongs
@@ -134,7 +137,7 @@ def finish(stage: Stage, time: Clock, scope: Scope) -> None:
 def rows(scope: Scope, kind: str) -> list[table.Row]:
     """The rows of a kind; every phone's consent is in a partition of its own, which the sessions tell."""
     if kind == "consent":
-        from shared import consents
+        from shared.calls import consents
 
         phones = {json.loads(row["doc"])["to"] for row in rows(scope, "session")}
         found = [table.get(consents.pk(scope, phone), "consent") for phone in phones]

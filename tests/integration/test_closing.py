@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from shared import clock, deliveries
+from shared.core import clock
+from shared.webhooks import deliveries
 from tests.integration.conftest import Clock
 from tests.integration.test_ladder import PHONE, delete, disable, happen, hint, listed, made, only
 from tests.integration.test_metrics import dies_over

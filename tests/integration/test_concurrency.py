@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from shared import clock, projects, table
+from shared.core import clock, table
+from shared.projects import projects
 from tests.integration.conftest import Clock
 from tests.racing import at_once
 from tests.receivers import Receiver, answer

@@ -11,9 +11,11 @@ import pytest
 from botocore.stub import ANY, Stubber
 
 from functions import consent as worker
-from shared import aws, call_limits, clock, consents, settlements, table
-from shared.consents import DECLINED, EXPIRED, GRANTED, PENDING
-from shared.keys import Scope
+from shared.calls import consents, settlements
+from shared.calls import limits as call_limits
+from shared.calls.consents import DECLINED, EXPIRED, GRANTED, PENDING
+from shared.core import aws, clock, table
+from shared.core.keys import Scope
 from shared.telephony import Busy, NotConfigured, whatsapp
 from tests.integration import test_turns as turns
 from tests.integration.conftest import Clock

@@ -25,7 +25,7 @@ import pytest
 from infra import costs, topology
 from infra.costs import Work
 from infra.local import resources
-from shared import aws, clock, log
+from shared.core import aws, clock, log
 from tests.integration.conftest import Clock
 from tests.receivers import Receiver, answer
 from tests.stage import Answer, Stage, sqs_record

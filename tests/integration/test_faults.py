@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 
-from shared import clock, deliveries, keys, table
-from shared.aws import Unavailable
+from shared.core import clock, keys, table
+from shared.core.aws import Unavailable
+from shared.webhooks import deliveries
 from tests.integration.conftest import Clock
 from tests.receivers import Receiver, answer
 from tests.stage import Answer, Stage, sqs_record

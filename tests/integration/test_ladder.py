@@ -10,7 +10,7 @@ from typing import Any
 import boto3
 import pytest
 
-from shared import aws, clock
+from shared.core import aws, clock
 from tests.integration.conftest import Clock
 from tests.racing import just_before
 from tests.receivers import Behaviour, Exchange, Receiver, answer, close_after_request, redirect, refusing_url

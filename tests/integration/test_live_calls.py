@@ -18,12 +18,17 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 
-from shared import aws, call_limits, clock, consents, live_calls, settlements, steps, table, usage
-from shared.keys import Scope
-from shared.live_calls import BUSY, FILES_WITHIN, LONGEST, LOOK, LOST_AFTER, START_AGAIN, START_WITHIN
-from shared.log import logger
+from shared.calls import consents, settlements
+from shared.calls import limits as call_limits
+from shared.calls import live as live_calls
+from shared.calls.live import BUSY, FILES_WITHIN, LONGEST, LOOK, LOST_AFTER, START_AGAIN, START_WITHIN
+from shared.core import aws, clock, table
+from shared.core.keys import Scope
+from shared.core.log import logger
+from shared.projects import usage
 from shared.telephony import Busy, Ending, NotConfigured, Refused, Seen, amazon_connect
 from shared.telephony.amazon_connect import REASON_DELAY, Connect
+from shared.work import steps
 from tests import privileges
 from tests.integration.conftest import Clock
 from tests.integration.test_turns import created, hinted, seen

@@ -10,8 +10,9 @@ from urllib.parse import quote
 
 import pytest
 
-from shared import clock, consents, sessions, table
-from shared.keys import Scope
+from shared.calls import consents, sessions
+from shared.core import clock, table
+from shared.core.keys import Scope
 from tests import rows
 from tests.integration.conftest import Clock
 from tests.receivers import Receiver, answer

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from shared import clock, deliveries, metrics
-from shared.keys import Scope
+from shared.core import clock, metrics
+from shared.core.keys import Scope
+from shared.webhooks import deliveries
 from tests.integration.conftest import Clock
 from tests.integration.test_ladder import happen, hint, made, only
 from tests.receivers import Receiver, answer

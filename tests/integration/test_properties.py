@@ -21,8 +21,8 @@ from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from shared import projects
-from shared.errors import ERRORS, RETRYABLE
+from shared.core.errors import ERRORS, RETRYABLE
+from shared.projects import projects
 from tests.conformance.client import RATE_LIMIT_POLICY, REVISIONS, ULID
 from tests.conformance.shapes import assert_page, assert_shape
 from tests.receivers import Receiver

@@ -17,9 +17,11 @@ from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingErro
 from botocore.stub import Stubber
 
 from functions import turn as worker
-from shared import clock, keys, table, turns, usage
 from shared.agent.bedrock import Bedrock
-from shared.keys import Scope
+from shared.conversations import turns
+from shared.core import clock, keys, table
+from shared.core.keys import Scope
+from shared.projects import usage
 from tests import privileges
 from tests.integration.conftest import Clock
 from tests.integration.test_faults import (

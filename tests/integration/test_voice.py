@@ -11,13 +11,15 @@ import pytest
 from botocore.stub import Stubber
 
 from functions import voice_turn
-from shared import clock, live_calls, table, voice
 from shared.agent import Agent, AgentFailed, Reply, Said
 from shared.agent.bedrock import Bedrock
 from shared.agent.scripted import Scripted
 from shared.agent.tools import Tools
-from shared.errors import ApiError
-from shared.live_calls import FILES_WITHIN, LONGEST, LOOK, START_AGAIN
+from shared.calls import live as live_calls
+from shared.calls import voice
+from shared.calls.live import FILES_WITHIN, LONGEST, LOOK, START_AGAIN
+from shared.core import clock, table
+from shared.core.errors import ApiError
 from shared.telephony import Ending, Seen
 from tests import privileges
 from tests.integration.conftest import Clock

@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from shared import webhook_http
-from shared.webhook_http import BODY_KEPT, BODY_READ, DEADLINE, USER_AGENT, Client, Outcome
+from shared.webhooks import http_client
+from shared.webhooks.http_client import BODY_KEPT, BODY_READ, DEADLINE, USER_AGENT, Client, Outcome
 from tests import receivers
 from tests.receivers import Behaviour, Certificate, Receiver, answer, raw
 
@@ -637,7 +637,7 @@ def test_the_deadline_is_the_contracts() -> None:
 
 def test_the_processes_client_serves_all_threads() -> None:
     with Receiver() as receiver, ThreadPoolExecutor(8) as pool:
-        outcomes = pool.map(lambda _: webhook_http.post(receiver.url, HEADERS, BODY, allow_loopback=True), range(16))
+        outcomes = pool.map(lambda _: http_client.post(receiver.url, HEADERS, BODY, allow_loopback=True), range(16))
 
         assert {outcome.status for outcome in outcomes} == {200}
     assert [thread.name for thread in threading.enumerate()].count("webhook-http") == 1
@@ -671,10 +671,10 @@ input()
 def test_judging_a_url_needs_no_aiohttp_and_importing_starts_nothing() -> None:
     program = """
 import sys, threading
-from shared.webhook_url import refuse_url
+from shared.webhooks.urls import refuse_url
 assert refuse_url("https://example.com/", allow_loopback=False) is None
 assert "aiohttp" not in sys.modules and "idna" not in sys.modules
-import shared.webhook_http
+import shared.webhooks.http_client
 assert threading.active_count() == 1
 """
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared import batches
+from shared.work import batches
 
 
 def record(number: str) -> dict[str, Any]:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared import deliveries, webhook_endpoints
-from shared.deliveries import Ended, Phase, Retry
-from shared.webhook_http import Outcome
+from shared.webhooks import deliveries, endpoints
+from shared.webhooks.deliveries import Ended, Phase, Retry
+from shared.webhooks.http_client import Outcome
 
 # Specification, "Retry behavior": the wait before attempt 2 follows attempt 1, and so on; there is no tenth.
 WAIT_AFTER = {1: 5, 2: 30, 3: 300, 4: 1800, 5: 7200, 6: 18000, 7: 36000, 8: 86400}
@@ -65,8 +65,8 @@ def test_an_attempt_whose_endpoint_was_closed_meanwhile_succeeds_or_is_canceled(
         assert deliveries.next_step(number, outcome(None, error), closed=True) == Ended("canceled")
 
 
-def endpoint(generation: int, deleted: bool = False) -> webhook_endpoints.State:
-    return webhook_endpoints.State(
+def endpoint(generation: int, deleted: bool = False) -> endpoints.State:
+    return endpoints.State(
         doc={},
         generation=generation,
         closed={},
@@ -85,7 +85,7 @@ LEASED = OWED | {"lease": "mine", "lease_until": 0}
 
 @pytest.mark.parametrize("state", [OPEN, REOPENED, DELETED, None])
 def test_neither_what_has_ended_nor_what_a_worker_has_depends_on_the_endpoint(
-    state: webhook_endpoints.State | None,
+    state: endpoints.State | None,
 ) -> None:
     for token in (None, "other"):
         assert deliveries.phase({"generation": 2}, state, token) is Phase.ENDED

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from shared import errors
-from shared.errors import ERRORS, PASSING, RETRYABLE, ApiError
+from shared.core import errors
+from shared.core.errors import ERRORS, PASSING, RETRYABLE, ApiError
 
 CONTRACT = """
 | 400 | invalid_request_error | `parameter_missing`, `parameter_unknown`, `parameter_invalid`, `parameter_invalid_integer`, `parameter_invalid_empty`, `parameters_exclusive`, `phone_invalid_format`, `email_invalid`, `url_invalid`, `datetime_invalid`, `metadata_invalid`, `cursor_invalid`, `event_filter_invalid`, `api_version_invalid`, `invalid_json`, `idempotency_key_invalid` |

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared import events, fields, ids
-from shared.events import Event
-from shared.keys import Scope
+from shared.core import ids
+from shared.core.keys import Scope
+from shared.resources import fields
+from shared.webhooks import events
+from shared.webhooks.events import Event
 
 LIVE = Scope(7, True)
 CUSTOMER: dict[str, Any] = {

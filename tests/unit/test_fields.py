@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import Field
 from pydantic_core import PydanticCustomError
 
-from shared import fields
-from shared.errors import ApiError
+from shared.core.errors import ApiError
+from shared.resources import fields
 
 SCALARS = st.none() | st.booleans() | st.integers(-5, 5) | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 PRINTABLE = st.characters(exclude_categories=["Cc", "Cs"])

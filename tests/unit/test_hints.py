@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 from moto import mock_aws
 
-from shared import aws, hints
-from shared.hints import Hint
+from shared.core import aws
+from shared.work import hints
+from shared.work.hints import Hint
 
 
 @pytest.mark.parametrize(("queue", "field"), [("first.fifo", "MessageDeduplicationId"), ("later", "DelaySeconds")])

@@ -11,10 +11,11 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared import clock, idempotency
-from shared.errors import ApiError
-from shared.idempotency import Request, Saved
-from shared.keys import Scope
+from shared.api import idempotency
+from shared.api.idempotency import Request, Saved
+from shared.core import clock
+from shared.core.errors import ApiError
+from shared.core.keys import Scope
 
 NOW = 1_790_000_000
 API_KEY = "sk_test_" + "a1B2" * 8

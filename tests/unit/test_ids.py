@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared import ids
+from shared.core import ids
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's, in lower case
 INSTANTS = st.integers(0, 2**48 - 1)

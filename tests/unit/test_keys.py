@@ -5,8 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared import keys
-from shared.keys import Scope
+from shared.core import keys
+from shared.core.keys import Scope
 
 SCOPES = st.builds(Scope, st.integers(1, 10**10), st.booleans())
 

@@ -8,19 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra import topology
-from shared import (
-    appointments,
-    clock,
-    conversations,
-    customers,
-    events,
-    ids,
-    listing,
-    sessions,
-    webhook_endpoints,
-)
-from shared.errors import ApiError
-from shared.keys import Scope
+from shared import appointments, customers
+from shared.calls import sessions
+from shared.conversations import conversations
+from shared.core import clock, ids
+from shared.core.errors import ApiError
+from shared.core.keys import Scope
+from shared.resources import lists
+from shared.webhooks import endpoints, events
 
 SCOPE = Scope(1, False)
 ULID = "01h00000000000000000000000"
@@ -29,12 +24,12 @@ WORDS = ("gt", "gte", "lt", "lte")
 
 
 def limit(text: str) -> int:
-    return listing.read(customers.LISTED, {"limit": [text]}).limit
+    return lists.read(customers.LISTED, {"limit": [text]}).limit
 
 
-def refusal(listed: listing.Listed, **given: list[str]) -> tuple[str, str | None]:
+def refusal(listed: lists.Listed, **given: list[str]) -> tuple[str, str | None]:
     with pytest.raises(ApiError) as caught:
-        listing.page(SCOPE, listed, listing.read(listed, given))
+        lists.page(SCOPE, listed, lists.read(listed, given))
     return caught.value.code, caught.value.param
 
 
@@ -56,11 +51,11 @@ def test_what_is_no_integer_is_no_limit(text: str) -> None:
 
 
 def test_the_default_is_20() -> None:
-    assert listing.read(customers.LISTED, {}).limit == 20
+    assert lists.read(customers.LISTED, {}).limit == 20
 
 
 @pytest.mark.parametrize(
-    "listed", [customers.LISTED, appointments.LISTED, events.LISTED, webhook_endpoints.LISTED], ids=lambda one: one.kind
+    "listed", [customers.LISTED, appointments.LISTED, events.LISTED, endpoints.LISTED], ids=lambda one: one.kind
 )
 @pytest.mark.parametrize(
     "cursor",
@@ -76,7 +71,7 @@ def test_the_default_is_20() -> None:
         "{}8" + "0" * 25,
     ],
 )
-def test_a_cursor_is_an_id_of_the_list_s_own_type(listed: listing.Listed, cursor: str) -> None:
+def test_a_cursor_is_an_id_of_the_list_s_own_type(listed: lists.Listed, cursor: str) -> None:
     written = cursor.replace("{}", listed.prefix)
 
     assert refusal(listed, starting_after=[written]) == ("cursor_invalid", "starting_after")
@@ -120,7 +115,7 @@ def test_a_cursor_of_a_list_by_time_is_none_of_a_list_by_id() -> None:
         (events.LISTED, "type", ["customer.*"] * 2),
     ],
 )
-def test_a_parameter_that_takes_one_value_is_given_once(listed: listing.Listed, name: str, texts: list[str]) -> None:
+def test_a_parameter_that_takes_one_value_is_given_once(listed: lists.Listed, name: str, texts: list[str]) -> None:
     assert refusal(listed, **{name: texts}) == ("parameter_invalid", name)
 
 
@@ -138,19 +133,19 @@ def test_a_parameter_that_takes_one_value_is_given_once(listed: listing.Listed, 
         (events.LISTED, "created[gte]", "2027-01-01T00:00:00Z", "parameter_invalid_integer"),
     ],
 )
-def test_a_filter_takes_values_of_its_kind(listed: listing.Listed, name: str, text: str, code: str) -> None:
+def test_a_filter_takes_values_of_its_kind(listed: lists.Listed, name: str, text: str, code: str) -> None:
     assert refusal(listed, **{name: [text]}) == (code, name)
 
 
 def test_a_status_may_be_repeated_and_one_given_twice_counts_once() -> None:
-    query = listing.read(appointments.LISTED, {"status": ["failed", "pending", "failed"]})
+    query = lists.read(appointments.LISTED, {"status": ["failed", "pending", "failed"]})
 
     assert query.wanted == {"status": ("failed", "pending")}
 
 
 def test_a_plus_that_arrives_as_a_space_is_understood() -> None:
-    phone = listing.read(customers.LISTED, {"phone": [" 15005550006"]})
-    range_ = listing.read(appointments.LISTED, {"appointment_at[gte]": ["2027-01-01T02:00:00 02:00"]})
+    phone = lists.read(customers.LISTED, {"phone": [" 15005550006"]})
+    range_ = lists.read(appointments.LISTED, {"appointment_at[gte]": ["2027-01-01T02:00:00 02:00"]})
 
     assert phone.wanted == {"phone": ("+15005550006",)}
     assert range_.least_time == "2027-01-01T00:00:00.000Z"
@@ -159,7 +154,7 @@ def test_a_plus_that_arrives_as_a_space_is_understood() -> None:
 @given(INSTANTS, st.sampled_from(WORDS), st.integers(-2, 2))
 def test_a_range_of_creation_takes_exactly_the_ids_made_within_it(bound: int, word: str, beside: int) -> None:
     made = max(0, bound + beside)
-    query = listing.read(customers.LISTED, {f"created_at[{word}]": [clock.iso(bound)]})
+    query = lists.read(customers.LISTED, {f"created_at[{word}]": [clock.iso(bound)]})
 
     assert within(query, ids.new("cust_", made)) == compare(made, word, bound)
 
@@ -167,7 +162,7 @@ def test_a_range_of_creation_takes_exactly_the_ids_made_within_it(bound: int, wo
 @given(st.integers(0, 4_000_000_000), st.sampled_from(WORDS), st.integers(-2000, 2000))
 def test_a_range_of_events_counts_whole_seconds(bound: int, word: str, beside: int) -> None:
     made = max(0, bound * 1000 + beside)
-    query = listing.read(events.LISTED, {f"created[{word}]": [str(bound)]})
+    query = lists.read(events.LISTED, {f"created[{word}]": [str(bound)]})
 
     assert within(query, ids.new("evt_", made)) == compare(made // 1000, word, bound)
 
@@ -176,13 +171,13 @@ def test_a_range_of_events_counts_whole_seconds(bound: int, word: str, beside: i
 def test_two_bounds_both_hold(least: int, most: int, made: int) -> None:
     given = {"created_at[gte]": [clock.iso(least)], "created_at[lt]": [clock.iso(most)]}
 
-    assert within(listing.read(customers.LISTED, given), ids.new("cust_", made)) == (least <= made < most)
+    assert within(lists.read(customers.LISTED, given), ids.new("cust_", made)) == (least <= made < most)
 
 
 @given(INSTANTS, st.sampled_from(WORDS), st.integers(-2, 2))
 def test_a_range_of_appointment_times_takes_exactly_the_times_within_it(bound: int, word: str, beside: int) -> None:
     at = max(0, bound + beside)
-    query = listing.read(appointments.LISTED, {f"appointment_at[{word}]": [clock.iso(bound)]})
+    query = lists.read(appointments.LISTED, {f"appointment_at[{word}]": [clock.iso(bound)]})
     sort_time = f"{clock.iso(at)}#{ids.new('appt_', at)}"
     found = (query.least_time is None or sort_time >= query.least_time) and (
         query.most_time is None or sort_time <= query.most_time
@@ -192,7 +187,7 @@ def test_a_range_of_appointment_times_takes_exactly_the_times_within_it(bound: i
     assert query.by_time
 
 
-def within(query: listing.Query, id: str) -> bool:
+def within(query: lists.Query, id: str) -> bool:
     return (query.least_id is None or id >= query.least_id) and (query.most_id is None or id <= query.most_id)
 
 
@@ -201,7 +196,7 @@ def compare(value: int, word: str, bound: int) -> bool:
 
 
 def test_each_list_takes_the_parameters_that_the_contract_names() -> None:
-    def named(listed: listing.Listed) -> list[str]:
+    def named(listed: lists.Listed) -> list[str]:
         return sorted({re.sub(r"\[.*", "[]", name) for name in listed.parameters})
 
     paging = ["limit", "starting_after"]
@@ -210,7 +205,7 @@ def test_each_list_takes_the_parameters_that_the_contract_names() -> None:
         ["appointment_at[]", "created_at[]", "customer_id", "external_id", "session_id", "status", *paging]
     )
     assert named(events.LISTED) == sorted(["created[]", "object_id", "type", *paging])
-    assert named(webhook_endpoints.LISTED) == paging
+    assert named(endpoints.LISTED) == paging
 
 
 def test_a_row_is_in_the_indexes_of_the_fields_and_pairs_of_fields_that_it_has() -> None:
@@ -235,7 +230,7 @@ def test_the_two_values_of_a_pair_are_told_apart() -> None:
     [customers.LISTED, appointments.LISTED, sessions.LISTED, conversations.LISTED, events.LISTED],
     ids=lambda one: one.kind,
 )
-def test_every_index_of_a_list_is_one_of_the_table(listed: listing.Listed) -> None:
+def test_every_index_of_a_list_is_one_of_the_table(listed: lists.Listed) -> None:
     indexes = {index.hash_key for index in topology.TABLE.indexes}
 
     assert {f"f{number + 1}" for number in range(len(listed.indexes))} <= indexes

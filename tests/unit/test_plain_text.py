@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.plain_text import plain
+from shared.agent.plain_text import plain
 
 TEXT = {
     "a word": ("hello", "hello"),
@@ -307,7 +307,7 @@ def test_text_that_is_nested_too_deep_is_kept() -> None:
 
 
 def test_the_parser_is_imported_at_the_first_use() -> None:
-    script = "import sys, shared.plain_text as m; assert 'markdown_it' not in sys.modules; print(m.plain('*a*'))"
+    script = "import sys, shared.agent.plain_text as m; assert 'markdown_it' not in sys.modules; print(m.plain('*a*'))"
     assert subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout == "a\n"
 
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from moto import mock_aws
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from shared import aws, signing
+from shared.core import aws
+from shared.webhooks import signing
 
 SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 BODY = '{"id":"evt_01","name":"Zo\u00eb"}'.encode()

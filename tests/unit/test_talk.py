@@ -11,14 +11,16 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from shared import appointments, clock, resources
+from shared import appointments
 from shared.agent import Reply, Said
 from shared.agent.scripted import Scripted
 from shared.agent.tools import Appointment, Tools
-from shared.keys import Scope
-from shared.resources import Document, Found
-from shared.talk import LONGEST_NAME, Talk, opening, simulate, spoken
-from shared.telephony.simulated import OUTCOMES, Outcome
+from shared.calls.dialogue import LONGEST_NAME, Talk, opening, simulate, spoken
+from shared.core import clock
+from shared.core.keys import Scope
+from shared.resources import records
+from shared.resources.records import Document, Found
+from shared.telephony.test_numbers import OUTCOMES, Outcome
 
 SCOPE = Scope(1, livemode=False)
 NOW = datetime(2027, 3, 3, 9, 0, 0, 123_000, tzinfo=UTC)  # a Wednesday
@@ -115,7 +117,7 @@ def test_every_call_ends_as_its_number_says(nn: int, case: str) -> None:
         original, doc = talk.change
         assert original is concerned[0]
         assert doc == original.doc | changes | {"updated_at": doc["updated_at"]}
-        assert resources.change(appointments.LISTED, SCOPE, original, doc).values == {":v": 7}
+        assert records.change(appointments.LISTED, SCOPE, original, doc).values == {":v": 7}
     else:
         assert talk.change is None
     ending = OUTCOMES[nn].ending

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from shared.talk import Line, spoken
-from shared.wav import RATE, duration_ms, wav
+from shared.calls.dialogue import Line, spoken
+from shared.calls.wav import RATE, duration_ms, wav
 
 LINES = spoken([("agent", "Hello, this is the assistant of Blue Clinic."), ("customer", "Yes."), ("agent", "Goodbye!")])
 

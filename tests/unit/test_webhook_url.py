@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.webhook_url import MAX_URL_LENGTH, UrlRefused, read_url, refuse_address, refuse_url
+from shared.webhooks.urls import MAX_URL_LENGTH, UrlRefused, read_url, refuse_address, refuse_url
 
 PUBLIC = """
     https://example.com

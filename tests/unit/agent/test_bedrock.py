@@ -16,12 +16,13 @@ from botocore.config import Config
 from botocore.exceptions import ConnectTimeoutError, NoCredentialsError, ReadTimeoutError
 from botocore.stub import Stubber
 
-from shared import appointments, clock
+from shared import appointments
 from shared.agent import AgentFailed, Reply, Said, bedrock
 from shared.agent.bedrock import TOOLS, Bedrock, history, question, without_links
 from shared.agent.tools import Proposal, Tools
-from shared.keys import Scope
-from shared.resources import Found
+from shared.core import clock
+from shared.core.keys import Scope
+from shared.resources.records import Found
 
 NOW = 1_790_000_000.0  # Monday, 2026-09-21T14:13:20Z
 SCOPE = Scope(1, True)

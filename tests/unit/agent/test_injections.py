@@ -20,12 +20,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared import appointments, clock
+from shared import appointments
 from shared.agent import AgentFailed, Reply, Said, bedrock
 from shared.agent.assent import agrees
 from shared.agent.tools import Proposal, Result, Tools
-from shared.keys import Scope
-from shared.resources import Found
+from shared.core import clock
+from shared.core.keys import Scope
+from shared.resources.records import Found
 from tests.unit.agent.test_bedrock import NEW_TIME, NOW, TIME, Model, asked
 
 LIVE = Scope(1, True)

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from shared import appointments, clock
+from shared import appointments
 from shared.agent import Said
 from shared.agent.scripted import ATTEND, RICH, Scripted
 from shared.agent.tools import Tools
-from shared.keys import Scope
-from shared.resources import Document, Found
+from shared.core import clock
+from shared.core.keys import Scope
+from shared.resources.records import Document, Found
 
 SCOPE = Scope(1, livemode=False)
 NOW = datetime(2027, 3, 3, 9, 0, tzinfo=UTC)  # a Wednesday; ten o'clock in Berlin

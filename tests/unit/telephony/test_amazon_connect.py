@@ -14,8 +14,8 @@ from botocore.config import Config
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError, ReadTimeoutError
 from botocore.stub import Stubber
 
-from shared import clock
-from shared.log import logger
+from shared.core import clock
+from shared.core.log import logger
 from shared.telephony import Busy, Ending, NotConfigured, Refused, Seen
 from shared.telephony.amazon_connect import (
     DETECTIONS,

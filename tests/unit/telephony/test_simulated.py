@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from shared.telephony import Ending
-from shared.telephony.simulated import CONSENTS, IMPLIES_WHATSAPP, OUTCOMES, Consent, consent, number, outcome
+from shared.telephony.test_numbers import CONSENTS, IMPLIES_WHATSAPP, OUTCOMES, Consent, consent, number, outcome
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from botocore.config import Config
 from botocore.exceptions import ConnectTimeoutError, EndpointConnectionError, NoCredentialsError, ReadTimeoutError
 from botocore.stub import Stubber
 
-from shared import clock
+from shared.core import clock
 from shared.telephony import Busy, NotConfigured
 from shared.telephony.whatsapp import META_API_VERSION, CannotAsk, PermissionReply, WhatsApp, replies
 

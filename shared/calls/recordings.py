@@ -1,0 +1,42 @@
+"""Recordings of calls: WAV files in a bucket, given out by links that are good for 15 minutes (contract 7)."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from shared.core import aws, clock
+from shared.core.keys import Scope
+
+CONTENT_TYPE = "audio/wav"
+LINK_LASTS = 15 * clock.MINUTE
+
+
+@dataclass(frozen=True)
+class Link:
+    """Where a recording can be fetched, until `expires_at` (milliseconds)."""
+
+    url: str
+    expires_at: int
+
+
+def key_of(scope: Scope, session_id: str) -> str:
+    """The object of a session's recording."""
+    return f"recordings/{scope.project_id}/{'live' if scope.livemode else 'test'}/{session_id}.wav"
+
+
+def store(key: str, sound: bytes) -> None:
+    """Keep a recording. Raises Unavailable."""
+    aws.answered(aws.s3().put_object, Bucket=_bucket(), Key=key, Body=sound, ContentType=CONTENT_TYPE)
+
+
+def link(key: str) -> Link:
+    """A link to a recording."""
+    expires_at = clock.now() + LINK_LASTS
+    asked = {"Bucket": _bucket(), "Key": key, "ResponseContentType": CONTENT_TYPE}
+    url = aws.s3().generate_presigned_url("get_object", Params=asked, ExpiresIn=LINK_LASTS // clock.SECOND)
+    return Link(url, expires_at)
+
+
+def _bucket() -> str:
+    return os.environ["RECORDINGS_BUCKET"]

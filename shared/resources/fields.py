@@ -1,0 +1,239 @@
+"""Types of request fields, and the one place where input that does not fit becomes an API error."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeVar
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic_core import PydanticCustomError
+
+from shared.core import clock
+from shared.core.errors import ERRORS, ApiError
+
+METADATA_KEYS = 50
+METADATA_KEY_CHARACTERS = 40
+METADATA_VALUE_CHARACTERS = 500
+METADATA_BYTES = 16 * 1024
+
+# A separator may stand between two digits only (contract 0).
+_PHONE = re.compile(r"\+[0-9](?:[ \-.()]*[0-9])*")
+_E164 = re.compile(r"\+[1-9][0-9]{6,14}")
+
+
+class Input(BaseModel):
+    """A request body: JSON types as they are, nothing unknown."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
+
+
+class Nothing(Input):
+    """The body of an action that takes no parameters."""
+
+
+M = TypeVar("M", bound=Input)
+
+
+def validate(model: type[M], data: Mapping[str, Any]) -> M:
+    """`data` as `model`. Raises the ApiError of the first thing wrong, unknown fields before all else."""
+    try:
+        return model.model_validate(data)
+    except ValidationError as error:
+        problems = error.errors(include_url=False)
+    problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
+    raise _api_error(model, problem)
+
+
+def bracketed(path: tuple[int | str, ...]) -> str:
+    """A path into the body as `param` spells it: `customer[phone]`, `event_filters[0]`."""
+    return str(path[0]) + "".join(f"[{part}]" for part in path[1:])
+
+
+def compact(value: Any) -> str:
+    """JSON text without spaces, as stored and sent."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+
+
+def canonical(value: Any) -> str:
+    """JSON text that is the same for equal values, whatever the order of their keys."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True)
+
+
+def phone(value: str) -> str:
+    """The number in E.164 (contract 0). Raises `phone_invalid_format`."""
+    trimmed = value.strip()
+    number = "+" + re.sub(r"[^0-9]", "", trimmed) if _PHONE.fullmatch(trimmed) else ""
+    if not _E164.fullmatch(number):
+        raise PydanticCustomError(
+            "phone_invalid_format", "Phone numbers must be in E.164 format, such as +15005550006."
+        )
+    return number
+
+
+def instant(value: str) -> int:
+    """A date-time as milliseconds since the epoch. Raises `datetime_invalid`."""
+    try:
+        return clock.parse(value)
+    except ValueError as error:
+        raise PydanticCustomError(
+            "datetime_invalid",
+            "Date-times must be RFC 3339 with a UTC offset, such as 2027-03-04T15:00:00Z.",
+        ) from error
+
+
+def text(most: int, least: int = 0) -> Any:
+    """A string of at most `most` characters without control characters but tab and newlines."""
+
+    def check(value: str) -> str:
+        if len(value) < least:
+            raise PydanticCustomError("parameter_invalid_empty", "The value must not be empty.")
+        if len(value) > most:
+            raise PydanticCustomError("parameter_invalid", "At most {most} characters are allowed.", {"most": most})
+        return _printable(value)
+
+    return AfterValidator(check)
+
+
+def merged_metadata(before: Mapping[str, Any], patch: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Metadata after a PATCH: merged per key, null removes a key, null for all clears (contract 3)."""
+    if patch is None:
+        return {}
+    merged = {key: value for key, value in {**before, **patch}.items() if key not in patch or value is not None}
+    problem = _metadata_problem(merged)
+    if problem is not None:
+        raise ApiError(problem.code, problem.text, param=_within_metadata("metadata", problem.key))
+    return merged
+
+
+def _printable(value: str) -> str:
+    bad = _control_character(value)
+    if bad is not None:
+        raise PydanticCustomError("parameter_invalid", "Control characters are not allowed: {code}.", {"code": bad})
+    return value
+
+
+def _control_character(value: str) -> str | None:
+    """The first control character but tab and newlines, as `U+0007`."""
+    found = next((c for c in value if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None)
+    return None if found is None else f"U+{ord(found):04X}"
+
+
+def _email(value: str) -> str:
+    from email_validator import EmailNotValidError, validate_email
+
+    try:
+        validate_email(value, check_deliverability=False, allow_quoted_local=True, globally_deliverable=False)
+    except EmailNotValidError as error:
+        raise PydanticCustomError("email_invalid", "Not an email address; ada@example.com is one.") from error
+    return value
+
+
+def _timezone(value: str) -> str:
+    try:
+        # What a machine's own database may hold besides: its setting, and copies that count leap seconds.
+        if value in ("localtime", "posixrules", "Factory") or value.startswith(("posix/", "right/")):
+            raise ValueError(value)
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise PydanticCustomError("parameter_invalid", "Not an IANA time zone; Europe/Berlin and UTC are.") from error
+    return value
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """What is wrong with metadata, and under which key."""
+
+    code: str
+    text: str
+    key: str | None = None
+
+
+def _metadata(value: Any) -> Any:
+    if value is None:
+        return None
+    problem = _metadata_problem(value) if isinstance(value, dict) else _Problem("metadata_invalid", "Not an object.")
+    if problem is not None:
+        raise PydanticCustomError(problem.code, "{text}", {"text": problem.text, "key": problem.key})
+    return value
+
+
+def _metadata_problem(value: Mapping[str, Any]) -> _Problem | None:
+    if len(value) > METADATA_KEYS:
+        return _Problem("metadata_invalid", f"Metadata has {len(value)} keys; at most {METADATA_KEYS} are allowed.")
+    for key, inner in value.items():
+        if not 1 <= len(key) <= METADATA_KEY_CHARACTERS:
+            text = f"Metadata keys have 1 to {METADATA_KEY_CHARACTERS} characters; one has {len(key)}."
+            return _Problem("metadata_invalid", text, key)
+        if len(compact(inner)) > METADATA_VALUE_CHARACTERS:
+            text = f"A metadata value has at most {METADATA_VALUE_CHARACTERS} characters as JSON."
+            return _Problem("metadata_invalid", text, key)
+        for part in _strings(key, inner):
+            bad = _control_character(part)
+            if bad is not None:
+                return _Problem("parameter_invalid", f"Control characters are not allowed: {bad}.", key)
+    if len(compact(value).encode()) > METADATA_BYTES:
+        return _Problem("metadata_invalid", f"Metadata has more than {METADATA_BYTES} bytes as JSON.")
+    return None
+
+
+def _strings(key: str, value: Any) -> Iterator[str]:
+    """The key and every string within its value."""
+    pending = [key, value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, dict):
+            pending += [*part.keys(), *part.values()]
+        elif isinstance(part, list):
+            pending += part
+
+
+def _api_error(model: type[Input], problem: Any) -> ApiError:
+    path, kind, sent = problem["loc"], problem["type"], problem.get("input")
+    param = bracketed(path)
+    if kind == "missing":
+        return ApiError("parameter_missing", f"Missing required parameter: {param}.", param=param)
+    if kind == "extra_forbidden":
+        return unknown(param, path[-1], _siblings(model, path[:-1]))
+    if kind in ERRORS:
+        return ApiError(kind, problem["msg"], param=_within_metadata(param, problem.get("ctx", {}).get("key")))
+    if sent is None:
+        return ApiError("parameter_invalid_empty", f"{param} cannot be null.", param=param)
+    if kind.startswith("int_"):
+        return ApiError("parameter_invalid_integer", f"{param} must be an integer.", param=param)
+    return ApiError("parameter_invalid", f"{param}: {problem['msg']}.", param=param)
+
+
+def _within_metadata(param: str, key: str | None) -> str:
+    return param if key is None else f"{param}[{key[:METADATA_KEY_CHARACTERS]}]"
+
+
+def unknown(param: str, name: str, known: list[str]) -> ApiError:
+    """The error for a parameter nobody takes, with the nearest one that is taken."""
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean '{near[0]}'?" if near else ""
+    return ApiError("parameter_unknown", f"Unknown parameter: {param[:100]}.{hint}", param=param[:100])
+
+
+def _siblings(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
+    for part in path:
+        annotation = model.model_fields[str(part)].annotation
+        inner = [kind for kind in (annotation, *getattr(annotation, "__args__", ())) if isinstance(kind, type)]
+        model = next(kind for kind in inner if issubclass(kind, BaseModel))
+    return list(model.model_fields)
+
+
+Phone = Annotated[str, AfterValidator(phone)]
+Email = Annotated[str, text(255), AfterValidator(_email)]
+Instant = Annotated[str, AfterValidator(instant), AfterValidator(clock.iso)]
+Timezone = Annotated[str, text(64), AfterValidator(_timezone)]
+Name = Annotated[str, text(200)]
+ExternalId = Annotated[str, text(255, least=1)]
+Metadata = Annotated[dict[str, Any], BeforeValidator(_metadata)]

@@ -1,0 +1,60 @@
+"""Signing secrets and signatures of webhook endpoints (specification, "Signature"; contract 9).
+
+A secret is stored only as KMS ciphertext bound to its endpoint. API functions may encrypt; only the
+delivery worker may decrypt, and keeps what it decrypted in memory.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hashlib
+import hmac
+import os
+from collections.abc import Mapping
+
+from shared.core import aws
+
+PREFIX = "whsec_"
+SHOWN_CHARACTERS = 13
+
+
+def new_secret() -> str:
+    """`whsec_` and 32 random bytes as base64."""
+    return PREFIX + base64.b64encode(os.urandom(32)).decode()
+
+
+def sealed(endpoint_id: str, secret: str) -> bytes:
+    """The secret as ciphertext that opens for this endpoint only."""
+    answer = aws.answered(
+        aws.kms().encrypt,
+        KeyId=os.environ["SIGNING_KEY"],
+        Plaintext=secret.encode(),
+        EncryptionContext={"webhook_endpoint": endpoint_id},
+    )
+    return bytes(answer["CiphertextBlob"])
+
+
+@functools.lru_cache(maxsize=1_000)
+def opened(endpoint_id: str, ciphertext: bytes) -> str:
+    """The secret in a ciphertext."""
+    answer = aws.answered(
+        aws.kms().decrypt, CiphertextBlob=ciphertext, EncryptionContext={"webhook_endpoint": endpoint_id}
+    )
+    return bytes(answer["Plaintext"]).decode()
+
+
+def headers(secret: str, event_id: str, body: bytes, now: int) -> Mapping[str, str]:
+    """The headers that authenticate a delivery; `now` in Unix seconds.
+
+    `Service-Signature` keys on the secret's text, the Standard Webhooks headers on the bytes it encodes.
+    """
+    digest = hmac.new(secret.encode(), b"%d.%s" % (now, body), hashlib.sha256).hexdigest()
+    key = base64.b64decode(secret.removeprefix(PREFIX))
+    standard = hmac.new(key, b"%s.%d.%s" % (event_id.encode(), now, body), hashlib.sha256).digest()
+    return {
+        "Service-Signature": f"t={now},v1={digest}",
+        "webhook-id": event_id,
+        "webhook-timestamp": str(now),
+        "webhook-signature": f"v1,{base64.b64encode(standard).decode()}",
+    }
