@@ -7,16 +7,20 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from shared import appointments, customers
-from shared.api import http
-from shared.api.http import Answer, Call, Decision
-from shared.resources import fields, lists, records
+from shared.api import responses
+from shared.api.collections import list_endpoint, retrieve_endpoint
+from shared.api.requests import Decision, Request
+from shared.api.responses import Response
+from shared.api.routes import Endpoint, Route, lambda_handler, service
+from shared.appointments import APPOINTMENTS, Appointment
+from shared.resources import fields
 
 Duration = Annotated[int, Field(ge=1, le=1440)]
 Reason = Annotated[str, fields.text(500)]
 
 
 class AppointmentFields(fields.Input):
-    """What a new appointment and a patch take alike."""
+    """The fields that a new appointment and a patch have in common."""
 
     timezone: fields.Timezone | None = None
     duration_minutes: Duration | None = None
@@ -27,7 +31,7 @@ class AppointmentFields(fields.Input):
     metadata: fields.Metadata | None = None
 
 
-class AppointmentIn(AppointmentFields):
+class AppointmentCreate(AppointmentFields):
     """A new appointment; `customer_id` and `appointment_at` are required (contract 6)."""
 
     customer_id: str
@@ -36,7 +40,7 @@ class AppointmentIn(AppointmentFields):
 
 
 class AppointmentPatch(AppointmentFields):
-    """A merge patch; what is absent stays, null clears. The customer of an appointment never changes."""
+    """A merge patch: an absent field keeps its value, null clears it. The customer never changes."""
 
     appointment_at: fields.Instant = ""
     status: Literal["pending", "confirmed", "rescheduled", "cancelled", "failed"] = "pending"
@@ -44,55 +48,75 @@ class AppointmentPatch(AppointmentFields):
     failure_reason: Reason | None = None
 
 
-def create(call: Call) -> Answer:
-    given = call.body(AppointmentIn).model_dump()
-    customer = customers.must_be_live(call.scope, given["customer_id"], "customer_id")
+def create(request: Request[AppointmentCreate]) -> Response:
+    """Create an appointment of a customer. Event: `appointment.created` (contract 6)."""
+    values = request.body.model_dump()
+    customer_exists = customers.must_exist(request.scope, values["customer_id"], "customer_id")
 
     def decide() -> Decision:
-        appointment = appointments.new(call.scope, given)
-        answer = Answer(201, fields.compact(appointment), location=f"/v1/appointments/{appointment['id']}")
-        return [customer, records.insertion(appointments.LISTED, call.scope, appointment)], answer
+        appointment = appointments.new(request.scope, values)
+        response = responses.created(appointment, f"/v1/appointments/{appointment['id']}")
+        return Decision([customer_exists, APPOINTMENTS.insert(request.scope, appointment)], response)
 
-    return call.commit(decide)
-
-
-def list_appointments(call: Call) -> Answer:
-    query = lists.read(appointments.LISTED, call.query)
-    page = lists.page(call.scope, appointments.LISTED, query, seconds_left=call.seconds_left)
-    return Answer(200, page.envelope(call.path))
+    return request.commit(decide)
 
 
-def retrieve(call: Call) -> Answer:
-    return Answer(200, records.find(appointments.LISTED, call.scope, call.params["id"]).row["doc"])
+def update(request: Request[AppointmentPatch]) -> Response:
+    """Change an appointment by a merge patch (contract 6).
 
-
-def update(call: Call) -> Answer:
-    patch = call.body(AppointmentPatch).model_dump(exclude_unset=True)
+    A new `appointment_at` reschedules, `status` moves along the allowed transitions, and each change of state has one
+    event. A patch that changes nothing is a 200 without an event.
+    """
+    patch = request.body.model_dump(exclude_unset=True)
 
     def decide() -> Decision:
-        found = records.find(appointments.LISTED, call.scope, call.params["id"])
-        appointment = appointments.patched(found.doc, patch)
-        changed = appointment is not found.doc
-        writes = [records.change(appointments.LISTED, call.scope, found, appointment)] if changed else []
-        return writes, Answer(200, fields.compact(appointment))
+        record = APPOINTMENTS.find(request.scope, request.id)
+        appointment = appointments.patched(record.doc, patch)
+        if appointment is None:
+            return Decision([], responses.ok(record.json))
+        return Decision([APPOINTMENTS.update(request.scope, record, appointment)], responses.ok(appointment))
 
-    return call.commit(decide)
+    return request.commit(decide)
 
 
-def delete(call: Call) -> Answer:
+def delete(request: Request[None]) -> Response:
+    """Cancel an appointment, if it is not cancelled, and soft-delete it (contract 6).
+
+    Lists no longer contain it; it can still be retrieved. Repeating the request returns the same appointment.
+    """
+
     def decide() -> Decision:
-        found = records.find(appointments.LISTED, call.scope, call.params["id"])
-        appointment = appointments.deleted(found.doc)
-        if appointment is found.doc:
-            return [], Answer(200, found.row["doc"])
-        writes = records.deletion(appointments.LISTED, call.scope, found, appointment)
-        return writes, Answer(200, fields.compact(appointment))
+        record = APPOINTMENTS.find(request.scope, request.id)
+        appointment = appointments.deleted(record.doc)
+        if appointment is None:
+            return Decision([], responses.ok(record.json))
+        return Decision(APPOINTMENTS.delete(request.scope, record, appointment), responses.ok(appointment))
 
-    return call.commit(decide)
+    return request.commit(decide)
 
 
-app = http.service(
-    http.Resource("/v1/appointments", get=list_appointments, post=create, query=appointments.LISTED.parameters),
-    http.Resource("/v1/appointments/{id}", get=retrieve, patch=update, delete=delete),
+app = service(
+    Route(
+        "/v1/appointments",
+        get=list_endpoint(APPOINTMENTS, Appointment),
+        post=Endpoint(
+            create,
+            returns=Appointment,
+            status=(201,),
+            body=AppointmentCreate,
+            errors=("resource_not_found", "customer_deleted"),
+        ),
+    ),
+    Route(
+        "/v1/appointments/{id}",
+        get=retrieve_endpoint(APPOINTMENTS, Appointment),
+        patch=Endpoint(
+            update,
+            returns=Appointment,
+            body=AppointmentPatch,
+            errors=("resource_not_found", "appointment_deleted", "invalid_status_transition", "parameters_exclusive"),
+        ),
+        delete=Endpoint(delete, returns=Appointment, errors=("resource_not_found",)),
+    ),
 )
-handler = http.lambda_handler(app)
+handler = lambda_handler(app)

@@ -55,7 +55,7 @@ def take(record: SQSRecord) -> None:
 
 
 def _step(scope: Scope, row: table.Row) -> None:
-    """One step. Raises Refused or Contended where another worker was quicker."""
+    """One step. Raises CallRefused or Contended where another worker was quicker."""
     consent = consents.of_row(scope, row, json.loads(row["doc"])["phone"])
     now = clock.now()
     if not consent.pending:
@@ -109,7 +109,7 @@ def _keep_asked(held: Consent, message_id: str) -> None:
         if not consent.pending or consent.request != held.request:
             return
         asked = consents.write(consent, consent.doc, consents.next_step(consent), asked_request=held.request)
-        with contextlib.suppress(table.Refused, table.Contended):
+        with contextlib.suppress(table.ConditionFailed, table.Contended):
             _write([asked, consents.asker(consent, message_id)])
             return
     raise RuntimeError("the consent was being changed by others all the while")
@@ -133,7 +133,7 @@ def _keep_token(scope: Scope, key: str, token: str) -> None:
         if consent is None or not consent.pending:
             settlements.send_success(token)
             return
-        with contextlib.suppress(table.Refused, table.Contended):
+        with contextlib.suppress(table.ConditionFailed, table.Contended):
             _write([consents.write(consent, consent.doc, consent.row.get("next_step"), task_token=token)])
             return
     raise RuntimeError("the consent was being changed by others all the while")

@@ -3,76 +3,87 @@
 from __future__ import annotations
 
 from shared import customers
-from shared.api import http
-from shared.api.http import Answer, Call, Decision
+from shared.api import responses
+from shared.api.collections import list_endpoint, retrieve_endpoint
+from shared.api.requests import Decision, Request
+from shared.api.responses import Response
+from shared.api.routes import Endpoint, Route, lambda_handler, service
 from shared.calls import placing
-from shared.resources import fields, lists, records
+from shared.customers import CUSTOMERS, Customer, CustomerFields
+from shared.resources import fields
 
 
-class CustomerPatch(fields.Input):
-    """A merge patch; what is absent stays, null clears."""
-
-    phone: fields.Phone = ""
-    name: fields.Name | None = None
-    email: fields.Email | None = None
-    external_id: fields.ExternalId | None = None
-    metadata: fields.Metadata | None = None
-
-
-class CustomerIn(CustomerPatch):
+class CustomerCreate(CustomerFields):
     """A new customer; `phone` is required (contract 5)."""
 
     phone: fields.Phone
 
 
-def create(call: Call) -> Answer:
-    given = call.body(CustomerIn).model_dump()
+class CustomerPatch(CustomerFields):
+    """A merge patch: an absent field keeps its value, null clears it. The phone cannot be cleared."""
+
+    phone: fields.Phone = ""
+
+
+def create(request: Request[CustomerCreate]) -> Response:
+    """Create a customer. Neither `phone` nor `external_id` is unique (contract 5)."""
+    values = request.body.model_dump()
 
     def decide() -> Decision:
-        customer = customers.new(call.scope, given)
-        answer = Answer(201, fields.compact(customer), location=f"/v1/customers/{customer['id']}")
-        return [records.insertion(customers.LISTED, call.scope, customer)], answer
+        customer = customers.new(request.scope, values)
+        response = responses.created(customer, f"/v1/customers/{customer['id']}")
+        return Decision([CUSTOMERS.insert(request.scope, customer)], response)
 
-    return call.commit(decide)
-
-
-def list_customers(call: Call) -> Answer:
-    query = lists.read(customers.LISTED, call.query)
-    page = lists.page(call.scope, customers.LISTED, query, seconds_left=call.seconds_left)
-    return Answer(200, page.envelope(call.path))
+    return request.commit(decide)
 
 
-def retrieve(call: Call) -> Answer:
-    return Answer(200, records.find(customers.LISTED, call.scope, call.params["id"]).row["doc"])
+def update(request: Request[CustomerPatch]) -> Response:
+    """Change a customer by a merge patch (contract 3, 5).
 
-
-def update(call: Call) -> Answer:
-    patch = call.body(CustomerPatch).model_dump(exclude_unset=True)
+    A patch that changes nothing is a 200 without an event. A deleted customer is 409 `customer_deleted`.
+    """
+    patch = request.body.model_dump(exclude_unset=True)
 
     def decide() -> Decision:
-        found = records.find(customers.LISTED, call.scope, call.params["id"])
-        customer = customers.patched(found.doc, patch)
-        writes = [] if customer is found.doc else [records.change(customers.LISTED, call.scope, found, customer)]
-        return writes, Answer(200, fields.compact(customer))
+        record = CUSTOMERS.find(request.scope, request.id)
+        customer = customers.patched(record.doc, patch)
+        if customer is None:
+            return Decision([], responses.ok(record.json))
+        return Decision([CUSTOMERS.update(request.scope, record, customer)], responses.ok(customer))
 
-    return call.commit(decide)
+    return request.commit(decide)
 
 
-def delete(call: Call) -> Answer:
+def delete(request: Request[None]) -> Response:
+    """Soft-delete a customer: `deleted_at` is set, and lists no longer contain it (contract 5).
+
+    Its queued and consent-pending calls fail. Repeating the request returns the same customer.
+    """
+
     def decide() -> Decision:
-        found = records.find(customers.LISTED, call.scope, call.params["id"])
-        customer = customers.deleted(found.doc)
-        if customer is found.doc:
-            return [], Answer(200, found.row["doc"])
-        ended = placing.of_deleted_customer(call.scope, found)
-        writes = [*customers.deletion(call.scope, found, customer), *ended]
-        return writes, Answer(200, fields.compact(customer))
+        record = CUSTOMERS.find(request.scope, request.id)
+        customer = customers.deleted(record.doc)
+        if customer is None:
+            return Decision([], responses.ok(record.json))
+        ended = placing.of_deleted_customer(request.scope, record)
+        return Decision([*customers.deletion(request.scope, record, customer), *ended], responses.ok(customer))
 
-    return call.commit(decide)
+    return request.commit(decide)
 
 
-app = http.service(
-    http.Resource("/v1/customers", get=list_customers, post=create, query=customers.LISTED.parameters),
-    http.Resource("/v1/customers/{id}", get=retrieve, patch=update, delete=delete),
+app = service(
+    Route(
+        "/v1/customers",
+        get=list_endpoint(CUSTOMERS, Customer),
+        post=Endpoint(create, returns=Customer, status=(201,), body=CustomerCreate),
+    ),
+    Route(
+        "/v1/customers/{id}",
+        get=retrieve_endpoint(CUSTOMERS, Customer),
+        patch=Endpoint(
+            update, returns=Customer, body=CustomerPatch, errors=("resource_not_found", "customer_deleted")
+        ),
+        delete=Endpoint(delete, returns=Customer, errors=("resource_not_found",)),
+    ),
 )
-handler = http.lambda_handler(app)
+handler = lambda_handler(app)

@@ -25,7 +25,7 @@ def dial(record: SQSRecord) -> None:
     """Take the steps of a session that are due, if there are any."""
     told = json.loads(record.body)
     scope = Scope(told["project_id"], told["livemode"])
-    pk = scope.pk(sessions.LISTED.kind)
+    pk = scope.pk(sessions.SESSIONS.kind)
     taken = steps.take(pk, told["session_id"], lambda row: _step(scope, row))
     if taken is not None:
         hints.send("dials", [sessions.hint(scope, told["session_id"], taken)])

@@ -2,60 +2,75 @@
 
 from __future__ import annotations
 
-from shared.api import http
-from shared.api.http import Answer, Call, Decision
-from shared.resources import fields, lists
-from shared.resources.records import Document
+from shared.api import responses
+from shared.api.collections import list_endpoint
+from shared.api.requests import Decision, Request
+from shared.api.responses import Response
+from shared.api.routes import Endpoint, Route, lambda_handler, service
+from shared.resources import fields
+from shared.resources.lists import Page
 from shared.webhooks import deliveries, events
+from shared.webhooks.deliveries import DELIVERIES, Delivery
+from shared.webhooks.events import EVENTS, Event
 from shared.work import hints
 
 
-def list_events(call: Call) -> Answer:
-    query = lists.read(events.LISTED, call.query)
-    page = lists.page(call.scope, events.LISTED, query, seconds_left=call.seconds_left)
-    return Answer(200, page.envelope(call.path))
+def retrieve(request: Request[None]) -> Response:
+    """Return the event with the id in the path, exactly as it was sent to receivers (contract 9)."""
+    return responses.ok(events.find(request.scope, request.id)["doc"])
 
 
-def retrieve(call: Call) -> Answer:
-    return Answer(200, events.find(call.scope, call.params["id"])["doc"])
-
-
-def list_deliveries(call: Call) -> Answer:
-    query = lists.read(deliveries.LISTED, call.query)
-    event_id = events.checked(call.params["id"])
-    base = call.scope.pk("event", event_id)
-    page = lists.page(call.scope, deliveries.LISTED, query, base, call.seconds_left)
+def list_deliveries(request: Request[None]) -> Response:
+    """Return a page of an event's deliveries, newest first (contract 9)."""
+    query = DELIVERIES.query(request.query)
+    partition = deliveries.partition(request.scope, events.checked(request.id))
+    page = DELIVERIES.page(request.scope, query, partition=partition, seconds_left=request.seconds_left)
     if not page.rows:
         # Nothing was delivered, or there is no such event.
-        events.find(call.scope, event_id)
-    shown = deliveries.shown(call.scope, page.rows)
-    return Answer(200, page.envelope(call.path, [fields.compact(delivery) for delivery in shown]))
+        events.find(request.scope, request.id)
+    shown = deliveries.shown(request.scope, page.rows)
+    return responses.ok(page.envelope(request.path, [fields.to_json(delivery) for delivery in shown]))
 
 
-def retrieve_delivery(call: Call) -> Answer:
-    found = deliveries.find(call.scope, call.params["id"], call.params["delivery_id"])
-    return Answer(200, fields.compact(deliveries.shown(call.scope, [found])[0]))
+def retrieve_delivery(request: Request[None]) -> Response:
+    """Return a delivery with all of its attempts (contract 9)."""
+    row = deliveries.find(request.scope, request.id, request.params["delivery_id"])
+    return responses.ok(deliveries.shown(request.scope, [row])[0])
 
 
-def retry_delivery(call: Call) -> Answer:
-    call.body(fields.Nothing)
-    delivery: Document = {}
+def retry_delivery(request: Request[fields.Nothing]) -> Response:
+    """Queue a new delivery of the same event to the same endpoint, with a full schedule of retries (contract 9)."""
 
     def decide() -> Decision:
-        nonlocal delivery
-        writes, delivery = deliveries.retried(call.scope, call.params["id"], call.params["delivery_id"])
-        return writes, Answer(202, fields.compact(delivery))
+        writes, delivery = deliveries.retry(request.scope, request.id, request.params["delivery_id"])
+        hint = deliveries.hint_of(request.scope, delivery)
+        return Decision(writes, responses.accepted(delivery), after=lambda: hints.send("retries", [hint]))
 
-    answer = call.commit(decide)
-    hints.send("retries", [deliveries.hint_of(call.scope, delivery)])
-    return answer
+    return request.commit(decide)
 
 
-app = http.service(
-    http.Resource("/v1/events", get=list_events, query=events.LISTED.parameters),
-    http.Resource("/v1/events/{id}", get=retrieve),
-    http.Resource("/v1/events/{id}/deliveries", get=list_deliveries, query=deliveries.LISTED.parameters),
-    http.Resource("/v1/events/{id}/deliveries/{delivery_id}", get=retrieve_delivery),
-    http.Resource("/v1/events/{id}/deliveries/{delivery_id}/retry", post=retry_delivery, action=True),
+app = service(
+    Route("/v1/events", get=list_endpoint(EVENTS, Event)),
+    Route("/v1/events/{id}", get=Endpoint(retrieve, returns=Event, errors=("resource_not_found",))),
+    Route(
+        "/v1/events/{id}/deliveries",
+        get=Endpoint(
+            list_deliveries, returns=Page[Delivery], query=DELIVERIES.parameters, errors=("resource_not_found",)
+        ),
+    ),
+    Route(
+        "/v1/events/{id}/deliveries/{delivery_id}",
+        get=Endpoint(retrieve_delivery, returns=Delivery, errors=("resource_not_found",)),
+    ),
+    Route(
+        "/v1/events/{id}/deliveries/{delivery_id}/retry",
+        post=Endpoint(
+            retry_delivery,
+            returns=Delivery,
+            status=(202,),
+            optional_body=True,
+            errors=("resource_not_found", "delivery_in_progress", "webhook_endpoint_disabled"),
+        ),
+    ),
 )
-handler = http.lambda_handler(app)
+handler = lambda_handler(app)

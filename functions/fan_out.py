@@ -15,8 +15,8 @@ from shared.work.hints import Hint
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
-    """A batch of stream records, in order; returns the ones to be given again."""
-    # Read once for the batch: whatever endpoint was created before a change of this batch is there by now.
+    """A batch of stream records, in order; returns the ones that Lambda is to repeat."""
+    # Read once for the batch: an endpoint that was created before a change of this batch exists by now.
     endpoints_of = functools.cache(endpoints.of_project)
     first: list[Hint] = []
     slow: list[Hint] = []
@@ -24,25 +24,25 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     def fan_out(record: DynamoDBRecord) -> None:
         images = record.raw_event["dynamodb"]
         old, new = (images.get(name) for name in ("OldImage", "NewImage"))
-        happened = events.derive(old and table.decoded(old), new and table.decoded(new))
-        if happened is None:
+        change = events.derive(old and table.decoded(old), new and table.decoded(new))
+        if change is None:
             return
-        reached = [
+        receivers = [
             endpoint
-            for endpoint in endpoints_of(happened.scope)
-            if clock.parse(endpoint.doc["created_at"]) <= happened.instant
-            and events.matches(endpoint.doc["event_filters"], happened.type)
+            for endpoint in endpoints_of(change.scope)
+            if clock.parse(endpoint.doc["created_at"]) <= change.instant
+            and events.matches(endpoint.doc["event_filters"], change.type)
         ]
-        rows = [deliveries.row(happened, endpoint) for endpoint in reached]
-        # Refused where this batch came before; its hints may have been lost all the same.
-        with contextlib.suppress(table.Refused):
-            table.write([table.Put(happened.row()), *map(table.Put, rows)], happened.id)
-        for endpoint, row in zip(reached, rows, strict=True):
+        rows = [deliveries.new_row(change, endpoint) for endpoint in receivers]
+        # The condition fails if this batch was handled before; its hints may have been lost all the same.
+        with contextlib.suppress(table.ConditionFailed):
+            table.write([table.Put(change.row()), *map(table.Put, rows)], change.id)
+        for endpoint, row in zip(receivers, rows, strict=True):
             if endpoint.doc["enabled"]:
                 lane = slow if endpoint.slow_until > clock.now() else first
-                lane.append(deliveries.hint(happened.scope, happened.id, row["sk"], endpoint.doc["id"]))
+                lane.append(deliveries.hint(change.scope, change.id, row["sk"], endpoint.doc["id"]))
 
-    answer = batches.each_record(event, context, fan_out)
+    response = batches.each_record(event, context, fan_out)
     hints.send("deliveries", first)
     hints.send("slow_deliveries", slow)
-    return answer
+    return response

@@ -1,22 +1,40 @@
-"""/v1/ping: the project and mode behind a key."""
+"""/v1/ping: the project and mode behind an API key."""
 
 from __future__ import annotations
 
-from shared.api import http
-from shared.api.http import Answer, Call
-from shared.resources import fields
+from typing import TypedDict
+
+from shared.api import responses
+from shared.api.requests import Request
+from shared.api.responses import Response
+from shared.api.routes import Endpoint, Route, lambda_handler, service
 
 
-def ping(call: Call) -> Answer:
-    body = {
+class Ping(TypedDict):
+    """Whom an API key speaks for (specification, "Ping")."""
+
+    object: str
+    """`ping`."""
+    project_id: int
+    """The project behind the key."""
+    project_name: str
+    livemode: bool
+    """False for a test key."""
+    request_id: str
+    """The value of the `Service-Request-Id` header."""
+
+
+def ping(request: Request[None]) -> Response:
+    """Return the project and mode behind the API key (specification, "GET /v1/ping")."""
+    body: Ping = {
         "object": "ping",
-        "project_id": call.scope.project_id,
-        "project_name": call.project_name,
-        "livemode": call.scope.livemode,
-        "request_id": call.request_id,
+        "project_id": request.scope.project_id,
+        "project_name": request.project_name,
+        "livemode": request.scope.livemode,
+        "request_id": request.request_id,
     }
-    return Answer(200, fields.compact(body))
+    return responses.ok(body)
 
 
-app = http.service(http.Resource("/v1/ping", get=ping))
-handler = http.lambda_handler(app)
+app = service(Route("/v1/ping", get=Endpoint(ping, returns=Ping)))
+handler = lambda_handler(app)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal, TypedDict
 
-from shared.api import http
-from shared.api.http import Answer, Call, Decision
+from shared.api import responses
+from shared.api.collections import list_endpoint, retrieve_endpoint
+from shared.api.requests import Decision, Request
+from shared.api.responses import Response
+from shared.api.routes import Endpoint, Route, lambda_handler, service
 from shared.calls import placing, recordings, sessions, transcripts
-from shared.calls.sessions import LISTED
+from shared.calls.placing import Call
+from shared.calls.sessions import SESSIONS, Session, SessionRecord
+from shared.calls.transcripts import Line
 from shared.core import clock
 from shared.core.errors import ApiError
-from shared.resources import fields, lists, records
-from shared.resources.records import Found
+from shared.resources import fields
 
 
-class CallIn(fields.Input):
-    """A call to a customer; everything is optional (contract 7)."""
+class CallCreate(fields.Input):
+    """A call to a customer; every field is optional (contract 7)."""
 
     appointment_id: str | None = None
     channel: Literal["phone", "whatsapp"] | None = None
@@ -23,80 +27,126 @@ class CallIn(fields.Input):
     metadata: fields.Metadata | None = None
 
 
-def call_customer(call: Call) -> Answer:
-    order = placing.Order(**call.body(CallIn).model_dump())
-    placed: placing.Placed | None = None
+class Transcript(TypedDict):
+    """What was said in a call (contract 7)."""
+
+    object: str
+    """`transcript`."""
+    session_id: str
+    status: str
+    """`processing`, `available` or `failed`."""
+    data: list[Line]
+    """In order of time; `[]` unless the status is `available`."""
+
+
+class Recording(TypedDict):
+    """The sound of a call (contract 7)."""
+
+    object: str
+    """`recording`."""
+    session_id: str
+    status: str
+    """`processing`, `available` or `failed`."""
+    url: str | None
+    """A link that is valid for 15 minutes. Null unless the status is `available`."""
+    url_expires_at: str | None
+    """When the link expires. Null without one."""
+    content_type: str
+    """`audio/wav`."""
+    duration_seconds: int | None
+    """The recording's length. Null unless the status is `available`."""
+
+
+def call_customer(request: Request[CallCreate]) -> Response:
+    """Place a one-shot call to a customer: 201 if it is queued, 202 if the customer is asked for consent first.
+
+    Track it by the session's `call_status`; it is never redialed (specification; contract 7).
+    """
+    order = placing.Order(**request.body.model_dump())
 
     def decide() -> Decision:
-        nonlocal placed
-        placed = placing.place(call.scope, call.params["id"], order)
-        answer = placing.answer(placed.session)
-        if answer["status"] == "consent_pending":
-            return placed.writes, Answer(202, fields.compact(answer))
-        location = f"/v1/sessions/{answer['session_id']}"
-        return placed.writes, Answer(201, fields.compact(answer), location)
+        placed = placing.place(request.scope, request.id, order)
+        call = placing.call_of(placed.session)
+        if call["status"] == "consent_pending":
+            response = responses.accepted(call)
+        else:
+            response = responses.created(call, f"/v1/sessions/{call['session_id']}")
+        return Decision(placed.writes, response, after=lambda: placing.send_hints(request.scope, placed))
 
-    answer = call.commit(decide)
-    assert placed is not None
-    placing.tell(call.scope, placed)
-    return answer
+    return request.commit(decide)
 
 
-def list_sessions(call: Call) -> Answer:
-    query = lists.read(LISTED, call.query)
-    page = lists.page(call.scope, LISTED, query, seconds_left=call.seconds_left)
-    return Answer(200, page.envelope(call.path))
-
-
-def retrieve(call: Call) -> Answer:
-    return Answer(200, _found(call).row["doc"])
-
-
-def transcript(call: Call) -> Answer:
-    session = _found(call)
-    status = _status(session, "transcript")
-    row = transcripts.find(call.scope, session.doc["id"])
+def transcript(request: Request[None]) -> Response:
+    """Return what was said in a call (contract 7). A session without a transcript is 404."""
+    session = SESSIONS.find(request.scope, request.id)
+    status = _status(session, session.doc["transcript_status"], "transcript")
+    row = transcripts.find(request.scope, session.doc["id"])
     lines = transcripts.lines(row) if row and status == sessions.AVAILABLE else []
-    shown = {"object": "transcript", "session_id": session.doc["id"], "status": status, "data": lines}
-    return Answer(200, fields.compact(shown))
-
-
-def recording(call: Call) -> Answer:
-    session = _found(call)
-    status = _status(session, "recording")
-    shown: dict[str, Any] = {
-        "object": "recording",
+    body: Transcript = {
+        "object": "transcript",
         "session_id": session.doc["id"],
         "status": status,
+        "data": lines,
+    }
+    return responses.ok(body)
+
+
+def recording(request: Request[None]) -> Response:
+    """Return a link to the recording of a call, valid for 15 minutes (contract 7). None is 404."""
+    session = SESSIONS.find(request.scope, request.id)
+    body: Recording = {
+        "object": "recording",
+        "session_id": session.doc["id"],
+        "status": _status(session, session.doc["recording_status"], "recording"),
         "url": None,
         "url_expires_at": None,
         "content_type": recordings.CONTENT_TYPE,
         "duration_seconds": None,
     }
-    if status == sessions.AVAILABLE:
+    if body["status"] == sessions.AVAILABLE:
         link = recordings.link(session.row["recording_key"])
-        shown |= {"url": link.url, "url_expires_at": clock.iso(link.expires_at)}
-        shown["duration_seconds"] = session.row.get("recording_seconds", session.doc["duration_seconds"])
-    return Answer(200, fields.compact(shown))
+        body["url"], body["url_expires_at"] = link.url, clock.iso(link.expires_at)
+        body["duration_seconds"] = session.row.get("recording_seconds", session.doc["duration_seconds"])
+    return responses.ok(body)
 
 
-def _found(call: Call) -> Found:
-    return records.find(LISTED, call.scope, call.params["id"])
-
-
-def _status(session: Found, part: str) -> str:
-    """What there is of a part of the session. Raises `resource_not_found`."""
-    status = str(session.doc[f"{part}_status"])
+def _status(session: SessionRecord, status: str, part: str) -> str:
+    """The status of a part of the session. Raises `resource_not_found` if there is none."""
     if status == sessions.NONE:
         raise ApiError("resource_not_found", f"The session {session.doc['id']} has no {part}.")
     return status
 
 
-app = http.service(
-    http.Resource("/v1/customers/{id}/call", post=call_customer, action=True),
-    http.Resource("/v1/sessions", get=list_sessions, query=LISTED.parameters),
-    http.Resource("/v1/sessions/{id}", get=retrieve),
-    http.Resource("/v1/sessions/{id}/transcript", get=transcript),
-    http.Resource("/v1/sessions/{id}/recording", get=recording),
+app = service(
+    Route(
+        "/v1/customers/{id}/call",
+        post=Endpoint(
+            call_customer,
+            returns=Call,
+            status=(201, 202),
+            body=CallCreate,
+            optional_body=True,
+            errors=(
+                "resource_not_found",
+                "customer_deleted",
+                "customer_phone_missing",
+                "appointment_deleted",
+                "appointment_cancelled",
+                "call_in_progress",
+                "call_limit_reached",
+                "consent_request_limited",
+            ),
+        ),
+    ),
+    Route("/v1/sessions", get=list_endpoint(SESSIONS, Session)),
+    Route("/v1/sessions/{id}", get=retrieve_endpoint(SESSIONS, Session)),
+    Route(
+        "/v1/sessions/{id}/transcript",
+        get=Endpoint(transcript, returns=Transcript, errors=("resource_not_found",)),
+    ),
+    Route(
+        "/v1/sessions/{id}/recording",
+        get=Endpoint(recording, returns=Recording, errors=("resource_not_found",)),
+    ),
 )
-handler = http.lambda_handler(app)
+handler = lambda_handler(app)

@@ -1,4 +1,4 @@
-"""Each minute: hint again at what is owed and overdue, each row less often the longer it waits."""
+"""Each minute: send another hint for work that is overdue, for each row less often the longer it waits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from shared.conversations import conversations
 from shared.core import clock, keys, table
 from shared.core.log import logger
 from shared.webhooks import deliveries
-from shared.work import hints
+from shared.work import hints, owed
 
 SOONEST = 60
 LATEST = 3600
+"""Seconds, scaled, between the hints of a row: doubled from the first to the second figure."""
 PAGE = 100
-LEFT = 10 * clock.SECOND
+TIME_KEPT = 10 * clock.SECOND
 """Milliseconds of the function's time that are kept for the last page."""
 
 
@@ -29,7 +30,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
             for kind, (queue, hint) in LANES.items():
                 hints.send(queue, [hint(row) for row in rows if row["kind"] == kind])
             hinted += len(rows)
-            if context.get_remaining_time_in_millis() < LEFT:
+            if context.get_remaining_time_in_millis() < TIME_KEPT:
                 break
     if hinted:
         logger().warning("overdue", extra={"rows": hinted})
@@ -37,23 +38,12 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
 
 
 def _put_off(entry: table.Row) -> table.Row | None:
-    """Move the row's next hint further away; None where somebody has dealt with it meanwhile."""
+    """Move the row's next hint further away; None if the row has moved on, or a worker has it."""
     row = table.get(entry["pk"], entry["sk"])
     if row is None or row.get("due") != entry["due"]:
         return None
-    hints_sent = row.get("hints", 0)
-    wait = clock.scaled(min(SOONEST * 2**hints_sent, LATEST))
-    update = table.Update(
-        entry["pk"],
-        entry["sk"],
-        set={"due": keys.due(clock.now() + wait), "hints": hints_sent + 1},
-        condition="due = :seen",
-        values={":seen": entry["due"]},
-    )
-    try:
-        return table.update(update)
-    except table.Refused:
-        return None
+    wait = clock.scaled(min(SOONEST * 2 ** row.get("hints", 0), LATEST))
+    return owed.put_off(entry["pk"], entry["sk"], entry["due"], wait)
 
 
 def _delivery(row: table.Row) -> hints.Hint:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from shared.api import http
-from shared.api.http import Answer, Call, Decision
-from shared.resources import fields, lists, records
-from shared.resources.records import Document
+from shared.api import responses
+from shared.api.collections import list_endpoint, retrieve_endpoint
+from shared.api.requests import Decision, Request
+from shared.api.responses import Response
+from shared.api.routes import Endpoint, Route, lambda_handler, service
+from shared.resources import fields
 from shared.webhooks import deliveries, endpoints, signing
+from shared.webhooks.deliveries import Delivery
+from shared.webhooks.endpoints import WEBHOOK_ENDPOINTS, DeletedWebhookEndpoint, WebhookEndpoint
 from shared.work import hints
 
-LISTED = endpoints.LISTED
 
-
-class WebhookEndpointIn(fields.Input):
+class WebhookEndpointCreate(fields.Input):
     """A new endpoint; `url` is required, no filters mean all events (contract 9)."""
 
     url: str
@@ -25,7 +27,7 @@ class WebhookEndpointIn(fields.Input):
 
 
 class WebhookEndpointPatch(fields.Input):
-    """A merge patch; what is absent stays, null clears."""
+    """A merge patch: an absent field keeps its value, null clears it."""
 
     url: str = ""
     event_filters: list[str] | None = None
@@ -34,33 +36,24 @@ class WebhookEndpointPatch(fields.Input):
     enabled: bool = True
 
 
-def create(call: Call) -> Answer:
-    given = call.body(WebhookEndpointIn).model_dump()
-    endpoints.check_url(given["url"])
-    endpoints.check_filters(given["event_filters"] or [])
+def create(request: Request[WebhookEndpointCreate]) -> Response:
+    """Register a receiver of events. The response is the only one that shows the signing secret (contract 9)."""
+    values = request.body.model_dump()
+    endpoints.check_url(values["url"])
+    endpoints.check_filters(values["event_filters"] or [])
     secret = signing.new_secret()
-    endpoint = endpoints.new(call.scope, given, secret)
-    sealed = signing.sealed(endpoint["id"], secret)
+    endpoint = endpoints.new(request.scope, values, secret)
+    ciphertext = signing.encrypt(endpoint["id"], secret)
 
     def decide() -> Decision:
-        writes = endpoints.insertion(call.scope, endpoint, sealed)
-        return writes, _with_secret(201, endpoint, secret)
+        return Decision(endpoints.insertion(request.scope, endpoint, ciphertext), _with_secret(201, endpoint, secret))
 
-    return call.commit(decide)
-
-
-def list_webhook_endpoints(call: Call) -> Answer:
-    query = lists.read(LISTED, call.query)
-    page = lists.page(call.scope, LISTED, query, seconds_left=call.seconds_left)
-    return Answer(200, page.envelope(call.path))
+    return request.commit(decide)
 
 
-def retrieve(call: Call) -> Answer:
-    return Answer(200, records.find(LISTED, call.scope, call.params["id"]).row["doc"])
-
-
-def update(call: Call) -> Answer:
-    patch = call.body(WebhookEndpointPatch).model_dump(exclude_unset=True)
+def update(request: Request[WebhookEndpointPatch]) -> Response:
+    """Change an endpoint by a merge patch. Disabling it cancels its waiting deliveries (contract 9)."""
+    patch = request.body.model_dump(exclude_unset=True)
     if "url" in patch:
         endpoints.check_url(patch["url"])
     if "event_filters" in patch:
@@ -68,65 +61,94 @@ def update(call: Call) -> Answer:
         endpoints.check_filters(patch["event_filters"])
 
     def decide() -> Decision:
-        found = records.find(LISTED, call.scope, call.params["id"])
-        changes = dict(patch)
-        if "enabled" in changes:
-            changes |= endpoints.enabled(found.doc, changes["enabled"])
-        endpoint = records.touched(found.doc, changes)
-        changed = endpoint is not found.doc
-        writes = [endpoints.change(call.scope, found, endpoint)] if changed else []
-        return writes, Answer(200, fields.compact(endpoint))
+        record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)
+        endpoint = endpoints.patched(record.doc, patch)
+        if endpoint is None:
+            return Decision([], responses.ok(record.json))
+        return Decision([endpoints.update(request.scope, record, endpoint)], responses.ok(endpoint))
 
-    return call.commit(decide)
+    return request.commit(decide)
 
 
-def delete(call: Call) -> Answer:
+def delete(request: Request[None]) -> Response:
+    """Delete an endpoint for good. Its waiting deliveries are canceled (contract 9)."""
+
     def decide() -> Decision:
-        found = records.find(LISTED, call.scope, call.params["id"])
-        gone = {"id": found.doc["id"], "object": LISTED.kind, "deleted": True}
-        return endpoints.deletion(call.scope, found), Answer(200, fields.compact(gone))
+        record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)
+        deleted: DeletedWebhookEndpoint = {"id": record.doc["id"], "object": "webhook_endpoint", "deleted": True}
+        return Decision(endpoints.deletion(request.scope, record), responses.ok(deleted))
 
-    return call.commit(decide)
+    return request.commit(decide)
 
 
-def rotate_secret(call: Call) -> Answer:
-    call.body(fields.Nothing)
+def rotate_secret(request: Request[fields.Nothing]) -> Response:
+    """Replace the signing secret. The old one is invalid at once; the response alone shows the new one."""
     secret = signing.new_secret()
 
     def decide() -> Decision:
-        found = records.find(LISTED, call.scope, call.params["id"])
-        endpoint = records.touched(found.doc, {"secret_prefix": secret[: signing.SHOWN_CHARACTERS]})
-        sealed = signing.sealed(endpoint["id"], secret)
-        write = endpoints.change(call.scope, found, endpoint, secret=sealed)
-        return [write], _with_secret(200, endpoint, secret)
+        record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)
+        endpoint = endpoints.with_secret(record.doc, secret)
+        ciphertext = signing.encrypt(endpoint["id"], secret)
+        write = endpoints.update(request.scope, record, endpoint, secret=ciphertext)
+        return Decision([write], _with_secret(200, endpoint, secret))
 
-    return call.commit(decide)
+    return request.commit(decide)
 
 
-def test(call: Call) -> Answer:
-    call.body(fields.Nothing)
-    delivery: Document = {}
+def test(request: Request[fields.Nothing]) -> Response:
+    """Queue a synthetic `appointment.created` event to this endpoint alone, whatever its filters (contract 9)."""
 
     def decide() -> Decision:
-        nonlocal delivery
-        found = records.find(LISTED, call.scope, call.params["id"])
-        writes, delivery = deliveries.tested(call.scope, endpoints.state_of(found.row))
-        return writes, Answer(202, fields.compact(delivery))
+        record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)
+        writes, delivery = deliveries.test(request.scope, endpoints.state_of(record.row))
+        hint = deliveries.hint_of(request.scope, delivery)
+        return Decision(writes, responses.accepted(delivery), after=lambda: hints.send("retries", [hint]))
 
-    answer = call.commit(decide)
-    hints.send("retries", [deliveries.hint_of(call.scope, delivery)])
-    return answer
+    return request.commit(decide)
 
 
-def _with_secret(status: int, endpoint: Document, secret: str) -> Answer:
+def _with_secret(status: int, endpoint: WebhookEndpoint, secret: str) -> Response:
     location = f"/v1/webhook_endpoints/{endpoint['id']}" if status == 201 else None
-    return Answer(status, fields.compact(endpoint | {"secret": secret}), location, secret=True)
+    body: WebhookEndpoint = {**endpoint, "secret": secret}
+    return Response(status, fields.to_json(body), location, holds_secret=True)
 
 
-app = http.service(
-    http.Resource("/v1/webhook_endpoints", get=list_webhook_endpoints, post=create, query=LISTED.parameters),
-    http.Resource("/v1/webhook_endpoints/{id}", get=retrieve, patch=update, delete=delete),
-    http.Resource("/v1/webhook_endpoints/{id}/rotate_secret", post=rotate_secret, action=True),
-    http.Resource("/v1/webhook_endpoints/{id}/test", post=test, action=True),
+app = service(
+    Route(
+        "/v1/webhook_endpoints",
+        get=list_endpoint(WEBHOOK_ENDPOINTS, WebhookEndpoint),
+        post=Endpoint(
+            create,
+            returns=WebhookEndpoint,
+            status=(201,),
+            body=WebhookEndpointCreate,
+            errors=("url_invalid", "event_filter_invalid", "webhook_endpoint_limit"),
+        ),
+    ),
+    Route(
+        "/v1/webhook_endpoints/{id}",
+        get=retrieve_endpoint(WEBHOOK_ENDPOINTS, WebhookEndpoint),
+        patch=Endpoint(
+            update,
+            returns=WebhookEndpoint,
+            body=WebhookEndpointPatch,
+            errors=("resource_not_found", "url_invalid", "event_filter_invalid"),
+        ),
+        delete=Endpoint(delete, returns=DeletedWebhookEndpoint, errors=("resource_not_found",)),
+    ),
+    Route(
+        "/v1/webhook_endpoints/{id}/rotate_secret",
+        post=Endpoint(rotate_secret, returns=WebhookEndpoint, optional_body=True, errors=("resource_not_found",)),
+    ),
+    Route(
+        "/v1/webhook_endpoints/{id}/test",
+        post=Endpoint(
+            test,
+            returns=Delivery,
+            status=(202,),
+            optional_body=True,
+            errors=("resource_not_found", "webhook_endpoint_disabled"),
+        ),
+    ),
 )
-handler = http.lambda_handler(app)
+handler = lambda_handler(app)

@@ -157,26 +157,26 @@ def _list_projects(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _create_key(stage: Stage, options: argparse.Namespace) -> None:
-    from shared.projects import projects
+    from shared.projects import api_keys
 
-    key, plaintext = projects.create_key(options.project, options.mode == "live", options.label)
+    key, plaintext = api_keys.create(options.project, options.mode == "live", options.label)
     print(f"key {key.id}  {key.label}")
     print(f"{plaintext}    <- shown this once; only its SHA-256 is kept")
 
 
 def _list_keys(stage: Stage, options: argparse.Namespace) -> None:
-    from shared.projects import projects
+    from shared.projects import api_keys
 
-    for key in projects.list_keys(options.project):
+    for key in api_keys.of_project(options.project):
         mode = "live" if key.livemode else "test"
         state = f"revoked {key.revoked_at}" if key.revoked_at else f"last used {key.last_used_at or 'never'}"
         print(f"{key.id}\tsk_{mode}_…{key.hint}\tcreated {key.created_at}\t{state}\t{key.label}")
 
 
 def _revoke_key(stage: Stage, options: argparse.Namespace) -> None:
-    from shared.projects import projects
+    from shared.projects import api_keys
 
-    key = projects.revoke_key(options.project, options.key)
+    key = api_keys.revoke(options.project, options.key)
     print(f"key {key.id} is revoked since {key.revoked_at}")
 
 

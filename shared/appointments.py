@@ -8,9 +8,9 @@ from typing import Any
 from shared.core import clock, ids
 from shared.core.errors import ApiError
 from shared.core.keys import Scope
-from shared.resources import fields, lists, records
-from shared.resources.lists import Listed
-from shared.resources.records import Document
+from shared.resources import documents, fields, lists
+from shared.resources.collections import Collection, Record
+from shared.resources.documents import Resource, ResourceRow
 
 PENDING, CONFIRMED, RESCHEDULED, CANCELLED, FAILED = STATUSES = (
     "pending",
@@ -30,12 +30,43 @@ REASONS = {"cancellation_reason": CANCELLED, "failure_reason": FAILED}
 """A reason, and the status that it goes with."""
 
 
-LISTED = Listed(
+class Appointment(Resource):
+    """An appointment of a customer (specification, "Appointment"; contract 6). Id prefix `appt_`."""
+
+    status: str
+    """One of `STATUSES`; changes along `TRANSITIONS`."""
+    appointment_at: str
+    """When it takes place. A new time reschedules."""
+    timezone: str | None
+    """IANA name, in which the agent reads and speaks times. Null when unset, which means UTC."""
+    duration_minutes: int | None
+    """1 to 1440. Null when unset."""
+    title: str | None
+    """At most 200 characters. Null when unset."""
+    location: str | None
+    """At most 500 characters. Null when unset."""
+    notes: str | None
+    """At most 2000 characters. Null when unset."""
+    customer_id: str
+    """The customer. Never changes."""
+    session_id: str | None
+    """The latest session (call) about the appointment. Null before the first."""
+    external_id: str | None
+    """The caller's own identifier, at most 255 characters; not unique. Null when unset."""
+    metadata: dict[str, Any]
+    """At most 50 keys; `{}` when unset."""
+    cancellation_reason: str | None
+    """At most 500 characters. Null unless the status is `cancelled` and a reason was given."""
+    failure_reason: str | None
+    """At most 500 characters. Null unless the status is `failed` and a reason was given."""
+    deleted_at: str | None
+    """The time of the deletion. Null until then; never changes afterwards."""
+
+
+APPOINTMENTS: Collection[Appointment, ResourceRow] = Collection(
     kind="appointment",
     prefix="appt_",
     slots=("external_id", "session_id", "customer_id", "status"),
-    # A session is about one appointment at most, so its own index is as good as any pair.
-    pairs=(("external_id", "customer_id"), ("external_id", "status"), ("customer_id", "status")),
     filters={
         "external_id": lambda text: ("external_id", text),
         "session_id": lambda text: ("session_id", text),
@@ -46,33 +77,33 @@ LISTED = Listed(
     ordered_by="appointment_at",
     keeps_deleted=True,
 )
+AppointmentRecord = Record[Appointment, ResourceRow]
 
 
-def new(scope: Scope, given: Mapping[str, Any]) -> Document:
-    """An appointment with the given fields."""
-    return records.new(
-        LISTED,
+def new(scope: Scope, values: Mapping[str, Any]) -> Appointment:
+    """An appointment with these fields."""
+    return APPOINTMENTS.new(
         scope,
-        status=given["status"],
-        appointment_at=given["appointment_at"],
-        timezone=given["timezone"],
-        duration_minutes=given["duration_minutes"],
-        title=given["title"],
-        location=given["location"],
-        notes=given["notes"],
-        customer_id=given["customer_id"],
+        status=values["status"],
+        appointment_at=values["appointment_at"],
+        timezone=values["timezone"],
+        duration_minutes=values["duration_minutes"],
+        title=values["title"],
+        location=values["location"],
+        notes=values["notes"],
+        customer_id=values["customer_id"],
         session_id=None,
-        external_id=given["external_id"],
-        metadata=given["metadata"] or {},
+        external_id=values["external_id"],
+        metadata=values["metadata"] or {},
         cancellation_reason=None,
         failure_reason=None,
         deleted_at=None,
     )
 
 
-def sample(scope: Scope) -> Document:
+def sample(scope: Scope) -> Appointment:
     """An appointment that belongs to nothing, for the webhook test operation."""
-    given = {
+    values = {
         "status": PENDING,
         "appointment_at": clock.iso(clock.now() + clock.DAY),
         "timezone": "UTC",
@@ -80,11 +111,11 @@ def sample(scope: Scope) -> Document:
         "title": "Test appointment",
         "customer_id": ids.new("cust_"),
     }
-    return new(scope, dict.fromkeys(("location", "notes", "external_id", "metadata")) | given)
+    return new(scope, dict.fromkeys(("location", "notes", "external_id", "metadata")) | values)
 
 
-def patched(appointment: Document, patch: Mapping[str, Any]) -> Document:
-    """The appointment after a merge patch; the very same object where nothing changes.
+def patched(appointment: Appointment, patch: Mapping[str, Any]) -> Appointment | None:
+    """The appointment after a merge patch; None if nothing changes.
 
     A new time reschedules; a status moves only along `TRANSITIONS`. Raises ApiError.
     """
@@ -106,16 +137,16 @@ def patched(appointment: Document, patch: Mapping[str, Any]) -> Document:
             if changes.get(reason) is not None:
                 raise ApiError("parameters_exclusive", f"{reason} goes only with status '{status}'.", param=reason)
             changes[reason] = None
-    return records.touched(appointment, changes)
+    return documents.changed(appointment, changes)
 
 
-def deleted(appointment: Document) -> Document:
-    """The appointment, cancelled if it was not and soft-deleted; the very same object where it already is."""
+def deleted(appointment: Appointment) -> Appointment | None:
+    """The appointment, cancelled and soft-deleted; None if it already is deleted."""
     if appointment["deleted_at"] is not None:
-        return appointment
+        return None
     changes = {"status": CANCELLED, "failure_reason": None, "deleted_at": clock.iso(clock.now())}
-    changed = records.touched(appointment, changes)
-    return changed | {"deleted_at": changed["updated_at"]}
+    changed = documents.touched(appointment, changes)
+    return {**changed, "deleted_at": changed["updated_at"]}
 
 
 def _check_combination(changes: Mapping[str, Any], asked: str | None, moved: bool) -> None:

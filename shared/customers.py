@@ -4,20 +4,44 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NotRequired
 
 from shared.core import clock, ids, table
 from shared.core.errors import ApiError, not_found_in_body
 from shared.core.keys import Scope
-from shared.resources import fields, records
-from shared.resources.lists import Listed
-from shared.resources.records import Document, Found
+from shared.resources import documents, fields
+from shared.resources.collections import Collection, Record
+from shared.resources.documents import Resource, ResourceRow
 
-LISTED = Listed(
+
+class Customer(Resource):
+    """A person to be contacted by phone (specification, "Customer"; contract 5). Id prefix `cust_`."""
+
+    phone: str | None
+    """E.164. Null only for a customer that a conversation created without a phone."""
+    name: str | None
+    """At most 200 characters. Null when unset."""
+    email: str | None
+    """Null when unset."""
+    external_id: str | None
+    """The caller's own identifier, at most 255 characters; not unique. Null when unset."""
+    metadata: dict[str, Any]
+    """At most 50 keys; `{}` when unset."""
+    deleted_at: str | None
+    """The time of the deletion. Null until then; never changes afterwards."""
+
+
+class CustomerRow(ResourceRow):
+    """A customer's row."""
+
+    active_session: NotRequired[str]
+    """The session of the customer's queued or dialing call. Absent without one."""
+
+
+CUSTOMERS: Collection[Customer, CustomerRow] = Collection(
     kind="customer",
     prefix="cust_",
     slots=("external_id", "phone", "email"),
-    pairs=(("external_id", "phone"), ("external_id", "email"), ("phone", "email")),
     filters={
         "external_id": lambda text: ("external_id", text),
         # A "+" that a client left unescaped in the query arrives as a space.
@@ -26,49 +50,68 @@ LISTED = Listed(
     },
     keeps_deleted=True,
 )
-OPTIONAL = ("phone", "name", "email", "external_id")
+CustomerRecord = Record[Customer, CustomerRow]
 
 
-def new(scope: Scope, given: Mapping[str, Any]) -> Document:
-    """A customer with the given fields."""
-    optional = {name: given.get(name) for name in OPTIONAL}
-    return records.new(LISTED, scope, **optional, metadata=given.get("metadata") or {}, deleted_at=None)
+class CustomerFields(fields.Input):
+    """The fields of a customer that requests set, but for the phone, which not all of them require."""
+
+    name: fields.Name | None = None
+    email: fields.Email | None = None
+    external_id: fields.ExternalId | None = None
+    metadata: fields.Metadata | None = None
 
 
-def patched(customer: Document, patch: Mapping[str, Any]) -> Document:
-    """The customer after a merge patch; the very same object where nothing changes. Raises ApiError."""
+def new(scope: Scope, values: Mapping[str, Any]) -> Customer:
+    """A customer with these fields; those that are absent are unset."""
+    return CUSTOMERS.new(
+        scope,
+        phone=values.get("phone"),
+        name=values.get("name"),
+        email=values.get("email"),
+        external_id=values.get("external_id"),
+        metadata=values.get("metadata") or {},
+        deleted_at=None,
+    )
+
+
+def patched(customer: Customer, patch: Mapping[str, Any]) -> Customer | None:
+    """The customer after a merge patch; None if nothing changes. Raises ApiError."""
     if customer["deleted_at"] is not None:
         raise ApiError("customer_deleted")
     changes = dict(patch)
     if "metadata" in changes:
         changes["metadata"] = fields.merged_metadata(customer["metadata"], changes["metadata"])
-    return records.touched(customer, changes)
+    return documents.changed(customer, changes)
 
 
-def deleted(customer: Document) -> Document:
-    """The customer, soft-deleted; the very same object where it already is."""
+def deleted(customer: Customer) -> Customer | None:
+    """The customer, soft-deleted; None if it already is."""
     if customer["deleted_at"] is not None:
-        return customer
-    changed = records.touched(customer, {"deleted_at": clock.iso(clock.now())})
-    return changed | {"deleted_at": changed["updated_at"]}
+        return None
+    changed = documents.touched(customer, {"deleted_at": clock.iso(clock.now())})
+    return {**changed, "deleted_at": changed["updated_at"]}
 
 
-def deletion(scope: Scope, found: Found, customer: Document) -> list[table.Operation]:
-    """The writes that delete the customer, unless a call began or ended since it was read."""
-    active = found.row.get("active_session")
-    gone, kept = records.deletion(LISTED, scope, found, customer)
-    same = "attribute_not_exists(active_session)" if active is None else "active_session = :active"
-    values = dict(gone.values) | ({} if active is None else {":active": active})
-    return [dataclasses.replace(gone, condition=f"{gone.condition} AND {same}", values=values), kept]
+def deletion(scope: Scope, record: CustomerRecord, customer: Customer) -> list[table.Operation]:
+    """The writes that delete the customer, on condition that no call began or ended since it was read."""
+    active = record.row.get("active_session")
+    delete, put = CUSTOMERS.delete(scope, record, customer)
+    unchanged = "attribute_not_exists(active_session)" if active is None else "active_session = :active"
+    values = dict(delete.values) | ({} if active is None else {":active": active})
+    return [dataclasses.replace(delete, condition=f"{delete.condition} AND {unchanged}", values=values), put]
 
 
-def must_be_live(scope: Scope, id: str, param: str) -> table.Check:
-    """The condition that the customer exists and is not deleted, for writes that depend on it."""
+def must_exist(scope: Scope, id: str, param: str) -> table.Check:
+    """The condition that the customer exists and is not deleted, for writes that depend on it.
 
-    def refusal(old: table.Row | None) -> ApiError:
-        deleted = LISTED.deleted_row(scope, id) is not None
+    It raises `customer_deleted`, or `resource_not_found` for the parameter `param`.
+    """
+
+    def on_condition_failed(old: table.Row | None) -> ApiError:
+        deleted = CUSTOMERS.deleted_row(scope, id) is not None
         return ApiError("customer_deleted") if deleted else not_found_in_body("customer", id, param)
 
-    if not ids.is_id(LISTED.prefix, id):
+    if not ids.is_id(CUSTOMERS.prefix, id):
         raise not_found_in_body("customer", id, param)
-    return table.Check(scope.pk(LISTED.kind), id, refusal=refusal)
+    return table.Check(scope.pk(CUSTOMERS.kind), id, on_condition_failed=on_condition_failed)

@@ -13,7 +13,7 @@ from shared.calls import sessions
 from shared.core import aws, clock, ids, table
 from shared.core.keys import Scope
 from shared.resources import records
-from shared.resources.lists import Listed
+from shared.resources.collections import Collection
 from shared.resources.records import Document
 from shared.webhooks import events
 
@@ -23,13 +23,13 @@ _APPOINTMENT = ("timezone", "duration_minutes", "title", "location", "notes", "e
 
 def customer(scope: Scope, **given: Any) -> table.Row:
     """A customer made now."""
-    return _row(customers.LISTED, scope, customers.new(scope, {"phone": "+15005550006"} | given))
+    return _row(customers.CUSTOMERS, scope, customers.new(scope, {"phone": "+15005550006"} | given))
 
 
 def appointment(scope: Scope, **given: Any) -> table.Row:
     """An appointment made now, of a customer that need not exist."""
     least = {"status": "pending", "appointment_at": clock.iso(clock.now()), "customer_id": "cust_" + "0" * 26}
-    return _row(appointments.LISTED, scope, appointments.new(scope, dict.fromkeys(_APPOINTMENT) | least | given))
+    return _row(appointments.APPOINTMENTS, scope, appointments.new(scope, dict.fromkeys(_APPOINTMENT) | least | given))
 
 
 def event(scope: Scope, type: str, about: Document) -> table.Row:
@@ -42,7 +42,7 @@ def session(scope: Scope, **given: Any) -> table.Row:
     """A session made now, of a customer that need not exist."""
     customer = {"id": "cust_" + "0" * 26, "phone": "+15005550006"}
     doc = sessions.new(scope, customer, appointment_id=None, channel=sessions.PHONE, metadata=None)
-    return _row(sessions.LISTED, scope, doc | given)
+    return _row(sessions.SESSIONS, scope, doc | given)
 
 
 def write(rows: Sequence[table.Row]) -> None:
@@ -56,5 +56,5 @@ def write(rows: Sequence[table.Row]) -> None:
         assert not answer["UnprocessedItems"]
 
 
-def _row(listed: Listed, scope: Scope, doc: Document) -> table.Row:
-    return records.insertion(listed, scope, doc).row
+def _row(listed: Collection, scope: Scope, doc: Document) -> table.Row:
+    return listed.insert(scope, doc).row

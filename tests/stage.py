@@ -74,12 +74,12 @@ class Stage:
 
     def project(self, name: str = "Test") -> Project:
         """A new project with a key of each mode; `call` uses the test key from now on."""
-        from shared.projects import projects
+        from shared.projects import api_keys, projects
 
         with privileges.running(None):
             id = projects.create(name).id
-            _, test_key = projects.create_key(id, False, "test")
-            _, live_key = projects.create_key(id, True, "live")
+            _, test_key = api_keys.create(id, False, "test")
+            _, live_key = api_keys.create(id, True, "live")
         self._key = test_key
         return Project(id, test_key, live_key)
 

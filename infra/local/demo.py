@@ -9,7 +9,7 @@ from typing import TypedDict
 from infra.local.console import StartError
 from infra.local.data_dir import DataDir
 from shared.core import table
-from shared.projects import projects
+from shared.projects import api_keys, projects
 
 NAMES = ("Demo", "Second demo")
 _ALPHABET = string.ascii_letters + string.digits
@@ -43,8 +43,8 @@ def ensure(data_dir: DataDir) -> list[DemoProject]:
         for livemode, plaintext in ((False, test_key), (True, live_key)):
             # Refused: the key is there already.
             try:
-                projects.create_key(project_id, livemode, "demo", plaintext)
-            except table.Refused:
+                api_keys.create(project_id, livemode, "demo", plaintext)
+            except table.ConditionFailed:
                 continue
         demo.append({"project_id": project_id, "name": name, "test_key": test_key, "live_key": live_key})
     return demo

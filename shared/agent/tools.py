@@ -17,7 +17,7 @@ from shared import appointments
 from shared.agent import assent
 from shared.core import clock
 from shared.core.errors import ApiError
-from shared.resources.records import Document, Found
+from shared.resources.records import Document, Record
 
 FURTHEST = 3 * 366 * clock.DAY
 """How far ahead of now, or of its present time, an appointment can be moved; a date beyond is a misunderstanding."""
@@ -74,7 +74,7 @@ class Tools:
     again at, which ends the call.
     """
 
-    found: Sequence[Found]
+    found: Sequence[Record]
     message: str
     proposal: Proposal | None = None
     can_call: bool = False
@@ -83,7 +83,7 @@ class Tools:
     timezone: str | None = None
     changed_before: bool = False
     actions: list[Mapping[str, Any]] = field(default_factory=list)
-    change: tuple[Found, Document] | None = None
+    change: tuple[Record, Document] | None = None
     proposed: Proposal | None = None
     wants_call: bool = False
     later: int | None = None
@@ -209,7 +209,7 @@ class Tools:
             return Result(False, "The customer wants to be called again; nothing more can be done in this call.")
         return _ONE_CHANGE if changed or self.wants_call or self.proposed else None
 
-    def _appointment(self, id: str) -> Found | None:
+    def _appointment(self, id: str) -> Record | None:
         return next((found for found in self.found if found.doc["id"] == id), None)
 
 

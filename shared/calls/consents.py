@@ -201,7 +201,7 @@ def outdated(consent: Consent, status: str, at: int) -> bool:
 
 def write(consent: Consent, doc: Document, next_step: int | None, **internal: table.Value | None) -> table.Put:
     """The write that makes `doc` the phone's consent, unless another came between."""
-    row = {"pk": consent.row["pk"], "sk": "consent", "kind": "consent", "doc": fields.compact(doc)}
+    row = {"pk": consent.row["pk"], "sk": "consent", "kind": "consent", "doc": fields.to_json(doc)}
     row |= {name: consent.row.get(name) for name in ("asked_request", "ask_tries", "task_token")} | internal
     if next_step is not None:
         row |= steps.owed(row["pk"], next_step)

@@ -10,7 +10,7 @@ from shared import appointments
 from shared.agent import Agent, Said, assent, plain_text, scripted
 from shared.agent.tools import Appointment, Proposal, Tools
 from shared.core import clock
-from shared.resources.records import Document, Found
+from shared.resources.records import Document, Record
 from shared.telephony.test_numbers import Outcome
 
 Speaker = Literal["agent", "customer"]
@@ -43,7 +43,7 @@ class Talk:
     """
 
     lines: list[Line]
-    change: tuple[Found, Document] | None
+    change: tuple[Record, Document] | None
     later: int | None
     ended_by: Speaker
     summary: str
@@ -73,7 +73,7 @@ def spoken(texts: Sequence[tuple[Speaker, str]]) -> list[Line]:
 def simulate(
     outcome: Outcome,
     agent: Agent,
-    found: Sequence[Found],
+    found: Sequence[Record],
     customer_name: str | None,
     project_name: str,
     instructions: str | None,
@@ -103,13 +103,13 @@ def simulate(
 class _Call:
     """The agent's side of a call, with what is kept from one turn to the next."""
 
-    def __init__(self, agent: Agent, coming: Sequence[Found], timezone: str | None, instructions: str | None) -> None:
+    def __init__(self, agent: Agent, coming: Sequence[Record], timezone: str | None, instructions: str | None) -> None:
         self.agent, self.coming = agent, coming
         self.timezone, self.instructions = timezone, instructions
         self.said: list[Said] = []
         self.texts: list[tuple[Speaker, str]] = []
         self.proposal: Proposal | None = None
-        self.change: tuple[Found, Document] | None = None
+        self.change: tuple[Record, Document] | None = None
         self.later: int | None = None
 
     def tools(self, message: str) -> Tools:
@@ -143,7 +143,7 @@ class _Call:
         over = {"conversation_ended", "handoff"} & {action["type"] for action in tools.actions}
         return not over and self.later is None
 
-    def _now(self, found: Found) -> Found:
+    def _now(self, found: Record) -> Record:
         if self.change is None or self.change[0] is not found:
             return found
         return replace(found, doc=self.change[1])
@@ -154,7 +154,7 @@ def is_coming(doc: Document) -> bool:
     return doc["status"] != appointments.CANCELLED and clock.parse(doc["appointment_at"]) > clock.now()
 
 
-def _summary(found: Sequence[Found], call: _Call) -> str:
+def _summary(found: Sequence[Record], call: _Call) -> str:
     """What came of the call, in one sentence."""
     if call.later is not None:
         return f"The customer asked to be called again on {_local(clock.iso(call.later), call.timezone)}."

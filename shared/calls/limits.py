@@ -84,7 +84,7 @@ def set_limits(project_id: int, limits: Limits) -> None:
     }
     try:
         table.update(table.Update(pk, sk, set=values))
-    except table.Refused:
+    except table.ConditionFailed:
         raise LookupError(f"there is no project {project_id}") from None
 
 

@@ -23,8 +23,8 @@ from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.projects import projects
 from shared.resources import records
-from shared.resources.records import Found
-from shared.telephony import Busy, Carrier, Ending, NotConfigured, Refused, Seen
+from shared.resources.records import Record
+from shared.telephony import Busy, Carrier, Ending, NotConfigured, CallRefused, ContactState
 from shared.work import hints, steps
 
 START_AGAIN = 20 * clock.SECOND
@@ -43,8 +43,8 @@ TIMEOUT = Ending(sessions.FAILED, "provider_timeout")
 NOT_SET_UP = "Live phone calls are not set up for this deployment. "
 
 
-def step(scope: Scope, found: Found) -> None:
-    """Do what comes next of a call. Raises Refused or Contended where another worker was quicker."""
+def step(scope: Scope, found: Record) -> None:
+    """Do what comes next of a call. Raises CallRefused or Contended where another worker was quicker."""
     session = found.doc
     if session["call_status"] == sessions.QUEUED:
         _dial(scope, found)
@@ -56,7 +56,7 @@ def step(scope: Scope, found: Found) -> None:
         _write(_ended(scope, found, TIMEOUT, None, clock.now()))
     else:
         _write([sessions.changed(scope, found, {}, steps.owed(session["id"], clock.now() + START_AGAIN))])
-        _start(scope, records.find(sessions.LISTED, scope, session["id"]))
+        _start(scope, sessions.SESSIONS.find(scope, session["id"]))
 
 
 def of_contact(contact_id: str) -> tuple[Scope, str] | None:
@@ -68,7 +68,7 @@ def of_contact(contact_id: str) -> tuple[Scope, str] | None:
 def wake(scope: Scope, session_id: str, noted: Mapping[str, table.Value] | None = None) -> None:
     """Make the next step of a call due now, and note these attributes in the same write."""
     update = table.Update(
-        scope.pk(sessions.LISTED.kind),
+        scope.pk(sessions.SESSIONS.kind),
         session_id,
         set={**steps.owed(session_id, clock.now()), **(noted or {})},
         expressions=("v = v + :one",),
@@ -85,12 +85,12 @@ def keep_transcript(scope: Scope, session_id: str, lines: Sequence[Mapping[str, 
     if lines:
         try:
             _write([transcripts.write(scope, session_id, lines)])
-        except table.Refused:
+        except table.ConditionFailed:
             logger().info("transcript kept already", extra={"session_id": session_id})
     wake(scope, session_id)
 
 
-def _dial(scope: Scope, found: Found) -> None:
+def _dial(scope: Scope, found: Record) -> None:
     dialing = placing.dialing(scope, found, clock.now() + START_AGAIN)
     if isinstance(dialing, Ending):
         _write(placing.ending(scope, found, dialing))
@@ -107,13 +107,13 @@ def _dial(scope: Scope, found: Found) -> None:
     assert isinstance(claim, table.Update)
     # Written before anybody hears it: the first turn needs it, and a start that is repeated says the same.
     _write([replace(claim, set={**claim.set, "opening": _opening(scope, found)}), *others])
-    now = records.find(sessions.LISTED, scope, found.doc["id"])
+    now = sessions.SESSIONS.find(scope, found.doc["id"])
     # It was put off where the project has as many calls at once as it may.
     if now.doc["call_status"] == sessions.DIALING:
         _start(scope, now)
 
 
-def _start(scope: Scope, found: Found) -> None:
+def _start(scope: Scope, found: Record) -> None:
     """Place the call, and write down which one it is."""
     session = found.doc
     # For who follows if this worker dies: sweep, and the message that woke it, would come too late.
@@ -124,7 +124,7 @@ def _start(scope: Scope, found: Found) -> None:
     except Busy as busy:
         logger().warning("carrier busy", extra={"session_id": session["id"], "why": str(busy)})
         _write([sessions.changed(scope, found, {}, steps.owed(session["id"], clock.now() + BUSY))])
-    except Refused as refused:
+    except CallRefused as refused:
         _write(placing.ending(scope, found, refused.ending))
     except NotConfigured as missing:
         logger().error("live calls are not set up", extra={"why": str(missing)})
@@ -137,17 +137,17 @@ def _start(scope: Scope, found: Found) -> None:
         _write([placed, table.Put(contact, condition="")])
 
 
-def _looked(scope: Scope, found: Found, contact_id: str) -> list[table.Operation]:
+def _looked(scope: Scope, found: Record, contact_id: str) -> list[table.Operation]:
     """What the carrier says of a call that is under way, as writes."""
     session, now = found.doc, clock.now()
     again = _looked_again(scope, found, now + LOOK)
     age = now - clock.parse(session["dialed_at"])
     patience = LOST_AFTER
     try:
-        seen = _carrier().look(contact_id)
+        seen = _carrier().describe(contact_id)
         if age >= LONGEST and seen is not None and seen.ending is None:
             _carrier().stop(contact_id)
-            seen = Seen(seen.answered_at, now, _too_long(seen))
+            seen = ContactState(seen.answered_at, now, _too_long(seen))
     except (Busy, NotConfigured) as trouble:
         logger().warning("the carrier tells nothing", extra={"session_id": session["id"], "why": str(trouble)})
         seen, patience = None, LONGEST + LOST_AFTER
@@ -163,15 +163,15 @@ def _looked(scope: Scope, found: Found, contact_id: str) -> list[table.Operation
     return [again]
 
 
-def _looked_again(scope: Scope, found: Found, at: int) -> table.Update:
+def _looked_again(scope: Scope, found: Record, at: int) -> table.Update:
     """The write after a look that saw nothing new; the version stays, or a turn under way would be taken again."""
     id, unchanged = found.doc["id"], {":v": found.version}
     return table.Update(
-        scope.pk(sessions.LISTED.kind), id, set=steps.owed(id, at), condition="v = :v", values=unchanged
+        scope.pk(sessions.SESSIONS.kind), id, set=steps.owed(id, at), condition="v = :v", values=unchanged
     )
 
 
-def _ended(scope: Scope, found: Found, ending: Ending, answered: str | None, at: int | None) -> list[table.Operation]:
+def _ended(scope: Scope, found: Record, ending: Ending, answered: str | None, at: int | None) -> list[table.Operation]:
     changes: dict[str, Any] = {"answered_at": answered or found.doc["answered_at"]}
     if found.row.get("talked"):
         # Whoever spoke with the agent was a person, unless the carrier knows better.
@@ -184,11 +184,11 @@ def _ended(scope: Scope, found: Found, ending: Ending, answered: str | None, at:
     return placing.ending(scope, found, ending, changes, next_step=clock.now(), at=at)
 
 
-def _too_long(seen: Seen) -> Ending:
+def _too_long(seen: ContactState) -> Ending:
     return TIMEOUT if seen.answered_at is None else Ending(sessions.COMPLETED, "max_duration")
 
 
-def _files(scope: Scope, found: Found) -> list[table.Operation]:
+def _files(scope: Scope, found: Record) -> list[table.Operation]:
     """What has come of a transcript and a recording, one status a write."""
     session = found.doc
     if session["answered_at"] is None:
@@ -209,13 +209,13 @@ def _files(scope: Scope, found: Found) -> list[table.Operation]:
     return [sessions.changed(scope, found, {}, owed)]
 
 
-def _opening(scope: Scope, found: Found) -> str:
+def _opening(scope: Scope, found: Record) -> str:
     """What the agent says first."""
-    customer = table.get(scope.pk(customers.LISTED.kind), found.doc["customer_id"])
+    customer = table.get(scope.pk(customers.CUSTOMERS.kind), found.doc["customer_id"])
     name = json.loads(customer["doc"])["name"] if customer else None
     about = None
     if found.doc["appointment_id"] is not None:
-        about = table.get(scope.pk(appointments.LISTED.kind), found.doc["appointment_id"])
+        about = table.get(scope.pk(appointments.APPOINTMENTS.kind), found.doc["appointment_id"])
     doc = json.loads(about["doc"]) if about else None
     coming = doc is not None and dialogue.is_coming(doc)
     return dialogue.opening(name, projects.name_of(scope.project_id), appointment_seen(doc) if doc and coming else None)

@@ -15,13 +15,13 @@ from shared import appointments, customers
 from shared.calls import consents, sessions
 from shared.calls import limits as call_limits
 from shared.calls.consents import Consent
-from shared.calls.sessions import LISTED
+from shared.calls.sessions import SESSIONS
 from shared.core import clock, ids, mode, table
 from shared.core.errors import ApiError, not_found, not_found_in_body
 from shared.core.keys import Scope
 from shared.projects import usage
 from shared.resources import records
-from shared.resources.records import Document, Found
+from shared.resources.records import Document, Record
 from shared.telephony import Ending, test_numbers
 from shared.work import hints, steps
 
@@ -65,7 +65,7 @@ def place(scope: Scope, customer_id: str, order: Order) -> Placed:
         raise ApiError("customer_phone_missing")
     channel = _channel(scope, customer.doc["phone"], order)
     if "active_session" in customer.row:
-        active = records.find(LISTED, scope, customer.row["active_session"])
+        active = SESSIONS.find(scope, customer.row["active_session"])
         if channel == sessions.WHATSAPP and sessions.awaits_consent(active.doc):
             return Placed(active.doc)
         raise ApiError("call_in_progress")
@@ -80,8 +80,8 @@ def place(scope: Scope, customer_id: str, order: Order) -> Placed:
     writes: list[table.Operation] = [_taking(scope, customer, session)]
     if appointment is not None:
         changes = {"session_id": session["id"]}
-        about = records.touched(appointment.doc, changes)
-        writes.append(records.change(appointments.LISTED, scope, appointment, about))
+        about = documents.touched(appointment.doc, changes)
+        writes.append(appointments.APPOINTMENTS.update(scope, appointment, about))
     asks = None
     # Nobody is asked where the call will be refused.
     if channel == sessions.WHATSAPP and allowed:
@@ -90,7 +90,7 @@ def place(scope: Scope, customer_id: str, order: Order) -> Placed:
     internal: dict[str, Any] = {"instructions": order.instructions}
     if not sessions.awaits_consent(session):
         internal |= steps.owed(session["id"], _dials_at(scope))
-    return Placed(session, [*writes, records.insertion(LISTED, scope, session, **internal)], asks)
+    return Placed(session, [*writes, SESSIONS.insert(scope, session, **internal)], asks)
 
 
 def tell(scope: Scope, placed: Placed) -> None:
@@ -110,7 +110,7 @@ def answer(session: Document) -> Document:
     return {"object": "call", "status": status, "session_id": session["id"]} | {name: session[name] for name in shown}
 
 
-def dialing(scope: Scope, found: Found, next_step: int) -> list[table.Operation] | Ending:
+def dialing(scope: Scope, found: Record, next_step: int) -> list[table.Operation] | Ending:
     """The writes that let a queued call dial; what it ends with instead where it must not.
 
     While the project has as many live calls at once as it may, they put it off.
@@ -136,7 +136,7 @@ def dialing(scope: Scope, found: Found, next_step: int) -> list[table.Operation]
 
 def ending(
     scope: Scope,
-    found: Found,
+    found: Record,
     end: Ending,
     changes: Mapping[str, Any] | None = None,
     next_step: int | None = None,
@@ -154,7 +154,7 @@ def ending(
     writes: list[table.Operation] = [sessions.changed(scope, found, {**ended, **(changes or {})}, owed)]
     # A deleted customer has no call to be freed from.
     if release and "customer_deleted" not in found.row:
-        pk, mine = scope.pk(customers.LISTED.kind), {":mine": session["id"]}
+        pk, mine = scope.pk(customers.CUSTOMERS.kind), {":mine": session["id"]}
         condition = "active_session = :mine"
         freed = table.Update(pk, session["customer_id"], set={"active_session": None}, condition=condition, values=mine)
         writes.append(freed)
@@ -165,14 +165,14 @@ def ending(
     return writes
 
 
-def of_deleted_customer(scope: Scope, customer: Found) -> list[table.Operation]:
+def of_deleted_customer(scope: Scope, customer: Record) -> list[table.Operation]:
     """The writes that end the customer's call, or tell it that there is no customer any more if it was dialed."""
     if "active_session" not in customer.row:
         return []
-    active = records.find(LISTED, scope, customer.row["active_session"])
+    active = SESSIONS.find(scope, customer.row["active_session"])
     if active.doc["call_status"] != sessions.QUEUED:
         # The version stays, or a turn under way would be taken again.
-        return [table.Update(scope.pk(LISTED.kind), active.doc["id"], set={"customer_deleted": True})]
+        return [table.Update(scope.pk(SESSIONS.kind), active.doc["id"], set={"customer_deleted": True})]
     writes = ending(scope, active, CUSTOMER_DELETED, release=False)
     if sessions.awaits_consent(active.doc):
         consent = consents.find(scope, active.doc["to"])
@@ -191,7 +191,7 @@ def settlement(
     writes: list[table.Operation] = []
     dial: list[str] = []
     for session_id in consent.doc["sessions"]:
-        found = records.find(LISTED, scope, session_id)
+        found = SESSIONS.find(scope, session_id)
         if not sessions.awaits_consent(found.doc):
             continue
         changes = {"consent": consents.shown(doc), **told}
@@ -211,39 +211,39 @@ def customer_can_be_called(customer: table.Row) -> bool:
 
 def _read(scope: Scope, customer_id: str, order: Order) -> Mapping[tuple[str, str], table.Row]:
     """What placing a call is decided by, but for the consent: one call of the table."""
-    if not ids.is_id(customers.LISTED.prefix, customer_id):
+    if not ids.is_id(customers.CUSTOMERS.prefix, customer_id):
         raise not_found("customer", customer_id)
-    keys = [(scope.pk(customers.LISTED.kind), customer_id), *call_limits.keys(scope)]
+    keys = [(scope.pk(customers.CUSTOMERS.kind), customer_id), *call_limits.keys(scope)]
     if order.appointment_id is not None:
-        if not ids.is_id(appointments.LISTED.prefix, order.appointment_id):
+        if not ids.is_id(appointments.APPOINTMENTS.prefix, order.appointment_id):
             raise not_found_in_body("appointment", order.appointment_id, "appointment_id")
-        keys.append((scope.pk(appointments.LISTED.kind), order.appointment_id))
+        keys.append((scope.pk(appointments.APPOINTMENTS.kind), order.appointment_id))
     return table.get_many(keys)
 
 
-def _customer(scope: Scope, id: str, rows: Mapping[tuple[str, str], table.Row]) -> Found:
-    row = rows.get((scope.pk(customers.LISTED.kind), id))
+def _customer(scope: Scope, id: str, rows: Mapping[tuple[str, str], table.Row]) -> Record:
+    row = rows.get((scope.pk(customers.CUSTOMERS.kind), id))
     if row is None:
-        deleted = customers.LISTED.deleted_row(scope, id) is not None
+        deleted = customers.CUSTOMERS.deleted_row(scope, id) is not None
         raise ApiError("customer_deleted") if deleted else not_found("customer", id)
     return records.of_row(row)
 
 
 def _appointment(
     scope: Scope, customer_id: str, order: Order, rows: Mapping[tuple[str, str], table.Row]
-) -> Found | None:
+) -> Record | None:
     if order.appointment_id is None:
         return None
-    row = rows.get((scope.pk(appointments.LISTED.kind), order.appointment_id))
+    row = rows.get((scope.pk(appointments.APPOINTMENTS.kind), order.appointment_id))
     if row is None:
-        row = appointments.LISTED.deleted_row(scope, order.appointment_id)
+        row = appointments.APPOINTMENTS.deleted_row(scope, order.appointment_id)
     if row is None or (doc := json.loads(row["doc"]))["customer_id"] != customer_id:
         raise not_found_in_body("appointment", order.appointment_id, "appointment_id")
     if doc["deleted_at"] is not None:
         raise ApiError("appointment_deleted")
     if doc["status"] == appointments.CANCELLED:
         raise ApiError("appointment_cancelled")
-    return Found(doc, row["v"], row)
+    return Record(doc, row["v"], row)
 
 
 def _channel(scope: Scope, phone: str, order: Order) -> str:
@@ -263,10 +263,10 @@ def _must_have_room(scope: Scope, to: str, rows: Mapping[tuple[str, str], table.
     return limits.allows(to)
 
 
-def _taking(scope: Scope, customer: Found, session: Document) -> table.Update:
+def _taking(scope: Scope, customer: Record, session: Document) -> table.Update:
     """The write that makes this the customer's one call."""
     return table.Update(
-        scope.pk(customers.LISTED.kind),
+        scope.pk(customers.CUSTOMERS.kind),
         customer.doc["id"],
         set={"active_session": session["id"]},
         condition="v = :v AND attribute_not_exists(active_session)",

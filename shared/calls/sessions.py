@@ -1,20 +1,20 @@
 """Sessions: one call each, from the request to what was said (specification, "Session"; contract 7).
 
-A session only moves forward along `TRANSITIONS`. While work is owed on it, its row carries `next_step`, the
-instant of the next step, and a due time for `sweep`. The customer's row names its one active session, so that no
-two calls to a customer are under way at once.
+A session only moves forward along `TRANSITIONS`. Its row owes the next step of the call (`shared/work/owed.py`). The
+customer's row names its one active session, so that no two calls to a customer are under way at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from shared.core import clock, table
 from shared.core.keys import Scope
-from shared.resources import lists, records
-from shared.resources.lists import Listed
-from shared.resources.records import Document, Found
+from shared.customers import Customer
+from shared.resources import documents, lists
+from shared.resources.collections import Collection, Record
+from shared.resources.documents import Resource, ResourceRow
 from shared.telephony import Ending
 from shared.work import hints
 
@@ -36,16 +36,93 @@ CHANNELS = PHONE, WHATSAPP = "phone", "whatsapp"
 NONE, PROCESSING, AVAILABLE, MISSED = "none", "processing", "available", "failed"
 """What a transcript or a recording can be."""
 
-LISTED = Listed(
+class SessionConsent(TypedDict):
+    """What a session shows of the request for consent that it waited for."""
+
+    status: str | None
+    """`pending`, `granted`, `declined` or `expired`."""
+    requested_at: str | None
+    """When the customer was asked. Null where the consent was given without a request."""
+    responded_at: str | None
+    """When the customer answered. Null until then, and if nobody answers."""
+    expires_at: str | None
+    """When the request expires. Null where nothing was requested."""
+
+
+class Session(Resource):
+    """One call to a customer (specification, "Session"; contract 7). Id prefix `sess_`."""
+
+    customer_id: str
+    """The customer who is called. Never changes."""
+    appointment_id: str | None
+    """The appointment that the call is about. Null for a call about none. Never changes."""
+    channel: str
+    """`phone` or `whatsapp`. Never changes."""
+    direction: str
+    """Always `outbound`."""
+    to: str
+    """The number that is called, E.164: the customer's phone when the call was placed."""
+    call_status: str
+    """One of `CALL_STATUSES`; changes along `TRANSITIONS`."""
+    ended_reason: str | None
+    """Why the call ended (contract 7 lists the values). Null until it has ended."""
+    answered_by: str | None
+    """`human` or `machine`. Null until somebody answers, and if nobody does."""
+    dialed_at: str | None
+    """When dialing began. Null before."""
+    answered_at: str | None
+    """When the call was answered. Null before, and if nobody answers."""
+    ended_at: str | None
+    """When the call ended. Null before."""
+    duration_seconds: int | None
+    """Whole seconds from answer to end. Null until the call has ended, and if nobody answered."""
+    call_later_at: str | None
+    """When the customer asked to be called again. Null unless `call_status` is `call_later` and a time was named."""
+    consent: SessionConsent | None
+    """The request for consent behind a WhatsApp call. Null for a phone call."""
+    transcript_status: str
+    """`none`, `processing`, `available` or `failed`."""
+    recording_status: str
+    """`none`, `processing`, `available` or `failed`."""
+    summary: str | None
+    """What came of the call, in a sentence. Null until it has ended, and where there is nothing to say."""
+    metadata: dict[str, Any]
+    """At most 50 keys, from the request that placed the call; `{}` when unset."""
+
+
+class SessionRow(ResourceRow):
+    """A session's row. It owes the call's next step, too (`shared/work/owed.py`)."""
+
+    due_at: NotRequired[int]
+    """When the next step is due (milliseconds). Absent if none is."""
+    instructions: NotRequired[str]
+    """What the agent is told of this call, from the request that placed it."""
+    customer_deleted: NotRequired[bool]
+    """The customer was deleted while the call was under way."""
+    contact_id: NotRequired[str]
+    """The carrier's id of a live call, once it is placed."""
+    opening: NotRequired[str]
+    """What the agent says first in a live call."""
+    talked: NotRequired[bool]
+    """The customer has spoken with the agent."""
+    silences: NotRequired[int]
+    """How often in a row the customer said nothing."""
+    proposal: NotRequired[str]
+    """The change that the agent has proposed and the customer has not answered yet, as JSON text."""
+    outcome: NotRequired[str]
+    """What the agent's turns did, as the summary will say it."""
+    later: NotRequired[int]
+    """When the customer wants to be called again (milliseconds)."""
+    recording_key: NotRequired[str]
+    """The recording's object in the bucket."""
+    recording_seconds: NotRequired[int]
+    """The recording's length, where it differs from the call's."""
+
+
+SESSIONS: Collection[Session, SessionRow] = Collection(
     kind="session",
     prefix="sess_",
     slots=("appointment_id", "customer_id", "call_status", "channel"),
-    pairs=(
-        ("appointment_id", "call_status"),
-        ("appointment_id", "channel"),
-        ("customer_id", "call_status"),
-        ("customer_id", "channel"),
-    ),
     filters={
         "appointment_id": lambda text: ("appointment_id", text),
         "customer_id": lambda text: ("customer_id", text),
@@ -55,17 +132,19 @@ LISTED = Listed(
 )
 
 
+SessionRecord = Record[Session, SessionRow]
+
+
 def new(
     scope: Scope,
-    customer: Document,
+    customer: Customer,
     *,
     appointment_id: str | None,
     channel: str,
     metadata: Mapping[str, Any] | None,
-) -> Document:
+) -> Session:
     """A call to the customer that waits to be dialed."""
-    return records.new(
-        LISTED,
+    return SESSIONS.new(
         scope,
         customer_id=customer["id"],
         appointment_id=appointment_id,
@@ -94,25 +173,26 @@ def hint(scope: Scope, session_id: str, at: int | None = None) -> hints.Hint:
     return hints.Hint(told, group=scope.pk("dials"), delay=0 if at is None else hints.delay_until(at))
 
 
-def awaits_consent(session: Document) -> bool:
+def awaits_consent(session: Session) -> bool:
     """Whether the call waits for the customer's consent."""
     consent = session["consent"]
     return session["call_status"] == QUEUED and consent is not None and consent["status"] == "pending"
 
 
-def changed(
+def update(
     scope: Scope,
-    found: Found,
+    record: SessionRecord,
     changes: Mapping[str, Any],
     internal: Mapping[str, table.Value | None],
 ) -> table.Update:
-    """The write of a step, unless another came between."""
-    status = changes.get("call_status", found.doc["call_status"])
-    assert status == found.doc["call_status"] or status in TRANSITIONS[found.doc["call_status"]]
-    return records.change(LISTED, scope, found, records.touched(found.doc, changes), internal=internal)
+    """The write of a step, on condition that the session did not change since it was read."""
+    before = record.doc["call_status"]
+    after = changes.get("call_status", before)
+    assert after == before or after in TRANSITIONS[before]
+    return SESSIONS.update(scope, record, documents.touched(record.doc, changes), internal)
 
 
-def ended(session: Document, ending: Ending, now: int) -> Document:
+def ended(session: Session, ending: Ending, now: int) -> dict[str, Any]:
     """The changes that end a call at `now`."""
     answered = session["answered_at"]
     spoke = None if answered is None else max(0, round((now - clock.parse(answered)) / clock.SECOND))

@@ -27,7 +27,7 @@ def answer(scope: Scope, phone: str, status: str, at: int, until: int | None = N
         consent = consents.find(scope, phone)
         if consents.outdated(consent, status, at):
             return
-        with contextlib.suppress(table.Refused, table.Contended):
+        with contextlib.suppress(table.ConditionFailed, table.Contended):
             settle(consent, status, at, until, revoked=revoked)
             return
     raise RuntimeError("the consent was being changed by others all the while")

@@ -19,7 +19,7 @@ from shared.core import clock, table
 from shared.core.keys import Scope
 from shared.projects import projects
 from shared.resources import records
-from shared.resources.records import Found
+from shared.resources.records import Record
 from shared.telephony import Ending, test_numbers
 from shared.work import steps
 
@@ -28,7 +28,7 @@ ENDS_AFTER = 2
 """Seconds, scaled, after it was dialed."""
 
 
-def step(scope: Scope, found: Found) -> list[table.Operation]:
+def step(scope: Scope, found: Record) -> list[table.Operation]:
     """The writes of what comes next of a call."""
     session, outcome = found.doc, test_numbers.outcome(found.doc["to"])
     now = clock.now()
@@ -53,7 +53,7 @@ def step(scope: Scope, found: Found) -> list[table.Operation]:
     return [sessions.changed(scope, found, {}, steps.NOTHING_OWED)]
 
 
-def _talked(scope: Scope, found: Found, outcome: test_numbers.Outcome) -> list[table.Operation]:
+def _talked(scope: Scope, found: Record, outcome: test_numbers.Outcome) -> list[table.Operation]:
     """The writes that end a call in which people talked."""
     session = found.doc
     said = _talk(scope, found, outcome)
@@ -66,22 +66,22 @@ def _talked(scope: Scope, found: Found, outcome: test_numbers.Outcome) -> list[t
     writes = placing.ending(scope, found, ending, changes, next_step=clock.now())
     writes.append(transcripts.write(scope, session["id"], [dataclasses.asdict(line) for line in said.lines]))
     if said.change is not None:
-        writes.append(records.change(appointments.LISTED, scope, *said.change))
+        writes.append(appointments.APPOINTMENTS.update(scope, *said.change))
     return writes
 
 
-def _talk(scope: Scope, found: Found, outcome: test_numbers.Outcome) -> Talk:
+def _talk(scope: Scope, found: Record, outcome: test_numbers.Outcome) -> Talk:
     session = found.doc
-    keys = [(scope.pk(customers.LISTED.kind), session["customer_id"])]
+    keys = [(scope.pk(customers.CUSTOMERS.kind), session["customer_id"])]
     if session["appointment_id"] is not None:
-        keys.append((scope.pk(appointments.LISTED.kind), session["appointment_id"]))
+        keys.append((scope.pk(appointments.APPOINTMENTS.kind), session["appointment_id"]))
     rows = table.get_many(keys)
-    customer = rows.get(keys[0]) or customers.LISTED.deleted_row(scope, session["customer_id"])
+    customer = rows.get(keys[0]) or customers.CUSTOMERS.deleted_row(scope, session["customer_id"])
     assert customer is not None, "a customer's row is kept"
     about = None
     # A call that was under way when its customer was deleted changes nothing any more.
     if len(keys) > 1 and keys[0] in rows:
-        about = rows.get(keys[1]) or appointments.LISTED.deleted_row(scope, session["appointment_id"])
+        about = rows.get(keys[1]) or appointments.APPOINTMENTS.deleted_row(scope, session["appointment_id"])
     return dialogue.simulate(
         outcome,
         Scripted(),
@@ -92,7 +92,7 @@ def _talk(scope: Scope, found: Found, outcome: test_numbers.Outcome) -> Talk:
     )
 
 
-def _recorded(scope: Scope, found: Found) -> table.Update:
+def _recorded(scope: Scope, found: Record) -> table.Update:
     session = found.doc
     row = transcripts.find(scope, session["id"])
     assert row is not None, "the transcript is written with the call's end"

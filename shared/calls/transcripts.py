@@ -29,8 +29,8 @@ def lines(row: table.Row) -> Lines:
 def write(scope: Scope, session_id: str, said: Sequence[Mapping[str, Any]], seen: int = 0) -> table.Put:
     """The write of a new transcript, or of one whose version `seen` it replaces, unless another came between."""
     pk, sk = _key(scope, session_id)
-    return table.versioned({"pk": pk, "sk": sk, "kind": "transcript", "doc": fields.compact(said)}, seen)
+    return table.versioned({"pk": pk, "sk": sk, "kind": "transcript", "doc": fields.to_json(said)}, seen)
 
 
 def _key(scope: Scope, session_id: str) -> tuple[str, str]:
-    return scope.pk(sessions.LISTED.kind, session_id), "transcript"
+    return scope.pk(sessions.SESSIONS.kind, session_id), "transcript"

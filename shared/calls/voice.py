@@ -20,7 +20,7 @@ from shared.core import clock, table
 from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.resources import fields, records
-from shared.resources.records import Found
+from shared.resources.records import Record
 
 TRIES = 3
 LOST = "Sorry, something went wrong on my side. A person of our team will get back to you. Goodbye."
@@ -42,7 +42,7 @@ def turn(scope: Scope, session_id: str, text: str | None, agent: Agent, seconds:
     """Answer what the customer said; None for silence. `seconds` is the time there is. Raises ApiError."""
     deadline = clock.now() + int(seconds * clock.SECOND)
     for _ in range(TRIES):
-        session = records.find(sessions.LISTED, scope, session_id)
+        session = sessions.SESSIONS.find(scope, session_id)
         if session.doc["call_status"] != sessions.DIALING:
             return Spoken(LOST, True)
         heard = transcripts.find(scope, session_id)
@@ -52,20 +52,20 @@ def turn(scope: Scope, session_id: str, text: str | None, agent: Agent, seconds:
             spoken, writes = _answer(scope, session, heard, text, agent, (deadline - clock.now()) / clock.SECOND)
         try:
             table.write(writes, uuid.uuid4().hex)
-        except (table.Refused, table.Contended):
+        except (table.ConditionFailed, table.Contended):
             continue
         return spoken
     return Spoken(LOST, True)
 
 
-def _silence(scope: Scope, session: Found) -> tuple[Spoken, list[table.Operation]]:
+def _silence(scope: Scope, session: Record) -> tuple[Spoken, list[table.Operation]]:
     silences = session.row.get("silences", 0) + 1
     spoken = Spoken(FAREWELL, True) if silences >= SILENCES else Spoken(SILENCE, False)
     return spoken, [sessions.changed(scope, session, {}, {"silences": silences})]
 
 
 def _answer(
-    scope: Scope, session: Found, heard: table.Row | None, text: str, agent: Agent, seconds: float
+    scope: Scope, session: Record, heard: table.Row | None, text: str, agent: Agent, seconds: float
 ) -> tuple[Spoken, list[table.Operation]]:
     lines = [dialogue.Line(**line) for line in transcripts.lines(heard)] if heard else _opening(session)
     tools = _tools(scope, session, text)
@@ -81,15 +81,15 @@ def _answer(
     return spoken, _writes(scope, session, heard, [*lines, *_spoken(session, lines, text, spoken.text)], tools)
 
 
-def _tools(scope: Scope, session: Found, text: str) -> Tools:
-    keys = [(scope.pk(customers.LISTED.kind), session.doc["customer_id"])]
+def _tools(scope: Scope, session: Record, text: str) -> Tools:
+    keys = [(scope.pk(customers.CUSTOMERS.kind), session.doc["customer_id"])]
     if session.doc["appointment_id"] is not None:
-        keys.append((scope.pk(appointments.LISTED.kind), session.doc["appointment_id"]))
+        keys.append((scope.pk(appointments.APPOINTMENTS.kind), session.doc["appointment_id"]))
     rows = table.get_many(keys)
     found = []
     if len(keys) > 1 and keys[0] in rows:
         pk, id = keys[1]
-        about = rows.get((pk, id)) or appointments.LISTED.deleted_row(scope, id)
+        about = rows.get((pk, id)) or appointments.APPOINTMENTS.deleted_row(scope, id)
         found = [records.of_row(about)] if about else []
     proposal = session.row.get("proposal")
     return Tools(
@@ -104,9 +104,9 @@ def _tools(scope: Scope, session: Found, text: str) -> Tools:
 
 
 def _writes(
-    scope: Scope, session: Found, heard: table.Row | None, lines: Sequence[dialogue.Line], tools: Tools
+    scope: Scope, session: Record, heard: table.Row | None, lines: Sequence[dialogue.Line], tools: Tools
 ) -> list[table.Operation]:
-    kept = fields.compact(vars(tools.proposed)) if tools.proposed else None
+    kept = fields.to_json(vars(tools.proposed)) if tools.proposed else None
     internal: dict[str, table.Value | None] = {"proposal": kept, "talked": True, "silences": None}
     if tools.later is not None:
         internal["later"] = tools.later
@@ -117,7 +117,7 @@ def _writes(
     put = transcripts.write(scope, session.doc["id"], said, heard["v"] if heard else 0)
     writes: list[table.Operation] = [sessions.changed(scope, session, {}, internal), put]
     if tools.change is not None:
-        writes.append(records.change(appointments.LISTED, scope, *tools.change))
+        writes.append(appointments.APPOINTMENTS.update(scope, *tools.change))
         writes.append(customers.must_be_live(scope, session.doc["customer_id"], "customer"))
     return writes
 
@@ -143,11 +143,11 @@ def _ends(tools: Tools) -> bool:
     return bool(over) or tools.later is not None
 
 
-def _opening(session: Found) -> list[dialogue.Line]:
+def _opening(session: Record) -> list[dialogue.Line]:
     return dialogue.spoken([("agent", session.row["opening"])]) if "opening" in session.row else []
 
 
-def _spoken(session: Found, lines: Sequence[dialogue.Line], text: str, reply: str) -> list[dialogue.Line]:
+def _spoken(session: Record, lines: Sequence[dialogue.Line], text: str, reply: str) -> list[dialogue.Line]:
     """The two lines of a turn: the customer has just stopped speaking, the agent is about to begin."""
     began = session.doc["answered_at"] or session.doc["dialed_at"]
     last = lines[-1].ended_at_ms if lines else 0

@@ -1,8 +1,8 @@
 """Conversations and their messages (specification, "Conversation", "Message"; contract 8).
 
-A message and the turn that answers it are one row: a user's message that still owes its reply has a due
-time, like a delivery, and a worker claims it with a lease. The conversation's row holds the lock (`turn`, the
-message that is being answered), what the agent has proposed, and whether a person has taken over.
+A message and the turn that answers it are one row: a user's message owes its reply (`shared/work/owed.py`). The
+conversation's row holds the lock (`turn`, the message that is being answered), what the agent has proposed, and
+whether a person has taken over.
 """
 
 from __future__ import annotations
@@ -10,24 +10,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
-from pydantic_core import PydanticCustomError
-
-from shared import customers
 from shared.core import clock, ids, mode, table
-from shared.core.errors import ApiError, not_found_in_body
-from shared.core.keys import Scope, due, due_shard
-from shared.resources import fields, lists, records
-from shared.resources.lists import Listed
-from shared.resources.records import Document, Found
-from shared.work import hints
+from shared.core.errors import ApiError
+from shared.core.keys import Scope
+from shared.resources import documents, fields, lists
+from shared.resources.collections import Collection, Record
+from shared.resources.documents import Resource, ResourceRow
+from shared.work import hints, owed
 
 WINDOW = 20
 """Seconds, from a request's start, that it waits for a reply; never scaled."""
 GIVE_UP = 108 * clock.SECOND
 """The age at which a turn is ended by an apology, so that it holds its conversation for 120 s at the most."""
 BUSY_RETRY = 2
+"""Seconds after which a client may try a busy conversation again."""
 ACTIVE, ENDED = STATUSES = ("active", "ended")
 PENDING, COMPLETE, FAILED = "pending", "complete", "failed"
 SIMULATED_TIMEOUT = "[[sim:timeout]]"
@@ -35,30 +33,94 @@ _SIMULATED_WINDOW = 2
 _SIMULATED_REPLY = 7 * clock.SECOND
 
 
-def _status(text: str) -> tuple[str, str]:
-    if text not in STATUSES:
-        raise PydanticCustomError("parameter_invalid", "status must be active or ended")
-    return "status", text
+class Conversation(Resource):
+    """A thread in which the agent answers (specification, "Conversation"; contract 8). Id prefix `conv_`."""
+
+    status: str
+    """`active` or `ended`. An ended conversation stays ended."""
+    external_id: str | None
+    """The caller's thread identifier, unique among active conversations. Null for a thread without one."""
+    customer_id: str | None
+    """The customer whom the conversation is with. Null when unknown."""
+    metadata: dict[str, Any]
+    """At most 50 keys, from the request that opened the conversation; `{}` when unset."""
+    last_message_at: str | None
+    """The time of the latest message of either side. Null before the first."""
+    ended_at: str | None
+    """When the conversation ended. Null while it is active."""
 
 
-LISTED = Listed(
+class Action(TypedDict):
+    """What a reply did. Which of the other fields is present follows from `type` (contract 8)."""
+
+    type: str
+    """`handoff`, `appointment_confirmed`, `appointment_rescheduled`, `appointment_cancelled`, `call_requested` or
+    `conversation_ended`."""
+    reason: NotRequired[str]
+    """Of a handoff: why a person is needed."""
+    appointment_id: NotRequired[str]
+    """Of a change to an appointment."""
+    session_id: NotRequired[str]
+    """Of a requested call."""
+
+
+class Message(TypedDict):
+    """One message of a conversation (specification, "Message"; contract 8). Id prefix `msg_`. Never changes, but for
+    `reply_status`."""
+
+    id: str
+    object: str
+    """`message`."""
+    role: str
+    """`user` or `assistant`."""
+    content: str
+    """As sent; a reply's is Markdown."""
+    created_at: str
+    reply_status: NotRequired[str]
+    """Of a user's message: `pending` until the agent has replied, then `complete`, or `failed` if it apologised."""
+    actions: NotRequired[list[Action]]
+    """Of an assistant's message: what the reply did; `[]` if nothing."""
+
+
+class AnsweredMessage(Message):
+    """The response of a message endpoint: the user's message with the agent's reply."""
+
+    reply: Message
+    """The assistant's message; as plain text if the request said `markdown: false`."""
+    conversation: Conversation
+    """The conversation after the reply."""
+
+
+class ConversationRow(ResourceRow):
+    """A conversation's row."""
+
+    turn: NotRequired[str]
+    """The message that is being answered, which locks the conversation."""
+    proposal: NotRequired[str]
+    """The change that the agent has proposed and the user has not answered yet, as JSON text."""
+    handed_off: NotRequired[bool]
+    """A person has taken over; the agent only holds the line."""
+
+
+CONVERSATIONS: Collection[Conversation, ConversationRow] = Collection(
     kind="conversation",
     prefix="conv_",
     slots=("external_id", "customer_id", "status"),
-    pairs=(("external_id", "customer_id"), ("external_id", "status"), ("customer_id", "status")),
     filters={
         "external_id": lambda text: ("external_id", text),
         "customer_id": lambda text: ("customer_id", text),
-        "status": _status,
+        "status": lists.one_of("status", STATUSES),
     },
 )
-MESSAGES = Listed(kind="message", prefix="msg_", created=None, ordered=True)
+MESSAGES: Collection[Message, ResourceRow] = Collection(kind="message", prefix="msg_", created=None, ordered=True)
+ConversationRecord = Record[Conversation, ConversationRow]
 
 
-def new(scope: Scope, external_id: str | None, customer_id: str | None, metadata: Mapping[str, Any] | None) -> Document:
+def new(
+    scope: Scope, external_id: str | None, customer_id: str | None, metadata: Mapping[str, Any] | None
+) -> Conversation:
     """An active conversation without messages."""
-    return records.new(
-        LISTED,
+    return CONVERSATIONS.new(
         scope,
         status=ACTIVE,
         external_id=external_id,
@@ -71,76 +133,49 @@ def new(scope: Scope, external_id: str | None, customer_id: str | None, metadata
 
 def messages_pk(scope: Scope, conversation_id: str) -> str:
     """The partition of a conversation's messages."""
-    return scope.pk(LISTED.kind, conversation_id)
+    return scope.pk(CONVERSATIONS.kind, conversation_id)
 
 
 def thread_key(scope: Scope, external_id: str) -> tuple[str, str]:
-    """The row that makes an external id unique among active conversations."""
+    """The key of the row that makes an external id unique among active conversations."""
     return scope.pk("thread", hashlib.sha256(external_id.encode()).hexdigest()), "thread"
 
 
-def of_thread(scope: Scope, external_id: str) -> Found | None:
-    """The active conversation of the caller's thread, if there is one."""
+def of_thread(scope: Scope, external_id: str) -> ConversationRecord | None:
+    """The active conversation of the caller's thread, None if there is none."""
     thread = table.get(*thread_key(scope, external_id))
-    return None if thread is None else records.find(LISTED, scope, thread["conversation_id"])
+    return None if thread is None else CONVERSATIONS.find(scope, thread["conversation_id"])
 
 
 def insertion(
     scope: Scope,
-    conversation: Document,
+    conversation: Conversation,
     internal: Mapping[str, table.Value] | None = None,
-    refusal: table.Refusal = table.decide_again,
+    on_thread_taken: table.OnConditionFailed = table.decide_again,
 ) -> list[table.Operation]:
-    """The writes that create a conversation; `refusal` where its thread has an active one."""
-    writes: list[table.Operation] = [records.insertion(LISTED, scope, conversation, **(internal or {}))]
+    """The writes that create a conversation; `on_thread_taken` decides if its thread has an active one."""
+    writes: list[table.Operation] = [CONVERSATIONS.insert(scope, conversation, **(internal or {}))]
     if conversation["external_id"] is not None:
         pk, sk = thread_key(scope, conversation["external_id"])
         row = {"pk": pk, "sk": sk, "kind": "thread", "conversation_id": conversation["id"]}
-        writes.append(table.Put(row, refusal=refusal))
+        writes.append(table.Put(row, on_condition_failed=on_thread_taken))
     return writes
 
 
-def customer_of(scope: Scope, given: Mapping[str, Any] | None) -> tuple[str | None, list[table.Operation]]:
-    """Whom a request's `customer` means, and the writes that make or hold them. Raises ApiError.
-
-    Matched by id, else external_id, else phone among the live ones, the newest first; else created.
-    """
-    if given is None:
-        return None, []
-    if "id" in given:
-        return given["id"], [customers.must_be_live(scope, given["id"], "customer[id]")]
-    for field in ("external_id", "phone"):
-        if given.get(field) is not None:
-            query = lists.Query(limit=1, starting_after=None, wanted={field: (given[field],)})
-            for row in lists.page(scope, customers.LISTED, query).rows:
-                return row["sk"], [table.Check(row["pk"], row["sk"])]
-    customer = customers.new(scope, given)
-    return customer["id"], [records.insertion(customers.LISTED, scope, customer)]
+def thread_taken(old: table.Row | None) -> ApiError:
+    """The error for a second active conversation on a thread."""
+    return ApiError("conversation_exists", param="external_id")
 
 
-def check_customer(given: Mapping[str, Any] | None) -> None:
-    """Raises ApiError for a `customer` that names nobody, or names somebody twice."""
-    if given is None:
-        return
-    if "id" in given:
-        if len(given) > 1:
-            raise ApiError("parameters_exclusive", "customer[id] goes alone.", param="customer")
-        if not ids.is_id(customers.LISTED.prefix, given["id"]):
-            raise not_found_in_body("customer", given["id"], "customer[id]")
-    elif all(given.get(name) is None for name in ("external_id", "phone", "email")):
-        message = "customer needs one of id, external_id, phone and email."
-        raise ApiError("parameter_missing", message, param="customer")
-
-
-def ended(conversation: Document) -> Document:
-    """The conversation, ended; the very same object where it already is."""
+def ended(conversation: Conversation) -> Conversation | None:
+    """The conversation, ended; None if it already is."""
     if conversation["status"] == ENDED:
-        return conversation
-    changed = records.touched(conversation, {"status": ENDED, "ended_at": clock.iso(clock.now())})
-    return changed | {"ended_at": changed["updated_at"]}
+        return None
+    changed = documents.touched(conversation, {"status": ENDED, "ended_at": clock.iso(clock.now())})
+    return {**changed, "ended_at": changed["updated_at"]}
 
 
-def ending(scope: Scope, conversation: Document) -> list[table.Operation]:
+def ending(scope: Scope, conversation: Conversation) -> list[table.Operation]:
     """The writes beside the conversation's own that free its thread."""
     if conversation["external_id"] is None:
         return []
@@ -149,20 +184,20 @@ def ending(scope: Scope, conversation: Document) -> list[table.Operation]:
     return [table.Delete(pk, sk, condition="attribute_not_exists(pk) OR conversation_id = :mine", values=mine)]
 
 
-def must_take_message(found: Found) -> None:
+def must_take_message(record: ConversationRecord) -> None:
     """Raises `conversation_ended`, or `conversation_busy` while a turn holds the lock."""
-    if found.doc["status"] == ENDED:
+    if record.doc["status"] == ENDED:
         raise ApiError("conversation_ended")
-    if "turn" in found.row:
+    if "turn" in record.row:
         raise ApiError("conversation_busy", headers={"Retry-After": str(BUSY_RETRY)})
 
 
-def asked(scope: Scope, conversation: Document, content: str, markdown: bool) -> table.Row:
+def new_message(scope: Scope, conversation: Conversation, content: str, markdown: bool) -> table.Row:
     """The row of a user's message, which owes its reply from now on."""
     now, last = clock.now(), conversation["last_message_at"]
     # Whatever this host's clock says, the message stands after the reply before it.
     asked_at = now if last is None else max(now, clock.parse(last) + 1)
-    doc = {
+    message: Message = {
         "id": ids.new(MESSAGES.prefix, asked_at),
         "object": MESSAGES.kind,
         "role": "user",
@@ -173,15 +208,13 @@ def asked(scope: Scope, conversation: Document, content: str, markdown: bool) ->
     at = now + (_SIMULATED_REPLY if _is_simulated_timeout(scope, content) else 0)
     return {
         "pk": messages_pk(scope, conversation["id"]),
-        "sk": doc["id"],
+        "sk": message["id"],
         "kind": MESSAGES.kind,
-        "doc": fields.compact(doc),
+        "doc": fields.to_json(message),
         "conversation_id": conversation["id"],
         "markdown": markdown,
         "asked_at": asked_at,
-        "next_attempt": at,
-        "due": due(at + 30 * clock.SECOND),
-        "due_shard": due_shard(doc["id"]),
+        **owed.owed(message["id"], at),
     }
 
 
@@ -193,36 +226,31 @@ def window(scope: Scope, content: str) -> int:
     return _SIMULATED_WINDOW if _is_simulated_timeout(scope, content) else WINDOW
 
 
-def _is_simulated_timeout(scope: Scope, content: str) -> bool:
-    return content == SIMULATED_TIMEOUT and mode.simulated(scope)
-
-
-def locked(conversation: Document, message: table.Row) -> tuple[Document, dict[str, table.Value]]:
-    """The conversation with a new message, and its lock."""
+def locked(conversation: Conversation, message: table.Row) -> tuple[Conversation, dict[str, table.Value]]:
+    """The conversation with a new message, and the attributes that lock it."""
     at = clock.iso(message["asked_at"])
-    return records.touched(conversation, {"last_message_at": at}), {"turn": message["sk"]}
+    return documents.touched(conversation, {"last_message_at": at}), {"turn": message["sk"]}
 
 
 def hints_of(scope: Scope, message: table.Row) -> list[hints.Hint]:
-    """What tells the worker of a turn: now, and once more when it would have to be given up."""
-    told = {
+    """The messages that tell the worker of a turn: one now, one when the turn would have to be given up."""
+    body = {
         "project_id": scope.project_id,
         "livemode": scope.livemode,
         "conversation_id": message["conversation_id"],
         "message_id": message["sk"],
     }
     group = scope.pk("turns")
-    wait = max(0, message["next_attempt"] - clock.now())
-    first = hints.Hint(told, group, delay=-(-wait // clock.SECOND))
-    return [first, hints.Hint(told, group, delay=GIVE_UP // clock.SECOND + 1)]
+    wait = max(0, message["due_at"] - clock.now())
+    first = hints.Hint(body, group, delay=-(-wait // clock.SECOND))
+    return [first, hints.Hint(body, group, delay=GIVE_UP // clock.SECOND + 1)]
 
 
-def transcript(scope: Scope, conversation_id: str, most: int) -> Sequence[Document]:
-    """The last messages of a conversation, oldest first, `most` at the most."""
-    page = next(table.query(messages_pk(scope, conversation_id), limit=most), [])
-    return [json.loads(row["doc"]) for row in reversed(page)]
+def transcript(scope: Scope, conversation_id: str, limit: int) -> Sequence[Message]:
+    """The last `limit` messages of a conversation, oldest first."""
+    page = next(table.query(messages_pk(scope, conversation_id), limit=limit), [])
+    return [cast("Message", json.loads(row["doc"])) for row in reversed(page)]
 
 
-def thread_taken(old: table.Row | None) -> ApiError:
-    """The refusal of a second active conversation on a thread."""
-    return ApiError("conversation_exists", param="external_id")
+def _is_simulated_timeout(scope: Scope, content: str) -> bool:
+    return content == SIMULATED_TIMEOUT and mode.simulated(scope)

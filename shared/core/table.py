@@ -1,15 +1,16 @@
 """The one table: all traffic with DynamoDB goes through here.
 
-Rows are flat dicts of str, int, bool, bytes, or a dict of ints. Reads are strongly consistent but where
-an index is read. `write` carries out one operation, or several as one transaction.
+Rows are flat dicts of str, int, bool, bytes, or a dict of ints. Reads are strongly consistent, except those of an
+index. `write` carries out one operation, or several as one transaction.
 
-    Refused(op, old)    an operation's condition did not hold; nothing was written
-    Contended(op)       other transactions held a row three times in a row; nothing was written
-    Unavailable         DynamoDB throttled or did not answer
+    ConditionFailed(op, old)    the condition of an operation failed; nothing was written
+    Contended(op)               other transactions held a row three times in a row; nothing was written
+    Unavailable                 DynamoDB throttled or did not answer
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import uuid
@@ -24,16 +25,19 @@ from shared.core.aws import Unavailable
 
 Value = str | int | bool | bytes | dict[str, int]
 Row = dict[str, Any]
-Refusal = Callable[[Row | None], Exception | None]
-"""Given the row that an operation's condition met: the error to answer with, None to decide again."""
+OnConditionFailed = Callable[[Row | None], Exception | None]
+"""From the row that an operation's condition met to the error for the client; None to decide again."""
 
 ABSENT = "attribute_not_exists(pk)"
 PRESENT = "attribute_exists(pk)"
 CONFLICTS_IN_A_ROW = 3
+"""Transaction conflicts after which a write gives up."""
+_KEYS_IN_A_CALL = 100  # what BatchGetItem takes
+_BATCH_TRIES = 6
 
 
 def decide_again(old: Row | None) -> None:
-    """The refusal of a write that lost a race: read anew and apply the change to what is there now."""
+    """For a write that lost a race: read again, and apply the change to what is there now."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Put:
     row: Row
     condition: str = ABSENT
     values: Mapping[str, Value] = field(default_factory=dict)
-    refusal: Refusal = decide_again
+    on_condition_failed: OnConditionFailed = decide_again
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Update:
     expressions: tuple[str, ...] = ()
     condition: str = PRESENT
     values: Mapping[str, Value] = field(default_factory=dict)
-    refusal: Refusal = decide_again
+    on_condition_failed: OnConditionFailed = decide_again
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ class Delete:
     sk: str
     condition: str = PRESENT
     values: Mapping[str, Value] = field(default_factory=dict)
-    refusal: Refusal = decide_again
+    on_condition_failed: OnConditionFailed = decide_again
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ class Check:
     sk: str
     condition: str = PRESENT
     values: Mapping[str, Value] = field(default_factory=dict)
-    refusal: Refusal = decide_again
+    on_condition_failed: OnConditionFailed = decide_again
 
 
 def versioned(row: Row, seen: int) -> Put:
@@ -92,8 +96,8 @@ _TRANSACTED = {Check: "ConditionCheck"}
 _OLD_ON_FAILURE = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 
 
-class Refused(Exception):
-    """The condition of `op` did not hold; `old` is the row it met, None if there is none."""
+class ConditionFailed(Exception):
+    """The condition of `op` failed; `old` is the row that it met, None if there is none."""
 
     def __init__(self, op: Operation, old: Row | None) -> None:
         super().__init__(type(op).__name__)
@@ -122,24 +126,29 @@ def expired(row: Row) -> bool:
 
 
 def get_many(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Row]:
-    """Those of up to 100 rows that exist and are not over, by key."""
-    found: dict[tuple[str, str], Row] = {}
-    name = os.environ["TABLE_NAME"]
-    pending: list[dict[str, Any]] = [_key(*key) for key in dict.fromkeys(keys)]
-    tries = 0
-    while pending:
-        answer = _call("batch_get_item", RequestItems={name: {"Keys": pending, "ConsistentRead": True}})
-        for item in answer["Responses"].get(name, ()):
+    """The rows with these keys that exist and have not expired, by key. One call for each 100 keys."""
+    rows: dict[tuple[str, str], Row] = {}
+    unique = list(dict.fromkeys(keys))
+    for start in range(0, len(unique), _KEYS_IN_A_CALL):
+        for item in _batch_get([_key(*key) for key in unique[start : start + _KEYS_IN_A_CALL]]):
             row = decoded(item)
             if not expired(row):
-                found[row["pk"], row["sk"]] = row
+                rows[row["pk"], row["sk"]] = row
+    return rows
+
+
+def _batch_get(pending: list[dict[str, Any]]) -> Iterator[Any]:
+    """The items with these keys that exist; what DynamoDB leaves unprocessed is asked for again."""
+    name = os.environ["TABLE_NAME"]
+    for tries in itertools.count(1):
+        answer = _call("batch_get_item", RequestItems={name: {"Keys": pending, "ConsistentRead": True}})
+        yield from answer["Responses"].get(name, ())
         pending = answer.get("UnprocessedKeys", {}).get(name, {}).get("Keys", [])
-        if pending:
-            tries += 1
-            if tries > 6:
-                raise Unavailable("BatchGetItem left keys unprocessed")
-            clock.sleep(random.uniform(0, 0.05 * 2**tries))
-    return found
+        if not pending:
+            return
+        if tries > _BATCH_TRIES:
+            raise Unavailable("BatchGetItem left keys unprocessed")
+        clock.sleep(random.uniform(0, 0.05 * 2**tries))
 
 
 def query(
@@ -198,33 +207,41 @@ def write(ops: Sequence[Operation], request: str) -> None:
 
 
 def update(op: Update) -> Row:
-    """Carry out one update and return the whole row after it. Raises Refused."""
-    try:
-        answer = _call(
-            "update_item",
-            **_parameters(op, None),
-            ReturnValues="ALL_NEW",
-            ReturnValuesOnConditionCheckFailure="ALL_OLD",
-        )
-    except ClientError as error:
-        raise _refusal(op, error) from None
-    return decoded(answer["Attributes"])
+    """Carry out one update and return the whole row after it. Raises ConditionFailed, Contended.
+
+    It does not remember the request: a caller that must know whether an earlier try took effect compares the row.
+    """
+    for conflicts in range(CONFLICTS_IN_A_ROW):
+        try:
+            answer = _call(
+                "update_item",
+                **_parameters(op, None),
+                ReturnValues="ALL_NEW",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] != "TransactionConflictException":
+                raise _condition_failed(op, error) from None
+            _pause(conflicts)
+        else:
+            return decoded(answer["Attributes"])
+    raise Contended(op)
 
 
 def _write_one(op: Operation, request: str) -> None:
     method = {Put: "put_item", Update: "update_item", Delete: "delete_item"}[type(op)]
-    for turn in range(CONFLICTS_IN_A_ROW):
+    for conflicts in range(CONFLICTS_IN_A_ROW):
         try:
             _call(method, **_parameters(op, request), **_OLD_ON_FAILURE)
             return
         except ClientError as error:
             if error.response["Error"]["Code"] == "TransactionConflictException":
-                _pause(turn)
+                _pause(conflicts)
                 continue
-            refused = _refusal(op, error)
-            if refused.old is not None and refused.old.get("req") == request:
+            failed = _condition_failed(op, error)
+            if failed.old is not None and failed.old.get("req") == request:
                 return
-            raise refused from None
+            raise failed from None
     raise Contended(op)
 
 
@@ -233,39 +250,39 @@ def _write_all(ops: Sequence[Operation], request: str) -> None:
         {type(op).__name__ if not isinstance(op, Check) else "ConditionCheck": _in_transaction(op, request)}
         for op in ops
     ]
-    # One token for all turns: a turn that took effect, its answer lost, is not carried out again.
+    # One token for all tries: one that took effect, its response lost, is not carried out again.
     token = uuid.uuid4().hex
     contended = Contended(ops[-1])
-    for turn in range(CONFLICTS_IN_A_ROW):
+    for conflicts in range(CONFLICTS_IN_A_ROW):
         try:
             _call("transact_write_items", TransactItems=items, ClientRequestToken=token)
             return
         except ClientError as error:
             code = error.response["Error"]["Code"]
             if code == "TransactionInProgressException":
-                _pause(turn)
+                _pause(conflicts)
                 continue
             if code != "TransactionCanceledException":
                 raise
-            refused = _cancelled(ops, error.response.get("CancellationReasons", []), request)
-            if isinstance(refused, Refused):
-                raise refused from None
-            if refused is None:
+            failed = _cancelled(ops, error.response.get("CancellationReasons", []), request)
+            if isinstance(failed, ConditionFailed):
+                raise failed from None
+            if failed is None:
                 return
-            contended = refused
-            _pause(turn)
+            contended = failed
+            _pause(conflicts)
     raise contended
 
 
-def _cancelled(ops: Sequence[Operation], reasons: Sequence[Any], request: str) -> Refused | Contended | None:
+def _cancelled(ops: Sequence[Operation], reasons: Sequence[Any], request: str) -> ConditionFailed | Contended | None:
     """Why a transaction was cancelled; None if because an earlier try of it took effect."""
-    refused, contended = [], []
+    failed, contended = [], []
     for op, reason in zip(ops, reasons, strict=True):
         if reason["Code"] == "ConditionalCheckFailed":
             old = decoded(reason["Item"]) if reason.get("Item") else None
             if old is not None and old.get("req") == request and not isinstance(op, Check):
                 return None
-            refused.append(Refused(op, old))
+            failed.append(ConditionFailed(op, old))
         elif reason["Code"] == "TransactionConflict":
             contended.append(Contended(op))
         elif reason["Code"] in ("ThrottlingError", "ProvisionedThroughputExceeded"):
@@ -273,18 +290,18 @@ def _cancelled(ops: Sequence[Operation], reasons: Sequence[Any], request: str) -
         elif reason["Code"] != "None":
             raise RuntimeError(f"transaction cancelled: {reason['Code']}")
     # The idempotency record is the last operation, and where it and another condition fail, it decides.
-    return refused[-1] if refused else contended[-1]
+    return failed[-1] if failed else contended[-1]
 
 
-def _pause(turn: int) -> None:
-    clock.sleep(random.uniform(0.01, 0.04) * 2**turn)
+def _pause(conflicts: int) -> None:
+    clock.sleep(random.uniform(0.01, 0.04) * 2**conflicts)
 
 
-def _refusal(op: Operation, error: ClientError) -> Refused:
+def _condition_failed(op: Operation, error: ClientError) -> ConditionFailed:
     if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
         raise error
     old: Any = error.response.get("Item")
-    return Refused(op, decoded(old) if old else None)
+    return ConditionFailed(op, decoded(old) if old else None)
 
 
 def _in_transaction(op: Operation, request: str) -> dict[str, Any]:

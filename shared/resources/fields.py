@@ -55,7 +55,7 @@ def bracketed(path: tuple[int | str, ...]) -> str:
     return str(path[0]) + "".join(f"[{part}]" for part in path[1:])
 
 
-def compact(value: Any) -> str:
+def to_json(value: Any) -> str:
     """JSON text without spaces, as stored and sent."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
@@ -170,14 +170,14 @@ def _metadata_problem(value: Mapping[str, Any]) -> _Problem | None:
         if not 1 <= len(key) <= METADATA_KEY_CHARACTERS:
             text = f"Metadata keys have 1 to {METADATA_KEY_CHARACTERS} characters; one has {len(key)}."
             return _Problem("metadata_invalid", text, key)
-        if len(compact(inner)) > METADATA_VALUE_CHARACTERS:
+        if len(to_json(inner)) > METADATA_VALUE_CHARACTERS:
             text = f"A metadata value has at most {METADATA_VALUE_CHARACTERS} characters as JSON."
             return _Problem("metadata_invalid", text, key)
         for part in _strings(key, inner):
             bad = _control_character(part)
             if bad is not None:
                 return _Problem("parameter_invalid", f"Control characters are not allowed: {bad}.", key)
-    if len(compact(value).encode()) > METADATA_BYTES:
+    if len(to_json(value).encode()) > METADATA_BYTES:
         return _Problem("metadata_invalid", f"Metadata has more than {METADATA_BYTES} bytes as JSON.")
     return None
 

@@ -21,7 +21,7 @@ class Ending:
 
 
 @dataclass(frozen=True)
-class Seen:
+class ContactState:
     """What a carrier says of a call right now; instants in milliseconds, `ending` once it has ended."""
 
     answered_at: int | None
@@ -29,7 +29,7 @@ class Seen:
     ending: Ending | None
 
 
-class Refused(Exception):
+class CallRefused(Exception):
     """The carrier will never place this call."""
 
     def __init__(self, ending: Ending) -> None:
@@ -53,10 +53,10 @@ class Carrier(Protocol):
 
         `opening` is what the agent says first.
 
-        Raises Refused, Busy.
+        Raises CallRefused, Busy.
         """
 
-    def look(self, contact_id: str) -> Seen | None:
+    def describe(self, contact_id: str) -> ContactState | None:
         """What has become of a call; None where the carrier knows no such call. Raises Busy."""
 
     def stop(self, contact_id: str) -> None:

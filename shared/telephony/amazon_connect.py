@@ -27,7 +27,7 @@ from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
 from shared.core import clock
 from shared.core.log import logger
-from shared.telephony import Busy, Ending, NotConfigured, Refused, Seen
+from shared.telephony import Busy, Ending, NotConfigured, CallRefused, ContactState
 
 REASON_DELAY = 30 * clock.SECOND
 """How long a contact that has ended counts as under way while nothing says why."""
@@ -180,7 +180,7 @@ class Connect:
         return cls(_client(), **{(_REQUIRED | _EITHER)[name]: value for name, value in given.items()})
 
     def start(self, to: str, session_id: str, project_id: int, livemode: bool, opening: str) -> str:
-        """Place the call and answer its contact's id, the same one when asked again soon. Raises Refused, Busy."""
+        """Place the call and answer its contact's id, the same one when asked again soon. Raises CallRefused, Busy."""
         caller = {"QueueId": self.queue_id, "SourcePhoneNumber": self.source_phone_number}
         try:
             answer = _answered(
@@ -199,10 +199,10 @@ class Connect:
                 **{name: value for name, value in caller.items() if value},
             )
         except ClientError as error:
-            raise Refused(_refusal(error)) from None
+            raise CallRefused(_refusal(error)) from None
         return str(answer["ContactId"])
 
-    def look(self, contact_id: str) -> Seen | None:
+    def describe(self, contact_id: str) -> ContactState | None:
         """What has become of a contact; None where Connect has no such contact. Raises Busy."""
         contact = self._contact(contact_id)
         return None if contact is None else seen(contact)
@@ -229,7 +229,7 @@ class Connect:
         return contact
 
 
-def seen(contact: Mapping[str, Any]) -> Seen:
+def seen(contact: Mapping[str, Any]) -> ContactState:
     """What the `Contact` of `DescribeContact` tells of a call."""
     connected_at = _instant(contact.get("ConnectedToSystemTimestamp"))
     ended_at = _instant(contact.get("DisconnectTimestamp"))
@@ -238,8 +238,8 @@ def seen(contact: Mapping[str, Any]) -> Seen:
     # A tone is "connected to the system" as well.
     answered_at = connected_at if decided is None or decided.answered_by else None
     if ended_at is None or (not reason and decided is None and clock.now() - ended_at < REASON_DELAY):
-        return Seen(answered_at, None, None)
-    return Seen(answered_at, ended_at, ending(reason, status, answered=answered_at is not None))
+        return ContactState(answered_at, None, None)
+    return ContactState(answered_at, ended_at, ending(reason, status, answered=answered_at is not None))
 
 
 def ending(reason: str | None, status: str | None, *, answered: bool) -> Ending:

@@ -1,9 +1,9 @@
 """Deliveries: an event on its way to one endpoint (specification, "Retry behavior"; contract 9).
 
-The row is the truth: what is owed, since when, and who works on it. A worker claims it with a lease and a
-token, sends, and records the attempt on condition of the token; a worker that dies leaves a lease that
-runs out. The next step is a pure function of the attempt's number and its outcome; what may become of a row
-is a pure function of the row and its endpoint (`phase`), which reads, manual retries and workers all ask.
+A delivery's row owes its next attempt (`shared/work/owed.py`). A worker claims it, sends, and records the attempt on
+condition that its claim still holds. The next step is a pure function of the attempt's number and outcome
+(`next_step`). What may become of a row is a pure function of the row and its endpoint (`phase`), which reads, manual
+retries and workers all ask.
 """
 
 from __future__ import annotations
@@ -13,36 +13,108 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 from shared import appointments
 from shared.core import clock, ids, table
-from shared.core.aws import Unavailable
 from shared.core.errors import ApiError, not_found
-from shared.core.keys import Scope, due, due_shard
+from shared.core.keys import Scope
 from shared.resources import fields
-from shared.resources.lists import Listed
-from shared.resources.records import Document
+from shared.resources.collections import Collection
 from shared.webhooks import endpoints, events
-from shared.work import hints, steps
+from shared.webhooks.events import EVENTS, NewEvent
+from shared.work import hints, owed
 from shared.work.hints import Hint
 
 if TYPE_CHECKING:
     # Only the worker that sends pays for the import of the HTTP client.
     from shared.webhooks.http_client import Outcome
 
-PREFIX = "whd_"
 WAITS = (0, 5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)
-"""Seconds from the end of one attempt to the next, by the number of attempts made (specification)."""
+"""The retry schedule: seconds from the end of one attempt to the next, by the number of attempts made
+(specification, "Retry behavior"; contract 0)."""
 LEASE = 60 * clock.SECOND
+"""How long a worker may take for an attempt; the attempt itself is cut after 15 seconds."""
 LOST_WORKERS = 3
-TRIES = 5
-"""How often a write is tried anew because the row, or its endpoint, was being changed."""
+"""After so many dead workers on one attempt the delivery fails with `worker_lost` (contract 9)."""
 GRACE = 60
-"""Seconds after which `sweep` takes a hint for lost."""
+"""Seconds, scaled, after which `sweep` takes the hint at an attempt for lost."""
 ATTEMPTING, SUCCEEDED, FAILED, CANCELED = "attempting", "succeeded", "failed", "canceled"
-LISTED = Listed(kind="delivery", prefix=PREFIX, created=None)
-_NOTHING_OWED = {"next_attempt": None, "due": None, "due_shard": None}
+
+
+class Attempt(TypedDict):
+    """One attempt to deliver an event. Never changes."""
+
+    number: int
+    """From 1."""
+    at: str
+    """When the attempt began."""
+    response_status_code: int | None
+    """The receiver's HTTP status. Null if it sent none."""
+    error_code: str | None
+    """Why the attempt failed (contract 9 lists the values). Null if it succeeded."""
+    duration_ms: int
+    """Milliseconds from the attempt's start to its outcome."""
+
+
+class Delivery(TypedDict):
+    """An event on its way to one endpoint (specification, "Retry behavior"; contract 9). Id prefix `whd_`."""
+
+    id: str
+    object: str
+    """`webhook_delivery`."""
+    event_id: str
+    event_type: str
+    webhook_endpoint_id: str
+    url: str
+    """Where the latest attempt was sent; before the first, the endpoint's URL when the delivery was created."""
+    status: str
+    """`attempting`, then `succeeded`, `failed` or `canceled`, which never change."""
+    trigger: str
+    """`automatic`, `manual` (a retry) or `test`."""
+    retry_of: str | None
+    """The delivery that a manual retry repeats. Null otherwise."""
+    attempt_count: int
+    """Recorded attempts."""
+    max_attempts: int
+    """9."""
+    next_attempt_at: str | None
+    """When the next attempt is due. Null once the delivery has ended."""
+    last_attempt_at: str | None
+    """When the latest attempt began. Null before the first."""
+    response_status_code: int | None
+    """Of the latest attempt; null before the first and if the receiver sent none."""
+    response_body: str | None
+    """The first KiB of the latest response's body. Null if there was none."""
+    error_code: str | None
+    """Why the latest attempt failed, or why the delivery ended without one. Null if it succeeded."""
+    duration_ms: int | None
+    """Of the latest attempt, in milliseconds. Null before the first."""
+    attempts: list[Attempt]
+    """Every recorded attempt, oldest first."""
+    livemode: bool
+    created_at: str
+    completed_at: str | None
+    """When the delivery ended. Null while it is attempting."""
+
+
+class DeliveryRow(TypedDict):
+    """A delivery's row. While it waits, it owes its next attempt, too (`shared/work/owed.py`)."""
+
+    pk: str
+    sk: str
+    kind: str
+    doc: str
+    endpoint: str
+    """The endpoint's id."""
+    generation: int
+    """The endpoint's generation when the delivery was created."""
+    expires_at: int
+    due_at: NotRequired[int]
+    """When the next attempt is due (milliseconds). Absent once the delivery has ended."""
+
+
+DELIVERIES: Collection[Delivery, DeliveryRow] = Collection(kind="delivery", prefix="whd_", created=None)
 
 
 @dataclass(frozen=True)
@@ -54,7 +126,7 @@ class Retry:
 
 @dataclass(frozen=True)
 class Ended:
-    """No further attempt; `gone` where the receiver said that it will never take one."""
+    """No further attempt. `gone`: the receiver answered that it will never take one."""
 
     status: str
     gone: bool = False
@@ -80,58 +152,64 @@ class Phase(Enum):
     CLOSED = "It waits for an endpoint that was disabled or deleted since, and is to be canceled."
 
 
-def phase(found: table.Row, endpoint: endpoints.State | None, token: str | None = None) -> Phase:
-    """The phase of a delivery's row for everybody, or for the worker whose lease has this token."""
-    if "next_attempt" not in found:
+def phase(row: table.Row, endpoint: endpoints.State | None, token: str | None = None) -> Phase:
+    """The phase of a delivery's row for everybody, or for the worker whose claim has this token."""
+    if "due_at" not in row:
         return Phase.ENDED
     # An expired lease counts too: its worker may have sent the event.
-    if "lease" in found and found["lease"] != token:
+    if "lease" in row and row["lease"] != token:
         return Phase.UNDER_WAY
     # The row may be newer than what was read of its endpoint.
-    if endpoint is None or endpoint.generation > found["generation"]:
+    if endpoint is None or endpoint.generation > row["generation"]:
         return Phase.CLOSED
     return Phase.WAITING
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A delivery that this worker, and for the time of its lease no other, may send."""
+    """A delivery that this worker, and until its lease expires no other, may send."""
 
     scope: Scope
-    row: table.Row
-    doc: Document
-    token: str
+    work: owed.Claim
+    doc: Delivery
 
     @property
     def number(self) -> int:
         """The attempt's number, from 1."""
-        return int(self.doc["attempt_count"]) + 1
+        return self.doc["attempt_count"] + 1
+
+    @property
+    def due_at(self) -> int:
+        """When the attempt was due (milliseconds)."""
+        return int(self.work.row["due_at"])
 
     @property
     def lost_workers(self) -> int:
         """How many workers died over this attempt."""
-        return int(self.row.get("lost", 0))
+        return self.work.lost_workers
 
     def is_closed(self, endpoint: endpoints.State | None) -> bool:
-        """Whether the endpoint was disabled or deleted since the delivery was made, so that nothing may be sent."""
-        return phase(self.row, endpoint, self.token) is Phase.CLOSED
+        """Whether the endpoint was disabled or deleted since the delivery was created, so that nothing is sent."""
+        return phase(self.work.row, endpoint, self.work.token) is Phase.CLOSED
 
 
-def row(
-    event: events.Event,
-    endpoint: endpoints.State,
-    *,
-    trigger: str = "automatic",
-    retry_of: str | None = None,
+def partition(scope: Scope, event_id: str) -> str:
+    """The partition of an event's deliveries."""
+    return scope.pk(EVENTS.kind, event_id)
+
+
+def new_row(
+    event: NewEvent, endpoint: endpoints.State, *, trigger: str = "automatic", retry_of: str | None = None
 ) -> table.Row:
-    """A new delivery, due now; `canceled` from the start where the endpoint is disabled.
+    """The row of a new delivery, due now; `canceled` from the start if the endpoint is disabled.
 
     The automatic delivery of an event to an endpoint always has the same id.
     """
     now, endpoint_id = clock.now(), endpoint.doc["id"]
     automatic = trigger == "automatic"
-    id = ids.derived(PREFIX, event.instant, event.id, endpoint_id) if automatic else ids.new(PREFIX, now)
-    doc = {
+    prefix = DELIVERIES.prefix
+    id = ids.derived(prefix, event.instant, event.id, endpoint_id) if automatic else ids.new(prefix, now)
+    doc: Delivery = {
         "id": id,
         "object": "webhook_delivery",
         "event_id": event.id,
@@ -154,21 +232,21 @@ def row(
         "created_at": clock.iso(now),
         "completed_at": None,
     }
-    found: table.Row = {
-        "pk": event.scope.pk("event", event.id),
+    row: table.Row = {
+        "pk": partition(event.scope, event.id),
         "sk": id,
-        "kind": LISTED.kind,
+        "kind": DELIVERIES.kind,
         "endpoint": endpoint_id,
         "generation": endpoint.generation,
-        "expires_at": (now + events.KEPT) // clock.SECOND,
+        "expires_at": (now + events.RETENTION) // clock.SECOND,
     }
     if not endpoint.doc["enabled"]:
-        return found | {"doc": fields.compact(doc | _canceled(clock.iso(now)))}
-    return found | {"doc": fields.compact(doc)} | _owed(id, now)
+        return row | {"doc": fields.to_json(_canceled(doc, clock.iso(now)))}
+    return row | {"doc": fields.to_json(doc)} | owed.owed(id, now, GRACE)
 
 
 def hint(scope: Scope, event_id: str, delivery_id: str, endpoint_id: str, delay: int = 0) -> Hint:
-    """The message that tells a worker of a delivery."""
+    """The message that tells a worker of a delivery, `delay` seconds from now."""
     message = {
         "project_id": scope.project_id,
         "livemode": scope.livemode,
@@ -178,255 +256,197 @@ def hint(scope: Scope, event_id: str, delivery_id: str, endpoint_id: str, delay:
     return Hint(message, group=endpoint_id, once=delivery_id, delay=delay)
 
 
-def hint_of(scope: Scope, delivery: Document) -> Hint:
-    """The message that tells a worker of this delivery."""
-    return hint(scope, delivery["event_id"], delivery["id"], delivery["webhook_endpoint_id"])
+def hint_of(scope: Scope, delivery: Delivery, delay: int = 0) -> Hint:
+    """The message that tells a worker of this delivery, `delay` seconds from now."""
+    return hint(scope, delivery["event_id"], delivery["id"], delivery["webhook_endpoint_id"], delay)
 
 
-def claim(scope: Scope, event_id: str, delivery_id: str) -> Claim | int | None:
-    """Take the delivery, if it is due and nobody else has it.
-
-    The milliseconds until it is due where that is later; None where there is nothing to do.
-    """
-    pk, now, token = scope.pk("event", event_id), clock.now(), uuid.uuid4().hex
-    lease: dict[str, table.Value | None] = {"lease": token, "lease_until": now + LEASE, "due": due(now + LEASE)}
-    free = "next_attempt <= :now AND attribute_not_exists(lease)"
-    try:
-        found = table.update(table.Update(pk, delivery_id, set=lease, condition=free, values={":now": now}))
-    except table.Refused as refused:
-        old = refused.old
-        if old is None or "next_attempt" not in old:
-            return None
-        if old.get("lease") == token:
-            found = old
-        elif old["next_attempt"] > now:
-            return int(old["next_attempt"]) - now
-        elif old["lease_until"] > now:
-            return None
-        else:
-            taken = _take_over(pk, delivery_id, lease, old)
-            if taken is None:
-                return None
-            found = taken
-    return Claim(scope, found, json.loads(found["doc"]), token)
+def claim(scope: Scope, event_id: str, delivery_id: str) -> Claim | owed.NotDue | None:
+    """Claim the delivery, if its attempt is due and no other worker has it. None if there is nothing to do."""
+    work = owed.claim(partition(scope, event_id), delivery_id, clock.now() + LEASE)
+    return Claim(scope, work, json.loads(work.row["doc"])) if isinstance(work, owed.Claim) else work
 
 
 def record(
-    claimed: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: Sequence[table.Operation] = ()
-) -> bool:
-    """Write down the attempt, what follows and what it says of the endpoint, then set the next one's timer.
+    claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: Sequence[table.Operation] = ()
+) -> None:
+    """Write down the attempt, what follows, and what it says of the endpoint (`also`), in one transaction.
 
-    False where a write in `also` was refused: nothing was written, and the endpoint must be looked at anew.
+    Then the next attempt's timer is set. Does nothing if the claim has expired and another worker has the delivery.
+    Raises ConditionFailed or Contended if the endpoint was changed: read it again.
     """
     now = clock.now()
-    attempt = {
-        "number": claimed.number,
+    attempt: Attempt = {
+        "number": claim.number,
         "at": clock.iso(now - outcome.duration_ms),
         "response_status_code": outcome.status,
         "error_code": outcome.error,
         "duration_ms": outcome.duration_ms,
     }
-    doc = claimed.doc | {
+    doc: Delivery = {
+        **claim.doc,
         "url": url,
-        "attempt_count": claimed.number,
+        "attempt_count": claim.number,
         "last_attempt_at": attempt["at"],
         "response_status_code": outcome.status,
         "response_body": outcome.body,
         "error_code": outcome.error,
         "duration_ms": outcome.duration_ms,
-        "attempts": [*claimed.doc["attempts"], attempt],
+        "attempts": [*claim.doc["attempts"], attempt],
     }
     if isinstance(step, Ended):
-        ended = {"status": step.status, "next_attempt_at": None, "completed_at": clock.iso(now)}
-        ended |= _canceled(clock.iso(now)) if step.status == CANCELED else {}
-        return _save(claimed, doc | ended, _NOTHING_OWED, also)
+        _save(claim, _ended(doc, step.status, clock.iso(now)), owed.NOTHING, also)
+        return
     at = now + clock.scaled(step.wait)
-    if not _save(claimed, doc | {"next_attempt_at": clock.iso(at)}, _owed(doc["id"], at), also):
-        return False
-    _set_timer(claimed, step.wait, now, at)
-    return True
+    waiting: Delivery = {**doc, "next_attempt_at": clock.iso(at)}
+    if _save(claim, waiting, owed.owed(doc["id"], at, GRACE), also):
+        _set_timer(claim, step.wait, now, at)
 
 
-def cancel(claimed: Claim, endpoint: endpoints.State | None) -> None:
+def cancel(claim: Claim, endpoint: endpoints.State | None) -> None:
     """End the delivery because its endpoint was disabled or deleted."""
-    _save(claimed, _canceled_doc(claimed.row, endpoint), _NOTHING_OWED)
+    _save(claim, _canceled_doc(claim.work.row, endpoint), owed.NOTHING)
 
 
-def fail_lost(claimed: Claim, endpoint: endpoints.State) -> bool:
+def fail_lost(claim: Claim, endpoint: endpoints.State) -> None:
     """End the delivery because worker after worker died over the same attempt.
 
-    False if the endpoint was changed meanwhile: nothing was written, and the next worker decides.
+    Raises ConditionFailed or Contended if the endpoint was changed meanwhile: nothing was written.
     """
-    now = clock.iso(clock.now())
-    ended = {"status": FAILED, "error_code": "worker_lost", "next_attempt_at": None, "completed_at": now}
-    return _save(claimed, claimed.doc | ended, _NOTHING_OWED, [unchanged(claimed.scope, endpoint)])
+    doc: Delivery = {**_ended(claim.doc, FAILED, clock.iso(clock.now())), "error_code": "worker_lost"}
+    _save(claim, doc, owed.NOTHING, [endpoints.unchanged(claim.scope, endpoint)])
 
 
-def release(claimed: Claim) -> None:
+def release(claim: Claim) -> None:
     """Give the delivery back, still due, for another worker."""
-    _save(claimed, claimed.doc, _owed(claimed.doc["id"], claimed.row["next_attempt"]))
+    owed.release(claim.work)
 
 
-def shown(scope: Scope, rows: list[table.Row]) -> list[Document]:
-    """Deliveries as they are to be seen; one that waits for a closed endpoint is canceled for good first."""
-    endpoint_ids = [found["endpoint"] for found in rows if "next_attempt" in found]
+def shown(scope: Scope, rows: list[table.Row]) -> list[Delivery]:
+    """Deliveries as clients see them. One that waits for a closed endpoint is canceled for good first."""
+    endpoint_ids = [row["endpoint"] for row in rows if "due_at" in row]
     states = endpoints.states(scope, endpoint_ids) if endpoint_ids else {}
-    return [_shown(found, states.get(found["endpoint"])) for found in rows]
+    return [_shown(row, states.get(row["endpoint"])) for row in rows]
 
 
 def find(scope: Scope, event_id: str, delivery_id: str) -> table.Row:
     """The delivery's row. Raises `resource_not_found`."""
-    known = ids.is_id(events.PREFIX, event_id) and ids.is_id(PREFIX, delivery_id)
-    found = table.get(scope.pk("event", event_id), delivery_id) if known else None
-    if found is None:
+    well_formed = ids.is_id(EVENTS.prefix, event_id) and ids.is_id(DELIVERIES.prefix, delivery_id)
+    row = table.get(partition(scope, event_id), delivery_id) if well_formed else None
+    if row is None:
         raise not_found("webhook delivery", delivery_id)
-    return found
+    return row
 
 
 def of_event(scope: Scope, event_id: str) -> list[table.Row]:
     """All deliveries of an event, newest first."""
-    return [found for page in table.query(scope.pk("event", event_id), limit=100) for found in page]
+    return [row for page in table.query(partition(scope, event_id), limit=100) for row in page]
 
 
-def retried(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.Operation], Document]:
+def retry(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.Operation], Delivery]:
     """The writes of a manual retry, and the new delivery. Raises ApiError."""
     old = find(scope, event_id, delivery_id)
     event_row = events.find(scope, event_id)
     endpoint = endpoints.states(scope, [old["endpoint"]]).get(old["endpoint"])
     if endpoint is None or endpoint.deleted:
         raise not_found("webhook endpoint", old["endpoint"])
-    same = [found for found in of_event(scope, event_id) if found["endpoint"] == old["endpoint"]]
-    if any(_shown(found, endpoint)["status"] == ATTEMPTING for found in same):
+    to_endpoint = [row for row in of_event(scope, event_id) if row["endpoint"] == old["endpoint"]]
+    if any(_shown(row, endpoint)["status"] == ATTEMPTING for row in to_endpoint):
         raise ApiError("delivery_in_progress")
     if not endpoint.doc["enabled"]:
         raise ApiError("webhook_endpoint_disabled")
-    envelope = json.loads(event_row["doc"])
-    event = events.Event(scope, event_id, envelope["type"], envelope["created"] * clock.SECOND, event_row["doc"])
-    new = row(event, endpoint, trigger="manual", retry_of=delivery_id)
+    new = new_row(events.of_row(scope, event_row), endpoint, trigger="manual", retry_of=delivery_id)
     retries = event_row.get("retries", 0)
     # Two retries at once meet on the event's row: the later one is decided again and finds the first.
-    met = table.Update(
+    meeting = table.Update(
         event_row["pk"],
         event_row["sk"],
         set={"retries": retries + 1, "expires_at": new["expires_at"]},
-        condition="retries = :seen" if retries else "attribute_exists(pk) AND attribute_not_exists(retries)",
-        values={":seen": retries} if retries else {},
+        condition="retries = :retries" if retries else "attribute_exists(pk) AND attribute_not_exists(retries)",
+        values={":retries": retries} if retries else {},
     )
-    return [met, table.Put(new), unchanged(scope, endpoint)], json.loads(new["doc"])
+    return [meeting, table.Put(new), endpoints.unchanged(scope, endpoint)], json.loads(new["doc"])
 
 
-def tested(scope: Scope, endpoint: endpoints.State) -> tuple[list[table.Operation], Document]:
+def test(scope: Scope, endpoint: endpoints.State) -> tuple[list[table.Operation], Delivery]:
     """The writes of a synthetic `appointment.created` for this endpoint alone, and its delivery. Raises ApiError."""
     if not endpoint.doc["enabled"]:
         raise ApiError("webhook_endpoint_disabled")
     appointment = appointments.sample(scope)
     instant = clock.parse(appointment["created_at"])
-    event = events.build(scope, ids.new(events.PREFIX, instant), "appointment.created", instant, appointment, None)
-    new = row(event, endpoint, trigger="test")
-    return [table.Put(event.row()), table.Put(new), unchanged(scope, endpoint)], json.loads(new["doc"])
+    event = events.build(scope, ids.new(EVENTS.prefix, instant), "appointment.created", instant, appointment, None)
+    new = new_row(event, endpoint, trigger="test")
+    return [table.Put(event.row()), table.Put(new), endpoints.unchanged(scope, endpoint)], json.loads(new["doc"])
 
 
-def unchanged(scope: Scope, endpoint: endpoints.State) -> table.Check:
-    """The condition that the endpoint was not changed since it was read."""
-    return table.Check(
-        scope.pk(endpoints.LISTED.kind),
-        endpoint.doc["id"],
-        condition="v = :v",
-        values={":v": endpoint.version},
-    )
+def _ended(doc: Delivery, status: str, at: str) -> Delivery:
+    """The delivery, ended with this status; a canceled one shows why."""
+    ended: Delivery = {**doc, "status": status, "next_attempt_at": None, "completed_at": at}
+    return {**ended, "error_code": "endpoint_disabled"} if status == CANCELED else ended
 
 
-def _take_over(pk: str, id: str, lease: Mapping[str, table.Value | None], old: table.Row) -> table.Row | None:
-    update = table.Update(
-        pk,
-        id,
-        set={**lease, "lost": old.get("lost", 0) + 1},
-        condition="lease = :dead",
-        values={":dead": old["lease"]},
-    )
-    try:
-        return table.update(update)
-    except table.Refused as refused:
-        return refused.old if refused.old and refused.old.get("lease") == lease["lease"] else None
+def _canceled(doc: Delivery, at: str) -> Delivery:
+    return _ended(doc, CANCELED, at)
 
 
-def _owed(id: str, at: int) -> dict[str, table.Value]:
-    return {"next_attempt": at, "due": steps.overdue(at, GRACE), "due_shard": due_shard(id)}
-
-
-def _canceled(at: str) -> Document:
-    return {"status": CANCELED, "error_code": "endpoint_disabled", "next_attempt_at": None, "completed_at": at}
-
-
-def _canceled_doc(found: table.Row, endpoint: endpoints.State | None) -> Document:
+def _canceled_doc(row: table.Row, endpoint: endpoints.State | None) -> Delivery:
     """The delivery, canceled as of when its endpoint was closed, but not before what is known to have come later."""
-    doc: Document = json.loads(found["doc"])
-    closed_at = endpoint.closed_at(found["generation"]) if endpoint else None
+    doc: Delivery = json.loads(row["doc"])
+    closed_at = endpoint.closed_at(row["generation"]) if endpoint else None
     # While workers died over it, it was shown as under way.
-    known = [doc["created_at"], clock.iso(clock.now()) if closed_at is None or "lost" in found else closed_at]
+    known = [doc["created_at"], clock.iso(clock.now()) if closed_at is None or "lost" in row else closed_at]
     if doc["last_attempt_at"] is not None:
-        known.append(clock.iso(clock.parse(doc["last_attempt_at"]) + doc["duration_ms"]))
-    return doc | _canceled(max(known))
+        known.append(clock.iso(clock.parse(doc["last_attempt_at"]) + (doc["duration_ms"] or 0)))
+    return _canceled(doc, max(known))
 
 
-def _shown(found: table.Row, endpoint: endpoints.State | None) -> Document:
-    """The delivery as it is to be seen. Raises Unavailable.
+def _shown(row: table.Row, endpoint: endpoints.State | None) -> Delivery:
+    """The delivery as clients see it. Raises ConditionFailed or Contended if the row keeps changing.
 
-    Canceled is shown only what is canceled in its row: otherwise a worker's lease could follow, and the
-    delivery would be under way again.
+    It is shown as canceled only once its row is: otherwise a worker could claim it after that, and the delivery
+    would be under way again.
     """
-    for _ in range(TRIES):
-        if phase(found, endpoint) is not Phase.CLOSED:
-            doc: Document = json.loads(found["doc"])
-            return doc
-        doc = _canceled_doc(found, endpoint)
+    if phase(row, endpoint) is not Phase.CLOSED:
+        return cast("Delivery", json.loads(row["doc"]))
+
+    def cancel_unless_claimed() -> Delivery:
+        latest = table.get(row["pk"], row["sk"]) or row
+        if phase(latest, endpoint) is not Phase.CLOSED:
+            return cast("Delivery", json.loads(latest["doc"]))
+        doc = _canceled_doc(latest, endpoint)
         cancellation = table.Update(
-            found["pk"],
-            found["sk"],
-            set={"doc": fields.compact(doc), **_NOTHING_OWED, "hints": None},
-            condition="doc = :seen AND attribute_not_exists(lease)",
-            values={":seen": found["doc"]},
+            row["pk"],
+            row["sk"],
+            set={**owed.NOTHING, "doc": fields.to_json(doc)},
+            condition="doc = :doc AND attribute_not_exists(lease)",
+            values={":doc": latest["doc"]},
         )
-        try:
-            table.write([cancellation], uuid.uuid4().hex)
-        except (table.Refused, table.Contended):
-            latest = table.get(found["pk"], found["sk"])
-            if latest is None:
-                return doc
-            found = latest
-        else:
-            return doc
-    raise Unavailable("the delivery kept changing")
+        table.write([cancellation], uuid.uuid4().hex)
+        return doc
+
+    return owed.retry_on_conflict(cancel_unless_claimed)
 
 
-def _save(
-    claimed: Claim, doc: Document, owed: Mapping[str, table.Value | None], also: Sequence[table.Operation] = ()
-) -> bool:
-    idle: dict[str, table.Value | None] = {"lease": None, "lease_until": None, "lost": None, "hints": None}
-    update = table.Update(
-        claimed.row["pk"],
-        claimed.row["sk"],
-        set={"doc": fields.compact(doc), **owed, **idle},
-        condition="lease = :token",
-        values={":token": claimed.token},
-    )
+def _save(claim: Claim, doc: Delivery, owing: owed.Attributes, also: Sequence[table.Operation] = ()) -> bool:
+    """Write the delivery and give up the claim. False if the claim no longer holds: the next worker has the delivery.
+
+    Raises ConditionFailed or Contended if a write in `also` cannot be made.
+    """
+    row = claim.work.row
+    update = owed.held(claim.work, table.Update(row["pk"], row["sk"], set={**owing, "doc": fields.to_json(doc)}))
     try:
-        table.write([update, *also], claimed.token)
-    except table.Refused as refused:
-        # A lease that ran out leaves nothing to do: the next worker has the delivery.
-        return refused.op is update
-    except table.Contended:
-        return False
+        table.write([update, *also], claim.work.token)
+    except table.ConditionFailed as failed:
+        if failed.op is update:
+            return False
+        raise
     return True
 
 
-def _set_timer(claimed: Claim, wait: int, now: int, at: int) -> None:
-    doc = claimed.doc
+def _set_timer(claim: Claim, wait: int, now: int, at: int) -> None:
     # The way of a wait is chosen by its unscaled length, so that a quick local run takes both.
     if wait <= hints.LONGEST_DELAY:
-        delay = (at - now) // clock.SECOND
-        again = hint(claimed.scope, doc["event_id"], doc["id"], doc["webhook_endpoint_id"], delay)
-        hints.send("retries", [again])
+        hints.send("retries", [hint_of(claim.scope, claim.doc, (at - now) // clock.SECOND)])
     else:
-        again = hint(claimed.scope, doc["event_id"], doc["id"], doc["webhook_endpoint_id"])
-        hints.wait("delayed_delivery", f"{doc['id']}-{claimed.number + 1}", at, again)
+        name = f"{claim.doc['id']}-{claim.number + 1}"
+        hints.wait("delayed_delivery", name, at, hint_of(claim.scope, claim.doc))

@@ -1,8 +1,8 @@
 """Webhook endpoints: where events are sent (specification, "Webhook endpoint"; contract 9).
 
-`generation` counts the times that an endpoint was disabled or deleted: a delivery of an earlier
-generation is canceled. `slow_until` marks one that hangs or has fallen behind, `failing_since` one that
-has not succeeded since.
+An endpoint's row has a `generation`, which counts how often it was disabled or deleted: a delivery of an earlier
+generation is canceled. `slow_until` marks an endpoint that hangs or has fallen behind, `failing_since` one that has
+not succeeded since.
 """
 
 from __future__ import annotations
@@ -11,32 +11,86 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from shared.core import clock, table
 from shared.core.errors import ApiError
 from shared.core.keys import Scope
-from shared.resources import fields, records
-from shared.resources.lists import Listed
-from shared.resources.records import Document, Found
+from shared.resources import documents, fields
+from shared.resources.collections import Collection, Record
+from shared.resources.documents import Resource, ResourceRow
 from shared.webhooks import signing, urls
 from shared.webhooks.events import FAMILIES, TYPES
 
-MOST = 16
-MOST_FILTERS = 50
-GIVES_UP_AFTER = 5 * 24 * 3600
-"""Seconds for which everything must have failed before an endpoint is disabled."""
-STAYS_SLOW = 60 * clock.SECOND
+LIMIT = 16
+"""Endpoints of a project and mode."""
+FILTERS_LIMIT = 50
+FAILING_LIMIT = 5 * 24 * 3600
+"""Seconds, scaled, for which everything must have failed before an endpoint is disabled."""
+SLOW_FOR = 60 * clock.SECOND
+"""How long an endpoint that hangs or has fallen behind counts as slow."""
 _GENERATIONS = 100
 _TOMBSTONE = 31 * clock.DAY
-LISTED = Listed(kind="webhook_endpoint", prefix="whk_", created=None)
+
+
+class WebhookEndpoint(Resource):
+    """A receiver of events (specification, "Webhook endpoint"; contract 9). Id prefix `whk_`."""
+
+    url: str
+    """The https URL that receives POSTs, at most 2048 characters."""
+    enabled: bool
+    """A disabled endpoint is sent nothing."""
+    event_filters: list[str]
+    """Event types or wildcards such as `appointment.*`; `[]` means all events."""
+    label: str | None
+    """At most 200 characters. Null when unset."""
+    description: str | None
+    """At most 500 characters. Null when unset."""
+    secret_prefix: str
+    """The first 13 characters of the signing secret. Changes when the secret is rotated."""
+    disabled_at: str | None
+    """When the endpoint was disabled. Null while it is enabled."""
+    disabled_reason: str | None
+    """`manual`, `gone` (the receiver answered 410) or `failing` (for 5 days). Null while it is enabled."""
+    secret: NotRequired[str]
+    """The signing secret, `whsec_…`. Present only in the responses of create and rotate_secret."""
+
+
+class DeletedWebhookEndpoint(TypedDict):
+    """The response to the deletion of an endpoint."""
+
+    id: str
+    object: str
+    """`webhook_endpoint`."""
+    deleted: bool
+    """Always true."""
+
+
+class WebhookEndpointRow(ResourceRow):
+    """An endpoint's row. A deleted endpoint's row moves to a partition of its own and expires after 31 days."""
+
+    secret: bytes
+    """The signing secret as KMS ciphertext."""
+    generation: int
+    """How often the endpoint was disabled or deleted."""
+    closed: NotRequired[dict[str, int]]
+    """When each earlier generation ended (milliseconds), by its number."""
+    slow_until: NotRequired[int]
+    failing_since: NotRequired[int]
+    """When the first of the failed attempts since the last success ended."""
+
+
+WEBHOOK_ENDPOINTS: Collection[WebhookEndpoint, WebhookEndpointRow] = Collection(
+    kind="webhook_endpoint", prefix="whk_", created=None
+)
+WebhookEndpointRecord = Record[WebhookEndpoint, WebhookEndpointRow]
 
 
 @dataclass(frozen=True)
 class State:
-    """What a delivery needs to know of its endpoint, deleted ones included."""
+    """What a delivery needs to know of its endpoint, which may be deleted."""
 
-    doc: Document
+    doc: WebhookEndpoint
     generation: int
     closed: Mapping[str, int]
     deleted: bool
@@ -46,7 +100,7 @@ class State:
     secret: bytes
 
     def closed_at(self, generation: int) -> str | None:
-        """When a generation ended by disabling or deletion; None where that is not, or no longer, known."""
+        """When a generation ended. None if it has not, or if that was too many generations ago."""
         closed = self.closed.get(str(generation))
         return None if closed is None else clock.iso(closed)
 
@@ -59,9 +113,10 @@ def check_url(url: str) -> None:
 
 
 def check_filters(filters: list[str]) -> None:
-    """Raises `event_filter_invalid` for what is neither a known event type nor a wildcard."""
-    if len(filters) > MOST_FILTERS:
-        raise ApiError("parameter_invalid", f"At most {MOST_FILTERS} event filters are allowed.", param="event_filters")
+    """Raises `event_filter_invalid` for a filter that is neither an event type nor a wildcard."""
+    if len(filters) > FILTERS_LIMIT:
+        message = f"At most {FILTERS_LIMIT} event filters are allowed."
+        raise ApiError("parameter_invalid", message, param="event_filters")
     for number, text in enumerate(filters):
         if text not in TYPES and text not in FAMILIES:
             raise ApiError(
@@ -72,124 +127,128 @@ def check_filters(filters: list[str]) -> None:
 
 
 def loopback_allowed() -> bool:
-    """Whether receivers on this very machine are allowed: on the local runner only."""
+    """Whether receivers on this machine are allowed: on the local runner only."""
     return os.environ.get("ALLOW_LOOPBACK_RECEIVERS") == "1"
 
 
-def new(scope: Scope, given: Mapping[str, Any], secret: str) -> Document:
-    """An endpoint with the given fields."""
-    endpoint = records.new(
-        LISTED,
+def new(scope: Scope, values: Mapping[str, Any], secret: str) -> WebhookEndpoint:
+    """An endpoint with these fields."""
+    endpoint = WEBHOOK_ENDPOINTS.new(
         scope,
-        url=given["url"],
+        url=values["url"],
         enabled=True,
-        event_filters=given["event_filters"] or [],
-        label=given["label"],
-        description=given["description"],
+        event_filters=values["event_filters"] or [],
+        label=values["label"],
+        description=values["description"],
         secret_prefix=secret[: signing.SHOWN_CHARACTERS],
         disabled_at=None,
         disabled_reason=None,
     )
-    return endpoint | enabled(endpoint, given["enabled"])
+    return endpoint if values["enabled"] else disabled(endpoint, "manual")
 
 
-def insertion(scope: Scope, endpoint: Document, sealed: bytes) -> list[table.Operation]:
-    """The writes that create an endpoint, unless the project has its most."""
+def patched(endpoint: WebhookEndpoint, patch: Mapping[str, Any]) -> WebhookEndpoint | None:
+    """The endpoint after a merge patch; None if nothing changes."""
+    changes = dict(patch)
+    if changes.get("enabled") is True and not endpoint["enabled"]:
+        changes |= {"disabled_at": None, "disabled_reason": None}
+    if changes.get("enabled") is False and endpoint["enabled"]:
+        changes |= {"disabled_at": clock.iso(clock.now()), "disabled_reason": "manual"}
+    return documents.changed(endpoint, changes)
+
+
+def disabled(endpoint: WebhookEndpoint, reason: str) -> WebhookEndpoint:
+    """The enabled endpoint, disabled for this reason."""
+    now = clock.iso(clock.now())
+    return documents.touched(endpoint, {"enabled": False, "disabled_at": now, "disabled_reason": reason})
+
+
+def with_secret(endpoint: WebhookEndpoint, secret: str) -> WebhookEndpoint:
+    """The endpoint with another signing secret, of which it shows the prefix."""
+    return documents.touched(endpoint, {"secret_prefix": secret[: signing.SHOWN_CHARACTERS]})
+
+
+def insertion(scope: Scope, endpoint: WebhookEndpoint, ciphertext: bytes) -> list[table.Operation]:
+    """The writes that create an endpoint. They raise `webhook_endpoint_limit` if the project has the most it may."""
     generation = 0 if endpoint["enabled"] else 1
     return [
-        records.insertion(LISTED, scope, endpoint, secret=sealed, generation=generation),
+        WEBHOOK_ENDPOINTS.insert(scope, endpoint, secret=ciphertext, generation=generation),
         table.Update(
             scope.pk("count"),
-            LISTED.kind,
+            WEBHOOK_ENDPOINTS.kind,
             expressions=("n = if_not_exists(n, :zero) + :one",),
-            condition="attribute_not_exists(n) OR n < :most",
-            values={":zero": 0, ":one": 1, ":most": MOST},
-            refusal=lambda old: ApiError("webhook_endpoint_limit"),
+            condition="attribute_not_exists(n) OR n < :limit",
+            values={":zero": 0, ":one": 1, ":limit": LIMIT},
+            on_condition_failed=lambda old: ApiError("webhook_endpoint_limit"),
         ),
     ]
 
 
-def deletion(scope: Scope, found: Found) -> list[table.Operation]:
-    """The writes that delete an endpoint and remember when."""
-    now = clock.now()
-    doc = found.doc if found.doc["disabled_at"] else found.doc | {"disabled_at": clock.iso(now)}
-    return [
-        table.Delete(scope.pk(LISTED.kind), doc["id"], condition="v = :v", values={":v": found.version}),
-        table.Put(
-            {
-                "pk": scope.pk(f"deleted_{LISTED.kind}"),
-                "sk": doc["id"],
-                "kind": f"deleted_{LISTED.kind}",
-                "v": found.version + 1,
-                "doc": fields.compact(doc),
-                **_next_generation(found, now),
-                "secret": b"-",
-                "expires_at": (now + _TOMBSTONE) // clock.SECOND,
-            }
-        ),
-        table.Update(scope.pk("count"), LISTED.kind, expressions=("n = n - :one",), values={":one": 1}),
-    ]
-
-
-def enabled(endpoint: Document, yes: bool, reason: str = "manual") -> Document:
-    """The fields that enabling or disabling changes."""
-    if endpoint["enabled"] == yes:
-        return {}
-    if yes:
-        return {"enabled": True, "disabled_at": None, "disabled_reason": None}
-    return {"enabled": False, "disabled_at": clock.iso(clock.now()), "disabled_reason": reason}
-
-
-def change(scope: Scope, found: Found, endpoint: Document, *, secret: bytes | None = None) -> table.Update:
-    """The write of a changed endpoint; disabling raises the generation, enabling forgets failures."""
+def update(
+    scope: Scope, record: WebhookEndpointRecord, endpoint: WebhookEndpoint, *, secret: bytes | None = None
+) -> table.Update:
+    """The write of a changed endpoint. Disabling raises the generation, enabling forgets failures."""
+    before = record.doc
     internal: dict[str, table.Value | None] = {} if secret is None else {"secret": secret}
-    if found.doc["enabled"] and not endpoint["enabled"]:
-        internal |= _next_generation(found, clock.parse(endpoint["disabled_at"]))
-    if (endpoint["enabled"] and not found.doc["enabled"]) or endpoint["url"] != found.doc["url"]:
+    if before["enabled"] and endpoint["disabled_at"] is not None:
+        internal |= _next_generation(record.row, clock.parse(endpoint["disabled_at"]))
+    if (endpoint["enabled"] and not before["enabled"]) or endpoint["url"] != before["url"]:
         internal |= {"failing_since": None, "slow_until": None}
-    return records.change(LISTED, scope, found, endpoint, internal=internal)
+    return WEBHOOK_ENDPOINTS.update(scope, record, endpoint, internal)
 
 
-def _next_generation(found: Found, now: int) -> dict[str, table.Value]:
-    """The attributes that end the present generation, with when it ended; a bounded memory of earlier ones."""
-    generation: int = found.row["generation"]
-    closed = {**found.row.get("closed", {}), str(generation): now}
-    kept = sorted(closed.items(), key=lambda item: int(item[0]))[-_GENERATIONS:]
-    return {"generation": generation + 1, "closed": dict(kept)}
+def deletion(scope: Scope, record: WebhookEndpointRecord) -> list[table.Operation]:
+    """The writes that delete an endpoint and keep when, for its waiting deliveries."""
+    now, id = clock.now(), record.doc["id"]
+    doc = record.doc if record.doc["disabled_at"] else {**record.doc, "disabled_at": clock.iso(now)}
+    tombstone: table.Row = {
+        "pk": scope.pk(f"deleted_{WEBHOOK_ENDPOINTS.kind}"),
+        "sk": id,
+        "kind": f"deleted_{WEBHOOK_ENDPOINTS.kind}",
+        "v": record.version + 1,
+        "doc": fields.to_json(doc),
+        **_next_generation(record.row, now),
+        "secret": b"-",
+        "expires_at": (now + _TOMBSTONE) // clock.SECOND,
+    }
+    version = {":v": record.version}
+    return [
+        table.Delete(scope.pk(WEBHOOK_ENDPOINTS.kind), id, condition="v = :v", values=version),
+        table.Put(tombstone),
+        table.Update(scope.pk("count"), WEBHOOK_ENDPOINTS.kind, expressions=("n = n - :one",), values={":one": 1}),
+    ]
 
 
 def of_project(scope: Scope) -> list[State]:
     """All endpoints of a project and mode, disabled ones included."""
-    return [state_of(row) for page in table.query(scope.pk(LISTED.kind), limit=100) for row in page]
+    return [state_of(row) for page in table.query(scope.pk(WEBHOOK_ENDPOINTS.kind), limit=100) for row in page]
 
 
 def row_keys(scope: Scope, id: str) -> list[tuple[str, str]]:
-    """Where an endpoint's row is, or its remains are."""
-    return [(scope.pk(LISTED.kind), id), (scope.pk(f"deleted_{LISTED.kind}"), id)]
+    """The keys of an endpoint's row and of the row that it has once it is deleted."""
+    kind = WEBHOOK_ENDPOINTS.kind
+    return [(scope.pk(kind), id), (scope.pk(f"deleted_{kind}"), id)]
 
 
 def states(scope: Scope, endpoint_ids: Iterable[str]) -> dict[str, State]:
-    """The endpoints with these ids, deleted ones included, by id."""
+    """The states of the endpoints with these ids, deleted ones included, by id."""
     keys = [key for id in dict.fromkeys(endpoint_ids) for key in row_keys(scope, id)]
-    found: dict[str, State] = {}
-    for start in range(0, len(keys), 100):
-        found |= {row["sk"]: state_of(row) for row in table.get_many(keys[start : start + 100]).values()}
-    return found
+    return {row["sk"]: state_of(row) for row in table.get_many(keys).values()}
 
 
 def state(scope: Scope, id: str, rows: Mapping[tuple[str, str], table.Row]) -> State | None:
-    """The endpoint's state among rows read by `row_keys`."""
-    found = next((rows[key] for key in row_keys(scope, id) if key in rows), None)
-    return None if found is None else state_of(found)
+    """The endpoint's state among rows that were read by `row_keys`; None if it was deleted long ago."""
+    row = next((rows[key] for key in row_keys(scope, id) if key in rows), None)
+    return None if row is None else state_of(row)
 
 
-def state_of(row: table.Row) -> State:
-    """The state that a row tells."""
+def state_of(row: Mapping[str, Any]) -> State:
+    """The endpoint's state, from its row."""
     return State(
         doc=json.loads(row["doc"]),
         generation=row["generation"],
         closed=row.get("closed", {}),
-        deleted=row["kind"] != LISTED.kind,
+        deleted=row["kind"] != WEBHOOK_ENDPOINTS.kind,
         slow_until=row.get("slow_until", 0),
         failing_since=row.get("failing_since"),
         version=row["v"],
@@ -197,24 +256,38 @@ def state_of(row: table.Row) -> State:
     )
 
 
-def noted(scope: Scope, seen: State, **internal: table.Value | None) -> table.Update:
-    """The write of something internal on an endpoint's row, unless the endpoint was changed since it was `seen`."""
+def set_health(scope: Scope, state: State, **internal: table.Value | None) -> table.Update:
+    """The write of what is known of an endpoint's receiver, unless the endpoint was changed since."""
+    condition, version = "v = :v", {":v": state.version}
     return table.Update(
-        scope.pk(LISTED.kind), seen.doc["id"], set=internal, condition="v = :v", values={":v": seen.version}
+        scope.pk(WEBHOOK_ENDPOINTS.kind), state.doc["id"], set=internal, condition=condition, values=version
     )
 
 
-def disabling(scope: Scope, seen: State, reason: str) -> list[table.Operation]:
-    """The write that disables an endpoint for what its receiver did.
+def unchanged(scope: Scope, state: State) -> table.Check:
+    """The condition that the endpoint was not changed since it was read."""
+    pk = scope.pk(WEBHOOK_ENDPOINTS.kind)
+    return table.Check(pk, state.doc["id"], condition="v = :v", values={":v": state.version})
 
-    None where it was disabled, deleted or given another receiver since it was `seen`; nor, where it is `failing`
-    for too long, if it has succeeded meanwhile.
+
+def disabling(scope: Scope, state: State, reason: str) -> list[table.Operation]:
+    """The write that disables an endpoint because of what its receiver did.
+
+    `[]` if it was disabled, deleted or given another URL since `state` was read, or if it is `failing` for too long
+    and has succeeded since.
     """
-    row = table.get(scope.pk(LISTED.kind), seen.doc["id"])
-    if row is None or row["generation"] != seen.generation or json.loads(row["doc"])["url"] != seen.doc["url"]:
+    row = table.get(scope.pk(WEBHOOK_ENDPOINTS.kind), state.doc["id"])
+    if row is None or row["generation"] != state.generation or json.loads(row["doc"])["url"] != state.doc["url"]:
         return []
-    if reason == "failing" and row.get("failing_since") != seen.failing_since:
+    if reason == "failing" and row.get("failing_since") != state.failing_since:
         return []
-    found = records.of_row(row)
-    endpoint = records.touched(found.doc, enabled(found.doc, False, reason))
-    return [] if endpoint is found.doc else [change(scope, found, endpoint)]
+    record = WEBHOOK_ENDPOINTS.record(row)
+    return [update(scope, record, disabled(record.doc, reason))] if record.doc["enabled"] else []
+
+
+def _next_generation(row: WebhookEndpointRow, now: int) -> dict[str, table.Value]:
+    """The attributes that end the present generation, with the time; the times of earlier ones are bounded."""
+    generation = row["generation"]
+    closed = {**row.get("closed", {}), str(generation): now}
+    kept = sorted(closed.items(), key=lambda item: int(item[0]))[-_GENERATIONS:]
+    return {"generation": generation + 1, "closed": dict(kept)}

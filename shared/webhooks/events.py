@@ -1,4 +1,4 @@
-"""Events: what a change means to the outside (specification, "Events"; contract 9).
+"""Events: what a change means to receivers (specification, "Events"; contract 9).
 
 An event is derived from the two images of a row that the table's stream carries, so that it exists if
 and only if its change committed, and no writer can forget or forge one.
@@ -9,18 +9,18 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict, cast
 
 from pydantic_core import PydanticCustomError
 
 from shared.core import clock, ids, table, versions
 from shared.core.errors import not_found
 from shared.core.keys import Scope, scope_of
-from shared.resources import fields, lists, records
-from shared.resources.records import Document
+from shared.resources import documents, fields
+from shared.resources.collections import Collection
 
-PREFIX = "evt_"
-KEPT = 30 * clock.DAY
+RETENTION = 30 * clock.DAY
+"""How long events and deliveries can be queried."""
 TYPES = (
     "appointment.created",
     "appointment.confirmed",
@@ -43,49 +43,90 @@ TYPES = (
 FAMILIES = tuple(dict.fromkeys(type.split(".")[0] + ".*" for type in TYPES))
 
 
+class EventData(TypedDict):
+    """What an event is about."""
+
+    object: dict[str, Any]
+    """The whole resource when the event fired."""
+    previous_attributes: NotRequired[dict[str, Any]]
+    """The changed fields with their prior values. Absent on `*.created` events."""
+
+
+class Event(TypedDict):
+    """A change that webhook endpoints are told of (specification, "Events"; contract 9). Id prefix `evt_`. Never
+    changes; deliveries carry exactly this JSON text."""
+
+    id: str
+    object: str
+    """`event`."""
+    type: str
+    """One of the event types, such as `appointment.confirmed`."""
+    created: int
+    """Unix seconds."""
+    livemode: bool
+    api_version: str
+    """The newest API revision when the event fired, `YYYY-MM-DD`."""
+    data: EventData
+
+
+class EventRow(TypedDict):
+    """An event's row."""
+
+    pk: str
+    sk: str
+    kind: str
+    doc: str
+    """The event as JSON text, as every receiver is sent it."""
+    expires_at: int
+    retries: NotRequired[int]
+    """Counts the manual retries of its deliveries."""
+
+
 @dataclass(frozen=True)
-class Event:
-    """An event and its frozen body, the very text that every receiver is sent."""
+class NewEvent:
+    """An event that is to be written. `doc` is its JSON text, which every receiver is sent."""
 
     scope: Scope
     id: str
     type: str
     instant: int
-    body: str
+    doc: str
 
     def row(self) -> table.Row:
         """The event's row."""
-        row = {"pk": self.scope.pk("event"), "sk": self.id, "kind": "event", "doc": self.body}
-        index = LISTED.index(self.scope, json.loads(self.body))
-        return row | index | {"expires_at": (self.instant + KEPT) // clock.SECOND}
+        row = {"pk": self.scope.pk(EVENTS.kind), "sk": self.id, "kind": EVENTS.kind, "doc": self.doc}
+        index = EVENTS.index(self.scope, json.loads(self.doc))
+        return row | index | {"expires_at": (self.instant + RETENTION) // clock.SECOND}
 
 
-def derive(old: table.Row | None, new: table.Row | None) -> Event | None:
-    """The event of a change from one image of a row to the next, None if it means nothing outside."""
+def derive(old: table.Row | None, new: table.Row | None) -> NewEvent | None:
+    """The event of a change from one image of a row to the next, None if it means nothing to receivers."""
     if new is None:
         return None
-    # The row of a deleted resource is a new one, and says itself what the resource was before.
-    text = new.get("before") if old is None else old["doc"]
-    before = None if text is None else json.loads(text)
+    # The row of a deleted resource is a new one, and holds the document as it was before.
+    before_text = new.get("before") if old is None else old["doc"]
+    before = None if before_text is None else json.loads(before_text)
     after = json.loads(new["doc"])
     name = _NAMED[after["object"]](before, after)
     if name is None:
         return None
     instant = clock.parse(after["updated_at"])
-    id = ids.derived(PREFIX, instant, new["pk"], new["sk"], new["v"], order=new["v"])
+    id = ids.derived(EVENTS.prefix, instant, new["pk"], new["sk"], new["v"], order=new["v"])
     return build(scope_of(new["pk"]), id, f"{after['object']}.{name}", instant, after, before)
 
 
-def build(scope: Scope, id: str, type: str, instant: int, after: Document, before: Document | None) -> Event:
-    """An event of this type, with the envelope's seven fields as its body (six where nothing came before)."""
-    data: dict[str, Any] = {"object": after}
+def build(
+    scope: Scope, id: str, type: str, instant: int, after: Mapping[str, Any], before: Mapping[str, Any] | None
+) -> NewEvent:
+    """An event of this type about a resource, which changed from `before` to `after` at `instant`."""
+    data: EventData = {"object": dict(after)}
     if before is not None:
         data["previous_attributes"] = {
             name: before.get(name)
             for name, value in after.items()
-            if name != "updated_at" and not records.same(before.get(name), value)
+            if name != "updated_at" and not documents.same(before.get(name), value)
         }
-    body = {
+    event: Event = {
         "id": id,
         "object": "event",
         "type": type,
@@ -94,22 +135,28 @@ def build(scope: Scope, id: str, type: str, instant: int, after: Document, befor
         "api_version": versions.NEWEST,
         "data": data,
     }
-    return Event(scope, id, type, instant, fields.compact(body))
+    return NewEvent(scope, id, type, instant, fields.to_json(event))
+
+
+def of_row(scope: Scope, row: EventRow) -> NewEvent:
+    """The event in a row, to be delivered again."""
+    event: Event = json.loads(row["doc"])
+    return NewEvent(scope, event["id"], event["type"], event["created"] * clock.SECOND, row["doc"])
 
 
 def checked(id: str) -> str:
     """The id, if it can be an event's. Raises `resource_not_found`."""
-    if not ids.is_id(PREFIX, id):
+    if not ids.is_id(EVENTS.prefix, id):
         raise not_found("event", id)
     return id
 
 
-def find(scope: Scope, id: str) -> table.Row:
+def find(scope: Scope, id: str) -> EventRow:
     """The event's row. Raises `resource_not_found`."""
-    row = table.get(scope.pk("event"), checked(id))
+    row = table.get(scope.pk(EVENTS.kind), checked(id))
     if row is None:
         raise not_found("event", id)
-    return row
+    return cast("EventRow", row)
 
 
 def matches(filters: list[str], type: str) -> bool:
@@ -117,15 +164,15 @@ def matches(filters: list[str], type: str) -> bool:
     return not filters or type in filters or type.split(".")[0] + ".*" in filters
 
 
-def _customer(before: Document | None, after: Document) -> str | None:
+def _customer(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:
     if before is None:
         return "created"
     if before["deleted_at"] is None and after["deleted_at"] is not None:
         return "deleted"
-    return None if records.same(before, after) else "updated"
+    return None if documents.same(before, after) else "updated"
 
 
-def _appointment(before: Document | None, after: Document) -> str | None:
+def _appointment(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:
     if before is None:
         return "created"
     if after["appointment_at"] != before["appointment_at"]:
@@ -133,7 +180,7 @@ def _appointment(before: Document | None, after: Document) -> str | None:
     return str(after["status"]) if after["status"] != before["status"] else None
 
 
-def _session(before: Document | None, after: Document) -> str | None:
+def _session(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:
     if before is None:
         return "created"
     if after["call_status"] != before["call_status"]:
@@ -161,11 +208,10 @@ def _values(envelope: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"object_id": envelope["data"]["object"]["id"], "type": type, "family": type.split(".")[0] + ".*"}
 
 
-LISTED = lists.Listed(
+EVENTS: Collection[Event, EventRow] = Collection(
     kind="event",
-    prefix=PREFIX,
+    prefix="evt_",
     slots=("object_id", "type", "family"),
-    pairs=(("object_id", "type"), ("object_id", "family")),
     filters={"type": _type, "object_id": lambda text: ("object_id", text)},
     created="created",
     values=_values,

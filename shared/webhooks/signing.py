@@ -24,8 +24,8 @@ def new_secret() -> str:
     return PREFIX + base64.b64encode(os.urandom(32)).decode()
 
 
-def sealed(endpoint_id: str, secret: str) -> bytes:
-    """The secret as ciphertext that opens for this endpoint only."""
+def encrypt(endpoint_id: str, secret: str) -> bytes:
+    """The secret as ciphertext that can be decrypted for this endpoint only."""
     answer = aws.answered(
         aws.kms().encrypt,
         KeyId=os.environ["SIGNING_KEY"],
@@ -36,7 +36,7 @@ def sealed(endpoint_id: str, secret: str) -> bytes:
 
 
 @functools.lru_cache(maxsize=1_000)
-def opened(endpoint_id: str, ciphertext: bytes) -> str:
+def decrypt(endpoint_id: str, ciphertext: bytes) -> str:
     """The secret in a ciphertext."""
     answer = aws.answered(
         aws.kms().decrypt, CiphertextBlob=ciphertext, EncryptionContext={"webhook_endpoint": endpoint_id}

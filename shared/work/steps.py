@@ -52,7 +52,7 @@ def take(pk: str, sk: str, step: Callable[[table.Row], None]) -> int | None:
             clock.sleep(wait / clock.SECOND)
         try:
             step(row)
-        except (table.Refused, table.Contended):
+        except (table.ConditionFailed, table.Contended):
             continue
         stepped = True
     raise RuntimeError("the row was being changed by others all the while")

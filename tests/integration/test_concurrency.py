@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from shared.core import clock, table
-from shared.projects import projects
+from shared.projects import rate_limits
 from tests.integration.conftest import Clock
 from tests.racing import at_once
 from tests.receivers import Receiver, answer
@@ -213,7 +213,7 @@ def test_a_minute_takes_exactly_five_thousand_requests(stage: Stage, project: Pr
     minute = int(stopped_clock.now // 60) + 1
     stopped_clock.now = minute * 60 + 30.5
     key = counters(project)
-    used = {"n": projects.PER_MINUTE - 150} | {f"s{n}": 97 for n in range(30)}
+    used = {"n": rate_limits.PER_MINUTE - 150} | {f"s{n}": 97 for n in range(30)}
     table.update(table.Update(key["pk"], key["sk"], set={"m": minute, "w": used}))
     assert codes(hammered(stage, 10)) == {"200": 100, "rate_limit_exceeded": 60}
     stopped_clock.forward(1)
@@ -244,7 +244,7 @@ def pinged(stage: Stage) -> tuple[str, str | None]:
 
 
 @pytest.mark.parametrize("ahead", [2 * 60, DAY, 365 * DAY])
-@pytest.mark.parametrize("spent", [1, projects.PER_MINUTE])
+@pytest.mark.parametrize("spent", [1, rate_limits.PER_MINUTE])
 @pytest.mark.parametrize("warm", [False, True], ids=["fresh", "warm"])
 def test_a_minute_counted_by_a_clock_that_ran_ahead_locks_nobody_out(
     stage: Stage, project: Project, stopped_clock: Clock, warm: bool, spent: int, ahead: int
@@ -253,18 +253,18 @@ def test_a_minute_counted_by_a_clock_that_ran_ahead_locks_nobody_out(
     stopped_clock.now = minute * 60 + 30.5
     if warm:
         assert pinged(stage) == ("200", None)
-    counted_by_another_host(project, minute + ahead // 60, n=spent, s0=min(spent, projects.PER_SECOND))
+    counted_by_another_host(project, minute + ahead // 60, n=spent, s0=min(spent, rate_limits.PER_SECOND))
     answers = hammered(stage, 10)
     assert codes(answers) == {"200": 100, "rate_limit_exceeded": 60}
     assert {found.headers["retry-after"] for found in answers if found.status == 429} == {"1"}
     stopped_clock.forward(1)
-    counted_by_another_host(project, minute, n=projects.PER_MINUTE)
+    counted_by_another_host(project, minute, n=rate_limits.PER_MINUTE)
     assert pinged(stage) == ("rate_limit_exceeded", "29")
     stopped_clock.now = (minute + 1) * 60
     assert pinged(stage) == ("200", None)
 
 
-@pytest.mark.parametrize("spent", [0, projects.PER_SECOND, projects.PER_MINUTE])
+@pytest.mark.parametrize("spent", [0, rate_limits.PER_SECOND, rate_limits.PER_MINUTE])
 def test_a_container_whose_clock_was_a_day_ahead_and_is_set_back_locks_nobody_out(
     stage: Stage, project: Project, stopped_clock: Clock, spent: int
 ) -> None:
@@ -273,9 +273,9 @@ def test_a_container_whose_clock_was_a_day_ahead_and_is_set_back_locks_nobody_ou
     for _ in range(2):
         stopped_clock.now = right + DAY
         assert pinged(stage) == ("200", None)
-        counted_by_another_host(project, minute + DAY // 60, n=spent, s30=min(spent, projects.PER_SECOND))
+        counted_by_another_host(project, minute + DAY // 60, n=spent, s30=min(spent, rate_limits.PER_SECOND))
         # What it refuses, it remembers.
-        refused = [("rate_limit_exceeded", "30" if spent == projects.PER_MINUTE else "1")] if spent else []
+        refused = [("rate_limit_exceeded", "30" if spent == rate_limits.PER_MINUTE else "1")] if spent else []
         assert [pinged(stage) for _ in refused * 2] == refused * 2
         stopped_clock.now = right
         assert pinged(stage) == ("200", None)
@@ -300,7 +300,7 @@ def test_the_next_minute_of_a_clock_slightly_ahead_is_counted_in(
     stopped_clock.forward(0.1)
     assert pinged(stage) == ("200", None)
     stopped_clock.now = (minute + 1) * 60 + 59.5
-    counted_by_another_host(project, minute + 2, n=projects.PER_MINUTE)
+    counted_by_another_host(project, minute + 2, n=rate_limits.PER_MINUTE)
     for _ in range(2):
         found = stage.call("GET", "/v1/ping")
         assert (found.code, found.headers["retry-after"]) == ("rate_limit_exceeded", "61")

@@ -26,7 +26,7 @@ from shared.core import aws, clock, table
 from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.projects import usage
-from shared.telephony import Busy, Ending, NotConfigured, Refused, Seen, amazon_connect
+from shared.telephony import Busy, Ending, NotConfigured, CallRefused, ContactState, amazon_connect
 from shared.telephony.amazon_connect import REASON_DELAY, Connect
 from shared.work import steps
 from tests import privileges
@@ -38,7 +38,7 @@ from tests.wire import Fault, Killed, conflicting, refused, wire
 
 PHONE, NAME, TITLE = "+491715550123", "Ada Byron", "Root canal"
 WHEN = "2030-05-06T07:08:09Z"
-RINGING = Seen(None, None, None)
+RINGING = ContactState(None, None, None)
 HUNG_UP = Ending("completed", "customer_hangup")
 ANALYSIS = {
     "Participants": [{"ParticipantId": "c", "ParticipantRole": "CUSTOMER"}],
@@ -56,7 +56,7 @@ class Line:
 
     started: list[tuple[str, str, int, bool, str]] = field(default_factory=list)
     trouble: list[BaseException] = field(default_factory=list)
-    looks: Seen | Exception | None = RINGING
+    looks: ContactState | Exception | None = RINGING
     stopped: list[str] = field(default_factory=list)
     contacts: dict[str, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -69,7 +69,7 @@ class Line:
                 raise self.trouble.pop(0)
             return contact
 
-    def look(self, contact_id: str) -> Seen | None:
+    def describe(self, contact_id: str) -> ContactState | None:
         assert contact_id in self.contacts.values()
         if isinstance(self.looks, Exception):
             raise self.looks
@@ -183,7 +183,7 @@ def dialed(stage: Stage, **order: Any) -> LiveCall:
 def answered(stage: Stage, line: Line, **order: Any) -> LiveCall:
     """A live call in which people may talk."""
     call = dialed(stage, **order)
-    line.looks = Seen(clock.now(), None, None)
+    line.looks = ContactState(clock.now(), None, None)
     tell(stage, contact_event(line.contacts[call.id]))
     work(stage, call)
     assert call.doc["answered_at"] is not None
@@ -194,7 +194,7 @@ def ended(stage: Stage, line: Line, time: Clock, ending: Ending = HUNG_UP) -> Li
     """A live call that was answered, and is over."""
     call = answered(stage, line)
     time.forward(20)
-    line.looks = Seen(clock.now() - 20_000, clock.now(), ending)
+    line.looks = ContactState(clock.now() - 20_000, clock.now(), ending)
     after(stage, time, call, LOOK)
     return call
 
@@ -289,14 +289,14 @@ def test_a_call_is_dialed_answered_and_completed_with_an_event_for_each(
     contact = line.contacts[call.id]
     stopped_clock.forward(5)
     at = clock.now()
-    line.looks = Seen(at, None, None)
+    line.looks = ContactState(at, None, None)
     stage.messages("dials")
     tell(stage, contact_event(contact))
     assert len(hinted(stage, call.scope, "dials")) == 1
     work(stage, call)
     assert (call.doc["answered_at"], call.doc["call_status"]) == (clock.iso(at), "dialing")
     stopped_clock.forward(42)
-    line.looks = Seen(at, clock.now() - 500, HUNG_UP)
+    line.looks = ContactState(at, clock.now() - 500, HUNG_UP)
     tell(stage, contact_event(contact, "DISCONNECTED"), object_event(recording_of(contact)))
     tell(stage, object_event(analysis_of(contact)))
     work(stage, call)
@@ -340,7 +340,7 @@ def test_each_ending_is_counted_and_gives_back_what_the_call_took(
 ) -> None:
     call = dialed(stage)
     begun = clock.now() + 1000 if was_answered else None
-    line.looks = Seen(begun, clock.now() + 9000, ending)
+    line.looks = ContactState(begun, clock.now() + 9000, ending)
     after(stage, stopped_clock, call, LOOK)
     assert outcome(call) == (ending.call_status, ending.ended_reason, ending.answered_by)
     assert call.doc["duration_seconds"] == (8 if was_answered else None)
@@ -406,7 +406,7 @@ def test_a_call_whose_worker_died_is_woken_in_time_to_be_started_again_under_the
     assert [session_id for _, session_id, *_ in line.started] == [call.id] * 2
     assert call.row["contact_id"] == line.contacts[call.id]
     tell(stage, contact_event(line.contacts[call.id]))
-    line.looks = Seen(clock.now(), clock.now(), HUNG_UP)
+    line.looks = ContactState(clock.now(), clock.now(), HUNG_UP)
     work(stage, call)
     assert outcome(call)[:2] == ("completed", "customer_hangup")
 
@@ -435,7 +435,7 @@ def test_a_call_whose_worker_dies_anywhere_is_started_under_one_token_and_ends(
         work(stage, call)
     after(stage, stopped_clock, call, START_AGAIN)
     assert {session_id for _, session_id, *_ in line.started} == {call.id}
-    line.looks = Seen(None, clock.now(), Ending("no_answer", "no_answer"))
+    line.looks = ContactState(None, clock.now(), Ending("no_answer", "no_answer"))
     after(stage, stopped_clock, call, LOOK)
     assert outcome(call)[:2] == ("no_answer", "no_answer")
     assert_over(call)
@@ -477,7 +477,7 @@ def test_a_carrier_that_stays_busy_is_given_up(stage: Stage, stopped_clock: Cloc
 )
 def test_a_refused_call_is_over(stage: Stage, stopped_clock: Clock, line: Line, ending: Ending) -> None:
     call = placed(stage)
-    line.trouble.append(Refused(ending))
+    line.trouble.append(CallRefused(ending))
     work(stage, call)
     assert outcome(call) == (ending.call_status, ending.ended_reason, None)
     after(stage, stopped_clock, call, LOOK)
@@ -517,10 +517,10 @@ def test_a_call_that_no_event_comes_of_is_watched(stage: Stage, stopped_clock: C
     call = dialed(stage)
     after(stage, stopped_clock, call, LOOK)
     assert call.doc["answered_at"] is None
-    line.looks = Seen(clock.now(), None, None)
+    line.looks = ContactState(clock.now(), None, None)
     after(stage, stopped_clock, call, LOOK)
     assert call.doc["answered_at"] == clock.iso(line.looks.answered_at or 0)
-    line.looks = Seen(line.looks.answered_at, clock.now(), HUNG_UP)
+    line.looks = ContactState(line.looks.answered_at, clock.now(), HUNG_UP)
     after(stage, stopped_clock, call, LOOK)
     assert outcome(call)[:2] == ("completed", "customer_hangup")
 
@@ -528,7 +528,7 @@ def test_a_call_that_no_event_comes_of_is_watched(stage: Stage, stopped_clock: C
 def test_sweep_has_a_call_watched_whose_hints_were_all_lost(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     with wire(Fault(0, refused, service="sqs")):
         call = dialed(stage)
-    line.looks = Seen(None, clock.now(), Ending("no_answer", "busy"))
+    line.looks = ContactState(None, clock.now(), Ending("no_answer", "busy"))
     stage.messages("dials")
     stopped_clock.forward(LOOK / clock.SECOND + steps.GRACE + 1)
     stage.invoke("sweep", {})
@@ -564,7 +564,7 @@ def test_a_call_that_takes_too_long_is_ended(
     assert outcome(call)[:2] == (("completed", "max_duration") if was_answered else ("failed", "provider_timeout"))
     assert call.doc["duration_seconds"] == (LONGEST // clock.SECOND if was_answered else None)
     # What the carrier says of it later changes nothing.
-    line.looks = Seen(None, clock.now(), HUNG_UP)
+    line.looks = ContactState(None, clock.now(), HUNG_UP)
     tell(stage, contact_event(line.contacts[call.id], "DISCONNECTED"))
     after(stage, stopped_clock, call, FILES_WITHIN)
     assert call.doc["ended_reason"] in ("max_duration", "provider_timeout")
@@ -576,7 +576,7 @@ def test_a_carrier_too_busy_to_tell_is_asked_again(stage: Stage, stopped_clock: 
     line.looks = Busy("ThrottlingException")
     after(stage, stopped_clock, call, LOOK)
     assert call.doc["call_status"] == "dialing"
-    line.looks = Seen(None, clock.now(), Ending("no_answer", "declined"))
+    line.looks = ContactState(None, clock.now(), Ending("no_answer", "declined"))
     after(stage, stopped_clock, call, LOOK)
     assert outcome(call)[:2] == ("no_answer", "declined")
 
@@ -604,7 +604,7 @@ def test_events_are_hints_however_often_and_in_whatever_order_they_come(
     contact = line.contacts[call.id]
     unset = {"connectedToSystemTimestamp": "1970-01-01T00:00:00.001Z", "disconnectTimestamp": "1970-01-01T00:00:00Z"}
     spelled = {"ContactId": contact, "EventType": "DISCONNECTED"}
-    line.looks = Seen(clock.now(), None, None)
+    line.looks = ContactState(clock.now(), None, None)
     for each in (
         contact_event(contact, "DISCONNECTED", kind),
         contact_event(contact, "CONNECTED_TO_SYSTEM", kind, **unset),
@@ -618,7 +618,7 @@ def test_events_are_hints_however_often_and_in_whatever_order_they_come(
         stage.invoke("dial", {"Records": [record]})
         assert call.doc["call_status"] == "dialing"
         stopped_clock.forward(1)
-    line.looks = Seen(line.looks.answered_at, clock.now(), HUNG_UP)
+    line.looks = ContactState(line.looks.answered_at, clock.now(), HUNG_UP)
     for happened in ("DISCONNECTED", "DISCONNECTED", "INITIATED"):
         tell(stage, contact_event(contact, happened, kind))
         work(stage, call)
@@ -644,7 +644,7 @@ def test_an_event_that_meets_a_transaction_on_its_call_is_not_lost(
 def test_a_call_that_ends_while_many_look_ends_once(stage: Stage, line: Line) -> None:
     call = dialed(stage)
     contact = line.contacts[call.id]
-    line.looks = Seen(clock.now() - 5000, clock.now(), HUNG_UP)
+    line.looks = ContactState(clock.now() - 5000, clock.now(), HUNG_UP)
     events = [contact_event(contact, "DISCONNECTED"), object_event(recording_of(contact))]
     tells = [lambda event=event: tell(stage, event) for event in events * 2]
     at_once([*tells, *[lambda: work(stage, call)] * 4])
@@ -686,7 +686,7 @@ def test_an_event_that_comes_before_its_contact_is_written_down_is_made_good_for
     def quick(*arguments: Any) -> str:
         contact = start(*arguments)
         tell(stage, contact_event(contact), contact_event(contact, "DISCONNECTED"))
-        line.looks = Seen(None, clock.now(), Ending("no_answer", "busy"))
+        line.looks = ContactState(None, clock.now(), Ending("no_answer", "busy"))
         return contact
 
     monkeypatch.setattr(line, "start", quick)
@@ -709,7 +709,7 @@ def test_files_that_come_before_the_calls_end_are_there_at_its_end(
         tell(stage, object_event(recording_of(contact)), object_event(analysis_of(contact)))
         work(stage, call)
         assert call.doc["call_status"] == "dialing"
-    line.looks = Seen(clock.now(), clock.now(), HUNG_UP)
+    line.looks = ContactState(clock.now(), clock.now(), HUNG_UP)
     after(stage, stopped_clock, call, LOOK)
     assert files(call) == ("available", "available")
     assert_over(call)

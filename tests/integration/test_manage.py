@@ -195,7 +195,7 @@ def test_the_plaintext_is_shown_once_and_kept_nowhere(runner: Runner) -> None:
 
 
 def test_the_list_shows_label_mode_and_last_use_but_not_more_than_the_end_of_a_key(runner: Runner) -> None:
-    project = runner.new_project("Listed")
+    project = runner.new_project("Collection")
     used, plaintext = runner.new_key(project, "--mode", "live", "--label", "Used")
     unused, _ = runner.new_key(project, "--label", "Unused")
     before = time.strftime("%Y-%m-%dT%H:%M", time.gmtime())

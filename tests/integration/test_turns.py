@@ -189,7 +189,7 @@ def owed_by_nobody_else(stage: Stage) -> None:
     for shard in keys.due_shards():
         for page in list(table.query(shard, index="due", limit=1000)):
             for row in page:
-                with suppress(table.Refused):
+                with suppress(table.ConditionFailed):
                     table.update(table.Update(row["pk"], row["sk"], set={"due": None, "due_shard": None}))
 
 

@@ -20,7 +20,7 @@ from shared.calls import voice
 from shared.calls.live import FILES_WITHIN, LONGEST, LOOK, START_AGAIN
 from shared.core import clock, table
 from shared.core.errors import ApiError
-from shared.telephony import Ending, Seen
+from shared.telephony import Ending, ContactState
 from tests import privileges
 from tests.integration.conftest import Clock
 from tests.integration.test_live_calls import (
@@ -150,7 +150,7 @@ def hangs_up(stage: Stage, time: Clock, call: LiveCall, line: Line, ending: Endi
     """The call ends, and the worker is told."""
     began = clock.parse(call.doc["answered_at"])
     time.forward(3)
-    line.looks = Seen(began, clock.now(), ending)
+    line.looks = ContactState(began, clock.now(), ending)
     tell(stage, contact_event(line.contacts[call.id], "DISCONNECTED"))
     work(stage, call)
 
@@ -382,7 +382,7 @@ def test_who_answers_before_the_contact_is_written_down_is_understood_and_rung_u
     after(stage, stopped_clock, call, START_AGAIN)
     first, again = line.started
     assert first == again
-    line.looks = Seen(clock.now() - 20_000, None, None)
+    line.looks = ContactState(clock.now() - 20_000, None, None)
     after(stage, stopped_clock, call, LOOK)
     hangs_up(stage, stopped_clock, call, line)
     assert [one["content"] for one in transcript(call)][:2] == [first[-1], "Yes."]
@@ -395,7 +395,7 @@ def test_what_is_said_before_anybody_knows_that_the_call_was_answered_is_kept(
     call = dialed(stage)
     stopped_clock.forward(15)
     say(stage, call, "Yes, I'll be there.")
-    line.looks = Seen(clock.now() - 9000, None, None)
+    line.looks = ContactState(clock.now() - 9000, None, None)
     tell(stage, contact_event(line.contacts[call.id]))
     work(stage, call)
     talks(stage, stopped_clock, call, "Goodbye.")

@@ -57,7 +57,7 @@ LATER = "2026-09-21T14:13:21.999Z"
 
 def row(doc: dict[str, Any], version: int = 1) -> dict[str, Any]:
     return {"pk": LIVE.pk(doc["object"]), "sk": doc["id"], "kind": doc["object"], "v": version} | {
-        "doc": fields.compact(doc)
+        "doc": fields.to_json(doc)
     }
 
 
@@ -135,7 +135,7 @@ def moved(doc: dict[str, Any], **changes: Any) -> Event | None:
     """The event of a new row of a deleted resource, which was `doc` before."""
     kept = row(doc | {"updated_at": LATER, "deleted_at": LATER} | changes, 2)
     kind = f"deleted_{doc['object']}"
-    return events.derive(None, kept | {"pk": LIVE.pk(kind), "kind": kind, "before": fields.compact(doc)})
+    return events.derive(None, kept | {"pk": LIVE.pk(kind), "kind": kind, "before": fields.to_json(doc)})
 
 
 def test_a_row_among_the_deleted_ones_is_the_event_of_the_deletion() -> None:

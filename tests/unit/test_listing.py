@@ -24,12 +24,12 @@ WORDS = ("gt", "gte", "lt", "lte")
 
 
 def limit(text: str) -> int:
-    return lists.read(customers.LISTED, {"limit": [text]}).limit
+    return customers.CUSTOMERS.query({"limit": [text]}).limit
 
 
-def refusal(listed: lists.Listed, **given: list[str]) -> tuple[str, str | None]:
+def refusal(listed: Collection, **given: list[str]) -> tuple[str, str | None]:
     with pytest.raises(ApiError) as caught:
-        lists.page(SCOPE, listed, lists.read(listed, given))
+        listed.page(SCOPE, listed.query(given))
     return caught.value.code, caught.value.param
 
 
@@ -47,15 +47,15 @@ def test_leading_zeros_do_not_change_a_limit(text: str) -> None:
     "text", ["", " ", "ten", "1.0", "1e2", "0x10", "5,000", "1_0", "--5", "\u0665", "NaN", "5\0", "null", "true"]
 )
 def test_what_is_no_integer_is_no_limit(text: str) -> None:
-    assert refusal(customers.LISTED, limit=[text]) == ("parameter_invalid_integer", "limit")
+    assert refusal(customers.CUSTOMERS, limit=[text]) == ("parameter_invalid_integer", "limit")
 
 
 def test_the_default_is_20() -> None:
-    assert lists.read(customers.LISTED, {}).limit == 20
+    assert customers.CUSTOMERS.query({}).limit == 20
 
 
 @pytest.mark.parametrize(
-    "listed", [customers.LISTED, appointments.LISTED, events.LISTED, endpoints.LISTED], ids=lambda one: one.kind
+    "listed", [customers.CUSTOMERS, appointments.APPOINTMENTS, events.EVENTS, endpoints.WEBHOOK_ENDPOINTS], ids=lambda one: one.kind
 )
 @pytest.mark.parametrize(
     "cursor",
@@ -71,7 +71,7 @@ def test_the_default_is_20() -> None:
         "{}8" + "0" * 25,
     ],
 )
-def test_a_cursor_is_an_id_of_the_list_s_own_type(listed: lists.Listed, cursor: str) -> None:
+def test_a_cursor_is_an_id_of_the_list_s_own_type(listed: Collection, cursor: str) -> None:
     written = cursor.replace("{}", listed.prefix)
 
     assert refusal(listed, starting_after=[written]) == ("cursor_invalid", "starting_after")
@@ -95,57 +95,57 @@ def test_a_cursor_is_an_id_of_the_list_s_own_type(listed: lists.Listed, cursor: 
 def test_a_cursor_of_a_list_by_time_that_nobody_gave_out_is_refused(cursor: str) -> None:
     given = {"appointment_at[gte]": ["2027-01-01T00:00:00Z"], "starting_after": [cursor]}
 
-    assert refusal(appointments.LISTED, **given) == ("cursor_invalid", "starting_after")
+    assert refusal(appointments.APPOINTMENTS, **given) == ("cursor_invalid", "starting_after")
 
 
 def test_a_cursor_of_a_list_by_time_is_none_of_a_list_by_id() -> None:
     cursor = base64.urlsafe_b64encode(f"2027-01-01T00:00:00.000Z#appt_{ULID}".encode()).decode()
 
-    assert refusal(appointments.LISTED, starting_after=[cursor]) == ("cursor_invalid", "starting_after")
+    assert refusal(appointments.APPOINTMENTS, starting_after=[cursor]) == ("cursor_invalid", "starting_after")
 
 
 @pytest.mark.parametrize(
     ("listed", "name", "texts"),
     [
-        (customers.LISTED, "limit", ["1", "1"]),
-        (customers.LISTED, "starting_after", [f"cust_{ULID}"] * 2),
-        (customers.LISTED, "phone", ["+15005550006"] * 2),
-        (customers.LISTED, "created_at[gt]", ["2027-01-01T00:00:00Z"] * 2),
-        (appointments.LISTED, "customer_id", [f"cust_{ULID}"] * 2),
-        (events.LISTED, "type", ["customer.*"] * 2),
+        (customers.CUSTOMERS, "limit", ["1", "1"]),
+        (customers.CUSTOMERS, "starting_after", [f"cust_{ULID}"] * 2),
+        (customers.CUSTOMERS, "phone", ["+15005550006"] * 2),
+        (customers.CUSTOMERS, "created_at[gt]", ["2027-01-01T00:00:00Z"] * 2),
+        (appointments.APPOINTMENTS, "customer_id", [f"cust_{ULID}"] * 2),
+        (events.EVENTS, "type", ["customer.*"] * 2),
     ],
 )
-def test_a_parameter_that_takes_one_value_is_given_once(listed: lists.Listed, name: str, texts: list[str]) -> None:
+def test_a_parameter_that_takes_one_value_is_given_once(listed: Collection, name: str, texts: list[str]) -> None:
     assert refusal(listed, **{name: texts}) == ("parameter_invalid", name)
 
 
 @pytest.mark.parametrize(
     ("listed", "name", "text", "code"),
     [
-        (customers.LISTED, "phone", "5005550006", "phone_invalid_format"),
-        (appointments.LISTED, "status", "late", "parameter_invalid"),
-        (appointments.LISTED, "status", "", "parameter_invalid"),
-        (events.LISTED, "type", "appointment.", "parameter_invalid"),
-        (events.LISTED, "type", "message.*", "parameter_invalid"),
-        (customers.LISTED, "created_at[gt]", "2027-01-01T00:00:00", "datetime_invalid"),
-        (appointments.LISTED, "appointment_at[lte]", "", "datetime_invalid"),
-        (events.LISTED, "created[gte]", "1.5", "parameter_invalid_integer"),
-        (events.LISTED, "created[gte]", "2027-01-01T00:00:00Z", "parameter_invalid_integer"),
+        (customers.CUSTOMERS, "phone", "5005550006", "phone_invalid_format"),
+        (appointments.APPOINTMENTS, "status", "late", "parameter_invalid"),
+        (appointments.APPOINTMENTS, "status", "", "parameter_invalid"),
+        (events.EVENTS, "type", "appointment.", "parameter_invalid"),
+        (events.EVENTS, "type", "message.*", "parameter_invalid"),
+        (customers.CUSTOMERS, "created_at[gt]", "2027-01-01T00:00:00", "datetime_invalid"),
+        (appointments.APPOINTMENTS, "appointment_at[lte]", "", "datetime_invalid"),
+        (events.EVENTS, "created[gte]", "1.5", "parameter_invalid_integer"),
+        (events.EVENTS, "created[gte]", "2027-01-01T00:00:00Z", "parameter_invalid_integer"),
     ],
 )
-def test_a_filter_takes_values_of_its_kind(listed: lists.Listed, name: str, text: str, code: str) -> None:
+def test_a_filter_takes_values_of_its_kind(listed: Collection, name: str, text: str, code: str) -> None:
     assert refusal(listed, **{name: [text]}) == (code, name)
 
 
 def test_a_status_may_be_repeated_and_one_given_twice_counts_once() -> None:
-    query = lists.read(appointments.LISTED, {"status": ["failed", "pending", "failed"]})
+    query = appointments.APPOINTMENTS.query({"status": ["failed", "pending", "failed"]})
 
     assert query.wanted == {"status": ("failed", "pending")}
 
 
 def test_a_plus_that_arrives_as_a_space_is_understood() -> None:
-    phone = lists.read(customers.LISTED, {"phone": [" 15005550006"]})
-    range_ = lists.read(appointments.LISTED, {"appointment_at[gte]": ["2027-01-01T02:00:00 02:00"]})
+    phone = customers.CUSTOMERS.query({"phone": [" 15005550006"]})
+    range_ = appointments.APPOINTMENTS.query({"appointment_at[gte]": ["2027-01-01T02:00:00 02:00"]})
 
     assert phone.wanted == {"phone": ("+15005550006",)}
     assert range_.least_time == "2027-01-01T00:00:00.000Z"
@@ -154,7 +154,7 @@ def test_a_plus_that_arrives_as_a_space_is_understood() -> None:
 @given(INSTANTS, st.sampled_from(WORDS), st.integers(-2, 2))
 def test_a_range_of_creation_takes_exactly_the_ids_made_within_it(bound: int, word: str, beside: int) -> None:
     made = max(0, bound + beside)
-    query = lists.read(customers.LISTED, {f"created_at[{word}]": [clock.iso(bound)]})
+    query = customers.CUSTOMERS.query({f"created_at[{word}]": [clock.iso(bound)]})
 
     assert within(query, ids.new("cust_", made)) == compare(made, word, bound)
 
@@ -162,7 +162,7 @@ def test_a_range_of_creation_takes_exactly_the_ids_made_within_it(bound: int, wo
 @given(st.integers(0, 4_000_000_000), st.sampled_from(WORDS), st.integers(-2000, 2000))
 def test_a_range_of_events_counts_whole_seconds(bound: int, word: str, beside: int) -> None:
     made = max(0, bound * 1000 + beside)
-    query = lists.read(events.LISTED, {f"created[{word}]": [str(bound)]})
+    query = events.EVENTS.query({f"created[{word}]": [str(bound)]})
 
     assert within(query, ids.new("evt_", made)) == compare(made // 1000, word, bound)
 
@@ -171,13 +171,13 @@ def test_a_range_of_events_counts_whole_seconds(bound: int, word: str, beside: i
 def test_two_bounds_both_hold(least: int, most: int, made: int) -> None:
     given = {"created_at[gte]": [clock.iso(least)], "created_at[lt]": [clock.iso(most)]}
 
-    assert within(lists.read(customers.LISTED, given), ids.new("cust_", made)) == (least <= made < most)
+    assert within(customers.CUSTOMERS.query(given), ids.new("cust_", made)) == (least <= made < most)
 
 
 @given(INSTANTS, st.sampled_from(WORDS), st.integers(-2, 2))
 def test_a_range_of_appointment_times_takes_exactly_the_times_within_it(bound: int, word: str, beside: int) -> None:
     at = max(0, bound + beside)
-    query = lists.read(appointments.LISTED, {f"appointment_at[{word}]": [clock.iso(bound)]})
+    query = appointments.APPOINTMENTS.query({f"appointment_at[{word}]": [clock.iso(bound)]})
     sort_time = f"{clock.iso(at)}#{ids.new('appt_', at)}"
     found = (query.least_time is None or sort_time >= query.least_time) and (
         query.most_time is None or sort_time <= query.most_time
@@ -196,21 +196,21 @@ def compare(value: int, word: str, bound: int) -> bool:
 
 
 def test_each_list_takes_the_parameters_that_the_contract_names() -> None:
-    def named(listed: lists.Listed) -> list[str]:
+    def named(listed: Collection) -> list[str]:
         return sorted({re.sub(r"\[.*", "[]", name) for name in listed.parameters})
 
     paging = ["limit", "starting_after"]
-    assert named(customers.LISTED) == sorted(["created_at[]", "email", "external_id", "phone", *paging])
-    assert named(appointments.LISTED) == sorted(
+    assert named(customers.CUSTOMERS) == sorted(["created_at[]", "email", "external_id", "phone", *paging])
+    assert named(appointments.APPOINTMENTS) == sorted(
         ["appointment_at[]", "created_at[]", "customer_id", "external_id", "session_id", "status", *paging]
     )
-    assert named(events.LISTED) == sorted(["created[]", "object_id", "type", *paging])
-    assert named(endpoints.LISTED) == paging
+    assert named(events.EVENTS) == sorted(["created[]", "object_id", "type", *paging])
+    assert named(endpoints.WEBHOOK_ENDPOINTS) == paging
 
 
 def test_a_row_is_in_the_indexes_of_the_fields_and_pairs_of_fields_that_it_has() -> None:
     doc = {"id": f"appt_{ULID}", "customer_id": "cust_1", "status": "pending", "appointment_at": "x"}
-    found = appointments.LISTED.index(SCOPE, doc)
+    found = appointments.APPOINTMENTS.index(SCOPE, doc)
 
     assert {name for name, value in found.items() if value} == {"f3", "f4", "f7", "t0", "t3", "t4", "t7", "sort_time"}
     assert {name for name, value in found.items() if not value} == {"f1", "f2", "f5", "f6", "t1", "t2", "t5", "t6"}
@@ -218,7 +218,7 @@ def test_a_row_is_in_the_indexes_of_the_fields_and_pairs_of_fields_that_it_has()
 
 def test_the_two_values_of_a_pair_are_told_apart() -> None:
     one, other = (
-        customers.LISTED.index(SCOPE, {"external_id": external_id, "email": email})
+        customers.CUSTOMERS.index(SCOPE, {"external_id": external_id, "email": email})
         for external_id, email in (('a", "b', "c"), ("a", 'b", "c'))
     )
 
@@ -227,10 +227,10 @@ def test_the_two_values_of_a_pair_are_told_apart() -> None:
 
 @pytest.mark.parametrize(
     "listed",
-    [customers.LISTED, appointments.LISTED, sessions.LISTED, conversations.LISTED, events.LISTED],
+    [customers.CUSTOMERS, appointments.APPOINTMENTS, sessions.SESSIONS, conversations.CONVERSATIONS, events.EVENTS],
     ids=lambda one: one.kind,
 )
-def test_every_index_of_a_list_is_one_of_the_table(listed: lists.Listed) -> None:
+def test_every_index_of_a_list_is_one_of_the_table(listed: Collection) -> None:
     indexes = {index.hash_key for index in topology.TABLE.indexes}
 
     assert {f"f{number + 1}" for number in range(len(listed.indexes))} <= indexes
@@ -238,6 +238,6 @@ def test_every_index_of_a_list_is_one_of_the_table(listed: lists.Listed) -> None
 
 
 def test_values_that_are_alike_only_to_python_do_not_share_an_index_partition() -> None:
-    one, other = (customers.LISTED.index(SCOPE, {"external_id": text}) for text in ("1", "1 "))
+    one, other = (customers.CUSTOMERS.index(SCOPE, {"external_id": text}) for text in ("1", "1 "))
 
     assert one["f1"] != other["f1"]

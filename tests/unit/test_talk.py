@@ -19,7 +19,7 @@ from shared.calls.dialogue import LONGEST_NAME, Talk, opening, simulate, spoken
 from shared.core import clock
 from shared.core.keys import Scope
 from shared.resources import records
-from shared.resources.records import Document, Found
+from shared.resources.records import Document, Record
 from shared.telephony.test_numbers import OUTCOMES, Outcome
 
 SCOPE = Scope(1, livemode=False)
@@ -35,11 +35,11 @@ def wednesday_morning() -> Iterator[None]:
     clock.use(time.time, time.sleep)
 
 
-def found(at: str = "2027-03-05T13:30:00.000Z", deleted_at: str | None = None, **given: Any) -> Found:
+def found(at: str = "2027-03-05T13:30:00.000Z", deleted_at: str | None = None, **given: Any) -> Record:
     none = dict.fromkeys(("duration_minutes", "location", "notes", "external_id", "metadata"))
     usual = {"status": "pending", "timezone": BERLIN, "customer_id": "cust_1", "title": "Dental check-up"}
     doc = appointments.new(SCOPE, none | usual | given | {"appointment_at": at})
-    return Found(doc | {"deleted_at": deleted_at}, 7, {"pk": "kept"})
+    return Record(doc | {"deleted_at": deleted_at}, 7, {"pk": "kept"})
 
 
 CASES: dict[str, dict[str, Any] | None] = {
@@ -73,7 +73,7 @@ CASES: dict[str, dict[str, Any] | None] = {
 }
 
 
-def simulated(nn: int, *appointments: Found) -> Talk:
+def simulated(nn: int, *appointments: Record) -> Talk:
     return simulate(OUTCOMES[nn], Scripted(), appointments, "Ada", "Blue Clinic", None)
 
 
@@ -117,7 +117,7 @@ def test_every_call_ends_as_its_number_says(nn: int, case: str) -> None:
         original, doc = talk.change
         assert original is concerned[0]
         assert doc == original.doc | changes | {"updated_at": doc["updated_at"]}
-        assert records.change(appointments.LISTED, SCOPE, original, doc).values == {":v": 7}
+        assert appointments.APPOINTMENTS.update(SCOPE, original, doc).values == {":v": 7}
     else:
         assert talk.change is None
     ending = OUTCOMES[nn].ending

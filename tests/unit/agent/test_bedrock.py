@@ -22,7 +22,7 @@ from shared.agent.bedrock import TOOLS, Bedrock, history, question, without_link
 from shared.agent.tools import Proposal, Tools
 from shared.core import clock
 from shared.core.keys import Scope
-from shared.resources.records import Found
+from shared.resources.records import Record
 
 NOW = 1_790_000_000.0  # Monday, 2026-09-21T14:13:20Z
 SCOPE = Scope(1, True)
@@ -123,13 +123,13 @@ def model() -> Iterator[Model]:
         model.stubber.assert_no_pending_responses()
 
 
-def found(customer_id: str = "cust_1", scope: Scope = SCOPE, version: int = 1, **fields: Any) -> Found:
+def found(customer_id: str = "cust_1", scope: Scope = SCOPE, version: int = 1, **fields: Any) -> Record:
     given = dict.fromkeys(("timezone", "duration_minutes", "title", "location", "notes", "external_id", "metadata"))
     given |= {"status": "pending", "appointment_at": TIME, "customer_id": customer_id} | fields
-    return Found(appointments.new(scope, given), version, {})
+    return Record(appointments.new(scope, given), version, {})
 
 
-def tools_of(*mine: Found, message: str = "Hello", proposal: Proposal | None = None) -> Tools:
+def tools_of(*mine: Record, message: str = "Hello", proposal: Proposal | None = None) -> Tools:
     return Tools(found=mine or (found(),), message=message, proposal=proposal)
 
 

@@ -26,7 +26,7 @@ from shared.agent.assent import agrees
 from shared.agent.tools import Proposal, Result, Tools
 from shared.core import clock
 from shared.core.keys import Scope
-from shared.resources.records import Found
+from shared.resources.records import Record
 from tests.unit.agent.test_bedrock import NEW_TIME, NOW, TIME, Model, asked
 
 LIVE = Scope(1, True)
@@ -241,10 +241,10 @@ class World:
         return Tools(found=self.mine, message=self.named(attempt.message), proposal=proposal, can_call=True)
 
 
-def _found(scope: Scope = LIVE, customer_id: str = "cust_1", **fields: Any) -> Found:
+def _found(scope: Scope = LIVE, customer_id: str = "cust_1", **fields: Any) -> Record:
     given = dict.fromkeys(("timezone", "duration_minutes", "title", "location", "notes", "external_id", "metadata"))
     given |= {"status": "pending", "appointment_at": TIME, "customer_id": customer_id} | fields
-    return Found(appointments.new(scope, given), 1, {})
+    return Record(appointments.new(scope, given), 1, {})
 
 
 class Puppet:
@@ -415,7 +415,7 @@ def test_no_run_of_turns_does_what_was_not_proposed_and_agreed_to(turns: list[tu
         proposal = tools.proposed
         if tools.change is not None:
             found, after = tools.change
-            written = Found(after, found.version + 1, {})
+            written = Record(after, found.version + 1, {})
             world.mine = [written if one is found else one for one in world.mine]
             world.before = copy.deepcopy(world.mine)
 
@@ -438,7 +438,7 @@ def test_nothing_in_a_reply_can_be_followed(said: str) -> None:
 # What `Tools` has to see to by itself, whatever an agent does.
 
 
-def tools_for(*found: Found, message: str = "Yes", proposal: Proposal | None = None) -> Tools:
+def tools_for(*found: Record, message: str = "Yes", proposal: Proposal | None = None) -> Tools:
     return Tools(found=found, message=message, proposal=proposal, can_call=True)
 
 
@@ -494,7 +494,7 @@ def test_an_appointment_that_was_moved_since_the_proposal_is_not_the_one_agreed_
     mine = _found()
     proposing = tools_for(mine, message="Cancel it")
     assert proposing.propose_cancellation(mine.doc["id"]).ok
-    moved = Found(appointments.patched(mine.doc, {"appointment_at": OTHER_TIME}), 2, {})
+    moved = Record(appointments.patched(mine.doc, {"appointment_at": OTHER_TIME}), 2, {})
     tools = tools_for(moved, proposal=proposing.proposed)
     assert not tools.commit_proposal().ok
     assert tools.change is None
@@ -508,7 +508,7 @@ def test_an_appointment_at_the_end_of_the_calendar_can_be_listed() -> None:
 # In a call
 
 
-def phoned(*found: Found, **given: Any) -> Tools:
+def phoned(*found: Record, **given: Any) -> Tools:
     usual: dict[str, Any] = {"message": "Yes", "can_call": True, "in_call": True}
     return Tools(found=found, **usual | given)
 

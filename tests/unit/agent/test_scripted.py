@@ -13,7 +13,7 @@ from shared.agent.scripted import ATTEND, RICH, Scripted
 from shared.agent.tools import Tools
 from shared.core import clock
 from shared.core.keys import Scope
-from shared.resources.records import Document, Found
+from shared.resources.records import Document, Record
 
 SCOPE = Scope(1, livemode=False)
 NOW = datetime(2027, 3, 3, 9, 0, tzinfo=UTC)  # a Wednesday; ten o'clock in Berlin
@@ -55,7 +55,7 @@ class Dialogue:
 
     def say(self, text: str) -> str:
         """The agent's answer, after the turn has committed what it staged."""
-        found = [Found(doc, 1, {}) for doc in self.documents]
+        found = [Record(doc, 1, {}) for doc in self.documents]
         self.tools = Tools(found, text, proposal=self.tools.proposed, **self.given)
         self.said.append(Said("user", text))
         reply = Scripted().reply(self.said, self.tools, seconds=10)

@@ -16,7 +16,7 @@ from botocore.stub import Stubber
 
 from shared.core import clock
 from shared.core.log import logger
-from shared.telephony import Busy, Ending, NotConfigured, Refused, Seen
+from shared.telephony import Busy, Ending, NotConfigured, CallRefused, ContactState
 from shared.telephony.amazon_connect import (
     DETECTIONS,
     DISCONNECTS,
@@ -206,7 +206,7 @@ def test_a_stage_may_call_from_a_number_instead_of_a_queue(connect: Connect, stu
 
 def refused(connect: Connect, stubber: Stubber, code: str, status: int, message: str = "") -> Ending:
     stubber.add_client_error("start_outbound_voice_contact", code, message, status)
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(CallRefused) as caught:
         connect.start(PHONE, SESSION, 7, True, OPENING)
     return caught.value.ending
 
@@ -258,7 +258,7 @@ def test_the_number_that_an_error_quotes_goes_nowhere(
     connect: Connect, stubber: Stubber, logged: list[logging.LogRecord], code: str
 ) -> None:
     stubber.add_client_error("start_outbound_voice_contact", code, f"ContactFlowId and {PHONE} do not fit", 400)
-    with pytest.raises((Refused, Busy)) as caught:
+    with pytest.raises((CallRefused, Busy)) as caught:
         connect.start(PHONE, SESSION, 7, True, OPENING)
     assert PHONE not in "".join(traceback.format_exception(caught.value))
     assert not any(PHONE in str(record.__dict__) for record in logged)
@@ -300,54 +300,54 @@ def test_silence_is_busy(error: Any) -> None:
 
 def test_a_look_tells_when_a_call_was_answered_and_how_it_ended(connect: Connect, stubber: Stubber) -> None:
     describe(stubber)
-    assert connect.look(CONTACT) == Seen(ANSWERED, ENDED, Ending(*CUSTOMER_HANGUP))
+    assert connect.describe(CONTACT) == ContactState(ANSWERED, ENDED, Ending(*CUSTOMER_HANGUP))
 
 
 def test_a_contact_that_connect_does_not_know_is_none(connect: Connect, stubber: Stubber) -> None:
     stubber.add_client_error("describe_contact", "ResourceNotFoundException", "", 404)
-    assert connect.look(CONTACT) is None
+    assert connect.describe(CONTACT) is None
 
 
 def test_a_look_that_is_not_allowed_is_not_an_unknown_contact(connect: Connect, stubber: Stubber) -> None:
     stubber.add_client_error("describe_contact", "AccessDeniedException", "", 403)
     with pytest.raises(Busy):
-        connect.look(CONTACT)
+        connect.describe(CONTACT)
 
 
 @pytest.mark.parametrize("unset", [None, UNSET])
 def test_a_call_that_rings_has_neither_answer_nor_end(unset: datetime | None) -> None:
     ringing = contact(ConnectedToSystemTimestamp=unset, DisconnectTimestamp=unset, DisconnectReason=None)
-    assert seen(ringing) == Seen(None, None, None)
+    assert seen(ringing) == ContactState(None, None, None)
 
 
 def test_a_call_under_way_is_answered_and_has_no_end() -> None:
-    assert seen(contact(DisconnectTimestamp=None, DisconnectReason=None)) == Seen(ANSWERED, None, None)
+    assert seen(contact(DisconnectTimestamp=None, DisconnectReason=None)) == ContactState(ANSWERED, None, None)
 
 
 def test_an_unanswered_call_ends_by_the_reason_for_it() -> None:
     unanswered = contact(ConnectedToSystemTimestamp=UNSET, DisconnectReason="TELECOM_BUSY")
-    assert seen(unanswered) == Seen(None, ENDED, Ending(*LINE_BUSY))
+    assert seen(unanswered) == ContactState(None, ENDED, Ending(*LINE_BUSY))
 
 
 def test_an_end_without_a_reason_counts_only_after_a_while() -> None:
-    def after(passed: int) -> Seen:
+    def after(passed: int) -> ContactState:
         ended_at = moment(NOW - passed)
         return seen(contact(ConnectedToSystemTimestamp=None, DisconnectTimestamp=ended_at, DisconnectReason=None))
 
-    assert after(REASON_DELAY - 1) == Seen(None, None, None)
-    assert after(REASON_DELAY) == Seen(None, NOW - REASON_DELAY, Ending(*NO_ANSWER))
+    assert after(REASON_DELAY - 1) == ContactState(None, None, None)
+    assert after(REASON_DELAY) == ContactState(None, NOW - REASON_DELAY, Ending(*NO_ANSWER))
 
 
 def test_an_end_that_a_detection_explains_counts_at_once() -> None:
     just_now = contact(
         DisconnectTimestamp=moment(NOW), DisconnectReason=None, AnsweringMachineDetectionStatus="VOICEMAIL_BEEP"
     )
-    assert seen(just_now) == Seen(ANSWERED, NOW, Ending("no_answer", "voicemail", "machine"))
+    assert seen(just_now) == ContactState(ANSWERED, NOW, Ending("no_answer", "voicemail", "machine"))
 
 
 def test_a_tone_of_the_network_is_no_answer_though_connected_to_the_system() -> None:
     busy = contact(AnsweringMachineDetectionStatus="SIT_TONE_BUSY", DisconnectReason="OTHER")
-    assert seen(busy) == Seen(None, ENDED, Ending(*LINE_BUSY))
+    assert seen(busy) == ContactState(None, ENDED, Ending(*LINE_BUSY))
 
 
 def test_a_stop_names_the_contact(connect: Connect, stubber: Stubber) -> None:

@@ -1,0 +1,39 @@
+"""Which agent answers: the scripted one in test mode and on the local runner, the stage's model in live mode."""
+
+from __future__ import annotations
+
+import functools
+
+from shared.agent import Agent
+from shared.core import mode
+from shared.core.keys import Scope
+
+_replacement: Agent | None = None
+
+
+def use(agent: Agent | None) -> None:
+    """Let this agent answer instead, for tests; None restores the choice by mode."""
+    global _replacement
+    _replacement = agent
+
+
+def agent_for(scope: Scope) -> Agent:
+    """The agent that answers the customers of this project and mode."""
+    if _replacement is not None:
+        return _replacement
+    return _scripted() if mode.simulated(scope) else _bedrock()
+
+
+@functools.cache
+def _scripted() -> Agent:
+    from shared.agent.scripted import Scripted
+
+    return Scripted()
+
+
+@functools.cache
+def _bedrock() -> Agent:
+    # Only functions that answer live customers pay for the import.
+    from shared.agent.bedrock import Bedrock
+
+    return Bedrock.from_environment()

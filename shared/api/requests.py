@@ -1,0 +1,176 @@
+"""Requests: the checks that all of them share, and `Request`, which an endpoint is handed.
+
+Order of checks (contract 2): route, key, rate limit, version header, size, content type, JSON, then validation.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from starlette.requests import Request as StarletteRequest
+
+from shared.api import idempotency
+from shared.api.responses import RequestContext, Response, error_body
+from shared.core import clock, table, versions
+from shared.core.errors import PASSING, ApiError
+from shared.core.keys import Scope
+from shared.resources import fields
+from shared.work import owed
+
+MOST_BYTES = 256 * 1024
+"""The largest body."""
+_LAST_SECONDS = 2
+"""Seconds of the function's time that are kept for the response."""
+
+B = TypeVar("B")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What an endpoint decides: the writes of one transaction, the response, and what to do once they are committed.
+
+    `after` sends hints, best effort; it does not run when a saved response is replayed.
+    """
+
+    writes: Sequence[table.Operation]
+    response: Response
+    after: Callable[[], None] | None = None
+
+
+@dataclass(frozen=True)
+class Request(Generic[B]):
+    """A request that has passed the common checks. `body` is the validated body, None where the method has none."""
+
+    scope: Scope
+    project_name: str
+    params: Mapping[str, str]
+    query: Mapping[str, list[str]]
+    path: str
+    context: RequestContext
+    body: B
+    key: idempotency.Key | None = field(repr=False)
+
+    @property
+    def request_id(self) -> str:
+        """The value of the response's `Service-Request-Id` header."""
+        return self.context.request_id
+
+    @property
+    def id(self) -> str:
+        """The id in the path."""
+        return self.params["id"]
+
+    def seconds_left(self, window: float) -> float:
+        """Seconds left of a window that begins with the request and ends before the function's own time does."""
+        passed = time.perf_counter() - self.context.started
+        return min(window, self.context.seconds - _LAST_SECONDS) - passed
+
+    def commit(self, decide: Callable[[], Decision]) -> Response:
+        """Commit what `decide` decides, with the response saved under the request's Idempotency-Key if it has one.
+
+        `decide` reads what it needs. It is called again when a write lost a race. Without writes and without a key,
+        nothing is written. A request that was answered before returns the saved response. Raises ApiError.
+        """
+        conflicts = 0
+        while True:
+            decision = decide()
+            record = self._record(decision.response)
+            writes = [*decision.writes, *([record] if record else [])]
+            if not writes:
+                return decision.response
+            try:
+                table.write(writes, self.request_id)
+            except table.ConditionFailed as failed:
+                if failed.op is record:
+                    return self._saved(failed.old)
+                error = failed.op.on_condition_failed(failed.old)
+                if error is not None:
+                    raise error from None
+            except table.Contended as contended:
+                if contended.op is record:
+                    raise _key_in_use() from None
+            else:
+                self.context.committed = True
+                if decision.after is not None:
+                    decision.after()
+                return decision.response
+            conflicts += 1
+            if conflicts == owed.CONFLICTS or self.seconds_left(owed.CONFLICT_SECONDS) <= 0:
+                raise ApiError("conflict", headers={"Retry-After": "1"})
+            owed.pause(conflicts)
+
+    def settle(self, error: ApiError) -> Response:
+        """What an error comes to under the request's Idempotency-Key: its record decides (contract 4).
+
+        Returns the saved response if there is one. Raises `error` otherwise, saved if it may be.
+        """
+        if self.key is None or error.status >= 500 or error.code == "idempotency_key_reused":
+            raise error
+        if error.status == 409 and error.code not in PASSING:
+            record = idempotency.record(self.key, Response(409, error_body(error, self.context)), self.request_id)
+            try:
+                table.write([record], self.request_id)
+            except table.ConditionFailed as failed:
+                return self._saved(failed.old)
+            except table.Contended:
+                raise _key_in_use() from None
+            raise error
+        row = idempotency.find(self.key)
+        if row is None:
+            raise error
+        return self._saved(row)
+
+    def _record(self, response: Response) -> table.Put | None:
+        return None if self.key is None else idempotency.record(self.key, response, self.request_id)
+
+    def _saved(self, row: table.Row | None) -> Response:
+        assert self.key is not None
+        assert row is not None
+        return idempotency.read(self.key, row)
+
+
+def read_api_key(request: StarletteRequest) -> str:
+    """The API key of the Authorization header. Raises `api_key_missing`."""
+    scheme, _, key = request.headers.get("Authorization", "").strip().partition(" ")
+    if scheme.lower() != "bearer" or not key.strip():
+        raise ApiError("api_key_missing")
+    return key.strip()
+
+
+def read_version(request: StarletteRequest) -> str:
+    """The API revision that the request asks for, the newest without the header. Raises `api_version_invalid`."""
+    version = request.headers.get("Service-Version")
+    if version is None:
+        return versions.NEWEST
+    if version not in versions.REVISIONS:
+        known = ", ".join(versions.REVISIONS)
+        raise ApiError("api_version_invalid", f"Known revisions: {known}.", param="Service-Version")
+    return version
+
+
+def check_query(request: StarletteRequest, known: frozenset[str]) -> None:
+    """Raises `parameter_unknown` for a query parameter that the endpoint does not take."""
+    for name in request.query_params:
+        if name not in known:
+            raise fields.unknown(name, name, sorted(known))
+
+
+def read_json(request: StarletteRequest, body: bytes, *, required: bool) -> Mapping[str, Any]:
+    """The body as a JSON object, `{}` for an empty one that is not required. Raises ApiError."""
+    if len(body) > MOST_BYTES:
+        raise ApiError("request_too_large")
+    if not body:
+        if not required:
+            return {}
+        raise ApiError("invalid_json", "The body is empty; send one JSON object.")
+    media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if media_type != "application/json" or request.headers.get("Content-Encoding", "identity") != "identity":
+        raise ApiError("unsupported_media_type")
+    return fields.parse_json(body)
+
+
+def _key_in_use() -> ApiError:
+    return ApiError("idempotency_key_in_use", headers={"Retry-After": "1"})

@@ -1,0 +1,134 @@
+"""Responses: what an endpoint returns, the headers of every response, and error bodies (contract 1 and 2)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from starlette.responses import Response as StarletteResponse
+
+from shared.core import versions
+from shared.core.errors import RETRYABLE, ApiError
+from shared.projects import api_keys, rate_limits
+from shared.resources import fields
+
+_RATE_LIMIT_POLICY = f'"second";q={rate_limits.PER_SECOND};w=1, "minute";q={rate_limits.PER_MINUTE};w=60'
+
+
+@dataclass
+class RequestContext:
+    """What is known of a request from its first moment on, for the response's headers and the log."""
+
+    request_id: str
+    started: float
+    """The reading of `time.perf_counter` when the request began."""
+    seconds: float
+    """Seconds that the function had for the request when it began."""
+    base_url: str
+    prefix: str
+    """What stands before the API's paths: the stage's path, or nothing."""
+    version: str = versions.NEWEST
+    caller: api_keys.Caller | None = None
+    route: str | None = None
+    idempotent: bool = False
+    committed: bool = False
+    error_code: str | None = None
+
+
+@dataclass(frozen=True)
+class Response:
+    """What an endpoint returns.
+
+    `body` is JSON text; it is empty while it is `deferred`. `deferred` names work whose outcome is the body: the
+    endpoint's `resume` waits for it. `holds_secret` bodies are saved sealed. `original_request` is set on a replay:
+    the id of the request that this response first answered.
+    """
+
+    status: int
+    body: str
+    location: str | None = None
+    holds_secret: bool = False
+    deferred: str | None = None
+    original_request: str | None = None
+
+
+def ok(body: Mapping[str, object] | str) -> Response:
+    """200 with this document."""
+    return Response(200, body if isinstance(body, str) else fields.to_json(body))
+
+
+def created(body: Mapping[str, object], location: str) -> Response:
+    """201 with this document, which can be found at the path `location`."""
+    return Response(201, fields.to_json(body), location)
+
+
+def accepted(body: Mapping[str, object]) -> Response:
+    """202 with this document: the work is queued."""
+    return Response(202, fields.to_json(body))
+
+
+def common_headers(context: RequestContext) -> dict[str, str]:
+    """The headers of every response."""
+    headers = {
+        "Service-Request-Id": context.request_id,
+        "Service-Version": context.version,
+        "Cache-Control": "no-store",
+    }
+    caller = context.caller
+    if caller is not None:
+        headers["RateLimit-Policy"] = _RATE_LIMIT_POLICY
+        left = caller.remaining
+        second, minute = max(left.in_second, 0), max(left.in_minute, 0)
+        if second <= minute:
+            headers["RateLimit"] = f'"second";r={second};t=1'
+        else:
+            headers["RateLimit"] = f'"minute";r={minute};t={left.minute_resets_in}'
+    return headers
+
+
+def render(response: Response, context: RequestContext) -> StarletteResponse:
+    """A success, or a saved response that is replayed: its body's request id is then the present one."""
+    headers = {"Location": context.prefix + response.location} if response.location else {}
+    body = response.body
+    if response.original_request is not None:
+        headers |= {"Idempotent-Replayed": "true", "Original-Request": response.original_request}
+    if response.status >= 400:
+        document = json.loads(body)
+        document["error"]["request_id"] = context.request_id
+        body = fields.to_json(document)
+        headers["Service-Should-Retry"] = "false"
+    return _json(response.status, body, headers)
+
+
+def render_error(error: ApiError, context: RequestContext) -> StarletteResponse:
+    """An error response."""
+    context.error_code = error.code
+    headers = {"Service-Should-Retry": "true" if _should_retry(error, context) else "false"} | error.headers
+    if "Location" in headers:
+        headers["Location"] = context.prefix + headers["Location"]
+    if error.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return _json(error.status, error_body(error, context), headers)
+
+
+def error_body(error: ApiError, context: RequestContext) -> str:
+    """The error envelope (specification, "Errors")."""
+    body = {"type": error.type, "code": error.code, "message": error.message}
+    body |= {"param": error.param} if error.param is not None else {}
+    body |= error.extra
+    body |= {"request_id": context.request_id, "doc_url": f"{context.base_url}/docs/errors#{error.code}"}
+    return fields.to_json({"error": body})
+
+
+def _should_retry(error: ApiError, context: RequestContext) -> bool:
+    """`Service-Should-Retry` (contract 1)."""
+    if error.code == "internal_error":
+        return not context.committed
+    if error.code == "agent_timeout":
+        return context.idempotent
+    return error.code in RETRYABLE
+
+
+def _json(status: int, body: str, headers: Mapping[str, str]) -> StarletteResponse:
+    return StarletteResponse(body.encode(), status, headers, media_type="application/json")

@@ -1,0 +1,223 @@
+"""Routes: the paths of a route group, the endpoints behind them, and the ASGI app that serves them.
+
+    app = service(
+        Route("/v1/customers/{id}", get=Endpoint(retrieve, returns=Customer), delete=Endpoint(delete, returns=Customer)),
+    )
+    handler = lambda_handler(app)
+
+Endpoints are plain functions from a `Request` to a `Response`. Their calls of AWS block, because one Lambda container
+serves one request at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mangum import Mangum
+from starlette.requests import Request as StarletteRequest
+from starlette.responses import Response as StarletteResponse
+from starlette.routing import BaseRoute, Router
+from starlette.routing import Route as StarletteRoute
+from starlette.types import Message, Receive, Send
+from starlette.types import Scope as ASGIScope
+
+from shared.api import idempotency, responses
+from shared.api.requests import Request, check_query, read_api_key, read_json, read_version
+from shared.api.responses import RequestContext, Response
+from shared.core import clock, ids, log
+from shared.core.aws import Unavailable
+from shared.core.errors import ApiError
+from shared.projects import api_keys
+from shared.resources import fields
+
+_WITH_BODY = ("POST", "PATCH")
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One operation: the function that serves it, and what the API's description says of it.
+
+    `handle`     from the request to the response; its docstring describes the operation
+    `returns`    the type of the success body
+    `status`     the statuses of a success
+    `body`       the model that validates the body of a POST or PATCH
+    `optional_body`  whether the body may be empty, because every field has a default
+    `query`      the names of the query parameters
+    `errors`     the error codes beyond those of every endpoint (key, limits, validation) that clients meet here
+    `resume`     waits for the work that a `Response.deferred` names, and returns the body
+    """
+
+    handle: Callable[[Request[Any]], Response]
+    returns: Any
+    status: tuple[int, ...] = (200,)
+    body: type[fields.Input] = fields.Nothing
+    optional_body: bool = False
+    query: frozenset[str] = frozenset()
+    errors: tuple[str, ...] = ()
+    resume: Callable[[Request[Any], Response], str] | None = None
+
+
+class Route(StarletteRoute):
+    """A path and the endpoints of its methods. HEAD is served as GET without its body."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        get: Endpoint | None = None,
+        post: Endpoint | None = None,
+        patch: Endpoint | None = None,
+        delete: Endpoint | None = None,
+    ) -> None:
+        methods = {"GET": get, "HEAD": get, "POST": post, "PATCH": patch, "DELETE": delete}
+        self.endpoints = {method: endpoint for method, endpoint in methods.items() if endpoint}
+        super().__init__(path, _Dispatch(self))
+
+
+class _Dispatch:
+    """The ASGI app of one route."""
+
+    def __init__(self, route: Route) -> None:
+        self._route = route
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        request = StarletteRequest(scope, receive)
+        response = self._respond(request, scope["context"], await request.body())
+        await response(scope, receive, send)
+
+    def _respond(self, request: StarletteRequest, context: RequestContext, raw: bytes) -> StarletteResponse:
+        context.route = self._route.path
+        endpoint = self._route.endpoints.get(request.method)
+        if endpoint is None:
+            allowed = ", ".join(self._route.endpoints)
+            raise ApiError("method_not_allowed", f"Use one of {allowed}.", headers={"Allow": allowed})
+        api_key = read_api_key(request)
+        caller = context.caller = _authenticate(api_key, context)
+        context.version = read_version(request)
+        document, key = {}, None
+        if request.method in _WITH_BODY:
+            document = read_json(request, raw, required=not endpoint.optional_body)
+            key = idempotency.read_key(request, caller.scope, document, api_key)
+        context.idempotent = key is not None
+        prepared: Request[Any] = Request(
+            scope=caller.scope,
+            project_name=caller.project_name,
+            params=request.path_params,
+            query={name: request.query_params.getlist(name) for name in request.query_params},
+            path=request.url.path,
+            context=context,
+            body=None,
+            key=key,
+        )
+        try:
+            check_query(request, endpoint.query)
+            if request.method in _WITH_BODY:
+                prepared = dataclasses.replace(prepared, body=fields.validate(endpoint.body, document))
+            response = endpoint.handle(prepared)
+        except ApiError as error:
+            response = prepared.settle(error)
+        if response.deferred is not None:
+            assert endpoint.resume is not None
+            response = dataclasses.replace(response, body=endpoint.resume(prepared, response))
+        return responses.render(response, context)
+
+
+class Service:
+    """The ASGI app of a route group: routes, the headers of every response, one log line, the catch-all."""
+
+    def __init__(self, routes: Sequence[BaseRoute]) -> None:
+        self._router = Router(routes, redirect_slashes=False, default=_no_route)
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        context = scope["context"] = _context(scope)
+        status = 500
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = responses.common_headers(context).items()
+                added = [(name.lower().encode(), value.encode()) for name, value in headers]
+                message["headers"] = [*message["headers"], *added]
+            elif scope["method"] == "HEAD":
+                message = {**message, "body": b""}
+            await send(message)
+
+        try:
+            await self._router(scope, receive, send_with_headers)
+        except Exception as error:
+            await responses.render_error(_api_error(error, context), context)(scope, receive, send_with_headers)
+        _log(scope, context, status)
+
+
+def service(*routes: BaseRoute) -> Service:
+    """The app of a route group."""
+    return Service(routes)
+
+
+def lambda_handler(app: Service) -> Mangum:
+    """The Lambda handler of an app, for API Gateway proxy events; runs on its thread's event loop."""
+    return Mangum(app, lifespan="off")
+
+
+def _authenticate(api_key: str, context: RequestContext) -> api_keys.Caller:
+    try:
+        return api_keys.authenticate(api_key)
+    except api_keys.LimitExceeded as exceeded:
+        context.caller = exceeded.caller
+        headers = {"Retry-After": str(exceeded.resets_in), "Service-Rate-Limited-Reason": exceeded.window}
+        raise ApiError("rate_limit_exceeded", headers=headers) from None
+
+
+def _api_error(error: Exception, context: RequestContext) -> ApiError:
+    """The error response to whatever went wrong; no detail of our own faults leaves the service."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, Unavailable):
+        return ApiError("service_unavailable", headers={"Retry-After": "1"})
+    log.logger().error("internal error", exc_info=error, extra={"request_id": context.request_id})
+    return ApiError("internal_error")
+
+
+async def _no_route(scope: ASGIScope, receive: Receive, send: Send) -> None:
+    raise ApiError("route_not_found", f"No endpoint at {scope['path'][:200]}.")
+
+
+def _context(scope: ASGIScope) -> RequestContext:
+    event = scope.get("aws.event", {})
+    # What stands before the path in the gateway's own view of it is the stage, or a base path mapping.
+    full, path = event.get("requestContext", {}).get("path") or scope["path"], event.get("path") or scope["path"]
+    prefix = full.removesuffix(path) if full != path else ""
+    host = dict(scope["headers"]).get(b"host", b"localhost").decode("latin-1")
+    return RequestContext(
+        request_id=ids.new("req_"),
+        started=time.perf_counter(),
+        seconds=_seconds_allowed(scope.get("aws.context")),
+        base_url=f"{scope['scheme']}://{host}{prefix}",
+        prefix=prefix,
+    )
+
+
+def _seconds_allowed(lambda_context: Any) -> float:
+    """Seconds that the function has for the request."""
+    return math.inf if lambda_context is None else lambda_context.get_remaining_time_in_millis() / clock.SECOND
+
+
+def _log(scope: ASGIScope, context: RequestContext, status: int) -> None:
+    caller = context.caller
+    extra = {
+        "request_id": context.request_id,
+        "method": scope["method"],
+        "route": context.route,
+        "status": status,
+        "code": context.error_code,
+        "project_id": caller.scope.project_id if caller else None,
+        "livemode": caller.scope.livemode if caller else None,
+        "duration_ms": round((time.perf_counter() - context.started) * 1000, 1),
+    }
+    log.logger().info("request", extra=extra)

@@ -1,0 +1,225 @@
+"""API keys: who calls. A key is stored as the SHA-256 of its plaintext (specification, "Authentication").
+
+The key's row also counts its requests (`rate_limits.py`), so that one update authenticates a request and counts it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import re
+import secrets
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from shared.core import clock, ids, table
+from shared.core.aws import Unavailable
+from shared.core.errors import ApiError
+from shared.core.keys import Scope
+from shared.projects import projects, rate_limits
+from shared.projects.rate_limits import Moment, Remaining, Window
+
+UNKNOWN_KEY_MEMORY = 5 * clock.SECOND
+"""How long a container remembers that a key is unknown or revoked."""
+_REMEMBERED_KEYS = 1_000
+_PLAINTEXT = re.compile(r"sk_(test|live)_[A-Za-z0-9]{16,128}")
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+_KEY_CHARACTERS = 32  # 190 random bits; contract 4 asks for 160
+_TRIES = 8
+
+
+@dataclass(frozen=True)
+class Key:
+    """An API key without its plaintext. `last_used_at` is exact to the minute; None if never used."""
+
+    id: str
+    project_id: int
+    livemode: bool
+    label: str
+    hint: str
+    created_at: str
+    revoked_at: str | None
+    last_used_at: str | None
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Whom a valid key speaks for, and what is left of its windows."""
+
+    scope: Scope
+    project_name: str
+    remaining: Remaining
+
+
+class LimitExceeded(Exception):
+    """The key has used up a window (`second` or `minute`), which ends in `resets_in` seconds."""
+
+    def __init__(self, caller: Caller, window: str, resets_in: int) -> None:
+        super().__init__(window)
+        self.caller = caller
+        self.window = window
+        self.resets_in = resets_in
+
+
+def create(project_id: int, livemode: bool, label: str, plaintext: str | None = None) -> tuple[Key, str]:
+    """A new key of a project and its plaintext, which cannot be shown again. Raises LookupError."""
+    project = projects.find(project_id)
+    mode = "live" if livemode else "test"
+    plaintext = plaintext or f"sk_{mode}_" + "".join(secrets.choice(_ALPHABET) for _ in range(_KEY_CHARACTERS))
+    if not _PLAINTEXT.fullmatch(plaintext) or not plaintext.startswith(f"sk_{mode}_"):
+        raise ValueError(f"an API key of this mode starts with sk_{mode}_ and 16 letters or digits or more")
+    key_id, created_at = ids.new("key_"), clock.iso(clock.now())
+    digest = _digest(plaintext)
+    facts = {"label": label, "created_at": created_at, "livemode": livemode, "hint": plaintext[-4:]}
+    owner = {"project_id": project_id, "project_name": project["name"]}
+    table.write(
+        [
+            table.Put({"pk": f"KEY#{digest}", "sk": "key", "kind": "api_key", "key_id": key_id} | owner | facts),
+            table.Put({"pk": f"P#{project_id}#keys", "sk": key_id, "kind": "api_key_of", "digest": digest} | facts),
+        ],
+        ids.new("req_"),
+    )
+    return Key(key_id, project_id, livemode, label, plaintext[-4:], created_at, None, None), plaintext
+
+
+def of_project(project_id: int) -> list[Key]:
+    """The keys of a project, oldest first. Raises LookupError."""
+    projects.find(project_id)
+    pointers = [row for page in table.query(f"P#{project_id}#keys", limit=100, forward=True) for row in page]
+    rows = table.get_many([_row_key(row["digest"]) for row in pointers])
+    return [_of_row(rows[_row_key(row["digest"])]) for row in pointers]
+
+
+def revoke(project_id: int, key_id: str) -> Key:
+    """Refuse the key from now on; revoking it again changes nothing. Raises LookupError."""
+    pointer = table.get(f"P#{project_id}#keys", key_id)
+    if pointer is None:
+        raise LookupError(f"project {project_id} has no key {key_id}")
+    op = table.Update(
+        f"KEY#{pointer['digest']}",
+        "key",
+        expressions=("revoked_at = if_not_exists(revoked_at, :now)",),
+        values={":now": clock.iso(clock.now())},
+    )
+    return _of_row(table.update(op))
+
+
+def authenticate(plaintext: str) -> Caller:
+    """Whom the key speaks for, with this request counted. One update in the common case.
+
+    Raises ApiError (`api_key_invalid`, `api_key_revoked`) or LimitExceeded.
+    """
+    if not _PLAINTEXT.fullmatch(plaintext):
+        raise ApiError("api_key_invalid")
+    digest, now = _digest(plaintext), clock.now()
+    refusal = _refusals.get(digest, now)
+    if refusal is not None:
+        raise refusal
+    # The container guesses from its last look which minute the row counts. A wrong guess costs another try; the
+    # conditions keep every count right.
+    guess = _minutes.get(digest)
+    moment = Moment(now, guess if guess == rate_limits.latest_minute(now) else now // clock.MINUTE)
+    starts = guess != moment.minute
+    for _ in range(_TRIES):
+        update = rate_limits.start_minute if starts else rate_limits.count
+        try:
+            row = table.update(update(*_row_key(digest), moment))
+        except table.ConditionFailed as failed:
+            row = failed.old or {}
+            if not row or "revoked_at" in row:
+                unknown = ApiError("api_key_revoked" if row else "api_key_invalid")
+                raise _refusals.keep(digest, now, now + UNKNOWN_KEY_MEMORY, unknown) from None
+            starts = not rate_limits.is_current(row, now)
+            if starts:
+                continue
+            moment = Moment(now, row["m"])
+            caller = _caller(row, moment)
+            window = rate_limits.exhausted(caller.remaining, moment)
+            if window is not None:
+                raise _refusals.keep(digest, now, window.until, _limit_exceeded(caller, window, now)) from None
+        else:
+            _minutes.keep(digest, row["m"])
+            return _caller(row, moment)
+    raise Unavailable("the key's row kept changing")
+
+
+def _limit_exceeded(caller: Caller, window: Window, now: int) -> LimitExceeded:
+    return LimitExceeded(caller, window.name, rate_limits.whole_seconds(window.until - now))
+
+
+def _caller(row: table.Row, moment: Moment) -> Caller:
+    scope = Scope(row["project_id"], row["livemode"])
+    return Caller(scope, row["project_name"], rate_limits.remaining(row, moment))
+
+
+def _row_key(digest: str) -> tuple[str, str]:
+    return f"KEY#{digest}", "key"
+
+
+def _digest(plaintext: str) -> str:
+    return hashlib.sha256(plaintext.encode()).hexdigest()
+
+
+def _of_row(row: table.Row) -> Key:
+    return Key(
+        row["key_id"],
+        row["project_id"],
+        row["livemode"],
+        row["label"],
+        row["hint"],
+        row["created_at"],
+        row.get("revoked_at"),
+        clock.iso(row["m"] * clock.MINUTE) if "m" in row else None,
+    )
+
+
+class _Minutes:
+    """The minute that each key's row was last seen to count."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[str, int] = OrderedDict()
+
+    def get(self, digest: str) -> int | None:
+        return self._seen.get(digest)
+
+    def keep(self, digest: str, minute: int) -> None:
+        self._seen[digest] = minute
+        while len(self._seen) > _REMEMBERED_KEYS:
+            self._seen.popitem(last=False)
+
+
+class _Refusals:
+    """Refusals that still hold, so that a flood of refused requests costs no writes; bounded and short.
+
+    One that was made later than now, before the clock was set back, does not hold.
+    """
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, tuple[int, int, Exception]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def get(self, digest: str, now: int) -> Exception | None:
+        with self._lock:
+            since, until, refusal = self._kept.get(digest, (0, 0, None))
+            if refusal is None or not since <= now < until:
+                self._kept.pop(digest, None)
+                return None
+        if isinstance(refusal, LimitExceeded):
+            # Shown only if it is the minute that is used up.
+            resets_in = rate_limits.whole_seconds(until - now)
+            remaining = dataclasses.replace(refusal.caller.remaining, minute_resets_in=resets_in)
+            return LimitExceeded(dataclasses.replace(refusal.caller, remaining=remaining), refusal.window, resets_in)
+        assert isinstance(refusal, ApiError)
+        return ApiError(refusal.code)
+
+    def keep(self, digest: str, since: int, until: int, refusal: Exception) -> Exception:
+        with self._lock:
+            self._kept[digest] = (since, until, refusal)
+            while len(self._kept) > _REMEMBERED_KEYS:
+                self._kept.popitem(last=False)
+        return refusal
+
+
+_minutes = _Minutes()
+_refusals = _Refusals()

@@ -1,0 +1,336 @@
+"""Owed work (`shared/work/owed.py`): claims, leases, dead workers, races and hints, on the real engine."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from shared.core import aws, clock, ids, table
+from shared.core.keys import due
+from shared.work import owed
+from shared.work.owed import Claim, NotDue
+from tests.integration.conftest import Clock
+from tests.racing import at_once, just_before
+from tests.stage import Stage
+
+LEASE = 30 * clock.SECOND
+
+
+@dataclasses.dataclass
+class Job:
+    """A row of its own that owes work."""
+
+    pk: str = dataclasses.field(default_factory=lambda: ids.new("job_"))
+    sk: str = "job"
+
+    def owe(self, at: int | None = None, **attributes: Any) -> Job:
+        """Write the row, due at this instant or now."""
+        row = {"pk": self.pk, "sk": self.sk, "kind": "job", "done": 0} | attributes
+        due_at = clock.now() if at is None else at
+        table.write([table.Put(row | owed.owed(self.sk, due_at), condition="")], ids.new("req_"))
+        return self
+
+    def claim(self, lease: int = LEASE) -> Claim | NotDue | None:
+        return owed.claim(self.pk, self.sk, clock.now() + lease)
+
+    def claimed(self) -> Claim:
+        found = self.claim()
+        assert isinstance(found, Claim)
+        return found
+
+    @property
+    def row(self) -> table.Row:
+        found = table.get(self.pk, self.sk)
+        assert found is not None
+        return found
+
+    def done(self, number: int, at: int | None = None) -> table.Update:
+        """The write of a step: nothing is owed any more, or something `at` an instant."""
+        following = owed.NOTHING if at is None else owed.owed(self.sk, at)
+        return table.Update(self.pk, self.sk, set={"done": number, **following})
+
+
+@pytest.fixture
+def job(stage: Stage, stopped_clock: Clock) -> Job:
+    return Job().owe()
+
+
+def record(claim: Claim, write: table.Update, *, keep: bool = False) -> None:
+    table.write([owed.held(claim, write, keep=keep)], claim.token)
+
+
+def test_one_worker_at_a_time_has_a_row(job: Job) -> None:
+    claim = job.claimed()
+    assert job.claim() is None
+    record(claim, job.done(1))
+    assert {"lease", "lease_until", "due_at", "due", "due_shard"}.isdisjoint(job.row)
+    assert job.claim() is None
+    assert job.row["done"] == 1
+
+
+def test_of_many_workers_one_gets_the_row(stage: Stage) -> None:
+    job = Job().owe()
+    assert sum(isinstance(claim, Claim) for claim in at_once([job.claim] * 8)) == 1
+
+
+def test_work_that_is_not_due_is_not_claimed(job: Job) -> None:
+    job.owe(clock.now() + 1500)
+    assert job.claim() == NotDue(1500)
+    assert "lease" not in job.row
+
+
+def test_a_row_that_owes_nothing_or_does_not_exist_is_not_claimed(job: Job) -> None:
+    record(job.claimed(), job.done(1))
+    assert job.claim() is None
+    assert Job().claim() is None
+
+
+def test_a_dead_workers_row_is_taken_over_and_counted(job: Job, stopped_clock: Clock) -> None:
+    for died in range(3):
+        assert job.claimed().lost_workers == died
+        assert job.claim() is None
+        stopped_clock.forward(LEASE / clock.SECOND)
+    last = job.claimed()
+    assert last.lost_workers == 3
+    record(last, job.done(1, clock.now()))
+    assert job.claimed().lost_workers == 0
+
+
+def test_of_many_workers_one_takes_a_dead_workers_row_over(stage: Stage) -> None:
+    job = Job().owe()
+    assert isinstance(job.claim(lease=0), Claim)
+    found = [claim for claim in at_once([job.claim] * 8) if isinstance(claim, Claim)]
+    assert [claim.lost_workers for claim in found] == [1]
+
+
+def test_a_late_worker_changes_nothing(job: Job, stopped_clock: Clock) -> None:
+    late = job.claimed()
+    stopped_clock.forward(LEASE / clock.SECOND)
+    present = job.claimed()
+    with pytest.raises(table.ConditionFailed):
+        record(late, job.done(7))
+    owed.release(late)
+    record(present, job.done(1))
+    with pytest.raises(table.ConditionFailed):
+        record(late, job.done(7))
+    assert job.row["done"] == 1
+
+
+@pytest.mark.parametrize("by", [-3600, 3600])
+def test_a_clock_that_steps_loses_no_work(job: Job, stopped_clock: Clock, by: int) -> None:
+    held = job.claimed()
+    stopped_clock.forward(by)
+    if by < 0:
+        # The work was due by the clock as it was; it is claimed again when that time has come.
+        assert job.claim() == NotDue(-by * clock.SECOND)
+        stopped_clock.forward(-by + LEASE / clock.SECOND)
+    found = job.claimed()
+    assert found.lost_workers == 1
+    with pytest.raises(table.ConditionFailed):
+        record(held, job.done(7))
+    record(found, job.done(1))
+
+
+def test_a_lease_of_a_clock_that_ran_ahead_holds_nothing_up(job: Job, stopped_clock: Clock) -> None:
+    stopped_clock.forward(24 * 3600)
+    job.owe()
+    ahead = job.claimed()
+    stopped_clock.forward(-24 * 3600)
+    job.owe(lease=ahead.token, lease_until=ahead.row["lease_until"])
+    assert owed.put_off(job.pk, job.sk, job.row["due"], 60_000) is not None
+    assert job.claimed().lost_workers == 1
+
+
+def test_a_released_row_is_free_and_still_due(job: Job) -> None:
+    owed.release(job.claimed())
+    again = job.claimed()
+    assert again.lost_workers == 0
+
+
+def test_a_claim_does_not_move_the_row_in_the_index(job: Job) -> None:
+    before = job.row["due"]
+    job.claimed()
+    assert job.row["due"] == before
+
+
+def test_a_kept_claim_holds_for_the_next_write(job: Job) -> None:
+    claim = job.claimed()
+    record(claim, job.done(1, clock.now()), keep=True)
+    assert job.claim() is None
+    record(claim, job.done(2))
+    assert job.row["done"] == 2
+
+
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_whole_row_is_written_under_a_claim(job: Job, stopped_clock: Clock, keep: bool) -> None:
+    late = job.claimed()
+    put = owed.held(late, table.Put({**late.row, "done": 5}, condition=table.PRESENT), keep=keep)
+    table.write([put], late.token)
+    assert (job.claim() is None) == keep
+    stopped_clock.forward(LEASE / clock.SECOND)
+    job.claimed()
+    with pytest.raises(table.ConditionFailed):
+        table.write([put], "another request")
+
+
+def test_a_claim_whose_response_was_lost_holds(job: Job) -> None:
+    """The client sends the same write again, and its condition meets the lease that it made itself."""
+    sent_before = False
+
+    def send_before(params: Any, **others: Any) -> None:
+        nonlocal sent_before
+        if not sent_before:
+            sent_before = True
+            request = json.loads(params["body"])
+            aws.dynamodb().update_item(**request)
+
+    name, events = "before-call.dynamodb.UpdateItem", aws.dynamodb().meta.events
+    events.register_first(name, send_before)
+    try:
+        claim = job.claimed()
+    finally:
+        events.unregister(name, send_before)
+    assert sent_before
+    assert claim.row["lease"] == claim.token
+    record(claim, job.done(1))
+
+
+def test_all_steps_that_are_due_are_taken(job: Job) -> None:
+    def step(claim: Claim) -> None:
+        number = claim.row["done"] + 1
+        record(claim, job.done(number, clock.now() if number < 3 else clock.now() + 5000))
+
+    at = clock.now() + 5000
+    assert owed.work_off(job.pk, job.sk, LEASE, step) == at
+    assert job.row["done"] == 3
+    # The next step has its hint: a second message asks for none.
+    assert owed.work_off(job.pk, job.sk, LEASE, step) is None
+
+
+def test_a_hint_that_comes_early_is_waited_for(job: Job) -> None:
+    job.owe(clock.now() + 900)
+    assert owed.work_off(job.pk, job.sk, LEASE, lambda claim: record(claim, job.done(1))) is None
+    assert job.row["done"] == 1
+
+
+def test_a_step_that_loses_a_race_is_taken_again_on_the_row_as_it_is(job: Job) -> None:
+    job.owe(v=1)
+    seen: list[int] = []
+
+    def step(claim: Claim) -> None:
+        seen.append(claim.row["v"])
+        if len(seen) == 1:
+            table.write([table.Update(job.pk, job.sk, set={"v": 2})], "somebody else")
+        write = dataclasses.replace(job.done(1), condition="v = :v", values={":v": claim.row["v"]})
+        record(claim, write)
+
+    assert owed.work_off(job.pk, job.sk, LEASE, step) is None
+    assert seen == [1, 2]
+    assert job.row["done"] == 1
+
+
+def test_a_step_that_fails_gives_the_row_back(job: Job) -> None:
+    def step(claim: Claim) -> None:
+        raise ValueError("the provider's response makes no sense")
+
+    with pytest.raises(ValueError, match="no sense"):
+        owed.work_off(job.pk, job.sk, LEASE, step)
+    assert isinstance(job.claim(), Claim)
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+@contextlib.contextmanager
+def before_each_write(work: Callable[[], None]) -> Iterator[None]:
+    """The work is done before each write is sent."""
+
+    def calling(model: Any, **others: Any) -> None:
+        if model.name in ("UpdateItem", "PutItem", "TransactWriteItems"):
+            work()
+
+    events = aws.dynamodb().meta.events
+    events.register_first("before-call.dynamodb.*", calling)
+    try:
+        yield
+    finally:
+        events.unregister("before-call.dynamodb.*", calling)
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_worker_that_dies_at_any_write_loses_nothing(job: Job, stopped_clock: Clock, number: int) -> None:
+    """Three steps in a row; the worker dies just before its write number `number`."""
+    left = [number]
+
+    def step(claim: Claim) -> None:
+        following = claim.row["done"] + 1
+        record(claim, job.done(following, clock.now() if following < 3 else None))
+
+    def die() -> None:
+        # A dead worker writes nothing more, its release included.
+        if left[0] == 0:
+            raise Died
+        left[0] -= 1
+
+    with before_each_write(die), pytest.raises(Died):
+        owed.work_off(job.pk, job.sk, LEASE, step)
+    stopped_clock.forward(LEASE / clock.SECOND)
+    assert owed.work_off(job.pk, job.sk, LEASE, step) is None
+    assert job.row["done"] == 3
+
+
+def test_conflicts_are_tried_again_until_the_write_succeeds(job: Job) -> None:
+    def attempt() -> int:
+        done = job.row["done"]
+        if done < 3:
+            table.write([table.Update(job.pk, job.sk, set={"done": done + 1})], "somebody else")
+        write = dataclasses.replace(job.done(10), condition="done = :done", values={":done": done})
+        table.write([write], "me")
+        return int(done)
+
+    assert owed.retry_on_conflict(attempt) == 3
+
+
+def test_conflicts_without_end_are_given_up(job: Job) -> None:
+    tries: list[int] = []
+
+    def attempt() -> None:
+        tries.append(clock.now())
+        table.write([dataclasses.replace(job.done(1), condition="done = :never", values={":never": -1})], "me")
+
+    with pytest.raises(table.ConditionFailed):
+        owed.retry_on_conflict(attempt)
+    assert 20 < len(tries) <= owed.CONFLICTS
+    assert tries[-1] - tries[0] <= (owed.CONFLICT_SECONDS + 1) * clock.SECOND
+
+
+def test_an_overdue_row_is_put_off_unless_a_worker_has_it(job: Job, stopped_clock: Clock) -> None:
+    entry = job.row["due"]
+    claim = job.claimed()
+    assert owed.put_off(job.pk, job.sk, entry, 60_000) is None
+    owed.release(claim)
+    for hints in (1, 2):
+        row = owed.put_off(job.pk, job.sk, job.row["due"], 60_000)
+        assert row is not None
+        assert (row["hints"], row["due"]) == (hints, due(clock.now() + 60_000))
+        stopped_clock.forward(60)
+    assert owed.put_off(job.pk, job.sk, entry, 60_000) is None, "the row has moved on"
+    claim = job.claimed()
+    stopped_clock.forward(LEASE / clock.SECOND)
+    assert owed.put_off(job.pk, job.sk, job.row["due"], 60_000) is not None, "the worker is dead"
+    record(job.claimed(), job.done(1))
+    assert "hints" not in job.row
+
+
+def test_a_claim_that_meets_a_write_of_somebody_else_is_decided_on_the_row_as_it_is_then(job: Job) -> None:
+    def finish() -> None:
+        table.write([table.Update(job.pk, job.sk, set=dict(owed.NOTHING))], "somebody else")
+
+    with just_before("UpdateItem", finish):
+        assert job.claim() is None
