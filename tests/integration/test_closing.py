@@ -15,7 +15,7 @@ from tests.integration.test_metrics import dies_over
 from tests.racing import at_once, just_before
 from tests.receivers import Behaviour, Exchange, Receiver, answer, close_after_request
 from tests.stage import Stage
-from tests.wire import Killed, wire
+from tests.wire import ALWAYS, Disturbance, Fault, Killed, conflicting, lost, throttled, wire
 
 Close = Callable[[Stage, str], None]
 
@@ -321,3 +321,37 @@ def test_a_worker_that_dies_while_it_cancels_leaves_it_to_the_next_one(
         hint(stage, waiting)
         assert_canceled(read(stage, path, waiting["id"]), clock.now(), attempts=0)
         assert receiver.requests == []
+
+
+TROUBLES: dict[str, tuple[Disturbance, int, int]] = {
+    "throttled once": (throttled, 1, 200),
+    "an answer lost": (lost, 1, 200),
+    "four conflicts": (conflicting(0), 4, 200),
+    "throttled": (throttled, ALWAYS, 503),
+    "answers lost": (lost, ALWAYS, 503),
+    "conflicts": (conflicting(0), ALWAYS, 503),
+}
+"""What happens to the write that cancels, how often, and the status of the read."""
+CANCELLATION = 3
+"""The position of that write among the calls of a read."""
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_a_read_in_trouble_with_the_write_that_cancels_is_carried_through_or_unavailable(
+    stage: Stage, stopped_clock: Clock, trouble: str
+) -> None:
+    disturbance, tries, status = TROUBLES[trouble]
+    with Receiver(answer(200)) as receiver:
+        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        path = happen(stage)
+        waiting = only(stage, path)
+        disable(stage, endpoint)
+        closed_at = clock.now()
+        stopped_clock.forward(1)
+        with wire(Fault(CANCELLATION, disturbance, tries)) as line:
+            found = stage.call("GET", f"{path}/{waiting['id']}")
+        assert line.calls[CANCELLATION].operation == "UpdateItem"
+        assert found.status == status, found.body
+        end = read(stage, path, waiting["id"])
+        assert_canceled(end, closed_at, attempts=0)
+        assert status == 503 or found.json == end
