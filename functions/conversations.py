@@ -70,12 +70,8 @@ def create(request: Request[ConversationCreate]) -> Response:
 
     def decide() -> Decision:
         customer_id, writes = participants.resolve(request.scope, values.get("customer"))
-        conversation = conversations.new(
-            request.scope, values.get("external_id"), customer_id, values.get("metadata")
-        )
-        opening = conversations.insertion(
-            request.scope, conversation, on_thread_taken=conversations.thread_taken
-        )
+        conversation = conversations.new(request.scope, values.get("external_id"), customer_id, values.get("metadata"))
+        opening = conversations.insertion(request.scope, conversation, on_thread_taken=conversations.thread_taken)
         location = f"/v1/conversations/{conversation['id']}"
         return Decision([*writes, *opening], responses.created(conversation, location))
 
@@ -133,9 +129,7 @@ def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:
         if record is not None:
             return _message(request.scope, record, body)
         customer_id, writes = participants.resolve(request.scope, customer)
-        conversation = conversations.new(
-            request.scope, body.external_conversation_id, customer_id, body.metadata
-        )
+        conversation = conversations.new(request.scope, body.external_conversation_id, customer_id, body.metadata)
         message = conversations.new_message(request.scope, conversation, body.content, body.markdown)
         conversation, lock = conversations.locked(conversation, message)
         opening = conversations.insertion(request.scope, conversation, lock)
@@ -144,9 +138,7 @@ def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:
     return _commit_message(request, decide)
 
 
-def _message(
-    scope: Scope, record: ConversationRecord, body: MessageCreate
-) -> tuple[list[table.Operation], table.Row]:
+def _message(scope: Scope, record: ConversationRecord, body: MessageCreate) -> tuple[list[table.Operation], table.Row]:
     """The writes that add a message to a conversation, and the message's row. Raises ApiError."""
     conversations.must_take_message(record)
     message = conversations.new_message(scope, record.doc, body.content, body.markdown)
@@ -154,9 +146,7 @@ def _message(
     return [CONVERSATIONS.update(scope, record, conversation, lock), table.Put(message)], message
 
 
-def _commit_message(
-    request: Request[Any], decide: Callable[[], tuple[list[table.Operation], table.Row]]
-) -> Response:
+def _commit_message(request: Request[Any], decide: Callable[[], tuple[list[table.Operation], table.Row]]) -> Response:
     """Store the message and hint at its turn. The response's body is the turn's outcome, which `_resume` waits for."""
 
     def decide_message() -> Decision:
@@ -221,9 +211,7 @@ app = service(
     Route("/v1/conversations/{id}", get=retrieve_endpoint(CONVERSATIONS, Conversation)),
     Route(
         "/v1/conversations/{id}/messages",
-        get=Endpoint(
-            list_messages, returns=Page[Message], query=MESSAGES.parameters, errors=("resource_not_found",)
-        ),
+        get=Endpoint(list_messages, returns=Page[Message], query=MESSAGES.parameters, errors=("resource_not_found",)),
         post=Endpoint(
             send,
             returns=AnsweredMessage,

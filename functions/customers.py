@@ -80,9 +80,7 @@ app = service(
     Route(
         "/v1/customers/{id}",
         get=retrieve_endpoint(CUSTOMERS, Customer),
-        patch=Endpoint(
-            update, returns=Customer, body=CustomerPatch, errors=("resource_not_found", "customer_deleted")
-        ),
+        patch=Endpoint(update, returns=Customer, body=CustomerPatch, errors=("resource_not_found", "customer_deleted")),
         delete=Endpoint(delete, returns=Customer, errors=("resource_not_found",)),
     ),
 )

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from shared.api import http
+from shared.api.routes import lambda_handler, service
 from shared.core.errors import ERRORS, PASSING, ApiError, Kind
 
 _PAGE = """<!doctype html>
@@ -33,7 +33,7 @@ _PAGE = """<!doctype html>
 </head>
 <body>
 <h1>Errors</h1>
-<p>Every error answer has one key, <code>error</code>, and its <code>doc_url</code> leads to the code's entry on this
+<p>Every error response has one key, <code>error</code>, and its <code>doc_url</code> leads to the code's entry on this
 page. Quote <code>request_id</code>, which is also the <code>Service-Request-Id</code> header, to support.</p>
 <pre>{{"error": {{"type": "invalid_request_error", "code": "phone_invalid_format", "message": "…",
   "param": "phone", "request_id": "req_…", "doc_url": "…/docs/errors#phone_invalid_format"}}}}</pre>
@@ -81,10 +81,10 @@ class Errors:
         request = Request(scope, receive)
         if request.method not in ("GET", "HEAD"):
             raise ApiError("method_not_allowed", "Use one of GET, HEAD.", headers={"Allow": "GET, HEAD"})
-        scope["exchange"].route = "/docs/errors"
+        scope["context"].route = "/docs/errors"
         response: Response = HTMLResponse(page(), headers=_SECURITY)
         await response(scope, receive, send)
 
 
-app = http.service(Route("/docs/errors", Errors()))
-handler = http.lambda_handler(app)
+app = service(Route("/docs/errors", Errors()))
+handler = lambda_handler(app)

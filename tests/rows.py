@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from boto3.dynamodb.types import TypeSerializer
+from shared.resources.records import Document
 
 from shared import appointments, customers
 from shared.calls import sessions
 from shared.core import aws, clock, ids, table
 from shared.core.keys import Scope
-from shared.resources import records
 from shared.resources.collections import Collection
-from shared.resources.records import Document
 from shared.webhooks import events
 
 _BATCH = 25  # rows a call; what BatchWriteItem takes

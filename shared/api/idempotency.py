@@ -81,9 +81,7 @@ def read(key: Key, row: table.Row) -> Response:
     if row["fingerprint"] != key.fingerprint:
         raise _reused()
     body = _opened(key, row) if "sealed" in row else row["body"]
-    return Response(
-        row["code"], body, row.get("location"), deferred=row.get("deferred"), original_request=row["req"]
-    )
+    return Response(row["code"], body, row.get("location"), deferred=row.get("deferred"), original_request=row["req"])
 
 
 def _sealed(key: Key, body: str) -> table.Row:

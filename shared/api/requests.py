@@ -5,6 +5,9 @@ Order of checks (contract 2): route, key, rate limit, version header, size, cont
 
 from __future__ import annotations
 
+import itertools
+import json
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +17,7 @@ from starlette.requests import Request as StarletteRequest
 
 from shared.api import idempotency
 from shared.api.responses import RequestContext, Response, error_body
-from shared.core import clock, table, versions
+from shared.core import table, versions
 from shared.core.errors import PASSING, ApiError
 from shared.core.keys import Scope
 from shared.resources import fields
@@ -22,8 +25,13 @@ from shared.work import owed
 
 MOST_BYTES = 256 * 1024
 """The largest body."""
+MOST_LEVELS = 64
+"""The deepest nesting of a body, which is level 1 itself (contract 3)."""
 _LAST_SECONDS = 2
 """Seconds of the function's time that are kept for the response."""
+
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 B = TypeVar("B")
 
@@ -169,7 +177,42 @@ def read_json(request: StarletteRequest, body: bytes, *, required: bool) -> Mapp
     media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if media_type != "application/json" or request.headers.get("Content-Encoding", "identity") != "identity":
         raise ApiError("unsupported_media_type")
-    return fields.parse_json(body)
+    return parse_json(body)
+
+
+def parse_json(body: bytes) -> Mapping[str, Any]:
+    """The JSON object in a body. Raises `invalid_json`."""
+    # Parsing recurses, and so does writing the document later, from deeper within the stack.
+    if _levels(body) > MOST_LEVELS:
+        raise ApiError("invalid_json", f"The body is nested deeper than {MOST_LEVELS} levels.")
+    try:
+        document = json.loads(body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+        # Lone surrogates and numbers beyond a double parse, but are no JSON that could be sent back.
+        fields.canonical(document).encode()
+    except ValueError as error:
+        raise ApiError("invalid_json") from error
+    if not isinstance(document, dict):
+        raise ApiError("invalid_json", "The body must be one JSON object.")
+    return document
+
+
+def _levels(body: bytes) -> int:
+    """How deep arrays and objects are nested in a JSON text, up to its first mistake if it has one; linear."""
+    # Without escapes every quote begins or ends a string, and every second part between quotes is outside of strings.
+    outside = b"".join(_ESCAPE.sub(b"", body).split(b'"')[::2])
+    steps = (1 if bracket in b"[{" else -1 for bracket in outside.translate(None, _NO_BRACKETS))
+    return max(itertools.accumulate(steps), default=0)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError("duplicate key")
+    return document
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
 
 
 def _key_in_use() -> ApiError:

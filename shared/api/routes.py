@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,7 +99,8 @@ class _Dispatch:
         api_key = read_api_key(request)
         caller = context.caller = _authenticate(api_key, context)
         context.version = read_version(request)
-        document, key = {}, None
+        document: Mapping[str, Any] = {}
+        key = None
         if request.method in _WITH_BODY:
             document = read_json(request, raw, required=not endpoint.optional_body)
             key = idempotency.read_key(request, caller.scope, document, api_key)

@@ -22,9 +22,8 @@ from shared.core import clock, table
 from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.projects import projects
-from shared.resources import records
 from shared.resources.records import Record
-from shared.telephony import Busy, Carrier, Ending, NotConfigured, CallRefused, ContactState
+from shared.telephony import Busy, CallRefused, Carrier, ContactState, Ending, NotConfigured
 from shared.work import hints, steps
 
 START_AGAIN = 20 * clock.SECOND

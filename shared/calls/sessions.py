@@ -36,6 +36,7 @@ CHANNELS = PHONE, WHATSAPP = "phone", "whatsapp"
 NONE, PROCESSING, AVAILABLE, MISSED = "none", "processing", "available", "failed"
 """What a transcript or a recording can be."""
 
+
 class SessionConsent(TypedDict):
     """What a session shows of the request for consent that it waited for."""
 

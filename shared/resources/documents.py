@@ -23,6 +23,7 @@ class Resource(TypedDict):
     updated_at: str
     """The time of the last change of any other field. Never goes back."""
 
+
 class ResourceRow(TypedDict):
     """The row of a resource. Each kind adds its own internal attributes (`shared/core/keys.py` has the keys)."""
 

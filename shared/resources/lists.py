@@ -176,7 +176,9 @@ def _id_range(collection: Collection[Any, Any], values: Mapping[str, list[str]])
         if comparison in ("gt", "gte"):
             least.append(ids.first_of(collection.prefix, end if comparison == "gt" else start))
         else:
-            most.append(ids.before(collection.prefix, ids.first_of(collection.prefix, start if comparison == "lt" else end)))
+            most.append(
+                ids.before(collection.prefix, ids.first_of(collection.prefix, start if comparison == "lt" else end))
+            )
     return max(least, default=None), min(most, default=None)
 
 

@@ -27,7 +27,7 @@ from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
 from shared.core import clock
 from shared.core.log import logger
-from shared.telephony import Busy, Ending, NotConfigured, CallRefused, ContactState
+from shared.telephony import Busy, CallRefused, ContactState, Ending, NotConfigured
 
 REASON_DELAY = 30 * clock.SECOND
 """How long a contact that has ended counts as under way while nothing says why."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
@@ -267,9 +267,7 @@ def claim(scope: Scope, event_id: str, delivery_id: str) -> Claim | owed.NotDue 
     return Claim(scope, work, json.loads(work.row["doc"])) if isinstance(work, owed.Claim) else work
 
 
-def record(
-    claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: Sequence[table.Operation] = ()
-) -> None:
+def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: Sequence[table.Operation] = ()) -> None:
     """Write down the attempt, what follows, and what it says of the endpoint (`also`), in one transaction.
 
     Then the next attempt's timer is set. Does nothing if the claim has expired and another worker has the delivery.

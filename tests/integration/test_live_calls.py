@@ -26,7 +26,7 @@ from shared.core import aws, clock, table
 from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.projects import usage
-from shared.telephony import Busy, Ending, NotConfigured, CallRefused, ContactState, amazon_connect
+from shared.telephony import Busy, CallRefused, ContactState, Ending, NotConfigured, amazon_connect
 from shared.telephony.amazon_connect import REASON_DELAY, Connect
 from shared.work import steps
 from tests import privileges

@@ -20,7 +20,7 @@ from shared.calls import voice
 from shared.calls.live import FILES_WITHIN, LONGEST, LOOK, START_AGAIN
 from shared.core import clock, table
 from shared.core.errors import ApiError
-from shared.telephony import Ending, ContactState
+from shared.telephony import ContactState, Ending
 from tests import privileges
 from tests.integration.conftest import Clock
 from tests.integration.test_live_calls import (

@@ -55,7 +55,9 @@ def test_the_default_is_20() -> None:
 
 
 @pytest.mark.parametrize(
-    "listed", [customers.CUSTOMERS, appointments.APPOINTMENTS, events.EVENTS, endpoints.WEBHOOK_ENDPOINTS], ids=lambda one: one.kind
+    "listed",
+    [customers.CUSTOMERS, appointments.APPOINTMENTS, events.EVENTS, endpoints.WEBHOOK_ENDPOINTS],
+    ids=lambda one: one.kind,
 )
 @pytest.mark.parametrize(
     "cursor",

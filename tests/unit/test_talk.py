@@ -10,6 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from shared.resources.records import Document, Record
 
 from shared import appointments
 from shared.agent import Reply, Said
@@ -18,8 +19,6 @@ from shared.agent.tools import Appointment, Tools
 from shared.calls.dialogue import LONGEST_NAME, Talk, opening, simulate, spoken
 from shared.core import clock
 from shared.core.keys import Scope
-from shared.resources import records
-from shared.resources.records import Document, Record
 from shared.telephony.test_numbers import OUTCOMES, Outcome
 
 SCOPE = Scope(1, livemode=False)

@@ -15,6 +15,7 @@ from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import ConnectTimeoutError, NoCredentialsError, ReadTimeoutError
 from botocore.stub import Stubber
+from shared.resources.records import Record
 
 from shared import appointments
 from shared.agent import AgentFailed, Reply, Said, bedrock
@@ -22,7 +23,6 @@ from shared.agent.bedrock import TOOLS, Bedrock, history, question, without_link
 from shared.agent.tools import Proposal, Tools
 from shared.core import clock
 from shared.core.keys import Scope
-from shared.resources.records import Record
 
 NOW = 1_790_000_000.0  # Monday, 2026-09-21T14:13:20Z
 SCOPE = Scope(1, True)

@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared.resources.records import Record
 
 from shared import appointments
 from shared.agent import AgentFailed, Reply, Said, bedrock
@@ -26,7 +27,6 @@ from shared.agent.assent import agrees
 from shared.agent.tools import Proposal, Result, Tools
 from shared.core import clock
 from shared.core.keys import Scope
-from shared.resources.records import Record
 from tests.unit.agent.test_bedrock import NEW_TIME, NOW, TIME, Model, asked
 
 LIVE = Scope(1, True)

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from shared.resources.records import Document, Record
 
 from shared import appointments
 from shared.agent import Said
@@ -13,7 +14,6 @@ from shared.agent.scripted import ATTEND, RICH, Scripted
 from shared.agent.tools import Tools
 from shared.core import clock
 from shared.core.keys import Scope
-from shared.resources.records import Document, Record
 
 SCOPE = Scope(1, livemode=False)
 NOW = datetime(2027, 3, 3, 9, 0, tzinfo=UTC)  # a Wednesday; ten o'clock in Berlin

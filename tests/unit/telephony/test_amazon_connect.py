@@ -16,7 +16,7 @@ from botocore.stub import Stubber
 
 from shared.core import clock
 from shared.core.log import logger
-from shared.telephony import Busy, Ending, NotConfigured, CallRefused, ContactState
+from shared.telephony import Busy, CallRefused, ContactState, Ending, NotConfigured
 from shared.telephony.amazon_connect import (
     DETECTIONS,
     DISCONNECTS,
