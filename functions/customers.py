@@ -13,13 +13,14 @@ class CustomerPatch(fields.Input):
     name: fields.Name | None = None
     email: fields.Email | None = None
     external_id: fields.ExternalId | None = None
-    metadata: fields.Metadata | None = None
+    metadata: fields.MetadataPatch | None = None
 
 
 class CustomerIn(CustomerPatch):
     """A new customer; `phone` is required (contract 5)."""
 
     phone: fields.Phone
+    metadata: fields.Metadata | None = None
 
 
 def create(call: Call) -> Answer:
