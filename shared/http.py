@@ -13,9 +13,11 @@ serves one request at a time.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
 import random
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,12 +36,15 @@ from shared.errors import PASSING, RETRYABLE, ApiError
 from shared.keys import Scope
 
 MOST_BYTES = 256 * 1024
+MOST_LEVELS = 64
 MOST_DECISIONS = 100
 _CONFLICT_SECONDS = 15
 """How long a request takes part in a race before it answers `conflict`."""
 _LAST_SECONDS = 2
 """What a function keeps of its time to answer in."""
 _BODIES = ("POST", "PATCH")
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _POLICY = f'"second";q={projects.PER_SECOND};w=1, "minute";q={projects.PER_MINUTE};w=60'
 
 
@@ -383,15 +388,26 @@ def _document(request: Request, body: bytes, action: bool) -> Mapping[str, Any]:
     media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if media_type != "application/json" or request.headers.get("Content-Encoding", "identity") != "identity":
         raise ApiError("unsupported_media_type")
+    # Parsing recurses, and so does writing the document later, from deeper within the stack.
+    if _levels(body) > MOST_LEVELS:
+        raise ApiError("invalid_json", f"The body is nested deeper than {MOST_LEVELS} levels.")
     try:
         document = json.loads(body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
         # Lone surrogates and numbers beyond a double parse, but are no JSON that could be given back.
         fields.canonical(document).encode()
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise ApiError("invalid_json") from error
     if not isinstance(document, dict):
         raise ApiError("invalid_json", "The body must be one JSON object.")
     return document
+
+
+def _levels(body: bytes) -> int:
+    """How deep arrays and objects are nested in a JSON text, up to its first mistake if it has one; linear."""
+    # Without escapes every quote begins or ends a string, and every second part between quotes is outside of strings.
+    outside = b"".join(_ESCAPE.sub(b"", body).split(b'"')[::2])
+    steps = (1 if bracket in b"[{" else -1 for bracket in outside.translate(None, _NO_BRACKETS))
+    return max(itertools.accumulate(steps), default=0)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
