@@ -28,7 +28,7 @@ class AppointmentFields(fields.Input):
     location: Annotated[str, fields.text(500)] | None = None
     notes: Annotated[str, fields.text(2000)] | None = None
     external_id: fields.ExternalId | None = None
-    metadata: fields.Metadata | None = None
+    metadata: fields.MetadataPatch | None = None
 
 
 class AppointmentCreate(AppointmentFields):
@@ -37,6 +37,7 @@ class AppointmentCreate(AppointmentFields):
     customer_id: str
     appointment_at: fields.Instant
     status: Literal["pending", "confirmed"] = "pending"
+    metadata: fields.Metadata | None = None
 
 
 class AppointmentPatch(AppointmentFields):

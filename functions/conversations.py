@@ -38,6 +38,7 @@ class CustomerReference(CustomerFields):
 
     id: str = ""
     phone: fields.Phone | None = None
+    metadata: fields.Metadata | None = None
 
 
 class ConversationCreate(fields.Input):

@@ -17,12 +17,14 @@ class CustomerCreate(CustomerFields):
     """A new customer; `phone` is required (contract 5)."""
 
     phone: fields.Phone
+    metadata: fields.Metadata | None = None
 
 
 class CustomerPatch(CustomerFields):
     """A merge patch: an absent field keeps its value, null clears it. The phone cannot be cleared."""
 
     phone: fields.Phone = ""
+    metadata: fields.MetadataPatch | None = None
 
 
 def create(request: Request[CustomerCreate]) -> Response:

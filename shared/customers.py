@@ -54,12 +54,11 @@ CustomerRecord = Record[Customer, CustomerRow]
 
 
 class CustomerFields(fields.Input):
-    """The fields of a customer that requests set, but for the phone, which not all of them require."""
+    """The fields of a customer that every request takes alike; not every one takes or requires a phone."""
 
     name: fields.Name | None = None
     email: fields.Email | None = None
     external_id: fields.ExternalId | None = None
-    metadata: fields.Metadata | None = None
 
 
 def new(scope: Scope, values: Mapping[str, Any]) -> Customer:

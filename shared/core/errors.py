@@ -42,7 +42,7 @@ ERRORS: Mapping[str, Kind] = {
     "cursor_invalid": Kind(400, INVALID_REQUEST, "`starting_after` is not a cursor of this list.", "Pass `next_cursor` of the previous page unchanged."),
     "event_filter_invalid": Kind(400, INVALID_REQUEST, "An event filter is not a known event type or wildcard.", "Use a known type, `appointment.*`, `customer.*` or `session.*`."),
     "api_version_invalid": Kind(400, INVALID_REQUEST, "The `Service-Version` header names no known revision.", "Send a known revision date, or leave the header out."),
-    "invalid_json": Kind(400, INVALID_REQUEST, "The body is not one valid JSON object in UTF-8.", "Send one JSON object without duplicate keys, NaN or lone surrogates."),
+    "invalid_json": Kind(400, INVALID_REQUEST, "The body is not one valid JSON object in UTF-8.", "Send one JSON object without duplicate keys, NaN or lone surrogates, nested at most 64 levels deep."),
     "idempotency_key_invalid": Kind(400, INVALID_REQUEST, "The `Idempotency-Key` header is malformed.", "Send one header of 1 to 255 printable ASCII characters."),
     "idempotency_key_reused": Kind(400, IDEMPOTENCY, "The Idempotency-Key was used before with another body, method, path or API key.", "Use a new key for a new request."),
     "api_key_missing": Kind(401, AUTHENTICATION, "No API key was sent.", "Send `Authorization: Bearer <API_KEY>`."),

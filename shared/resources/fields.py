@@ -111,6 +111,11 @@ def merged_metadata(before: Mapping[str, Any], patch: Mapping[str, Any] | None) 
     return merged
 
 
+def _without_nulls(metadata: dict[str, Any]) -> dict[str, Any]:
+    """New metadata, as a PATCH with it would make it: a key with null is dropped (contract 3)."""
+    return {key: value for key, value in metadata.items() if value is not None}
+
+
 def _printable(value: str) -> str:
     bad = _control_character(value)
     if bad is not None:
@@ -236,4 +241,5 @@ Instant = Annotated[str, AfterValidator(instant), AfterValidator(clock.iso)]
 Timezone = Annotated[str, text(64), AfterValidator(_timezone)]
 Name = Annotated[str, text(200)]
 ExternalId = Annotated[str, text(255, least=1)]
-Metadata = Annotated[dict[str, Any], BeforeValidator(_metadata)]
+MetadataPatch = Annotated[dict[str, Any], BeforeValidator(_metadata)]
+Metadata = Annotated[MetadataPatch, AfterValidator(_without_nulls)]

@@ -277,6 +277,12 @@ def test_metadata_is_merged_by_key_and_nested_values_are_replaced_whole(
     assert fields.merged_metadata(before, None) == {}
 
 
+@given(METADATA)
+@example({"a": None, "b": {"c": None}, "d": [None], "e": 0})
+def test_new_metadata_is_what_a_patch_of_none_would_make(sent: dict[str, Any]) -> None:
+    assert fields.canonical(value_of("metadata", sent)) == fields.canonical(fields.merged_metadata({}, sent))
+
+
 def test_a_null_that_was_stored_as_a_value_survives_a_patch_of_another_key() -> None:
     assert fields.merged_metadata({"a": None}, {"b": 1}) == {"a": None, "b": 1}
 
