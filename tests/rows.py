@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from boto3.dynamodb.types import TypeSerializer
-from shared.resources.records import Document
 
 from shared import appointments, customers
 from shared.calls import sessions
@@ -31,17 +30,17 @@ def appointment(scope: Scope, **given: Any) -> table.Row:
     return _row(appointments.APPOINTMENTS, scope, appointments.new(scope, dict.fromkeys(_APPOINTMENT) | least | given))
 
 
-def event(scope: Scope, type: str, about: Document) -> table.Row:
+def event(scope: Scope, type: str, about: Mapping[str, Any]) -> table.Row:
     """An event that fires now."""
     now = clock.now()
-    return events.build(scope, ids.new(events.PREFIX, now), type, now, about, None).row()
+    return events.build(scope, ids.new(events.EVENTS.prefix, now), type, now, about, None).row()
 
 
 def session(scope: Scope, **given: Any) -> table.Row:
     """A session made now, of a customer that need not exist."""
-    customer = {"id": "cust_" + "0" * 26, "phone": "+15005550006"}
+    customer: Any = {"id": "cust_" + "0" * 26, "phone": "+15005550006"}
     doc = sessions.new(scope, customer, appointment_id=None, channel=sessions.PHONE, metadata=None)
-    return _row(sessions.SESSIONS, scope, doc | given)
+    return _row(sessions.SESSIONS, scope, {**doc, **given})
 
 
 def write(rows: Sequence[table.Row]) -> None:
@@ -55,5 +54,5 @@ def write(rows: Sequence[table.Row]) -> None:
         assert not answer["UnprocessedItems"]
 
 
-def _row(listed: Collection, scope: Scope, doc: Document) -> table.Row:
-    return listed.insert(scope, doc).row
+def _row(collection: Collection[Any, Any], scope: Scope, doc: Any) -> table.Row:
+    return collection.insert(scope, doc).row

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,12 +44,19 @@ class Key:
 
 def read_key(request: StarletteRequest, scope: Scope, body: Mapping[str, Any], api_key: str) -> Key | None:
     """The request's key, None without the header. Raises `idempotency_key_invalid`."""
-    values = request.headers.getlist(_HEADER)
-    if not values:
+    value = parse(request.headers.getlist(_HEADER))
+    if value is None:
         return None
-    if len(values) > 1 or not _KEY.fullmatch(values[0]):
+    return Key(scope, value, fingerprint(request.method, request.url.path, body), api_key)
+
+
+def parse(headers: Sequence[str]) -> str | None:
+    """The value of the Idempotency-Key headers, None without one. Raises `idempotency_key_invalid`."""
+    if not headers:
+        return None
+    if len(headers) > 1 or not _KEY.fullmatch(headers[0]):
         raise ApiError("idempotency_key_invalid", param=_HEADER)
-    return Key(scope, values[0], fingerprint(request.method, request.url.path, body), api_key)
+    return headers[0]
 
 
 def fingerprint(method: str, path: str, body: Mapping[str, Any]) -> str:

@@ -202,7 +202,7 @@ class Functions:
     def _project(self) -> Keys:
         """A project with its keys, made by the service's own functions."""
         from shared.core import aws
-        from shared.projects import projects
+        from shared.projects import api_keys, projects
 
         settings = {"AWS_ENDPOINT_URL_DYNAMODB": self._dynamodb_url, "TABLE_NAME": resources.TABLE_NAME}
         with pytest.MonkeyPatch.context() as patch:
@@ -211,7 +211,7 @@ class Functions:
             aws.dynamodb.cache_clear()
             try:
                 id = projects.create("Blue Clinic").id
-                return Keys(id, *(projects.create_key(id, mode, "trial")[1] for mode in (False, True)))
+                return Keys(id, *(api_keys.create(id, mode, "trial")[1] for mode in (False, True)))
             finally:
                 aws.dynamodb.cache_clear()
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from shared.core.errors import ERRORS, RETRYABLE
-from shared.projects import projects
+from shared.projects import api_keys, projects
 from tests.conformance.client import RATE_LIMIT_POLICY, REVISIONS, ULID
 from tests.conformance.shapes import assert_page, assert_shape
 from tests.receivers import Receiver
@@ -610,7 +610,7 @@ class World:
     def __init__(self, stage: Stage, receiver: Receiver | None) -> None:
         self.stage = stage
         self.project = stage.project("Properties")
-        more = [projects.create_key(self.project.id, False, "more")[1] for _ in range(KEYS)]
+        more = [api_keys.create(self.project.id, False, "more")[1] for _ in range(KEYS)]
         self._keys = itertools.cycle(more)
         self._numbers = itertools.count()
         self._receiver = receiver
@@ -923,7 +923,7 @@ class Shelf:
 
     def __init__(self, stage: Stage) -> None:
         project = stage.project("Shelf")
-        keys = [projects.create_key(project.id, False, "more")[1] for _ in range(KEYS)]
+        keys = [api_keys.create(project.id, False, "more")[1] for _ in range(KEYS)]
         self._keys = itertools.cycle(keys)
         self.stage = stage
         self.customers = [self._make("customers", self._customer(number)) for number in range(14)]

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -67,7 +67,7 @@ def test_an_attempt_whose_endpoint_was_closed_meanwhile_succeeds_or_is_canceled(
 
 def endpoint(generation: int, deleted: bool = False) -> endpoints.State:
     return endpoints.State(
-        doc={},
+        doc=cast(Any, {}),
         generation=generation,
         closed={},
         deleted=deleted,
@@ -79,7 +79,7 @@ def endpoint(generation: int, deleted: bool = False) -> endpoints.State:
 
 
 OPEN, REOPENED, DELETED = endpoint(2), endpoint(3), endpoint(3, deleted=True)
-OWED = {"generation": 2, "next_attempt": 1}
+OWED = {"generation": 2, "due_at": 1}
 LEASED = OWED | {"lease": "mine", "lease_until": 0}
 
 

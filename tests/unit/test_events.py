@@ -11,7 +11,7 @@ from shared.core import ids
 from shared.core.keys import Scope
 from shared.resources import fields
 from shared.webhooks import events
-from shared.webhooks.events import Event
+from shared.webhooks.events import NewEvent
 
 LIVE = Scope(7, True)
 CUSTOMER: dict[str, Any] = {
@@ -61,14 +61,14 @@ def row(doc: dict[str, Any], version: int = 1) -> dict[str, Any]:
     }
 
 
-def changed(doc: dict[str, Any], **changes: Any) -> Event | None:
+def changed(doc: dict[str, Any], **changes: Any) -> NewEvent | None:
     """The event of a second write of `doc`."""
     return events.derive(row(doc), row(doc | {"updated_at": LATER} | changes, 2))
 
 
-def body(event: Event | None) -> Any:
+def body(event: NewEvent | None) -> Any:
     assert event is not None
-    return json.loads(event.body)
+    return json.loads(event.doc)
 
 
 @pytest.mark.parametrize("doc", [CUSTOMER, APPOINTMENT, SESSION])
@@ -93,8 +93,8 @@ def test_the_body_is_compact_json_with_text_and_numbers_as_they_are() -> None:
     event = events.derive(None, row(CUSTOMER | {"name": "Zo\u00eb \U0001f600"}))
 
     assert event is not None
-    assert '"name":"Zo\u00eb \U0001f600"' in event.body
-    assert '"metadata":{"a":1,"b":{"c":2.0}}' in event.body
+    assert '"name":"Zo\u00eb \U0001f600"' in event.doc
+    assert '"metadata":{"a":1,"b":{"c":2.0}}' in event.doc
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_deleting_a_customer_is_one_event() -> None:
     assert found["data"]["previous_attributes"] == {"deleted_at": None}
 
 
-def moved(doc: dict[str, Any], **changes: Any) -> Event | None:
+def moved(doc: dict[str, Any], **changes: Any) -> NewEvent | None:
     """The event of a new row of a deleted resource, which was `doc` before."""
     kept = row(doc | {"updated_at": LATER, "deleted_at": LATER} | changes, 2)
     kind = f"deleted_{doc['object']}"

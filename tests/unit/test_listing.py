@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import base64
 import re
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from shared.core import clock, ids
 from shared.core.errors import ApiError
 from shared.core.keys import Scope
 from shared.resources import lists
+from shared.resources.collections import Collection
 from shared.webhooks import endpoints, events
 
 SCOPE = Scope(1, False)
@@ -27,7 +29,7 @@ def limit(text: str) -> int:
     return customers.CUSTOMERS.query({"limit": [text]}).limit
 
 
-def refusal(listed: Collection, **given: list[str]) -> tuple[str, str | None]:
+def refusal(listed: Collection[Any, Any], **given: list[str]) -> tuple[str, str | None]:
     with pytest.raises(ApiError) as caught:
         listed.page(SCOPE, listed.query(given))
     return caught.value.code, caught.value.param
@@ -73,7 +75,7 @@ def test_the_default_is_20() -> None:
         "{}8" + "0" * 25,
     ],
 )
-def test_a_cursor_is_an_id_of_the_list_s_own_type(listed: Collection, cursor: str) -> None:
+def test_a_cursor_is_an_id_of_the_list_s_own_type(listed: Collection[Any, Any], cursor: str) -> None:
     written = cursor.replace("{}", listed.prefix)
 
     assert refusal(listed, starting_after=[written]) == ("cursor_invalid", "starting_after")
@@ -117,7 +119,7 @@ def test_a_cursor_of_a_list_by_time_is_none_of_a_list_by_id() -> None:
         (events.EVENTS, "type", ["customer.*"] * 2),
     ],
 )
-def test_a_parameter_that_takes_one_value_is_given_once(listed: Collection, name: str, texts: list[str]) -> None:
+def test_a_parameter_that_takes_one_value_is_given_once(listed: Collection[Any, Any], name: str, texts: list[str]) -> None:
     assert refusal(listed, **{name: texts}) == ("parameter_invalid", name)
 
 
@@ -135,7 +137,7 @@ def test_a_parameter_that_takes_one_value_is_given_once(listed: Collection, name
         (events.EVENTS, "created[gte]", "2027-01-01T00:00:00Z", "parameter_invalid_integer"),
     ],
 )
-def test_a_filter_takes_values_of_its_kind(listed: Collection, name: str, text: str, code: str) -> None:
+def test_a_filter_takes_values_of_its_kind(listed: Collection[Any, Any], name: str, text: str, code: str) -> None:
     assert refusal(listed, **{name: [text]}) == (code, name)
 
 
@@ -198,7 +200,7 @@ def compare(value: int, word: str, bound: int) -> bool:
 
 
 def test_each_list_takes_the_parameters_that_the_contract_names() -> None:
-    def named(listed: Collection) -> list[str]:
+    def named(listed: Collection[Any, Any]) -> list[str]:
         return sorted({re.sub(r"\[.*", "[]", name) for name in listed.parameters})
 
     paging = ["limit", "starting_after"]
@@ -232,7 +234,7 @@ def test_the_two_values_of_a_pair_are_told_apart() -> None:
     [customers.CUSTOMERS, appointments.APPOINTMENTS, sessions.SESSIONS, conversations.CONVERSATIONS, events.EVENTS],
     ids=lambda one: one.kind,
 )
-def test_every_index_of_a_list_is_one_of_the_table(listed: Collection) -> None:
+def test_every_index_of_a_list_is_one_of_the_table(listed: Collection[Any, Any]) -> None:
     indexes = {index.hash_key for index in topology.TABLE.indexes}
 
     assert {f"f{number + 1}" for number in range(len(listed.indexes))} <= indexes

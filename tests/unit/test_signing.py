@@ -33,7 +33,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setenv("SIGNING_KEY", aws.kms().create_key()["KeyMetadata"]["KeyId"])
         yield
         aws.kms.cache_clear()
-        signing.opened.cache_clear()
+        signing.decrypt.cache_clear()
 
 
 def verified(header: str, body: bytes, secret: str, now: int) -> bool:
@@ -104,9 +104,9 @@ def test_a_secret_is_32_random_bytes_in_base64_behind_its_prefix() -> None:
 @pytest.mark.usefixtures("key")
 def test_a_sealed_secret_opens_for_its_endpoint_only() -> None:
     secret = signing.new_secret()
-    ciphertext = signing.sealed("whk_1", secret)
+    ciphertext = signing.encrypt("whk_1", secret)
 
     assert secret.encode() not in ciphertext
-    assert signing.opened("whk_1", ciphertext) == secret
+    assert signing.decrypt("whk_1", ciphertext) == secret
     with pytest.raises(ClientError):
-        signing.opened("whk_2", ciphertext)
+        signing.decrypt("whk_2", ciphertext)
