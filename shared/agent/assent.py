@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Literal
 
 LONGEST = 80
@@ -22,7 +23,7 @@ _YES = (
     r"o+k+|k|kk|oka+y+|okey|okie dokie|okey dokey|alright|all right",
     r"sure|sure thing|for sure|of course|certainly|absolutely|definitely|indeed|exactly|affirmative|gladly",
     r"correct|that(?:'s| is) (?:correct|right)|i(?:'m| am) sure",
-    r"(?:i )?agree|agreed|(?:i )?accept|accepted|(?:i )?approve|approved|(?:i )?confirm|confirmed|deal",
+    r"(?:i )?agree|agreed|(?:i )?accept|accepted|(?:i )?approve|approved|deal",
     r"(?:please )?(?:do (?:it|so|that)|go ahead|proceed|go for it)|please do|go ahead and do (?:it|so|that)",
     r"you (?:can|may)|let's (?:do (?:it|that)|go with (?:it|that))",
     r"(?:(?:it|that|this) )?works(?: (?:for me|well|fine|perfectly|great))?",
@@ -43,6 +44,8 @@ _POLITE = (
     r"hi|hello|hey|then|cool|nice|lovely|awesome|brilliant|super|good|totally",
     r"[🙏😊🙂😀😃😄😁👏❤🎉]",
 )
+# Agrees, but not to a cancellation: there it can mean that the appointment is to stand.
+_CONFIRM = r"(?:i )?confirm|confirmed"
 # To say again what was proposed agrees to that, and to nothing else. "Cancel that" may mean the proposal itself.
 _IT = r"(?:it|(?:the|my) appointment)"
 _AGAIN = {
@@ -68,12 +71,17 @@ def _phrases(decisive: tuple[str, ...], beside: tuple[str, ...]) -> _Phrases:
 
 
 _AGREEING = {
-    None: _phrases(_YES, _POLITE),
+    None: _phrases((*_YES, _CONFIRM), _POLITE),
     "cancel": _phrases(_YES + _AGAIN["cancel"], _POLITE),
-    "reschedule": _phrases(_YES + _AGAIN["reschedule"], _POLITE),
+    "reschedule": _phrases((*_YES, _CONFIRM, *_AGAIN["reschedule"]), _POLITE),
+}
+# "Confirm it" can mean what was proposed, or the appointment as it is.
+_DOUBTFUL = {
+    "cancel": _phrases((rf"(?:{_CONFIRM})(?: (?:it|that|this))?",), _YES + _POLITE),
+    "reschedule": _phrases((rf"(?:{_CONFIRM})(?: (?:that|this|{_IT}))?",), _YES + _POLITE),
 }
 _REFUSING = _phrases(_NO, _POLITE + _REGRET)
-_LONGEST_PHRASE = 7
+_LONGEST_PHRASE = 9
 _PICTURE = re.compile("([👍👌✅✔☑💯🙏😊🙂😀😃😄😁👏❤🎉👎❌🚫])[\U0001f3fb-\U0001f3ff\ufe0f]*")
 # Signs between words that change nothing. An ellipsis hesitates and a question mark asks, so neither is here.
 _PAUSE = re.compile(r"[,.!;\-\u2013\u2014]")
@@ -87,15 +95,22 @@ def agrees(text: str, kind: Literal["cancel", "reschedule"] | None = None) -> bo
     return _made_of(_AGREEING[kind], text)
 
 
+def is_doubtful(text: str, kind: Literal["cancel", "reschedule"]) -> bool:
+    """Whether the message says "confirm" and nothing more that would tell the proposal from the appointment."""
+    return not agrees(text, kind) and _made_of(_DOUBTFUL[kind], text)
+
+
 def refuses(text: str) -> bool:
     """Whether the message is a clear no and nothing more. One that neither agrees nor refuses says something else."""
     return _made_of(_REFUSING, text)
 
 
 def _made_of(phrases: _Phrases, text: str) -> bool:
-    """Whether the whole text is a row of these phrases with a decisive one among them."""
-    decisive, beside = phrases
-    words = _words(text)
+    return is_row(_words(text), *phrases)
+
+
+def is_row(words: Sequence[str], decisive: re.Pattern[str], beside: re.Pattern[str]) -> bool:
+    """Whether the words are a row of these phrases, from the first to the last, with a decisive one among them."""
     # How far phrases reach from the start, and whether one of them decided: no backtracking, whatever the text.
     reached = {(0, False)}
     for start in range(len(words)):

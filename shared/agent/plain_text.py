@@ -16,19 +16,20 @@ its `<` (`< script>`, and so `a< b` for `a<b`): every HTML parser reads that as 
 decoded entities once. There are no control characters but newline and, in code, tab; no bidirectional
 overrides; no trailing spaces.
 
-Parsed by markdown-it-py, compared in November 2026 with mistune, marko and commonmark: it passes CommonMark's
-own examples (mistune fails one in eight), is typed (commonmark still cares for Python 2), limits nesting and stays
-near 0.2 s on 8,000 hostile characters (marko overflows the stack, commonmark runs for 10 s). It is the slowest to
-import, 20 ms beside what a function has loaded anyway, so it is imported at the first use.
+HTML is read by the standard library's `html.parser`, Markdown by markdown-it-py, compared in November 2026 with
+mistune, marko and commonmark: it passes CommonMark's own examples (mistune fails one in eight), is typed (commonmark
+still supports Python 2), limits nesting and stays near 0.2 s on 8,000 hostile characters (marko overflows the stack,
+commonmark runs for 10 s). It is the slowest to import, 20 ms beside what a function has loaded anyway, so it is
+imported at the first use.
 """
 
 from __future__ import annotations
 
-import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from html.parser import HTMLParser
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
@@ -45,25 +46,10 @@ _ODD_BREAK = re.compile(r"[\x0b\x0c\x85\u2028\u2029]")
 # Where an HTML parser begins a tag, a comment or a declaration, as is or after one decoding of entities.
 _TAG_START = re.compile(r"(?:<|&lt;?|&#0*60;?|&#x0*3c;?)(?=[a-z/!?&])", re.IGNORECASE)
 
-# A piece of HTML. What is left open swallows the rest, as in a browser; so every scan is linear.
-_HTML = re.compile(
-    r"""
-    <!--(?:-?>|.*?(?:-->|\Z))
-    | <!\[CDATA\[.*?(?:\]\]>|\Z)
-    | <\?.*?(?:\?>|\Z)
-    | <(?P<close>/?)(?P<name>[a-z][^\s/>]*+)(?P<attributes>(?:[^>"']++|"[^"]*"|'[^']*')*+)>
-    | <[/!a-z][^>]*+(?:>|\Z)
-    | (?P<text>[^<]++|<)
-    """,
-    re.IGNORECASE | re.DOTALL | re.VERBOSE,
-)
 # `html.unescape` raises on a number of more than 4,300 digits.
 _ENDLESS_NUMBER = re.compile(r"&#x?[0-9a-f]{32,};?", re.IGNORECASE)
-_ATTRIBUTE = r"""\s{}\s*=\s*(?:"([^"]*)"|'([^']*)'|([^\s"'>]+))"""
-_HREF = re.compile(_ATTRIBUTE.format("href"), re.IGNORECASE)
-_ALT = re.compile(_ATTRIBUTE.format("alt"), re.IGNORECASE)
-
-_CODE_ELEMENTS = {name: re.compile(rf"</{name}\b[^>]*(?:>|\Z)", re.IGNORECASE) for name in ("script", "style")}
+_END = "<!---->"
+_CODE_ELEMENTS = ("script", "style")
 _BLOCK_ELEMENT = re.compile(
     r"address|article|aside|blockquote|body|caption|center|dd|details|dialog|div|dl|dt|fieldset|figcaption|figure"
     r"|footer|form|h[1-6r]|head|header|html|legend|li|main|nav|ol|p|pre|section|summary|table|tbody|tfoot|thead"
@@ -174,15 +160,6 @@ def _number(text: str) -> str | None:
     return re.sub(r"[^\d+]", "", text) if re.fullmatch(r"[\d+()./\s-]+", text) else None
 
 
-def _value(attribute: re.Pattern[str], attributes: str) -> str:
-    match = attribute.search(attributes)
-    return _unescaped(next(filter(None, match.groups()), "")) if match else ""
-
-
-def _unescaped(source: str) -> str:
-    return html.unescape(_ENDLESS_NUMBER.sub("\ufffd", source))
-
-
 def _alt(tokens: Iterable[Token]) -> str:
     return "".join(
         " " if token.type in ("softbreak", "hardbreak") else _alt(token.children) if token.children else token.content
@@ -239,37 +216,46 @@ class _Writer:
 
     def document(self, tokens: Sequence[Token]) -> str:
         for number, piece in enumerate(_markup(tokens)):
-            self.last_end.update({name: number for name, end in _CODE_ELEMENTS.items() if end.search(piece)})
+            lower = piece.lower()
+            self.last_end.update({name: number for name in _CODE_ELEMENTS if f"</{name}" in lower})
         for before, token in zip([None, *tokens], tokens, strict=False):
             self.block(token, before.type if before else "")
         return "\n\n".join(self.containers[0].blocks)
 
     def block(self, token: Token, before: str) -> None:
-        top = self.containers[-1]
         match token.type:
             case "paragraph_open" if len(self.containers) > 1 and not token.hidden:
                 self.containers[-2].tight = False
             case "inline":
-                text = self.inline(token.children or ())
-                if before == "paragraph_open":
-                    top.add(text)
-                elif before == "heading_open":
-                    top.add(text.replace("\n", " "))
-                else:
-                    self.row.append(re.sub(r"\n+", " ", text))
+                self.text(self.inline(token.children or ()), before)
             case "code_block" | "fence" if not self.muted:
-                top.add(token.content.strip("\n"))
+                self.containers[-1].add(token.content.strip("\n"))
             case "html_block":
-                self.html(token.content, block=True)
+                self.html(token.content)
                 lines = (line.strip() for line in self.take().split("\n"))
-                top.add("\n".join(line for line in lines if line))
+                self.containers[-1].add("\n".join(line for line in lines if line))
             case "tr_close":
                 if any(self.row):
                     self.rows.append(" | ".join(self.row))
                 self.row = []
             case "table_close":
-                top.add("\n".join(self.rows))
+                self.containers[-1].add("\n".join(self.rows))
                 self.rows = []
+            case _:
+                self.container(token)
+
+    def text(self, text: str, before: str) -> None:
+        """Add a paragraph, a heading or a table's cell."""
+        if before == "paragraph_open":
+            self.containers[-1].add(text)
+        elif before == "heading_open":
+            self.containers[-1].add(text.replace("\n", " "))
+        else:
+            self.row.append(re.sub(r"\n+", " ", text))
+
+    def container(self, token: Token) -> None:
+        """Begin or end a quote, a list or an item."""
+        match token.type:
             case "blockquote_open" | "bullet_list_open" | "list_item_open":
                 self.containers.append(_Container())
             case "ordered_list_open":
@@ -278,17 +264,20 @@ class _Writer:
                 quote = self.containers.pop()
                 self.containers[-1].add(_indented("\n\n".join(quote.blocks), "  ", "  "))
             case "list_item_close":
-                item, parent = self.containers.pop(), self.containers[-1]
-                marker = "- "
-                if parent.number is not None:
-                    marker = f"{parent.number}{token.markup} "
-                    parent.number += 1
-                if item.blocks:
-                    text = ("\n" if parent.tight else "\n\n").join(item.blocks)
-                    parent.add(_indented(text, marker, " " * len(marker)))
+                self.end_item(token.markup)
             case "bullet_list_close" | "ordered_list_close":
                 ended = self.containers.pop()
                 self.containers[-1].add(("\n" if ended.tight else "\n\n").join(ended.blocks))
+
+    def end_item(self, markup: str) -> None:
+        item, parent = self.containers.pop(), self.containers[-1]
+        marker = "- "
+        if parent.number is not None:
+            marker = f"{parent.number}{markup} "
+            parent.number += 1
+        if item.blocks:
+            text = ("\n" if parent.tight else "\n\n").join(item.blocks)
+            parent.add(_indented(text, marker, " " * len(marker)))
 
     def inline(self, tokens: Iterable[Token]) -> str:
         for token in tokens:
@@ -307,7 +296,7 @@ class _Writer:
                 case "image":
                     self.write(_alt(token.children or ()))
                 case "html_inline":
-                    self.html(token.content, block=False)
+                    self.html(token.content)
         return self.take()
 
     def take(self) -> str:
@@ -353,48 +342,32 @@ class _Writer:
             self.write(" ")
         return is_html
 
-    def html(self, source: str, *, block: bool) -> None:
-        piece = self.piece
+    def html(self, source: str) -> None:
+        reader = _HtmlReader(self)
+        # What is left open swallows the rest, as in a browser; text after the last tag is complete.
+        source = _ENDLESS_NUMBER.sub("\ufffd", source) + _END
+        reader.feed(f"<{self.muted}>{source}" if self.muted else source)
+        # Of a script that nobody ends, a block's rest is taken for code, but not the rest of a sentence.
+        if self.muted and self.last_end.get(self.muted, -1) <= self.piece:
+            self.muted, self.after_tag = None, True
         self.piece += 1
-        position = 0
-        while position < len(source):
-            if self.muted:
-                end = _CODE_ELEMENTS[self.muted].search(source, position)
-                if end is None:
-                    break
-                position, self.muted = end.end(), None
-                continue
-            match = _HTML.match(source, position)
-            if match is None:  # cannot be: the last alternatives take any character
-                break
-            position = match.end()
-            if match["text"]:
-                self.write(_unescaped(match["text"]).replace("\t", " "))
-                continue
-            self.after_tag = True
-            name = (match["name"] or "").lower()
-            if name not in _CODE_ELEMENTS:
-                self.tag(name, bool(match["close"]), match["attributes"] or "")
-            elif not match["close"]:
-                # Of a script that nobody ends, a block's rest is taken for code, but not the rest of a sentence.
-                ends = self.last_end.get(name, -1) > piece or _CODE_ELEMENTS[name].search(source, position)
-                if ends:
-                    self.muted = name
-                elif block:
-                    break
 
-    def tag(self, name: str, closing: bool, attributes: str) -> None:
+    def tag(self, name: str, closing: bool, attributes: Mapping[str, str | None]) -> None:
+        """Read an HTML tag; its name is in lower case."""
+        if name in _CODE_ELEMENTS:
+            self.muted = None if closing else name
+        if not self.muted:
+            self.element(name, closing, attributes)
+        self.after_tag = True
+
+    def element(self, name: str, closing: bool, attributes: Mapping[str, str | None]) -> None:
         starts_line = not self.parts or self.parts[-1].endswith("\n") or self.parts[-1] == "- "
         if name == "br":
             self.parts.append("\n")
         elif name == "a":
-            if self.links and self.links[-1][2]:
-                self.close_link()
-            if not closing and (href := _value(_HREF, attributes)):
-                url = _parser().normalizeLink("".join(href.split()))
-                self.links.append((len(self.parts), url, True))
+            self.anchor(None if closing else attributes.get("href"))
         elif name == "img":
-            self.write(_value(_ALT, attributes))
+            self.write(attributes.get("alt") or "")
         elif name in ("td", "th"):
             if not closing and not starts_line:
                 self.parts.append(" | ")
@@ -403,4 +376,42 @@ class _Writer:
                 self.parts.append("\n")
             if name == "li" and not closing:
                 self.parts.append("- ")
-        self.after_tag = True
+
+    def anchor(self, href: str | None) -> None:
+        """End the HTML link at hand, if there is one, and begin another."""
+        if self.links and self.links[-1][2]:
+            self.close_link()
+        if href:
+            self.links.append((len(self.parts), _parser().normalizeLink("".join(href.split())), True))
+
+
+class _HtmlReader(HTMLParser):
+    """Reads a piece of HTML for a writer. What is neither a tag nor text is not for readers."""
+
+    def __init__(self, writer: _Writer) -> None:
+        super().__init__()
+        self.writer = writer
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.writer.tag(tag, False, dict(attrs))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.writer.tag(tag, False, dict(attrs))
+
+    def handle_endtag(self, tag: str) -> None:
+        self.writer.tag(tag, True, {})
+
+    def handle_data(self, data: str) -> None:
+        self.writer.write(data.replace("\t", " "))
+
+    def handle_comment(self, data: str) -> None:
+        self.writer.after_tag = True
+
+    def handle_decl(self, decl: str) -> None:
+        self.writer.after_tag = True
+
+    def handle_pi(self, data: str) -> None:
+        self.writer.after_tag = True
+
+    def unknown_decl(self, data: str) -> None:
+        self.writer.after_tag = True

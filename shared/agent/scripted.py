@@ -1,24 +1,38 @@
 """The agent of test mode and local runs: deterministic, no network, no cost.
 
+It acts only on a plain request and asks back otherwise. Forms understood; `RULES` has one object for each:
+
+    requests    confirm my appointment, I'll be there; cancel it; move it to Monday at 10:00; call me
+    which one   the second one, the physio, my Monday appointment, the one on Friday, the other one
+    answers     yes, no, to what the agent asked; the rest of a date, in one message or in several
+    questions   when is my appointment?, what appointments do I have?
+    others      a person please, hello, thanks, bye, I can't come, I'm not sure; in a call, I can't talk right now
+
+What cannot be undone by a "no" (to confirm, to place a call, to end a call for another) needs a request whose every
+word is known; a mention in other words is asked about. A cancellation and a new time are proposed in any case.
+
 It keeps nothing between turns. What was asked is derived from the transcript: its own questions begin with fixed
 sentences, and the user's messages around them are read together. Whatever a user, a title or a location says is
-data: looked at for known words, never followed.
+data: searched for known words, never followed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from zoneinfo import ZoneInfo
 
-from shared.agent import Reply, Said, assent, moments
+from shared.agent import Reply, Said, assent, dates
 from shared.agent.tools import Appointment, Proposal, Result, Tools
+from shared.agent.wording import ATTEND, describe, local_time, long_time
 from shared.core import clock
 
 LONGEST = 1_000
-"""Characters of the longest message that is read for wishes."""
+"""Characters of the longest message that is searched for requests."""
+LONGEST_REQUEST = 200
+"""Characters of the longest message that can be a plain request."""
 
 MARKDOWN, HANDOFF = "[[sim:markdown]]", "[[sim:handoff]]"
 RICH = """\
@@ -54,26 +68,25 @@ print("See you & <soon>")
 ![A map](https://example.com/map.png) or plainly <https://example.com/map>
 """
 
-ATTEND = "Will you be there?"
-"""What a call about an appointment begins with; a plain yes to it confirms."""
-
 # Fixed sentences. Those that begin a question or a miss are looked for in the transcript.
 _MISSED = "Sorry, I did not understand that."
 _WHICH = "Which appointment"
 _WHEN = "When shall I move"
-_WHEN_AGAIN = "When may I call you again?"
-_WHICH_FIRST = "I do one thing at a time."
+_WHEN_AGAIN = "When should we call you again?"
+_CONFIRM_THIS = "Would you like me to confirm"
+_CALL_NOW = "Would you like us to call you now?"
+_WHICH_FIRST = "I can only do one thing at a time."
 _OFFER = "Would you like a person to take over?"
 _OFFER_IN_CALL = "Would you like a person to get back to you?"
 _MOVE_OR_CANCEL = "Sorry to hear that. Shall I move it or cancel it?"
 _CAN = "I can tell you about your appointments, confirm, move or cancel one, or hand you over to a person."
-_CAN_CALL = _CAN.replace(" or cancel one, or", " or cancel one, have you called, or")
+_CAN_CALL = _CAN.replace(" or cancel one, or", " or cancel one, arrange a call, or")
 _CAN_IN_CALL = _CAN.split(", or hand", maxsplit=1)[0] + ", call you at another time, or have a person get back to you."
 _ELSE = "Is there anything else I can do for you?"
-_PERSON_COMES = "I am handing you over to a person, who will answer here."
-_PERSON_CALLS = "I have asked a person of our team to get back to you."
-_UNCHANGED = "I have changed nothing."
+_UNCHANGED = "I have not changed anything."
+_OPEN = (_WHICH, _WHEN, _WHEN_AGAIN, _CONFIRM_THIS)
 
+# Where a message mentions a request at all.
 CANCEL, MOVE, CONFIRM, CALL = "cancel", "move", "confirm", "call"
 _CHANGES = {
     CANCEL: r"cancel|cancell?ing|cancell?ation|call (?:it|that|everything|my appointment) off|call off|delete",
@@ -98,9 +111,12 @@ _PERSON = (
 _ASKS = (
     r"when|what time|what day|which day|where|what appointments?|my appointments"
     r"|list|show|do i have|have i got|details|upcoming|is (?:it|my appointment|that)|are my|confirmed|remind me"
+    r"|confirm (?:the|your) (?:address|location|place|date|time)"
 )
 # To ask these of a confirmation asks whether there is one: "can you confirm when it is?"
-_ASKS_FIRST = re.compile(r"\b(?:when|what|where|which|is it|is my|confirmed)\b")
+_ASKS_FIRST = re.compile(
+    r"\b(?:when|what|where|which|is it|is my|confirmed|confirm (?:the|your) (?:address|location|place|date|time))\b"
+)
 _BOOKS = r"book|(?:make|schedule|arrange|need|want|get) (?:a|an|another|a new|one more) appointment|new appointment"
 _CANNOT = (
     r"(?:can'?t|cannot|can not|won'?t|will not|unable to|not able to|couldn'?t|not be able to)"
@@ -112,10 +128,38 @@ _UNSURE = (
 )
 # In a call: now is no time to talk.
 _BUSY = (
-    r"(?:can'?t|cannot|can not|unable to|not able to) (?:really )?(?:talk|speak)(?: (?:to|with) you)?(?: (?:right )?now"
-    r"| at the moment)?|busy (?:right now|now|at the moment)|driving|in a meeting|no time (?:right )?now"
-    r"|(?:a bad|not a good|no good) (?:time|moment) (?:right now|now|to talk)|now is (?:a bad|not a good|no good)"
-    r" (?:time|moment)|call (?:me |us )?(?:again|later)|not (?:right )?now"
+    r"(?:(?:i'm|i am|sorry) )?(?:(?:can'?t|cannot|can not|unable to|not able to) (?:really )?(?:talk|speak)"
+    r"(?: (?:to|with) you)?(?: (?:right )?now| at the moment)?|busy(?: right now| now| at the moment)?|driving"
+    r"|in a meeting|no time (?:right )?now|(?:a bad|not a good|no good) (?:time|moment) (?:right now|now|to talk)"
+    r"|now is (?:a bad|not a good|no good) (?:time|moment)|call (?:me |us )?(?:again|later)|not (?:right )?now)"
+)
+# A plain request is a row of these phrases and nothing else; the words of a date are left out before. Only "can you"
+# and its like may end with a question mark.
+_CAN_YOU = r"(?:can|could|would) (?:you|someone|somebody|anyone) (?:please |kindly |just )?"
+_I_WANT = r"(?:i(?:'d| would) like (?:you )?to |i (?:want|wish|need) (?:you )?to |let me |i do |i |please |just )"
+_WHOSE = (
+    r"(?:it|this|this one|that one|(?:my|the|this|our)(?: (?:[1-5](?:st|nd|rd|th)|next|last|other))?"
+    r" (?:appointment|one|visit|booking))(?: (?:on|at|for|of|in|from|the))*"
+)
+_TO_CONFIRM = rf"confirm(?: {_WHOSE})?"
+_TO_CALL = (
+    r"(?:(?:call|phone|ring) (?:me|us)|give (?:me|us) a (?:call|ring))"
+    r"(?: (?:back|up|now|again|later|asap|soon|right now|right away|on|at|in|the))*"
+)
+_DECISIVE = {
+    CONFIRM: re.compile(
+        rf"{_I_WANT}?{_TO_CONFIRM}|{_CAN_YOU}{_TO_CONFIRM}(?: please)?(?: \?)?|confirmed|count me in"
+        r"|(?:i'll|i will|we'll|we will) (?:be there|come|attend|make it)|(?:i'm|i am|we're|we are) coming"
+        r"|see you (?:then|there)"
+    ),
+    CALL: re.compile(
+        rf"{_I_WANT}?{_TO_CALL}|{_CAN_YOU}{_TO_CALL}(?: please)?(?: \?)?|(?:a )?(?:phone call|call ?back)|call again"
+        r"|i(?:'d| would) like (?:a (?:phone )?call(?: back)?|to be called(?: back)?)"
+    ),
+}
+_BESIDE = re.compile(
+    rf"{_WHOSE}|{_BUSY}|on|at|for|of|in|from|the|and|but|then|now|again|instead|sorry|would be better|yes|yeah|ok|okay"
+    r"|sure|of course|great|perfect|please|thanks|thank you|hi|hello|hey|no problem|i'm|i am|i"
 )
 _NOT = re.compile(
     r"\b(?:don'?t|do not|not|never|no need to|no longer|won'?t|will not|can'?t|cannot|without|didn'?t|shouldn'?t"
@@ -123,7 +167,7 @@ _NOT = re.compile(
 )
 _CLAUSE = re.compile(r"[.,;:!?\n]+|\b(?:but|and|just|rather|please)\b")
 _QUESTION = re.compile(rf"\b(?:{_ASKS})\b")
-_BOTH = re.compile(r"\b(?:both|all|every|everything|them|each)\b")
+_ALL = re.compile(r"\b(?:both|all|every|everything|them|each)\b")
 
 _COURTESY = r"thanks?|thank you|you|so much|very much|a lot|many thanks|cheers|ok|okay|great|perfect|super|much|for"
 _COURTESY += (
@@ -145,259 +189,327 @@ _POINTS = re.compile(
     r"\b(?:my|the) (?P<before>[\w':. ]{2,30}?) (?:appointment|one|visit|meeting)\b"
     r"|\b(?:appointment|one|visit|meeting) (?:on|at|of|from) (?P<after>[\w': ]{2,30}?)(?= to |[,.?!]|$)"
 )
-# Words of a title or a place that point at nothing.
+# Words of a title or a place that identify nothing.
 _COMMON = frozenset(
     (
-        "the",
-        "and",
-        "for",
-        "with",
-        "from",
-        "that",
-        "this",
-        "one",
-        "appointment",
-        "appointments",
-        "your",
-        "please",
-        "at",
-        "confirm",
-        "cancel",
-        "move",
-        "reschedule",
-        "change",
-        "call",
-        "can",
-        "you",
-        "want",
-        "would",
-        "like",
-        "make",
+        *("the", "and", "for", "with", "from", "that", "this", "one", "appointment", "appointments", "your", "please"),
+        *("confirm", "cancel", "move", "reschedule", "change", "call", "can", "you", "want", "would", "like", "make"),
         "not",
     )
 )
-_STATUS = {"pending": "not yet confirmed", "failed": "not confirmed", "rescheduled": "moved, not yet confirmed"}
 
 
 class Scripted:
-    """An Agent that knows its words."""
+    """An Agent that follows `RULES`."""
 
     def reply(self, said: Sequence[Said], tools: Tools, seconds: float) -> Reply:
         """Answer the last message; takes no time to speak of."""
-        return Reply(_Turn(said, tools).answer())
+        turn = _Turn(said, tools)
+        answers = (rule.answer(turn) for rule in RULES)
+        return Reply(next(answer for answer in answers if answer is not None))
 
 
 @dataclass(frozen=True)
-class _Wishes:
-    """What a message asks for: changes, in the order of `_CHANGES`, and those that it says not to make."""
+class _Message:
+    """A user's message, and what the agent had said before it."""
 
-    wanted: tuple[str, ...]
-    unwanted: tuple[str, ...]
+    text: str
+    after: str
+
+    @property
+    def plain(self) -> str:
+        return " ".join(self.text[:LONGEST].replace("\u2019", "'").lower().split())
+
+    def answers(self, *questions: str) -> bool:
+        return _begins(self.after, *questions)
 
 
 class _Turn:
+    """The last message with what it answers, and the answers of the rules: None if a rule does not apply."""
+
     def __init__(self, said: Sequence[Said], tools: Tools) -> None:
         self.tools = tools
-        self.text = said[-1].content
-        self.plain = _plain(self.text)
-        self.last = said[-2].content if len(said) > 1 and said[-2].role == "assistant" else ""
         self.thread = _thread(said)
-        self.heard = self.thread[-1]
+        self.message = self.thread[-1]
+        self.text, self.plain, self.last = self.message.text, self.message.plain, self.message.after
+        words = " ".join(re.sub(r"[^\w' 👋🙏😊]+", " ", self.plain).split())
+        self.words = words if len(words) <= assent.LONGEST else ""
         self.now = datetime.fromtimestamp(clock.now() / clock.SECOND, UTC)
-        self.coming = [a for a in tools.list_appointments() if a.status != "cancelled"]
+        self.upcoming = [a for a in tools.list_appointments() if a.status != "cancelled"]
         self.proposal = tools.proposal
+        self.yes, self.no = assent.agrees(self.text), assent.refuses(self.text)
+        self.requested, self.refused = _requests(self.plain)
+        self.busy = tools.in_call and _mentions(_BUSY, self.plain) and not _negates(_BUSY, self.plain)
+        self.wanted = self._wanted()
 
-    def answer(self) -> str:
-        if HANDOFF in self.text:
-            return self._hand_off("requested by the test")
-        if MARKDOWN in self.text:
-            return RICH
-        if self.proposal and assent.agrees(self.text, self.proposal.kind):
-            return self._commit(self.proposal)
-        if self.proposal and assent.refuses(self.text):
-            return f"All right, {self._named(self.proposal.appointment_id)} stays as it is. {_ELSE}"
-        if len(self.text) > LONGEST:
-            return self._miss()
-        return self._small_talk() or self._wish()
+    def _wanted(self) -> list[str]:
+        """The changes that the message is about."""
+        if self.requested or self.refused:
+            return self.requested or ([CALL] if self.busy else [])
+        if self.busy:
+            return [CALL]
+        question = _QUESTION.search(self.plain)
+        if (asked := self._asked()) and not self.no and not question:
+            return [asked]
+        return self._corrected(self.proposal) if self.proposal and not question else []
 
-    def _small_talk(self) -> str | None:
-        words = re.sub(r"[^\w' 👋🙏😊]+", " ", self.plain)
-        words = " ".join(words.split())
-        if len(words) > assent.LONGEST:
-            words = ""
-        if _has(_PERSON, self.plain) and not _negated(_PERSON, self.plain):
-            return self._hand_off("customer_request")
-        if self.last.endswith((_OFFER, _OFFER_IN_CALL)) and assent.agrees(self.text):
-            return self._hand_off("customer_request")
-        if self.tools.in_call and self.coming and self.last.endswith(ATTEND):
-            if assent.agrees(self.text):
-                return self._change(CONFIRM)
-            refused = assent.refuses(self.text) or assent.refuses(self.text.split(",")[0])
-            if refused and not self._cannot_talk and not _wishes(self.plain).wanted:
-                return _MOVE_OR_CANCEL
-        if _BYE.fullmatch(words):
-            self.tools.end_conversation()
-            return "Goodbye, and have a nice day!"
-        if _HELLO.fullmatch(words):
-            return f"Hello! {self._can} What can I do for you?"
-        wishes = _wishes(self.plain)
-        if self._is_open() or wishes.wanted or wishes.unwanted or self._cannot_talk:
-            return None
-        if assent.refuses(self.text):
-            if self.proposal:
-                return f"All right. {_UNCHANGED}"
-            return f"All right. {'Thank you for your time.' if self.tools.in_call else 'I am here if you need me.'}"
-        if assent.agrees(self.text) and self.last.endswith(_ELSE):
-            return f"What can I do for you? {self._can}"
-        if _THANKS.fullmatch(words):
-            return f"You are welcome! {_ELSE}"
-        return f"Nothing is waiting for a yes. {self._can}" if assent.agrees(self.text) else None
-
-    @property
-    def _cannot_talk(self) -> bool:
-        return self.tools.in_call and _has(_BUSY, self.plain) and not _negated(_BUSY, self.plain)
-
-    def _is_open(self) -> bool:
-        """Whether the agent's last message asked something that a plain word can answer."""
-        return _begins(self.last, _WHICH, _WHEN, _WHEN_AGAIN, _WHICH_FIRST, _MOVE_OR_CANCEL)
-
-    def _wish(self) -> str:
-        wishes = _wishes(self.plain)
-        wanted, asked = list(wishes.wanted), self._asked_for()
-        if not wanted and self._cannot_talk:
-            wanted = [CALL]
-        elif not wanted and not wishes.unwanted:
-            if asked and not assent.refuses(self.text) and not _QUESTION.search(self.plain):
-                wanted = [asked]
-            elif self.proposal:
-                wanted = self._corrected(self.proposal)
-        if len(wanted) > 1:
-            doing = _DOING | ({CALL: "call you again"} if self.tools.in_call else {})
-            return f"{_WHICH_FIRST} {_UNCHANGED} What shall I do first: {' or '.join(doing[one] for one in wanted)}?"
-        if _BOTH.search(self.plain) and wanted and wanted[0] in (CANCEL, CONFIRM, MOVE) and len(self.coming) > 1:
-            return f"{_WHICH} shall I {wanted[0]} first? I do one thing at a time.\n\n{self._listed(self.coming)}"
-        if wanted == [CALL]:
-            return self._call_again() if self.tools.in_call else self._call()
-        if _has(_BOOKS, self.plain) and not wanted:
-            return f"I cannot make new appointments. {self._offer}"
-        if wanted == [CONFIRM] and _ASKS_FIRST.search(self.plain):
-            wanted = []
-        if wanted:
-            return self._change(wanted[0])
-        return self._no_change(wishes)
-
-    def _no_change(self, wishes: _Wishes) -> str:
-        if _QUESTION.search(self.plain):
-            return self._list()
-        if _has(_CANNOT, self.plain) and self.coming:
-            return _MOVE_OR_CANCEL
-        if _has(_UNSURE, self.plain):
-            return f"All right, there is no hurry. {_UNCHANGED} {_ELSE}"
-        if wishes.unwanted or assent.refuses(self.text) or assent.refuses(self.text.split(",")[0]):
-            return f"All right, {_UNCHANGED} {_ELSE}"
-        return self._miss()
-
-    def _asked_for(self) -> str | None:
-        """The change that the open question is about."""
+    def _asked(self) -> str | None:
+        """The change that the agent's last message asked about."""
         if _begins(self.last, _WHEN_AGAIN):
             return CALL
-        for heard in reversed(self.thread[:-1]):
-            wanted = _wishes(_plain(heard.text)).wanted
-            if len(wanted) == 1:
-                return wanted[0]
-        return MOVE if _begins(self.last, _WHEN) else None
+        if _begins(self.last, _CONFIRM_THIS):
+            return CONFIRM
+        which = re.search(rf"{_WHICH} shall I (\w+)", self.last) if _begins(self.last, _WHICH) else None
+        return which[1] if which else MOVE if _begins(self.last, _WHEN) else None
 
     def _corrected(self, proposal: Proposal) -> list[str]:
         """What was proposed, if the message names another time or appointment for it."""
-        if _QUESTION.search(self.plain):
-            return []
-        if proposal.kind == "reschedule" and moments.names_any(self.text):
+        if proposal.kind == "reschedule" and dates.names_any(self.text):
             return [MOVE]
         wanted = MOVE if proposal.kind == "reschedule" else CANCEL
-        meant = self._meant(self.heard, wanted)
+        meant = self._meant(self.message, wanted)
         return [wanted] if meant and all(a.id != proposal.appointment_id for a in meant) else []
 
+    # Words that tests send, and answers to a proposal.
+
+    def forced(self) -> str | None:
+        if HANDOFF in self.text:
+            return self._hand_off("requested by the test")
+        return RICH if MARKDOWN in self.text else None
+
+    def agreed(self) -> str | None:
+        proposal = self.proposal
+        if proposal is None or not assent.agrees(self.text, proposal.kind):
+            return None
+        name = self._name(proposal)
+        if not self.tools.commit_proposal().ok:
+            return f"I could not do that, because something has changed in the meantime. {_UNCHANGED} {_ELSE}"
+        if proposal.kind == "cancel":
+            return f"Done: {name} is cancelled. {_ELSE}"
+        zone = next((a.timezone for a in self.upcoming if a.id == proposal.appointment_id), "UTC")
+        return f"Done: {name} is moved to {long_time(local_time(proposal.at or '', zone))}. {_ELSE}"
+
+    def doubtful(self) -> str | None:
+        proposal = self.proposal
+        if proposal is None or not assent.is_doubtful(self.text, proposal.kind):
+            return None
+        self.tools.commit_proposal()
+        if self.tools.proposed is None:
+            return f"Something has changed in the meantime. {_UNCHANGED} {_ELSE}"
+        what = "cancel" if proposal.kind == "cancel" else "move"
+        return f"I want to be sure. Shall I {what} {self._name(proposal)}? Please answer yes or no."
+
+    def refused_proposal(self) -> str | None:
+        if self.proposal is None or not self.no:
+            return None
+        return f"All right, {self._name(self.proposal)} stays as it is. {_ELSE}"
+
+    def too_long(self) -> str | None:
+        return self._miss() if len(self.text) > LONGEST else None
+
+    # A person, yes and no to other questions, and small talk.
+
+    def person(self) -> str | None:
+        asks = _mentions(_PERSON, self.plain) and not _negates(_PERSON, self.plain)
+        accepts = self.last.endswith((_OFFER, _OFFER_IN_CALL)) and self.yes
+        return self._hand_off("customer_request") if asks or accepts else None
+
+    def accepted(self) -> str | None:
+        if not self.yes:
+            return None
+        if self.last.endswith(_CALL_NOW) and not self.tools.in_call:
+            return self._place_call()
+        attends = self.tools.in_call and self.upcoming and self.last.endswith(ATTEND)
+        return self._change(CONFIRM) if attends or _begins(self.last, _CONFIRM_THIS) else None
+
+    def not_attending(self) -> str | None:
+        asked = self.tools.in_call and self.upcoming and self.last.endswith(ATTEND)
+        no = self.no or assent.refuses(self.text.split(",")[0])
+        return _MOVE_OR_CANCEL if asked and no and not self.busy and not self.requested else None
+
+    def goodbye(self) -> str | None:
+        if not _BYE.fullmatch(self.words):
+            return None
+        self.tools.end_conversation()
+        return "Goodbye, and have a nice day!"
+
+    def greeting(self) -> str | None:
+        return f"Hello! {self._can} What can I do for you?" if _HELLO.fullmatch(self.words) else None
+
+    def plain_word(self) -> str | None:
+        """A yes, a no or thanks, to nothing that the agent asked."""
+        open_question = _begins(self.last, *_OPEN, _WHICH_FIRST, _MOVE_OR_CANCEL)
+        if open_question or self.requested or self.refused or self.busy:
+            return None
+        if self.no:
+            return f"All right. {'Thank you for your time.' if self.tools.in_call else 'I am here if you need me.'}"
+        if self.yes and self.last.endswith(_ELSE):
+            return f"What can I do for you? {self._can}"
+        if _THANKS.fullmatch(self.words):
+            return f"You are welcome! {_ELSE}"
+        return f"There is nothing to agree to at the moment. {self._can}" if self.yes else None
+
+    # Requests.
+
+    def several(self) -> str | None:
+        if len(self.wanted) < 2:
+            return None
+        doing = {CALL: "call you again" if self.tools.in_call else "arrange a call"}
+        return f"{_WHICH_FIRST} {_UNCHANGED} What first: {' or '.join(doing.get(one, one) for one in self.wanted)}?"
+
+    def all_of_them(self) -> str | None:
+        if not self.wanted or self.wanted == [CALL] or len(self.upcoming) < 2 or not _ALL.search(self.plain):
+            return None
+        return f"{_WHICH} shall I {self.wanted[0]} first? {_WHICH_FIRST}\n\n{self._listed()}"
+
+    def booking(self) -> str | None:
+        books = _mentions(_BOOKS, self.plain) and not self.wanted
+        return f"I cannot make new appointments. {self._offer}" if books else None
+
+    def undecided(self) -> str | None:
+        if self.wanted not in ([], [CONFIRM]) or self._is_plain(CONFIRM) or not _mentions(_UNSURE, self.plain):
+            return None
+        return f"All right, there is no hurry. {_UNCHANGED} {_ELSE}"
+
+    def question(self) -> str | None:
+        about = not self.wanted or (self.wanted == [CONFIRM] and _ASKS_FIRST.search(self.plain))
+        if not about or not _QUESTION.search(self.plain):
+            return None
+        if not self.upcoming:
+            return f"You have no upcoming appointments. {self._offer}"
+        if len(self.upcoming) == 1:
+            return f"You have one upcoming appointment: {describe(self.upcoming[0], details=True)}. {_ELSE}"
+        return f"You have {len(self.upcoming)} upcoming appointments:\n\n{self._listed()}\n\n{_ELSE}"
+
+    def call(self) -> str | None:
+        if self.wanted != [CALL]:
+            return None
+        if self.tools.in_call:
+            return self._call_again()
+        if self.tools.can_call and dates.names_any(self.text):
+            return f"I can only arrange a call right away. {_CALL_NOW}"
+        return self._place_call() if self._is_plain(CALL) else _CALL_NOW
+
+    def change(self) -> str | None:
+        return self._change(self.wanted[0]) if self.wanted else None
+
+    def cannot_come(self) -> str | None:
+        return _MOVE_OR_CANCEL if _mentions(_CANNOT, self.plain) and self.upcoming else None
+
+    def nothing_wanted(self) -> str | None:
+        no = self.refused or self.no or assent.refuses(self.text.split(",")[0])
+        return f"All right. {_UNCHANGED} {_ELSE}" if no else None
+
+    def missed(self) -> str:
+        return self._miss()
+
+    # How requests are carried out.
+
+    def _is_plain(self, wanted: str) -> bool:
+        """Whether the message is a request in known words only: no question, condition, remark or quotation."""
+        # In a call, to have no time now is to ask for another call.
+        asks_by_reason = self.tools.in_call and wanted == CALL
+        text = dates.without(re.sub(_BUSY, "call me", self.plain) if asks_by_reason else self.plain)
+        if len(self.plain) > LONGEST_REQUEST or ".." in text or "…" in text:
+            return False
+        names = {word for a in self.upcoming for word in _split(f"{a.title or ''} {a.location or ''}")}
+        words: list[str] = []
+        for word in _split(re.sub(r"'s\b", "", text)):
+            # "The physio" is an appointment.
+            named = word in names - {"appointment"} and words and words[-1] in ("the", "my", "confirm", "appointment")
+            if named and words[-1] == "confirm":
+                words.append("the")
+            if not (named or word == "appointment") or words[-1:] != ["appointment"]:
+                words.append("appointment" if named else word)
+        return assent.is_row(words, _DECISIVE[wanted], _BESIDE)
+
     def _change(self, wanted: str) -> str:
-        if not self.coming:
-            return f"You have no coming appointment to {wanted}. {self._offer}"
+        if not self.upcoming:
+            return f"You have no upcoming appointment to {wanted}. {self._offer}"
         choice = self._choose(wanted)
+        if choice is None and wanted == CONFIRM and not self._is_sure():
+            return f"{_CONFIRM_THIS} an appointment?"
         if choice is None:
-            asking = f"{_WHICH} shall I {wanted}?"
-            if _begins(self.last, _WHICH) and len(self.thread) > 1 and not _wishes(self.plain).wanted:
-                return self._miss(f"{asking}\n\n{self._listed(self.coming)}")
-            return f"{asking}\n\n{self._listed(self.coming)}"
+            asking = f"{_WHICH} shall I {wanted}?\n\n{self._listed()}"
+            repeated = _begins(self.last, _WHICH) and len(self.thread) > 1 and not self.requested
+            return self._miss(asking) if repeated else asking
         if wanted == CONFIRM:
             return self._confirm(choice)
         return self._propose_cancellation(choice) if wanted == CANCEL else self._propose_move(choice)
 
+    def _is_sure(self) -> bool:
+        """Whether the message asks to confirm: a plain request, or an answer to a question about it."""
+        answers = self.message.answers(_WHICH) and not self.requested and "?" not in self.text
+        return self.yes or answers or self._is_plain(CONFIRM)
+
     def _confirm(self, choice: Appointment) -> str:
+        name = describe(choice)
         if choice.status == "confirmed":
-            return f"{_upper(described(choice))} is already confirmed. {_ELSE}"
+            return f"{_upper(name)} is already confirmed. {_ELSE}"
+        if not self._is_sure():
+            return f"{_CONFIRM_THIS} {name}?"
         result = self.tools.confirm(choice.id)
-        return f"{_upper(described(choice))} is confirmed. {_ELSE}" if result.ok else _failed(result)
+        return f"{_upper(name)} is confirmed. {_ELSE}" if result.ok else _failure(result)
 
     def _propose_cancellation(self, choice: Appointment) -> str:
         result = self.tools.propose_cancellation(choice.id)
-        return f"{self._dropped()}Shall I cancel {described(choice)}?" if result.ok else _failed(result)
+        return f"{self._dropped()}Shall I cancel {describe(choice)}?" if result.ok else _failure(result)
 
     def _propose_move(self, choice: Appointment) -> str:
         at = self._new_time(choice)
-        if isinstance(at, moments.Unclear):
-            asking = f"{_WHEN} {described(choice)}? {at.ask}"
-            stuck = at.why == "missing" and not _wishes(self.plain).wanted and not moments.names_any(self.text)
-            return self._miss(asking) if stuck and _begins(self.last, _WHEN) else asking
-        target, present = at.at, _in_zone(choice.at, choice.timezone)
+        if isinstance(at, dates.Unclear):
+            return self._ask_when(f"{_WHEN} {describe(choice)}?", _WHEN, at)
+        target, present = at.at, local_time(choice.at, choice.timezone)
         if (target.hour, target.minute) == (present.hour, present.minute):
             target = target.replace(second=present.second, microsecond=present.microsecond)
         result = self.tools.propose_reschedule(choice.id, target.astimezone(UTC).isoformat())
         if not result.ok:
-            return _failed(result)
-        return f"{self._dropped()}Shall I move {described(choice)} to {_local(target)}?"
+            return _failure(result)
+        return f"{self._dropped()}Shall I move {describe(choice)} to {long_time(target)}?"
 
-    def _new_time(self, choice: Appointment) -> moments.Moment | moments.Unclear:
-        """The time that the messages around the open question name for an appointment."""
-        day = hour = None
-        if self.proposal and self.proposal.at and self.proposal.appointment_id == choice.id:
-            offered = _in_zone(self.proposal.at, choice.timezone)
-            day, hour = offered.date(), offered.time()
-        targets = []
-        for heard in self.thread:
-            _, target = _source_and_target(heard.text)
-            # An answer to "which?" names the appointment, unless it says where to as well.
-            names_it = heard.answers(_WHICH) and target == heard.text and not _wishes(_plain(heard.text)).wanted
-            if not names_it:
-                targets.append(target)
-        return self._put_together(targets, ZoneInfo(choice.timezone), _at(choice), day, hour)
-
-    def _put_together(
-        self, texts: Iterable[str], zone: ZoneInfo, present: datetime | None, day: date | None, hour: time | None
-    ) -> moments.Moment | moments.Unclear:
-        """The time that the texts name together, the latest last."""
-        answer: moments.Moment | moments.Unclear = moments.read("", self.now, zone, present)
-        for text in texts:
-            if not moments.names_any(text):
-                continue
-            answer = moments.read(text, self.now, zone, present, day=day, hour=hour)
-            if isinstance(answer, moments.Moment):
-                day, hour = answer.at.date(), answer.at.time()
-            else:
-                day, hour = answer.day or day, answer.hour or hour
-        return answer
-
-    def _commit(self, proposal: Proposal) -> str:
-        named = self._named(proposal.appointment_id)
-        if not self.tools.commit_proposal().ok:
-            return f"I could not do that, because something has changed in the meantime. {_UNCHANGED} {_ELSE}"
-        if proposal.kind == "cancel":
-            return f"Done: {named} is cancelled. {_ELSE}"
-        zone = next((a.timezone for a in self.coming if a.id == proposal.appointment_id), "UTC")
-        at = _in_zone(proposal.at or "", zone)
-        return f"Done: {named} is moved to {_local(at)}. {_ELSE}"
+    def _ask_when(self, question: str, again: str, unclear: dates.Unclear) -> str:
+        asking = f"{question} {unclear.ask}"
+        names_none = unclear.why == "missing" and not self.requested and not dates.names_any(self.text)
+        return self._miss(asking) if names_none and _begins(self.last, again) else asking
 
     def _dropped(self) -> str:
         """A word about a proposal that the user said yes to, and then more."""
         first = re.split(r"\W", self.plain, maxsplit=1)[0]
         return f"One thing at a time: {_UNCHANGED} " if self.proposal and assent.agrees(first) else ""
+
+    def _place_call(self) -> str:
+        placed = self.tools.request_call().ok
+        return "All right, we will call you in a moment." if placed else f"I cannot arrange a call. {self._offer}"
+
+    def _call_again(self) -> str:
+        """End the call for now, as soon as the time of the next one is clear."""
+        texts: list[str] = []
+        for message in reversed(self.thread):
+            texts.insert(0, re.sub(_BUSY, "", message.plain))
+            if not message.answers(_WHEN_AGAIN):
+                break
+        zone = self.upcoming[0].timezone if self.upcoming else self.tools.timezone or "UTC"
+        at = self._put_together(texts, ZoneInfo(zone), None, None, None)
+        if not isinstance(at, dates.Unclear) and not self.message.answers(_WHEN_AGAIN) and not self._is_plain(CALL):
+            at = dates.read("", self.now, ZoneInfo(zone))
+        if isinstance(at, dates.Unclear):
+            return self._ask_when(_WHEN_AGAIN, _WHEN_AGAIN, at)
+        result = self.tools.call_later(at.at.astimezone(UTC).isoformat())
+        if not result.ok:
+            return f"I could not do that. {result.message} {_ELSE}"
+        return f"All right, we will call you again on {long_time(at.at)}. Goodbye!"
+
+    def _miss(self, again: str = "") -> str:
+        """Say that it was not understood; the second time in a row a person takes over."""
+        if _begins(self.last, _MISSED):
+            return self._hand_off("not_understood")
+        return f"{_MISSED} {again or self._can}"
+
+    def _hand_off(self, reason: str) -> str:
+        self.tools.hand_off(reason)
+        if self.tools.in_call:
+            return "I have asked a person of our team to get back to you."
+        return "I am handing you over to a person, who will answer here."
 
     @property
     def _can(self) -> str:
@@ -409,120 +521,125 @@ class _Turn:
     def _offer(self) -> str:
         return _OFFER_IN_CALL if self.tools.in_call else _OFFER
 
-    def _call(self) -> str:
-        if self.tools.can_call and moments.names_any(self.text):
-            return 'I can only have you called right away. Say "call me" if you want that.'
-        result = self.tools.request_call()
-        if result.ok:
-            return "All right, you will be called in a moment."
-        return f"I cannot have you called. {self._offer}"
+    def _name(self, proposal: Proposal) -> str:
+        return next((describe(a) for a in self.upcoming if a.id == proposal.appointment_id), "the appointment")
 
-    def _call_again(self) -> str:
-        """End the call for now, as soon as it is clear for when to."""
-        texts: list[str] = []
-        for heard in reversed(self.thread):
-            texts.insert(0, re.sub(_BUSY, "", _plain(heard.text)))
-            if not heard.answers(_WHEN_AGAIN):
-                break
-        zone = self.coming[0].timezone if self.coming else self.tools.timezone or "UTC"
-        at = self._put_together(texts, ZoneInfo(zone), None, None, None)
-        if isinstance(at, moments.Unclear):
-            asking = f"{_WHEN_AGAIN} {at.ask}"
-            stuck = at.why == "missing" and not moments.names_any(self.text) and not _wishes(self.plain).wanted
-            return self._miss(asking) if stuck and _begins(self.last, _WHEN_AGAIN) else asking
-        result = self.tools.call_later(at.at.astimezone(UTC).isoformat())
-        if not result.ok:
-            return f"I could not do that. {result.message} {_ELSE}"
-        return f"All right, we will call you again on {_local(at.at)}. Goodbye!"
+    def _listed(self) -> str:
+        return "\n".join(f"{n}. {describe(a, details=True)}" for n, a in enumerate(self.upcoming, 1))
 
-    def _list(self) -> str:
-        if not self.coming:
-            return f"You have no coming appointment. {self._offer}"
-        if len(self.coming) == 1:
-            return f"You have one coming appointment: {described(self.coming[0], more=True)}. {_ELSE}"
-        return f"You have {len(self.coming)} coming appointments:\n\n{self._listed(self.coming)}\n\n{_ELSE}"
+    # Which appointment, and when.
 
-    def _listed(self, appointments: Sequence[Appointment]) -> str:
-        return "\n".join(f"{n}. {described(a, more=True)}" for n, a in enumerate(appointments, 1))
+    def _new_time(self, choice: Appointment) -> dates.Moment | dates.Unclear:
+        """The time that the messages around the open question name for an appointment."""
+        day = hour = None
+        if self.proposal and self.proposal.at and self.proposal.appointment_id == choice.id:
+            offered = local_time(self.proposal.at, choice.timezone)
+            day, hour = offered.date(), offered.time()
+        targets = []
+        for message in self.thread:
+            _, target = _source_and_target(message.text)
+            # An answer to "which?" names the appointment, unless it says where to as well.
+            if not (message.answers(_WHICH) and target == message.text and not _requests(message.plain)[0]):
+                targets.append(target)
+        return self._put_together(targets, ZoneInfo(choice.timezone), _minute(choice), day, hour)
+
+    def _put_together(
+        self, texts: Iterable[str], zone: ZoneInfo, present: datetime | None, day: date | None, hour: time | None
+    ) -> dates.Moment | dates.Unclear:
+        """The time that the texts name together, the latest last."""
+        answer: dates.Moment | dates.Unclear = dates.read("", self.now, zone, present)
+        for text in texts:
+            if not dates.names_any(text):
+                continue
+            answer = dates.read(text, self.now, zone, present, day=day, hour=hour)
+            if isinstance(answer, dates.Moment):
+                day, hour = answer.at.date(), answer.at.time()
+            else:
+                day, hour = answer.day or day, answer.hour or hour
+        return answer
 
     def _choose(self, wanted: str) -> Appointment | None:
-        """The one appointment that the messages around the open question mean; None where that is not clear."""
-        for heard in reversed(self.thread):
-            named = self._meant(heard, wanted)
-            if named is not None:
-                return named[0] if len(named) == 1 else None
+        """The one appointment that the messages around the open question mean; None if that is not clear."""
+        for message in reversed(self.thread):
+            meant = self._meant(message, wanted)
+            if meant is not None:
+                return meant[0] if len(meant) == 1 else None
         if self.proposal:
-            return next((a for a in self.coming if a.id == self.proposal.appointment_id), None)
-        if wanted == CONFIRM and len(open_ := [a for a in self.coming if a.status != "confirmed"]) == 1:
-            return open_[0]
-        return self.coming[0] if len(self.coming) == 1 else None
+            return next((a for a in self.upcoming if a.id == self.proposal.appointment_id), None)
+        if wanted == CONFIRM and len(pending := [a for a in self.upcoming if a.status != "confirmed"]) == 1:
+            return pending[0]
+        return self.upcoming[0] if len(self.upcoming) == 1 else None
 
-    def _meant(self, heard: _Heard, wanted: str) -> list[Appointment] | None:
-        """The appointments that a message points at: none if they are not there; None if it points nowhere."""
-        plain, answers = _plain(heard.text), heard.answers(_WHICH)
-        source, target = _source_and_target(heard.text)
-        if wanted != MOVE or (answers and target == heard.text):
-            source = plain
-        places = _places(plain, len(self.coming), answers)
-        if places:
-            return [self.coming[place] for place in sorted(places) if place < len(self.coming)]
-        if (
-            answers
-            and len(self.coming) == 1
-            and (assent.agrees(heard.text) or re.search(r"\b(?:that|this) one\b", plain))
-        ):
-            return self.coming
+    def _meant(self, message: _Message, wanted: str) -> list[Appointment] | None:
+        """The appointments that a message identifies: [] if there is none such; None if it identifies nothing."""
+        plain, answers = message.plain, message.answers(_WHICH)
+        if places := _places(plain, len(self.upcoming), answers):
+            return [self.upcoming[place] for place in sorted(places) if place < len(self.upcoming)]
+        this_one = assent.agrees(message.text) or re.search(r"\b(?:that|this) one\b", plain)
+        if answers and len(self.upcoming) == 1 and this_one:
+            return self.upcoming
         if self.proposal and re.search(r"\b(?:the )?other(?: one| appointment)?\b(?! (?:time|day|date))", plain):
-            return [a for a in self.coming if a.id != self.proposal.appointment_id]
-        candidates = self.coming
-        hits = {a.id: len(_words(f"{a.title or ''} {a.location or ''}") & _words(plain)) for a in candidates}
+            return [a for a in self.upcoming if a.id != self.proposal.appointment_id]
+        source, target = _source_and_target(message.text)
+        if wanted != MOVE or (answers and target == message.text):
+            source = plain
+        return self._identified(plain, source)
+
+    def _identified(self, plain: str, source: str) -> list[Appointment] | None:
+        """The appointments with most words of the text in their title and location, at the time that it names."""
+        hits = {a.id: len(_words(f"{a.title or ''} {a.location or ''}") & _words(plain)) for a in self.upcoming}
         best = max(hits.values(), default=0)
-        if best:
-            candidates = [a for a in candidates if hits[a.id] == best]
-        fitting = [(a, moments.fits(source, _at(a), self.now)) for a in candidates]
+        candidates = [a for a in self.upcoming if hits[a.id] == best]
+        fitting = [(a, dates.fits(source, _minute(a), self.now)) for a in candidates]
         if any(fits is not None for _, fits in fitting):
-            dated = [a for a, fits in fitting if fits]
-            return dated if dated or not best else candidates
+            return [a for a, fits in fitting if fits] or (candidates if best else [])
         return candidates if best else None
-
-    def _miss(self, again: str = "") -> str:
-        """Say that it was not understood; the second time in a row a person takes over."""
-        if _begins(self.last, _MISSED):
-            return self._hand_off("not_understood")
-        return f"{_MISSED} {again or self._can}"
-
-    def _hand_off(self, reason: str) -> str:
-        self.tools.hand_off(reason)
-        return _PERSON_CALLS if self.tools.in_call else _PERSON_COMES
-
-    def _named(self, id: str) -> str:
-        return next((described(a) for a in self.coming if a.id == id), "the appointment")
-
-
-_DOING = {CANCEL: "cancel", MOVE: "move", CONFIRM: "confirm", CALL: "have you called"}
 
 
 @dataclass(frozen=True)
-class _Heard:
-    """A user's message, and what the agent had said before it."""
+class Rule:
+    """What the agent answers to a kind of message; the first rule whose answer is not None gives the reply."""
 
-    text: str
-    after: str
-
-    def answers(self, question: str) -> bool:
-        return _begins(self.after, question)
+    name: str
+    example: str
+    answer: Callable[[_Turn], str | None]
 
 
-def _thread(said: Sequence[Said]) -> list[_Heard]:
-    """The user's messages that belong together: the last, and those before it that only questions back part."""
-    thread: list[_Heard] = []
+RULES: Sequence[Rule] = (
+    Rule("forced", HANDOFF, _Turn.forced),
+    Rule("agreed", "yes, to a proposal", _Turn.agreed),
+    Rule("doubtful", "confirm, to a proposed cancellation", _Turn.doubtful),
+    Rule("refused", "no, to a proposal", _Turn.refused_proposal),
+    Rule("too long", "a message of 1,001 characters", _Turn.too_long),
+    Rule("person", "a person please", _Turn.person),
+    Rule("accepted", "yes, to another question", _Turn.accepted),
+    Rule("not attending", "no, to the opening of a call", _Turn.not_attending),
+    Rule("goodbye", "bye", _Turn.goodbye),
+    Rule("greeting", "hello", _Turn.greeting),
+    Rule("plain word", "thanks", _Turn.plain_word),
+    Rule("several", "cancel it and call me", _Turn.several),
+    Rule("all", "cancel both", _Turn.all_of_them),
+    Rule("booking", "I need a new appointment", _Turn.booking),
+    Rule("undecided", "I'll confirm later", _Turn.undecided),
+    Rule("question", "when is my appointment?", _Turn.question),
+    Rule("call", "call me", _Turn.call),
+    Rule("change", "confirm; cancel it; move it to Monday at 10:00", _Turn.change),
+    Rule("cannot come", "I can't come", _Turn.cannot_come),
+    Rule("nothing wanted", "don't cancel it", _Turn.nothing_wanted),
+    Rule("missed", "anything else", _Turn.missed),
+)
+
+
+def _thread(said: Sequence[Said]) -> list[_Message]:
+    """The user's messages that belong together: the last, and those before it with only questions in between."""
+    thread: list[_Message] = []
     for index in range(len(said) - 1, -1, -2):
         before = said[index - 1] if index else None
         after = before.content if before and before.role == "assistant" else ""
         if said[index].role != "user":
             break
-        thread.insert(0, _Heard(said[index].content, after))
-        if not _begins(after, _WHICH, _WHEN, _WHEN_AGAIN):
+        thread.insert(0, _Message(said[index].content, after))
+        if not _begins(after, *_OPEN):
             break
     return thread
 
@@ -531,44 +648,39 @@ def _begins(last: str, *sentences: str) -> bool:
     return last.removeprefix(f"{_MISSED} ").startswith(sentences) or last.startswith(sentences)
 
 
-def _wishes(plain: str) -> _Wishes:
-    wanted: list[str] = []
-    unwanted: list[str] = []
-    for change, words in _CHANGES.items():
-        if _has(words, plain):
-            (unwanted if _negated(words, plain) else wanted).append(change)
-    if not wanted and _has(_HINTS, plain) and not _negated(_HINTS, plain):
+def _requests(plain: str) -> tuple[list[str], list[str]]:
+    """The changes that a message mentions, and those that it says not to make."""
+    mentioned = [change for change, words in _CHANGES.items() if _mentions(words, plain)]
+    refused = [change for change in mentioned if _negates(_CHANGES[change], plain)]
+    wanted = [change for change in mentioned if change not in refused]
+    if not wanted and _mentions(_HINTS, plain) and not _negates(_HINTS, plain):
         wanted.append(MOVE)
-    return _Wishes(tuple(wanted), tuple(unwanted))
+    return wanted, refused
+
+
+def _mentions(words: str, plain: str) -> bool:
+    return re.search(rf"(?<!\w)(?:{words})(?!\w)", plain) is not None
+
+
+def _negates(words: str, plain: str) -> bool:
+    """Whether every place of the words has a "not" before it in its clause."""
+    places = re.finditer(rf"(?<!\w)(?:{words})(?!\w)", plain)
+    return all(_NOT.search(_CLAUSE.split(plain[: place.start()])[-1]) for place in places)
 
 
 def _source_and_target(text: str) -> tuple[str, str]:
     """What of a message says which appointment is meant, and what says where to."""
-    source, target = moments.split(text)
+    source, target = dates.split(text)
     if source:
         return source, target
-    plain = _plain(text)
+    plain = _Message(text, "").plain
     points = [(match["before"] or match["after"], match.span()) for match in _POINTS.finditer(plain)]
-    points = [(words, span) for words, span in points if moments.names_any(words)]
+    points = [(words, span) for words, span in points if dates.names_any(words)]
     if not points:
         return "", text
     for _, (start, end) in reversed(points):
         plain = f"{plain[:start]} {plain[end:]}"
     return " ".join(words for words, _ in points), plain
-
-
-def _has(words: str, plain: str) -> bool:
-    return re.search(rf"(?<!\w)(?:{words})(?!\w)", plain) is not None
-
-
-def _negated(words: str, plain: str) -> bool:
-    """Whether every place where the words stand has a "not" before it in its clause."""
-    found = False
-    for match in re.finditer(rf"(?<!\w)(?:{words})(?!\w)", plain):
-        found = True
-        if not _NOT.search(_CLAUSE.split(plain[: match.start()])[-1]):
-            return False
-    return found
 
 
 def _places(plain: str, count: int, answers: bool) -> set[int]:
@@ -586,58 +698,22 @@ def _places(plain: str, count: int, answers: bool) -> set[int]:
     return places
 
 
-def _plain(text: str) -> str:
-    return " ".join(text[:LONGEST].replace("\u2019", "'").lower().split())
+def _split(text: str) -> list[str]:
+    """The words of a text in lower case; signs other than pauses are words too."""
+    return re.sub(r"([^\w' ])", r" \1 ", re.sub(r"[,.!;-]", " ", text.lower())).split()
 
 
 def _words(text: str) -> set[str]:
     return {word for word in re.findall(r"\w{3,}", text.lower()) if word not in _COMMON and not word.isdigit()}
 
 
-def _at(appointment: Appointment) -> datetime:
-    return _in_zone(appointment.at, appointment.timezone).replace(second=0, microsecond=0)
-
-
-def _in_zone(instant: str, zone: str) -> datetime:
-    at = datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=clock.parse(instant))
-    try:
-        return at.astimezone(ZoneInfo(zone))
-    except OverflowError:
-        # The first and the last day of the calendar have no local time everywhere.
-        return at
-
-
-def local(instant: str, zone: str) -> str:
-    """An instant (RFC 3339) on the clocks of a zone, as Markdown."""
-    return _local(_in_zone(instant, zone))
-
-
-def _local(at: datetime) -> str:
-    zone = at.tzinfo.key if isinstance(at.tzinfo, ZoneInfo) else "UTC"
-    return f"**{at:%A} {at.day} {at:%B %Y} at {at:%H:%M}** ({zone})"
-
-
-def described(appointment: Appointment, more: bool = False) -> str:
-    """An appointment in a sentence, as Markdown: its title, if it has one, and its local time."""
-    title = escaped(appointment.title or "")
-    what = f"**{title}**" if title else "your appointment"
-    text = f"{what} on {_local(_at(appointment))}"
-    if more:
-        place = f", {place}" if (place := escaped(appointment.location or "")) else ""
-        text += f"{place}, {_STATUS.get(appointment.status, appointment.status)}"
-    return text
-
-
-def escaped(text: str) -> str:
-    """Somebody's text as plain words in a line of Markdown: no markup, no HTML, no link."""
-    line = " ".join("".join(sign if sign.isprintable() else " " for sign in text).split())
-    line = re.sub(r"([\\`*_\[\]<>~|&!#])", r"\\\1", line)
-    return re.sub(r"(?<=\w):(?=//)|(?<=www)\.|@", lambda sign: f"\\{sign[0]}", line, flags=re.IGNORECASE)
+def _minute(appointment: Appointment) -> datetime:
+    return local_time(appointment.at, appointment.timezone).replace(second=0, microsecond=0)
 
 
 def _upper(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _failed(result: Result) -> str:
+def _failure(result: Result) -> str:
     return f"I could not do that. {result.message} {_UNCHANGED}"

@@ -19,8 +19,6 @@ from shared.core import clock
 from shared.core.errors import ApiError
 from shared.resources.records import Document, Record
 
-FURTHEST = 3 * 366 * clock.DAY
-"""How far ahead of now, or of its present time, an appointment can be moved; a date beyond is a misunderstanding."""
 LATEST_CALL = 366 * clock.DAY
 """How far ahead a customer can ask to be called again."""
 
@@ -43,12 +41,12 @@ class Appointment:
 class Proposal:
     """What the agent offered to do, to be done exactly so if the user agrees.
 
-    `seen` is the appointment's time when it was offered, `at` the new one; RFC 3339 in UTC.
+    `present_at` is the appointment's time when it was offered, `at` the new one; RFC 3339 in UTC.
     """
 
     kind: Literal["cancel", "reschedule"]
     appointment_id: str
-    seen: str
+    present_at: str
     at: str | None = None
 
 
@@ -90,10 +88,12 @@ class Tools:
 
     def list_appointments(self) -> list[Appointment]:
         """The customer's coming appointments, soonest first."""
-        return [seen(found.doc) for found in self.found]
+        return [to_appointment(found.doc) for found in self.found]
 
     def confirm(self, appointment_id: str) -> Result:
-        """Confirm an appointment, at once."""
+        """Confirm an appointment, at once, unless the message can just as well mean the proposal."""
+        if (doubt := self._doubt()) is not None:
+            return doubt
         return self._change(appointment_id, {"status": appointments.CONFIRMED}, "appointment_confirmed")
 
     def propose_cancellation(self, appointment_id: str) -> Result:
@@ -102,7 +102,7 @@ class Tools:
         if found is None:
             return _UNKNOWN
         if found.doc["status"] == appointments.CANCELLED:
-            return Result(False, "It is cancelled already.")
+            return Result(False, "The appointment is already cancelled.")
         return self._propose(Proposal("cancel", appointment_id, found.doc["appointment_at"]))
 
     def propose_reschedule(self, appointment_id: str, at: str) -> Result:
@@ -114,29 +114,32 @@ class Tools:
             instant = clock.parse(at)
         except ValueError:
             return Result(False, "The time must be RFC 3339 with a UTC offset.")
-        now, present = clock.now(), clock.parse(found.doc["appointment_at"])
-        if not now < instant < max(now, present) + FURTHEST:
-            return Result(False, "The new time must be in the future, and within three years.")
+        if instant <= clock.now():
+            return Result(False, "The new time must be in the future.")
         if found.doc["status"] == appointments.CANCELLED:
             return Result(False, "A cancelled appointment cannot be moved.")
         if clock.iso(instant) == found.doc["appointment_at"]:
-            return Result(False, "That is its present time.")
+            return Result(False, "The appointment is already at that time.")
         return self._propose(Proposal("reschedule", appointment_id, found.doc["appointment_at"], clock.iso(instant)))
 
     def commit_proposal(self) -> Result:
         """Do what the previous turn proposed, if the user's message agrees to it."""
         if self.proposal is None:
             return Result(False, "Nothing was proposed in the previous turn.")
+        if (doubt := self._doubt()) is not None:
+            return doubt
         if not assent.agrees(self.message, self.proposal.kind):
             return Result(False, "The user's message does not agree; the proposal is dropped.")
         found = self._appointment(self.proposal.appointment_id)
-        if found is None or found.doc["appointment_at"] != self.proposal.seen:
-            return Result(False, "The appointment has changed meanwhile; look at it and propose anew.")
+        if found is None or found.doc["appointment_at"] != self.proposal.present_at:
+            return Result(
+                False, "The appointment has changed since the proposal; list the appointments and propose again."
+            )
         if self.proposal.kind == "cancel":
             changes: dict[str, Any] = {"status": appointments.CANCELLED}
             return self._change(self.proposal.appointment_id, changes, "appointment_cancelled")
         if self.proposal.at is None or clock.parse(self.proposal.at) <= clock.now():
-            return Result(False, "The proposed time has passed meanwhile; ask for another.")
+            return Result(False, "The proposed time has passed; ask for another time.")
         changes = {"appointment_at": self.proposal.at}
         return self._change(self.proposal.appointment_id, changes, "appointment_rescheduled")
 
@@ -178,6 +181,18 @@ class Tools:
             self.actions.append({"type": "conversation_ended"})
         return Result(True, "The conversation ends with your reply.")
 
+    def _doubt(self) -> Result | None:
+        """Propose again if "confirm" can mean the proposal or the appointment, so that the user is asked once more."""
+        proposal = self.proposal
+        if proposal is None or not assent.is_doubtful(self.message, proposal.kind):
+            return None
+        found = self._appointment(proposal.appointment_id)
+        if found is None or found.doc["appointment_at"] != proposal.present_at:
+            return None
+        result = self._propose(proposal)
+        message = "The message can mean the proposal or the appointment. It was proposed again; ask for a yes or a no."
+        return Result(False, message) if result.ok else result
+
     def _change(self, appointment_id: str, patch: Mapping[str, Any], action: str) -> Result:
         found = self._appointment(appointment_id)
         if found is None:
@@ -189,7 +204,7 @@ class Tools:
         except ApiError as error:
             return Result(False, error.message)
         if after is found.doc:
-            return Result(True, "It is so already.")
+            return Result(True, "Nothing had to be changed.")
         self.change = (found, after)
         self.actions.append({"type": action, "appointment_id": appointment_id})
         return Result(True, "Done.")
@@ -217,7 +232,8 @@ _UNKNOWN = Result(False, "This customer has no such appointment.")
 _ONE_CHANGE = Result(False, "Only one change or proposal can be made in a turn; see to the rest afterwards.")
 
 
-def seen(doc: Document) -> Appointment:
+def to_appointment(doc: Document) -> Appointment:
+    """Return an appointment's document as an agent sees it."""
     zone = doc["timezone"] or "UTC"
     local = clock.local(clock.parse(doc["appointment_at"]), ZoneInfo(zone))
     return Appointment(

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from shared import appointments
-from shared.agent import Agent, Said, assent, plain_text, scripted
+from shared.agent import Agent, Said, assent, plain_text
 from shared.agent.tools import Appointment, Proposal, Tools
+from shared.agent.wording import ATTEND, describe, escaped, local_time, long_time
 from shared.core import clock
 from shared.resources.records import Document, Record
 from shared.telephony.test_numbers import Outcome
@@ -35,7 +36,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Talk:
+class Dialogue:
     """A simulated call, from the answer to the hang-up.
 
     `change` is what the agent's tools did to the appointment: as it was found, and its document now, ready for
@@ -56,7 +57,7 @@ def opening(customer_name: str | None, project_name: str, appointment: Appointme
     if appointment is None:
         return _plain(f"{begin} Is there anything that I can do for you?")
     bounded = replace(appointment, title=_cut(appointment.title))
-    return _plain(f"{begin} I am calling about {scripted.described(bounded)}. {scripted.ATTEND}")
+    return _plain(f"{begin} I am calling about {describe(bounded)}. {ATTEND}")
 
 
 def spoken(texts: Sequence[tuple[Speaker, str]]) -> list[Line]:
@@ -77,7 +78,7 @@ def simulate(
     customer_name: str | None,
     project_name: str,
     instructions: str | None,
-) -> Talk:
+) -> Dialogue:
     """A dialogue between the agent and the scripted customer of `outcome`.
 
     `found` has the appointment that the call is about, or nothing. Of one that was cancelled or deleted meanwhile the
@@ -97,7 +98,9 @@ def simulate(
         goes_on = call.turn(line)
         if coming and line == outcome.says[0] and outcome.asked_back and call.proposal is None:
             waiting.insert(0, outcome.asked_back)
-    return Talk(spoken(call.texts), call.change, call.later, "customer" if goes_on else "agent", _summary(found, call))
+    return Dialogue(
+        spoken(call.texts), call.change, call.later, "customer" if goes_on else "agent", _summary(found, call)
+    )
 
 
 class _Call:
@@ -172,12 +175,12 @@ def _summary(found: Sequence[Record], call: _Call) -> str:
 
 
 def _local(instant: str, zone: str | None) -> str:
-    return _plain(scripted.local(instant, zone or "UTC"))
+    return _plain(long_time(local_time(instant, zone or "UTC")))
 
 
 def _named(text: str | None) -> str:
     """Somebody's name, which may be anything, as Markdown that shows it in one line."""
-    return scripted.escaped(_cut(text) or "")
+    return escaped(_cut(text) or "")
 
 
 def _cut(text: str | None) -> str | None:

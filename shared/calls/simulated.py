@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from shared import appointments, customers
 from shared.agent.scripted import Scripted
 from shared.calls import dialogue, placing, recordings, sessions, transcripts, wav
-from shared.calls.dialogue import Talk
+from shared.calls.dialogue import Dialogue
 from shared.calls.sessions import AVAILABLE, PROCESSING
 from shared.core import clock, table
 from shared.core.keys import Scope
@@ -70,7 +70,7 @@ def _talked(scope: Scope, found: Record, outcome: test_numbers.Outcome) -> list[
     return writes
 
 
-def _talk(scope: Scope, found: Record, outcome: test_numbers.Outcome) -> Talk:
+def _talk(scope: Scope, found: Record, outcome: test_numbers.Outcome) -> Dialogue:
     session = found.doc
     keys = [(scope.pk(customers.CUSTOMERS.kind), session["customer_id"])]
     if session["appointment_id"] is not None:

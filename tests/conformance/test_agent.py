@@ -103,6 +103,27 @@ def test_an_appointment_is_confirmed_at_once(client: Client, talk: Talk, words: 
     assert_event(client, talk, "confirmed")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "How do I confirm?",
+        "should I confirm?",
+        "I'll confirm later",
+        "can you confirm the address?",
+        "My wife will confirm",
+        "I'll be there if it does not rain",
+        "don't confirm",
+    ],
+)
+def test_a_question_or_a_remark_about_confirming_confirms_nothing(talk: Talk, words: str) -> None:
+    talk.say_in_vain(words)
+
+
+@pytest.mark.parametrize("words", ["Did you call me?", "My doctor will call me", "call me Ada", "don't call me"])
+def test_a_question_or_a_remark_about_calling_places_no_call(talk: Talk, words: str) -> None:
+    talk.say_in_vain(words)
+
+
 def test_a_confirmation_reaches_a_receiver(
     client: Client, talk: Talk, receiver: Receiver, subscribe: Subscribe
 ) -> None:
@@ -197,6 +218,13 @@ def test_anything_but_a_yes_drops_the_proposal(talk: Talk, proposal: str, words:
     talk.say_in_vain(words)
     assert talk.say("yes")["actions"] == []
     talk.assert_unchanged()
+
+
+@pytest.mark.parametrize("words", ["confirm", "Confirm.", "I confirm", "yes, confirm"])
+def test_confirm_after_a_proposed_cancellation_is_asked_back(talk: Talk, words: str) -> None:
+    talk.say_in_vain(PROPOSALS["cancel"])
+    assert "?" in talk.say_in_vain(words)
+    assert talk.say("yes")["actions"] == [talk.action("cancelled")]
 
 
 def test_a_yes_to_nothing_does_nothing(talk: Talk) -> None:
@@ -294,6 +322,13 @@ def test_relative_days_count_from_today_in_that_time_zone(client: Client, words:
     assert talk.now()["appointment_at"] == local_time(today + timedelta(days), 15, zone)
 
 
+def test_an_offset_behind_a_zone_counts(client: Client) -> None:
+    talk = talk_about(client, create_appointment(client))
+    talk.say_in_vain(f"move it to 12 May at 15:00 GMT+2 {YEAR + 4}")
+    talk.say("yes")
+    assert talk.now()["appointment_at"] == f"{YEAR + 4}-05-12T13:00:00.000Z"
+
+
 def last_sunday(month: int) -> str:
     """When clocks change in Europe: at night from two to three in March, from three to two in October."""
     sundays = [week[calendar.SUNDAY] for week in calendar.monthcalendar(YEAR, month)]
@@ -316,6 +351,13 @@ def last_sunday(month: int) -> str:
         f"move it to {YEAR}-13-01 at 15:00",
         f"move it to {last_sunday(3)} at 02:30",
         f"move it to {last_sunday(10)} at 02:30",
+        f"move it to 12 May {YEAR} at 3",
+        f"move it to 12 May {YEAR} at 10 or 11",
+        "move it to tomorrow 10 or 11",
+        "move it to any day but monday at 10:00",
+        f"move it to the 31st of June {YEAR} at 15:00",
+        f"move it to 12 May {YEAR} at midnight",
+        f"move it to 12 May {YEAR} at 15:00 GMT+25",
         "move it to yesterday at 3pm",
         f"move it to 12 May {YEAR - 3} at 3pm",
     ],

@@ -756,7 +756,7 @@ def test_an_appointment_cancelled_during_a_turn_stays_cancelled(stage: Stage, st
     asked(stage, thread, CONFIRM, "k")
     _, reply = decided(stage, thread, lambda: stage.call("PATCH", thread.appointment, {"status": "cancelled"}))
     assert reply["actions"] == []
-    assert "no coming appointment" in reply["content"]
+    assert "no upcoming appointment" in reply["content"]
     assert seen(stage, thread.appointment)["status"] == "cancelled"
     assert events_of(stage, thread) == ["appointment.created", "appointment.cancelled"]
 

@@ -130,6 +130,32 @@ def test_saying_more_or_less_than_what_was_proposed_does_not_agree(text: str) ->
     assert not assent.agrees(text, "cancel")
 
 
+@pytest.mark.parametrize(
+    "text", ["confirm", "I confirm", "Confirmed!", "yes, confirm", "ok, confirm it", "confirm that"]
+)
+def test_confirm_does_not_agree_to_a_cancellation(text: str) -> None:
+    assert not assent.agrees(text, "cancel")
+    assert assent.is_doubtful(text, "cancel")
+
+
+@pytest.mark.parametrize("text", ["confirm", "I confirm", "Confirmed!", "yes, confirm"])
+def test_confirm_agrees_to_a_new_time(text: str) -> None:
+    assert assent.agrees(text, "reschedule")
+    assert not assent.is_doubtful(text, "reschedule")
+
+
+@pytest.mark.parametrize("text", ["confirm it", "confirm my appointment", "please confirm the appointment"])
+def test_confirm_it_can_mean_the_new_time_or_the_appointment(text: str) -> None:
+    assert assent.is_doubtful(text, "reschedule")
+
+
+@pytest.mark.parametrize(
+    "text", ["yes", "no", "confirm my appointment", "don't confirm", "confirm?", "confirm the cancellation"]
+)
+def test_other_messages_are_not_in_doubt(text: str) -> None:
+    assert not assent.is_doubtful(text, "cancel")
+
+
 @given(
     st.sampled_from(listed(AGREEING)),
     st.sampled_from(["but", "not", "no", "if", "or", "4", "at", "?", "…", '"', ":", "wait"]),

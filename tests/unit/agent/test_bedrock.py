@@ -4,6 +4,7 @@ import copy
 import functools
 import inspect
 import json
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -19,8 +20,9 @@ from shared.resources.records import Record
 
 from shared import appointments
 from shared.agent import AgentFailed, Reply, Said, bedrock
-from shared.agent.bedrock import TOOLS, Bedrock, history, question, without_links
+from shared.agent.bedrock import TOOLS, Bedrock, history, question
 from shared.agent.tools import Proposal, Tools
+from shared.agent.wording import without_links
 from shared.core import clock
 from shared.core.keys import Scope
 
@@ -424,6 +426,18 @@ def test_a_model_that_never_ends_is_stopped_and_has_changed_nothing(model: Model
     assert reply.usage.input_tokens == 100 * (bedrock.ROUNDS + 1)
 
 
+@pytest.mark.parametrize("tool", ["commit_proposal", "confirm"])
+def test_confirm_after_a_proposed_cancellation_is_asked_back_whatever_the_model_does(model: Model, tool: str) -> None:
+    mine = found()
+    proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
+    tools = tools_of(mine, message="Confirm", proposal=proposal)
+    model.calls((tool, {"appointment_id": mine.doc["id"]} if tool == "confirm" else {}))
+    reply = asked(tools, [Said("user", "Confirm")])
+    assert reply.content.startswith("I would cancel")
+    assert reply.content.endswith("Please answer yes or no.")
+    assert (tools.actions, tools.change, tools.proposed) == ([], None, proposal)
+
+
 # How an answer ends
 
 
@@ -616,6 +630,7 @@ def test_a_missing_setting_is_named(monkeypatch: pytest.MonkeyPatch, given: dict
         ("[![logo](https://evil.example/x.png)](https://evil.example/)", "logo"),
         ("[a](/x(y)z) b", "a b"),
         ("[a](\nhttps://evil.example\n) b", "a b"),
+        ("@www.evil.example", "(link removed)"),
         ("Go to https://evil.example/?d=1.", "Go to (link removed)."),
         ("**https://evil.example**", "**(link removed)**"),
         ("(see www.evil.example/x)", "(see (link removed))"),
@@ -655,11 +670,54 @@ def test_a_reply_is_said_without_its_links(model: Model) -> None:
     assert asked(tools_of()).content == "Done."
 
 
-@pytest.mark.parametrize("part", ["[", "![", "[a](", "(", "&amp;", "a.", "<", "\\", "aaaa", "[a](b)", "://"])
-def test_an_answer_made_to_be_slow_is_not(part: str) -> None:
-    began = time.process_time()
-    without_links(part * (4_000 // len(part)))
-    assert time.process_time() - began < 2
+HOSTILE = {
+    "entities in entities": "&" + "amp;" * 1_999,
+    "numbered entities": "&" + "#38;" * 1_999,
+    "entities without semicolons": "&" + "amp" * 2_666,
+    "entities around entities": "&" * 1_333 + "fj" + "lig;" * 1_333,
+    "digits": "&#" + "0" * 7_990 + "60;",
+    "links in links": "[" * 1_500 + "a" + "](b)" * 1_500,
+    "images in images": "![" * 1_300 + "a" + "](b)" * 1_300,
+    "brackets": "[" * 8_000,
+    "links never closed": "[a](" * 2_000,
+    "parentheses": "[a](" + "(x)" * 2_650,
+    "less than": "<" * 8_000,
+    "tags": "<a " * 2_666,
+    "backticks": "`" * 8_000,
+    "emphasis": "*a_b" * 2_000,
+    "stars": "*" * 8_000,
+    "backslashes": "\\" * 8_000,
+    "joiners": "\u200d" * 8_000,
+    "hosts": "aa." * 2_666,
+    "a word": "a" * 8_000,
+    "at signs": "@" * 8_000,
+    "addresses": "://" * 2_666,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_the_work_grows_with_the_length_of_an_answer_and_not_faster(text: str) -> None:
+    def seconds(text: str) -> float:
+        began = time.process_time()
+        without_links(text)
+        return time.process_time() - began
+
+    # Eight times the text: linear work takes eight times as long, quadratic work sixty-four times. The first
+    # condition is for what is too fast to be compared.
+    whole = min(seconds(text) for _ in range(3))
+    assert whole < 0.05 or whole < 24 * min(seconds(text[: len(text) // 8]) for _ in range(5))
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_nothing_of_a_hostile_answer_can_be_followed(text: str) -> None:
+    shown = without_links(text)
+    assert "](" not in shown
+    assert not re.search(r"\w://\w|<[A-Za-z/!?]|&(?:#\d+|amp|lt);", shown)
+
+
+@pytest.mark.parametrize("depth", [1, 3, 4, 5, 50])
+def test_a_link_is_found_however_deep_it_is_coded(depth: int) -> None:
+    assert "https://evil" not in without_links("https&" + "amp;" * depth + "#58;//evil.example")
 
 
 # In a call

@@ -16,7 +16,7 @@ from shared import appointments
 from shared.agent import Reply, Said
 from shared.agent.scripted import Scripted
 from shared.agent.tools import Appointment, Tools
-from shared.calls.dialogue import LONGEST_NAME, Talk, opening, simulate, spoken
+from shared.calls.dialogue import LONGEST_NAME, Dialogue, opening, simulate, spoken
 from shared.core import clock
 from shared.core.keys import Scope
 from shared.telephony.test_numbers import OUTCOMES, Outcome
@@ -72,7 +72,7 @@ CASES: dict[str, dict[str, Any] | None] = {
 }
 
 
-def simulated(nn: int, *appointments: Record) -> Talk:
+def simulated(nn: int, *appointments: Record) -> Dialogue:
     return simulate(OUTCOMES[nn], Scripted(), appointments, "Ada", "Blue Clinic", None)
 
 
@@ -107,38 +107,38 @@ def test_every_call_ends_as_its_number_says(nn: int, case: str) -> None:
     concerned = [] if given is None else [found(**given)]
     before = copy.deepcopy(concerned)
 
-    talk = simulated(nn, *concerned)
+    dialogue = simulated(nn, *concerned)
 
     assert concerned == before
     changes = expected(nn, concerned[0].doc) if concerned else {}
     if changes:
-        assert talk.change is not None
-        original, doc = talk.change
+        assert dialogue.change is not None
+        original, doc = dialogue.change
         assert original is concerned[0]
         assert doc == original.doc | changes | {"updated_at": doc["updated_at"]}
         assert appointments.APPOINTMENTS.update(SCOPE, original, doc).values == {":v": 7}
     else:
-        assert talk.change is None
+        assert dialogue.change is None
     ending = OUTCOMES[nn].ending
-    assert (talk.later is not None) == (ending.call_status == "call_later")
+    assert (dialogue.later is not None) == (ending.call_status == "call_later")
     if ending.call_status == "completed":
-        assert ending.ended_reason == f"{talk.ended_by}_hangup"
-    assert_is_speech(talk)
+        assert ending.ended_reason == f"{dialogue.ended_by}_hangup"
+    assert_is_speech(dialogue)
 
 
-def assert_is_speech(talk: Talk) -> None:
+def assert_is_speech(dialogue: Dialogue) -> None:
     """It goes by turns from the agent's opening to the agent's last word, in plain words."""
-    assert [line.role for line in talk.lines] == ["agent", "customer"] * (len(talk.lines) // 2) + ["agent"]
-    assert len(talk.lines) >= 3
-    times = [at for line in talk.lines for at in (line.started_at_ms, line.ended_at_ms)]
+    assert [line.role for line in dialogue.lines] == ["agent", "customer"] * (len(dialogue.lines) // 2) + ["agent"]
+    assert len(dialogue.lines) >= 3
+    times = [at for line in dialogue.lines for at in (line.started_at_ms, line.ended_at_ms)]
     assert times[0] >= 0
     assert all(one < next for one, next in pairwise(times))
-    for line in talk.lines:
+    for line in dialogue.lines:
         assert line.content == " ".join(line.content.split())
         assert re.search(r"<[a-zA-Z/!?]", line.content) is None
         assert 0 < len(line.content) < 1_200
-    assert "did not understand" not in " ".join(line.content for line in talk.lines)
-    assert re.fullmatch(r"[A-Z][^.\n]{10,200}\.", talk.summary)
+    assert "did not understand" not in " ".join(line.content for line in dialogue.lines)
+    assert re.fullmatch(r"[A-Z][^.\n]{10,200}\.", dialogue.summary)
 
 
 @pytest.mark.parametrize("nn", TALKING)
@@ -146,9 +146,9 @@ def test_it_reaches_its_end_at_any_time_of_any_day(nn: int) -> None:
     for hours in range(0, 24 * 8, 5):
         clock.use(lambda hours=hours: NOW.timestamp() + hours * 3_600, lambda seconds: None)  # type: ignore[misc]
         at = clock.iso(clock.now() + 30 * clock.HOUR)
-        talk = simulated(nn, found(at))
-        assert (talk.change[1]["status"] if talk.change else None) == expected(nn, found(at).doc).get("status")
-        assert (talk.later is not None) == (nn == 5)
+        dialogue = simulated(nn, found(at))
+        assert (dialogue.change[1]["status"] if dialogue.change else None) == expected(nn, found(at).doc).get("status")
+        assert (dialogue.later is not None) == (nn == 5)
 
 
 @pytest.mark.parametrize(
@@ -164,10 +164,10 @@ def test_it_reaches_its_end_at_any_time_of_any_day(nn: int) -> None:
     ],
 )
 def test_a_call_later_is_at_ten_on_the_customers_clocks(given: dict[str, Any] | None, hour: str) -> None:
-    talk = simulated(5, *([] if given is None else [found(**given)]))
-    assert talk.later == clock.parse(hour)
-    assert talk.ended_by == "agent"
-    assert talk.summary.startswith("The customer asked to be called again on Thursday 4 March 2027 at 10:00 (")
+    dialogue = simulated(5, *([] if given is None else [found(**given)]))
+    assert dialogue.later == clock.parse(hour)
+    assert dialogue.ended_by == "agent"
+    assert dialogue.summary.startswith("The customer asked to be called again on Thursday 4 March 2027 at 10:00 (")
 
 
 def test_a_dialogue_reads_as_one() -> None:
@@ -195,8 +195,8 @@ def test_a_dialogue_reads_as_one() -> None:
 
 
 def test_a_time_that_the_clocks_skip_is_asked_back_and_agreed_on() -> None:
-    talk = simulated(8, found("2027-03-27T01:30:00.000Z"))
-    said = [line.content for line in talk.lines]
+    dialogue = simulated(8, found("2027-03-27T01:30:00.000Z"))
+    said = [line.content for line in dialogue.lines]
     assert "The clocks skip 02:30 on Sunday 28 March 2027" in said[2]
     assert said[3] == OUTCOMES[8].asked_back
     assert "Sunday 28 March 2027 at 03:30" in said[4]
@@ -285,22 +285,24 @@ class Saying:
 
 @pytest.mark.parametrize("nn", TALKING)
 def test_nothing_happens_but_through_the_agents_tools(nn: int) -> None:
-    talk = simulate(OUTCOMES[nn], Saying("Hm."), [found()], "Ada", "Blue Clinic", None)
-    assert (talk.change, talk.later, talk.ended_by) == (None, None, "customer")
+    dialogue = simulate(OUTCOMES[nn], Saying("Hm."), [found()], "Ada", "Blue Clinic", None)
+    assert (dialogue.change, dialogue.later, dialogue.ended_by) == (None, None, "customer")
     # Nobody agrees to what was not proposed.
-    assert "Yes, please." not in [line.content for line in talk.lines]
+    assert "Yes, please." not in [line.content for line in dialogue.lines]
 
 
 def test_a_handoff_ends_the_call() -> None:
-    talk = simulate(OUTCOMES[6], Saying("A person will help you.", "hand_off"), [found()], "Ada", "Blue Clinic", None)
-    assert len(talk.lines) == 3
-    assert talk.ended_by == "agent"
+    dialogue = simulate(
+        OUTCOMES[6], Saying("A person will help you.", "hand_off"), [found()], "Ada", "Blue Clinic", None
+    )
+    assert len(dialogue.lines) == 3
+    assert dialogue.ended_by == "agent"
 
 
 def test_what_the_agent_says_is_spoken_as_plain_words() -> None:
     agent = Saying("# Hello\n\n- **one**\n- [two](https://example.com) <b>x</b>")
-    talk = simulate(OUTCOMES[0], agent, [], None, "Blue Clinic", None)
-    assert talk.lines[2].content == "Hello - one - two: https://example.com x"
+    dialogue = simulate(OUTCOMES[0], agent, [], None, "Blue Clinic", None)
+    assert dialogue.lines[2].content == "Hello - one - two: https://example.com x"
 
 
 def shown(**given: Any) -> Appointment:
