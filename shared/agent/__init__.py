@@ -19,7 +19,7 @@ Role = Literal["user", "assistant"]
 
 
 @dataclass(frozen=True)
-class Said:
+class Utterance:
     """One message of a conversation. What a user said is untrusted text."""
 
     role: Role
@@ -50,5 +50,5 @@ class AgentFailed(Exception):
 class Agent(Protocol):
     """Something that answers."""
 
-    def reply(self, said: Sequence[Said], tools: Tools, seconds: float) -> Reply:
+    def reply(self, said: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
         """Answer the last message of `said`, a user's, within `seconds`. Raises AgentFailed."""

@@ -19,7 +19,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from shared.agent import AgentFailed, Reply, Said, Usage
+from shared.agent import AgentFailed, Reply, Usage, Utterance
 from shared.agent.tools import Result, Tools
 from shared.agent.wording import visible, without_links
 from shared.core import clock
@@ -150,7 +150,7 @@ class Bedrock:
             raise AgentFailed("GUARDRAIL_ID and GUARDRAIL_VERSION go together, and one is not set.")
         return cls(_client(read_timeout), model_id, guardrail if all(guardrail) else None)
 
-    def reply(self, said: Sequence[Said], tools: Tools, seconds: float) -> Reply:
+    def reply(self, said: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
         """Answer the last message of `said`, a user's, within `seconds`. Raises AgentFailed."""
         deadline = self.monotonic() + seconds
         messages = history(said, tools.in_call)
@@ -227,7 +227,7 @@ class Bedrock:
         return request
 
 
-def history(said: Sequence[Said], in_call: bool = False) -> list[dict[str, Any]]:
+def history(said: Sequence[Utterance], in_call: bool = False) -> list[dict[str, Any]]:
     """What was said as Converse takes it: the newest that fit, a user's first, then by turns. Raises AgentFailed.
 
     In a call the agent speaks first; a note that the customer answered the phone stands before that.

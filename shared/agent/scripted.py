@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from zoneinfo import ZoneInfo
 
-from shared.agent import Reply, Said, assent, dates
-from shared.agent.tools import Appointment, Proposal, Result, Tools
+from shared.agent import Reply, Utterance, assent, dates
+from shared.agent.tools import AppointmentView, Proposal, Result, Tools
 from shared.agent.wording import ATTEND, describe, local_time, long_time
 from shared.core import clock
 
@@ -202,7 +202,7 @@ _COMMON = frozenset(
 class Scripted:
     """An Agent that follows `RULES`."""
 
-    def reply(self, said: Sequence[Said], tools: Tools, seconds: float) -> Reply:
+    def reply(self, said: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
         """Answer the last message; takes no time to speak of."""
         turn = _Turn(said, tools)
         answers = (rule.answer(turn) for rule in RULES)
@@ -227,7 +227,7 @@ class _Message:
 class _Turn:
     """The last message with what it answers, and the answers of the rules: None if a rule does not apply."""
 
-    def __init__(self, said: Sequence[Said], tools: Tools) -> None:
+    def __init__(self, said: Sequence[Utterance], tools: Tools) -> None:
         self.tools = tools
         self.thread = _thread(said)
         self.message = self.thread[-1]
@@ -442,7 +442,7 @@ class _Turn:
         answers = self.message.answers(_WHICH) and not self.requested and "?" not in self.text
         return self.yes or answers or self._is_plain(CONFIRM)
 
-    def _confirm(self, choice: Appointment) -> str:
+    def _confirm(self, choice: AppointmentView) -> str:
         name = describe(choice)
         if choice.status == "confirmed":
             return f"{_upper(name)} is already confirmed. {_ELSE}"
@@ -451,11 +451,11 @@ class _Turn:
         result = self.tools.confirm(choice.id)
         return f"{_upper(name)} is confirmed. {_ELSE}" if result.ok else _failure(result)
 
-    def _propose_cancellation(self, choice: Appointment) -> str:
+    def _propose_cancellation(self, choice: AppointmentView) -> str:
         result = self.tools.propose_cancellation(choice.id)
         return f"{self._dropped()}Shall I cancel {describe(choice)}?" if result.ok else _failure(result)
 
-    def _propose_move(self, choice: Appointment) -> str:
+    def _propose_move(self, choice: AppointmentView) -> str:
         at = self._new_time(choice)
         if isinstance(at, dates.Unclear):
             return self._ask_when(f"{_WHEN} {describe(choice)}?", _WHEN, at)
@@ -529,7 +529,7 @@ class _Turn:
 
     # Which appointment, and when.
 
-    def _new_time(self, choice: Appointment) -> dates.Moment | dates.Unclear:
+    def _new_time(self, choice: AppointmentView) -> dates.Moment | dates.Unclear:
         """The time that the messages around the open question name for an appointment."""
         day = hour = None
         if self.proposal and self.proposal.at and self.proposal.appointment_id == choice.id:
@@ -558,7 +558,7 @@ class _Turn:
                 day, hour = answer.day or day, answer.hour or hour
         return answer
 
-    def _choose(self, wanted: str) -> Appointment | None:
+    def _choose(self, wanted: str) -> AppointmentView | None:
         """The one appointment that the messages around the open question mean; None if that is not clear."""
         for message in reversed(self.thread):
             meant = self._meant(message, wanted)
@@ -570,7 +570,7 @@ class _Turn:
             return pending[0]
         return self.upcoming[0] if len(self.upcoming) == 1 else None
 
-    def _meant(self, message: _Message, wanted: str) -> list[Appointment] | None:
+    def _meant(self, message: _Message, wanted: str) -> list[AppointmentView] | None:
         """The appointments that a message identifies: [] if there is none such; None if it identifies nothing."""
         plain, answers = message.plain, message.answers(_WHICH)
         if places := _places(plain, len(self.upcoming), answers):
@@ -585,7 +585,7 @@ class _Turn:
             source = plain
         return self._identified(plain, source)
 
-    def _identified(self, plain: str, source: str) -> list[Appointment] | None:
+    def _identified(self, plain: str, source: str) -> list[AppointmentView] | None:
         """The appointments with most words of the text in their title and location, at the time that it names."""
         hits = {a.id: len(_words(f"{a.title or ''} {a.location or ''}") & _words(plain)) for a in self.upcoming}
         best = max(hits.values(), default=0)
@@ -630,7 +630,7 @@ RULES: Sequence[Rule] = (
 )
 
 
-def _thread(said: Sequence[Said]) -> list[_Message]:
+def _thread(said: Sequence[Utterance]) -> list[_Message]:
     """The user's messages that belong together: the last, and those before it with only questions in between."""
     thread: list[_Message] = []
     for index in range(len(said) - 1, -1, -2):
@@ -707,7 +707,7 @@ def _words(text: str) -> set[str]:
     return {word for word in re.findall(r"\w{3,}", text.lower()) if word not in _COMMON and not word.isdigit()}
 
 
-def _minute(appointment: Appointment) -> datetime:
+def _minute(appointment: AppointmentView) -> datetime:
     return local_time(appointment.at, appointment.timezone).replace(second=0, microsecond=0)
 
 

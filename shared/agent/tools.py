@@ -10,21 +10,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired, TypedDict
 from zoneinfo import ZoneInfo
 
 from shared import appointments
 from shared.agent import assent
+from shared.appointments import Appointment, AppointmentRecord
 from shared.core import clock
 from shared.core.errors import ApiError
-from shared.resources.records import Document, Record
 
 LATEST_CALL = 366 * clock.DAY
 """How far ahead a customer can ask to be called again."""
 
 
+class Action(TypedDict):
+    """What a reply did. Which of the other fields is present follows from `type` (contract 8)."""
+
+    type: str
+    """`handoff`, `appointment_confirmed`, `appointment_rescheduled`, `appointment_cancelled`, `call_requested` or
+    `conversation_ended`."""
+    reason: NotRequired[str]
+    """Of a handoff: why a person is needed."""
+    appointment_id: NotRequired[str]
+    """Of a change to an appointment."""
+    session_id: NotRequired[str]
+    """Of a requested call."""
+
+
 @dataclass(frozen=True)
-class Appointment:
+class AppointmentView:
     """An appointment of the customer as an agent sees it: times local to `timezone` (UTC where it has none)."""
 
     id: str
@@ -62,7 +76,7 @@ class Result:
 class Tools:
     """The tools of one turn.
 
-    `found` are the customer's appointments that have not passed, soonest first; `proposal` is what the previous
+    `appointments` are the customer's appointments that have not passed, soonest first; `proposal` is what the previous
     turn proposed; `message` is the user's message of this turn. After the turn, `actions` is what
     `reply.actions` shows, `change` the appointment to write, `proposed` the proposal to keep.
 
@@ -72,7 +86,7 @@ class Tools:
     again at, which ends the call.
     """
 
-    found: Sequence[Record]
+    appointments: Sequence[AppointmentRecord]
     message: str
     proposal: Proposal | None = None
     can_call: bool = False
@@ -80,15 +94,15 @@ class Tools:
     instructions: str | None = None
     timezone: str | None = None
     changed_before: bool = False
-    actions: list[Mapping[str, Any]] = field(default_factory=list)
-    change: tuple[Record, Document] | None = None
+    actions: list[Action] = field(default_factory=list)
+    change: tuple[AppointmentRecord, Appointment] | None = None
     proposed: Proposal | None = None
     wants_call: bool = False
     later: int | None = None
 
-    def list_appointments(self) -> list[Appointment]:
+    def list_appointments(self) -> list[AppointmentView]:
         """The customer's coming appointments, soonest first."""
-        return [to_appointment(found.doc) for found in self.found]
+        return [to_view(record.doc) for record in self.appointments]
 
     def confirm(self, appointment_id: str) -> Result:
         """Confirm an appointment, at once, unless the message can just as well mean the proposal."""
@@ -98,17 +112,17 @@ class Tools:
 
     def propose_cancellation(self, appointment_id: str) -> Result:
         """Offer to cancel an appointment; done only if the user's next message agrees."""
-        found = self._appointment(appointment_id)
-        if found is None:
+        record = self._appointment(appointment_id)
+        if record is None:
             return _UNKNOWN
-        if found.doc["status"] == appointments.CANCELLED:
+        if record.doc["status"] == appointments.CANCELLED:
             return Result(False, "The appointment is already cancelled.")
-        return self._propose(Proposal("cancel", appointment_id, found.doc["appointment_at"]))
+        return self._propose(Proposal("cancel", appointment_id, record.doc["appointment_at"]))
 
     def propose_reschedule(self, appointment_id: str, at: str) -> Result:
         """Offer a new time, RFC 3339 with an offset; done only if the user's next message agrees."""
-        found = self._appointment(appointment_id)
-        if found is None:
+        record = self._appointment(appointment_id)
+        if record is None:
             return _UNKNOWN
         try:
             instant = clock.parse(at)
@@ -116,11 +130,11 @@ class Tools:
             return Result(False, "The time must be RFC 3339 with a UTC offset.")
         if instant <= clock.now():
             return Result(False, "The new time must be in the future.")
-        if found.doc["status"] == appointments.CANCELLED:
+        if record.doc["status"] == appointments.CANCELLED:
             return Result(False, "A cancelled appointment cannot be moved.")
-        if clock.iso(instant) == found.doc["appointment_at"]:
+        if clock.iso(instant) == record.doc["appointment_at"]:
             return Result(False, "The appointment is already at that time.")
-        return self._propose(Proposal("reschedule", appointment_id, found.doc["appointment_at"], clock.iso(instant)))
+        return self._propose(Proposal("reschedule", appointment_id, record.doc["appointment_at"], clock.iso(instant)))
 
     def commit_proposal(self) -> Result:
         """Do what the previous turn proposed, if the user's message agrees to it."""
@@ -130,8 +144,8 @@ class Tools:
             return doubt
         if not assent.agrees(self.message, self.proposal.kind):
             return Result(False, "The user's message does not agree; the proposal is dropped.")
-        found = self._appointment(self.proposal.appointment_id)
-        if found is None or found.doc["appointment_at"] != self.proposal.present_at:
+        record = self._appointment(self.proposal.appointment_id)
+        if record is None or record.doc["appointment_at"] != self.proposal.present_at:
             return Result(
                 False, "The appointment has changed since the proposal; list the appointments and propose again."
             )
@@ -186,26 +200,26 @@ class Tools:
         proposal = self.proposal
         if proposal is None or not assent.is_doubtful(self.message, proposal.kind):
             return None
-        found = self._appointment(proposal.appointment_id)
-        if found is None or found.doc["appointment_at"] != proposal.present_at:
+        record = self._appointment(proposal.appointment_id)
+        if record is None or record.doc["appointment_at"] != proposal.present_at:
             return None
         result = self._propose(proposal)
         message = "The message can mean the proposal or the appointment. It was proposed again; ask for a yes or a no."
         return Result(False, message) if result.ok else result
 
     def _change(self, appointment_id: str, patch: Mapping[str, Any], action: str) -> Result:
-        found = self._appointment(appointment_id)
-        if found is None:
+        record = self._appointment(appointment_id)
+        if record is None:
             return _UNKNOWN
         if refusal := self._refusal():
             return refusal
         try:
-            after = appointments.patched(found.doc, patch)
+            after = appointments.patched(record.doc, patch)
         except ApiError as error:
             return Result(False, error.message)
-        if after is found.doc:
+        if after is None:
             return Result(True, "Nothing had to be changed.")
-        self.change = (found, after)
+        self.change = (record, after)
         self.actions.append({"type": action, "appointment_id": appointment_id})
         return Result(True, "Done.")
 
@@ -224,19 +238,19 @@ class Tools:
             return Result(False, "The customer wants to be called again; nothing more can be done in this call.")
         return _ONE_CHANGE if changed or self.wants_call or self.proposed else None
 
-    def _appointment(self, id: str) -> Record | None:
-        return next((found for found in self.found if found.doc["id"] == id), None)
+    def _appointment(self, id: str) -> AppointmentRecord | None:
+        return next((record for record in self.appointments if record.doc["id"] == id), None)
 
 
 _UNKNOWN = Result(False, "This customer has no such appointment.")
 _ONE_CHANGE = Result(False, "Only one change or proposal can be made in a turn; see to the rest afterwards.")
 
 
-def to_appointment(doc: Document) -> Appointment:
+def to_view(doc: Appointment) -> AppointmentView:
     """Return an appointment's document as an agent sees it."""
     zone = doc["timezone"] or "UTC"
     local = clock.local(clock.parse(doc["appointment_at"]), ZoneInfo(zone))
-    return Appointment(
+    return AppointmentView(
         id=doc["id"],
         status=doc["status"],
         at=doc["appointment_at"],

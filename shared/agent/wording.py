@@ -11,7 +11,7 @@ import unicodedata
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from shared.agent.tools import Appointment
+from shared.agent.tools import AppointmentView
 from shared.core import clock
 
 ATTEND = "Will you be there?"
@@ -26,7 +26,7 @@ _STATUS = {
 }
 
 
-def describe(appointment: Appointment, *, details: bool = False) -> str:
+def describe(appointment: AppointmentView, *, details: bool = False) -> str:
     """Return an appointment in a sentence, as Markdown: its title, if it has one, and its local time.
 
     With `details`, its location and status too.

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from shared import appointments
-from shared.agent import Agent, Said, assent, plain_text
-from shared.agent.tools import Appointment, Proposal, Tools
+from shared.agent import Agent, Utterance, assent, plain_text
+from shared.agent.tools import AppointmentView, Proposal, Tools
 from shared.agent.wording import ATTEND, describe, escaped, local_time, long_time
 from shared.core import clock
 from shared.resources.records import Document, Record
@@ -50,7 +50,7 @@ class Dialogue:
     summary: str
 
 
-def opening(customer_name: str | None, project_name: str, appointment: Appointment | None) -> str:
+def opening(customer_name: str | None, project_name: str, appointment: AppointmentView | None) -> str:
     """How the agent begins a call about a coming appointment, or about none: plain words in one line."""
     name = _named(customer_name)
     begin = f"Hello{' ' if name else ''}{name}, this is the assistant of {_named(project_name)}."
@@ -109,7 +109,7 @@ class _Call:
     def __init__(self, agent: Agent, coming: Sequence[Record], timezone: str | None, instructions: str | None) -> None:
         self.agent, self.coming = agent, coming
         self.timezone, self.instructions = timezone, instructions
-        self.said: list[Said] = []
+        self.said: list[Utterance] = []
         self.texts: list[tuple[Speaker, str]] = []
         self.proposal: Proposal | None = None
         self.change: tuple[Record, Document] | None = None
@@ -118,7 +118,7 @@ class _Call:
     def tools(self, message: str) -> Tools:
         """The tools of a turn, which see the appointments with what earlier turns have done to them."""
         return Tools(
-            found=[self._now(one) for one in self.coming],
+            appointments=[self._now(one) for one in self.coming],
             message=message,
             proposal=self.proposal,
             in_call=True,
@@ -129,15 +129,15 @@ class _Call:
 
     def begin(self, opening: str) -> None:
         """Say how the call begins."""
-        self.said.append(Said("assistant", opening))
+        self.said.append(Utterance("assistant", opening))
         self.texts.append(("agent", opening))
 
     def turn(self, line: str) -> bool:
         """Let the agent answer what the customer says; whether the call goes on."""
         tools = self.tools(line)
-        self.said.append(Said("user", line))
+        self.said.append(Utterance("user", line))
         reply = self.agent.reply(self.said, tools, SECONDS).content
-        self.said.append(Said("assistant", reply))
+        self.said.append(Utterance("assistant", reply))
         self.texts += [("customer", line), ("agent", _plain(reply))]
         self.proposal, self.later = tools.proposed, tools.later
         if tools.change is not None:

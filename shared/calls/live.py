@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from shared import appointments, customers
-from shared.agent.tools import to_appointment
+from shared.agent.tools import to_view
 from shared.calls import dialogue, placing, sessions, transcripts
 from shared.calls.sessions import AVAILABLE, MISSED, NONE, PROCESSING
 from shared.core import clock, table
@@ -217,7 +217,7 @@ def _opening(scope: Scope, found: Record) -> str:
         about = table.get(scope.pk(appointments.APPOINTMENTS.kind), found.doc["appointment_id"])
     doc = json.loads(about["doc"]) if about else None
     coming = doc is not None and dialogue.is_coming(doc)
-    return dialogue.opening(name, projects.name_of(scope.project_id), to_appointment(doc) if doc and coming else None)
+    return dialogue.opening(name, projects.name_of(scope.project_id), to_view(doc) if doc and coming else None)
 
 
 def _contact_pk(contact_id: str) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared import appointments, customers
-from shared.agent import Agent, AgentFailed, Said, plain_text
+from shared.agent import Agent, AgentFailed, Utterance, plain_text
 from shared.agent.tools import Proposal, Tools
 from shared.calls import dialogue, sessions, transcripts
 from shared.core import clock, table
@@ -69,13 +69,13 @@ def _answer(
 ) -> tuple[Spoken, list[table.Operation]]:
     lines = [dialogue.Line(**line) for line in transcripts.lines(heard)] if heard else _opening(session)
     tools = _tools(scope, session, text)
-    said = [Said("user" if line.role == "customer" else "assistant", line.content) for line in lines]
+    said = [Utterance("user" if line.role == "customer" else "assistant", line.content) for line in lines]
     try:
-        reply = agent.reply([*said, Said("user", text)], tools, seconds).content
+        reply = agent.reply([*said, Utterance("user", text)], tools, seconds).content
         spoken = Spoken(plain_text.plain(reply).strip() or LOST, _ends(tools))
     except AgentFailed as error:
         logger().warning("agent failed", extra={"session_id": session.doc["id"], "why": str(error)})
-        tools = Tools(found=(), message=text, in_call=True)
+        tools = Tools(appointments=(), message=text, in_call=True)
         tools.hand_off("agent_failed")
         spoken = Spoken(LOST, True)
     return spoken, _writes(scope, session, heard, [*lines, *_spoken(session, lines, text, spoken.text)], tools)
@@ -93,7 +93,7 @@ def _tools(scope: Scope, session: Record, text: str) -> Tools:
         found = [records.of_row(about)] if about else []
     proposal = session.row.get("proposal")
     return Tools(
-        found=[one for one in found if dialogue.is_coming(one.doc)],
+        appointments=[one for one in found if dialogue.is_coming(one.doc)],
         message=text,
         proposal=Proposal(**json.loads(proposal)) if proposal else None,
         in_call=True,

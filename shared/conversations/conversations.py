@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict, cast
 
+from shared.agent.tools import Action
 from shared.core import clock, ids, mode, table
 from shared.core.errors import ApiError
 from shared.core.keys import Scope
@@ -48,20 +49,6 @@ class Conversation(Resource):
     """The time of the latest message of either side. Null before the first."""
     ended_at: str | None
     """When the conversation ended. Null while it is active."""
-
-
-class Action(TypedDict):
-    """What a reply did. Which of the other fields is present follows from `type` (contract 8)."""
-
-    type: str
-    """`handoff`, `appointment_confirmed`, `appointment_rescheduled`, `appointment_cancelled`, `call_requested` or
-    `conversation_ended`."""
-    reason: NotRequired[str]
-    """Of a handoff: why a person is needed."""
-    appointment_id: NotRequired[str]
-    """Of a change to an appointment."""
-    session_id: NotRequired[str]
-    """Of a requested call."""
 
 
 class Message(TypedDict):

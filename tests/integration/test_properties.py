@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from shared.core.errors import ERRORS, RETRYABLE
-from shared.projects import api_keys, projects
+from shared.projects import api_keys
 from tests.conformance.client import RATE_LIMIT_POLICY, REVISIONS, ULID
 from tests.conformance.shapes import assert_page, assert_shape
 from tests.receivers import Receiver

@@ -11,7 +11,7 @@ import pytest
 from botocore.stub import Stubber
 
 from functions import voice_turn
-from shared.agent import Agent, AgentFailed, Reply, Said
+from shared.agent import Agent, AgentFailed, Reply, Utterance
 from shared.agent.bedrock import Bedrock
 from shared.agent.scripted import Scripted
 from shared.agent.tools import Tools
@@ -90,7 +90,7 @@ def use(monkeypatch: pytest.MonkeyPatch, agent: Agent) -> None:
 class Broken:
     """An agent that cannot."""
 
-    def reply(self, said: Sequence[Said], tools: Tools, seconds: float) -> Reply:
+    def reply(self, said: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
         raise AgentFailed("ModelTimeout")
 
 
@@ -99,11 +99,11 @@ class Watched:
 
     def __init__(self, meanwhile: Callable[[], Any] | None = None) -> None:
         self.tools: list[Tools] = []
-        self.said: list[list[Said]] = []
+        self.said: list[list[Utterance]] = []
         self.seconds: list[float] = []
         self._meanwhile = [meanwhile] if meanwhile else []
 
-    def reply(self, said: Sequence[Said], tools: Tools, seconds: float) -> Reply:
+    def reply(self, said: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
         self.tools.append(tools)
         self.said.append(list(said))
         self.seconds.append(seconds)

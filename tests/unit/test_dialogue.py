@@ -13,9 +13,9 @@ import pytest
 from shared.resources.records import Document, Record
 
 from shared import appointments
-from shared.agent import Reply, Said
+from shared.agent import Reply, Utterance
 from shared.agent.scripted import Scripted
-from shared.agent.tools import Appointment, Tools
+from shared.agent.tools import AppointmentView, Tools
 from shared.calls.dialogue import LONGEST_NAME, Dialogue, opening, simulate, spoken
 from shared.core import clock
 from shared.core.keys import Scope
@@ -240,9 +240,9 @@ class Watched:
     """The scripted agent, and the tools that it was given."""
 
     def __init__(self) -> None:
-        self.given: list[tuple[Tools, list[Appointment]]] = []
+        self.given: list[tuple[Tools, list[AppointmentView]]] = []
 
-    def reply(self, said: Sequence[Said], tools: Tools, seconds: float) -> Reply:
+    def reply(self, said: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
         self.given.append((tools, tools.list_appointments()))
         return Scripted().reply(said, tools, seconds)
 
@@ -277,7 +277,7 @@ class Saying:
     def __init__(self, content: str, tool: str | None = None) -> None:
         self.content, self.tool = content, tool
 
-    def reply(self, said: Sequence[Said], tools: Tools, seconds: float) -> Reply:
+    def reply(self, said: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
         if self.tool == "hand_off":
             tools.hand_off("cannot_help")
         return Reply(self.content)
@@ -305,8 +305,8 @@ def test_what_the_agent_says_is_spoken_as_plain_words() -> None:
     assert dialogue.lines[2].content == "Hello - one - two: https://example.com x"
 
 
-def shown(**given: Any) -> Appointment:
-    return Tools(found=[found(**given)], message="").list_appointments()[0]
+def shown(**given: Any) -> AppointmentView:
+    return Tools(appointments=[found(**given)], message="").list_appointments()[0]
 
 
 def test_a_call_without_an_appointment_begins_with_the_callers_name() -> None:

@@ -119,7 +119,9 @@ def test_a_cursor_of_a_list_by_time_is_none_of_a_list_by_id() -> None:
         (events.EVENTS, "type", ["customer.*"] * 2),
     ],
 )
-def test_a_parameter_that_takes_one_value_is_given_once(listed: Collection[Any, Any], name: str, texts: list[str]) -> None:
+def test_a_parameter_that_takes_one_value_is_given_once(
+    listed: Collection[Any, Any], name: str, texts: list[str]
+) -> None:
     assert refusal(listed, **{name: texts}) == ("parameter_invalid", name)
 
 

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from shared.resources.records import Record
 
 from shared import appointments
-from shared.agent import AgentFailed, Reply, Said, bedrock, wording
+from shared.agent import AgentFailed, Reply, Utterance, bedrock, wording
 from shared.agent.assent import agrees
 from shared.agent.tools import Proposal, Result, Tools
 from shared.core import clock
@@ -238,7 +238,7 @@ class World:
             id, at = attempt.proposed
             seen = next((found.doc["appointment_at"] for found in self.mine if found.doc["id"] == self.ids[id]), TIME)
             proposal = Proposal("reschedule" if at else "cancel", self.ids[id], seen, at)
-        return Tools(found=self.mine, message=self.named(attempt.message), proposal=proposal, can_call=True)
+        return Tools(appointments=self.mine, message=self.named(attempt.message), proposal=proposal, can_call=True)
 
 
 def _found(scope: Scope = LIVE, customer_id: str = "cust_1", **fields: Any) -> Record:
@@ -254,7 +254,7 @@ class Puppet:
         self.calls, self.says = calls, says
         self.seen = list[Any]()
 
-    def reply(self, said: Sequence[Said], tools: Tools, seconds: float) -> Reply:
+    def reply(self, said: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
         for name, arguments in self.calls:
             self.seen.append(call(tools, name, arguments))
         return Reply(self.says)
@@ -322,7 +322,7 @@ def test_an_agent_that_obeys_an_attacker_does_no_harm(name: str) -> None:
     for calls in orders(attempt.calls):
         world = World(attempt)
         tools, puppet = world.tools(attempt), Puppet(world.named(list(calls)))
-        puppet.reply([Said("user", tools.message)], tools, 45)
+        puppet.reply([Utterance("user", tools.message)], tools, 45)
         assert_harmless(world, tools)
         assert_tells_nothing(world, puppet.seen)
 
@@ -334,9 +334,9 @@ def test_a_model_that_was_taken_over_does_no_harm(name: str, at_once: bool) -> N
     world = World(attempt)
     tools = world.tools(attempt)
     calls = [tuple(call) for call in world.named(list(attempt.calls))]
-    said = [Said("user", tools.message)]
+    said = [Utterance("user", tools.message)]
     if attempt.proposed is not None:
-        said = [Said("user", "Please"), Said("assistant", "Shall I?"), *said]
+        said = [Utterance("user", "Please"), Utterance("assistant", "Shall I?"), *said]
     content = None
     with Model() as model:
         for some in [calls] if at_once and calls else [[call] for call in calls]:
@@ -380,7 +380,7 @@ def test_what_the_customer_agreed_to_is_done_all_the_same(name: str, status: str
     attempt = ATTEMPTS[name]
     world = World(attempt)
     tools = world.tools(attempt)
-    Puppet(world.named(list(attempt.calls))).reply([Said("user", tools.message)], tools, 45)
+    Puppet(world.named(list(attempt.calls))).reply([Utterance("user", tools.message)], tools, 45)
     assert (tools.change and tools.change[1]["status"]) == status
 
 
@@ -406,9 +406,9 @@ turns = st.lists(st.tuples(messages, st.lists(calls, max_size=8)), max_size=5)
 def test_no_run_of_turns_does_what_was_not_proposed_and_agreed_to(turns: list[tuple[str, list[Call]]]) -> None:
     world, proposal = World(Attempt()), None
     for message, wanted in turns:
-        tools = Tools(found=world.mine, message=message, proposal=proposal, can_call=True)
+        tools = Tools(appointments=world.mine, message=message, proposal=proposal, can_call=True)
         puppet = Puppet(world.named(wanted))
-        puppet.reply([Said("user", message)], tools, 45)
+        puppet.reply([Utterance("user", message)], tools, 45)
         assert_harmless(world, tools)
         assert_tells_nothing(world, puppet.seen)
         # As the turn's commit does.
@@ -439,7 +439,7 @@ def test_nothing_in_a_reply_can_be_followed(said: str) -> None:
 
 
 def tools_for(*found: Record, message: str = "Yes", proposal: Proposal | None = None) -> Tools:
-    return Tools(found=found, message=message, proposal=proposal, can_call=True)
+    return Tools(appointments=found, message=message, proposal=proposal, can_call=True)
 
 
 @pytest.mark.parametrize("then", ["confirm", "commit", "propose", "call"])
@@ -510,7 +510,7 @@ def test_an_appointment_at_the_end_of_the_calendar_can_be_listed() -> None:
 
 def phoned(*found: Record, **given: Any) -> Tools:
     usual: dict[str, Any] = {"message": "Yes", "can_call": True, "in_call": True}
-    return Tools(found=found, **usual | given)
+    return Tools(appointments=found, **usual | given)
 
 
 def at(milliseconds: int) -> str:
@@ -621,13 +621,13 @@ def test_any_new_time_that_has_not_passed_can_be_proposed(present: str, new: str
 def test_confirm_after_a_proposed_cancellation_is_asked_back(message: str, tool: str) -> None:
     mine = _found()
     proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
-    tools = Tools(found=[mine], message=message, proposal=proposal)
+    tools = Tools(appointments=[mine], message=message, proposal=proposal)
     result = tools.commit_proposal() if tool == "commit" else tools.confirm(mine.doc["id"])
     assert not result.ok
     assert (tools.actions, tools.change) == ([], None)
     # Asked once more, a yes agrees.
     assert tools.proposed == proposal
-    after = Tools(found=[mine], message="yes", proposal=tools.proposed)
+    after = Tools(appointments=[mine], message="yes", proposal=tools.proposed)
     assert after.commit_proposal().ok
     assert [action["type"] for action in after.actions] == ["appointment_cancelled"]
 
@@ -644,6 +644,6 @@ def test_an_appointment_that_changed_is_not_proposed_again() -> None:
 def test_the_appointment_named_in_full_is_confirmed_and_the_proposal_dropped() -> None:
     mine = _found()
     proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
-    tools = Tools(found=[mine], message="No, confirm my appointment", proposal=proposal)
+    tools = Tools(appointments=[mine], message="No, confirm my appointment", proposal=proposal)
     assert tools.confirm(mine.doc["id"]).ok
     assert tools.proposed is None

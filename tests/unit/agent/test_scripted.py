@@ -9,7 +9,7 @@ import pytest
 from shared.resources.records import Document, Record
 
 from shared import appointments
-from shared.agent import Said
+from shared.agent import Utterance
 from shared.agent.scripted import RICH, Scripted
 from shared.agent.tools import Tools
 from shared.agent.wording import ATTEND
@@ -51,16 +51,16 @@ class Dialogue:
     def __init__(self, *documents: Document, can_call: bool = True, opening: str | None = None, **given: Any) -> None:
         self.documents = list(documents)
         self.given = {"can_call": can_call} | given
-        self.said = [Said("assistant", opening)] if opening else []
-        self.tools = Tools(found=[], message="")
+        self.said = [Utterance("assistant", opening)] if opening else []
+        self.tools = Tools(appointments=[], message="")
 
     def say(self, text: str) -> str:
         """The agent's answer, after the turn has committed what it staged."""
         found = [Record(doc, 1, {}) for doc in self.documents]
         self.tools = Tools(found, text, proposal=self.tools.proposed, **self.given)
-        self.said.append(Said("user", text))
+        self.said.append(Utterance("user", text))
         reply = Scripted().reply(self.said, self.tools, seconds=10)
-        self.said.append(Said("assistant", reply.content))
+        self.said.append(Utterance("assistant", reply.content))
         if self.tools.change:
             before, after = self.tools.change
             self.documents = [after if doc is before.doc else doc for doc in self.documents]
