@@ -18,7 +18,7 @@ from botocore.stub import Stubber
 
 from functions import turn as worker
 from shared.agent.bedrock import Bedrock
-from shared.conversations import turns
+from shared.conversations import answering
 from shared.core import clock, keys, table
 from shared.core.keys import Scope
 from shared.projects import usage
@@ -462,7 +462,7 @@ def gave_up(stage: Stage, thread: Thread, key: str = "k") -> Any:
     """The apology of a turn that failed, checked; the reply."""
     message, reply = seen(stage, thread.messages)["data"]
     assert message["reply_status"] == "failed"
-    assert reply["content"] == turns.APOLOGY
+    assert reply["content"] == answering.APOLOGY
     assert [action["type"] for action in reply["actions"]] == ["handoff"]
     found = send(stage, thread, message["content"], key)
     assert found.status == 201, found.body
@@ -511,7 +511,7 @@ def test_the_reminder_ends_a_turn_whose_last_worker_died_at_any_age(
     stopped_clock.forward(delay - age)
     work(stage, [later])
     gave_up(stage, thread)
-    assert conversed(stage, stopped_clock, thread, "Hello")["reply"]["content"] != turns.HOLDING
+    assert conversed(stage, stopped_clock, thread, "Hello")["reply"]["content"] != answering.HOLDING
 
 
 def test_a_turn_is_answered_as_long_as_it_is_younger_than_108_seconds(stage: Stage, stopped_clock: Clock) -> None:

@@ -10,16 +10,17 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from shared.resources.records import Document, Record
 
 from shared import appointments
 from shared.agent import Reply, Utterance
 from shared.agent.scripted import Scripted
 from shared.agent.tools import AppointmentView, Tools
+from shared.appointments import Appointment, AppointmentRecord
 from shared.calls.dialogue import LONGEST_NAME, Dialogue, opening, simulate, spoken
 from shared.core import clock
 from shared.core.keys import Scope
 from shared.telephony.test_numbers import OUTCOMES, Outcome
+from tests import rows
 
 SCOPE = Scope(1, livemode=False)
 NOW = datetime(2027, 3, 3, 9, 0, 0, 123_000, tzinfo=UTC)  # a Wednesday
@@ -34,11 +35,11 @@ def wednesday_morning() -> Iterator[None]:
     clock.use(time.time, time.sleep)
 
 
-def found(at: str = "2027-03-05T13:30:00.000Z", deleted_at: str | None = None, **given: Any) -> Record:
+def found(at: str = "2027-03-05T13:30:00.000Z", deleted_at: str | None = None, **given: Any) -> AppointmentRecord:
     none = dict.fromkeys(("duration_minutes", "location", "notes", "external_id", "metadata"))
     usual = {"status": "pending", "timezone": BERLIN, "customer_id": "cust_1", "title": "Dental check-up"}
     doc = appointments.new(SCOPE, none | usual | given | {"appointment_at": at})
-    return Record(doc | {"deleted_at": deleted_at}, 7, {"pk": "kept"})
+    return rows.record({**doc, "deleted_at": deleted_at}, 7)
 
 
 CASES: dict[str, dict[str, Any] | None] = {
@@ -72,15 +73,15 @@ CASES: dict[str, dict[str, Any] | None] = {
 }
 
 
-def simulated(nn: int, *appointments: Record) -> Dialogue:
+def simulated(nn: int, *appointments: AppointmentRecord) -> Dialogue:
     return simulate(OUTCOMES[nn], Scripted(), appointments, "Ada", "Blue Clinic", None)
 
 
-def is_coming(doc: Document) -> bool:
+def is_coming(doc: Appointment) -> bool:
     return doc["status"] != "cancelled" and clock.parse(doc["appointment_at"]) > clock.now()
 
 
-def expected(nn: int, doc: Document) -> dict[str, Any]:
+def expected(nn: int, doc: Appointment) -> dict[str, Any]:
     """What the contract's table says becomes of the appointment; nothing is moved into the past."""
     if doc["status"] == "cancelled":
         return {}
