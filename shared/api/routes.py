@@ -1,7 +1,11 @@
 """Routes: the paths of a route group, the endpoints behind them, and the ASGI app that serves them.
 
     app = service(
-        Route("/v1/customers/{id}", get=Endpoint(retrieve, returns=Customer), delete=Endpoint(delete, returns=Customer)),
+        Route(
+            "/v1/customers/{id}",
+            get=Endpoint(retrieve, returns=Customer, errors=("resource_not_found",)),
+            delete=Endpoint(delete, returns=Customer, errors=("resource_not_found",)),
+        ),
     )
     handler = lambda_handler(app)
 

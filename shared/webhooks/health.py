@@ -40,9 +40,8 @@ def _changes(
     now, failing_since = clock.now(), endpoint.failing_since
     if isinstance(step, Ended) and step.gone:
         return endpoints.disabling(scope, endpoint, "gone")
-    if outcome.error and failing_since is not None:
-        if now - failing_since >= clock.scaled(endpoints.FAILING_LIMIT):
-            return endpoints.disabling(scope, endpoint, "failing")
+    if outcome.error and failing_since is not None and now - failing_since >= clock.scaled(endpoints.FAILING_LIMIT):
+        return endpoints.disabling(scope, endpoint, "failing")
     attributes: dict[str, table.Value | None] = {}
     if bool(outcome.error) != (failing_since is not None):
         attributes["failing_since"] = now if outcome.error else None

@@ -458,7 +458,9 @@ def test_a_proposal_is_corrected_by_another_appointment(text: str) -> None:
 def test_an_appointment_that_changed_meanwhile_is_left_alone() -> None:
     dialogue = Dialogue(dental())
     dialogue.say("cancel it")
-    dialogue.documents = [appointments.patched(dialogue.documents[0], {"appointment_at": "2027-03-06T13:30:00.000Z"})]
+    moved = appointments.patched(dialogue.documents[0], {"appointment_at": "2027-03-06T13:30:00.000Z"})
+    assert moved is not None
+    dialogue.documents = [moved]
     assert "changed in the meantime" in dialogue.say("yes")
     assert dialogue.untouched()
 
