@@ -198,10 +198,10 @@ TABLE = Table(
     hash_key="pk",
     range_key="sk",
     indexes=(
-        # A filter's rows by id, newest last: the partition is scope, field and hashed value, or two fields' together.
-        *(Index(name=f"by_f{n}", hash_key=f"f{n}", range_key="sk") for n in range(1, 9)),
-        # The same partitions by time: t0 holds all rows of a scope, t1-t7 those of the filter with that number.
-        *(Index(name=f"by_t{n}", hash_key=f"t{n}", range_key="sort_time") for n in range(8)),
+        # A filter's rows by id, newest last: the partition is scope, field and hashed value.
+        *(Index(name=f"by_f{n}", hash_key=f"f{n}", range_key="sk") for n in range(1, 5)),
+        # The same partitions by time: t0 holds all rows of a scope, t1-t4 those of the filter with that number.
+        *(Index(name=f"by_t{n}", hash_key=f"t{n}", range_key="sort_time") for n in range(5)),
         # Work owed, by the time from which `sweep` may hint at it again.
         Index(name="by_due", hash_key="due_shard", range_key="due"),
     ),

@@ -5,18 +5,18 @@ Partition keys begin with the owner, so that a row of another project or mode ca
 
 | row                        | pk                                     | sk               | indexes |
 |----------------------------|----------------------------------------|------------------|---------|
-| customer                   | `P#..#customer`                        | `cust_...`       | f1-f6 |
-| appointment                | `P#..#appointment`                     | `appt_...`       | f1-f7, t0-t7 |
+| customer                   | `P#..#customer`                        | `cust_...`       | f1-f3 |
+| appointment                | `P#..#appointment`                     | `appt_...`       | f1-f4, t0-t4 |
 | deleted customer           | `P#..#deleted_customer`                | `cust_...`       | |
 | deleted appointment        | `P#..#deleted_appointment`             | `appt_...`       | |
-| session                    | `P#..#session`                         | `sess_...`       | f1-f8, due |
+| session                    | `P#..#session`                         | `sess_...`       | f1-f4, due |
 | transcript of a session    | `P#..#session#{sess_...}`              | `transcript`     | |
 | consent of a phone         | `P#..#consent#{sha256 of phone}`       | `consent`        | due |
-| conversation               | `P#..#conversation`                    | `conv_...`       | f1-f6 |
+| conversation               | `P#..#conversation`                    | `conv_...`       | f1-f3 |
 | message, with its turn     | `P#..#conversation#{conv_...}`         | `msg_...`        | due |
 | the caller's thread        | `P#..#thread#{sha256 of external_id}`  | `thread`         | |
 | usage of a month           | `P#..#usage#{YYYY-MM}`                 | `msg_...`, `sess_...` | |
-| event                      | `P#..#event`                           | `evt_...`        | f1-f5 |
+| event                      | `P#..#event`                           | `evt_...`        | f1-f3 |
 | delivery of an event       | `P#..#event#{evt_...}`                 | `whd_...`        | due |
 | webhook endpoint           | `P#..#webhook_endpoint`                | `whk_...`        | |
 | deleted webhook endpoint   | `P#..#deleted_webhook_endpoint`        | `whk_...`        | |
@@ -31,11 +31,11 @@ Partition keys begin with the owner, so that a row of another project or mode ca
 
 Attributes: `doc` is the public object as JSON text; `v` counts its writes; `req` is the request that last
 wrote the row; `kind` is the row's kind; `expires_at` (Unix seconds) lets the table clean up. Index partitions
-`f1`-`f8` are scope, field and hashed value, or two fields and both values, sorted by id; `t0`-`t7` are the
-same sorted by `sort_time` (time and id). Client text never enters an index key but hashed. `due_shard` and
-`due` hold rows that owe work. A customer's `active_session` is the call that is under way; a session whose
-customer was deleted while it was dialed has `customer_deleted`. Deleting moves a row: lists do not walk the
-deleted ones, whose `before` is the document that they had, for the event.
+`f1`-`f4` are scope, field and hashed value, sorted by id; `t0`-`t4` are the same sorted by `sort_time` (time
+and id). Client text enters an index key only as a hash. Rows that owe work have the attributes of
+`shared/work/owed.py`. Deleting a customer or an appointment moves its row to a partition that lists do not
+walk; its `before` is the document as it was, for the event. The types of the other attributes stand with their
+resources (`CustomerRow`, `SessionRow`, ...).
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def _by_id(collection: Collection[Any, Any], query: Query, partition: str) -> En
     if query.forward:
         after = None if cursor is None else ids.after(collection.prefix, lists.id_of_cursor(collection, cursor))
         return _rows(table.query(partition, at_least=after, limit=limit, then=_FURTHER, forward=True))
-    most = _start(query.most_id, cursor and _before_id(collection, cursor))
+    most = _start(query.most_id, None if cursor is None else _before_id(collection, cursor))
     return _rows(table.query(partition, at_least=query.least_id, at_most=most, limit=limit, then=_FURTHER))
 
 
@@ -99,10 +99,10 @@ def _by_index(scope: Scope, collection: Collection[Any, Any], query: Query) -> E
     cursor = query.starting_after
     if query.by_time:
         order, least = "sort_time", query.least_time
-        most = _start(query.most_time, cursor and _before_time(scope, collection, cursor))
+        most = _start(query.most_time, None if cursor is None else _before_time(scope, collection, cursor))
     else:
         order, least = "sk", query.least_id
-        most = _start(query.most_id, cursor and _before_id(collection, cursor))
+        most = _start(query.most_id, None if cursor is None else _before_id(collection, cursor))
     conditions = [
         [_Walk(partition, index, order, least, query.limit + 1) for partition in partitions]
         for index, partitions in _conditions(scope, collection, query)

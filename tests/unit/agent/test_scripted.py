@@ -66,7 +66,7 @@ class Dialogue:
         self.said.append(Utterance("assistant", reply.content))
         if self.tools.change:
             before, after = self.tools.change
-            self.documents = [after if doc is before.doc else doc for doc in self.documents]
+            self.documents = [after if doc["id"] == before.doc["id"] else doc for doc in self.documents]
         return reply.content
 
     @property
