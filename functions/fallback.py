@@ -78,6 +78,7 @@ class Errors:
     """GET /docs/errors."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the page. Raises `method_not_allowed`."""
         request = Request(scope, receive)
         if request.method not in ("GET", "HEAD"):
             raise ApiError("method_not_allowed", "Use one of GET, HEAD.", headers={"Allow": "GET, HEAD"})

@@ -39,6 +39,7 @@ def stage_of(app: App) -> Stage:
 
 
 def main() -> int:
+    """Synthesise the stage that the context names; the exit status."""
     # The command line's own values go before those given here.
     app = App(context=context(), outdir=os.environ.get("CDK_OUTDIR", OUTPUT), analytics_reporting=False)
     try:

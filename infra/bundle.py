@@ -211,6 +211,7 @@ def _measure(folder: Path, *, compiled: bool) -> Bundle:
 
 
 def main() -> int:
+    """Build the bundle and print its folder; the exit status."""
     try:
         print(build())
     except BundleError as problem:

@@ -132,6 +132,7 @@ class Stage(_Settings):
 
     @property
     def creates_flow(self) -> bool:
+        """Whether the stack makes the Lex bot and the contact flow."""
         return bool(self.connect and self.connect.create_flow)
 
     @property
@@ -146,6 +147,7 @@ class Stage(_Settings):
 
     @property
     def removal(self) -> RemovalPolicy:
+        """What becomes of the stage's data when the stack is deleted."""
         return RemovalPolicy.RETAIN if self.keep_data else RemovalPolicy.DESTROY
 
 

@@ -74,6 +74,7 @@ class Serialized:
         self._changed = threading.Condition()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        """Serve one request."""
         target = environ.get("HTTP_X_AMZN_TARGET") or environ.get("HTTP_X_AMZ_TARGET", "")
         with self._changed:
             if target == _RECEIVE:

@@ -110,7 +110,7 @@ class _InFile:
         self._path, self._start = path, start
 
     def seek(self, position: int) -> None:
-        """moto reads from the beginning only."""
+        """Moto reads from the beginning only."""
 
     def read(self) -> bytes:
         with self._path.open("rb") as file:

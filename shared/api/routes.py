@@ -139,6 +139,7 @@ class Service:
         self._router = Router(routes, redirect_slashes=False, default=_no_route)
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        """Serve one request; every exception becomes an error response."""
         context = scope["context"] = _context(scope)
         status = 500
 

@@ -52,8 +52,10 @@ class Conversation(Resource):
 
 
 class Message(TypedDict):
-    """One message of a conversation (specification, "Message"; contract 8). Id prefix `msg_`. Never changes, but for
-    `reply_status`."""
+    """One message of a conversation (specification, "Message"; contract 8). Id prefix `msg_`.
+
+    A message never changes, except for `reply_status`.
+    """
 
     id: str
     object: str

@@ -1,0 +1,1 @@
+"""Projects, their API keys and rate limits, and what they used."""

@@ -1,0 +1,1 @@
+"""What all resources have in common: fields, documents, collections, lists and how their pages are read."""

@@ -53,8 +53,10 @@ class EventData(TypedDict):
 
 
 class Event(TypedDict):
-    """A change that webhook endpoints are told of (specification, "Events"; contract 9). Id prefix `evt_`. Never
-    changes; deliveries carry exactly this JSON text."""
+    """A change that webhook endpoints are told of (specification, "Events"; contract 9). Id prefix `evt_`.
+
+    An event never changes; deliveries carry exactly this JSON text.
+    """
 
     id: str
     object: str

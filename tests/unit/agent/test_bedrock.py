@@ -819,7 +819,7 @@ def test_a_call_that_is_given_up_is_not_made_again_later(model: Model) -> None:
 
 def test_a_proposal_in_a_call_is_asked_about_in_spoken_words() -> None:
     mine = found(title="Haircut", timezone="Europe/Berlin")
-    moving, cancelling = in_call(found=(mine,)), in_call(found=(mine,))
+    moving, cancelling = in_call(appointments=(mine,)), in_call(appointments=(mine,))
     moving.propose_reschedule(mine.doc["id"], NEW_TIME)
     cancelling.propose_cancellation(mine.doc["id"])
     assert question(moving) == (
