@@ -7,7 +7,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from shared.core import clock, metrics, table
+from shared.core import clock, facts, metrics, table
 from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.webhooks import deliveries, endpoints, health, http_client, signing
@@ -42,7 +42,7 @@ def deliver(record: SQSRecord) -> None:
     elif claim.lost_workers >= deliveries.LOST_WORKERS:
         deliveries.fail_lost(claim, endpoint)
         logger().error("worker lost", extra={"delivery_id": message["delivery_id"]})
-        metrics.count(metrics.LOST)
+        metrics.count(facts.LOST_DELIVERY)
     elif _is_first_attempt(record) and endpoint.slow_until > clock.now():
         # Move it off the FIFO queue, so that it does not block its message group.
         deliveries.release(claim)
@@ -68,8 +68,8 @@ def _is_first_attempt(record: SQSRecord) -> bool:
 def _lane(claim: Claim, endpoint: State) -> str:
     """The dimension of an attempt's lateness: an endpoint that is known to be slow makes its own wait."""
     if endpoint.slow_until > clock.now():
-        return "slow_endpoints"
-    return "first_attempts" if claim.number == 1 else "later_attempts"
+        return facts.SLOW_ENDPOINTS
+    return facts.FIRST_ATTEMPTS if claim.number == 1 else facts.LATER_ATTEMPTS
 
 
 def _attempt(claim: Claim, endpoint: State, body: bytes, behind: bool) -> None:
@@ -78,7 +78,7 @@ def _attempt(claim: Claim, endpoint: State, body: bytes, behind: bool) -> None:
     secret = signing.decrypt(endpoint_id, endpoint.secret)
     headers = {"Content-Type": "application/json"}
     headers |= signing.headers(secret, claim.doc["event_id"], body, clock.now() // clock.SECOND)
-    metrics.milliseconds(metrics.LATENESS, clock.now() - claim.due_at, lane=_lane(claim, endpoint))
+    metrics.milliseconds(facts.DELIVERY_LATENESS, clock.now() - claim.due_at, lane=_lane(claim, endpoint))
     outcome = http_client.post(url, headers, body, allow_loopback=endpoints.loopback_allowed())
     latest: list[State | None] = [endpoint]
 

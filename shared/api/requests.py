@@ -17,7 +17,7 @@ from starlette.requests import Request as StarletteRequest
 
 from shared.api import idempotency
 from shared.api.responses import RequestContext, Response, error_body
-from shared.core import table, versions
+from shared.core import facts, table
 from shared.core.errors import PASSING, ApiError
 from shared.core.keys import Scope
 from shared.resources import fields
@@ -152,9 +152,9 @@ def read_version(request: StarletteRequest) -> str:
     """The API revision that the request asks for, the newest without the header. Raises `api_version_invalid`."""
     version = request.headers.get("Service-Version")
     if version is None:
-        return versions.NEWEST
-    if version not in versions.REVISIONS:
-        known = ", ".join(versions.REVISIONS)
+        return facts.NEWEST_REVISION
+    if version not in facts.REVISIONS:
+        known = ", ".join(facts.REVISIONS)
         raise ApiError("api_version_invalid", f"Known revisions: {known}.", param="Service-Version")
     return version
 

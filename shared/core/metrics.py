@@ -11,11 +11,7 @@ import os
 from aws_lambda_powertools import single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 
-NAMESPACE = "Appointments"
-LATENESS = "DeliveryLateness"
-"""Milliseconds from the time that an attempt was due to its start, by `lane`."""
-LOST = "LostDelivery"
-"""Deliveries that were given up because worker after worker died over them."""
+from shared.core.facts import METRIC_NAMESPACE
 
 
 def milliseconds(name: str, value: int, **dimensions: str) -> None:
@@ -30,5 +26,5 @@ def count(name: str, **dimensions: str) -> None:
 
 def _put(name: str, unit: MetricUnit, value: int, dimensions: dict[str, str]) -> None:
     everywhere = {"table": os.environ["TABLE_NAME"]}
-    with single_metric(name, unit, value, namespace=NAMESPACE, default_dimensions=everywhere | dimensions):
+    with single_metric(name, unit, value, namespace=METRIC_NAMESPACE, default_dimensions=everywhere | dimensions):
         pass

@@ -16,7 +16,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 from shared import appointments
-from shared.core import clock, ids, table
+from shared.core import clock, facts, ids, table
 from shared.core.errors import ApiError, not_found
 from shared.core.keys import Scope
 from shared.resources import fields
@@ -443,7 +443,7 @@ def _save(claim: Claim, doc: Delivery, owing: owed.Attributes, also: Sequence[ta
 
 def _set_timer(claim: Claim, wait: int, now: int, at: int) -> None:
     # The way of a wait is chosen by its unscaled length, so that a quick local run takes both.
-    if wait <= hints.LONGEST_DELAY:
+    if wait <= facts.LONGEST_QUEUE_DELAY:
         hints.send("retries", [hint_of(claim.scope, claim.doc, (at - now) // clock.SECOND)])
     else:
         name = f"{claim.doc['id']}-{claim.number + 1}"

@@ -15,12 +15,13 @@ from typing import Any, NotRequired, TypedDict
 
 from shared.core import clock, table
 from shared.core.errors import ApiError
+from shared.core.facts import EVENT_TYPES
 from shared.core.keys import Scope
 from shared.resources import documents, fields
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
 from shared.webhooks import signing, urls
-from shared.webhooks.events import FAMILIES, TYPES
+from shared.webhooks.events import FAMILIES
 
 LIMIT = 16
 """Endpoints of a project and mode."""
@@ -118,7 +119,7 @@ def check_filters(filters: list[str]) -> None:
         message = f"At most {FILTERS_LIMIT} event filters are allowed."
         raise ApiError("parameter_invalid", message, param="event_filters")
     for number, text in enumerate(filters):
-        if text not in TYPES and text not in FAMILIES:
+        if text not in EVENT_TYPES and text not in FAMILIES:
             raise ApiError(
                 "event_filter_invalid",
                 f"Unknown event filter '{text[:60]}'. Use a known type or one of {', '.join(FAMILIES)}.",

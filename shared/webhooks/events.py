@@ -13,34 +13,17 @@ from typing import Any, NotRequired, TypedDict, cast
 
 from pydantic_core import PydanticCustomError
 
-from shared.core import clock, ids, table, versions
+from shared.core import clock, facts, ids, table
 from shared.core.errors import not_found
+from shared.core.facts import EVENT_TYPES
 from shared.core.keys import Scope, scope_of
 from shared.resources import documents, fields
 from shared.resources.collections import Collection
 
 RETENTION = 30 * clock.DAY
 """How long events and deliveries can be queried."""
-TYPES = (
-    "appointment.created",
-    "appointment.confirmed",
-    "appointment.rescheduled",
-    "appointment.cancelled",
-    "appointment.failed",
-    "customer.created",
-    "customer.updated",
-    "customer.deleted",
-    "session.created",
-    "session.dialing",
-    "session.completed",
-    "session.no_answer",
-    "session.failed",
-    "session.invalid_number",
-    "session.call_later",
-    "session.transcript_ready",
-    "session.recording_ready",
-)
-FAMILIES = tuple(dict.fromkeys(type.split(".")[0] + ".*" for type in TYPES))
+FAMILIES = tuple(dict.fromkeys(type.split(".")[0] + ".*" for type in EVENT_TYPES))
+"""A wildcard for each kind of resource, such as `appointment.*`."""
 
 
 class EventData(TypedDict):
@@ -134,7 +117,7 @@ def build(
         "type": type,
         "created": instant // clock.SECOND,
         "livemode": scope.livemode,
-        "api_version": versions.NEWEST,
+        "api_version": facts.NEWEST_REVISION,
         "data": data,
     }
     return NewEvent(scope, id, type, instant, fields.to_json(event))
@@ -200,7 +183,7 @@ _NAMED = {"customer": _customer, "appointment": _appointment, "session": _sessio
 def _type(text: str) -> tuple[str, str]:
     if text in FAMILIES:
         return "family", text
-    if text in TYPES:
+    if text in EVENT_TYPES:
         return "type", text
     raise PydanticCustomError("parameter_invalid", "type must be a known event type, or one such as appointment.*")
 

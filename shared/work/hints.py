@@ -14,9 +14,9 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.core import aws, clock
+from shared.core.facts import LONGEST_QUEUE_DELAY
 from shared.core.log import logger
 
-LONGEST_DELAY = 900  # seconds; what SQS can wait
 _BATCH = 10  # messages a call; what SQS takes
 
 
@@ -32,7 +32,7 @@ class Hint:
 
 def delay_until(at: int) -> int:
     """The whole seconds that a message waits which is wanted about `at`, as many as a queue can."""
-    return min(max(0, round((at - clock.now()) / clock.SECOND)), LONGEST_DELAY)
+    return min(max(0, round((at - clock.now()) / clock.SECOND)), LONGEST_QUEUE_DELAY)
 
 
 def send(queue: str, hints: Sequence[Hint]) -> None:

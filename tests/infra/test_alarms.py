@@ -7,7 +7,7 @@ import json
 import pytest
 
 from infra import alarms, costs, topology
-from shared.core import metrics
+from shared.core import facts
 from tests.infra.conftest import GUARDED, Resource, Synthesized
 from tests.infra.templates import flat
 
@@ -115,13 +115,13 @@ def test_a_batch_that_is_put_aside_or_lost_is_an_alarm(prod: Synthesized) -> Non
     assert {(alarm["Statistic"], alarm["Threshold"]) for alarm in [*aside.values(), *lost.values()]} == {("Sum", 1)}
 
 
-@pytest.mark.parametrize("name", [metrics.LATENESS, metrics.LOST])
+@pytest.mark.parametrize("name", [facts.DELIVERY_LATENESS, facts.LOST_DELIVERY])
 def test_what_deliver_prints_is_what_its_alarms_go_by(
     prod: Synthesized, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     monkeypatch.setenv("TABLE_NAME", f"${{{prod.table}}}")
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "deliver")
-    lanes = [{"lane": lane} for lane in alarms.WATCHED_LANES] if name == metrics.LATENESS else [{}]
+    lanes = [{"lane": lane} for lane in alarms.WATCHED_LANES] if name == facts.DELIVERY_LATENESS else [{}]
     for lane in lanes:
         metrics.milliseconds(name, 1, **lane)
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]

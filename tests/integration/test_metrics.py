@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.core import clock, metrics
+from shared.core import clock
 from shared.core.keys import Scope
 from shared.webhooks import deliveries
 from tests.integration.conftest import Clock
@@ -24,7 +24,7 @@ def measured(printed: pytest.CaptureFixture[str], name: str) -> list[dict[str, A
 
 def lateness(printed: pytest.CaptureFixture[str]) -> list[tuple[str, float]]:
     """Lane and milliseconds of each attempt since the last look."""
-    return [(line["lane"], line[metrics.LATENESS][0]) for line in measured(printed, metrics.LATENESS)]
+    return [(line["lane"], line[facts.DELIVERY_LATENESS][0]) for line in measured(printed, facts.DELIVERY_LATENESS)]
 
 
 def dies_over(stage: Stage, delivery: Any) -> None:
@@ -76,14 +76,14 @@ def test_a_line_is_a_metric_of_the_stage_and_of_no_project(
     with Receiver(answer(200)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
         hint(stage, only(stage, happen(stage)), "deliveries")
-    [line] = measured(capsys, metrics.LATENESS)
+    [line] = measured(capsys, facts.DELIVERY_LATENESS)
     [described] = line.pop("_aws")["CloudWatchMetrics"]
     assert described == {
-        "Namespace": metrics.NAMESPACE,
+        "Namespace": facts.METRIC_NAMESPACE,
         "Dimensions": [["table", "lane", "service"]],
-        "Metrics": [{"Name": metrics.LATENESS, "Unit": "Milliseconds"}],
+        "Metrics": [{"Name": facts.DELIVERY_LATENESS, "Unit": "Milliseconds"}],
     }
-    assert line.keys() == {"table", "lane", "service", metrics.LATENESS}
+    assert line.keys() == {"table", "lane", "service", facts.DELIVERY_LATENESS}
 
 
 def test_a_delivery_that_worker_after_worker_died_over_is_counted(
@@ -100,4 +100,4 @@ def test_a_delivery_that_worker_after_worker_died_over_is_counted(
         assert receiver.requests == []
     printed = capsys.readouterr().out
     [line] = [json.loads(line) for line in printed.splitlines() if line.startswith('{"_aws"')]
-    assert line[metrics.LOST] == [1.0]
+    assert line[facts.LOST_DELIVERY] == [1.0]
