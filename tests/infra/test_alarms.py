@@ -7,7 +7,7 @@ import json
 import pytest
 
 from infra import alarms, costs, topology
-from shared.core import facts
+from shared.core import facts, metrics
 from tests.infra.conftest import GUARDED, Resource, Synthesized
 from tests.infra.templates import flat
 
