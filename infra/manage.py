@@ -71,6 +71,7 @@ class _Local:
             "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",
             "TABLE_NAME": facts["table_name"],
         }
+        self._queues: dict[str, str] = facts["queues"]
         os.environ.pop("AWS_PROFILE", None)
         os.environ.pop("AWS_SESSION_TOKEN", None)
 
@@ -81,12 +82,8 @@ class _Local:
 
     def fan_out(self, event: Any) -> Any:
         """Give a batch to the function, in this process."""
-        import boto3
-
-        sqs = boto3.client("sqs")
-        for queue in topology.QUEUES:
-            name = f"{queue.name}.fifo" if queue.fifo else queue.name
-            os.environ[f"QUEUE_{queue.name.upper()}"] = sqs.get_queue_url(QueueName=name)["QueueUrl"]
+        for name, url in self._queues.items():
+            os.environ[f"QUEUE_{name.upper()}"] = url
         os.environ.setdefault("POWERTOOLS_SERVICE_NAME", "fan_out")
         module, _, handler = _fan_out().handler.rpartition(".")
         return getattr(importlib.import_module(module), handler)(event, None)

@@ -10,6 +10,7 @@ import asyncio
 import importlib
 import json
 import os
+import re
 import shutil
 import time
 import urllib.parse
@@ -21,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from infra import topology
-from infra.local import database, resources
+from infra.local import database, names, resources
 from infra.local.lambdas import Context
 from infra.local.routes import Routes
 from infra.local.stream import stream_record
@@ -138,7 +139,7 @@ class Stage:
 
     def invoke(self, function: str, event: Any, seconds: float = 60) -> Any:
         """Call a function as Lambda does, `seconds` before its time is over."""
-        arn = f"arn:aws:lambda:us-east-1:123456789012:function:{function}"
+        arn = names.arn("lambda", f"function:{names.function(function)}")
         with privileges.running(function):
             return self._handlers[function](event, Context(function, "512", arn, time.monotonic() + seconds))
 
@@ -202,6 +203,12 @@ class Stage:
             pass
 
 
+def queue_name(address: str) -> str:
+    """The topology's name of the queue with this URL or ARN."""
+    physical = re.split("[/:]", address)[-1]
+    return next(queue.name for queue in topology.QUEUES if names.queue(queue.name, queue.fifo) == physical)
+
+
 def sqs_record(body: str, arn: str, attributes: Mapping[Any, Any] | None = None) -> dict[str, Any]:
     """A message as Lambda gives it to a function."""
     given = {"SentTimestamp": str(int(time.time() * 1000)), "ApproximateReceiveCount": "1", "MessageGroupId": "g"}
@@ -213,7 +220,7 @@ def sqs_record(body: str, arn: str, attributes: Mapping[Any, Any] | None = None)
         "messageAttributes": {},
         "eventSource": "aws:sqs",
         "eventSourceARN": arn,
-        "awsRegion": "us-east-1",
+        "awsRegion": names.REGION,
     }
 
 
@@ -226,7 +233,7 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
     environment = {
         "AWS_ACCESS_KEY_ID": "local",
         "AWS_SECRET_ACCESS_KEY": "local",
-        "AWS_DEFAULT_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": names.REGION,
         "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",
         "AWS_EC2_METADATA_DISABLED": "true",
         "ALLOW_LOOPBACK_RECEIVERS": "1",

@@ -2,7 +2,9 @@
 
 settings    PORT, DATA_DIR, SPEED, READY_FILE
 data_dir    what is kept between runs
+sqs         the queues, served over HTTP by `sqs_endpoint`
 backend     a child process: DynamoDB Local (`database`) and moto (`emulator`, with its S3 in `objects`)
+names       names and ARNs as CloudFormation generates them
 resources   the topology's table, queues, state machines and bucket in there
 lambdas     the handlers that Lambda runs, called in this process
 server      HTTP on loopback, by API Gateway's rules (`routes`, `proxy`)

@@ -1,38 +1,32 @@
-"""moto as a server on loopback for SQS, Step Functions, KMS, S3 and SNS.
+"""moto as a server on loopback for Step Functions, KMS, S3 and SNS; what is meant for queues goes to the runner's.
 
-What moto holds is lost when the process ends, and may be: queue messages and timers are hints, and `sweep`
+What moto holds is lost when the process ends, and may be: timers are hints, and `sweep`
 finds owed work at the next start. Kept are the KMS key, for without it stored secrets could not be read, and
 S3's objects (`objects`).
 """
 
 from __future__ import annotations
 
-import io
-import json
+import http.client
 import math
 import os
 import threading
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import urlsplit
 
 from moto.core.config import default_user_config
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.kms.models import kms_backends
 from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
-from moto.sqs.models import sqs_backends
 from moto.stepfunctions.parser.asl.component.state.wait.wait_function import timestamp
 from werkzeug.serving import make_server
 from werkzeug.test import run_wsgi_app
 
+from infra.local import names
 from infra.local.objects import KeptObjects
 
-REGION = "us-east-1"
-
-_RECEIVE = "AmazonSQS.ReceiveMessage"
-# How soon a receiver notices that a delay is over or a visibility time-out has passed, in seconds.
-_LOOK_AGAIN = 0.05
-_LOOK_AGAIN_AT_BLOCKED = 0.25
+_QUEUES = "AmazonSQS."
 
 
 def serve(objects: KeptObjects) -> str:
@@ -50,7 +44,7 @@ def serve(objects: KeptObjects) -> str:
 
 def restore_signing_key(key_id: str, material: bytes) -> str:
     """Put a KMS key with this id and these 32 bytes in; its ARN."""
-    backend = kms_backends[DEFAULT_ACCOUNT_ID][REGION]
+    backend = kms_backends[DEFAULT_ACCOUNT_ID][names.REGION]
     key = backend.create_key(None, "ENCRYPT_DECRYPT", "SYMMETRIC_DEFAULT", "Signing secrets", None)
     key.arn = key.arn.replace(key.id, key_id)
     backend.keys[key_id] = backend.keys.pop(key.id)
@@ -59,52 +53,40 @@ def restore_signing_key(key_id: str, material: bytes) -> str:
 
 
 class Serialized:
-    """A WSGI application in front of moto: one request at a time, and receivers that wait without cost.
+    """A WSGI application in front of moto: one request at a time, for moto is not safe between threads.
 
     An S3 object is on disk before the answer to its put.
-
-    moto's queues are not safe between threads: a message that is sent while another is deleted gets lost.
-    Its own long poll spins while a FIFO group is locked, and misses the unlocking. So a receive asks moto
-    without waiting, again after each change of a queue.
     """
 
     def __init__(self, app: Callable[..., Iterable[bytes]], objects: KeptObjects) -> None:
         self._app = app
         self._objects = objects
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Serve one request."""
-        target = environ.get("HTTP_X_AMZN_TARGET") or environ.get("HTTP_X_AMZ_TARGET", "")
-        with self._changed:
-            if target == _RECEIVE:
-                response = self._receive(environ)
-            else:
-                response = run_wsgi_app(self._app, environ, buffered=True)
-                self._objects.save()
-                if target.startswith("AmazonSQS."):
-                    self._changed.notify_all()
-        body, status, headers = response
+        """Serve one request; one for a queue is forwarded to the runner."""
+        if environ.get("HTTP_X_AMZ_TARGET", "").startswith(_QUEUES):
+            return _forward(environ, start_response)
+        with self._lock:
+            body, status, headers = run_wsgi_app(self._app, environ, buffered=True)
+            self._objects.save()
         start_response(status, list(headers))
         return body
 
-    def _receive(self, environ: dict[str, Any]) -> tuple[Iterable[bytes], str, Any]:
-        request = json.loads(environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"])))
-        deadline = time.monotonic() + request.pop("WaitTimeSeconds", 0)
-        raw = json.dumps(request | {"WaitTimeSeconds": 0}).encode()
-        queues = sqs_backends[DEFAULT_ACCOUNT_ID][REGION].queues
-        queue = queues.get(request["QueueUrl"].rsplit("/", 1)[-1])
-        while True:
-            left = deadline - time.monotonic()
-            visible = queue is None or bool(queue.messages)
-            if visible or left <= 0:
-                asked = environ | {"wsgi.input": io.BytesIO(raw), "CONTENT_LENGTH": str(len(raw))}
-                body, status, headers = run_wsgi_app(self._app, asked, buffered=True)
-                body = list(body)
-                if left <= 0 or not status.startswith("200") or json.loads(b"".join(body)).get("Messages"):
-                    return body, status, headers
-            # A visible message that moto holds back belongs to a FIFO group in work: its deletion wakes us.
-            self._changed.wait(min(left, _LOOK_AGAIN_AT_BLOCKED if visible else _LOOK_AGAIN))
+
+def _forward(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """Have the runner's queues answer: moto's state machines send to them as to moto's own."""
+    connection = http.client.HTTPConnection(urlsplit(os.environ["AWS_ENDPOINT_URL_SQS"]).netloc)
+    try:
+        body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
+        headers = {"X-Amz-Target": environ["HTTP_X_AMZ_TARGET"], "Content-Type": environ["CONTENT_TYPE"]}
+        connection.request("POST", "/", body, headers)
+        response = connection.getresponse()
+        content = response.read()
+    finally:
+        connection.close()
+    start_response(f"{response.status} {response.reason}", response.getheaders())
+    return [content]
 
 
 class _RequestHandler(MotoRequestHandler):

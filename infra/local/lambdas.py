@@ -15,11 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from infra.local import names
 from infra.local.console import StartError
 from infra.local.proxy import Event
 from infra.topology import Function
 
-ACCOUNT = "123456789012"
 log = logging.getLogger(__name__)
 
 
@@ -33,7 +33,7 @@ class Context:
     deadline: float
     function_version: str = "$LATEST"
     aws_request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
-    log_stream_name: str = "local"
+    log_stream_name: str = field(default_factory=lambda: f"{time.strftime('%Y/%m/%d')}/[$LATEST]{uuid.uuid4().hex}")
     identity: None = None
     client_context: None = None
 
@@ -50,20 +50,16 @@ class Context:
 class Lambdas:
     """All functions' handlers, loaded once. `after_call` is called when one has ended."""
 
-    def __init__(self, functions: Iterable[Function], region: str) -> None:
+    def __init__(self, functions: Iterable[Function]) -> None:
         """Import the handlers. Raises StartError."""
         self._handlers = {function.name: _load(function) for function in functions}
-        self._region = region
         self.after_call: Callable[[], None] = lambda: None
 
     def call(self, function: Function, event: Event) -> Any:
         """The handler's result; whatever it raises is logged and raised on."""
-        context = Context(
-            function.name,
-            str(function.memory),
-            f"arn:aws:lambda:{self._region}:{ACCOUNT}:function:{function.name}",
-            time.monotonic() + function.timeout,
-        )
+        name = names.function(function.name)
+        arn = names.arn("lambda", f"function:{name}")
+        context = Context(name, str(function.memory), arn, time.monotonic() + function.timeout)
         try:
             return self._handlers[function.name](event, context)
         except Exception:

@@ -16,7 +16,8 @@ from urllib.parse import quote, unquote
 from moto.core.models import DEFAULT_ACCOUNT_ID
 from moto.s3.models import FakeKey, S3Backend, s3_backends
 
-_REGION = "us-east-1"
+from infra.local import names
+
 _PARTITION = "aws"
 # No encoded key holds a comma.
 _DRAFT = ",draft"
@@ -96,7 +97,7 @@ class KeptObjects(S3Backend):
         metadata = dict(facts["metadata"])
         bucket_name = path.parent.name
         if bucket_name not in self.buckets:
-            self.create_bucket(bucket_name, _REGION)
+            self.create_bucket(bucket_name, names.REGION)
         key = super().put_object(bucket_name, unquote(path.name), b"", etag=etag)
         key.set_metadata(metadata)
         key.last_modified, key.contentsize = last_modified, facts["size"]

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from infra.local import names
 from infra.local.routes import Match
 
 STAGE = "local"
@@ -87,8 +88,8 @@ def event(request: Request, match: Match, request_id: str) -> Event:
         "pathParameters": {name: unquote(value) for name, value in match.parameters.items()} or None,
         "stageVariables": None,
         "requestContext": {
-            "accountId": "123456789012",
-            "apiId": STAGE,
+            "accountId": names.ACCOUNT,
+            "apiId": names.rest_api(),
             "domainName": host.partition(":")[0],
             "domainPrefix": host.partition(".")[0],
             "extendedRequestId": request_id,

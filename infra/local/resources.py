@@ -1,4 +1,4 @@
-"""The topology's table, queues and state machines, made in the local services."""
+"""The topology's table, queues and state machines, made in the local services under names as CloudFormation's."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
+from infra.local import names
 from infra.local.console import StartError
+from infra.stack_names import construct_id
 from infra.topology import QUEUES, STATE_MACHINES, TABLE, Index, Queue
 
 if TYPE_CHECKING:
@@ -19,10 +21,11 @@ if TYPE_CHECKING:
     from mypy_boto3_sqs.client import SQSClient
     from mypy_boto3_stepfunctions.client import SFNClient
 
-TABLE_NAME = "appointments-local"
-RECORDINGS = "recordings-local"
+TABLE_NAME = names.table()
+RECORDINGS = names.bucket("Recordings")
+FIFO = {"FifoQueue": "true", "DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
+"""Attributes of a queue in order, as the stack sets them."""
 _DEFINITIONS = Path(__file__).parents[1] / "state_machines"
-_ROLE = "arn:aws:iam::123456789012:role/local"
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,11 @@ class QueueAddress:
 
     url: str
     arn: str
+
+    @property
+    def name(self) -> str:
+        """The queue's physical name."""
+        return self.arn.rpartition(":")[2]
 
 
 def ensure_table(dynamodb: DynamoDBClient, folder: Path) -> str:
@@ -41,6 +49,8 @@ def ensure_table(dynamodb: DynamoDBClient, folder: Path) -> str:
     try:
         found: Any = dynamodb.describe_table(TableName=TABLE_NAME)["Table"]
     except dynamodb.exceptions.ResourceNotFoundException:
+        if others := dynamodb.list_tables()["TableNames"]:
+            raise _of_another_version(folder, ", ".join(others)) from None
         dynamodb.create_table(
             TableName=TABLE_NAME,
             BillingMode="PAY_PER_REQUEST",
@@ -60,8 +70,7 @@ def ensure_table(dynamodb: DynamoDBClient, folder: Path) -> str:
     wanted = {index.name: _keys(index.hash_key, index.range_key) for index in TABLE.indexes}
     changed = [name for name, keys in kept.items() if wanted.get(name) != keys]
     if changed or found["KeySchema"] != _keys(TABLE.hash_key, TABLE.range_key):
-        what = ", ".join(changed) or "its keys"
-        raise StartError(f"the table in {folder} is of another version of the service ({what}): use another DATA_DIR")
+        raise _of_another_version(folder, ", ".join(changed) or "its keys")
     for index in TABLE.indexes:
         if index.name not in kept:
             dynamodb.update_table(
@@ -83,10 +92,10 @@ def create_queues(sqs: SQSClient) -> dict[str, QueueAddress]:
     """All queues, each with a dead-letter queue, by the names the topology gives them."""
     addresses = {}
     for queue in QUEUES:
-        dead = _create_queue(sqs, queue, f"{queue.name}_dlq", {})
+        dead = _create_queue(sqs, queue, names.dead_letters(queue.name, queue.fifo), {})
         redrive = {"deadLetterTargetArn": dead.arn, "maxReceiveCount": queue.max_receives}
         more = {"VisibilityTimeout": str(queue.visibility), "RedrivePolicy": json.dumps(redrive)}
-        addresses[queue.name] = _create_queue(sqs, queue, queue.name, more)
+        addresses[queue.name] = _create_queue(sqs, queue, names.queue(queue.name, queue.fifo), more)
     return addresses
 
 
@@ -97,17 +106,25 @@ def create_state_machines(stepfunctions: SFNClient, queues: dict[str, QueueAddre
         definition = (_DEFINITIONS / machine.definition).read_text()
         for name, queue in queues.items():
             definition = definition.replace(f"${{queue.{name}}}", queue.url)
-        created = stepfunctions.create_state_machine(name=machine.name, definition=definition, roleArn=_ROLE)
+        created = stepfunctions.create_state_machine(
+            name=names.state_machine(machine.name),
+            definition=definition,
+            roleArn=names.arn("iam", f"role/{names.role(construct_id(machine.name))}"),
+        )
         arns[machine.name] = created["stateMachineArn"]
     return arns
 
 
 def _create_queue(sqs: SQSClient, queue: Queue, name: str, attributes: dict[str, str]) -> QueueAddress:
     if queue.fifo:
-        name, attributes = f"{name}.fifo", attributes | {"FifoQueue": "true"}
+        attributes = attributes | FIFO
     url = sqs.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"]  # type: ignore[arg-type]
     arn = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
     return QueueAddress(url, arn)
+
+
+def _of_another_version(folder: Path, what: str) -> StartError:
+    return StartError(f"the table in {folder} is of another version of the service ({what}): use another DATA_DIR")
 
 
 def _keys(hash_key: str, range_key: str) -> list[dict[str, str]]:

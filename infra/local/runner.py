@@ -23,15 +23,15 @@ import boto3
 from botocore.config import Config
 
 from infra import topology
-from infra.local import queues, resources, stream, timer
+from infra.local import names, queues, resources, sqs_endpoint, stream, timer
 from infra.local.console import StartError, say, warn
 from infra.local.data_dir import DataDir, write_json
 from infra.local.lambdas import Lambdas
 from infra.local.routes import Routes
 from infra.local.server import Gateway
 from infra.local.settings import Settings, read
+from infra.local.sqs import Engine
 
-REGION = "us-east-1"
 _ROOT = Path(__file__).parents[2]
 _LOG_SIZE = 20 * 1024 * 1024
 _OPEN_FILES = 4096
@@ -58,6 +58,7 @@ class Runner:
         self._socket = _bind(settings.port)
         self._data_dir = DataDir(settings.data_dir)
         self._stop = threading.Event()
+        self._queues = Engine()
         self._backend: subprocess.Popen[bytes] | None = None
         self._forget_ready()
 
@@ -70,6 +71,8 @@ class Runner:
         )
         say("Starting the database and the stand-ins for AWS …")
         os.environ.update(_aws_environment(access_key_id["access_key_id"]))
+        # For the backend, too: what is meant for queues there, it forwards.
+        os.environ["AWS_ENDPOINT_URL_SQS"] = sqs_endpoint.serve(self._queues)
         backend = self._start_backend()
         os.environ["AWS_ENDPOINT_URL"] = backend["aws_url"]
         os.environ["AWS_ENDPOINT_URL_DYNAMODB"] = backend["dynamodb_url"]
@@ -77,15 +80,15 @@ class Runner:
 
         # One try: this is loopback, and a damaged database should be told at once.
         config = Config(retries={"total_max_attempts": 1}, read_timeout=60, max_pool_connections=64)
-        sqs = boto3.client("sqs", config=config)
         stream_arn = resources.ensure_table(boto3.client("dynamodb", config=config), self._data_dir.path)
-        addresses = resources.create_queues(sqs)
+        addresses = resources.create_queues(boto3.client("sqs", config=config))
         machines = resources.create_state_machines(boto3.client("stepfunctions", config=config), addresses)
         recordings = resources.create_bucket(boto3.client("s3", config=config))
+        self._queue_urls = {name: address.url for name, address in addresses.items()}
         for function in topology.FUNCTIONS:
             os.environ |= function.environment(
                 table=resources.TABLE_NAME,
-                queues={name: address.url for name, address in addresses.items()},
+                queues=self._queue_urls,
                 machines=machines,
                 signing_key=backend["signing_key"],
                 recordings=recordings,
@@ -99,7 +102,7 @@ class Runner:
         # Both import what is shared with Lambda, which may look at the environment from here on.
         from infra.local import demo
 
-        self._functions = Lambdas(topology.FUNCTIONS, REGION)
+        self._functions = Lambdas(topology.FUNCTIONS)
         self._facts: dict[str, Any] = {
             "dynamodb_url": backend["dynamodb_url"],
             "aws_url": backend["aws_url"],
@@ -107,7 +110,6 @@ class Runner:
             "projects": demo.ensure(self._data_dir),
         }
         streams = boto3.client("dynamodbstreams", config=config)
-        by_name = {queue.name: queue for queue in topology.QUEUES}
         for function in topology.FUNCTIONS:
             if function.stream:
                 poller = stream.Poller(
@@ -116,9 +118,8 @@ class Runner:
                 self._functions.after_call = poller.nudge
                 poller.start()
             for source in function.queues:
-                queues.Poller(
-                    function, source, by_name[source.queue], addresses[source.queue], sqs, self._functions, self._stop
-                ).start()
+                queue = self._queues.queue(addresses[source.queue].name)
+                queues.Poller(function, source, queue, self._functions, self._stop).start()
             if function.every:
                 timer.start(function, function.every, self._settings.speed, self._functions, self._stop)
 
@@ -138,7 +139,8 @@ class Runner:
         await gateway.start()
         ready = {"base_url": gateway.base_url, "admin_url": None, **self._facts}
         access_key_id = os.environ["AWS_ACCESS_KEY_ID"]
-        self._data_dir.save("runner.json", ready | {"region": REGION, "access_key_id": access_key_id})
+        more = {"region": names.REGION, "access_key_id": access_key_id, "queues": self._queue_urls}
+        self._data_dir.save("runner.json", ready | more)
         if self._settings.ready_file:
             write_json(self._settings.ready_file, ready)
         _introduce(ready, self._data_dir.path)
@@ -151,6 +153,7 @@ class Runner:
     def stop(self) -> None:
         """End what was started."""
         self._stop.set()
+        self._queues.close()
         self._forget_ready()
         if self._backend is None:
             return
@@ -230,7 +233,7 @@ def _aws_environment(access_key_id: str) -> Mapping[str, str]:
     return {
         "AWS_ACCESS_KEY_ID": access_key_id,
         "AWS_SECRET_ACCESS_KEY": "local",
-        "AWS_DEFAULT_REGION": REGION,
+        "AWS_DEFAULT_REGION": names.REGION,
         "AWS_CONFIG_FILE": os.devnull,
         "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
         "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from infra.local import names
 from infra.local.console import StartError, warn
 from infra.local.data_dir import DataDir, write_json
 from infra.local.lambdas import Lambdas
@@ -210,7 +211,10 @@ class Poller:
 
 
 def stream_record(record: Any, stream_arn: str) -> Event:
-    """A record of GetRecords as Lambda's event has it: times in Unix seconds, binary values in base64."""
+    """A record of GetRecords as Lambda's event has it: times in Unix seconds, binary values in base64.
+
+    The database names its records' region and the stream otherwise than AWS does.
+    """
     change = dict(record["dynamodb"])
     change["ApproximateCreationDateTime"] = change["ApproximateCreationDateTime"].timestamp()
     for name in ("Keys", "NewImage", "OldImage"):
@@ -221,9 +225,9 @@ def stream_record(record: Any, stream_arn: str) -> Event:
         "eventName": record["eventName"],
         "eventVersion": "1.1",
         "eventSource": "aws:dynamodb",
-        "awsRegion": record["awsRegion"],
+        "awsRegion": names.REGION,
         "dynamodb": change,
-        "eventSourceARN": stream_arn,
+        "eventSourceARN": names.in_region(stream_arn),
     }
 
 
@@ -238,7 +242,7 @@ def failure(
     return {
         "requestContext": {
             "requestId": str(uuid.uuid4()),
-            "functionArn": function.name,
+            "functionArn": names.arn("lambda", f"function:{names.function(function.name)}"),
             "condition": "RetryAttemptsExhausted",
             "approximateInvokeCount": source.retries + 1,
         },
@@ -252,7 +256,7 @@ def failure(
             "approximateArrivalOfFirstRecord": arrivals[0],
             "approximateArrivalOfLastRecord": arrivals[-1],
             "batchSize": len(records),
-            "streamArn": stream_arn,
+            "streamArn": names.in_region(stream_arn),
         },
         "payload": json.dumps({"Records": list(records)}),
     }

@@ -7,7 +7,7 @@ import threading
 import uuid
 from datetime import UTC, datetime
 
-from infra.local import lambdas
+from infra.local import lambdas, names
 from infra.local.lambdas import Lambdas
 from infra.local.proxy import Event
 from infra.topology import Function
@@ -24,21 +24,21 @@ def start(function: Function, every: int, speed: float, functions: Lambdas, stop
         while not stop.is_set():
             # Logged where it was called; the next call may do better.
             with contextlib.suppress(Exception):
-                functions.call(function, _event())
+                functions.call(function, _event(function))
             stop.wait(max(SHORTEST, every / speed))
 
     thread.submit(run)
 
 
-def _event() -> Event:
+def _event(function: Function) -> Event:
     return {
         "version": "0",
         "id": str(uuid.uuid4()),
         "detail-type": "Scheduled Event",
         "source": "aws.events",
-        "account": lambdas.ACCOUNT,
+        "account": names.ACCOUNT,
         "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-        "region": "us-east-1",
-        "resources": [],
+        "region": names.REGION,
+        "resources": [names.arn("events", f"rule/{names.schedule(function.name)}")],
         "detail": {},
     }

@@ -26,8 +26,9 @@ import pytest
 from infra import bundle as bundles
 from infra import topology
 from infra.bundle import Bundle
-from infra.local import processes, resources
+from infra.local import processes, resources, sqs_endpoint
 from infra.local.data_dir import DataDir
+from infra.local.sqs import Engine
 from infra.topology import Function
 from tests.deploy import providers, samples
 from tests.deploy.cloud import ROOT
@@ -237,7 +238,7 @@ def _backend(folder: Path) -> Iterator[Mapping[str, str]]:
             [sys.executable, "-m", "infra.local.backend", str(data.path)],
             cwd=ROOT,
             # moto compares a state machine's times, in UTC, with the local clock.
-            env=own | _aws_environment() | {"TZ": "UTC"},
+            env=own | _aws_environment() | {"TZ": "UTC", "AWS_ENDPOINT_URL_SQS": sqs_endpoint.serve(Engine())},
             # It ends when this pipe closes, which no end of this process can prevent.
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

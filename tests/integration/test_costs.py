@@ -28,7 +28,7 @@ from infra.local import resources
 from shared.core import aws, clock, log
 from tests.integration.conftest import Clock
 from tests.receivers import Receiver, answer
-from tests.stage import Answer, Stage, sqs_record
+from tests.stage import Answer, Stage, queue_name, sqs_record
 from tests.wire import wire
 
 PERSON = {"phone": "+15005550006", "name": "Ada Lovelace", "email": "a@example.com", "external_id": "patient-1842"}
@@ -125,7 +125,7 @@ class Meter(Stage):
         self.runs[function] += 1
         for record in event.get("Records", ()):
             if record.get("eventSource") == "aws:sqs":
-                self._queue(record["eventSourceARN"].rpartition(":")[2], 2)
+                self._queue(queue_name(record["eventSourceARN"]), 2)
         return super().invoke(function, event, *given, **options)
 
     def call(self, *given: Any, **options: Any) -> Answer:
@@ -203,23 +203,23 @@ class Meter(Stage):
             self.while_waiting.pop(0)()
 
     def _queue(self, queue: str, requests: int) -> None:
-        self.counts["fifo" if queue.removesuffix(".fifo") in FIFO else "fair"] += requests
+        self.counts["fifo" if queue in FIFO else "fair"] += requests
 
     def _hint(self, at: float, queue: str, body: str | None) -> None:
         heapq.heappush(self.hints, (at, next(self._number), queue, body))
 
     def _sent(self, params: Any, **others: Any) -> None:
-        queue = params["QueueUrl"].rpartition("/")[2]
+        queue = queue_name(params["QueueUrl"])
         self._queue(queue, 1)
         for entry in params["Entries"]:
             at = self.time.now + entry.get("DelaySeconds", 0)
-            self._hint(at, queue.removesuffix(".fifo"), entry["MessageBody"])
+            self._hint(at, queue, entry["MessageBody"])
 
     def _started(self, params: Any, model: Any, **others: Any) -> None:
         if model.name != "StartExecution":
             return
-        name = params["stateMachineArn"].rpartition(":")[2]
-        [machine] = [each for each in topology.STATE_MACHINES if each.name == name]
+        arn = params["stateMachineArn"]
+        [machine] = [each for each in topology.STATE_MACHINES if aws.state_machine_arn(each.name) == arn]
         [queue] = machine.sends
         states = visited(machine)
         self.counts["transitions"] += len(states) + 1

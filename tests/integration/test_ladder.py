@@ -14,7 +14,7 @@ from shared.core import aws, clock
 from tests.integration.conftest import Clock
 from tests.racing import just_before
 from tests.receivers import Behaviour, Exchange, Receiver, answer, close_after_request, redirect, refusing_url
-from tests.stage import Stage, sqs_record
+from tests.stage import Stage, queue_name, sqs_record
 from tests.wire import Wire, wire
 
 PHONE = "+15005550006"
@@ -88,7 +88,7 @@ def hint(stage: Stage, delivery: Any, queue: str = "retries", sent: float | None
 def timers(line: Wire) -> list[tuple[str, Any]]:
     """The timers set: seconds of a queue, or the instant of a state machine."""
     entries = [
-        (call.parameters["QueueUrl"].rpartition("/")[2], entry.get("DelaySeconds", 0))
+        (queue_name(call.parameters["QueueUrl"]), entry.get("DelaySeconds", 0))
         for call in line.of("SendMessageBatch")
         for entry in call.parameters["Entries"]
     ]
@@ -417,14 +417,14 @@ def test_a_line_that_fell_behind_is_left_for_the_slow_queue_and_stalls_nobody(
         with wire() as line:
             path = happen(stage)
         ways = {
-            entry["MessageGroupId"]: call.parameters["QueueUrl"].rpartition("/")[2]
+            entry["MessageGroupId"]: queue_name(call.parameters["QueueUrl"])
             for call in line.of("SendMessageBatch")
             for entry in call.parameters["Entries"]
         }
         urls = {delivery["webhook_endpoint_id"]: delivery["url"] for delivery in listed(stage, path)}
         assert {urls[group]: queue for group, queue in ways.items()} == {
             slow.url: "slow_deliveries",
-            quick.url: "deliveries.fifo",
+            quick.url: "deliveries",
         }
         assert stage.deliver("slow_deliveries") == 2
         assert stage.deliver("deliveries") == 1
@@ -433,7 +433,7 @@ def test_a_line_that_fell_behind_is_left_for_the_slow_queue_and_stalls_nobody(
         stopped_clock.forward(61)
         with wire() as line:
             happen(stage)
-        assert {way for way, _ in timers(line)} == {"deliveries.fifo"}
+        assert {way for way, _ in timers(line)} == {"deliveries"}
 
 
 def test_first_attempts_of_an_endpoint_come_in_the_order_of_the_changes(stage: Stage, stopped_clock: Clock) -> None:

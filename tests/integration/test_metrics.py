@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.core import clock
+from shared.core import clock, facts
 from shared.core.keys import Scope
 from shared.webhooks import deliveries
 from tests.integration.conftest import Clock

@@ -175,3 +175,17 @@ def test_a_record_that_always_fails_is_put_aside_and_the_others_go_on(
     assert record["dynamodb"]["NewImage"]["raw"] == {"M": {"b": {"B": "/w=="}}}
     assert record["dynamodb"]["ApproximateCreationDateTime"] == 1767225600.0
     assert path.name in capfd.readouterr().err
+
+
+def test_a_record_has_the_stages_region_and_account_and_not_the_local_databases() -> None:
+    source = Stream()
+    source.put(1)
+    there = "arn:aws:dynamodb:ddblocal:000000000000:table/t/stream/1"
+    made = stream.stream_record(source.shards["shard-1"][0], there)
+    assert (made["awsRegion"], made["eventSourceARN"]) == ("us-east-1", ARN)
+    settings = StreamSource(kinds=("customer",))
+    told = stream.failure(FUNCTION, settings, there, "shard-1", [made], datetime(2026, 1, 1, tzinfo=UTC))
+    assert told["DDBStreamBatchInfo"]["streamArn"] == ARN
+    assert told["requestContext"]["functionArn"].startswith(
+        "arn:aws:lambda:us-east-1:123456789012:function:appointments-local-FanOut"
+    )
