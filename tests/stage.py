@@ -11,7 +11,6 @@ import importlib
 import json
 import os
 import re
-import shutil
 import time
 import urllib.parse
 import uuid
@@ -66,6 +65,7 @@ class Stage:
         self.queues = queues
         self._stream_arn = stream_arn
         self._streams = boto3.client("dynamodbstreams")
+        self._sqs = boto3.client("sqs")
         self._iterators: dict[str, str | None] = {}
         self._handlers = {
             function.name: importlib.import_module(function.handler.rpartition(".")[0]).handler
@@ -171,16 +171,14 @@ class Stage:
 
     def messages(self, queue: str) -> list[dict[str, Any]]:
         """Take what a queue has to give right now, as Lambda's records; the messages are gone from it."""
-        import boto3
-
-        sqs, address, found = boto3.client("sqs"), self.queues[queue], []
+        address, found = self.queues[queue], []
         # A function that a test interrupts does not do this.
         with privileges.running(None):
-            while batch := sqs.receive_message(
+            while batch := self._sqs.receive_message(
                 QueueUrl=address.url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
             ).get("Messages"):
                 for message in batch:
-                    sqs.delete_message(QueueUrl=address.url, ReceiptHandle=message["ReceiptHandle"])
+                    self._sqs.delete_message(QueueUrl=address.url, ReceiptHandle=message["ReceiptHandle"])
                     found.append(sqs_record(message["Body"], address.arn, message["Attributes"]))
         return found
 
@@ -226,7 +224,10 @@ def sqs_record(body: str, arn: str, attributes: Mapping[Any, Any] | None = None)
 
 @contextmanager
 def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
-    """A stage with its database in `folder`; ends with the context. `recorder` sees what its functions ask of AWS."""
+    """A stage whose database is in memory and logs to `folder`; ends with the context.
+
+    `recorder` sees what its functions ask of AWS.
+    """
     import boto3
     from moto import mock_aws
 
@@ -243,8 +244,7 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
     }
     before = dict(os.environ)
     port = database.free_port()
-    folder.mkdir(parents=True, exist_ok=True)
-    process = database.start(folder / "dynamodb", folder / "dynamodb.log", port, ())
+    process = database.start(None, folder / "dynamodb.log", port, ())
     try:
         database.await_ready(process, folder / "dynamodb.log", port)
         url = f"http://127.0.0.1:{port}"
@@ -283,7 +283,6 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
         asyncio.get_event_loop().close()
         os.environ.clear()
         os.environ.update(before)
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _forget_clients() -> None:

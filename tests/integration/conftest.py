@@ -6,8 +6,6 @@ fails, and a run of the whole folder fails if a right was used by no test.
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,17 +16,12 @@ from shared.core import clock
 from tests import privileges
 from tests import stage as stages
 
-MEMORY = Path("/dev/shm")
-"""Where there is such a place, the database's files lie in memory: it syncs every write."""
-
-
 AUDIT = pytest.StashKey[privileges.Audit]()
 
 
 @pytest.fixture(scope="session")
-def _stage(pytestconfig: pytest.Config) -> Iterator[stages.Stage]:
-    place, recorder = MEMORY if os.access(MEMORY, os.W_OK) else None, pytestconfig.stash[AUDIT].recorder
-    with tempfile.TemporaryDirectory(dir=place) as folder, stages.running(Path(folder) / "stage", recorder) as stage:
+def _stage(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[stages.Stage]:
+    with stages.running(tmp_path_factory.mktemp("stage"), pytestconfig.stash[AUDIT].recorder) as stage:
         yield stage
 
 
