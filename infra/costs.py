@@ -150,19 +150,19 @@ WORK = {
     ),
     "list": Work(
         "a list of 20",
-        requests=1, runs={"appointments": 1}, calls=2, writes=1, reads=7, logged=298, sent_out=12_446,
+        requests=1, runs={"appointments": 1}, calls=2, writes=1, reads=9, logged=298, sent_out=12_446,
     ),
     "filtered_list": Work(
         "a list of 20 by a filter",
-        requests=1, runs={"appointments": 1}, calls=3, writes=1, reads=21.5, logged=298, sent_out=12_446,
+        requests=1, runs={"appointments": 1}, calls=3, writes=1, reads=20.5, logged=298, sent_out=12_446,
     ),
     "create": Work(
         "a create with an Idempotency-Key, and its event",
-        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=4, writes=21, reads=1, logged=300, sent_out=916,
+        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=4, writes=29, reads=1, logged=300, sent_out=916,
     ),
     "update": Work(
         "an update, and its event",
-        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=5, writes=12, reads=2, logged=305, sent_out=855,
+        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=5, writes=22, reads=2, logged=305, sent_out=855,
     ),
     "message": Work(
         "a message that the scripted agent answers",
@@ -176,12 +176,12 @@ WORK = {
     ),
     "call": Work(
         "a simulated call with transcript and recording",
-        requests=1, runs={"sessions": 1, "dial": 3, "fan_out": 11}, calls=37, writes=91, reads=21, fair=9, puts=1,
+        requests=1, runs={"sessions": 1, "dial": 3, "fan_out": 11}, calls=37, writes=123, reads=21, fair=9, puts=1,
         logged=1_564, sent_out=588,
     ),
     "asked_call": Work(
         "a simulated call that asks for consent first",
-        requests=1, runs={"sessions": 1, "consent": 2, "dial": 3, "fan_out": 12}, calls=51, writes=107, reads=29,
+        requests=1, runs={"sessions": 1, "consent": 2, "dial": 3, "fan_out": 12}, calls=51, writes=139, reads=29,
         fair=15, transitions=2, puts=1, logged=1_564, sent_out=540,
     ),
     "delivery": Work(
