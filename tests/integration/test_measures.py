@@ -79,6 +79,15 @@ def test_retrieving_takes_two_calls(stage: Stage, kind: str) -> None:
     assert cost(stage, "GET", f"/v1/{kind}/{made(stage, kind)['id']}") == ["UpdateItem", "GetItem"]
 
 
+@pytest.mark.parametrize("kind", ["customers", "appointments"])
+def test_retrieving_what_was_deleted_or_never_was_takes_three_calls(stage: Stage, kind: str) -> None:
+    id = made(stage, kind)["id"]
+    assert stage.call("DELETE", f"/v1/{kind}/{id}").status == 200
+    assert cost(stage, "GET", f"/v1/{kind}/{id}") == ["UpdateItem", "GetItem", "GetItem"]
+    unknown = id[: id.index("_") + 1] + "0" * 26
+    assert cost(stage, "GET", f"/v1/{kind}/{unknown}", status=404) == ["UpdateItem", "GetItem", "GetItem"]
+
+
 @pytest.mark.parametrize("kind", ["customers", "appointments", "webhook_endpoints"])
 def test_changing_takes_three_calls_with_and_without_an_idempotency_key(stage: Stage, kind: str) -> None:
     path = f"/v1/{kind}/{made(stage, kind)['id']}"
