@@ -258,14 +258,14 @@ def test_a_page_costs_the_same_capacity_in_a_small_and_in_a_large_table(
 
 
 def alternate(kind: str, scope: Scope, time: Clock, count: int) -> list[table.Row]:
-    """Rows of which every other one has the one value, those between the other, and one in twenty-five has both.
+    """Rows of which every other one has the one value, those between the other, and one in `BOTH` has both.
 
     A third value is the same in all; each row is a second younger than the last.
     """
     found = []
     for number in range(count):
         time.forward(1)
-        both = number % 25 == 0
+        both = number % BOTH == 0
         one, other = both or number % 2 == 0, both or number % 2 == 1
         if kind == "customers":
             given = {"external_id": "one" if one else f"own{number}", "email": "b@example.com" if other else None}
@@ -279,6 +279,7 @@ def alternate(kind: str, scope: Scope, time: Clock, count: int) -> list[table.Ro
     return found
 
 
+BOTH = 10
 _SOME_DAY = "&appointment_at[gte]=2001-01-01T00:00:00Z"
 TOGETHER = {
     "customers": ["external_id=one&email=b@example.com"],
@@ -291,7 +292,7 @@ TOGETHER = {
 }
 """Filters that rare rows have in common, though each alone finds half of them."""
 MANY_TOGETHER = {"customers": 5_000, "appointments": 2_000, "sessions": 2_000}
-MOST_UNITS = 30
+MOST_UNITS, MOST_CALLS = 30, 16
 
 
 @pytest.mark.parametrize("kind", TOGETHER)
@@ -305,11 +306,11 @@ def test_two_filters_cost_at_most_30_read_units_and_few_calls_at_any_size_and_fi
     rows.write(more := alternate(kind, scope, stopped_clock, MANY_TOGETHER[kind] - 500))
     large = {query: page(stage, kind, query) for query in TOGETHER[kind]}
     assert large == small
-    common = [row["sk"] for row in (*all_rows[::25], *more[::25])]
+    common = [row["sk"] for row in (*all_rows[::BOTH], *more[::BOTH])]
     for query, (count, units, calls) in large.items():
         assert count == 20
         assert units <= MOST_UNITS
-        assert len(calls) <= 1 + query.count("status") + 1
+        assert len(calls) <= MOST_CALLS
         pages = seen_once(stage, f"/v1/{kind}?limit=30&{query}", common)
         assert [len(page["data"]) for page in pages[:-1]] == [30] * (len(pages) - 1)
 
@@ -329,12 +330,12 @@ def test_filters_that_no_one_index_answers_find_what_their_indexes_have_in_commo
 ) -> None:
     scope = Scope(project.id, False)
     rows.write(all_rows := alternate(kind, scope, stopped_clock, 1_000))
-    common = [row["sk"] for number, row in enumerate(all_rows) if number % 25 == 0]
+    common = [row["sk"] for number, row in enumerate(all_rows) if number % BOTH == 0]
     if kind == "sessions" and ONE not in query:
-        common = [row["sk"] for number, row in enumerate(all_rows) if number % 25 == 0 or number % 2]
+        common = [row["sk"] for number, row in enumerate(all_rows) if number % BOTH == 0 or number % 2]
     count, units, _ = page(stage, kind, query)
     assert count == 20
-    assert units <= MOST_UNITS + 15
+    assert units <= MOST_UNITS + 5
     seen_once(stage, f"/v1/{kind}?limit=10&{query}", common)
 
 
