@@ -7,7 +7,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from shared.core import clock, facts, metrics, table
+from shared.core import aws, clock, facts, metrics, table
 from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.webhooks import deliveries, endpoints, health, http_client, signing
@@ -16,7 +16,6 @@ from shared.webhooks.endpoints import State
 from shared.webhooks.events import EVENTS
 from shared.work import batches, hints, owed
 
-FIRST_ATTEMPTS = "deliveries.fifo"
 BEHIND = 10 * clock.SECOND
 """A first attempt that waited this long in the queue means that its endpoint has fallen behind."""
 
@@ -62,7 +61,8 @@ def _claim(scope: Scope, event_id: str, delivery_id: str) -> Claim | None:
 
 
 def _is_first_attempt(record: SQSRecord) -> bool:
-    return str(record.queue_url or record.event_source_arn).endswith(FIRST_ATTEMPTS)
+    """Whether the message comes from the FIFO queue of first attempts, whose generated name the stack hands over."""
+    return aws.queue_name("deliveries") == record.event_source_arn.rpartition(":")[2]
 
 
 def _lane(claim: Claim, endpoint: State) -> str:

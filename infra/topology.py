@@ -179,7 +179,8 @@ class Function:
         WhatsApp. None where there is no such thing.
         """
         found = {"TABLE_NAME": table, "POWERTOOLS_SERVICE_NAME": self.name}
-        found |= {f"QUEUE_{name.upper()}": queues[name] for name in self.sends}
+        read = tuple(source.queue for source in self.queues)
+        found |= {f"QUEUE_{name.upper()}": queues[name] for name in (*self.sends, *read)}
         found |= {f"STATE_MACHINE_{name.upper()}": machines[name] for name in self.starts}
         if self.signing_key:
             found["SIGNING_KEY"] = signing_key

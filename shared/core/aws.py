@@ -63,6 +63,11 @@ def queue_url(name: str) -> str:
     return os.environ[f"QUEUE_{name.upper()}"]
 
 
+def queue_name(name: str) -> str:
+    """The generated name of a queue of `infra/topology.py`."""
+    return queue_url(name).rpartition("/")[2]
+
+
 def state_machine_arn(name: str) -> str:
     """The ARN of a state machine of `infra/topology.py`."""
     return os.environ[f"STATE_MACHINE_{name.upper()}"]
