@@ -9,18 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from aws_cdk import Duration, Stack
+from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 
 from infra import topology
-from infra.stack_names import construct_id
+from infra.stack_names import ALARM_TOPIC_OUTPUT, construct_id
+from infra.stage import Stage
 
 NAMESPACE = "Appointments"
 """Of the metrics that the functions print (`shared/metrics.py`)."""
@@ -91,6 +94,32 @@ def watch(
         (SERVER_ERRORS, "api", api.metric_server_error()),
     ]
     return [_alarm(stack, kind, name, metric, topic) for kind, name, metric in watched]
+
+
+def topic(stack: Stack, stage: Stage) -> sns.ITopic | None:
+    """The topic that alarms notify: the stage's own, or one that the stack makes for its e-mail address."""
+    if stage.alarm_topic:
+        return sns.Topic.from_topic_arn(stack, "AlarmTopic", stage.alarm_topic)
+    if not stage.alarm_email:
+        return None
+    made = sns.Topic(stack, "Alarms", enforce_ssl=True)
+    # A topic with a policy lets nobody publish whom the policy does not name.
+    made.add_to_resource_policy(
+        iam.PolicyStatement(
+            actions=["sns:Publish"],
+            resources=[made.topic_arn],
+            principals=[iam.ServicePrincipal("cloudwatch.amazonaws.com")],
+            conditions={"StringEquals": {"aws:SourceAccount": stack.account}},
+        )
+    )
+    made.add_subscription(subscriptions.EmailSubscription(stage.alarm_email))
+    CfnOutput(
+        stack,
+        ALARM_TOPIC_OUTPUT,
+        description=f"Tells {stage.alarm_email}, once it has confirmed the subscription",
+        value=made.topic_arn,
+    )
+    return made
 
 
 def lateness(table: dynamodb.Table, lane: str) -> cloudwatch.Metric:

@@ -83,7 +83,7 @@ class ServiceStack(Stack):
             machines=self.machines,
             functions=self.functions,
             api=self.api,
-            topic=sns.Topic.from_topic_arn(self, "AlarmTopic", stage.alarm_topic) if stage.alarm_topic else None,
+            topic=alarms.topic(self, stage),
         )
         dashboard.draw(
             self,

@@ -7,6 +7,7 @@ DOMAIN_TARGET_OUTPUT = "DomainTarget"
 TABLE_OUTPUT = "TableName"
 FAILURES_OUTPUT = "FailedBatchesBucket"
 FAN_OUT_OUTPUT = "FanOutFunction"
+ALARM_TOPIC_OUTPUT = "AlarmTopicArn"
 FIRST_KEY_OUTPUT = "FirstKey"
 
 

@@ -109,7 +109,8 @@ class Stage(_Settings):
     `keep_data` protects the stack and its table from deletion and keeps table, signing key and logs;
     `requests_per_second` and `burst` bound all projects together, above what one key may ask for; `log_retention` is
     a name of the CDK's `RetentionDays`; `model` is the id of the Bedrock model, or cross-region inference profile, of
-    live conversations; `alarm_topic` is the ARN of the SNS topic that alarms notify, empty for none.
+    live conversations; alarms notify the SNS topic with the ARN `alarm_topic`, or a topic that the stack makes and
+    subscribes `alarm_email` to.
     """
 
     # Part of the names of things that take 64 characters and neither dots nor underscores.
@@ -125,10 +126,19 @@ class Stage(_Settings):
     burst: int = Field(gt=2 * BURST_OF_A_KEY)
     model: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+(\.[a-z0-9:-]+)+$")]
     alarm_topic: Annotated[str, StringConstraints(pattern=r"^(arn:[a-z-]+:sns:.+)?$")] = ""
+    alarm_email: Annotated[str, StringConstraints(pattern=r"^([^@\s]+@[^@\s]+\.[^@\s]+)?$")] = ""
     connect: Connect | None = None
     whatsapp: Whatsapp | None = None
     domain: Domain | None = None
     firewall: Firewall | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.alarm_topic and self.alarm_email:
+            raise ValueError("it has both alarm_topic and alarm_email")
+        if self.keep_data:
+            self._require("it keeps data and", "alarm_topic", "alarm_email")
+        return self
 
     @property
     def creates_flow(self) -> bool:

@@ -20,6 +20,8 @@ from infra.stage import described as stage_of
 
 Resource = dict[str, Any]
 
+OWNED: dict[str, Any] = {"alarm_email": "operators@example.com"}
+"""Settings of a stage with `keep_data` that only its owner knows, so that cdk.json has none."""
 REGIONS = ["eu-central-1", "us-east-1"]
 CALLS: dict[str, dict[str, Any]] = {
     "connect": {
@@ -125,8 +127,9 @@ def _synthesized(stack: ServiceStack, template: dict[str, Any]) -> Synthesized:
 def stacks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ServiceStack]:
     """The stack by its stage's name, in one app, and those that have what the stages of cdk.json lack.
 
-    `calls` is prod with live calls, `guarded` dev with a host name in a hosted zone, firewall and notified alarms,
-    `named` dev with a host name, a certificate and a cross-region model. The asset is an empty stand-in.
+    `prod` has the settings that only its owner knows, `calls` is prod with live calls, `guarded` dev with a host name
+    in a hosted zone, firewall and notified alarms, `named` dev with a host name, a certificate and a cross-region
+    model. The asset is an empty stand-in.
     """
     asset = tmp_path_factory.mktemp("asset")
     (asset / "empty.py").touch()
@@ -136,6 +139,7 @@ def stacks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ServiceStack]:
         analytics_reporting=False,
     )
     described = context()["stages"]
+    described["prod"] |= OWNED
     described |= {
         "calls": described["prod"] | CALLS,
         "guarded": described["dev"] | GUARDED,

@@ -7,9 +7,10 @@ import json
 import pytest
 
 from infra import alarms, costs, topology
+from infra.stack_names import ALARM_TOPIC_OUTPUT
 from shared import metrics
-from tests.infra.conftest import GUARDED, Resource, Synthesized
-from tests.infra.templates import flat
+from tests.infra.conftest import GUARDED, OWNED, Resource, Synthesized
+from tests.infra.templates import flat, refuses_plain_http
 
 MINUTE = 60
 RINGS = {
@@ -170,11 +171,25 @@ def test_an_alarms_name_says_stack_thing_and_kind(stages: dict[str, Synthesized]
         assert {each.rpartition("-")[2] for each in names} == kinds
 
 
-def test_the_stages_topic_is_told_of_an_alarm_and_of_its_end(stages: dict[str, Synthesized]) -> None:
+def test_every_alarm_and_its_end_are_told_to_the_stages_topic(stages: dict[str, Synthesized]) -> None:
     for name, stage in stages.items():
-        told = [GUARDED["alarm_topic"]] if name == "guarded" else []
+        made = [{"Ref": topic} for topic in stage.all("AWS::SNS::Topic") if topic.startswith("Alarms")]
+        told = [GUARDED["alarm_topic"]] if name == "guarded" else made
+        assert bool(told) is (name in ("prod", "calls", "guarded"))
         for alarm in stage.all("AWS::CloudWatch::Alarm").values():
             assert alarm.get("AlarmActions", []) == alarm.get("OKActions", []) == told
+
+
+def test_a_topic_of_the_stack_tells_the_stages_address_what_cloudwatch_publishes(prod: Synthesized) -> None:
+    (topic,) = [name for name in prod.all("AWS::SNS::Topic") if name.startswith("Alarms")]
+    subscriptions = [one for one in prod.all("AWS::SNS::Subscription").values() if one["TopicArn"] == {"Ref": topic}]
+    assert [(one["Protocol"], one["Endpoint"]) for one in subscriptions] == [("email", OWNED["alarm_email"])]
+    (policy,) = [one for one in prod.all("AWS::SNS::TopicPolicy").values() if one["Topics"] == [{"Ref": topic}]]
+    admitted = [one for one in policy["PolicyDocument"]["Statement"] if one["Effect"] == "Allow"]
+    assert {one["Principal"]["Service"] for one in admitted} == {"cloudwatch.amazonaws.com"}
+    assert {one["Action"] for one in admitted} == {"sns:Publish"}
+    assert refuses_plain_http(policy)
+    assert prod.template["Outputs"][ALARM_TOPIC_OUTPUT]["Value"] == {"Ref": topic}
 
 
 def test_the_price_of_a_month_without_traffic_counts_every_alarm_and_rule(stages: dict[str, Synthesized]) -> None:

@@ -31,6 +31,12 @@ def only(stage: Synthesized, kind: str) -> tuple[str, Resource]:
     return name, made
 
 
+def replies(stage: Synthesized) -> str:
+    """The topic of what customers answer on WhatsApp."""
+    (topic,) = [name for name in stage.all("AWS::SNS::Topic") if name.startswith("Whatsapp")]
+    return topic
+
+
 def granted(stage: Synthesized, function: Function, service: str) -> set[tuple[str, str]]:
     statements = allowed(stage.statements(stage.role_of(function.name)))
     return {(action, flat(json.loads(where))) for action, where in statements if action.startswith(f"{service}:")}
@@ -100,7 +106,7 @@ def senders(stage: Synthesized, queue: str) -> set[tuple[str, str]]:
 
 def test_a_queue_takes_from_other_services_only_what_its_rules_and_topic_send(prod: Synthesized) -> None:
     rules = {name for name, rule in prod.all("AWS::Events::Rule").items() if "EventPattern" in rule}
-    topic, _ = only(prod, "AWS::SNS::Topic")
+    topic = replies(prod)
     for queue in topology.QUEUES:
         expected = {("events.amazonaws.com", f"${{{rule}.Arn}}") for rule in rules if queue.rules}
         expected |= {("sns.amazonaws.com", f"${{{topic}}}")} if queue.topic else set()
@@ -108,9 +114,8 @@ def test_a_queue_takes_from_other_services_only_what_its_rules_and_topic_send(pr
 
 
 def test_only_whatsapp_of_this_account_publishes_to_the_topic(prod: Synthesized) -> None:
-    topic, _ = only(prod, "AWS::SNS::Topic")
-    _, policy = only(prod, "AWS::SNS::TopicPolicy")
-    assert policy["Topics"] == [{"Ref": topic}]
+    topic = replies(prod)
+    (policy,) = [one for one in prod.all("AWS::SNS::TopicPolicy").values() if one["Topics"] == [{"Ref": topic}]]
     (admitted,) = [one for one in policy["PolicyDocument"]["Statement"] if one["Effect"] == "Allow"]
     assert admitted["Action"] == "sns:Publish"
     assert admitted["Principal"] == {"Service": "social-messaging.amazonaws.com"}
@@ -120,10 +125,9 @@ def test_only_whatsapp_of_this_account_publishes_to_the_topic(prod: Synthesized)
 
 
 def test_what_whatsapp_publishes_arrives_as_it_is(prod: Synthesized) -> None:
-    topic, _ = only(prod, "AWS::SNS::Topic")
-    _, subscription = only(prod, "AWS::SNS::Subscription")
+    topic = replies(prod)
+    (subscription,) = [one for one in prod.all("AWS::SNS::Subscription").values() if one["TopicArn"] == {"Ref": topic}]
     (queue,) = [queue.name for queue in topology.QUEUES if queue.topic]
-    assert subscription["TopicArn"] == {"Ref": topic}
     assert subscription["Protocol"] == "sqs"
     assert json.dumps(subscription["Endpoint"]) == arn(prod.queues[queue])
     assert subscription["RawMessageDelivery"] is True

@@ -76,7 +76,8 @@ KINDS = {
     "AWS::ApiGateway::Method": Kind(private=lambda method: method["Integration"]["Type"] == "AWS_PROXY"),
     # Its cache would store answers.
     "AWS::ApiGateway::Stage": Kind(private=lambda stage: not stage.get("CacheClusterEnabled")),
-    "AWS::SNS::Subscription": Kind(private=lambda subscription: subscription["Protocol"] == "sqs"),
+    # Alarms, which name no customer, go by e-mail.
+    "AWS::SNS::Subscription": Kind(private=lambda subscription: subscription["Protocol"] in ("sqs", "email")),
 } | dict.fromkeys(
     (
         "AWS::ApiGateway::Account",

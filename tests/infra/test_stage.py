@@ -10,9 +10,11 @@ from aws_cdk import App
 from infra import topology
 from infra.app import UnknownStage, context, stage_of
 from infra.stage import BadSetting, Stage, described
+from tests.infra.conftest import OWNED
 
 NAMED = {"name": "api.example.com", "certificate_arn": "arn:aws:acm:eu-central-1:123456789012:certificate/1"}
 ZONED = {"name": "api.example.com", "hosted_zone_id": "Z1", "hosted_zone_name": "example.com"}
+TOPIC = "arn:aws:sns:eu-central-1:123456789012:operators"
 CONNECT = {"instance_id": "instance", "contact_flow_id": "flow", "queue_id": "queue"}
 
 
@@ -22,9 +24,18 @@ def stage(**settings: Any) -> Stage:
 
 def test_the_stages_of_cdk_json_are_good_and_place_no_calls() -> None:
     for name, settings in context()["stages"].items():
-        found = described(name, settings)
+        found = described(name, settings | (OWNED if settings["keep_data"] else {}))
         assert not found.carrier
         assert not found.messenger
+
+
+def test_a_stage_that_keeps_data_is_not_deployed_before_it_is_known_who_hears_its_alarms() -> None:
+    prod = context()["stages"]["prod"] | OWNED
+    unheard = prod | {"alarm_email": ""}
+    with pytest.raises(BadSetting, match=r"^stage trial: it keeps data and lacks alarm_topic or alarm_email$"):
+        described("trial", unheard)
+    assert described("trial", unheard | {"alarm_topic": TOPIC}).alarm_topic == TOPIC
+    assert described("trial", prod).alarm_email == OWNED["alarm_email"]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +78,9 @@ def test_the_stages_of_cdk_json_are_good_and_place_no_calls() -> None:
         ({"model": ""}, "model should match pattern"),
         ({"model": "arn:aws:bedrock:eu-central-1:123456789012:inference-profile/x"}, "model should match pattern"),
         ({"alarm_topic": "operators"}, "alarm_topic should match pattern"),
-        ({"memory": 512}, "it has no setting 'memory'; there are alarm_topic, burst,"),
+        ({"alarm_email": "operators"}, "alarm_email should match pattern"),
+        ({"alarm_email": "me@example.com", "alarm_topic": TOPIC}, "it has both alarm_topic and alarm_email"),
+        ({"memory": 512}, "it has no setting 'memory'; there are alarm_email, alarm_topic,"),
         ({"firewall": {"requests_per_minute": "many"}}, "firewall.requests_per_minute should be a valid integer"),
         ({"firewall": {"requests_per_minute": True}}, "firewall.requests_per_minute should be a valid integer"),
         (
