@@ -57,8 +57,8 @@ DEAD_LETTERS = Kind("DeadLetters", "Messages of {} failed time after time: a fau
 OLDEST_MESSAGE = Kind("OldestMessage", "Nobody keeps up with the queue {}.", 1800, "Maximum")
 FAILED_EXECUTIONS = Kind("FailedExecutions", "Executions of {} failed; sweep does their work later.", 1)
 THROTTLES = Kind("Throttles", "Lambda turned invocations of {} away.", 1)
-# Single failures are repeated by the queue, the stream or the schedule.
-WORKER_ERRORS = Kind("WorkerErrors", "{} crashed or ran out of time again and again.", 3)
+# Single failures are repeated by the queue, the stream, the schedule or the client.
+FUNCTION_ERRORS = Kind("FunctionErrors", "{} crashed or ran out of time again and again.", 3)
 NOT_RUNNING = Kind("NotRunning", "{} was not started for five minutes.", 1, minutes=1, periods=5, at_least=True)
 # Milliseconds; an event is promised within about a second of its change.
 ITERATOR_AGE = Kind("IteratorAge", "Changes wait for {}: events are late.", 60_000, "Maximum")
@@ -83,8 +83,11 @@ def watch(
     functions: Mapping[str, lambda_.Function],
     api: apigateway.RestApi,
     topic: sns.ITopic | None,
-) -> list[cloudwatch.Alarm]:
-    """Make the alarms; the mappings are by name in the topology, the topic is told of alarms and of their ends."""
+) -> dict[tuple[Kind, str], cloudwatch.Alarm]:
+    """Make the alarms, by kind and what is watched; the mappings are by name in the topology.
+
+    The topic is told of alarms and of their ends.
+    """
     watched = [
         *_of_queues(queues),
         *((FAILED_EXECUTIONS, name, machine.metric_failed()) for name, machine in machines.items()),
@@ -93,7 +96,15 @@ def watch(
         (LOST_DELIVERY, DELIVER, lost(table)),
         (SERVER_ERRORS, "api", api.metric_server_error()),
     ]
-    return [_alarm(stack, kind, name, metric, topic) for kind, name, metric in watched]
+    return {(kind, name): _alarm(stack, kind, name, metric, topic) for kind, name, metric in watched}
+
+
+def of_a_release(
+    alarms: Mapping[tuple[Kind, str], cloudwatch.Alarm], function: topology.Function
+) -> list[cloudwatch.Alarm]:
+    """The alarms on which a new version of a function gives way to the former one."""
+    kinds = [(FUNCTION_ERRORS, function.name), (THROTTLES, function.name)]
+    return [alarms[each] for each in [*kinds, *([(SERVER_ERRORS, "api")] if function.routes else [])]]
 
 
 def topic(stack: Stack, stage: Stage) -> sns.ITopic | None:
@@ -158,9 +169,7 @@ def _of_functions(stack: Stack, functions: Mapping[str, lambda_.Function]) -> It
     for described in topology.FUNCTIONS:
         name, function = described.name, functions[described.name]
         yield THROTTLES, name, function.metric_throttles()
-        if not described.routes:
-            # What fails behind the API is an answer of 500 or above.
-            yield WORKER_ERRORS, name, function.metric_errors()
+        yield FUNCTION_ERRORS, name, function.metric_errors()
         if described.every:
             yield NOT_RUNNING, name, function.metric_invocations()
         if described.stream:

@@ -114,7 +114,7 @@ PLATFORM_LOG, ACCESS_LOG, MACHINE_LOG = 330, 360, 1_300
 """Bytes of log that AWS writes for an invocation, a request and a state transition."""
 POLLERS, POLL_SECONDS = 5, 20
 """Lambda asks an idle queue in so many long polls at once."""
-ALARMS, RULES = 48, 3
+ALARMS, RULES = 56, 3
 """Alarms that `alarms.py` makes, and rules of the web ACL that `gateway.py` makes."""
 
 

@@ -39,7 +39,7 @@ MANAGED_RULES = ("AWSManagedRulesAmazonIpReputationList", "AWSManagedRulesKnownB
 
 
 def rest_api(
-    stack: Stack, stage: Stage, functions: Mapping[str, lambda_.Function], access_log: logs.LogGroup
+    stack: Stack, stage: Stage, functions: Mapping[str, lambda_.Alias], access_log: logs.LogGroup
 ) -> apigateway.RestApi:
     """The API with every route of the topology; `functions` are by name in the topology."""
     api = apigateway.RestApi(

@@ -16,6 +16,11 @@ def stack_name(stage: str) -> str:
     return f"{SERVICE}-{stage}"
 
 
+def copies_name(stage: str) -> str:
+    """The name of the vault of copied backups and of its stack; AWS Backup takes 50 characters."""
+    return f"{stack_name(stage)}-copy"
+
+
 def construct_id(name: str) -> str:
     """A construct's id from a name of the topology: `slow_deliveries` is SlowDeliveries."""
     return "".join(word.capitalize() for word in name.split("_"))

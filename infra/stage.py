@@ -37,6 +37,8 @@ class _Settings(BaseModel):
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]
+Account = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
+Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")]
 HostName = Annotated[str, StringConstraints(pattern=r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,}$")]
 
 
@@ -85,10 +87,24 @@ class Domain(_Settings):
         return self
 
 
+class Backup(_Settings):
+    """Nightly backups of the table, kept for `days`, with copies in another region."""
+
+    region: Region
+    days: int = Field(default=35, ge=1, le=36_500)
+
+
 class Firewall(_Settings):
     """AWS WAF; `requests_per_minute` are those that one address may make."""
 
     requests_per_minute: int = Field(ge=REQUESTS_OF_A_KEY, le=2_000_000_000)
+
+
+TrafficShift = Annotated[
+    str,
+    StringConstraints(pattern=r"^(Canary10Percent(5|10|15|30)Minutes|Linear10PercentEvery(1Minute|(2|3|10)Minutes))$"),
+]
+"""What CodeDeploy's predefined ways for Lambda are called after `CodeDeployDefault.Lambda`."""
 
 
 def _retention(name: str) -> str:
@@ -106,6 +122,8 @@ def _not_the_runner(name: str) -> str:
 class Stage(_Settings):
     """The settings of one deployment.
 
+    A stage with `account` and `region` is deployed there and nowhere else; `traffic_shift` moves requests to new
+    versions of the functions bit by bit.
     `keep_data` protects the stack and its table from deletion and keeps table, signing key and logs;
     `requests_per_second` and `burst` bound all projects together, above what one key may ask for; `log_retention` is
     a name of the CDK's `RetentionDays`; `model` is the id of the Bedrock model, or cross-region inference profile, of
@@ -119,6 +137,8 @@ class Stage(_Settings):
         StringConstraints(pattern=r"^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$", max_length=32),
         AfterValidator(_not_the_runner),
     ]
+    account: Account | None = None
+    region: Region | None = None
     keep_data: bool
     log_retention: Annotated[str, AfterValidator(_retention)]
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
@@ -127,6 +147,8 @@ class Stage(_Settings):
     model: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+(\.[a-z0-9:-]+)+$")]
     alarm_topic: Annotated[str, StringConstraints(pattern=r"^(arn:[a-z-]+:sns:.+)?$")] = ""
     alarm_email: Annotated[str, StringConstraints(pattern=r"^([^@\s]+@[^@\s]+\.[^@\s]+)?$")] = ""
+    traffic_shift: TrafficShift | None = None
+    backup: Backup | None = None
     connect: Connect | None = None
     whatsapp: Whatsapp | None = None
     domain: Domain | None = None
@@ -136,8 +158,14 @@ class Stage(_Settings):
     def _complete(self) -> Self:
         if self.alarm_topic and self.alarm_email:
             raise ValueError("it has both alarm_topic and alarm_email")
+        if bool(self.account) is not bool(self.region):
+            raise ValueError("it lacks account or region, which go together")
+        if self.backup and self.backup.region == self.region:
+            raise ValueError("backup.region is the stage's own; copies belong in another one")
         if self.keep_data:
             self._require("it keeps data and", "alarm_topic", "alarm_email")
+            self._require("it keeps data and", "account")
+            self._require("it keeps data and", "backup")
         return self
 
     @property
@@ -164,6 +192,7 @@ GROUPS: Mapping[str, type[_Settings]] = {
     "whatsapp": Whatsapp,
     "domain": Domain,
     "firewall": Firewall,
+    "backup": Backup,
 }
 """The settings that come in groups, each of which a stage may lack."""
 

@@ -19,6 +19,7 @@ What LocalStack cannot do, and what covers it instead:
 | metrics: alarms exist and never ring; a dashboard is not even made | tests/infra |
 | many things at once: a queue is served one message at a time | `make test`, with what is marked `parallel` |
 | waits long enough to act in, at SPEED 50 | `make test`, with a runner of its own |
+| releases bit by bit (CodeDeploy), backups, pinned accounts: stages other than dev have them | tests/infra |
 | limits on concurrency, a stream's on-failure bucket | tests/integration for what the functions do |
 | TTL, transaction conflicts (DynamoDB Local) | expiry is checked in code: tests/unit, tests/integration |
 | Amazon Connect, WhatsApp, Bedrock | tests/unit, with requests held against AWS's service models |

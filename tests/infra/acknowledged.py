@@ -103,7 +103,7 @@ ACKNOWLEDGED = (
         "function's role; the bucket holds nothing else.",
     ),
     Acknowledged(
-        r"AwsSolutions-IAM5\[Resource::arn:<AWS::Partition>:connect:<AWS::Region>:<AWS::AccountId>:"
+        r"AwsSolutions-IAM5\[Resource::arn:<AWS::Partition>:connect:[^:]+:[^:]+:"
         r"instance/[\w-]+/contact/\*\]",
         "DialRole/DefaultPolicy/Resource",
         "Amazon Connect makes a contact's id when the call is placed, so a policy can only name the contacts of the "
@@ -120,6 +120,22 @@ ACKNOWLEDGED = (
         "BotRole/DefaultPolicy/Resource",
         "Speaking is all that the bot may do, and polly:SynthesizeSpeech has no resource to be bound to where no "
         "lexicon is used.",
+    ),
+    # Releases and backups
+    Acknowledged(
+        r"AwsSolutions-IAM5\[Resource::\*\]",
+        "ReleaseRole/DefaultPolicy/Resource",
+        "CodeDeploy looks at the alarms of a release; its guide asks for cloudwatch:DescribeAlarms on everything, and "
+        "the action only reads.",
+    ),
+    Acknowledged(
+        re.escape(
+            "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/"
+            "AWSBackupServiceRolePolicyForBackup]"
+        ),
+        "BackupRole/Resource",
+        "AWS maintains this policy for its backup service, which alone can take the role and is told to back up one "
+        "table; a right that a policy of ours came to lack would show only as missing backups.",
     ),
     # Workflows
     Acknowledged(

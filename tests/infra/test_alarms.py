@@ -18,7 +18,7 @@ RINGS = {
     "OldestMessage": ("Maximum", 5, 1, 1800),
     "FailedExecutions": ("Sum", 5, 1, 1),
     "Throttles": ("Sum", 5, 1, 1),
-    "WorkerErrors": ("Sum", 5, 1, 3),
+    "FunctionErrors": ("Sum", 5, 1, 3),
     "NotRunning": ("Sum", 1, 5, 1),
     "IteratorAge": ("Maximum", 5, 1, 60_000),
     "FailedBatches": ("Sum", 5, 1, 1),
@@ -69,10 +69,9 @@ def test_every_function_has_an_alarm_for_throttles(prod: Synthesized) -> None:
     assert watched(prod, "Throttles").keys() == {f"${{{function}}}" for function in prod.functions.values()}
 
 
-def test_what_crashes_where_no_client_sees_it_is_noticed(prod: Synthesized) -> None:
+def test_every_function_has_an_alarm_for_crashes(prod: Synthesized) -> None:
     found = watched(prod, "Errors")
-    workers = {prod.functions[function.name] for function in topology.FUNCTIONS if not function.routes}
-    assert found.keys() == {f"${{{worker}}}" for worker in workers}
+    assert found.keys() == {f"${{{function}}}" for function in prod.functions.values()}
     # What runs on a schedule must be able to fail often enough.
     for function in topology.FUNCTIONS:
         if function.every:

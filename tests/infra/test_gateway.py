@@ -30,13 +30,13 @@ def test_every_route_of_the_topology_takes_any_method_to_its_function(prod: Synt
         assert method["AuthorizationType"] == "NONE"
         assert method["Integration"]["Type"] == "AWS_PROXY"
         found[path_of(prod, method["ResourceId"])] = integrated(method)
-    routes = {route: prod.functions[f.name] for f in topology.FUNCTIONS for route in f.routes}
+    routes = {route: prod.aliases[f.name] for f in topology.FUNCTIONS for route in f.routes}
     assert found == routes
 
 
 @each_function
 def test_the_gateway_may_invoke_a_function_that_has_routes(prod: Synthesized, function: Function) -> None:
-    target = {"Fn::GetAtt": [prod.functions[function.name], "Arn"]}
+    target = prod.live(function.name)
     permissions = [p for p in prod.all("AWS::Lambda::Permission").values() if p["FunctionName"] == target]
     admitted = [p for p in permissions if p["Principal"] == "apigateway.amazonaws.com"]
     assert bool(admitted) is bool(function.routes)
@@ -214,7 +214,8 @@ def path_of(stage: Synthesized, resource: Any) -> str:
 
 
 def integrated(method: Resource) -> str:
-    """The logical id of the function that a method hands requests to."""
-    (name,) = [part["Fn::GetAtt"][0] for part in method["Integration"]["Uri"]["Fn::Join"][1] if "Fn::GetAtt" in part]
+    """The logical id of the alias that a method hands requests to."""
+    parts = [part["Ref"] for part in method["Integration"]["Uri"]["Fn::Join"][1] if "Ref" in part]
+    (name,) = [part for part in parts if not part.startswith("AWS::")]
     found: str = name
     return found

@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 RUNBOOK = (ROOT / "infra" / "runbook.md").read_text(encoding="utf-8")
 PROCEDURES = {"Rollback", "Take-down", "Restore from point-in-time recovery"}
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", RUNBOOK, re.MULTILINE | re.DOTALL))
-GLOBAL_OPTIONS = {"query", "output", "max-items"}
+GLOBAL_OPTIONS = {"query", "output", "max-items", "region"}
 """Options of the AWS command line that every command has; the last one those that come in pages."""
 CUSTOM = {
     ("logs", "tail"): {"since", "filter-pattern"},
@@ -164,7 +164,7 @@ def test_the_aws_commands_exist_and_have_these_options() -> None:
         if (service, command) in CUSTOM:
             assert options <= CUSTOM[service, command], (service, command)
             continue
-        model = session.get_service_model({"s3api": "s3"}.get(service, service))
+        model = session.get_service_model({"s3api": "s3", "deploy": "codedeploy"}.get(service, service))
         names = {xform_name(name, "-"): name for name in model.operation_names}
         if command == "wait":
             waiters = session.get_waiter_model(service)

@@ -10,7 +10,7 @@ from aws_cdk import App
 from infra import topology
 from infra.app import UnknownStage, context, stage_of
 from infra.stage import BadSetting, Stage, described
-from tests.infra.conftest import OWNED
+from tests.infra.conftest import ACCOUNT, COPIES_REGION, OWNED, REGION
 
 NAMED = {"name": "api.example.com", "certificate_arn": "arn:aws:acm:eu-central-1:123456789012:certificate/1"}
 ZONED = {"name": "api.example.com", "hosted_zone_id": "Z1", "hosted_zone_name": "example.com"}
@@ -36,6 +36,14 @@ def test_a_stage_that_keeps_data_is_not_deployed_before_it_is_known_who_hears_it
         described("trial", unheard)
     assert described("trial", unheard | {"alarm_topic": TOPIC}).alarm_topic == TOPIC
     assert described("trial", prod).alarm_email == OWNED["alarm_email"]
+
+
+@pytest.mark.parametrize("missing", ["account", "region", "backup"])
+def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str) -> None:
+    prod = context()["stages"]["prod"] | OWNED
+    del prod[missing]
+    with pytest.raises(BadSetting, match=f"^stage trial: .*lacks .*{missing}"):
+        described("trial", prod)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +88,17 @@ def test_a_stage_that_keeps_data_is_not_deployed_before_it_is_known_who_hears_it
         ({"alarm_topic": "operators"}, "alarm_topic should match pattern"),
         ({"alarm_email": "operators"}, "alarm_email should match pattern"),
         ({"alarm_email": "me@example.com", "alarm_topic": TOPIC}, "it has both alarm_topic and alarm_email"),
-        ({"memory": 512}, "it has no setting 'memory'; there are alarm_email, alarm_topic,"),
+        ({"account": "1234", "region": REGION}, "account should match pattern"),
+        ({"account": ACCOUNT, "region": "Frankfurt"}, "region should match pattern"),
+        ({"account": ACCOUNT}, "it lacks account or region, which go together"),
+        ({"traffic_shift": "AllAtOnce"}, "traffic_shift should match pattern"),
+        ({"backup": {}}, "backup lacks region"),
+        ({"backup": {"region": COPIES_REGION, "days": 0}}, "backup.days should be greater than or equal to 1"),
+        (
+            {"account": ACCOUNT, "region": REGION, "backup": {"region": REGION}},
+            "backup.region is the stage's own; copies belong in another one",
+        ),
+        ({"memory": 512}, "it has no setting 'memory'; there are account, alarm_email, alarm_topic,"),
         ({"firewall": {"requests_per_minute": "many"}}, "firewall.requests_per_minute should be a valid integer"),
         ({"firewall": {"requests_per_minute": True}}, "firewall.requests_per_minute should be a valid integer"),
         (
