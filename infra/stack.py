@@ -71,21 +71,30 @@ class ServiceStack(Stack):
             removal_policy=stage.removal,
         )
         self.recordings = self._recordings()
+        self.rules: dict[str, events.Rule] = {}
+        self.topics: dict[str, sns.Topic] = {}
         self.queues = {queue.name: self._queue(queue) for queue in topology.QUEUES}
         self.machines = {machine.name: self._machine(machine) for machine in topology.STATE_MACHINES}
         self.failed_batches = self._failed_batches()
         self.functions = {function.name: self._function(function, code) for function in topology.FUNCTIONS}
         self.aliases = {function.name: self._alias(function) for function in topology.FUNCTIONS}
         self._contact_center()
-        self.api = gateway.rest_api(self, stage, self.aliases, self._log_group("AccessLog"))
+        access_log = self._log_group("AccessLog")
+        self.api = gateway.rest_api(self, stage, self.aliases, access_log)
+        topic = alarms.topic(self, stage)
+        vault = backup.back_up(self, stage, stage.backup, self.table) if stage.backup else None
         watched = alarms.watch(
             self,
             table=self.table,
             queues=self.queues,
             machines=self.machines,
             functions=self.functions,
+            rules=self.rules,
+            topics=self.topics,
             api=self.api,
-            topic=alarms.topic(self, stage),
+            access_log=access_log,
+            vault=vault,
+            topic=topic,
         )
         if stage.traffic_shift:
             releases.shift_gradually(
@@ -95,8 +104,8 @@ class ServiceStack(Stack):
                 aliases=self.aliases,
                 alarms={function.name: alarms.of_a_release(watched, function) for function in topology.FUNCTIONS},
             )
-        if stage.backup:
-            backup.back_up(self, stage, stage.backup, self.table)
+        if stage.monthly_budget and topic:
+            alarms.budget(self, stage.monthly_budget, topic)
         dashboard.draw(
             self,
             watched=[*watched.values()],
@@ -104,7 +113,11 @@ class ServiceStack(Stack):
             queues=self.queues,
             machines=self.machines,
             functions=self.functions,
+            rules=self.rules,
+            topics=self.topics,
             api=self.api,
+            vault=vault,
+            topic=topic,
         )
 
         CfnOutput(self, API_OUTPUT, value=gateway.url(stage, self.api))
@@ -182,7 +195,7 @@ class ServiceStack(Stack):
 
     def _subscribe(self, name: str, queue: sqs.Queue) -> None:
         """An SNS topic whose messages arrive in the queue as they are; for End User Messaging Social to publish to."""
-        topic = sns.Topic(self, f"{construct_id(name)}Topic", enforce_ssl=True)
+        topic = self.topics[name] = sns.Topic(self, f"{construct_id(name)}Topic", enforce_ssl=True)
         topic.add_to_resource_policy(
             iam.PolicyStatement(
                 actions=["sns:Publish"],
@@ -197,9 +210,10 @@ class ServiceStack(Stack):
     def _route(self, rule: topology.Rule, queue: sqs.Queue) -> None:
         """An EventBridge rule that puts the events it matches into the queue."""
         detail = {"bucket": {"name": [self.recordings.bucket_name]}} if rule.recordings else None
-        events.Rule(
+        _, _, service = rule.source.partition(".")
+        self.rules[service] = events.Rule(
             self,
-            f"{construct_id(rule.source.partition('.')[2])}Events",
+            f"{construct_id(service)}Events",
             event_pattern=events.EventPattern(source=[rule.source], detail_type=[*rule.detail_types], detail=detail),
             targets=[targets.SqsQueue(queue)],
         )
@@ -291,6 +305,7 @@ class ServiceStack(Stack):
             | {"LOG_LEVEL": self.stage.log_level},
             role=role,
             log_group=log,
+            reserved_concurrent_executions=self.stage.reserved_concurrency.get(function.name),
             # Lambda takes a message that was passed on about sixteen times for a runaway and drops it. A
             # function that sends to a queue it reads counts its attempts itself.
             recursive_loop=lambda_.RecursiveLoop.ALLOW if reads & {*function.sends} else None,
@@ -318,7 +333,7 @@ class ServiceStack(Stack):
         if function.stream:
             self._read_stream(function, live, function.stream)
         if function.every:
-            events.Rule(
+            self.rules[function.name] = events.Rule(
                 self,
                 f"{construct_id(function.name)}Schedule",
                 schedule=events.Schedule.rate(Duration.seconds(function.every)),

@@ -11,6 +11,8 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
+from infra import topology
+
 REQUESTS_OF_A_KEY = 5000
 """What one API key may ask for in a minute (contract 3)."""
 BURST_OF_A_KEY = 100
@@ -123,7 +125,9 @@ class Stage(_Settings):
     """The settings of one deployment.
 
     A stage with `account` and `region` is deployed there and nowhere else; `traffic_shift` moves requests to new
-    versions of the functions bit by bit.
+    versions of the functions bit by bit; `reserved_concurrency` is, by function, what it has for itself and never
+    exceeds, and `messages_per_second` and `messages_burst` bound the routes that take messages. `monthly_budget` is in
+    US dollars.
     `keep_data` protects the stack and its table from deletion and keeps table, signing key and logs;
     `requests_per_second` and `burst` bound all projects together, above what one key may ask for; `log_retention` is
     a name of the CDK's `RetentionDays`; `model` is the id of the Bedrock model, or cross-region inference profile, of
@@ -147,6 +151,10 @@ class Stage(_Settings):
     model: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+(\.[a-z0-9:-]+)+$")]
     alarm_topic: Annotated[str, StringConstraints(pattern=r"^(arn:[a-z-]+:sns:.+)?$")] = ""
     alarm_email: Annotated[str, StringConstraints(pattern=r"^([^@\s]+@[^@\s]+\.[^@\s]+)?$")] = ""
+    messages_per_second: int = Field(gt=BURST_OF_A_KEY)
+    messages_burst: int = Field(gt=BURST_OF_A_KEY)
+    reserved_concurrency: dict[str, Annotated[int, Field(ge=1, le=100_000)]] = {}
+    monthly_budget: Annotated[int, Field(ge=1)] | None = None
     traffic_shift: TrafficShift | None = None
     backup: Backup | None = None
     connect: Connect | None = None
@@ -163,10 +171,29 @@ class Stage(_Settings):
         if self.backup and self.backup.region == self.region:
             raise ValueError("backup.region is the stage's own; copies belong in another one")
         if self.keep_data:
-            self._require("it keeps data and", "alarm_topic", "alarm_email")
-            self._require("it keeps data and", "account")
-            self._require("it keeps data and", "backup")
+            for needed in (("account",), ("alarm_topic", "alarm_email"), ("backup",)):
+                self._require("it keeps data and", *needed)
+        if self.monthly_budget:
+            self._require("it has monthly_budget and", "alarm_topic", "alarm_email")
+        self._check_reserved()
         return self
+
+    def _check_reserved(self) -> None:
+        """Each reservation is some function's; where there are any, whatever could starve others has one."""
+        if not self.reserved_concurrency:
+            return
+        functions = {function.name: function for function in topology.FUNCTIONS}
+        if unknown := self.reserved_concurrency.keys() - functions:
+            raise ValueError(f"reserved_concurrency names no function: {', '.join(sorted(unknown))}")
+        for name, function in functions.items():
+            reserved = self.reserved_concurrency.get(name)
+            if reserved is None and (
+                function.queues or function.stream or {*function.routes} & topology.MESSAGE_ROUTES
+            ):
+                raise ValueError(f"reserved_concurrency lacks {name}")
+            least = sum(source.concurrency for source in function.queues)
+            if reserved is not None and reserved < least:
+                raise ValueError(f"reserved_concurrency.{name} is less than its queues start at once, {least}")
 
     @property
     def creates_flow(self) -> bool:

@@ -43,6 +43,8 @@ def main() -> None:
     key = ProcessExecutor.extra["AWS_ACCESS_KEY_ID"]
     utils.get_ddb_access_key = lambda *_, **__: key
     LambdaAliasProvider.update = _move_alias
+    # That its function has changed does not make an alias another one.
+    LambdaAliasProvider.SCHEMA = LambdaAliasProvider.SCHEMA | {"createOnlyProperties": ["/properties/Name"]}
     # LocalStack itself takes no more than the port of GATEWAY_LISTEN.
     listen = twisted.endpoints.TCP4ServerEndpoint
     twisted.endpoints.TCP4ServerEndpoint = functools.partial(listen, interface="127.0.0.1")

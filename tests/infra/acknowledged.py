@@ -50,14 +50,14 @@ ACKNOWLEDGED = (
     ),
     Acknowledged(
         "AwsSolutions-APIG4",
-        r"Api/Default/(.+/)?ANY/Resource",
+        r"Api/Default/(.+/)?(ANY|POST)/Resource",
         "A function checks the API key in the same table write that counts its rate windows; an authorizer would cost "
         "another invocation, and its cache would let a revoked key in. Unknown paths and the page of errors are "
         "answered by a function that may do nothing but log.",
     ),
     Acknowledged(
         "AwsSolutions-COG4",
-        r"Api/Default/(.+/)?ANY/Resource",
+        r"Api/Default/(.+/)?(ANY|POST)/Resource",
         "The callers are other companies' servers, which have API keys; there are no users who could sign in to a "
         "Cognito user pool.",
     ),

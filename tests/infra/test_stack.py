@@ -9,6 +9,7 @@ import pytest
 
 from infra import stack_names, topology
 from infra.app import context
+from infra.preflight import UNRESERVED
 from infra.stack import ServiceStack
 from infra.topology import Function, Queue
 from tests.infra.conftest import Resource, Synthesized, lint_findings
@@ -139,6 +140,24 @@ def test_the_keys_own_policy_admits_only_the_account_and_the_key_rotates(prod: S
     (statement,) = key["KeyPolicy"]["Statement"]
     assert text(statement["Principal"]["AWS"]).endswith(':root"]]}')
     assert key["EnableKeyRotation"] is True
+
+
+@each_function
+def test_in_prod_a_worker_has_room_for_all_that_its_queues_start_and_dev_reserves_nothing(
+    stages: dict[str, Synthesized], function: Function
+) -> None:
+    reserved = {
+        stage: stages[stage][stages[stage].functions[function.name]].get("ReservedConcurrentExecutions")
+        for stage in ("dev", "prod")
+    }
+    assert reserved["dev"] is None
+    if function.queues or function.stream or {*function.routes} & topology.MESSAGE_ROUTES:
+        assert (reserved["prod"] or 0) >= max(1, sum(source.concurrency for source in function.queues))
+
+
+def test_prods_reservations_fit_into_an_account_of_a_thousand(prod: Synthesized) -> None:
+    reserved = [f.get("ReservedConcurrentExecutions", 0) for f in prod.all("AWS::Lambda::Function").values()]
+    assert sum(reserved) + UNRESERVED <= 1000
 
 
 @each_function

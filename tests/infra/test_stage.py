@@ -15,6 +15,8 @@ from tests.infra.conftest import ACCOUNT, COPIES_REGION, OWNED, REGION
 NAMED = {"name": "api.example.com", "certificate_arn": "arn:aws:acm:eu-central-1:123456789012:certificate/1"}
 ZONED = {"name": "api.example.com", "hosted_zone_id": "Z1", "hosted_zone_name": "example.com"}
 TOPIC = "arn:aws:sns:eu-central-1:123456789012:operators"
+RESERVED = context()["stages"]["prod"]["reserved_concurrency"]
+DELIVER = sum(source.concurrency for f in topology.FUNCTIONS if f.name == "deliver" for source in f.queues)
 CONNECT = {"instance_id": "instance", "contact_flow_id": "flow", "queue_id": "queue"}
 
 
@@ -91,6 +93,15 @@ def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str
         ({"account": "1234", "region": REGION}, "account should match pattern"),
         ({"account": ACCOUNT, "region": "Frankfurt"}, "region should match pattern"),
         ({"account": ACCOUNT}, "it lacks account or region, which go together"),
+        ({"messages_per_second": 100}, "messages_per_second should be greater than 100"),
+        ({"reserved_concurrency": {"deliver": 0}}, "reserved_concurrency.deliver should be greater than"),
+        ({"reserved_concurrency": RESERVED | {"post": 1}}, "reserved_concurrency names no function: post"),
+        ({"reserved_concurrency": {"deliver": 1000}}, "reserved_concurrency lacks "),
+        (
+            {"reserved_concurrency": RESERVED | {"deliver": DELIVER - 1}},
+            f"reserved_concurrency.deliver is less than its queues start at once, {DELIVER}",
+        ),
+        ({"monthly_budget": 100}, "it has monthly_budget and lacks alarm_topic or alarm_email"),
         ({"traffic_shift": "AllAtOnce"}, "traffic_shift should match pattern"),
         ({"backup": {}}, "backup lacks region"),
         ({"backup": {"region": COPIES_REGION, "days": 0}}, "backup.days should be greater than or equal to 1"),
