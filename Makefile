@@ -82,6 +82,7 @@ bootstrap: $(VENV)/.dev $(VENV)/.node-dev ## Prepare the AWS account and region 
 	npx --no-install cdk bootstrap --context stage=$(STAGE)
 
 deploy: $(VENV)/.dev $(VENV)/.node-dev ## Deploy to the AWS account that the environment names
+	@$(BIN)/python -m infra.preflight $(STAGE)
 	npx --no-install cdk deploy --all --context stage=$(STAGE)
 
 destroy: $(VENV)/.dev $(VENV)/.node-dev ## Remove what was deployed

@@ -6,21 +6,27 @@ that is not reported is no alarm, but where the very silence is the fault.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from aws_cdk import Duration, Stack
+from aws_cdk import CfnOutput, Duration, Stack
 from aws_cdk import aws_apigateway as apigateway
+from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
 from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 
 from infra import topology
-from infra.stack_names import construct_id
+from infra.stack_names import ALARM_TOPIC_OUTPUT, construct_id
+from infra.stage import Stage
 
 NAMESPACE = "Appointments"
 """Of the metrics that the functions print (`shared/core/metrics.py`)."""
@@ -53,9 +59,11 @@ DEAD_LETTERS = Kind("DeadLetters", "Messages of {} failed time after time: a fau
 # Seconds; SQS delays messages by up to 900, and whatever waits twice as long is stuck.
 OLDEST_MESSAGE = Kind("OldestMessage", "Nobody keeps up with the queue {}.", 1800, "Maximum")
 FAILED_EXECUTIONS = Kind("FailedExecutions", "Executions of {} failed; sweep does their work later.", 1)
+# Per cent of what the account may run at once in the region, reservations counted as used.
+ACCOUNT_CONCURRENCY = Kind("AccountConcurrency", "The {} has hardly any executions of Lambda left.", 90, "Maximum")
 THROTTLES = Kind("Throttles", "Lambda turned invocations of {} away.", 1)
-# Single failures are repeated by the queue, the stream or the schedule.
-WORKER_ERRORS = Kind("WorkerErrors", "{} crashed or ran out of time again and again.", 3)
+# Single failures are repeated by the queue, the stream, the schedule or the client.
+FUNCTION_ERRORS = Kind("FunctionErrors", "{} crashed or ran out of time again and again.", 3)
 NOT_RUNNING = Kind("NotRunning", "{} was not started for five minutes.", 1, minutes=1, periods=5, at_least=True)
 # Milliseconds; an event is promised within about a second of its change.
 ITERATOR_AGE = Kind("IteratorAge", "Changes wait for {}: events are late.", 60_000, "Maximum")
@@ -65,10 +73,18 @@ LOST_BATCHES = Kind("LostBatches", "Changes that {} could not take could not be 
 # minute's lateness means something only if it lasts.
 DELIVERY_LATENESS = Kind("DeliveryLateness", "Webhooks are late: {}.", 60_000, "p99", periods=3)
 LOST_DELIVERY = Kind("LostDelivery", "Workers of {} died over a delivery three times; it was given up.", 1)
-# Answers; an agent that took too long is a 504, and no fault by itself.
-SERVER_ERRORS = Kind("ServerErrors", "Requests were answered with 500 or above.", 10)
+# Per cent of the requests, from five on; an agent that took too long is a 504, and no fault by itself.
+SERVER_ERRORS = Kind("ServerErrors", "The {} answered one request in a hundred or more with 500 or above.", 1)
+FEWEST_ERRORS = 5
+# Milliseconds. A read takes some 20 and a write 30; a function that waits for an agent is not watched.
+SLOW_ANSWERS = Kind("SlowAnswers", "One request in a hundred waits long for {}.", 3_000, "p99", periods=3)
+# The SDK repeats a throttled request by itself, up to a point.
+TABLE_THROTTLES = Kind("TableThrottles", "DynamoDB turns requests to {} away.", 10)
+FAILED_EVENTS = Kind("FailedEvents", "EventBridge could not hand over events of {}.", 1)
+FAILED_NOTIFICATIONS = Kind("FailedNotifications", "SNS could not hand over what came to the topic {}.", 1)
+FAILED_BACKUPS = Kind("FailedBackups", "The nightly backup of the {} or its copy failed.", 1, minutes=60)
 
-Watched = tuple[Kind, str, cloudwatch.Metric]
+Watched = tuple[Kind, str, cloudwatch.IMetric]
 
 
 def watch(
@@ -78,19 +94,105 @@ def watch(
     queues: Mapping[str, sqs.Queue],
     machines: Mapping[str, sfn.StateMachine],
     functions: Mapping[str, lambda_.Function],
+    rules: Mapping[str, events.Rule],
+    topics: Mapping[str, sns.Topic],
     api: apigateway.RestApi,
+    access_log: logs.LogGroup,
+    vault: str | None,
     topic: sns.ITopic | None,
-) -> list[cloudwatch.Alarm]:
-    """Make the alarms; the mappings are by name in the topology, the topic is told of alarms and of their ends."""
+) -> dict[tuple[Kind, str], cloudwatch.Alarm]:
+    """Make the alarms, by kind and what is watched; the mappings are by name in the topology.
+
+    `vault` is the name of that of the backups; `topic` is told of alarms and of their ends.
+    """
     watched = [
         *_of_queues(queues),
         *((FAILED_EXECUTIONS, name, machine.metric_failed()) for name, machine in machines.items()),
         *_of_functions(stack, functions),
         *((DELIVERY_LATENESS, lane, lateness(table, lane)) for lane in WATCHED_LANES),
         (LOST_DELIVERY, DELIVER, lost(table)),
-        (SERVER_ERRORS, "api", api.metric_server_error()),
+        (SERVER_ERRORS, "api", _error_rate(stack, api, access_log)),
+        (ACCOUNT_CONCURRENCY, "account", _claimed_share()),
+        (TABLE_THROTTLES, "table", _sum(throttles(table))),
+        *((TABLE_THROTTLES, index.name, _sum(throttles(table, index.name))) for index in topology.TABLE.indexes),
+        *((FAILED_EVENTS, name, failed_events(rule)) for name, rule in rules.items()),
+        *(
+            (FAILED_NOTIFICATIONS, name, each.metric_number_of_notifications_failed())
+            for name, each in all_topics(topics, topic).items()
+        ),
+        *([(FAILED_BACKUPS, "table", _sum(failed_backups(vault)))] if vault else []),
     ]
-    return [_alarm(stack, kind, name, metric, topic) for kind, name, metric in watched]
+    return {(kind, name): _alarm(stack, kind, name, metric, topic) for kind, name, metric in watched}
+
+
+def of_a_release(
+    alarms: Mapping[tuple[Kind, str], cloudwatch.Alarm], function: topology.Function
+) -> list[cloudwatch.Alarm]:
+    """The alarms on which a new version of a function gives way to the former one."""
+    kinds = [(FUNCTION_ERRORS, function.name), (THROTTLES, function.name)]
+    return [alarms[each] for each in [*kinds, *([(SERVER_ERRORS, "api")] if function.routes else [])]]
+
+
+def budget(stack: Stack, amount: int, topic: sns.ITopic) -> None:
+    """Tell the topic when the account's month costs more than `amount` dollars, or is about to."""
+    subscriber = budgets.CfnBudget.SubscriberProperty(subscription_type="SNS", address=topic.topic_arn)
+    budgets.CfnBudget(
+        stack,
+        "Budget",
+        budget=budgets.CfnBudget.BudgetDataProperty(
+            budget_name=stack.stack_name,
+            budget_type="COST",
+            time_unit="MONTHLY",
+            budget_limit=budgets.CfnBudget.SpendProperty(amount=amount, unit="USD"),
+        ),
+        notifications_with_subscribers=[
+            budgets.CfnBudget.NotificationWithSubscribersProperty(
+                notification=budgets.CfnBudget.NotificationProperty(
+                    notification_type=which, comparison_operator="GREATER_THAN", threshold=share
+                ),
+                subscribers=[subscriber],
+            )
+            for which, share in (("ACTUAL", 80), ("ACTUAL", 100), ("FORECASTED", 100))
+        ],
+    )
+
+
+def topic(stack: Stack, stage: Stage) -> sns.ITopic | None:
+    """The topic that alarms and the budget notify: the stage's own, or one of the stack for its e-mail address."""
+    if stage.alarm_topic:
+        return sns.Topic.from_topic_arn(stack, "AlarmTopic", stage.alarm_topic)
+    if not stage.alarm_email:
+        return None
+    made = sns.Topic(stack, "Alarms", enforce_ssl=True)
+    # A topic with a policy lets nobody publish whom the policy does not name.
+    for service, whose in (
+        ("cloudwatch", stack.format_arn(service="cloudwatch", resource="alarm:*")),
+        ("budgets", stack.format_arn(service="budgets", region="", resource="*")),
+    ):
+        made.add_to_resource_policy(
+            iam.PolicyStatement(
+                actions=["sns:Publish"],
+                resources=[made.topic_arn],
+                principals=[iam.ServicePrincipal(f"{service}.amazonaws.com")],
+                conditions={
+                    "StringEquals": {"aws:SourceAccount": stack.account},
+                    "ArnLike": {"aws:SourceArn": whose},
+                },
+            )
+        )
+    made.add_subscription(subscriptions.EmailSubscription(stage.alarm_email))
+    CfnOutput(
+        stack,
+        ALARM_TOPIC_OUTPUT,
+        description=f"Tells {stage.alarm_email}, once it has confirmed the subscription",
+        value=made.topic_arn,
+    )
+    return made
+
+
+def all_topics(topics: Mapping[str, sns.Topic], topic: sns.ITopic | None) -> dict[str, sns.Topic]:
+    """The topics of the topology, and the one for alarms if the stack has made it."""
+    return {**topics} | ({"alarms": topic} if isinstance(topic, sns.Topic) else {})
 
 
 def lateness(table: dynamodb.Table, lane: str) -> cloudwatch.Metric:
@@ -112,6 +214,87 @@ def _printed(table: dynamodb.Table, name: str, **dimensions: str) -> cloudwatch.
     return cloudwatch.Metric(namespace=NAMESPACE, metric_name=name, dimensions_map=everywhere | dimensions)
 
 
+def failed_requests(stack: Stack) -> cloudwatch.Metric:
+    """Requests that were answered with 500 or above, but for those whose agent took too long; by the access log."""
+    return cloudwatch.Metric(namespace=f"{NAMESPACE}/{stack.stack_name}", metric_name="FailedRequests", statistic="Sum")
+
+
+def _error_rate(stack: Stack, api: apigateway.RestApi, access_log: logs.LogGroup) -> cloudwatch.MathExpression:
+    """Failed requests in a hundred; none as long as there are only a few."""
+    failed = failed_requests(stack)
+    logs.CfnMetricFilter(
+        stack,
+        "FailedRequests",
+        log_group_name=access_log.log_group_name,
+        filter_pattern='{ ($.status = "5*") && ($.status != "504") }',
+        metric_transformations=[
+            logs.CfnMetricFilter.MetricTransformationProperty(
+                metric_namespace=failed.namespace, metric_name=failed.metric_name, metric_value="1", default_value=0
+            )
+        ],
+    )
+    return cloudwatch.MathExpression(
+        expression=f"IF(failed >= {FEWEST_ERRORS}, 100 * failed / requests, 0)",
+        using_metrics={"failed": failed, "requests": api.metric_count(statistic="Sum")},
+        label="failed requests in a hundred",
+    )
+
+
+def claimed_concurrency() -> cloudwatch.Metric:
+    """Executions of Lambda in the whole account and region: those under way, and all that is reserved."""
+    return cloudwatch.Metric(namespace="AWS/Lambda", metric_name="ClaimedAccountConcurrency", statistic="Maximum")
+
+
+def used_concurrency() -> cloudwatch.Metric:
+    """The same as Service Quotas counts it, which knows the quota to it."""
+    dimensions = {"Service": "Lambda", "Type": "Resource", "Resource": "ConcurrentExecutions", "Class": "None"}
+    return cloudwatch.Metric(
+        namespace="AWS/Usage", metric_name="ResourceCount", dimensions_map=dimensions, statistic="Maximum"
+    )
+
+
+def _claimed_share() -> cloudwatch.MathExpression:
+    return cloudwatch.MathExpression(
+        expression="100 * claimed / SERVICE_QUOTA(used)",
+        using_metrics={"claimed": claimed_concurrency(), "used": used_concurrency()},
+        label="claimed in a hundred",
+    )
+
+
+def throttles(table: dynamodb.Table, index: str | None = None) -> tuple[cloudwatch.Metric, ...]:
+    """Reads and writes that DynamoDB turned away, of the table itself or of an index."""
+    dimensions = {"TableName": table.table_name} | ({"GlobalSecondaryIndexName": index} if index else {})
+    return tuple(
+        cloudwatch.Metric(namespace="AWS/DynamoDB", metric_name=name, dimensions_map=dimensions, statistic="Sum")
+        for name in ("ReadThrottleEvents", "WriteThrottleEvents")
+    )
+
+
+def failed_events(rule: events.Rule) -> cloudwatch.Metric:
+    """Events that matched a rule and did not reach its target."""
+    return cloudwatch.Metric(
+        namespace="AWS/Events", metric_name="FailedInvocations", dimensions_map={"RuleName": rule.rule_name}
+    )
+
+
+def failed_backups(vault: str) -> tuple[cloudwatch.Metric, ...]:
+    """Backups that could not be made, and copies of them."""
+    return tuple(
+        cloudwatch.Metric(
+            namespace="AWS/Backup", metric_name=name, dimensions_map={"BackupVaultName": vault}, statistic="Sum"
+        )
+        for name in ("NumberOfBackupJobsFailed", "NumberOfCopyJobsFailed")
+    )
+
+
+def _sum(metrics: Sequence[cloudwatch.Metric]) -> cloudwatch.MathExpression:
+    """All of them together; one without a report counts nothing."""
+    named = {f"m{number}": metric for number, metric in enumerate(metrics)}
+    return cloudwatch.MathExpression(
+        expression=" + ".join(f"FILL({name}, 0)" for name in named), using_metrics=named, label="together"
+    )
+
+
 def dead_letters(queue: sqs.Queue) -> sqs.IQueue:
     """Where the messages of a queue go that failed too often."""
     given_up = queue.dead_letter_queue
@@ -129,9 +312,9 @@ def _of_functions(stack: Stack, functions: Mapping[str, lambda_.Function]) -> It
     for described in topology.FUNCTIONS:
         name, function = described.name, functions[described.name]
         yield THROTTLES, name, function.metric_throttles()
-        if not described.routes:
-            # What fails behind the API is an answer of 500 or above.
-            yield WORKER_ERRORS, name, function.metric_errors()
+        yield FUNCTION_ERRORS, name, function.metric_errors()
+        if described.routes and not {*described.routes} & topology.MESSAGE_ROUTES:
+            yield SLOW_ANSWERS, name, function.metric_duration()
         if described.every:
             yield NOT_RUNNING, name, function.metric_invocations()
         if described.stream:
@@ -151,14 +334,24 @@ def put_aside(stack: Stack, function: str) -> cloudwatch.Metric:
     )
 
 
+def _in_periods(kind: Kind, metric: cloudwatch.IMetric) -> cloudwatch.IMetric:
+    """The metric as the kind looks at it; an expression's metrics have their own statistics."""
+    period = Duration.minutes(kind.minutes)
+    if isinstance(metric, cloudwatch.MathExpression):
+        return metric.with_(period=period)
+    assert isinstance(metric, cloudwatch.Metric)
+    return metric.with_(period=period, statistic=kind.statistic)
+
+
 def _alarm(
-    stack: Stack, kind: Kind, name: str, metric: cloudwatch.Metric, topic: sns.ITopic | None
+    stack: Stack, kind: Kind, name: str, metric: cloudwatch.IMetric, topic: sns.ITopic | None
 ) -> cloudwatch.Alarm:
     comparison = cloudwatch.ComparisonOperator
     missing = cloudwatch.TreatMissingData
-    alarm = metric.with_(period=Duration.minutes(kind.minutes), statistic=kind.statistic).create_alarm(
+    alarm = cloudwatch.Alarm(
         stack,
         f"{construct_id(name)}{kind.name}Alarm",
+        metric=_in_periods(kind, metric),
         alarm_name=f"{stack.stack_name}-{name}-{kind.name}",
         alarm_description=f"{kind.means.format(name)} Runbook: infra/runbook.md, {kind.name}",
         threshold=kind.threshold,

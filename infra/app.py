@@ -14,6 +14,7 @@ from aws_cdk import App
 from aws_cdk import aws_lambda as lambda_
 
 from infra import bundle
+from infra.backup import CopiesStack
 from infra.stack import ServiceStack
 from infra.stage import BadSetting, Stage, described
 
@@ -38,6 +39,15 @@ def stage_of(app: App) -> Stage:
     return described(name, stages[name])
 
 
+def describe(app: App, stage: Stage, code: lambda_.Code) -> ServiceStack:
+    """Make the stacks of a stage; the service's own."""
+    made = ServiceStack(app, stage=stage, code=code)
+    if stage.backup:
+        # The vault of the copies is there before a backup can be copied.
+        made.add_dependency(CopiesStack(app, stage=stage, settings=stage.backup))
+    return made
+
+
 def main() -> int:
     """Synthesise the stage that the context names; the exit status."""
     # The command line's own values go before those given here.
@@ -51,7 +61,7 @@ def main() -> int:
         return 1
     print(f"Lambda asset: {built}", file=sys.stderr)
     # The digest leaves bytecode out, so that a change of the compiler alone deploys nothing.
-    ServiceStack(app, stage=stage, code=lambda_.Code.from_asset(str(built.folder), asset_hash=built.digest))
+    describe(app, stage, lambda_.Code.from_asset(str(built.folder), asset_hash=built.digest))
     app.synth()
     return 0
 

@@ -42,7 +42,7 @@ def instance_arn(stack: Stack, instance_id: str) -> str:
     return stack.format_arn(service="connect", resource=f"instance/{instance_id}")
 
 
-def contact_flow(stack: Stack, instance: str, hook: lambda_.Function) -> str:
+def contact_flow(stack: Stack, instance: str, hook: lambda_.Alias) -> str:
     """Make the flow, and its bot whose answers are `hook`'s, in an instance, given by its ARN; the flow's id."""
     alias = _bot(stack, hook)
     association = connect.CfnIntegrationAssociation(
@@ -76,7 +76,7 @@ def keep_recordings(stack: Stack, instance: str, bucket: s3.Bucket) -> None:
     )
 
 
-def _bot(stack: Stack, hook: lambda_.Function) -> lex.CfnBotAlias:
+def _bot(stack: Stack, hook: lambda_.Alias) -> lex.CfnBotAlias:
     locale = {"localeId": LOCALE, "nluConfidenceThreshold": 0.4, "intents": INTENTS}
     bot = lex.CfnBot(
         stack,

@@ -74,7 +74,7 @@ PRICES = {
     "s3_put": Price(5, MILLION, "S3 PUT requests", *_S3),
     "log_byte": Price(0.50, 10**9, "bytes into CloudWatch Logs", *_LOGS),
     "out_byte": Price(0.09, 10**9, "bytes out to the internet", *_GATEWAY),
-    "alarm": Price(0.10, 1, "alarm and month", *_ALARM),
+    "alarm": Price(0.10, 1, "metric of an alarm and month", *_ALARM),
     "dashboard": Price(3, 1, "dashboard and month", *_LOGS),
     "key": Price(1, 1, "customer managed key and month", *_KMS),
     "web_acl": Price(5, 1, "web ACL and month", *_WAF),
@@ -114,8 +114,8 @@ PLATFORM_LOG, ACCESS_LOG, MACHINE_LOG = 330, 360, 1_300
 """Bytes of log that AWS writes for an invocation, a request and a state transition."""
 POLLERS, POLL_SECONDS = 5, 20
 """Lambda asks an idle queue in so many long polls at once."""
-ALARMS, RULES = 48, 3
-"""Alarms that `alarms.py` makes, and rules of the web ACL that `gateway.py` makes."""
+ALARM_METRICS, RULES = 95, 3
+"""Metrics that prod's alarms look at (`alarms.py`), and rules of the web ACL that `gateway.py` makes."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ def idle() -> dict[str, float]:
     return {
         f"empty receives of {len(QUEUES)} queues": empty,
         "`sweep`, each minute": MINUTES * sum(cost(SWEEP).values()),
-        f"{ALARMS} alarms": priced(alarm=ALARMS),
+        f"alarms on {ALARM_METRICS} metrics": priced(alarm=ALARM_METRICS),
         "the dashboard": priced(dashboard=1),
         "the signing key": priced(key=1),
     }

@@ -11,7 +11,9 @@ from aws_cdk import Duration, Stack
 from aws_cdk import aws_apigateway as apigateway
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_events as events
 from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 
@@ -36,9 +38,13 @@ def draw(
     queues: Mapping[str, sqs.Queue],
     machines: Mapping[str, sfn.StateMachine],
     functions: Mapping[str, lambda_.Function],
+    rules: Mapping[str, events.Rule],
+    topics: Mapping[str, sns.Topic],
     api: apigateway.RestApi,
+    vault: str | None,
+    topic: sns.ITopic | None,
 ) -> None:
-    """Make the dashboard; the mappings are by name in the topology."""
+    """Make the dashboard; the mappings are by name in the topology, the rest as for the alarms."""
     # An account's dashboards are those of all its regions.
     name = f"{stack.stack_name}-{stack.region}"
     made = cloudwatch.Dashboard(stack, "Dashboard", dashboard_name=name, default_interval=SHOWN)
@@ -48,14 +54,16 @@ def draw(
         )
     )
     for row in (
-        _api(api),
+        _api(stack, api),
         _functions(functions),
         _load(functions),
         _queues(queues),
         _events(table, functions),
         _given_up(stack, table, functions),
         _machines(machines),
+        _handed_over(rules, alarms.all_topics(topics, topic)),
         _table(table),
+        *([_backups(vault)] if vault else []),
     ):
         graphs = dict(row)
         made.add_widgets(
@@ -70,13 +78,14 @@ Row = Iterator[tuple[str, Lines]]
 """Graphs from left to right: title and lines."""
 
 
-def _api(api: apigateway.RestApi) -> Row:
+def _api(stack: Stack, api: apigateway.RestApi) -> Row:
     yield (
         "API: requests, and those refused (4xx) or failed (5xx)",
         [
             api.metric_count(statistic="Sum", label="requests"),
             api.metric_client_error(statistic="Sum", label="4xx"),
             api.metric_server_error(statistic="Sum", label="5xx"),
+            alarms.failed_requests(stack).with_(label="5xx without 504"),
         ],
     )
     yield (
@@ -98,6 +107,13 @@ def _load(functions: Mapping[str, lambda_.Function]) -> Row:
     yield (
         "Functions: at work at once",
         [made.metric("ConcurrentExecutions", statistic="Maximum", label=name) for name, made in named],
+    )
+    yield (
+        "The whole account: executions at once, and with what is reserved",
+        [
+            alarms.used_concurrency().with_(label="at work"),
+            alarms.claimed_concurrency().with_(label="claimed"),
+        ],
     )
 
 
@@ -164,9 +180,12 @@ def _table(table: dynamodb.Table) -> Row:
     yield (
         "Table and indexes: throttled",
         [
-            table.metric("ReadThrottleEvents", statistic="Sum", label="read"),
-            table.metric("WriteThrottleEvents", statistic="Sum", label="written"),
-            *(_of_index(table, index.name) for index in topology.TABLE.indexes),
+            metric.with_(label=f"{name} {verb}")
+            for name, metrics in (
+                ("table", alarms.throttles(table)),
+                *((index.name, alarms.throttles(table, index.name)) for index in topology.TABLE.indexes),
+            )
+            for metric, verb in zip(metrics, ("read", "written"), strict=True)
         ],
     )
     yield (
@@ -182,12 +201,20 @@ def _table(table: dynamodb.Table) -> Row:
     )
 
 
-def _of_index(table: dynamodb.Table, index: str) -> cloudwatch.Metric:
-    """Writes to the table that an index held up."""
-    return cloudwatch.Metric(
-        namespace="AWS/DynamoDB",
-        metric_name="WriteThrottleEvents",
-        dimensions_map={"TableName": table.table_name, "GlobalSecondaryIndexName": index},
-        statistic="Sum",
-        label=f"written to {index}",
+def _handed_over(rules: Mapping[str, events.Rule], topics: Mapping[str, sns.Topic]) -> Row:
+    yield (
+        "EventBridge and SNS: what could not be handed over",
+        [
+            *(alarms.failed_events(rule).with_(statistic="Sum", label=name) for name, rule in rules.items()),
+            *(
+                topic.metric_number_of_notifications_failed(statistic="Sum", label=f"topic {name}")
+                for name, topic in topics.items()
+            ),
+        ],
     )
+
+
+def _backups(vault: str) -> Row:
+    labels = ("backups", "copies")
+    metrics = zip(alarms.failed_backups(vault), labels, strict=True)
+    yield "Backups: failed", [metric.with_(label=label) for metric, label in metrics]

@@ -39,7 +39,7 @@ MANAGED_RULES = ("AWSManagedRulesAmazonIpReputationList", "AWSManagedRulesKnownB
 
 
 def rest_api(
-    stack: Stack, stage: Stage, functions: Mapping[str, lambda_.Function], access_log: logs.LogGroup
+    stack: Stack, stage: Stage, functions: Mapping[str, lambda_.Alias], access_log: logs.LogGroup
 ) -> apigateway.RestApi:
     """The API with every route of the topology; `functions` are by name in the topology."""
     api = apigateway.RestApi(
@@ -58,6 +58,12 @@ def rest_api(
             stage_name=stage.name,
             throttling_rate_limit=stage.requests_per_second,
             throttling_burst_limit=stage.burst,
+            method_options={
+                f"{route}/POST": apigateway.MethodDeploymentOptions(
+                    throttling_rate_limit=stage.messages_per_second, throttling_burst_limit=stage.messages_burst
+                )
+                for route in sorted(topology.MESSAGE_ROUTES)
+            },
             access_log_destination=apigateway.LogGroupLogDestination(access_log),
             access_log_format=apigateway.AccessLogFormat.custom(json.dumps(ACCESS_LOG)),
         ),
@@ -66,11 +72,13 @@ def rest_api(
     api.node.try_remove_child("Endpoint")
     for function in topology.FUNCTIONS:
         for route in function.routes:
-            api.root.resource_for_path(route).add_method(
-                "ANY",
-                # One permission for all its routes: each route's own would outgrow the function's policy.
-                apigateway.LambdaIntegration(functions[function.name], scope_permission_to_method=False),
-            )
+            # One permission for all its routes: each route's own would outgrow the function's policy.
+            integration = apigateway.LambdaIntegration(functions[function.name], scope_permission_to_method=False)
+            resource = api.root.resource_for_path(route)
+            resource.add_method("ANY", integration)
+            if route in topology.MESSAGE_ROUTES:
+                # A throttle of its own is a method's.
+                resource.add_method("POST", integration)
     for response in GATEWAY_RESPONSES:
         api.add_gateway_response(
             construct_id(response.kind),

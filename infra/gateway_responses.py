@@ -51,11 +51,21 @@ _INVALID_REQUEST = "invalid_request_error"
 _NO_ROUTE = (404, _INVALID_REQUEST, "route_not_found", "No endpoint has this path.")
 _THROTTLED = (429, "rate_limit_error", "rate_limit_exceeded", "The service takes no more requests right now.")
 _WAIT = (("Retry-After", "1"), ("Service-Rate-Limited-Reason", "second"))
+# A function that was throttled, failed or took too long. Whether the work was done is unknown: no advice to repeat it.
+_FAILED = (
+    503,
+    "api_error",
+    "service_unavailable",
+    "The service did not answer; the request may have been carried out.",
+)
+_LATER = (("Retry-After", "5"),)
 
 GATEWAY_RESPONSES = (
     GatewayResponse("DEFAULT_4XX", None, _INVALID_REQUEST, "parameter_invalid", "The request could not be understood."),
-    # Whether the work was done before a timeout or a broken answer is unknown: no advice to repeat it.
-    GatewayResponse("DEFAULT_5XX", 500, "api_error", "internal_error", "Something went wrong on our side."),
+    GatewayResponse("DEFAULT_5XX", *_FAILED, headers=_LATER),
+    GatewayResponse("INTEGRATION_FAILURE", *_FAILED, headers=_LATER),
+    GatewayResponse("INTEGRATION_TIMEOUT", *_FAILED, headers=_LATER),
+    GatewayResponse("API_CONFIGURATION_ERROR", *_FAILED, headers=_LATER),
     # No method asks for a signature, so these three mean that no method was found: without an
     # Authorization header, and with one that the gateway tries to read as a signature of AWS's.
     GatewayResponse("MISSING_AUTHENTICATION_TOKEN", *_NO_ROUTE),

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import CfnOutput, Duration, Fn, RemovalPolicy, Stack, Tags
+from aws_cdk import CfnOutput, Duration, Environment, Fn, RemovalPolicy, Stack, Tags
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
@@ -22,7 +22,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from infra import alarms, contact_center, dashboard, gateway, topology
+from infra import alarms, backup, contact_center, dashboard, gateway, releases, topology
 from infra.stack_names import (
     API_OUTPUT,
     FAILURES_OUTPUT,
@@ -55,6 +55,7 @@ class ServiceStack(Stack):
             scope,
             stack_name(stage.name),
             description="Appointments, calls and conversations as an HTTP API",
+            env=Environment(account=stage.account, region=stage.region),
             termination_protection=stage.keep_data,
         )
         self.stage = stage
@@ -70,29 +71,53 @@ class ServiceStack(Stack):
             removal_policy=stage.removal,
         )
         self.recordings = self._recordings()
+        self.rules: dict[str, events.Rule] = {}
+        self.topics: dict[str, sns.Topic] = {}
         self.queues = {queue.name: self._queue(queue) for queue in topology.QUEUES}
         self.machines = {machine.name: self._machine(machine) for machine in topology.STATE_MACHINES}
         self.failed_batches = self._failed_batches()
         self.functions = {function.name: self._function(function, code) for function in topology.FUNCTIONS}
+        self.aliases = {function.name: self._alias(function) for function in topology.FUNCTIONS}
         self._contact_center()
-        self.api = gateway.rest_api(self, stage, self.functions, self._log_group("AccessLog"))
+        access_log = self._log_group("AccessLog")
+        self.api = gateway.rest_api(self, stage, self.aliases, access_log)
+        topic = alarms.topic(self, stage)
+        vault = backup.back_up(self, stage, stage.backup, self.table) if stage.backup else None
         watched = alarms.watch(
             self,
             table=self.table,
             queues=self.queues,
             machines=self.machines,
             functions=self.functions,
+            rules=self.rules,
+            topics=self.topics,
             api=self.api,
-            topic=sns.Topic.from_topic_arn(self, "AlarmTopic", stage.alarm_topic) if stage.alarm_topic else None,
+            access_log=access_log,
+            vault=vault,
+            topic=topic,
         )
+        if stage.traffic_shift:
+            releases.shift_gradually(
+                self,
+                stage.traffic_shift,
+                functions=self.functions,
+                aliases=self.aliases,
+                alarms={function.name: alarms.of_a_release(watched, function) for function in topology.FUNCTIONS},
+            )
+        if stage.monthly_budget and topic:
+            alarms.budget(self, stage.monthly_budget, topic)
         dashboard.draw(
             self,
-            watched=watched,
+            watched=[*watched.values()],
             table=self.table,
             queues=self.queues,
             machines=self.machines,
             functions=self.functions,
+            rules=self.rules,
+            topics=self.topics,
             api=self.api,
+            vault=vault,
+            topic=topic,
         )
 
         CfnOutput(self, API_OUTPUT, value=gateway.url(stage, self.api))
@@ -100,7 +125,7 @@ class ServiceStack(Stack):
         CfnOutput(self, FAILURES_OUTPUT, value=self.failed_batches.bucket_name)
         for function in topology.FUNCTIONS:
             if function.stream:
-                CfnOutput(self, FAN_OUT_OUTPUT, value=self.functions[function.name].function_name)
+                CfnOutput(self, FAN_OUT_OUTPUT, value=self.aliases[function.name].function_arn)
         CfnOutput(
             self,
             FIRST_KEY_OUTPUT,
@@ -170,7 +195,7 @@ class ServiceStack(Stack):
 
     def _subscribe(self, name: str, queue: sqs.Queue) -> None:
         """An SNS topic whose messages arrive in the queue as they are; for End User Messaging Social to publish to."""
-        topic = sns.Topic(self, f"{construct_id(name)}Topic", enforce_ssl=True)
+        topic = self.topics[name] = sns.Topic(self, f"{construct_id(name)}Topic", enforce_ssl=True)
         topic.add_to_resource_policy(
             iam.PolicyStatement(
                 actions=["sns:Publish"],
@@ -185,9 +210,10 @@ class ServiceStack(Stack):
     def _route(self, rule: topology.Rule, queue: sqs.Queue) -> None:
         """An EventBridge rule that puts the events it matches into the queue."""
         detail = {"bucket": {"name": [self.recordings.bucket_name]}} if rule.recordings else None
-        events.Rule(
+        _, _, service = rule.source.partition(".")
+        self.rules[service] = events.Rule(
             self,
-            f"{construct_id(rule.source.partition('.')[2])}Events",
+            f"{construct_id(service)}Events",
             event_pattern=events.EventPattern(source=[rule.source], detail_type=[*rule.detail_types], detail=detail),
             targets=[targets.SqsQueue(queue)],
         )
@@ -257,7 +283,7 @@ class ServiceStack(Stack):
         for statement in self._grants(function, log):
             role.add_to_policy(statement)
         reads = {source.queue for source in function.queues}
-        made = lambda_.Function(
+        return lambda_.Function(
             self,
             construct_id(function.name),
             handler=function.handler,
@@ -279,31 +305,41 @@ class ServiceStack(Stack):
             | {"LOG_LEVEL": self.stage.log_level},
             role=role,
             log_group=log,
+            reserved_concurrent_executions=self.stage.reserved_concurrency.get(function.name),
             # Lambda takes a message that was passed on about sixteen times for a runaway and drops it. A
             # function that sends to a queue it reads counts its attempts itself.
             recursive_loop=lambda_.RecursiveLoop.ALLOW if reads & {*function.sends} else None,
+        )
+
+    def _alias(self, function: Function) -> lambda_.Alias:
+        """The function's alias, and all that starts it but the API and Amazon Connect's bot."""
+        live = lambda_.Alias(
+            self,
+            f"{construct_id(function.name)}Live",
+            alias_name=releases.LIVE,
+            version=self.functions[function.name].current_version,
             # What runs on a schedule has its next run; Lambda need not repeat a failed one.
             retry_attempts=0 if function.every else None,
         )
         for source in function.queues:
-            self._read_queue(function, made, source)
+            self._read_queue(function, live, source)
         if function.bot:
-            made.add_permission(
+            live.add_permission(
                 "Bot",
                 principal=iam.ServicePrincipal("lexv2.amazonaws.com"),
                 source_account=self.account,
                 source_arn=self.format_arn(service="lex", resource="bot-alias/*"),
             )
         if function.stream:
-            self._read_stream(function, made, function.stream)
+            self._read_stream(function, live, function.stream)
         if function.every:
-            events.Rule(
+            self.rules[function.name] = events.Rule(
                 self,
                 f"{construct_id(function.name)}Schedule",
                 schedule=events.Schedule.rate(Duration.seconds(function.every)),
-                targets=[targets.LambdaFunction(made)],
+                targets=[targets.LambdaFunction(live)],
             )
-        return made
+        return live
 
     def _grants(self, function: Function, log: logs.LogGroup) -> Iterable[iam.PolicyStatement]:
         """The function's whole role: its log, and what its lines in the topology say."""
@@ -356,7 +392,7 @@ class ServiceStack(Stack):
     def _contact_center(self) -> None:
         """What the stage's switches ask for in its Amazon Connect instance."""
         if self.stage.creates_flow:
-            (hook,) = (self.functions[function.name] for function in topology.FUNCTIONS if function.bot)
+            (hook,) = (self.aliases[function.name] for function in topology.FUNCTIONS if function.bot)
             flow_id = contact_center.contact_flow(self, self._instance_arn(), hook)
             for function in topology.FUNCTIONS:
                 if function.carrier:
@@ -372,24 +408,24 @@ class ServiceStack(Stack):
         resource = f"phone-number-id/{given.removeprefix('phone-number-id-')}"
         return self.format_arn(service="social-messaging", resource=resource)
 
-    def _read_queue(self, function: Function, made: lambda_.Function, source: QueueSource) -> None:
+    def _read_queue(self, function: Function, live: lambda_.Alias, source: QueueSource) -> None:
         lambda_.CfnEventSourceMapping(
             self,
             f"{construct_id(function.name)}From{construct_id(source.queue)}",
-            function_name=made.function_name,
+            function_name=live.function_arn,
             event_source_arn=self.queues[source.queue].queue_arn,
             batch_size=source.batch_size,
             scaling_config={"maximumConcurrency": source.concurrency},
             function_response_types=["ReportBatchItemFailures"],
         )
 
-    def _read_stream(self, function: Function, made: lambda_.Function, source: StreamSource) -> None:
+    def _read_stream(self, function: Function, live: lambda_.Alias, source: StreamSource) -> None:
         # An item that appears has only a new image, one that vanishes only an old one.
         patterns = [{"dynamodb": {image: {"kind": {"S": [*source.kinds]}}}} for image in ("NewImage", "OldImage")]
         lambda_.CfnEventSourceMapping(
             self,
             f"{construct_id(function.name)}FromTable",
-            function_name=made.function_name,
+            function_name=live.function_arn,
             event_source_arn=self._stream_arn,
             starting_position="TRIM_HORIZON",
             batch_size=source.batch_size,

@@ -7,12 +7,18 @@ DOMAIN_TARGET_OUTPUT = "DomainTarget"
 TABLE_OUTPUT = "TableName"
 FAILURES_OUTPUT = "FailedBatchesBucket"
 FAN_OUT_OUTPUT = "FanOutFunction"
+ALARM_TOPIC_OUTPUT = "AlarmTopicArn"
 FIRST_KEY_OUTPUT = "FirstKey"
 
 
 def stack_name(stage: str) -> str:
     """The name of the stack of a stage: `appointments-dev`."""
     return f"{SERVICE}-{stage}"
+
+
+def copies_name(stage: str) -> str:
+    """The name of the vault of copied backups and of its stack; AWS Backup takes 50 characters."""
+    return f"{stack_name(stage)}-copy"
 
 
 def construct_id(name: str) -> str:

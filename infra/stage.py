@@ -11,6 +11,8 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
+from infra import topology
+
 REQUESTS_OF_A_KEY = 5000
 """What one API key may ask for in a minute (contract 3)."""
 BURST_OF_A_KEY = 100
@@ -37,6 +39,8 @@ class _Settings(BaseModel):
 
 
 Text = Annotated[str, StringConstraints(min_length=1)]
+Account = Annotated[str, StringConstraints(pattern=r"^[0-9]{12}$")]
+Region = Annotated[str, StringConstraints(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$")]
 HostName = Annotated[str, StringConstraints(pattern=r"^([a-z0-9]([a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,}$")]
 
 
@@ -85,10 +89,24 @@ class Domain(_Settings):
         return self
 
 
+class Backup(_Settings):
+    """Nightly backups of the table, kept for `days`, with copies in another region."""
+
+    region: Region
+    days: int = Field(default=35, ge=1, le=36_500)
+
+
 class Firewall(_Settings):
     """AWS WAF; `requests_per_minute` are those that one address may make."""
 
     requests_per_minute: int = Field(ge=REQUESTS_OF_A_KEY, le=2_000_000_000)
+
+
+TrafficShift = Annotated[
+    str,
+    StringConstraints(pattern=r"^(Canary10Percent(5|10|15|30)Minutes|Linear10PercentEvery(1Minute|(2|3|10)Minutes))$"),
+]
+"""What CodeDeploy's predefined ways for Lambda are called after `CodeDeployDefault.Lambda`."""
 
 
 def _retention(name: str) -> str:
@@ -106,10 +124,15 @@ def _not_the_runner(name: str) -> str:
 class Stage(_Settings):
     """The settings of one deployment.
 
+    A stage with `account` and `region` is deployed there and nowhere else; `traffic_shift` moves requests to new
+    versions of the functions bit by bit; `reserved_concurrency` is, by function, what it has for itself and never
+    exceeds, and `messages_per_second` and `messages_burst` bound the routes that take messages. `monthly_budget` is in
+    US dollars.
     `keep_data` protects the stack and its table from deletion and keeps table, signing key and logs;
     `requests_per_second` and `burst` bound all projects together, above what one key may ask for; `log_retention` is
     a name of the CDK's `RetentionDays`; `model` is the id of the Bedrock model, or cross-region inference profile, of
-    live conversations; `alarm_topic` is the ARN of the SNS topic that alarms notify, empty for none.
+    live conversations; alarms notify the SNS topic with the ARN `alarm_topic`, or a topic that the stack makes and
+    subscribes `alarm_email` to.
     """
 
     # Part of the names of things that take 64 characters and neither dots nor underscores.
@@ -118,6 +141,8 @@ class Stage(_Settings):
         StringConstraints(pattern=r"^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$", max_length=32),
         AfterValidator(_not_the_runner),
     ]
+    account: Account | None = None
+    region: Region | None = None
     keep_data: bool
     log_retention: Annotated[str, AfterValidator(_retention)]
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
@@ -125,10 +150,50 @@ class Stage(_Settings):
     burst: int = Field(gt=2 * BURST_OF_A_KEY)
     model: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+(\.[a-z0-9:-]+)+$")]
     alarm_topic: Annotated[str, StringConstraints(pattern=r"^(arn:[a-z-]+:sns:.+)?$")] = ""
+    alarm_email: Annotated[str, StringConstraints(pattern=r"^([^@\s]+@[^@\s]+\.[^@\s]+)?$")] = ""
+    messages_per_second: int = Field(gt=BURST_OF_A_KEY)
+    messages_burst: int = Field(gt=BURST_OF_A_KEY)
+    reserved_concurrency: dict[str, Annotated[int, Field(ge=1, le=100_000)]] = {}
+    monthly_budget: Annotated[int, Field(ge=1)] | None = None
+    traffic_shift: TrafficShift | None = None
+    backup: Backup | None = None
     connect: Connect | None = None
     whatsapp: Whatsapp | None = None
     domain: Domain | None = None
     firewall: Firewall | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.alarm_topic and self.alarm_email:
+            raise ValueError("it has both alarm_topic and alarm_email")
+        if bool(self.account) is not bool(self.region):
+            raise ValueError("it lacks account or region, which go together")
+        if self.backup and self.backup.region == self.region:
+            raise ValueError("backup.region is the stage's own; copies belong in another one")
+        if self.keep_data:
+            for needed in (("account",), ("alarm_topic", "alarm_email"), ("backup",)):
+                self._require("it keeps data and", *needed)
+        if self.monthly_budget:
+            self._require("it has monthly_budget and", "alarm_topic", "alarm_email")
+        self._check_reserved()
+        return self
+
+    def _check_reserved(self) -> None:
+        """Each reservation is some function's; where there are any, whatever could starve others has one."""
+        if not self.reserved_concurrency:
+            return
+        functions = {function.name: function for function in topology.FUNCTIONS}
+        if unknown := self.reserved_concurrency.keys() - functions:
+            raise ValueError(f"reserved_concurrency names no function: {', '.join(sorted(unknown))}")
+        for name, function in functions.items():
+            reserved = self.reserved_concurrency.get(name)
+            if reserved is None and (
+                function.queues or function.stream or {*function.routes} & topology.MESSAGE_ROUTES
+            ):
+                raise ValueError(f"reserved_concurrency lacks {name}")
+            least = sum(source.concurrency for source in function.queues)
+            if reserved is not None and reserved < least:
+                raise ValueError(f"reserved_concurrency.{name} is less than its queues start at once, {least}")
 
     @property
     def creates_flow(self) -> bool:
@@ -156,6 +221,7 @@ GROUPS: Mapping[str, type[_Settings]] = {
     "whatsapp": Whatsapp,
     "domain": Domain,
     "firewall": Firewall,
+    "backup": Backup,
 }
 """The settings that come in groups, each of which a stage may lack."""
 

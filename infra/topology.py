@@ -13,6 +13,9 @@ from dataclasses import dataclass
 STREAM_KINDS = ("customer", "appointment", "session", "deleted_customer", "deleted_appointment")
 """Values of an item's `kind` attribute whose changes become events; the stream filter lets only these through."""
 
+MESSAGE_ROUTES = frozenset({"/v1/messages", "/v1/conversations/{id}/messages"})
+"""Routes whose POST waits for an agent and so holds a function for many seconds; the gateway bounds them apart."""
+
 MODEL = ("bedrock:InvokeModel",)
 MESSENGER = ("social-messaging:SendWhatsAppMessage", "social-messaging:GetWhatsAppCallPermission")
 
@@ -114,7 +117,7 @@ class Grant:
 class Function:
     """One Lambda function.
 
-    `routes` are API Gateway resource paths, each with method ANY; `table` the DynamoDB actions it may use on the
+    `routes` are API Gateway resource paths, each with any method; `table` the DynamoDB actions it may use on the
     table itself, `indexes` those on its indexes; `sends` queues, `starts` state machines, `answers` those whose
     waiting tasks it may complete, `signing_key` the KMS actions, `recordings` the S3 actions on recordings; `model`
     lets it converse with the stage's Bedrock model, `carrier` are the Amazon Connect actions, `messenger`
@@ -267,7 +270,13 @@ FUNCTIONS = (
     Function(
         "conversations",
         "functions.conversations.handler",
-        routes=("/v1/conversations", "/v1/conversations/{proxy+}", "/v1/messages"),
+        routes=(
+            "/v1/conversations",
+            "/v1/conversations/{id}",
+            "/v1/conversations/{id}/{proxy+}",
+            "/v1/conversations/{id}/messages",
+            "/v1/messages",
+        ),
         table=KEY_CHECK + READ + WRITE + CHECK + DELETE,
         indexes=QUERY,
         sends=("turns",),

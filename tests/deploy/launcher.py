@@ -15,12 +15,15 @@ import os
 import sysconfig
 import threading
 from pathlib import Path
+from typing import Any
 
 from localstack.runtime.main import main as run
 from localstack.runtime.server import twisted
+from localstack.services.cloudformation.resource_provider import OperationStatus, ProgressEvent
 from localstack.services.dynamodb import utils
 from localstack.services.dynamodb.server import DynamodbServer
 from localstack.services.lambda_.invocation.plugins import DockerRuntimeExecutorPlugin
+from localstack.services.lambda_.resource_providers.lambda_alias import LambdaAliasProvider
 
 from tests.deploy.lambda_process import ProcessExecutor
 from tests.deploy.runtime_api import kill_all, make_support
@@ -39,11 +42,24 @@ def main() -> None:
     # DynamoDB Local keeps those of each key apart. The providers, which use it, are loaded after this.
     key = ProcessExecutor.extra["AWS_ACCESS_KEY_ID"]
     utils.get_ddb_access_key = lambda *_, **__: key
+    LambdaAliasProvider.update = _move_alias
+    # That its function has changed does not make an alias another one.
+    LambdaAliasProvider.SCHEMA = LambdaAliasProvider.SCHEMA | {"createOnlyProperties": ["/properties/Name"]}
     # LocalStack itself takes no more than the port of GATEWAY_LISTEN.
     listen = twisted.endpoints.TCP4ServerEndpoint
     twisted.endpoints.TCP4ServerEndpoint = functools.partial(listen, interface="127.0.0.1")
     threading.Thread(target=_end_with_the_tests, daemon=True).start()
     run()
+
+
+def _move_alias(self: LambdaAliasProvider, request: Any) -> ProgressEvent:
+    """Let an alias name another version, which LocalStack's CloudFormation cannot do."""
+    model = request.desired_state
+    request.aws_client_factory.lambda_.update_alias(
+        FunctionName=model["FunctionName"], Name=model["Name"], FunctionVersion=model["FunctionVersion"]
+    )
+    model["Id"] = request.previous_state["Id"]
+    return ProgressEvent(status=OperationStatus.SUCCESS, resource_model=model)
 
 
 def _end_with_the_tests() -> None:

@@ -16,9 +16,10 @@ What LocalStack cannot do, and what covers it instead:
 | the gateway's own errors: templates and headers are stored, not applied | stored ones are compared here; tests/infra |
 | arm64 wheels, TLS, the API's own host name | tests/infra/test_bundle.py for the wheels; only AWS for the rest |
 | throttling, the access log, functions' logs in CloudWatch | tests/infra for the settings |
-| metrics: alarms exist and never ring; a dashboard is not even made | tests/infra |
+| metrics: alarms exist and never ring; neither a dashboard nor a filter of the access log is made | tests/infra |
 | many things at once: a queue is served one message at a time | `make test`, with what is marked `parallel` |
 | waits long enough to act in, at SPEED 50 | `make test`, with a runner of its own |
+| releases bit by bit, backups, budgets, pinned accounts, reservations: stages other than dev have them | tests/infra |
 | limits on concurrency, a stream's on-failure bucket | tests/integration for what the functions do |
 | TTL, transaction conflicts (DynamoDB Local) | expiry is checked in code: tests/unit, tests/integration |
 | Amazon Connect, WhatsApp, Bedrock | tests/unit, with requests held against AWS's service models |
@@ -75,7 +76,7 @@ WORKERS = 2
 SAMPLE = 8
 """Of a test's cases one in so many is run, of two thousand in all: LocalStack answers some ten requests a second."""
 
-PRETENDED = {"AWS::CloudWatch::Dashboard"}
+PRETENDED = {"AWS::CloudWatch::Dashboard", "AWS::Logs::MetricFilter"}
 """Resource types that LocalStack says it has made and has not."""
 
 

@@ -50,14 +50,14 @@ ACKNOWLEDGED = (
     ),
     Acknowledged(
         "AwsSolutions-APIG4",
-        r"Api/Default/(.+/)?ANY/Resource",
+        r"Api/Default/(.+/)?(ANY|POST)/Resource",
         "A function checks the API key in the same table write that counts its rate windows; an authorizer would cost "
         "another invocation, and its cache would let a revoked key in. Unknown paths and the page of errors are "
         "answered by a function that may do nothing but log.",
     ),
     Acknowledged(
         "AwsSolutions-COG4",
-        r"Api/Default/(.+/)?ANY/Resource",
+        r"Api/Default/(.+/)?(ANY|POST)/Resource",
         "The callers are other companies' servers, which have API keys; there are no users who could sign in to a "
         "Cognito user pool.",
     ),
@@ -103,7 +103,7 @@ ACKNOWLEDGED = (
         "function's role; the bucket holds nothing else.",
     ),
     Acknowledged(
-        r"AwsSolutions-IAM5\[Resource::arn:<AWS::Partition>:connect:<AWS::Region>:<AWS::AccountId>:"
+        r"AwsSolutions-IAM5\[Resource::arn:<AWS::Partition>:connect:[^:]+:[^:]+:"
         r"instance/[\w-]+/contact/\*\]",
         "DialRole/DefaultPolicy/Resource",
         "Amazon Connect makes a contact's id when the call is placed, so a policy can only name the contacts of the "
@@ -120,6 +120,22 @@ ACKNOWLEDGED = (
         "BotRole/DefaultPolicy/Resource",
         "Speaking is all that the bot may do, and polly:SynthesizeSpeech has no resource to be bound to where no "
         "lexicon is used.",
+    ),
+    # Releases and backups
+    Acknowledged(
+        r"AwsSolutions-IAM5\[Resource::\*\]",
+        "ReleaseRole/DefaultPolicy/Resource",
+        "CodeDeploy looks at the alarms of a release; its guide asks for cloudwatch:DescribeAlarms on everything, and "
+        "the action only reads.",
+    ),
+    Acknowledged(
+        re.escape(
+            "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/"
+            "AWSBackupServiceRolePolicyForBackup]"
+        ),
+        "BackupRole/Resource",
+        "AWS maintains this policy for its backup service, which alone can take the role and is told to back up one "
+        "table; a right that a policy of ours came to lack would show only as missing backups.",
     ),
     # Workflows
     Acknowledged(

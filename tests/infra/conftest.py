@@ -14,12 +14,20 @@ from cfnlint.api import lint
 from cfnlint.config import ManualArgs
 from constructs import IConstruct
 
-from infra.app import context
+from infra.app import context, describe
 from infra.stack import ServiceStack
 from infra.stage import described as stage_of
 
 Resource = dict[str, Any]
 
+ACCOUNT, REGION, COPIES_REGION = "210987654321", "eu-central-1", "eu-west-1"
+OWNED: dict[str, Any] = {
+    "account": ACCOUNT,
+    "region": REGION,
+    "alarm_email": "operators@example.com",
+    "backup": {"region": COPIES_REGION},
+}
+"""Settings of a stage with `keep_data` that only its owner knows, so that cdk.json has none."""
 REGIONS = ["eu-central-1", "us-east-1"]
 CALLS: dict[str, dict[str, Any]] = {
     "connect": {
@@ -67,6 +75,7 @@ class Synthesized:
     queues: dict[str, str]
     machines: dict[str, str]
     functions: dict[str, str]
+    aliases: dict[str, str]
 
     def __getitem__(self, logical_id: str) -> Resource:
         """The properties of a resource."""
@@ -97,9 +106,13 @@ class Synthesized:
         return role
 
     def sources(self, function: str) -> list[Resource]:
-        """The event source mappings of a function."""
+        """The event source mappings of a function, which are its alias's."""
         mappings = self.all("AWS::Lambda::EventSourceMapping").values()
-        return [mapping for mapping in mappings if mapping["FunctionName"] == {"Ref": self.functions[function]}]
+        return [mapping for mapping in mappings if mapping["FunctionName"] == self.live(function)]
+
+    def live(self, function: str) -> Resource:
+        """How the template names what starts a function: by its alias, whose reference is an ARN."""
+        return {"Ref": self.aliases[function]}
 
 
 def _synthesized(stack: ServiceStack, template: dict[str, Any]) -> Synthesized:
@@ -118,6 +131,7 @@ def _synthesized(stack: ServiceStack, template: dict[str, Any]) -> Synthesized:
         queues={name: logical_id(queue) for name, queue in stack.queues.items()},
         machines={name: logical_id(machine) for name, machine in stack.machines.items()},
         functions={name: logical_id(function) for name, function in stack.functions.items()},
+        aliases={name: logical_id(alias) for name, alias in stack.aliases.items()},
     )
 
 
@@ -125,8 +139,9 @@ def _synthesized(stack: ServiceStack, template: dict[str, Any]) -> Synthesized:
 def stacks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ServiceStack]:
     """The stack by its stage's name, in one app, and those that have what the stages of cdk.json lack.
 
-    `calls` is prod with live calls, `guarded` dev with a host name in a hosted zone, firewall and notified alarms,
-    `named` dev with a host name, a certificate and a cross-region model. The asset is an empty stand-in.
+    `prod` has the settings that only its owner knows, `calls` is prod with live calls, `guarded` dev with a host name
+    in a hosted zone, firewall and notified alarms, `named` dev with a host name, a certificate and a cross-region
+    model. The asset is an empty stand-in.
     """
     asset = tmp_path_factory.mktemp("asset")
     (asset / "empty.py").touch()
@@ -136,13 +151,14 @@ def stacks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ServiceStack]:
         analytics_reporting=False,
     )
     described = context()["stages"]
+    described["prod"] |= OWNED
     described |= {
         "calls": described["prod"] | CALLS,
         "guarded": described["dev"] | GUARDED,
         "named": described["dev"] | NAMED,
     }
     return {
-        name: ServiceStack(app, stage=stage_of(name, settings), code=lambda_.Code.from_asset(str(asset)))
+        name: describe(app, stage_of(name, settings), lambda_.Code.from_asset(str(asset)))
         for name, settings in described.items()
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.infra.conftest import Resource, Synthesized
+from tests.infra.conftest import ACCOUNT, Resource, Synthesized
 from tests.infra.templates import flat, listed
 
 UNBOUND = dict.fromkeys(
@@ -22,7 +22,10 @@ UNBOUND = dict.fromkeys(
         "logs:UpdateLogDelivery",
     ),
     "Step Functions developer guide, Using CloudWatch Logs: these know no resource",
-) | {"polly:SynthesizeSpeech": "Service authorization reference: its one resource is a lexicon, and none is used"}
+) | {
+    "polly:SynthesizeSpeech": "Service authorization reference: its one resource is a lexicon, and none is used",
+    "cloudwatch:DescribeAlarms": "CodeDeploy user guide, Grant CloudWatch permissions to a CodeDeploy service role",
+}
 """The actions that may be allowed on everything, because IAM cannot bind them."""
 
 TRUSTED_AS_IT_IS = {
@@ -102,9 +105,9 @@ def problems(stage: Synthesized, said: Statement) -> Iterator[str]:
 
 def _is_key_of_account(said: Statement) -> bool:
     """The default key policy, by which IAM's policies decide; it is about this key alone (KMS developer guide)."""
-    account = "arn:${AWS::Partition}:iam::${AWS::AccountId}:root"
+    accounts = [f"arn:${{AWS::Partition}}:iam::{account}:root" for account in ("${AWS::AccountId}", ACCOUNT)]
     principal = said.body.get("Principal")
-    return said.kind == "AWS::KMS::Key" and isinstance(principal, dict) and flat(principal.get("AWS", "")) == account
+    return said.kind == "AWS::KMS::Key" and isinstance(principal, dict) and flat(principal.get("AWS", "")) in accounts
 
 
 def _problems_of_principal(said: Statement) -> Iterator[str]:
@@ -120,7 +123,7 @@ def _problems_of_principal(said: Statement) -> Iterator[str]:
         if key in ("aws:SourceArn", "aws:SourceAccount")
     ]
     # The account, or a resource of this stack, whose name says the account.
-    named = any(re.search(r"\$\{(AWS::AccountId|[A-Z]\w+(\.Arn)?)\}", source) for source in sources)
+    named = any(re.search(rf"\b{ACCOUNT}\b|\$\{{(AWS::AccountId|[A-Z]\w+(\.Arn)?)\}}", source) for source in sources)
     if not named and not (said.trust and service in TRUSTED_AS_IT_IS):
         yield "a service that may come in anyone's name"
 

@@ -7,9 +7,11 @@ import json
 import pytest
 
 from infra import alarms, costs, topology
+from infra.app import context
+from infra.stack_names import ALARM_TOPIC_OUTPUT
 from shared.core import facts, metrics
-from tests.infra.conftest import GUARDED, Resource, Synthesized
-from tests.infra.templates import flat
+from tests.infra.conftest import GUARDED, OWNED, Resource, Synthesized
+from tests.infra.templates import flat, refuses_plain_http, text
 
 MINUTE = 60
 RINGS = {
@@ -17,21 +19,27 @@ RINGS = {
     "OldestMessage": ("Maximum", 5, 1, 1800),
     "FailedExecutions": ("Sum", 5, 1, 1),
     "Throttles": ("Sum", 5, 1, 1),
-    "WorkerErrors": ("Sum", 5, 1, 3),
+    "FunctionErrors": ("Sum", 5, 1, 3),
     "NotRunning": ("Sum", 1, 5, 1),
     "IteratorAge": ("Maximum", 5, 1, 60_000),
     "FailedBatches": ("Sum", 5, 1, 1),
     "LostBatches": ("Sum", 5, 1, 1),
     "DeliveryLateness": ("p99", 5, 3, 60_000),
     "LostDelivery": ("Sum", 5, 1, 1),
-    "ServerErrors": ("Sum", 5, 1, 10),
+    "ServerErrors": ("Sum", 5, 1, 1),
+    "SlowAnswers": ("p99", 5, 3, 3_000),
+    "AccountConcurrency": ("Maximum", 5, 1, 90),
+    "TableThrottles": ("Sum", 5, 1, 10),
+    "FailedEvents": ("Sum", 5, 1, 1),
+    "FailedNotifications": ("Sum", 5, 1, 1),
+    "FailedBackups": ("Sum", 60, 1, 1),
 }
 """When an alarm of each kind rings: statistic, minutes, periods in a row, threshold. The runbook says the same."""
 
 
 def watched(stage: Synthesized, metric: str, dimension: str | None = None) -> dict[str, Resource]:
     """The alarms of a metric, by the value of their dimension (the first one)."""
-    found = [alarm for alarm in stage.all("AWS::CloudWatch::Alarm").values() if alarm["MetricName"] == metric]
+    found = [alarm for alarm in stage.all("AWS::CloudWatch::Alarm").values() if alarm.get("MetricName") == metric]
     return {flat(dimensions_of(alarm)[dimension or alarm["Dimensions"][0]["Name"]]): alarm for alarm in found}
 
 
@@ -39,10 +47,29 @@ def dimensions_of(alarm: Resource) -> dict[str, object]:
     return {each["Name"]: each["Value"] for each in alarm["Dimensions"]}
 
 
+def expressed(stage: Synthesized, name: str) -> tuple[str, dict[str, Resource]]:
+    """The expression of an alarm, and its metrics by their names in it."""
+    (alarm,) = [each for each in stage.all("AWS::CloudWatch::Alarm").values() if each["AlarmName"].endswith(name)]
+    (expression,) = [part["Expression"] for part in alarm["Metrics"] if "Expression" in part]
+    return expression, {part["Id"]: part["MetricStat"] for part in alarm["Metrics"] if "MetricStat" in part}
+
+
+def measured(stat: Resource) -> tuple[str, str, dict[str, str]]:
+    """Namespace, name and dimensions of a metric in an expression."""
+    metric = stat["Metric"]
+    dimensions = {each["Name"]: flat(each["Value"]) for each in metric.get("Dimensions", [])}
+    return metric["Namespace"], metric["MetricName"], dimensions
+
+
 def within(alarm: Resource) -> int:
     """Seconds for which the alarm has to hold before it is one."""
     seconds: int = alarm["Period"] * alarm["EvaluationPeriods"]
     return seconds
+
+
+def absent(stage: Synthesized) -> set[str]:
+    """The kinds of alarms for which a stage has nothing to watch."""
+    return set() if stage.all("AWS::Backup::BackupVault") else {"FailedBackups"}
 
 
 def test_every_queue_has_an_alarm_for_messages_that_nobody_takes(prod: Synthesized) -> None:
@@ -68,10 +95,9 @@ def test_every_function_has_an_alarm_for_throttles(prod: Synthesized) -> None:
     assert watched(prod, "Throttles").keys() == {f"${{{function}}}" for function in prod.functions.values()}
 
 
-def test_what_crashes_where_no_client_sees_it_is_noticed(prod: Synthesized) -> None:
+def test_every_function_has_an_alarm_for_crashes(prod: Synthesized) -> None:
     found = watched(prod, "Errors")
-    workers = {prod.functions[function.name] for function in topology.FUNCTIONS if not function.routes}
-    assert found.keys() == {f"${{{worker}}}" for worker in workers}
+    assert found.keys() == {f"${{{function}}}" for function in prod.functions.values()}
     # What runs on a schedule must be able to fail often enough.
     for function in topology.FUNCTIONS:
         if function.every:
@@ -130,7 +156,7 @@ def test_what_deliver_prints_is_what_its_alarms_go_by(
         [metric] = line["_aws"]["CloudWatchMetrics"]
         [dimensions] = metric["Dimensions"]
         told.append((metric["Namespace"], {each: line[each] for each in dimensions}))
-    found = [alarm for alarm in prod.all("AWS::CloudWatch::Alarm").values() if alarm["MetricName"] == name]
+    found = [alarm for alarm in prod.all("AWS::CloudWatch::Alarm").values() if alarm.get("MetricName") == name]
     expected = [
         (alarm["Namespace"], {key: flat(value) for key, value in dimensions_of(alarm).items()}) for alarm in found
     ]
@@ -145,15 +171,81 @@ def test_webhooks_that_stay_late_are_an_alarm_and_a_late_one_is_not(prod: Synthe
         assert alarm["EvaluationPeriods"] > 1
 
 
-def test_the_apis_errors_raise_an_alarm(prod: Synthesized) -> None:
-    (alarm,) = watched(prod, "5XXError").values()
-    assert (alarm["Namespace"], alarm["Statistic"]) == ("AWS/ApiGateway", "Sum")
+def test_the_apis_errors_raise_an_alarm_by_their_share_and_without_504s(prod: Synthesized) -> None:
+    expression, metrics = expressed(prod, "api-ServerErrors")
+    assert expression == "IF(failed >= 5, 100 * failed / requests, 0)"
+    assert {stat["Stat"] for stat in metrics.values()} == {"Sum"}
+    assert measured(metrics["requests"]) == ("AWS/ApiGateway", "Count", {"ApiName": "appointments-prod"})
+    (counted,) = prod.all("AWS::Logs::MetricFilter").values()
+    (transformation,) = counted["MetricTransformations"]
+    namespace, name, dimensions = measured(metrics["failed"])
+    assert (namespace, name, dimensions) == (transformation["MetricNamespace"], transformation["MetricName"], {})
+    assert namespace.endswith("/appointments-prod"), "stages of one account would be counted together"
+    (stage,) = prod.all("AWS::ApiGateway::Stage").values()
+    assert json.loads(stage["AccessLogSetting"]["Format"])["status"] == "$context.status"
+    assert counted["FilterPattern"] == '{ ($.status = "5*") && ($.status != "504") }'
+    assert counted["LogGroupName"]["Ref"] in text(stage["AccessLogSetting"]["DestinationArn"])
+
+
+def test_every_function_that_should_answer_at_once_has_an_alarm_for_slowness(prod: Synthesized) -> None:
+    found = watched(prod, "Duration")
+    patient = {f.name for f in topology.FUNCTIONS if {*f.routes} & topology.MESSAGE_ROUTES}
+    assert patient
+    quick = {prod.functions[f.name] for f in topology.FUNCTIONS if f.routes and f.name not in patient}
+    assert found.keys() == {f"${{{function}}}" for function in quick}
+    assert {alarm["ExtendedStatistic"] for alarm in found.values()} == {"p99"}
+
+
+def test_an_account_that_runs_out_of_executions_is_noticed_before_it_has(prod: Synthesized) -> None:
+    expression, metrics = expressed(prod, "account-AccountConcurrency")
+    assert expression == "100 * claimed / SERVICE_QUOTA(used)"
+    # Reservations are taken whether they are used or not, which ConcurrentExecutions does not show.
+    assert measured(metrics["claimed"]) == ("AWS/Lambda", "ClaimedAccountConcurrency", {})
+    namespace, name, dimensions = measured(metrics["used"])
+    assert (namespace, name) == ("AWS/Usage", "ResourceCount")
+    assert (dimensions["Service"], dimensions["Resource"]) == ("Lambda", "ConcurrentExecutions")
+
+
+@pytest.mark.parametrize("thing", ["table", *(index.name for index in topology.TABLE.indexes)])
+def test_the_table_and_every_index_have_an_alarm_for_throttles(prod: Synthesized, thing: str) -> None:
+    expression, metrics = expressed(prod, f"{thing}-TableThrottles")
+    found = [measured(stat) for stat in metrics.values()]
+    assert {name for _, name, _ in found} == {"ReadThrottleEvents", "WriteThrottleEvents"}
+    index = {} if thing == "table" else {"GlobalSecondaryIndexName": thing}
+    assert all(dimensions == {"TableName": f"${{{prod.table}}}"} | index for _, _, dimensions in found)
+    assert all(f"FILL({id}, 0)" in expression for id in metrics), "one metric without a report would hide the other"
+
+
+def test_what_eventbridge_and_sns_cannot_hand_over_is_an_alarm(prod: Synthesized) -> None:
+    assert watched(prod, "FailedInvocations").keys() == {f"${{{rule}}}" for rule in prod.all("AWS::Events::Rule")}
+    topics = {f"${{{topic}.TopicName}}" for topic in prod.all("AWS::SNS::Topic")}
+    assert watched(prod, "NumberOfNotificationsFailed").keys() == topics
+
+
+def test_a_backup_or_a_copy_that_fails_is_an_alarm(prod: Synthesized) -> None:
+    _, metrics = expressed(prod, "table-FailedBackups")
+    (vault,) = prod.all("AWS::Backup::BackupVault")
+    assert sorted(measured(stat) for stat in metrics.values()) == [
+        ("AWS/Backup", name, {"BackupVaultName": f"${{{vault}.BackupVaultName}}"})
+        for name in ("NumberOfBackupJobsFailed", "NumberOfCopyJobsFailed")
+    ]
+
+
+def test_a_month_that_costs_more_than_the_stages_budget_is_told(prod: Synthesized) -> None:
+    (made,) = prod.all("AWS::Budgets::Budget").values()
+    assert made["Budget"]["BudgetLimit"] == {"Amount": context()["stages"]["prod"]["monthly_budget"], "Unit": "USD"}
+    assert (made["Budget"]["BudgetType"], made["Budget"]["TimeUnit"]) == ("COST", "MONTHLY")
+    (topic,) = [name for name in prod.all("AWS::SNS::Topic") if name.startswith("Alarms")]
+    told = made["NotificationsWithSubscribers"]
+    assert [each["Subscribers"] for each in told] == [[{"SubscriptionType": "SNS", "Address": {"Ref": topic}}]] * 3
+    kinds = {(each["Notification"]["NotificationType"], each["Notification"]["Threshold"]) for each in told}
+    assert kinds >= {("ACTUAL", 100), ("FORECASTED", 100)}
 
 
 def test_no_report_is_no_alarm_and_each_says_what_is_wrong(stages: dict[str, Synthesized]) -> None:
     for stage in stages.values():
         for alarm in stage.all("AWS::CloudWatch::Alarm").values():
-            if alarm["MetricName"] == "Invocations":
+            if alarm.get("MetricName") == "Invocations":
                 continue
             assert alarm["TreatMissingData"] == "notBreaching"
             assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
@@ -164,22 +256,46 @@ def test_an_alarms_name_says_stack_thing_and_kind(stages: dict[str, Synthesized]
     for name, stage in stages.items():
         names = [alarm["AlarmName"] for alarm in stage.all("AWS::CloudWatch::Alarm").values()]
         assert len(set(names)) == len(names)
-        things = {*stage.queues, *stage.machines, *stage.functions, *alarms.WATCHED_LANES, "api"}
-        kinds = {kind.name for kind in vars(alarms).values() if isinstance(kind, alarms.Kind)}
+        things = {*stage.queues, *stage.machines, *stage.functions, *alarms.WATCHED_LANES, "api", "account", "table"}
+        things |= {index.name for index in topology.TABLE.indexes} | {"connect", "s3", "whatsapp", "alarms"}
+        kinds = {kind.name for kind in vars(alarms).values() if isinstance(kind, alarms.Kind)} - absent(stage)
         assert {each.removeprefix(f"appointments-{name}-").split("-")[0] for each in names} <= things
         assert {each.rpartition("-")[2] for each in names} == kinds
 
 
-def test_the_stages_topic_is_told_of_an_alarm_and_of_its_end(stages: dict[str, Synthesized]) -> None:
+def test_every_alarm_and_its_end_are_told_to_the_stages_topic(stages: dict[str, Synthesized]) -> None:
     for name, stage in stages.items():
-        told = [GUARDED["alarm_topic"]] if name == "guarded" else []
+        made = [{"Ref": topic} for topic in stage.all("AWS::SNS::Topic") if topic.startswith("Alarms")]
+        told = [GUARDED["alarm_topic"]] if name == "guarded" else made
+        assert bool(told) is (name in ("prod", "calls", "guarded"))
         for alarm in stage.all("AWS::CloudWatch::Alarm").values():
             assert alarm.get("AlarmActions", []) == alarm.get("OKActions", []) == told
 
 
+def test_a_topic_of_the_stack_tells_the_stages_address_what_cloudwatch_publishes(prod: Synthesized) -> None:
+    (topic,) = [name for name in prod.all("AWS::SNS::Topic") if name.startswith("Alarms")]
+    subscriptions = [one for one in prod.all("AWS::SNS::Subscription").values() if one["TopicArn"] == {"Ref": topic}]
+    assert [(one["Protocol"], one["Endpoint"]) for one in subscriptions] == [("email", OWNED["alarm_email"])]
+    (policy,) = [one for one in prod.all("AWS::SNS::TopicPolicy").values() if one["Topics"] == [{"Ref": topic}]]
+    admitted = [one for one in policy["PolicyDocument"]["Statement"] if one["Effect"] == "Allow"]
+    assert {one["Principal"]["Service"] for one in admitted} == {"cloudwatch.amazonaws.com", "budgets.amazonaws.com"}
+    assert {one["Action"] for one in admitted} == {"sns:Publish"}
+    assert refuses_plain_http(policy)
+    assert prod.template["Outputs"][ALARM_TOPIC_OUTPUT]["Value"] == {"Ref": topic}
+
+
+def metrics_of(alarm: Resource) -> int:
+    """What an alarm is paid for."""
+    return sum("MetricStat" in part for part in alarm["Metrics"]) if "Metrics" in alarm else 1
+
+
 def test_the_price_of_a_month_without_traffic_counts_every_alarm_and_rule(stages: dict[str, Synthesized]) -> None:
+    paid = {
+        name: sum(metrics_of(alarm) for alarm in stage.all("AWS::CloudWatch::Alarm").values())
+        for name, stage in stages.items()
+    }
+    assert paid["prod"] == costs.ALARM_METRICS == max(paid.values())
     for stage in stages.values():
-        assert len(stage.all("AWS::CloudWatch::Alarm")) == costs.ALARMS
         for firewall in stage.all("AWS::WAFv2::WebACL").values():
             assert len(firewall["Rules"]) == costs.RULES
 
@@ -188,9 +304,11 @@ def test_an_alarm_of_each_kind_rings_when_it_should(stages: dict[str, Synthesize
     for stage in stages.values():
         found: dict[str, set[object]] = {}
         for alarm in stage.all("AWS::CloudWatch::Alarm").values():
-            statistic = alarm.get("Statistic") or alarm["ExtendedStatistic"]
+            stats = [part["MetricStat"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
+            (statistic,) = {stat["Stat"] for stat in stats} or {alarm.get("Statistic") or alarm["ExtendedStatistic"]}
+            (period,) = {stat["Period"] for stat in stats} or {alarm["Period"]}
             periods = alarm["EvaluationPeriods"]
             assert alarm.get("DatapointsToAlarm", periods) == periods
-            rings = (statistic, alarm["Period"] // MINUTE, periods, alarm["Threshold"])
+            rings = (statistic, period // MINUTE, periods, alarm["Threshold"])
             found.setdefault(alarm["AlarmName"].rpartition("-")[2], set()).add(rings)
-        assert found == {kind: {rings} for kind, rings in RINGS.items()}
+        assert found == {kind: {rings} for kind, rings in RINGS.items() if kind not in absent(stage)}

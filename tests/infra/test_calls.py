@@ -10,11 +10,11 @@ import pytest
 from infra import topology
 from infra.topology import Function
 from shared.telephony import contact_lens
-from tests.infra.conftest import CALLS, Resource, Synthesized
+from tests.infra.conftest import ACCOUNT, CALLS, REGION, Resource, Synthesized
 from tests.infra.templates import allowed, arn, flat, matches, refuses_plain_http
 
 INSTANCE_ID = CALLS["connect"]["instance_id"]
-INSTANCE = f"arn:${{AWS::Partition}}:connect:${{AWS::Region}}:${{AWS::AccountId}}:instance/{INSTANCE_ID}"
+INSTANCE = f"arn:${{AWS::Partition}}:connect:{REGION}:{ACCOUNT}:instance/{INSTANCE_ID}"
 CONTACT_ID = "0b8a5c3e-6f50-4c55-a3a4-1d5b1f3a0c11"
 
 each_function = pytest.mark.parametrize("function", topology.FUNCTIONS, ids=lambda function: function.name)
@@ -29,6 +29,12 @@ def calls(stages: dict[str, Synthesized]) -> Synthesized:
 def only(stage: Synthesized, kind: str) -> tuple[str, Resource]:
     ((name, made),) = stage.all(kind).items()
     return name, made
+
+
+def replies(stage: Synthesized) -> str:
+    """The topic of what customers answer on WhatsApp."""
+    (topic,) = [name for name in stage.all("AWS::SNS::Topic") if name.startswith("Whatsapp")]
+    return topic
 
 
 def granted(stage: Synthesized, function: Function, service: str) -> set[tuple[str, str]]:
@@ -100,7 +106,7 @@ def senders(stage: Synthesized, queue: str) -> set[tuple[str, str]]:
 
 def test_a_queue_takes_from_other_services_only_what_its_rules_and_topic_send(prod: Synthesized) -> None:
     rules = {name for name, rule in prod.all("AWS::Events::Rule").items() if "EventPattern" in rule}
-    topic, _ = only(prod, "AWS::SNS::Topic")
+    topic = replies(prod)
     for queue in topology.QUEUES:
         expected = {("events.amazonaws.com", f"${{{rule}.Arn}}") for rule in rules if queue.rules}
         expected |= {("sns.amazonaws.com", f"${{{topic}}}")} if queue.topic else set()
@@ -108,22 +114,20 @@ def test_a_queue_takes_from_other_services_only_what_its_rules_and_topic_send(pr
 
 
 def test_only_whatsapp_of_this_account_publishes_to_the_topic(prod: Synthesized) -> None:
-    topic, _ = only(prod, "AWS::SNS::Topic")
-    _, policy = only(prod, "AWS::SNS::TopicPolicy")
-    assert policy["Topics"] == [{"Ref": topic}]
+    topic = replies(prod)
+    (policy,) = [one for one in prod.all("AWS::SNS::TopicPolicy").values() if one["Topics"] == [{"Ref": topic}]]
     (admitted,) = [one for one in policy["PolicyDocument"]["Statement"] if one["Effect"] == "Allow"]
     assert admitted["Action"] == "sns:Publish"
     assert admitted["Principal"] == {"Service": "social-messaging.amazonaws.com"}
-    assert admitted["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+    assert admitted["Condition"] == {"StringEquals": {"aws:SourceAccount": ACCOUNT}}
     assert refuses_plain_http(policy)
     assert prod.template["Outputs"]["WhatsappTopicArn"]["Value"] == {"Ref": topic}
 
 
 def test_what_whatsapp_publishes_arrives_as_it_is(prod: Synthesized) -> None:
-    topic, _ = only(prod, "AWS::SNS::Topic")
-    _, subscription = only(prod, "AWS::SNS::Subscription")
+    topic = replies(prod)
+    (subscription,) = [one for one in prod.all("AWS::SNS::Subscription").values() if one["TopicArn"] == {"Ref": topic}]
     (queue,) = [queue.name for queue in topology.QUEUES if queue.topic]
-    assert subscription["TopicArn"] == {"Ref": topic}
     assert subscription["Protocol"] == "sqs"
     assert json.dumps(subscription["Endpoint"]) == arn(prod.queues[queue])
     assert subscription["RawMessageDelivery"] is True
@@ -131,15 +135,15 @@ def test_what_whatsapp_publishes_arrives_as_it_is(prod: Synthesized) -> None:
 
 @each_function
 def test_only_lex_of_this_account_invokes_a_code_hook(prod: Synthesized, function: Function) -> None:
-    target = {"Fn::GetAtt": [prod.functions[function.name], "Arn"]}
+    target = prod.live(function.name)
     permissions = [p for p in prod.all("AWS::Lambda::Permission").values() if p["FunctionName"] == target]
     from_lex = [p for p in permissions if p["Principal"] == "lexv2.amazonaws.com"]
     assert len(from_lex) == (1 if function.bot else 0)
     for permission in from_lex:
         assert permissions == [permission]
         assert permission["Action"] == "lambda:InvokeFunction"
-        assert permission["SourceAccount"] == {"Ref": "AWS::AccountId"}
-        where = "arn:${AWS::Partition}:lex:${AWS::Region}:${AWS::AccountId}:bot-alias/*"
+        assert permission["SourceAccount"] == ACCOUNT
+        where = f"arn:${{AWS::Partition}}:lex:{REGION}:{ACCOUNT}:bot-alias/*"
         assert flat(permission["SourceArn"]) == where
 
 
@@ -162,7 +166,7 @@ def test_calls_are_placed_and_ended_in_the_stages_instance_alone(calls: Synthesi
 @each_function
 def test_only_the_messenger_writes_and_from_the_stages_number_alone(calls: Synthesized, function: Function) -> None:
     number = CALLS["whatsapp"]["phone_number_id"].removeprefix("phone-number-id-")
-    where = f"arn:${{AWS::Partition}}:social-messaging:${{AWS::Region}}:${{AWS::AccountId}}:phone-number-id/{number}"
+    where = f"arn:${{AWS::Partition}}:social-messaging:{REGION}:{ACCOUNT}:phone-number-id/{number}"
     actions = ("SendWhatsAppMessage", "GetWhatsAppCallPermission") if function.messenger else ()
     assert granted(calls, function, "social-messaging") == {(f"social-messaging:{action}", where) for action in actions}
 
@@ -189,7 +193,7 @@ def test_every_utterance_goes_to_the_code_hook(calls: Synthesized) -> None:
     assert {flat(version["BotId"]), flat(alias["BotId"])} == {f"${{{bot_name}.Id}}"}
     assert flat(alias["BotVersion"]) == f"${{{version_name}.BotVersion}}"
     hook = setting["BotAliasLocaleSetting"]["CodeHookSpecification"]["LambdaCodeHook"]
-    assert json.dumps(hook["LambdaArn"]) == arn(calls.functions["voice_turn"])
+    assert hook["LambdaArn"] == calls.live("voice_turn")
     assert setting["BotAliasLocaleSetting"]["Enabled"] is True
 
 
@@ -199,7 +203,7 @@ def test_the_bot_may_only_speak(calls: Synthesized) -> None:
     assert {action for action, _ in allowed(calls.statements(role))} == {"polly:SynthesizeSpeech"}
     (trusted,) = calls[role]["AssumeRolePolicyDocument"]["Statement"]
     assert trusted["Principal"] == {"Service": "lexv2.amazonaws.com"}
-    assert trusted["Condition"] == {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}}
+    assert trusted["Condition"] == {"StringEquals": {"aws:SourceAccount": ACCOUNT}}
 
 
 def test_the_flow_talks_with_the_bot_that_its_instance_knows(calls: Synthesized) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from infra import topology
-from tests.infra.conftest import Resource, Synthesized
+from tests.infra.conftest import REGION, Resource, Synthesized
 from tests.infra.templates import flat
 
 STAGES = ["dev", "prod", "calls"]
@@ -46,7 +46,8 @@ def shown(stage: Synthesized, name: str, dimension: str) -> set[str]:
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_dashboard_is_called_as_stack_and_region_are(stages: dict[str, Synthesized], stage: str) -> None:
     """An account has one list of dashboards for all regions, and a stage may be in several."""
-    assert flat(dashboard(stages[stage])["DashboardName"]) == f"appointments-{stage}-${{AWS::Region}}"
+    region = "${AWS::Region}" if stage == "dev" else REGION
+    assert flat(dashboard(stages[stage])["DashboardName"]) == f"appointments-{stage}-{region}"
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -61,8 +62,10 @@ def test_on_top_stands_the_state_of_every_alarm(stages: dict[str, Synthesized], 
 def test_what_an_alarm_goes_by_can_be_looked_at(stages: dict[str, Synthesized], stage: str) -> None:
     drawn = set(lines(stages[stage]))
     for alarm in stages[stage].all("AWS::CloudWatch::Alarm").values():
-        dimensions = frozenset((each["Name"], flat(each["Value"])) for each in alarm["Dimensions"])
-        assert (alarm["Namespace"], alarm["MetricName"], dimensions) in drawn, alarm["AlarmName"]
+        metrics = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
+        for metric in metrics or [alarm]:
+            dimensions = frozenset((each["Name"], flat(each["Value"])) for each in metric.get("Dimensions", []))
+            assert (metric["Namespace"], metric["MetricName"], dimensions) in drawn, alarm["AlarmName"]
 
 
 @pytest.mark.parametrize("stage", STAGES)
@@ -97,6 +100,7 @@ def test_the_table_and_every_index_are_shown(prod: Synthesized) -> None:
     ):
         assert shown(prod, name, "TableName") == {f"${{{prod.table}}}"}
     indexes = {index.name for index in topology.TABLE.indexes}
+    assert shown(prod, "ReadThrottleEvents", "GlobalSecondaryIndexName") == indexes
     assert shown(prod, "WriteThrottleEvents", "GlobalSecondaryIndexName") == indexes
     assert shown(prod, "SuccessfulRequestLatency", "Operation")
 

@@ -24,19 +24,20 @@ each_stage = pytest.mark.parametrize("stage", ["dev", "prod", "calls", "guarded"
 
 
 def test_every_route_of_the_topology_takes_any_method_to_its_function(prod: Synthesized) -> None:
-    found = {}
+    found: dict[str, dict[str, str]] = {"ANY": {}, "POST": {}}
     for method in prod.all("AWS::ApiGateway::Method").values():
-        assert method["HttpMethod"] == "ANY"
         assert method["AuthorizationType"] == "NONE"
         assert method["Integration"]["Type"] == "AWS_PROXY"
-        found[path_of(prod, method["ResourceId"])] = integrated(method)
-    routes = {route: prod.functions[f.name] for f in topology.FUNCTIONS for route in f.routes}
-    assert found == routes
+        found[method["HttpMethod"]][path_of(prod, method["ResourceId"])] = integrated(method)
+    routes = {route: prod.aliases[f.name] for f in topology.FUNCTIONS for route in f.routes}
+    assert found["ANY"] == routes
+    # A throttle is a method's, and needs one of its own; it leads to the same function.
+    assert found["POST"] == {route: routes[route] for route in topology.MESSAGE_ROUTES}
 
 
 @each_function
 def test_the_gateway_may_invoke_a_function_that_has_routes(prod: Synthesized, function: Function) -> None:
-    target = {"Fn::GetAtt": [prod.functions[function.name], "Arn"]}
+    target = prod.live(function.name)
     permissions = [p for p in prod.all("AWS::Lambda::Permission").values() if p["FunctionName"] == target]
     admitted = [p for p in permissions if p["Principal"] == "apigateway.amazonaws.com"]
     assert bool(admitted) is bool(function.routes)
@@ -62,6 +63,24 @@ def test_the_gateway_throttles_as_the_stage_says_and_above_what_one_key_may_do(
     assert limits == (stacks[stage].stage.requests_per_second, stacks[stage].stage.burst)
     assert min(limits) > 2 * max(KEY_LIMITS)
     assert not settings.get("DataTraceEnabled")
+
+
+@each_stage
+def test_messages_are_throttled_apart_and_above_what_one_key_may_do(
+    stages: dict[str, Synthesized], stacks: dict[str, ServiceStack], stage: str
+) -> None:
+    (made,) = stages[stage].all("AWS::ApiGateway::Stage").values()
+    apart = {
+        (setting["ResourcePath"].lstrip("/").replace("~1", "/"), setting["HttpMethod"]): (
+            setting["ThrottlingRateLimit"],
+            setting["ThrottlingBurstLimit"],
+        )
+        for setting in made["MethodSettings"]
+        if setting["ResourcePath"] != "/*"
+    }
+    expected = (stacks[stage].stage.messages_per_second, stacks[stage].stage.messages_burst)
+    assert apart == dict.fromkeys([("/v1/messages", "POST"), ("/v1/conversations/{id}/messages", "POST")], expected)
+    assert min(expected) > max(KEY_LIMITS)
 
 
 def test_the_access_log_is_one_json_object_a_line_and_holds_no_credentials(prod: Synthesized) -> None:
@@ -103,7 +122,24 @@ def test_the_gateways_own_errors_carry_the_apis_headers(prod: Synthesized) -> No
         assert all(re.fullmatch(r"context\.[A-Za-z.]+|'[^']+'", value) for value in headers.values()), kind
         throttled = response.get("StatusCode") == "429"
         assert headers["Service-Should-Retry"] == ("'true'" if throttled else "'false'"), kind
-        assert ("Retry-After" in headers) is ("Service-Rate-Limited-Reason" in headers) is throttled, kind
+        assert ("Service-Rate-Limited-Reason" in headers) is throttled, kind
+        assert ("Retry-After" in headers) is (throttled or response.get("StatusCode") == "503"), kind
+
+
+@pytest.mark.parametrize(
+    "kind", ["DEFAULT_5XX", "INTEGRATION_FAILURE", "INTEGRATION_TIMEOUT", "API_CONFIGURATION_ERROR"]
+)
+def test_a_function_that_was_throttled_failed_or_took_too_long_is_a_503_that_may_have_run(
+    prod: Synthesized, kind: str
+) -> None:
+    response = gateway_responses(prod)[kind]
+    assert response["StatusCode"] == "503"
+    assert json.loads(rendered(response["ResponseTemplates"]["application/json"]))["error"]["code"] == (
+        "service_unavailable"
+    )
+    parameters = response["ResponseParameters"]
+    assert int(parameters["gatewayresponse.header.Retry-After"].strip("'")) >= 1
+    assert parameters["gatewayresponse.header.Service-Should-Retry"] == "'false'"
 
 
 def test_no_error_of_the_gateway_is_without_an_answer_of_ours(prod: Synthesized) -> None:
@@ -214,7 +250,8 @@ def path_of(stage: Synthesized, resource: Any) -> str:
 
 
 def integrated(method: Resource) -> str:
-    """The logical id of the function that a method hands requests to."""
-    (name,) = [part["Fn::GetAtt"][0] for part in method["Integration"]["Uri"]["Fn::Join"][1] if "Fn::GetAtt" in part]
+    """The logical id of the alias that a method hands requests to."""
+    parts = [part["Ref"] for part in method["Integration"]["Uri"]["Fn::Join"][1] if "Ref" in part]
+    (name,) = [part for part in parts if not part.startswith("AWS::")]
     found: str = name
     return found

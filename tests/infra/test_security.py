@@ -66,6 +66,7 @@ KINDS = {
     "AWS::SNS::Topic": Kind("Security Hub user guide, SNS.1", "AWS::SNS::TopicPolicy"),
     "AWS::StepFunctions::StateMachine": Kind("Step Functions developer guide, Data at rest encryption"),
     "AWS::Lambda::Function": Kind("Lambda developer guide, Encryption at rest", private=lambda f: "VpcConfig" not in f),
+    "AWS::Backup::BackupVault": Kind("AWS Backup developer guide, Encryption for backups", data=True),
     "AWS::Lex::Bot": Kind("Lex V2 developer guide, Data protection"),
     "AWS::Lex::BotAlias": Kind(private=lambda alias: "ConversationLogSettings" not in alias),
     "AWS::ApiGateway::RestApi": Kind(
@@ -76,7 +77,8 @@ KINDS = {
     "AWS::ApiGateway::Method": Kind(private=lambda method: method["Integration"]["Type"] == "AWS_PROXY"),
     # Its cache would store answers.
     "AWS::ApiGateway::Stage": Kind(private=lambda stage: not stage.get("CacheClusterEnabled")),
-    "AWS::SNS::Subscription": Kind(private=lambda subscription: subscription["Protocol"] == "sqs"),
+    # Alarms, which name no customer, go by e-mail.
+    "AWS::SNS::Subscription": Kind(private=lambda subscription: subscription["Protocol"] in ("sqs", "email")),
 } | dict.fromkeys(
     (
         "AWS::ApiGateway::Account",
@@ -84,19 +86,27 @@ KINDS = {
         "AWS::ApiGateway::Deployment",
         "AWS::ApiGateway::GatewayResponse",
         "AWS::ApiGateway::Resource",
+        "AWS::Backup::BackupPlan",
+        "AWS::Backup::BackupSelection",
+        "AWS::Budgets::Budget",
         "AWS::CertificateManager::Certificate",
         "AWS::CloudWatch::Alarm",
         "AWS::CloudWatch::Dashboard",
+        "AWS::CodeDeploy::Application",
+        "AWS::CodeDeploy::DeploymentGroup",
         "AWS::Connect::ContactFlow",
         "AWS::Connect::InstanceStorageConfig",
         "AWS::Connect::IntegrationAssociation",
         "AWS::Events::Rule",
         "AWS::IAM::Policy",
         "AWS::IAM::Role",
+        "AWS::Lambda::Alias",
         "AWS::Lambda::EventInvokeConfig",
         "AWS::Lambda::EventSourceMapping",
         "AWS::Lambda::Permission",
+        "AWS::Lambda::Version",
         "AWS::Lex::BotVersion",
+        "AWS::Logs::MetricFilter",
         "AWS::Route53::RecordSet",
         "AWS::S3::BucketPolicy",
         "AWS::SNS::TopicPolicy",
@@ -108,6 +118,7 @@ KINDS = {
 )
 
 LOGS_ROLE = "AmazonAPIGatewayPushToCloudWatchLogs"
+BACKUP_ROLE = "AWSBackupServiceRolePolicyForBackup"
 
 SECRET = re.compile(r"\b(sk_(test|live)_|whsec_|AKIA[A-Z2-7]{8}|ASIA[A-Z2-7]{8})\w|-----BEGIN|SecretString")
 """An API key of ours, a signing secret, a key of AWS or a private key."""
@@ -122,13 +133,15 @@ def policies(stage: Synthesized, keep: bool) -> list[str]:
 
 
 def managed_policies(stage: Synthesized, keep: bool) -> list[str]:
-    """Only the gateway's own role has one, the one that AWS made for it."""
-    logs = {made["CloudWatchRoleArn"]["Fn::GetAtt"][0] for made in stage.all("AWS::ApiGateway::Account").values()}
+    """Only the roles of the gateway and of AWS Backup have one, the one that AWS made for them."""
+    accounts, selections = stage.all("AWS::ApiGateway::Account"), stage.all("AWS::Backup::BackupSelection")
+    made_for = {made["CloudWatchRoleArn"]["Fn::GetAtt"][0]: LOGS_ROLE for made in accounts.values()}
+    made_for |= {made["BackupSelection"]["IamRoleArn"]["Fn::GetAtt"][0]: BACKUP_ROLE for made in selections.values()}
     return [
         f"{role} has {flat(arn)}"
         for role, made in stage.all("AWS::IAM::Role").items()
         for arn in made.get("ManagedPolicyArns", [])
-        if role not in logs or not flat(arn).endswith(f":policy/service-role/{LOGS_ROLE}")
+        if flat(arn) != f"arn:${{AWS::Partition}}:iam::aws:policy/service-role/{made_for.get(role)}"
     ]
 
 

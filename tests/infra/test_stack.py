@@ -9,6 +9,7 @@ import pytest
 
 from infra import stack_names, topology
 from infra.app import context
+from infra.preflight import UNRESERVED
 from infra.stack import ServiceStack
 from infra.topology import Function, Queue
 from tests.infra.conftest import Resource, Synthesized, lint_findings
@@ -31,7 +32,7 @@ def test_outputs_tell_where_the_service_is_and_how_to_get_a_key(stages: dict[str
     outputs = stages[stage].template["Outputs"]
     assert outputs[stack_names.TABLE_OUTPUT]["Value"] == {"Ref": stages[stage].table}
     assert outputs[stack_names.FAILURES_OUTPUT]["Value"] == {"Ref": stages[stage].bucket}
-    assert outputs[stack_names.FAN_OUT_OUTPUT]["Value"] == {"Ref": stages[stage].functions["fan_out"]}
+    assert outputs[stack_names.FAN_OUT_OUTPUT]["Value"] == stages[stage].live("fan_out")
     if not stages[stage].all("AWS::ApiGateway::DomainName"):
         assert f'/", {{"Ref": "ApiDeploymentStage{stage}' in text(outputs[stack_names.API_OUTPUT]["Value"])
     assert f"infra.manage --stage {stage} projects create" in outputs[stack_names.FIRST_KEY_OUTPUT]["Value"]
@@ -142,6 +143,24 @@ def test_the_keys_own_policy_admits_only_the_account_and_the_key_rotates(prod: S
 
 
 @each_function
+def test_in_prod_a_worker_has_room_for_all_that_its_queues_start_and_dev_reserves_nothing(
+    stages: dict[str, Synthesized], function: Function
+) -> None:
+    reserved = {
+        stage: stages[stage][stages[stage].functions[function.name]].get("ReservedConcurrentExecutions")
+        for stage in ("dev", "prod")
+    }
+    assert reserved["dev"] is None
+    if function.queues or function.stream or {*function.routes} & topology.MESSAGE_ROUTES:
+        assert (reserved["prod"] or 0) >= max(1, sum(source.concurrency for source in function.queues))
+
+
+def test_prods_reservations_fit_into_an_account_of_a_thousand(prod: Synthesized) -> None:
+    reserved = [f.get("ReservedConcurrentExecutions", 0) for f in prod.all("AWS::Lambda::Function").values()]
+    assert sum(reserved) + UNRESERVED <= 1000
+
+
+@each_function
 def test_a_function_that_feeds_its_own_queue_is_not_stopped_as_a_runaway(prod: Synthesized, function: Function) -> None:
     feeds_itself = bool({*function.sends} & {source.queue for source in function.queues})
     assert (prod[prod.functions[function.name]].get("RecursiveLoop") == "Allow") is feeds_itself
@@ -149,7 +168,7 @@ def test_a_function_that_feeds_its_own_queue_is_not_stopped_as_a_runaway(prod: S
 
 @each_function
 def test_a_scheduled_function_has_its_schedule_and_no_repeats(prod: Synthesized, function: Function) -> None:
-    target = {"Fn::GetAtt": [prod.functions[function.name], "Arn"]}
+    target = prod.live(function.name)
     rules = prod.all("AWS::Events::Rule")
     mine = {name: rule for name, rule in rules.items() if rule["Targets"][0]["Arn"] == target}
     assert len(mine) == (1 if function.every else 0)
@@ -161,8 +180,12 @@ def test_a_scheduled_function_has_its_schedule_and_no_repeats(prod: Synthesized,
         permissions = [p for p in prod.all("AWS::Lambda::Permission").values() if p["FunctionName"] == target]
         assert [p["SourceArn"] for p in permissions] == [{"Fn::GetAtt": [name, "Arn"]}]
         configs = prod.all("AWS::Lambda::EventInvokeConfig").values()
-        repeats = [c["MaximumRetryAttempts"] for c in configs if c["FunctionName"] == {"Ref": target["Fn::GetAtt"][0]}]
-        assert repeats == [0]
+        mine_of = {"Ref": prod.functions[function.name]}
+        ((qualifier, repeats),) = [
+            (c["Qualifier"], c["MaximumRetryAttempts"]) for c in configs if c["FunctionName"] == mine_of
+        ]
+        assert text(target) in text(qualifier)
+        assert repeats == 0
 
 
 # Table
@@ -208,7 +231,8 @@ def test_a_queue_gives_up_into_a_dead_letter_queue_of_its_type(prod: Synthesized
 def test_a_message_stays_hidden_for_six_times_its_readers_timeout(prod: Synthesized, queue: Queue) -> None:
     source = arn(prod.queues[queue.name])
     mappings = prod.all("AWS::Lambda::EventSourceMapping").values()
-    readers = [prod[m["FunctionName"]["Ref"]] for m in mappings if text(m["EventSourceArn"]) == source]
+    started = [m["FunctionName"] for m in mappings if text(m["EventSourceArn"]) == source]
+    readers = [prod[prod.functions[name]] for name in prod.functions if prod.live(name) in started]
     assert len(readers) == 1
     assert prod[prod.queues[queue.name]]["VisibilityTimeout"] >= 6 * readers[0]["Timeout"]
 

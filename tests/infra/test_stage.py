@@ -10,9 +10,13 @@ from aws_cdk import App
 from infra import topology
 from infra.app import UnknownStage, context, stage_of
 from infra.stage import BadSetting, Stage, described
+from tests.infra.conftest import ACCOUNT, COPIES_REGION, OWNED, REGION
 
 NAMED = {"name": "api.example.com", "certificate_arn": "arn:aws:acm:eu-central-1:123456789012:certificate/1"}
 ZONED = {"name": "api.example.com", "hosted_zone_id": "Z1", "hosted_zone_name": "example.com"}
+TOPIC = "arn:aws:sns:eu-central-1:123456789012:operators"
+RESERVED = context()["stages"]["prod"]["reserved_concurrency"]
+DELIVER = sum(source.concurrency for f in topology.FUNCTIONS if f.name == "deliver" for source in f.queues)
 CONNECT = {"instance_id": "instance", "contact_flow_id": "flow", "queue_id": "queue"}
 
 
@@ -22,9 +26,26 @@ def stage(**settings: Any) -> Stage:
 
 def test_the_stages_of_cdk_json_are_good_and_place_no_calls() -> None:
     for name, settings in context()["stages"].items():
-        found = described(name, settings)
+        found = described(name, settings | (OWNED if settings["keep_data"] else {}))
         assert not found.carrier
         assert not found.messenger
+
+
+def test_a_stage_that_keeps_data_is_not_deployed_before_it_is_known_who_hears_its_alarms() -> None:
+    prod = context()["stages"]["prod"] | OWNED
+    unheard = prod | {"alarm_email": ""}
+    with pytest.raises(BadSetting, match=r"^stage trial: it keeps data and lacks alarm_topic or alarm_email$"):
+        described("trial", unheard)
+    assert described("trial", unheard | {"alarm_topic": TOPIC}).alarm_topic == TOPIC
+    assert described("trial", prod).alarm_email == OWNED["alarm_email"]
+
+
+@pytest.mark.parametrize("missing", ["account", "region", "backup"])
+def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str) -> None:
+    prod = context()["stages"]["prod"] | OWNED
+    del prod[missing]
+    with pytest.raises(BadSetting, match=f"^stage trial: .*lacks .*{missing}"):
+        described("trial", prod)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +88,28 @@ def test_the_stages_of_cdk_json_are_good_and_place_no_calls() -> None:
         ({"model": ""}, "model should match pattern"),
         ({"model": "arn:aws:bedrock:eu-central-1:123456789012:inference-profile/x"}, "model should match pattern"),
         ({"alarm_topic": "operators"}, "alarm_topic should match pattern"),
-        ({"memory": 512}, "it has no setting 'memory'; there are alarm_topic, burst,"),
+        ({"alarm_email": "operators"}, "alarm_email should match pattern"),
+        ({"alarm_email": "me@example.com", "alarm_topic": TOPIC}, "it has both alarm_topic and alarm_email"),
+        ({"account": "1234", "region": REGION}, "account should match pattern"),
+        ({"account": ACCOUNT, "region": "Frankfurt"}, "region should match pattern"),
+        ({"account": ACCOUNT}, "it lacks account or region, which go together"),
+        ({"messages_per_second": 100}, "messages_per_second should be greater than 100"),
+        ({"reserved_concurrency": {"deliver": 0}}, "reserved_concurrency.deliver should be greater than"),
+        ({"reserved_concurrency": RESERVED | {"post": 1}}, "reserved_concurrency names no function: post"),
+        ({"reserved_concurrency": {"deliver": 1000}}, "reserved_concurrency lacks "),
+        (
+            {"reserved_concurrency": RESERVED | {"deliver": DELIVER - 1}},
+            f"reserved_concurrency.deliver is less than its queues start at once, {DELIVER}",
+        ),
+        ({"monthly_budget": 100}, "it has monthly_budget and lacks alarm_topic or alarm_email"),
+        ({"traffic_shift": "AllAtOnce"}, "traffic_shift should match pattern"),
+        ({"backup": {}}, "backup lacks region"),
+        ({"backup": {"region": COPIES_REGION, "days": 0}}, "backup.days should be greater than or equal to 1"),
+        (
+            {"account": ACCOUNT, "region": REGION, "backup": {"region": REGION}},
+            "backup.region is the stage's own; copies belong in another one",
+        ),
+        ({"memory": 512}, "it has no setting 'memory'; there are account, alarm_email, alarm_topic,"),
         ({"firewall": {"requests_per_minute": "many"}}, "firewall.requests_per_minute should be a valid integer"),
         ({"firewall": {"requests_per_minute": True}}, "firewall.requests_per_minute should be a valid integer"),
         (

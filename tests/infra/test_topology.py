@@ -107,6 +107,10 @@ def test_a_route_belongs_to_one_function() -> None:
     assert routes.most_common(1)[0][1] == 1
 
 
+def test_the_routes_that_take_messages_are_routes() -> None:
+    assert {route for function in topology.FUNCTIONS for route in function.routes} >= topology.MESSAGE_ROUTES
+
+
 def test_a_path_that_leads_to_a_route_is_one_and_so_is_all_below_it() -> None:
     """The gateway has a resource for `/v1` as soon as `/v1/ping` is there; without a method, it fails."""
     routes = {route for function in topology.FUNCTIONS for route in function.routes}

@@ -65,7 +65,7 @@ def test_a_month_without_traffic_is_paid_for_polling_sweeping_alarms_and_the_key
     assert polling == pytest.approx(6 * 0.648 * 0.40 + 0.648 * 0.50)
     # 43,200 runs: 4 read units and 330 bytes of log each, and 0.0511 GB-seconds (62.2 ms of code, 40 ms of calls).
     assert sweeping == pytest.approx(0.0432 * (0.20 + 4 * 0.125 + 0.165 + 0.0511 * 13.3334), rel=1e-2)
-    assert alarms == pytest.approx(costs.ALARMS * 0.10)
+    assert alarms == pytest.approx(costs.ALARM_METRICS * 0.10)
     assert (dashboard, key) == (3, 1)
 
 

@@ -1,0 +1,94 @@
+"""Daily backups of the table in a vault of the stage, each copied into a second vault in another region.
+
+Point-in-time recovery is in the table's own region and account and ends with the table; these copies outlive both a
+region that is out of reach and a table that is deleted. Recordings are not backed up.
+"""
+
+from __future__ import annotations
+
+from aws_cdk import ArnFormat, Environment, RemovalPolicy, Stack, Tags
+from aws_cdk import aws_backup as backup
+from aws_cdk import aws_dynamodb as dynamodb
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from infra.stack_names import SERVICE, copies_name
+from infra.stage import Backup, Stage
+
+EVERY_NIGHT = "cron(0 3 * * ? *)"
+AWS_POLICY = "service-role/AWSBackupServiceRolePolicyForBackup"
+
+
+class CopiesStack(Stack):
+    """The second vault of a stage, which is in another region and so needs a stack of its own."""
+
+    def __init__(self, scope: Construct, *, stage: Stage, settings: Backup) -> None:
+        super().__init__(
+            scope,
+            copies_name(stage.name),
+            description="Copies of the backups of appointments, calls and conversations",
+            env=Environment(account=stage.account, region=settings.region),
+            termination_protection=stage.keep_data,
+        )
+        Tags.of(self).add("service", SERVICE)
+        Tags.of(self).add("stage", stage.name)
+        _vault(self, copies_name(stage.name), stage.removal)
+
+
+def back_up(stack: Stack, stage: Stage, settings: Backup, table: dynamodb.Table) -> str:
+    """Back the table up every night, with a copy in the vault of CopiesStack; the name of the first vault."""
+    vault = _vault(stack, stack.stack_name, stage.removal)
+    kept = backup.CfnBackupPlan.LifecycleResourceTypeProperty(delete_after_days=settings.days)
+    copies = stack.format_arn(
+        service="backup",
+        region=settings.region,
+        resource="backup-vault",
+        resource_name=copies_name(stage.name),
+        arn_format=ArnFormat.COLON_RESOURCE_NAME,
+    )
+    plan = backup.CfnBackupPlan(
+        stack,
+        "BackupPlan",
+        backup_plan=backup.CfnBackupPlan.BackupPlanResourceTypeProperty(
+            backup_plan_name=stack.stack_name,
+            backup_plan_rule=[
+                backup.CfnBackupPlan.BackupRuleResourceTypeProperty(
+                    rule_name="nightly",
+                    schedule_expression=EVERY_NIGHT,
+                    target_backup_vault=vault.attr_backup_vault_name,
+                    lifecycle=kept,
+                    copy_actions=[
+                        backup.CfnBackupPlan.CopyActionResourceTypeProperty(
+                            destination_backup_vault_arn=copies, lifecycle=kept
+                        )
+                    ],
+                )
+            ],
+        ),
+    )
+    role = iam.Role(
+        stack,
+        "BackupRole",
+        assumed_by=iam.ServicePrincipal(
+            "backup.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}
+        ),
+        description="What AWS Backup may do to back the table up",
+        # AWS's own: a right that AWS Backup comes to need and that is missing here would show only as missing backups.
+        managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(AWS_POLICY)],
+    )
+    backup.CfnBackupSelection(
+        stack,
+        "BackedUp",
+        backup_plan_id=plan.attr_backup_plan_id,
+        backup_selection=backup.CfnBackupSelection.BackupSelectionResourceTypeProperty(
+            selection_name="table", iam_role_arn=role.role_arn, resources=[table.table_arn]
+        ),
+    )
+    return vault.attr_backup_vault_name
+
+
+def _vault(stack: Stack, name: str, removal: RemovalPolicy) -> backup.CfnBackupVault:
+    """Encrypted with AWS Backup's own key of the region; a vault that holds something cannot be deleted."""
+    vault = backup.CfnBackupVault(stack, "Backups", backup_vault_name=name)
+    vault.apply_removal_policy(removal)
+    return vault
