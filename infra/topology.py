@@ -1,6 +1,6 @@
 """What the service consists of, as plain data: the one list that the stack and the local runner loop over.
 
-Nothing here imports the AWS CDK, `functions` or `shared`. A grant is written once, beside the function
+Nothing here imports the AWS CDK, `functions`, or of `shared` more than the facts. A grant is written once, beside the function
 that needs it; the stack turns it into that function's role, and the environment variables that a
 function finds its queues and machines by follow from the same lines (`Function.environment`).
 """
@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-STREAM_KINDS = ("customer", "appointment", "session", "deleted_customer", "deleted_appointment")
-"""Values of an item's `kind` attribute whose changes become events; the stream filter lets only these through."""
+from shared.core.facts import STREAM_KINDS
 
 MESSAGE_ROUTES = frozenset({"/v1/messages", "/v1/conversations/{id}/messages"})
 """Routes whose POST waits for an agent and so holds a function for many seconds; the gateway bounds them apart."""

@@ -25,6 +25,7 @@ from infra.local import database, names, resources
 from infra.local.lambdas import Context
 from infra.local.routes import Routes
 from infra.local.stream import stream_record
+from shared.core.facts import STREAM_KINDS
 from tests import privileges
 
 
@@ -159,7 +160,7 @@ class Stage:
                 found += [stream_record(record, self._stream_arn) for record in answer["Records"]]
                 if not answer["Records"]:
                     break
-        return [record for record in found if _kind(record) in topology.STREAM_KINDS]
+        return [record for record in found if _kind(record) in STREAM_KINDS]
 
     def fan_out(self, records: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
         """Give fan_out the records, or all that are new; returns them."""

@@ -30,6 +30,7 @@ from infra.local import processes, resources, sqs_endpoint
 from infra.local.data_dir import DataDir
 from infra.local.sqs import Engine
 from infra.topology import Function
+from shared.core.facts import STREAM_KINDS
 from tests.deploy import providers, samples
 from tests.deploy.cloud import ROOT
 from tests.deploy.providers import Providers
@@ -161,7 +162,7 @@ class Functions:
                 answer = streams.get_records(ShardIterator=iterator)
                 found += answer["Records"]
                 iterator = answer.get("NextShardIterator") if answer["Records"] else None
-        return [record for record in found if _kind(record) in topology.STREAM_KINDS]
+        return [record for record in found if _kind(record) in STREAM_KINDS]
 
     def measured(self) -> list[Measured]:
         """What the functions have taken that have run."""

@@ -648,9 +648,9 @@ def test_a_process_ends_at_once_and_quietly_though_receivers_hang(hung: int) -> 
     with Receiver(answer(), receivers.hang_after_request) as receiver:
         program = f"""
 import threading
-from shared import webhook_http
+from shared.webhooks import http_client
 def post():
-    return webhook_http.post({receiver.url!r}, {{}}, b"", allow_loopback=True, deadline=600)
+    return http_client.post({receiver.url!r}, {{}}, b"", allow_loopback=True, deadline=600)
 assert post().status == 200
 for _ in range({hung}):
     threading.Thread(target=post, daemon=True).start()
