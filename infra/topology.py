@@ -1,8 +1,8 @@
 """What the service consists of, as plain data: the one list that the stack and the local runner loop over.
 
-Nothing here imports the AWS CDK, `functions`, or of `shared` more than the facts. A grant is written once, beside the function
-that needs it; the stack turns it into that function's role, and the environment variables that a
-function finds its queues and machines by follow from the same lines (`Function.environment`).
+Nothing here imports the AWS CDK or `functions`, and of `shared` only the facts. A grant is written once, beside the
+function that needs it; the stack turns it into that function's role, and the environment variables that a function
+finds its queues and machines by follow from the same lines (`Function.environment`).
 """
 
 from __future__ import annotations
