@@ -407,8 +407,10 @@ def _shown(row: table.Row, endpoint: endpoints.State | None) -> Delivery:
     if phase(row, endpoint) is not Phase.CLOSED:
         return cast("Delivery", json.loads(row["doc"]))
 
+    read = [row]
+
     def cancel_unless_claimed() -> Delivery:
-        latest = table.get(row["pk"], row["sk"]) or row
+        latest = read.pop() if read else table.get(row["pk"], row["sk"]) or row
         if phase(latest, endpoint) is not Phase.CLOSED:
             return cast("Delivery", json.loads(latest["doc"]))
         doc = _canceled_doc(latest, endpoint)

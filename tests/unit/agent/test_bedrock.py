@@ -729,7 +729,7 @@ def test_a_link_is_found_however_deep_it_is_coded(depth: int) -> None:
 
 
 def in_call(instructions: str | None = None, timezone: str | None = None, **given: Any) -> Tools:
-    usual: dict[str, Any] = {"found": (found(),), "message": "Hello", "in_call": True}
+    usual: dict[str, Any] = {"appointments": (found(),), "message": "Hello", "in_call": True}
     return Tools(**usual | given, instructions=instructions, timezone=timezone)
 
 
