@@ -33,7 +33,7 @@ from starlette.types import Scope as ASGIScope
 from shared.api import idempotency, responses
 from shared.api.requests import Request, check_query, read_api_key, read_json, read_version
 from shared.api.responses import RequestContext, Response
-from shared.core import clock, ids, log
+from shared.core import clock, ids, log, table
 from shared.core.aws import Unavailable
 from shared.core.errors import ApiError
 from shared.projects import api_keys
@@ -184,7 +184,7 @@ def _api_error(error: Exception, context: RequestContext) -> ApiError:
     """The error response to whatever went wrong; no detail of our own faults leaves the service."""
     if isinstance(error, ApiError):
         return error
-    if isinstance(error, Unavailable):
+    if isinstance(error, Unavailable | table.Contended):
         return ApiError("service_unavailable", headers={"Retry-After": "1"})
     log.logger().error("internal error", exc_info=error, extra={"request_id": context.request_id})
     return ApiError("internal_error")

@@ -62,7 +62,7 @@ def take_turn(scope: Scope, conversation_id: str, message_id: str) -> None:
     try:
         owed.retry_on_conflict(attempt, tries=TRIES)
     except Exception:
-        turns.release(turn)
+        turns.give_back(turn)
         raise
 
 

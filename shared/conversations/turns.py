@@ -162,9 +162,9 @@ def commit(turn: Turn, conversation: ConversationRecord, reply: Reply, tools: To
         placing.send_hints(scope, placed)
 
 
-def release(turn: Turn) -> None:
-    """Give the turn back for another worker."""
-    owed.release(turn.work)
+def give_back(turn: Turn) -> None:
+    """Give the turn, which this worker failed at, to another."""
+    owed.release(turn.work, failed=True)
 
 
 def frozen(message: Message, answer: Message, conversation: Conversation, *, markdown: bool) -> str:

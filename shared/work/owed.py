@@ -10,7 +10,7 @@ finds every row whose work is overdue and sends another. A row that owes work ha
 | `hints`             | how many hints `sweep` has sent since the last step was recorded |
 | `lease`             | the token of the worker that has claimed the row |
 | `lease_until`       | when the claim expires |
-| `lost`              | how many workers in a row let their claim expire: they died |
+| `lost`              | how many workers in a row died, their lease expired, or failed |
 
 A worker claims the row (`claim`), works, and writes the outcome on condition that its claim still holds (`held`).
 A worker that dies leaves a lease that expires, and the next worker takes the row over. A claim does not move `due`,
@@ -63,7 +63,7 @@ class Claim:
 
     @property
     def lost_workers(self) -> int:
-        """How many workers in a row died over the present step."""
+        """How many workers in a row died over the present step, or failed at it."""
         return int(self.row.get("lost", 0))
 
     @property
@@ -129,9 +129,13 @@ def held(claim: Claim, write: Write, *, keep: bool = False) -> Write:
     return dataclasses.replace(write, set=changes, condition=condition, values=values)
 
 
-def release(claim: Claim) -> None:
-    """Give the row back, its work still due, so that the next hint finds it free. Best effort: the lease expires."""
-    write = held(claim, table.Update(claim.row["pk"], claim.row["sk"]))
+def release(claim: Claim, *, failed: bool = False) -> None:
+    """Give the row back, its work still due, so that the next hint finds it free. Best effort: the lease expires.
+
+    A worker that `failed` counts like one that died.
+    """
+    lost = {"lost": claim.lost_workers + 1} if failed else {}
+    write = held(claim, table.Update(claim.row["pk"], claim.row["sk"], set=lost))
     try:
         table.write([write], claim.token)
     except (table.ConditionFailed, table.Contended):

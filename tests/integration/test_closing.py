@@ -200,9 +200,12 @@ def test_a_read_that_found_it_waiting_does_not_show_as_canceled_what_a_worker_to
 def test_a_read_that_cancels_keeps_the_attempt_that_was_recorded_meanwhile(
     stage: Stage, stopped_clock: Clock, close: Close
 ) -> None:
+    closed_at: list[int] = []
+
     def attempted() -> None:
         hint(stage, waiting)
         stopped_clock.forward(1)
+        closed_at.append(clock.now())
         close(stage, endpoint)
 
     with Receiver(answer(500)) as receiver:
@@ -211,7 +214,7 @@ def test_a_read_that_cancels_keeps_the_attempt_that_was_recorded_meanwhile(
         waiting = only(stage, path)
         with just_before("BatchGetItem", attempted):
             seen = only(stage, path)
-        assert_canceled(seen, clock.now(), attempts=1)
+        assert_canceled(seen, closed_at[0], attempts=1)
         assert read(stage, path, waiting["id"]) == seen
         assert_nothing_follows(stage, stopped_clock, path, seen)
 

@@ -16,7 +16,7 @@ import pytest
 from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 from botocore.stub import Stubber
 
-from functions import turn as worker
+from shared.agent import adapters
 from shared.agent.bedrock import Bedrock
 from shared.conversations import answering
 from shared.core import clock, keys, table
@@ -38,6 +38,8 @@ GIVE_UP = 108
 LOCK = 120
 WINDOW = 20
 LATE = "[[sim:timeout]]"
+COMMIT = 6
+"""The position of the commit among a worker's calls for a customer."""
 FORCED_WINDOW, FORCED_REPLY = 2, 7
 """Seconds after a request with that content: its 504, and its reply."""
 CONFIRM = "Please confirm my appointment"
@@ -263,13 +265,13 @@ def test_a_replay_of_an_answered_message_looks_once(stage: Stage, stopped_clock:
     assert line.operations() == [AUTHENTICATED, "GetItem", "TransactWriteItems", "GetItem", "SendMessageBatch"][:4]
 
 
-def test_a_worker_takes_eight_calls_for_a_customer_and_five_without_one(stage: Stage) -> None:
+def test_a_worker_takes_seven_calls_for_a_customer_and_four_without_one(stage: Stage) -> None:
     thread = opened(stage)
     asked(stage, thread, CONFIRM)
     [record] = hinted(stage, thread.scope)
     with wire() as line:
         work(stage, [record])
-    claimed, committed = ["GetItem", "UpdateItem"], ["Query", "TransactWriteItems"]
+    claimed, committed = ["UpdateItem"], ["Query", "TransactWriteItems"]
     # The conversation, its customer, the customer's appointments by their index; then the transcript.
     assert line.operations() == [*claimed, "GetItem", "GetItem", "Query", "BatchGetItem", *committed]
     alone = created(stage, "/v1/conversations")["id"]
@@ -279,10 +281,10 @@ def test_a_worker_takes_eight_calls_for_a_customer_and_five_without_one(stage: S
     with wire() as line:
         work(stage, [record])
     assert line.operations() == [*claimed, "GetItem", *committed]
-    # A hint that comes again is one read.
+    # A hint that comes again is one call.
     with wire() as line:
         work(stage, [record])
-    assert line.operations() == ["GetItem"]
+    assert line.operations() == ["UpdateItem"]
 
 
 # One reply and one effect
@@ -375,12 +377,12 @@ def test_a_worker_that_died_keeps_its_turn_from_others_until_its_lease_is_over(
     stage: Stage, stopped_clock: Clock
 ) -> None:
     thread, record = wished(stage, stopped_clock, WISHES[0])
-    with wire(kill_after=1), pytest.raises(Killed):
+    with wire(kill_after=0), pytest.raises(Killed):
         work(stage, [record])
     stopped_clock.forward(LEASE - 1)
     with wire() as line:
         work(stage, [record])
-    assert line.operations() == ["GetItem"]
+    assert line.operations() == ["UpdateItem"]
     stopped_clock.forward(2)
     work(stage, [record])
     assert not list(wrongs(stage, stopped_clock, thread, WISHES[0]))
@@ -415,7 +417,7 @@ def test_a_commit_in_conflict_is_made_good_by_the_same_worker(
 ) -> None:
     thread, record = wished(stage, stopped_clock, WISHES[0])
     with wire() as line:
-        line.fault = Fault(7, conflicting(position), conflicts)
+        line.fault = Fault(COMMIT, conflicting(position), conflicts)
         work(stage, [record])
     assert line.disturbed == conflicts
     assert not list(wrongs(stage, stopped_clock, thread, WISHES[0]))
@@ -514,7 +516,7 @@ def test_the_fourth_worker_gives_a_turn_up_that_three_failed_at(stage: Stage, st
     asked(stage, thread, CONFIRM, "k")
     [record] = hinted(stage, thread.scope)
     for _ in range(3):
-        with wire(Fault(7, conflicting(0), ALWAYS)), suppress(BatchProcessingError):
+        with wire(Fault(COMMIT, conflicting(0), ALWAYS)), suppress(BatchProcessingError):
             stage.invoke("turn", {"Records": [record]})
         assert len(seen(stage, thread.messages)["data"]) == 1
         stopped_clock.forward(1)
@@ -532,7 +534,7 @@ def test_workers_that_die_one_after_the_other_leave_the_turn_to_the_reminder(
     start, [record] = stopped_clock.now, hinted(stage, thread.scope)
     for age in (0, LEASE + 1, 2 * LEASE + 2):
         stopped_clock.now = start + age
-        with wire(kill_before=7), pytest.raises(Killed):
+        with wire(kill_before=COMMIT), pytest.raises(Killed):
             work(stage, [record])
     stopped_clock.now = start + delay
     work(stage, [later])
@@ -1310,12 +1312,17 @@ def test_a_live_turn_whose_worker_dies_or_is_in_trouble_is_counted_once(
 
 
 def test_a_live_message_is_answered_by_the_stages_model_and_its_tokens_are_counted(
-    stage: Stage, stopped_clock: Clock, live: Callable[[], Thread], monkeypatch: pytest.MonkeyPatch
+    stage: Stage,
+    stopped_clock: Clock,
+    live: Callable[[], Thread],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
     monkeypatch.setenv("SIMULATE_LIVE", "0")
     monkeypatch.setenv("MODEL_ID", "model")
     agent = Bedrock.from_environment()
-    monkeypatch.setattr(worker, "_bedrock", lambda: agent)
+    adapters.use(agent)
+    request.addfinalizer(lambda: adapters.use(None))
     thread = live()
     with Stubber(agent.client) as model:
         model.add_response("converse", models.answer("end_turn", [{"text": "Good morning."}], tokens=(100, 10)))
