@@ -9,6 +9,7 @@ from typing import Any
 from boto3.dynamodb.types import TypeSerializer
 
 from shared import appointments, customers
+from shared.appointments import APPOINTMENTS, AppointmentRecord
 from shared.calls import sessions
 from shared.core import aws, clock, ids, table
 from shared.core.keys import Scope
@@ -27,7 +28,13 @@ def customer(scope: Scope, **given: Any) -> table.Row:
 def appointment(scope: Scope, **given: Any) -> table.Row:
     """An appointment made now, of a customer that need not exist."""
     least = {"status": "pending", "appointment_at": clock.iso(clock.now()), "customer_id": "cust_" + "0" * 26}
-    return _row(appointments.APPOINTMENTS, scope, appointments.new(scope, dict.fromkeys(_APPOINTMENT) | least | given))
+    return _row(APPOINTMENTS, scope, appointments.new(scope, dict.fromkeys(_APPOINTMENT) | least | given))
+
+
+def record(doc: Any, version: int = 1) -> AppointmentRecord:
+    """An appointment as it would be read."""
+    scope = Scope(1, doc["livemode"])
+    return APPOINTMENTS.record(APPOINTMENTS.insert(scope, doc).row | {"v": version})
 
 
 def event(scope: Scope, type: str, about: Mapping[str, Any]) -> table.Row:
