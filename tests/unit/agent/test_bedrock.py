@@ -16,15 +16,16 @@ from botocore.compat import HTTPHeaders
 from botocore.config import Config
 from botocore.exceptions import ConnectTimeoutError, NoCredentialsError, ReadTimeoutError
 from botocore.stub import Stubber
-from shared.resources.records import Record
 
 from shared import appointments
 from shared.agent import AgentFailed, Reply, Utterance, bedrock
 from shared.agent.bedrock import TOOLS, Bedrock, history, question
 from shared.agent.tools import Proposal, Tools
 from shared.agent.wording import without_links
+from shared.appointments import AppointmentRecord
 from shared.core import clock
 from shared.core.keys import Scope
+from tests import rows
 
 NOW = 1_790_000_000.0  # Monday, 2026-09-21T14:13:20Z
 SCOPE = Scope(1, True)
@@ -125,13 +126,13 @@ def model() -> Iterator[Model]:
         model.stubber.assert_no_pending_responses()
 
 
-def found(customer_id: str = "cust_1", scope: Scope = SCOPE, version: int = 1, **fields: Any) -> Record:
+def found(customer_id: str = "cust_1", scope: Scope = SCOPE, version: int = 1, **fields: Any) -> AppointmentRecord:
     given = dict.fromkeys(("timezone", "duration_minutes", "title", "location", "notes", "external_id", "metadata"))
     given |= {"status": "pending", "appointment_at": TIME, "customer_id": customer_id} | fields
-    return Record(appointments.new(scope, given), version, {})
+    return rows.record(appointments.new(scope, given), version)
 
 
-def tools_of(*mine: Record, message: str = "Hello", proposal: Proposal | None = None) -> Tools:
+def tools_of(*mine: AppointmentRecord, message: str = "Hello", proposal: Proposal | None = None) -> Tools:
     return Tools(appointments=mine or (found(),), message=message, proposal=proposal)
 
 
@@ -315,7 +316,7 @@ def test_the_question_about_a_cancellation_names_the_appointment() -> None:
         "Shall I do that? Please answer yes or no."
     )
     untitled = tools_of(found())
-    untitled.propose_cancellation(untitled.found[0].doc["id"])
+    untitled.propose_cancellation(untitled.appointments[0].doc["id"])
     assert question(untitled).startswith("I would cancel your appointment on 2026-09-25")
 
 
@@ -818,7 +819,7 @@ def test_a_call_that_is_given_up_is_not_made_again_later(model: Model) -> None:
 
 def test_a_proposal_in_a_call_is_asked_about_in_spoken_words() -> None:
     mine = found(title="Haircut", timezone="Europe/Berlin")
-    moving, cancelling = in_call(found=(mine,)), in_call(found=(mine,))
+    moving, cancelling = in_call(appointments=(mine,)), in_call(appointments=(mine,))
     moving.propose_reschedule(mine.doc["id"], NEW_TIME)
     cancelling.propose_cancellation(mine.doc["id"])
     assert question(moving) == (

@@ -19,14 +19,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shared.resources.records import Record
 
 from shared import appointments
 from shared.agent import AgentFailed, Reply, Utterance, bedrock, wording
 from shared.agent.assent import agrees
 from shared.agent.tools import Proposal, Result, Tools
+from shared.appointments import AppointmentRecord
 from shared.core import clock
 from shared.core.keys import Scope
+from tests import rows
 from tests.unit.agent.test_bedrock import NEW_TIME, NOW, TIME, Model, asked
 
 LIVE = Scope(1, True)
@@ -241,10 +242,10 @@ class World:
         return Tools(appointments=self.mine, message=self.named(attempt.message), proposal=proposal, can_call=True)
 
 
-def _found(scope: Scope = LIVE, customer_id: str = "cust_1", **fields: Any) -> Record:
+def _found(scope: Scope = LIVE, customer_id: str = "cust_1", **fields: Any) -> AppointmentRecord:
     given = dict.fromkeys(("timezone", "duration_minutes", "title", "location", "notes", "external_id", "metadata"))
     given |= {"status": "pending", "appointment_at": TIME, "customer_id": customer_id} | fields
-    return Record(appointments.new(scope, given), 1, {})
+    return rows.record(appointments.new(scope, given))
 
 
 class Puppet:
@@ -276,7 +277,7 @@ def assert_harmless(world: World, tools: Tools) -> None:
     assert tools.later is None
     done = [action for action in tools.actions if action["type"].startswith("appointment_")]
     assert len(done) + tools.wants_call <= 1
-    own = [found.doc["id"] for found in tools.found]
+    own = [found.doc["id"] for found in tools.appointments]
     if tools.proposed is not None:
         assert tools.proposed.appointment_id in own
         assert tools.proposed.at is None or tools.proposed.at > clock.iso(clock.now())
@@ -284,9 +285,9 @@ def assert_harmless(world: World, tools: Tools) -> None:
         assert [action["type"] for action in done] in ([], ["appointment_confirmed"])
         return
     before, after = tools.change
-    assert any(before is found for found in tools.found)
+    assert any(before is found for found in tools.appointments)
     assert [action["appointment_id"] for action in done] == [after["id"]] == [before.doc["id"]]
-    changed = {name for name in after if after[name] != before.doc[name]} - {"updated_at"}
+    changed = {name for name, value in after.items() if value != before.doc.get(name)} - {"updated_at"}
     if changed == {"status"} and after["status"] == "confirmed":
         return
     assert agrees(tools.message)
@@ -415,7 +416,7 @@ def test_no_run_of_turns_does_what_was_not_proposed_and_agreed_to(turns: list[tu
         proposal = tools.proposed
         if tools.change is not None:
             found, after = tools.change
-            written = Record(after, found.version + 1, {})
+            written = rows.record(after, found.version + 1)
             world.mine = [written if one is found else one for one in world.mine]
             world.before = copy.deepcopy(world.mine)
 
@@ -438,7 +439,7 @@ def test_nothing_in_a_reply_can_be_followed(said: str) -> None:
 # What `Tools` has to see to by itself, whatever an agent does.
 
 
-def tools_for(*found: Record, message: str = "Yes", proposal: Proposal | None = None) -> Tools:
+def tools_for(*found: AppointmentRecord, message: str = "Yes", proposal: Proposal | None = None) -> Tools:
     return Tools(appointments=found, message=message, proposal=proposal, can_call=True)
 
 
@@ -494,7 +495,7 @@ def test_an_appointment_that_was_moved_since_the_proposal_is_not_the_one_agreed_
     mine = _found()
     proposing = tools_for(mine, message="Cancel it")
     assert proposing.propose_cancellation(mine.doc["id"]).ok
-    moved = Record(appointments.patched(mine.doc, {"appointment_at": OTHER_TIME}), 2, {})
+    moved = rows.record(appointments.patched(mine.doc, {"appointment_at": OTHER_TIME}), 2)
     tools = tools_for(moved, proposal=proposing.proposed)
     assert not tools.commit_proposal().ok
     assert tools.change is None
@@ -508,7 +509,7 @@ def test_an_appointment_at_the_end_of_the_calendar_can_be_listed() -> None:
 # In a call
 
 
-def phoned(*found: Record, **given: Any) -> Tools:
+def phoned(*found: AppointmentRecord, **given: Any) -> Tools:
     usual: dict[str, Any] = {"message": "Yes", "can_call": True, "in_call": True}
     return Tools(appointments=found, **usual | given)
 
@@ -635,7 +636,7 @@ def test_confirm_after_a_proposed_cancellation_is_asked_back(message: str, tool:
 def test_an_appointment_that_changed_is_not_proposed_again() -> None:
     mine = _found()
     tools = Tools(
-        found=[mine], message="confirm", proposal=Proposal("cancel", mine.doc["id"], "2026-09-24T08:00:00.000Z")
+        appointments=[mine], message="confirm", proposal=Proposal("cancel", mine.doc["id"], "2026-09-24T08:00:00.000Z")
     )
     assert not tools.commit_proposal().ok
     assert (tools.actions, tools.proposed) == ([], None)

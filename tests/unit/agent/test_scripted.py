@@ -6,15 +6,16 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from shared.resources.records import Document, Record
 
 from shared import appointments
 from shared.agent import Utterance
 from shared.agent.scripted import RICH, Scripted
 from shared.agent.tools import Tools
 from shared.agent.wording import ATTEND
+from shared.appointments import Appointment
 from shared.core import clock
 from shared.core.keys import Scope
+from tests import rows
 
 SCOPE = Scope(1, livemode=False)
 NOW = datetime(2027, 3, 3, 9, 0, tzinfo=UTC)  # a Wednesday; ten o'clock in Berlin
@@ -27,7 +28,7 @@ def wednesday_morning() -> Iterator[None]:
     clock.use(time.time, time.sleep)
 
 
-def appointment(at: str, **given: Any) -> Document:
+def appointment(at: str, **given: Any) -> Appointment:
     none = dict.fromkeys(("duration_minutes", "title", "location", "notes", "external_id", "metadata"))
     return appointments.new(
         SCOPE,
@@ -37,18 +38,20 @@ def appointment(at: str, **given: Any) -> Document:
     )
 
 
-def dental(**given: Any) -> Document:
+def dental(**given: Any) -> Appointment:
     return appointment("2027-03-05T13:30:00.000Z", **{"title": "Dental check-up"} | given)
 
 
-def physio(**given: Any) -> Document:
+def physio(**given: Any) -> Appointment:
     return appointment("2027-03-08T09:00:00.000Z", **{"title": "Physio", "location": "2 High Street"} | given)
 
 
 class Dialogue:
     """A conversation with the agent, with what a turn keeps between messages."""
 
-    def __init__(self, *documents: Document, can_call: bool = True, opening: str | None = None, **given: Any) -> None:
+    def __init__(
+        self, *documents: Appointment, can_call: bool = True, opening: str | None = None, **given: Any
+    ) -> None:
         self.documents = list(documents)
         self.given = {"can_call": can_call} | given
         self.said = [Utterance("assistant", opening)] if opening else []
@@ -56,14 +59,14 @@ class Dialogue:
 
     def say(self, text: str) -> str:
         """The agent's answer, after the turn has committed what it staged."""
-        found = [Record(doc, 1, {}) for doc in self.documents]
+        found = [rows.record(doc) for doc in self.documents]
         self.tools = Tools(found, text, proposal=self.tools.proposed, **self.given)
         self.said.append(Utterance("user", text))
         reply = Scripted().reply(self.said, self.tools, seconds=10)
         self.said.append(Utterance("assistant", reply.content))
         if self.tools.change:
             before, after = self.tools.change
-            self.documents = [after if doc is before.doc else doc for doc in self.documents]
+            self.documents = [after if doc["id"] == before.doc["id"] else doc for doc in self.documents]
         return reply.content
 
     @property
@@ -455,7 +458,9 @@ def test_a_proposal_is_corrected_by_another_appointment(text: str) -> None:
 def test_an_appointment_that_changed_meanwhile_is_left_alone() -> None:
     dialogue = Dialogue(dental())
     dialogue.say("cancel it")
-    dialogue.documents = [appointments.patched(dialogue.documents[0], {"appointment_at": "2027-03-06T13:30:00.000Z"})]
+    moved = appointments.patched(dialogue.documents[0], {"appointment_at": "2027-03-06T13:30:00.000Z"})
+    assert moved is not None
+    dialogue.documents = [moved]
     assert "changed in the meantime" in dialogue.say("yes")
     assert dialogue.untouched()
 
@@ -583,7 +588,7 @@ def test_a_long_or_hostile_message_is_answered_in_no_time() -> None:
 LATER = clock.parse("2027-03-04T09:00:00Z")  # tomorrow at ten in Berlin
 
 
-def phoned(*documents: Document, **given: Any) -> Dialogue:
+def phoned(*documents: Appointment, **given: Any) -> Dialogue:
     opening = f"Hello! I am calling about your appointment. {ATTEND}"
     usual: dict[str, Any] = {"opening": opening, "in_call": True}
     return Dialogue(*documents, **usual | given)

@@ -274,11 +274,11 @@ def test_the_number_that_an_error_quotes_goes_nowhere(
         ("ServiceUnavailable", 503),
     ],
 )
-@pytest.mark.parametrize("operation", ["start", "look", "stop"])
+@pytest.mark.parametrize("operation", ["start", "describe", "stop"])
 def test_trouble_that_passes_is_busy(
     connect: Connect, stubber: Stubber, operation: str, code: str, status: int
 ) -> None:
-    names = {"start": "start_outbound_voice_contact", "look": "describe_contact", "stop": "stop_contact"}
+    names = {"start": "start_outbound_voice_contact", "describe": "describe_contact", "stop": "stop_contact"}
     stubber.add_client_error(names[operation], code, "", status)
     arguments: tuple[Any, ...] = (PHONE, SESSION, 7, True, OPENING) if operation == "start" else (CONTACT,)
     with pytest.raises(Busy, match=code):
@@ -295,10 +295,10 @@ def test_silence_is_busy(error: Any) -> None:
         Connect(Silent(), INSTANCE, FLOW, QUEUE).start(PHONE, SESSION, 7, True, OPENING)
 
 
-# Looking and stopping
+# Describing and stopping
 
 
-def test_a_look_tells_when_a_call_was_answered_and_how_it_ended(connect: Connect, stubber: Stubber) -> None:
+def test_a_description_says_when_a_call_was_answered_and_how_it_ended(connect: Connect, stubber: Stubber) -> None:
     describe(stubber)
     assert connect.describe(CONTACT) == ContactState(ANSWERED, ENDED, Ending(*CUSTOMER_HANGUP))
 
@@ -308,7 +308,7 @@ def test_a_contact_that_connect_does_not_know_is_none(connect: Connect, stubber:
     assert connect.describe(CONTACT) is None
 
 
-def test_a_look_that_is_not_allowed_is_not_an_unknown_contact(connect: Connect, stubber: Stubber) -> None:
+def test_a_description_that_is_not_allowed_is_not_an_unknown_contact(connect: Connect, stubber: Stubber) -> None:
     stubber.add_client_error("describe_contact", "AccessDeniedException", "", 403)
     with pytest.raises(Busy):
         connect.describe(CONTACT)

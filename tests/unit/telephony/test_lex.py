@@ -139,7 +139,7 @@ def test_an_attribute_of_another_form_is_named_and_not_quoted(name: str, value: 
     ],
 )
 def test_a_malformed_event_is_refused(malformed: Any) -> None:
-    with pytest.raises(ValueError, match=r"is no object|has no name|sets no session attribute"):
+    with pytest.raises(ValueError, match=r"is not an object|has no name|sets no session attribute"):
         read(malformed)
 
 
