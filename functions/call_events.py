@@ -1,6 +1,6 @@
-"""Queue -> what Amazon Connect tells of calls: that something happened, or where a recording or transcript lies.
+"""Queue -> events of calls: what Amazon Connect reports, and the recordings and transcripts that it stores.
 
-An event is only a hint: the `dial` worker asks Connect what has become of the call.
+An event is only a hint: the `dial` worker asks Connect for the state of the call.
 """
 
 from __future__ import annotations
@@ -24,30 +24,33 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
 
 def take(record: SQSRecord) -> None:
-    """Note what an event says, and wake the worker of the call that it concerns, if it is one of ours."""
+    """Store what an event reports, and send a hint for its call. Events of other calls are ignored."""
     event = json.loads(record.body)
-    found = _kept(event["detail"]) if event.get("source") == "aws.s3" else _happened(event)
-    if found is not None:
-        hints.send("dials", [sessions.hint(*found)])
+    call = _object_created(event["detail"]) if event.get("source") == "aws.s3" else _contact_changed(event)
+    if call is not None:
+        hints.send("dials", [sessions.hint(*call)])
 
 
-def _happened(event: Any) -> tuple[Scope, str] | None:
-    happened = amazon_connect.contact_event(event)
-    found = None if happened is None else live_calls.of_contact(happened.contact_id)
-    if found is not None:
-        live_calls.wake(*found)
-    return found
+def _contact_changed(event: Any) -> tuple[Scope, str] | None:
+    contact = amazon_connect.contact_event(event)
+    call = None if contact is None else live_calls.of_contact(contact.contact_id)
+    if call is not None:
+        live_calls.wake(*call)
+    return call
 
 
-def _kept(detail: Any) -> tuple[Scope, str] | None:
+def _object_created(detail: Any) -> tuple[Scope, str] | None:
     bucket, key = detail["bucket"]["name"], detail["object"]["key"]
-    named = contact_lens.object_of(key)
-    found = None if named is None else live_calls.of_contact(named[1])
-    if named is None or found is None:
+    stored = contact_lens.object_of(key)
+    if stored is None:
         return None
-    if named[0] == "recording":
-        live_calls.wake(*found, {"recording_key": key})
-        return found
-    content = aws.answered(aws.s3().get_object, Bucket=bucket, Key=key)["Body"].read()
-    live_calls.keep_transcript(*found, contact_lens.lines(json.loads(content)))
-    return found
+    kind, contact_id = stored
+    call = live_calls.of_contact(contact_id)
+    if call is None:
+        return None
+    if kind == "recording":
+        live_calls.wake(*call, {"recording_key": key})
+    else:
+        content = aws.answered(aws.s3().get_object, Bucket=bucket, Key=key)["Body"].read()
+        live_calls.keep_transcript(*call, contact_lens.lines(json.loads(content)))
+    return call

@@ -1,19 +1,18 @@
-"""Queue -> the steps of a call that are due: dial it, see what becomes of it, keep what was said."""
+"""Queue -> the steps of calls that are due: dial, follow the call to its end, make its files available."""
 
 from __future__ import annotations
 
 import json
-import uuid
 from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from shared.calls import sessions
-from shared.core import mode, table
+from shared.calls.sessions import SESSIONS
+from shared.core import mode
 from shared.core.keys import Scope
 from shared.core.log import logger
-from shared.resources import records
-from shared.work import batches, hints, steps
+from shared.work import batches, hints, owed
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -22,25 +21,24 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
 
 def dial(record: SQSRecord) -> None:
-    """Take the steps of a session that are due, if there are any."""
-    told = json.loads(record.body)
-    scope = Scope(told["project_id"], told["livemode"])
-    pk = scope.pk(sessions.SESSIONS.kind)
-    taken = steps.take(pk, told["session_id"], lambda row: _step(scope, row))
-    if taken is not None:
-        hints.send("dials", [sessions.hint(scope, told["session_id"], taken)])
+    """Take the steps of a session that are due, and send the hint for the next one."""
+    message = json.loads(record.body)
+    scope, session_id = Scope(message["project_id"], message["livemode"]), message["session_id"]
+    at = owed.work_off(scope.pk(SESSIONS.kind), session_id, sessions.LEASE, lambda claim: _step(scope, claim))
+    if at is not None:
+        hints.send("dials", [sessions.hint(scope, session_id, at)])
 
 
-def _step(scope: Scope, row: table.Row) -> None:
-    """One step. Raises Refused or Contended where another worker was quicker."""
-    found = records.of_row(row)
-    before = found.doc["call_status"]
-    if mode.simulated(scope):
+def _step(scope: Scope, claim: owed.Claim) -> None:
+    """Take one step. Raises ConditionFailed or Contended if the rows changed meanwhile."""
+    # Each function instance pays for the import of what it uses.
+    if mode.is_simulated(scope):
         from shared.calls import simulated
 
-        table.write(simulated.step(scope, found), uuid.uuid4().hex)
+        simulated.step(scope, claim)
     else:
         from shared.calls import live as live_calls
 
-        live_calls.step(scope, found)
-    logger().info("call", extra={"session_id": found.doc["id"], "before": before})
+        live_calls.step(scope, claim)
+    session = SESSIONS.record(claim.row).doc
+    logger().info("call", extra={"session_id": session["id"], "before": session["call_status"]})

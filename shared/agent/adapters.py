@@ -8,20 +8,20 @@ from shared.agent import Agent
 from shared.core import mode
 from shared.core.keys import Scope
 
-_replacement: Agent | None = None
+_live_agent: Agent | None = None
 
 
 def use(agent: Agent | None) -> None:
-    """Let this agent answer instead, for tests; None restores the choice by mode."""
-    global _replacement
-    _replacement = agent
+    """Let this agent answer live customers, for tests; None restores the stage's model."""
+    global _live_agent
+    _live_agent = agent
 
 
 def agent_for(scope: Scope) -> Agent:
     """The agent that answers the customers of this project and mode."""
-    if _replacement is not None:
-        return _replacement
-    return _scripted() if mode.simulated(scope) else _bedrock()
+    if mode.is_simulated(scope):
+        return _scripted()
+    return _live_agent or _bedrock()
 
 
 @functools.cache

@@ -1,253 +1,351 @@
 """Consent to be called on WhatsApp, kept per project, mode and phone (contract 7).
 
-One row for each phone: the latest request, what was answered, and the sessions that wait for it. Every change of
-it is conditional on its version, so of an acceptance, a refusal and an expiry exactly one wins, and with it, in one
-transaction, all sessions that wait. Timers, task tokens and queue messages are hints; `next_step` is the truth.
+Each phone has one row: its latest request, the answer to it, and the sessions that wait for the answer. Every write of
+the row is conditional on its version, so exactly one of an acceptance, a refusal and an expiry takes effect, in one
+transaction with all sessions that wait. The row owes the request's next step (`shared/work/owed.py`). Timers, task
+tokens and queue messages are hints.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NotRequired, TypedDict, cast
 
+from shared.calls.sessions import SessionConsent
 from shared.core import clock, mode, table
 from shared.core.errors import ApiError
 from shared.core.keys import Scope, scope_of
 from shared.resources import fields
-from shared.resources.records import Document
 from shared.telephony import test_numbers
-from shared.work import hints, steps
+from shared.telephony.test_numbers import ConsentBehaviour
+from shared.work import hints
 
 PENDING, GRANTED, DECLINED, EXPIRED = "pending", "granted", "declined", "expired"
 LASTS = 7 * clock.DAY // clock.SECOND
-"""Seconds, scaled, after which a request that nobody answers is over."""
+"""Seconds, scaled, after which a request without an answer expires."""
 SILENCE = 60
-"""What stands for them where a simulated customer never answers (contract 10)."""
+"""Seconds, scaled, that stand for them if a simulated customer never answers (contract 10)."""
 SIMULATED_ANSWER = 5
 """Seconds, scaled, after which a simulated customer answers."""
 REQUESTS = ((clock.DAY, 1), (7 * clock.DAY, 2))
-"""How many requests a phone may get in a time (Meta's limits for call permission requests; contract 7)."""
-MOST_SESSIONS = 30
-"""Sessions that may wait for one answer, as all of them are written in one transaction."""
-KEPT = 400 * clock.DAY
-"""How long it is remembered who asked a phone; a permission that lasts longer can be revoked by an operator."""
-_NEVER: Document = {
-    "status": None,
-    "phone": None,
-    "request": 0,
-    "requests": [],
-    "requested_at": None,
-    "responded_at": None,
-    "expires_at": None,
-    "until": None,
-    "sessions": [],
-}
+"""How many requests a phone may get in a period (Meta's limits for call permission requests; contract 7)."""
+SESSIONS_LIMIT = 30
+"""Sessions that may wait for one answer, because all of them are written in one transaction."""
+ASKER_KEPT = 400 * clock.DAY
+"""How long it is remembered who asked a phone. An operator can revoke a permission that lasts longer."""
+
+
+class ConsentDocument(TypedDict):
+    """What is known of a phone: its latest request and the answer. Times are as in resources."""
+
+    phone: str
+    status: str | None
+    """`pending`, `granted`, `declined` or `expired`. Null if the phone was never asked and never answered."""
+    request: int
+    """The number of the latest request, from 1; 0 before the first."""
+    requests: list[str]
+    """When the last two requests were made, for the limits."""
+    requested_at: str | None
+    """When the latest request was made. Null if the phone was never asked."""
+    responded_at: str | None
+    """When the customer answered. Null until then, and if the request expired."""
+    expires_at: str | None
+    """When the latest request expires. Null if the phone was never asked."""
+    until: str | None
+    """When a grant ends. Null for one that does not end, and for every other status."""
+    sessions: list[str]
+    """The sessions that wait for the answer."""
+
+
+class ConsentRow(TypedDict):
+    """The row of a phone's consent. It owes the request's next step, too (`shared/work/owed.py`)."""
+
+    pk: str
+    sk: str
+    """Always `consent`."""
+    kind: str
+    """Always `consent`."""
+    doc: str
+    """The `ConsentDocument` as JSON text."""
+    v: int
+    """Counts the row's writes, from 1."""
+    asked_request: NotRequired[int]
+    """The number of the latest request that has been sent."""
+    ask_tries: NotRequired[int]
+    """How often the present request may have been sent."""
+    task_token: NotRequired[str]
+    """Resumes the state machine of the present request."""
 
 
 @dataclass(frozen=True)
 class Consent:
-    """What is known of a phone; version 0 where nothing was ever asked."""
+    """The consent of a phone as it was read. `row` is None if the phone was never asked and never answered."""
 
     scope: Scope
     phone: str
-    doc: Document
-    version: int = 0
-    row: table.Row = field(default_factory=dict, repr=False)
+    doc: ConsentDocument
+    row: ConsentRow | None = field(default=None, repr=False)
+
+    @property
+    def key(self) -> str:
+        """The partition of its row."""
+        return pk(self.scope, self.phone)
+
+    @property
+    def version(self) -> int:
+        """The row's version, on condition of which it is written; 0 if there is no row."""
+        return 0 if self.row is None else self.row["v"]
 
     @property
     def pending(self) -> bool:
-        """Whether a request is waiting for its answer."""
-        return bool(self.doc["status"] == PENDING)
+        """Whether a request waits for its answer."""
+        return self.doc["status"] == PENDING
 
     @property
     def granted(self) -> bool:
         """Whether the phone may be called now."""
         if self.doc["status"] == GRANTED:
             return self.doc["until"] is None or clock.parse(self.doc["until"]) > clock.now()
-        return self.doc["status"] is None and self.simulated == test_numbers.Consent.ON_FILE
+        return self.doc["status"] is None and self.behaviour == ConsentBehaviour.ON_FILE
+
+    @property
+    def expires_at(self) -> int:
+        """When the pending request expires (milliseconds)."""
+        assert self.doc["expires_at"] is not None, "a pending request expires"
+        return clock.parse(self.doc["expires_at"])
 
     @property
     def answers_at(self) -> int | None:
-        """When a simulated customer answers the present request."""
-        if self.simulated in (None, test_numbers.Consent.SILENT):
+        """When a simulated customer answers the pending request (milliseconds); None for all other customers."""
+        if self.behaviour in (None, ConsentBehaviour.SILENT):
             return None
+        assert self.doc["requested_at"] is not None, "a pending request was made"
         return clock.parse(self.doc["requested_at"]) + clock.scaled(SIMULATED_ANSWER)
 
     @property
-    def simulated_answer(self) -> bool:
-        """What a simulated customer answers."""
-        return self.simulated != test_numbers.Consent.DECLINES
+    def simulated_answer(self) -> str:
+        """The status that a simulated customer's answer leads to."""
+        return DECLINED if self.behaviour == ConsentBehaviour.DECLINES else GRANTED
+
+    @property
+    def due_at(self) -> int:
+        """When the next step of a request that has been sent is due (milliseconds)."""
+        return self.expires_at if self.answers_at is None else min(self.expires_at, self.answers_at)
 
     @property
     def asked(self) -> bool:
-        """Whether the request has reached the customer."""
-        return bool(self.row.get("asked_request") == self.request)
+        """Whether the present request has been sent."""
+        return self.row is not None and self.row.get("asked_request") == self.request
 
     @property
-    def shown(self) -> Document:
-        """What a session shows of it."""
-        return shown(self.doc if self.doc["status"] else self.doc | {"status": GRANTED})
+    def ask_tries(self) -> int:
+        """How often the present request may have been sent."""
+        return 0 if self.row is None else self.row.get("ask_tries", 0)
+
+    @property
+    def task_token(self) -> str | None:
+        """Resumes the state machine of the present request; None if it has not sent its token, or was resumed."""
+        return None if self.row is None else self.row.get("task_token")
+
+    @property
+    def public(self) -> SessionConsent:
+        """What a session shows of it. A phone that may be called without a request shows as granted."""
+        return public(self.doc if self.doc["status"] else {**self.doc, "status": GRANTED})
 
     @property
     def request(self) -> int:
         """The number of the present request."""
-        return int(self.doc["request"])
+        return self.doc["request"]
 
     @property
-    def machine(self) -> str:
+    def execution_name(self) -> str:
         """The name of the state machine's execution for the present request."""
-        return f"{hashlib.sha256(self.row['pk'].encode()).hexdigest()[:40]}-{self.request}"
+        return f"{hashlib.sha256(self.key.encode()).hexdigest()[:40]}-{self.request}"
 
     @property
-    def simulated(self) -> test_numbers.Consent | None:
-        """What a simulated customer does about being asked; None for a live one."""
-        return test_numbers.consent(self.phone) if mode.simulated(self.scope) else None
+    def behaviour(self) -> ConsentBehaviour | None:
+        """How a simulated customer reacts to a request; None for a live one."""
+        return test_numbers.consent(self.phone) if mode.is_simulated(self.scope) else None
 
 
 def pk(scope: Scope, phone: str) -> str:
-    """The partition of a phone's consent; the phone itself stays out of keys."""
+    """The partition of a phone's consent. The phone itself stays out of keys."""
     return scope.pk("consent", hashlib.sha256(phone.encode()).hexdigest()[:32])
 
 
 def find(scope: Scope, phone: str) -> Consent:
-    """The consent of a phone as it is now."""
-    return of_row(scope, table.get(pk(scope, phone), "consent"), phone)
+    """The consent of a phone."""
+    row = table.get(pk(scope, phone), "consent")
+    return Consent(scope, phone, _unknown(phone)) if row is None else of_row(scope, row)
 
 
 def find_by_key(scope: Scope, key: str) -> Consent | None:
     """The consent in this partition, None if there is none."""
     row = table.get(key, "consent")
-    return None if row is None else of_row(scope, row, json.loads(row["doc"])["phone"])
+    return None if row is None else of_row(scope, row)
 
 
-def of_row(scope: Scope, row: table.Row | None, phone: str) -> Consent:
+def of_row(scope: Scope, row: table.Row) -> Consent:
     """The consent in a row."""
-    if row is None:
-        return Consent(scope, phone, _NEVER, row={"pk": pk(scope, phone), "sk": "consent"})
-    return Consent(scope, phone, json.loads(row["doc"]), row["v"], row)
+    doc: ConsentDocument = json.loads(row["doc"])
+    return Consent(scope, doc["phone"], doc, cast("ConsentRow", row))
 
 
-def shown(doc: Document) -> Document:
+def public(doc: ConsentDocument) -> SessionConsent:
     """What a session shows of a consent."""
-    return {name: doc[name] for name in ("status", "requested_at", "responded_at", "expires_at")}
+    return {
+        "status": doc["status"],
+        "requested_at": doc["requested_at"],
+        "responded_at": doc["responded_at"],
+        "expires_at": doc["expires_at"],
+    }
 
 
-def requested(consent: Consent, session_id: str) -> Document:
+def requested(consent: Consent, session_id: str) -> ConsentDocument:
     """The consent with a new request, for this session. Raises `consent_request_limited`."""
     now, old = clock.now(), consent.doc
-    earlier = [clock.parse(at) for at in old["requests"]]
-    limited = consent.simulated == test_numbers.Consent.LIMITED
-    if consent.simulated is None:
-        limited = any(sum(now - at < window for at in earlier) >= most for window, most in REQUESTS)
-    if limited:
+    if _is_limited(consent, now):
         raise ApiError("consent_request_limited")
-    silent = consent.simulated == test_numbers.Consent.SILENT
-    return _NEVER | {
+    lasts = SILENCE if consent.behaviour == ConsentBehaviour.SILENT else LASTS
+    return {
+        **_unknown(consent.phone),
         "status": PENDING,
-        "phone": consent.phone,
         "request": old["request"] + 1,
         "requests": [*old["requests"], clock.iso(now)][-2:],
         "requested_at": clock.iso(now),
-        "expires_at": clock.iso(now + clock.scaled(SILENCE if silent else LASTS)),
+        "expires_at": clock.iso(now + clock.scaled(lasts)),
         "sessions": [session_id],
     }
 
 
-def joined(consent: Consent, session_id: str) -> Document:
+def joined(consent: Consent, session_id: str) -> ConsentDocument:
     """The consent with another session that waits for the same answer. Raises `call_in_progress`."""
-    if len(consent.doc["sessions"]) >= MOST_SESSIONS:
-        raise ApiError("call_in_progress", f"{MOST_SESSIONS} calls wait for this phone's consent already.")
-    return consent.doc | {"sessions": [*consent.doc["sessions"], session_id]}
+    if len(consent.doc["sessions"]) >= SESSIONS_LIMIT:
+        raise ApiError("call_in_progress", f"{SESSIONS_LIMIT} calls already wait for this phone's consent.")
+    return {**consent.doc, "sessions": [*consent.doc["sessions"], session_id]}
 
 
-def left(consent: Consent, session_id: str) -> Document:
-    """The consent without a session that does not wait for it any more."""
-    return consent.doc | {"sessions": [other for other in consent.doc["sessions"] if other != session_id]}
+def left(consent: Consent, session_id: str) -> ConsentDocument:
+    """The consent without a session that no longer waits for it."""
+    return {**consent.doc, "sessions": [other for other in consent.doc["sessions"] if other != session_id]}
 
 
-def unchanged(consent: Consent) -> table.Check:
-    """The condition that nothing was asked or answered since it was read."""
-    if consent.version == 0:
-        return table.Check(consent.row["pk"], "consent", condition=table.ABSENT)
-    return table.Check(consent.row["pk"], "consent", condition="v = :v", values={":v": consent.version})
-
-
-def answered(consent: Consent, status: str, at: int, until: int | None = None) -> Document:
+def answered(consent: Consent, status: str, at: int, until: int | None = None) -> ConsentDocument:
     """The consent once its request is granted, declined or expired; `until` ends a grant."""
-    responded = None if status == EXPIRED else clock.iso(at)
-    ends = None if until is None else clock.iso(until)
-    settled: Document = {
-        "phone": consent.phone,
+    return {
+        **consent.doc,
         "status": status,
-        "responded_at": responded,
-        "until": ends,
+        "responded_at": None if status == EXPIRED else clock.iso(at),
+        "until": None if until is None else clock.iso(until),
         "sessions": [],
     }
-    return consent.doc | settled
 
 
-def outdated(consent: Consent, status: str, at: int) -> bool:
-    """Whether an answer is older than what is known; of two at once the refusal holds."""
+def is_outdated(consent: Consent, status: str, at: int) -> bool:
+    """Whether an answer is older than the stored one. Of two answers at the same time the refusal holds."""
     if consent.pending:
-        # Carriers tell whole seconds.
+        assert consent.doc["requested_at"] is not None, "a pending request was made"
+        # Carriers report whole seconds.
         return at + clock.SECOND <= clock.parse(consent.doc["requested_at"])
     if consent.doc["responded_at"] is None:
         return False
-    known = clock.parse(consent.doc["responded_at"])
-    return known > at or (known == at and status != DECLINED)
+    stored = clock.parse(consent.doc["responded_at"])
+    return stored > at or (stored == at and status != DECLINED)
 
 
-def write(consent: Consent, doc: Document, next_step: int | None, **internal: table.Value | None) -> table.Put:
-    """The write that makes `doc` the phone's consent, unless another came between."""
-    row = {"pk": consent.row["pk"], "sk": "consent", "kind": "consent", "doc": fields.to_json(doc)}
-    row |= {name: consent.row.get(name) for name in ("asked_request", "ask_tries", "task_token")} | internal
-    if next_step is not None:
-        row |= steps.owed(row["pk"], next_step)
-    return table.versioned(row, consent.version)
+def update(
+    consent: Consent, doc: ConsentDocument, internal: Mapping[str, table.Value | None] | None = None
+) -> table.Update:
+    """The write that makes `doc` the phone's consent, on condition that it did not change since it was read.
+
+    `internal` attributes are set, or removed if they are None. Among them is what the row owes (`owed.owed`), if that
+    changes.
+    """
+    condition, values = (table.ABSENT, {}) if consent.row is None else ("v = :v", {":v": consent.version})
+    attributes: dict[str, table.Value | None] = {
+        "kind": "consent",
+        "doc": fields.to_json(doc),
+        "v": consent.version + 1,
+    }
+    return table.Update(
+        consent.key, "consent", set=attributes | dict(internal or {}), condition=condition, values=values
+    )
+
+
+def after(consent: Consent, write: table.Update) -> Consent:
+    """The consent as it is after this write of it."""
+    row: table.Row = {"pk": write.pk, "sk": write.sk, **(consent.row or {}), **write.set}
+    return of_row(consent.scope, {name: value for name, value in row.items() if value is not None})
+
+
+def unchanged(consent: Consent) -> table.Check:
+    """The condition that the consent did not change since it was read."""
+    if consent.row is None:
+        return table.Check(consent.key, "consent", condition=table.ABSENT)
+    return table.Check(consent.key, "consent", condition="v = :v", values={":v": consent.version})
 
 
 def hint(scope: Scope, key: str, at: int | None = None) -> hints.Hint:
     """The message that tells the worker of a consent's next step, now or about `at`."""
     delay = 0 if at is None else hints.delay_until(at)
-    return hints.Hint(_told(scope, key), group=scope.pk("consents"), delay=delay)
+    return hints.Hint(_message(scope, key), group=scope.pk("consents"), delay=delay)
 
 
-def begin(consent: Consent) -> None:
-    """Start the state machine that asks and waits. `consent` has been written."""
-    left = clock.parse(consent.doc["expires_at"]) - clock.now()
-    given: dict[str, Any] = {
-        **_told(consent.scope, consent.row["pk"]),
+def start_machine(consent: Consent) -> None:
+    """Start the state machine that sends the hints of a request that has been written, and waits for its answer."""
+    seconds = -(-(consent.expires_at - clock.now()) // clock.SECOND)
+    execution_input = {
+        **_message(consent.scope, consent.key),
         "group": consent.scope.pk("consents"),
-        "timeout_seconds": max(1, -(-left // clock.SECOND)),
+        "timeout_seconds": max(1, seconds),
     }
-    hints.start("call_consent", consent.machine, given)
+    hints.start("call_consent", consent.execution_name, execution_input)
 
 
-def next_step(consent: Consent) -> int:
-    """When something is to be done about a request that has been sent."""
-    expires = clock.parse(consent.doc["expires_at"])
-    return expires if consent.answers_at is None else min(expires, consent.answers_at)
+def askers_pk(phone: str) -> str:
+    """The partition of the rows that record who asked a phone."""
+    return f"ASKED#{hashlib.sha256(phone.encode()).hexdigest()[:32]}"
 
 
 def asker(consent: Consent, message_id: str) -> table.Put:
-    """The write that remembers who asked a phone, by which a reply finds its project."""
-    row = {"pk": _askers(consent.phone), "sk": consent.row["pk"], "kind": "asker", "message_id": message_id}
-    gone = (clock.now() + KEPT) // clock.SECOND
-    return table.Put(row | {"asked_at": clock.now(), "expires_at": gone}, condition="")
+    """The write that records who asked a phone, by which a reply finds its project."""
+    row = {"pk": askers_pk(consent.phone), "sk": consent.key, "kind": "asker", "message_id": message_id}
+    expires_at = (clock.now() + ASKER_KEPT) // clock.SECOND
+    return table.Put(row | {"asked_at": clock.now(), "expires_at": expires_at}, condition="")
 
 
 def asked_by(phone: str, message_id: str | None) -> Scope | None:
     """The project and mode that a phone's reply is for: whose message it answers, else who asked last."""
-    rows = [row for page in table.query(_askers(phone), limit=100) for row in page if not table.expired(row)]
+    rows = [row for page in table.query(askers_pk(phone), limit=100) for row in page if not table.expired(row)]
     rows.sort(key=lambda row: (row["message_id"] == message_id, row["asked_at"]))
     return scope_of(rows[-1]["sk"]) if rows else None
 
 
-def _askers(phone: str) -> str:
-    return f"ASKED#{hashlib.sha256(phone.encode()).hexdigest()[:32]}"
+def _unknown(phone: str) -> ConsentDocument:
+    """What is known of a phone that was never asked and never answered."""
+    return {
+        "phone": phone,
+        "status": None,
+        "request": 0,
+        "requests": [],
+        "requested_at": None,
+        "responded_at": None,
+        "expires_at": None,
+        "until": None,
+        "sessions": [],
+    }
 
 
-def _told(scope: Scope, key: str) -> Document:
+def _is_limited(consent: Consent, now: int) -> bool:
+    """Whether the phone has had as many requests as it may get."""
+    if consent.behaviour is not None:
+        return consent.behaviour == ConsentBehaviour.LIMITED
+    earlier = [clock.parse(at) for at in consent.doc["requests"]]
+    return any(sum(now - at < period for at in earlier) >= limit for period, limit in REQUESTS)
+
+
+def _message(scope: Scope, key: str) -> dict[str, str | int | bool]:
     return {"project_id": scope.project_id, "livemode": scope.livemode, "consent": key}

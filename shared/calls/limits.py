@@ -1,7 +1,7 @@
-"""What a project's live calls may reach and how many they may be: the guard against toll fraud.
+"""Limits of a project's live calls: which numbers it may call, and how often. They guard against toll fraud.
 
-An operator sets the limits of a project (`infra.manage calls limit`); they hold for live keys. A counter row is
-written together with each session that begins to dial and each that ends, so the counts are exact.
+An operator sets a project's limits (`infra.manage calls limit`); they apply to live keys. A counter row is written
+together with each session that begins to dial and each one that ends, so the counts are exact.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from shared.projects import projects
 
 AT_ONCE = 50
 PER_DAY = 1000
-"""What a project may do that nobody has set limits for; any destination is allowed to it."""
+"""The limits of a project that nobody has set any for. It may call every number."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """`prefixes` are beginnings of E.164 numbers, none for all; days are UTC's."""
+    """`prefixes` are the beginnings of E.164 numbers that may be called, none for all numbers. A day is UTC's."""
 
     prefixes: tuple[str, ...] = ()
     at_once: int = AT_ONCE
@@ -33,42 +33,42 @@ class Limits:
 
 @dataclass(frozen=True)
 class Counts:
-    """The calls of a project right now and today."""
+    """How many live calls a project has now, and has dialed today."""
 
     at_once: int
     today: int
     version: int
 
-    def full(self, limits: Limits) -> str | None:
-        """The limit that another call would break, in words; None if there is room."""
+    def exceeded(self, limits: Limits) -> str | None:
+        """The limit that another call would exceed, in words; None if there is room."""
         if self.at_once >= limits.at_once:
             return f"{limits.at_once} live calls at once"
         return f"{limits.per_day} live calls a day" if self.today >= limits.per_day else None
 
 
 def keys(scope: Scope) -> list[tuple[str, str]]:
-    """The rows that limits and counts are read from; none in test mode, which costs nothing."""
+    """The keys of the rows that hold limits and counts. None in test mode, where calls cost nothing."""
     return [projects.row_key(scope.project_id), _key(scope)] if scope.livemode else []
 
 
 def read(scope: Scope, rows: Mapping[tuple[str, str], table.Row]) -> tuple[Limits, Counts]:
     """Limits and counts from the rows of `keys`."""
     project = rows.get(projects.row_key(scope.project_id), {})
-    counted = rows.get(_key(scope), {})
+    counter = rows.get(_key(scope), {})
     prefixes = tuple(project["call_prefixes"].split(",")) if project.get("call_prefixes") else ()
     limits = Limits(prefixes, project.get("calls_at_once", AT_ONCE), project.get("calls_per_day", PER_DAY))
-    today = counted.get("calls_today", 0) if counted.get("counted_day") == _day() else 0
-    return limits, Counts(counted.get("calls_now", 0), today, counted.get("v", 0))
+    today = counter.get("calls_today", 0) if counter.get("counted_day") == _day() else 0
+    return limits, Counts(counter.get("calls_now", 0), today, counter.get("v", 0))
 
 
-def taken(scope: Scope, counts: Counts) -> table.Put:
-    """The write that counts a call which begins to dial, unless another came between."""
+def increment(scope: Scope, counts: Counts) -> table.Put:
+    """The write that counts a call which begins to dial, on condition that the counts did not change."""
     pk, sk = _key(scope)
     row = {"pk": pk, "sk": sk, "kind": "count", "calls_now": counts.at_once + 1}
     return table.versioned(row | {"counted_day": _day(), "calls_today": counts.today + 1}, counts.version)
 
 
-def given_back(scope: Scope) -> table.Update:
+def decrement(scope: Scope) -> table.Update:
     """The write that counts a dialed call which has ended."""
     pk, sk = _key(scope)
     return table.Update(pk, sk, expressions=("calls_now = calls_now - :one", "v = v + :one"), values={":one": 1})

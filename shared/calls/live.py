@@ -1,235 +1,237 @@
-"""The course of a live call: one step after another, as the carrier tells (contract 7, design "A call").
+"""The steps of a live call, as the carrier describes it (contract 7, design "A call").
 
-A step is done when it is due or when an event says that something has happened; either way the carrier is asked what
-has become of the call, so events may be lost, doubled or out of order. A worker that dies between placing a call and
-writing down its id is followed by one that places it again under the same token, which yields the same call.
+A step is taken when it is due, or when an event arrives. In both cases the carrier is asked for the state of the call,
+so events may be lost, repeated or out of order. If a worker dies after it placed a call and before it recorded the
+call's id, the next worker places the call again under the same token, which yields the same call.
 """
 
 from __future__ import annotations
 
-import functools
-import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from shared import appointments, customers
 from shared.agent.tools import to_view
 from shared.calls import dialogue, placing, sessions, transcripts
-from shared.calls.sessions import AVAILABLE, MISSED, NONE, PROCESSING
+from shared.calls.placing import Clearance
+from shared.calls.sessions import AVAILABLE, MISSED, NONE, PROCESSING, SESSIONS, Session, SessionRecord
+from shared.calls.transcripts import Line
 from shared.core import clock, table
 from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.projects import projects
-from shared.resources.records import Record
-from shared.telephony import Busy, CallRefused, Carrier, ContactState, Ending, NotConfigured
-from shared.work import hints, steps
+from shared.telephony import Busy, CallRefused, ContactState, Ending, NotConfigured, adapters
+from shared.work import hints, owed
 
 START_AGAIN = 20 * clock.SECOND
-"""How long one worker may take to place a call, before another does."""
+"""When another worker follows one that died over placing a call; later than the lease ends."""
 START_WITHIN = 45 * clock.SECOND
-"""After this a call that rang unanswered could be placed a second time by the same token, so it is given up."""
+"""When a call that could not be placed is given up. After an unanswered call has rung out, the same token could place a
+second one."""
 BUSY = 5 * clock.SECOND
-LOOK = 30 * clock.SECOND
-"""How often the carrier is asked for a call that no event came of."""
+"""The wait before a busy carrier is asked again to place a call."""
+POLL = 30 * clock.SECOND
+"""How often the carrier is asked for the state of a call for which no event arrives."""
 LOST_AFTER = 10 * clock.MINUTE
+"""When a call that the carrier does not know has failed."""
 LONGEST = 15 * clock.MINUTE
-"""How long a call may take, from dialing on."""
+"""How long a call may take from dialing on."""
 FILES_WITHIN = 30 * clock.MINUTE
-"""When a transcript or a recording that has not come is given up."""
+"""When a transcript or a recording that has not arrived is given up."""
 TIMEOUT = Ending(sessions.FAILED, "provider_timeout")
 NOT_SET_UP = "Live phone calls are not set up for this deployment. "
+NO_MEDIA_BRIDGE = "Live calls on WhatsApp need a media bridge, which this deployment does not have."
 
 
-def step(scope: Scope, found: Record) -> None:
-    """Do what comes next of a call. Raises CallRefused or Contended where another worker was quicker."""
-    session = found.doc
-    if session["call_status"] == sessions.QUEUED:
-        _dial(scope, found)
-    elif session["call_status"] != sessions.DIALING:
-        _write(_files(scope, found))
-    elif "contact_id" in found.row:
-        _write(_looked(scope, found, found.row["contact_id"]))
-    elif clock.now() - clock.parse(session["dialed_at"]) >= START_WITHIN:
-        _write(_ended(scope, found, TIMEOUT, None, clock.now()))
+def step(scope: Scope, claim: owed.Claim) -> None:
+    """Take the next step of a call. Raises ConditionFailed or Contended if the rows changed meanwhile."""
+    record = SESSIONS.record(claim.row)
+    if record.doc["call_status"] == sessions.QUEUED:
+        _dial(scope, claim, record)
+    elif record.doc["call_status"] != sessions.DIALING:
+        owed.commit(claim, [_update_files(scope, record)])
+    elif "contact_id" in record.row:
+        owed.commit(claim, _poll(scope, record, record.row["contact_id"]))
+    elif _since_dialed(record.doc) >= START_WITHIN:
+        owed.commit(claim, _end(scope, record, TIMEOUT, None, clock.now()))
     else:
-        _write([sessions.changed(scope, found, {}, steps.owed(session["id"], clock.now() + START_AGAIN))])
-        _start(scope, sessions.SESSIONS.find(scope, session["id"]))
+        _start(scope, claim, record)
 
 
 def of_contact(contact_id: str) -> tuple[Scope, str] | None:
-    """Which call a contact is; None for a contact that is none of ours."""
+    """The project, mode and session of a contact; None for a contact that is not a call of this service."""
     row = table.get(_contact_pk(contact_id), "contact")
     return None if row is None else (Scope(row["project_id"], row["livemode"]), str(row["session_id"]))
 
 
-def wake(scope: Scope, session_id: str, noted: Mapping[str, table.Value] | None = None) -> None:
-    """Make the next step of a call due now, and note these attributes in the same write."""
+def wake(scope: Scope, session_id: str, attributes: Mapping[str, table.Value] | None = None) -> None:
+    """Make the next step of a call due now, and set these attributes of its row."""
     update = table.Update(
-        scope.pk(sessions.SESSIONS.kind),
+        scope.pk(SESSIONS.kind),
         session_id,
-        set={**steps.owed(session_id, clock.now()), **(noted or {})},
+        set={**owed.owed(session_id, clock.now()), **(attributes or {})},
         expressions=("v = v + :one",),
         values={":one": 1},
     )
-    _write([update])
+    table.write([update], uuid.uuid4().hex)
 
 
-def keep_transcript(scope: Scope, session_id: str, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Keep a call's transcript, unless the agent has written one, and wake the call.
+def keep_transcript(scope: Scope, session_id: str, lines: Sequence[Line]) -> None:
+    """Store a call's transcript, unless the agent has written one, and wake the call.
 
-    An analysis without lines is one that failed: a transcript may come yet.
+    An analysis without lines has failed; a transcript may still arrive.
     """
     if lines:
         try:
-            _write([transcripts.write(scope, session_id, lines)])
+            table.write([transcripts.write(scope, session_id, lines)], uuid.uuid4().hex)
         except table.ConditionFailed:
-            logger().info("transcript kept already", extra={"session_id": session_id})
+            logger().info("transcript exists", extra={"session_id": session_id})
     wake(scope, session_id)
 
 
-def _dial(scope: Scope, found: Record) -> None:
-    dialing = placing.dialing(scope, found, clock.now() + START_AGAIN)
-    if isinstance(dialing, Ending):
-        _write(placing.ending(scope, found, dialing))
+def _dial(scope: Scope, claim: owed.Claim, record: SessionRecord) -> None:
+    clear = placing.clearance(scope, record)
+    if isinstance(clear, Ending):
+        owed.commit(claim, placing.not_dialing(scope, record, clear))
         return
-    if found.doc["channel"] == sessions.WHATSAPP:
+    if record.doc["channel"] == sessions.WHATSAPP:
         logger().error(
             "a call on WhatsApp needs a media bridge: connect one that takes WebRTC for the stage's number",
-            extra={"session_id": found.doc["id"]},
+            extra={"session_id": record.doc["id"]},
         )
-        summary = "Live calls on WhatsApp need a media bridge, which this deployment has not."
-        _write(placing.ending(scope, found, placing.PROVIDER_ERROR, {"summary": summary}))
+        changes = {"summary": NO_MEDIA_BRIDGE}
+        owed.commit(claim, placing.ending(scope, record, placing.PROVIDER_ERROR, changes))
         return
-    [claim, *others] = dialing
-    assert isinstance(claim, table.Update)
-    # Written before anybody hears it: the first turn needs it, and a start that is repeated says the same.
-    _write([replace(claim, set={**claim.set, "opening": _opening(scope, found)}), *others])
-    now = sessions.SESSIONS.find(scope, found.doc["id"])
-    # It was put off where the project has as many calls at once as it may.
-    if now.doc["call_status"] == sessions.DIALING:
-        _start(scope, now)
+    if not isinstance(clear, Clearance):
+        owed.commit(claim, placing.not_dialing(scope, record, clear))
+        return
+    # Stored before the customer hears it: the first turn needs it, and a repeated start must say the same.
+    opening = _opening(scope, record)
+    owed.commit(claim, placing.dialing(scope, record, clear, clock.now(), opening=opening), keep=True)
+    _start(scope, claim, SESSIONS.find(scope, record.doc["id"]))
 
 
-def _start(scope: Scope, found: Record) -> None:
-    """Place the call, and write down which one it is."""
-    session = found.doc
-    # For who follows if this worker dies: sweep, and the message that woke it, would come too late.
+def _start(scope: Scope, claim: owed.Claim, record: SessionRecord) -> None:
+    """Place the call, and record its id."""
+    session = record.doc
+    # For the next worker, if this one dies. `sweep`, or the present message if the queue repeats it, comes too late.
     hints.send("dials", [sessions.hint(scope, session["id"], clock.now() + START_AGAIN)])
-    opening = found.row["opening"]
+    opening = record.row["opening"]
     try:
-        contact_id = _carrier().start(session["to"], session["id"], scope.project_id, scope.livemode, opening)
+        contact_id = adapters.carrier().start(session["to"], session["id"], scope.project_id, scope.livemode, opening)
     except Busy as busy:
-        logger().warning("carrier busy", extra={"session_id": session["id"], "why": str(busy)})
-        _write([sessions.changed(scope, found, {}, steps.owed(session["id"], clock.now() + BUSY))])
+        logger().warning("carrier busy", extra={"session_id": session["id"], "error": str(busy)})
+        again = owed.owed(session["id"], clock.now() + BUSY)
+        owed.commit(claim, [sessions.update(scope, record, {}, again)])
     except CallRefused as refused:
-        _write(placing.ending(scope, found, refused.ending))
-    except NotConfigured as missing:
-        logger().error("live calls are not set up", extra={"why": str(missing)})
-        _write(placing.ending(scope, found, placing.PROVIDER_ERROR, {"summary": NOT_SET_UP + str(missing)}))
+        owed.commit(claim, placing.ending(scope, record, refused.ending))
+    except NotConfigured as error:
+        logger().error("live calls are not set up", extra={"error": str(error)})
+        changes = {"summary": NOT_SET_UP + str(error)}
+        owed.commit(claim, placing.ending(scope, record, placing.PROVIDER_ERROR, changes))
     else:
-        owed = steps.owed(session["id"], clock.now() + LOOK)
-        placed = sessions.changed(scope, found, {}, {**owed, "contact_id": contact_id})
-        contact = {"pk": _contact_pk(contact_id), "sk": "contact", "kind": "contact", "session_id": session["id"]}
-        contact |= {"project_id": scope.project_id, "livemode": scope.livemode}
-        _write([placed, table.Put(contact, condition="")])
+        attributes = {**owed.owed(session["id"], clock.now() + POLL), "contact_id": contact_id}
+        owed.commit(claim, [sessions.update(scope, record, {}, attributes), _contact(scope, session, contact_id)])
 
 
-def _looked(scope: Scope, found: Record, contact_id: str) -> list[table.Operation]:
-    """What the carrier says of a call that is under way, as writes."""
-    session, now = found.doc, clock.now()
-    again = _looked_again(scope, found, now + LOOK)
-    age = now - clock.parse(session["dialed_at"])
-    patience = LOST_AFTER
+def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> list[table.Operation]:
+    """The writes that take over the carrier's state of a call that is under way."""
+    session, now = record.doc, clock.now()
+    age, patience = _since_dialed(session), LOST_AFTER
+    due = owed.owed(session["id"], now + POLL)
     try:
-        seen = _carrier().describe(contact_id)
-        if age >= LONGEST and seen is not None and seen.ending is None:
-            _carrier().stop(contact_id)
-            seen = ContactState(seen.answered_at, now, _too_long(seen))
-    except (Busy, NotConfigured) as trouble:
-        logger().warning("the carrier tells nothing", extra={"session_id": session["id"], "why": str(trouble)})
-        seen, patience = None, LONGEST + LOST_AFTER
-    if seen is None:
-        lost = age >= patience
-        return _ended(scope, found, TIMEOUT, None, now) if lost else [again]
-    answered = None if seen.answered_at is None else clock.iso(seen.answered_at)
-    if seen.ending is not None:
-        return _ended(scope, found, seen.ending, answered, seen.ended_at)
-    if answered is not None and session["answered_at"] is None:
-        changes = {"answered_at": answered, "transcript_status": PROCESSING}
-        return [sessions.changed(scope, found, changes, again.set)]
-    return [again]
+        state = _describe(contact_id, age)
+    except (Busy, NotConfigured) as error:
+        logger().warning("the carrier does not respond", extra={"session_id": session["id"], "error": str(error)})
+        state, patience = None, LONGEST + LOST_AFTER
+    if state is None and age >= patience:
+        return _end(scope, record, TIMEOUT, None, now)
+    if state is not None:
+        answered_at = None if state.answered_at is None else clock.iso(state.answered_at)
+        if state.ending is not None:
+            return _end(scope, record, state.ending, answered_at, state.ended_at)
+        if answered_at is not None and session["answered_at"] is None:
+            changes = {"answered_at": answered_at, "transcript_status": PROCESSING}
+            return [sessions.update(scope, record, changes, due)]
+    # Nothing is new. The version stays as it is, or a turn under way would be taken again.
+    unchanged = {":v": record.version}
+    return [table.Update(scope.pk(SESSIONS.kind), session["id"], set=due, condition="v = :v", values=unchanged)]
 
 
-def _looked_again(scope: Scope, found: Record, at: int) -> table.Update:
-    """The write after a look that saw nothing new; the version stays, or a turn under way would be taken again."""
-    id, unchanged = found.doc["id"], {":v": found.version}
-    return table.Update(
-        scope.pk(sessions.SESSIONS.kind), id, set=steps.owed(id, at), condition="v = :v", values=unchanged
+def _describe(contact_id: str, age: int) -> ContactState | None:
+    """The carrier's state of a call. A call that takes too long is stopped. Raises Busy, NotConfigured."""
+    state = adapters.carrier().describe(contact_id)
+    if state is None or state.ending is not None or age < LONGEST:
+        return state
+    adapters.carrier().stop(contact_id)
+    too_long = TIMEOUT if state.answered_at is None else Ending(sessions.COMPLETED, "max_duration")
+    return ContactState(state.answered_at, clock.now(), too_long)
+
+
+def _end(
+    scope: Scope, record: SessionRecord, ending: Ending, answered_at: str | None, at: int | None
+) -> list[table.Operation]:
+    """The writes that end a call at the instant `at`, with what the agent's turns did."""
+    changes: dict[str, Any] = {"answered_at": answered_at or record.doc["answered_at"]}
+    if record.row.get("talked"):
+        # A customer who spoke with the agent is a person, unless the carrier says otherwise.
+        ending = replace(ending, answered_by=ending.answered_by or "human")
+    if "later" in record.row and ending.call_status == sessions.COMPLETED:
+        ending = Ending(sessions.CALL_LATER, "callback_requested", "human")
+        changes["call_later_at"] = clock.iso(record.row["later"])
+    if "outcome" in record.row:
+        changes["summary"] = record.row["outcome"]
+    return placing.ending(scope, record, ending, changes, due_at=clock.now(), at=at)
+
+
+def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
+    """The write that takes over the state of a transcript or a recording, one status a write."""
+    session, now = record.doc, clock.now()
+    if session["answered_at"] is None:
+        return sessions.update(scope, record, {}, owed.NOTHING)
+    assert session["ended_at"] is not None, "the call has ended"
+    until = clock.parse(session["ended_at"]) + FILES_WITHIN
+    statuses = {"transcript_status": session["transcript_status"], "recording_status": session["recording_status"]}
+    for name, status in statuses.items():
+        changed = PROCESSING
+        if status == PROCESSING:
+            exists = (
+                _transcript_exists(scope, session) if name == "transcript_status" else "recording_key" in record.row
+            )
+            changed = AVAILABLE if exists else MISSED if now >= until else PROCESSING
+        if status in (NONE, PROCESSING) and changed != status:
+            return sessions.update(scope, record, {name: changed}, owed.owed(session["id"], now))
+    waits = PROCESSING in statuses.values()
+    return sessions.update(scope, record, {}, owed.owed(session["id"], until) if waits else owed.NOTHING)
+
+
+def _transcript_exists(scope: Scope, session: Session) -> bool:
+    return transcripts.find(scope, session["id"]) is not None
+
+
+def _opening(scope: Scope, record: SessionRecord) -> str:
+    """The agent's first words."""
+    subject = sessions.subject(scope, record.doc)
+    about = None if subject.appointment is None else subject.appointment.doc
+    return dialogue.opening(
+        None if subject.customer is None else subject.customer.doc["name"],
+        projects.name_of(scope.project_id),
+        to_view(about) if about is not None and dialogue.is_coming(about) else None,
     )
 
 
-def _ended(scope: Scope, found: Record, ending: Ending, answered: str | None, at: int | None) -> list[table.Operation]:
-    changes: dict[str, Any] = {"answered_at": answered or found.doc["answered_at"]}
-    if found.row.get("talked"):
-        # Whoever spoke with the agent was a person, unless the carrier knows better.
-        ending = replace(ending, answered_by=ending.answered_by or "human")
-    if "later" in found.row and ending.call_status == sessions.COMPLETED:
-        ending = Ending(sessions.CALL_LATER, "callback_requested", "human")
-        changes["call_later_at"] = clock.iso(found.row["later"])
-    if "outcome" in found.row:
-        changes["summary"] = found.row["outcome"]
-    return placing.ending(scope, found, ending, changes, next_step=clock.now(), at=at)
+def _since_dialed(session: Session) -> int:
+    """Milliseconds since a call that is under way was dialed."""
+    assert session["dialed_at"] is not None, "a call that is under way was dialed"
+    return clock.now() - clock.parse(session["dialed_at"])
 
 
-def _too_long(seen: ContactState) -> Ending:
-    return TIMEOUT if seen.answered_at is None else Ending(sessions.COMPLETED, "max_duration")
-
-
-def _files(scope: Scope, found: Record) -> list[table.Operation]:
-    """What has come of a transcript and a recording, one status a write."""
-    session = found.doc
-    if session["answered_at"] is None:
-        return [sessions.changed(scope, found, {}, steps.NOTHING_OWED)]
-    now = clock.now()
-    until = clock.parse(session["ended_at"]) + FILES_WITHIN
-    soon, there = steps.owed(session["id"], now), {"recording": "recording_key" in found.row}
-    if session["transcript_status"] == PROCESSING:
-        there["transcript"] = transcripts.find(scope, session["id"]) is not None
-    for part in ("transcript", "recording"):
-        name = f"{part}_status"
-        if session[name] == NONE:
-            return [sessions.changed(scope, found, {name: PROCESSING}, soon)]
-        if session[name] == PROCESSING and (there[part] or now >= until):
-            return [sessions.changed(scope, found, {name: AVAILABLE if there[part] else MISSED}, soon)]
-    waits = PROCESSING in (session["transcript_status"], session["recording_status"])
-    owed = steps.owed(session["id"], until) if waits else steps.NOTHING_OWED
-    return [sessions.changed(scope, found, {}, owed)]
-
-
-def _opening(scope: Scope, found: Record) -> str:
-    """What the agent says first."""
-    customer = table.get(scope.pk(customers.CUSTOMERS.kind), found.doc["customer_id"])
-    name = json.loads(customer["doc"])["name"] if customer else None
-    about = None
-    if found.doc["appointment_id"] is not None:
-        about = table.get(scope.pk(appointments.APPOINTMENTS.kind), found.doc["appointment_id"])
-    doc = json.loads(about["doc"]) if about else None
-    coming = doc is not None and dialogue.is_coming(doc)
-    return dialogue.opening(name, projects.name_of(scope.project_id), to_view(doc) if doc and coming else None)
+def _contact(scope: Scope, session: Session, contact_id: str) -> table.Put:
+    """The write by which events of the contact find its session."""
+    row: table.Row = {"pk": _contact_pk(contact_id), "sk": "contact", "kind": "contact", "session_id": session["id"]}
+    return table.Put(row | {"project_id": scope.project_id, "livemode": scope.livemode}, condition="")
 
 
 def _contact_pk(contact_id: str) -> str:
     return f"CONTACT#{contact_id}"
-
-
-def _write(writes: list[table.Operation]) -> None:
-    table.write(writes, uuid.uuid4().hex)
-
-
-@functools.cache
-def _carrier() -> Carrier:
-    from shared.telephony.amazon_connect import Connect
-
-    return Connect.from_environment()

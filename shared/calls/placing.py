@@ -1,7 +1,7 @@
-"""Calls: placing one, letting it dial, ending it, and what consent does to those that wait (contract 7).
+"""Calls: placing one, letting it dial, and ending it (contract 7).
 
-Everything here returns the writes of one transaction and performs none, but for `tell`, which hints at them once
-they are done. A call takes the customer's row (`active_session`) when it is placed and gives it back when it ends.
+Functions return the writes of one transaction and perform none. `send_hints` sends the hints after the transaction.
+A call takes the customer's row (`active_session`) when it is placed and frees it when it ends.
 """
 
 from __future__ import annotations
@@ -9,37 +9,61 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, cast
 
-from shared import appointments, customers
+from shared import appointments
+from shared.appointments import APPOINTMENTS, AppointmentRecord
 from shared.calls import consents, sessions
 from shared.calls import limits as call_limits
 from shared.calls.consents import Consent
-from shared.calls.sessions import SESSIONS
+from shared.calls.sessions import SESSIONS, Session, SessionRecord
 from shared.core import clock, ids, mode, table
 from shared.core.errors import ApiError, not_found, not_found_in_body
 from shared.core.keys import Scope
+from shared.customers import CUSTOMERS, CustomerRecord
 from shared.projects import usage
-from shared.resources import records
-from shared.resources.records import Document, Record
+from shared.resources import documents
 from shared.telephony import Ending, test_numbers
-from shared.work import hints, steps
+from shared.work import hints, owed
 
 DIALS_AFTER = 1
 """Seconds, scaled, after which a simulated call is dialed (contract 10)."""
 PUT_OFF = 5
-"""Seconds, scaled, after which a call is dialed that was one too many at once."""
-DECLINED = Ending(sessions.FAILED, "consent_declined")
-EXPIRED = Ending(sessions.FAILED, "consent_expired")
-REVOKED = Ending(sessions.FAILED, "consent_revoked")
+"""Seconds, scaled, after which a call is dialed again that would have exceeded the calls at once."""
+CONSENT_DECLINED = Ending(sessions.FAILED, "consent_declined")
+CONSENT_EXPIRED = Ending(sessions.FAILED, "consent_expired")
+CONSENT_REVOKED = Ending(sessions.FAILED, "consent_revoked")
 CUSTOMER_DELETED = Ending(sessions.FAILED, "customer_deleted")
 NOT_ALLOWED = Ending(sessions.FAILED, "destination_not_allowed")
 PROVIDER_ERROR = Ending(sessions.FAILED, "provider_error")
 
 
+class Call(TypedDict):
+    """The response of the call action (contract 7)."""
+
+    object: str
+    """`call`."""
+    status: str
+    """`queued`, or `consent_pending` while the customer is asked for consent."""
+    session_id: str
+    """The session that tracks the call."""
+    customer_id: str
+    """The customer who is called."""
+    appointment_id: str | None
+    """The appointment that the call is about. Null for a call about none."""
+    channel: str
+    """`phone` or `whatsapp`."""
+    call_status: str
+    """`queued`: the session's status when the call was placed."""
+    livemode: bool
+    """False for a call of a test key."""
+    created_at: str
+    """When the session was created."""
+
+
 @dataclass(frozen=True)
 class Order:
-    """What is asked of a call; without a channel it goes by phone."""
+    """What a request asks of a call. Without a channel it goes by phone, unless a test number implies WhatsApp."""
 
     appointment_id: str | None = None
     channel: str | None = None
@@ -48,28 +72,46 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Placed:
-    """A call's session, the writes that place it (none where it waits for consent already), and the new request."""
+class Placement:
+    """A call's session and the writes that place it. Without writes, the call was placed before and awaits consent.
 
-    session: Document
+    `consent` is set if the call begins a request for consent.
+    """
+
+    session: Session
     writes: Sequence[table.Operation] = ()
-    asks: Consent | None = None
+    consent: Consent | None = None
 
 
-def place(scope: Scope, customer_id: str, order: Order) -> Placed:
-    """A new call to a customer, or the one that waits for the same consent. Raises ApiError."""
+@dataclass(frozen=True)
+class Clearance:
+    """A queued call may dial, in one transaction with these writes."""
+
+    writes: Sequence[table.Operation] = ()
+
+
+@dataclass(frozen=True)
+class PutOff:
+    """A queued call waits until this instant, because the project has as many live calls as it may have at once."""
+
+    until: int
+
+
+def place(scope: Scope, customer_id: str, order: Order) -> Placement:
+    """A new call to a customer, or the one that awaits consent already. Raises ApiError."""
     rows = _read(scope, customer_id, order)
     customer = _customer(scope, customer_id, rows)
     appointment = _appointment(scope, customer_id, order, rows)
-    if customer.doc["phone"] is None:
+    phone = customer.doc["phone"]
+    if phone is None:
         raise ApiError("customer_phone_missing")
-    channel = _channel(scope, customer.doc["phone"], order)
+    channel = _channel(scope, phone, order)
     if "active_session" in customer.row:
         active = SESSIONS.find(scope, customer.row["active_session"])
         if channel == sessions.WHATSAPP and sessions.awaits_consent(active.doc):
-            return Placed(active.doc)
+            return Placement(active.doc)
         raise ApiError("call_in_progress")
-    allowed = _must_have_room(scope, customer.doc["phone"], rows)
+    allowed = _must_have_room(scope, phone, rows)
     session = sessions.new(
         scope,
         customer.doc,
@@ -77,179 +119,193 @@ def place(scope: Scope, customer_id: str, order: Order) -> Placed:
         channel=channel,
         metadata=order.metadata,
     )
-    writes: list[table.Operation] = [_taking(scope, customer, session)]
+    writes: list[table.Operation] = [_claim_customer(scope, customer, session)]
     if appointment is not None:
-        changes = {"session_id": session["id"]}
-        about = documents.touched(appointment.doc, changes)
-        writes.append(appointments.APPOINTMENTS.update(scope, appointment, about))
-    asks = None
-    # Nobody is asked where the call will be refused.
+        changed = documents.touched(appointment.doc, {"session_id": session["id"]})
+        writes.append(APPOINTMENTS.update(scope, appointment, changed))
+    request = None
+    # If the number may not be called, the customer is not asked either.
     if channel == sessions.WHATSAPP and allowed:
-        session, asks, asking = _with_consent(scope, session)
-        writes += asking
-    internal: dict[str, Any] = {"instructions": order.instructions}
+        request = _request_consent(scope, session)
+        session = {**session, "consent": request.consent.public}
+        writes += request.writes
+    internal: dict[str, table.Value | None] = {"instructions": order.instructions}
     if not sessions.awaits_consent(session):
-        internal |= steps.owed(session["id"], _dials_at(scope))
-    return Placed(session, [*writes, SESSIONS.insert(scope, session, **internal)], asks)
+        internal |= owed.owed(session["id"], _dials_at(scope))
+    writes.append(SESSIONS.insert(scope, session, **internal))
+    return Placement(session, writes, request.consent if request is not None and request.begins else None)
 
 
-def tell(scope: Scope, placed: Placed) -> None:
-    """Hint at what a call that was just placed is owed."""
-    if not placed.writes:
+def send_hints(scope: Scope, placement: Placement) -> None:
+    """Send the hints of a call whose writes were carried out."""
+    if not placement.writes:
         return
-    if placed.asks is not None:
-        consents.begin(placed.asks)
-    elif not sessions.awaits_consent(placed.session):
-        hints.send("dials", [sessions.hint(scope, placed.session["id"], _dials_at(scope))])
+    if placement.consent is not None:
+        consents.start_machine(placement.consent)
+    elif not sessions.awaits_consent(placement.session):
+        hints.send("dials", [sessions.hint(scope, placement.session["id"], _dials_at(scope))])
 
 
-def answer(session: Document) -> Document:
-    """What the call action answers."""
-    shown = ("customer_id", "appointment_id", "channel", "call_status", "livemode", "created_at")
-    status = "consent_pending" if sessions.awaits_consent(session) else "queued"
-    return {"object": "call", "status": status, "session_id": session["id"]} | {name: session[name] for name in shown}
+def call_of(session: Session) -> Call:
+    """The response of the call action for this session."""
+    return {
+        "object": "call",
+        "status": "consent_pending" if sessions.awaits_consent(session) else "queued",
+        "session_id": session["id"],
+        "customer_id": session["customer_id"],
+        "appointment_id": session["appointment_id"],
+        "channel": session["channel"],
+        "call_status": session["call_status"],
+        "livemode": session["livemode"],
+        "created_at": session["created_at"],
+    }
 
 
-def dialing(scope: Scope, found: Record, next_step: int) -> list[table.Operation] | Ending:
-    """The writes that let a queued call dial; what it ends with instead where it must not.
-
-    While the project has as many live calls at once as it may, they put it off.
-    """
-    to, writes = found.doc["to"], list[table.Operation]()
+def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Ending:
+    """Whether a queued call may dial now: what goes with dialing, until when it waits, or how it ends instead."""
+    to, writes = record.doc["to"], list[table.Operation]()
     if scope.livemode:
         limits, counts = call_limits.read(scope, table.get_many(call_limits.keys(scope)))
         if not limits.allows(to) or counts.today >= limits.per_day:
             return NOT_ALLOWED
         if counts.at_once >= limits.at_once:
-            again = steps.owed(found.doc["id"], clock.now() + clock.scaled(PUT_OFF))
-            return [sessions.changed(scope, found, {}, again)]
-        writes.append(call_limits.taken(scope, counts))
-    if found.doc["channel"] == sessions.WHATSAPP:
+            return PutOff(clock.now() + clock.scaled(PUT_OFF))
+        writes.append(call_limits.increment(scope, counts))
+    if record.doc["channel"] == sessions.WHATSAPP:
         consent = consents.find(scope, to)
         if not consent.granted:
-            return REVOKED
+            return CONSENT_REVOKED
         writes.append(consents.unchanged(consent))
-    now = max(clock.now(), clock.parse(found.doc["created_at"]))
+    return Clearance(writes)
+
+
+def dialing(
+    scope: Scope, record: SessionRecord, clear: Clearance, due_at: int, **internal: table.Value
+) -> list[table.Operation]:
+    """The writes that let a queued call dial. Its next step is due at the instant `due_at`."""
+    now = max(clock.now(), clock.parse(record.doc["created_at"]))
     changes = {"call_status": sessions.DIALING, "dialed_at": clock.iso(now)}
-    return [sessions.changed(scope, found, changes, steps.owed(found.doc["id"], next_step)), *writes]
+    attributes = {**owed.owed(record.doc["id"], due_at), **internal}
+    return [sessions.update(scope, record, changes, attributes), *clear.writes]
+
+
+def not_dialing(scope: Scope, record: SessionRecord, reason: PutOff | Ending) -> list[table.Operation]:
+    """The writes that put a queued call off, or end it."""
+    if isinstance(reason, Ending):
+        return ending(scope, record, reason)
+    return [sessions.update(scope, record, {}, owed.owed(record.doc["id"], reason.until))]
 
 
 def ending(
     scope: Scope,
-    found: Record,
+    record: SessionRecord,
     end: Ending,
     changes: Mapping[str, Any] | None = None,
-    next_step: int | None = None,
-    release: bool = True,
+    *,
+    due_at: int | None = None,
+    frees_customer: bool = True,
     at: int | None = None,
 ) -> list[table.Operation]:
-    """The writes that end a call, now or `at` an instant, unless its customer was deleted since it was read.
+    """The writes that end a call, now or at the instant `at`, on condition that it did not change since it was read.
 
-    `release` unless the customer's row is deleted in the same transaction.
+    `changes` are further changes of the session. At `due_at` its next step is due; None if it has none. The customer is
+    freed, unless the customer was deleted, or is deleted in the same transaction (`frees_customer` is False).
     """
-    session = found.doc
+    session = record.doc
     now = max(clock.now(), clock.parse(session["created_at"])) if at is None else at
-    ended = sessions.ended({**session, **(changes or {})}, end, now)
-    owed = steps.NOTHING_OWED if next_step is None else steps.owed(session["id"], next_step)
-    writes: list[table.Operation] = [sessions.changed(scope, found, {**ended, **(changes or {})}, owed)]
-    # A deleted customer has no call to be freed from.
-    if release and "customer_deleted" not in found.row:
-        pk, mine = scope.pk(customers.CUSTOMERS.kind), {":mine": session["id"]}
-        condition = "active_session = :mine"
-        freed = table.Update(pk, session["customer_id"], set={"active_session": None}, condition=condition, values=mine)
-        writes.append(freed)
+    changes = dict(changes or {})
+    ended = sessions.ended(cast("Session", {**session, **changes}), end, now)
+    due = owed.NOTHING if due_at is None else owed.owed(session["id"], due_at)
+    writes: list[table.Operation] = [sessions.update(scope, record, {**ended, **changes}, due)]
+    if frees_customer and "customer_deleted" not in record.row:
+        writes.append(
+            table.Update(
+                scope.pk(CUSTOMERS.kind),
+                session["customer_id"],
+                set={"active_session": None},
+                condition="active_session = :id",
+                values={":id": session["id"]},
+            )
+        )
     if scope.livemode and session["call_status"] == sessions.DIALING:
-        writes.append(call_limits.given_back(scope))
+        writes.append(call_limits.decrement(scope))
         used = {"calls": 1, "call_seconds": ended["duration_seconds"] or 0}
         writes.append(table.Put(usage.row(scope, session["id"], now, **used), condition=""))
     return writes
 
 
-def of_deleted_customer(scope: Scope, customer: Record) -> list[table.Operation]:
-    """The writes that end the customer's call, or tell it that there is no customer any more if it was dialed."""
+def of_deleted_customer(scope: Scope, customer: CustomerRecord) -> list[table.Operation]:
+    """The writes that end the customer's queued call, or mark the customer of a dialed call as deleted."""
     if "active_session" not in customer.row:
         return []
     active = SESSIONS.find(scope, customer.row["active_session"])
     if active.doc["call_status"] != sessions.QUEUED:
-        # The version stays, or a turn under way would be taken again.
+        # The version stays as it is, or a turn under way would be taken again.
         return [table.Update(scope.pk(SESSIONS.kind), active.doc["id"], set={"customer_deleted": True})]
-    writes = ending(scope, active, CUSTOMER_DELETED, release=False)
+    writes = ending(scope, active, CUSTOMER_DELETED, frees_customer=False)
     if sessions.awaits_consent(active.doc):
         consent = consents.find(scope, active.doc["to"])
         if consent.pending:
-            writes.append(consents.write(consent, consents.left(consent, active.doc["id"]), consent.row["next_step"]))
+            writes.append(consents.update(consent, consents.left(consent, active.doc["id"])))
     return writes
 
 
-def settlement(
-    scope: Scope, consent: Consent, doc: Document, end: Ending | None, **told: str
-) -> tuple[list[table.Operation], list[str]]:
-    """The writes beside the consent's own when `doc` settles it, and the sessions to be dialed.
-
-    The sessions that wait end as `end` says, with what is `told` of it; without one they are dialed.
-    """
-    writes: list[table.Operation] = []
-    dial: list[str] = []
-    for session_id in consent.doc["sessions"]:
-        found = SESSIONS.find(scope, session_id)
-        if not sessions.awaits_consent(found.doc):
-            continue
-        changes = {"consent": consents.shown(doc), **told}
-        if end is None:
-            writes.append(sessions.changed(scope, found, changes, steps.owed(session_id, clock.now())))
-            dial.append(session_id)
-        else:
-            writes += ending(scope, found, end, changes)
-    return writes, dial
-
-
-def customer_can_be_called(customer: table.Row) -> bool:
+def can_be_called(customer: table.Row) -> bool:
     """Whether an agent may offer a call to this customer now."""
     doc = json.loads(customer["doc"])
     return doc["phone"] is not None and "active_session" not in customer
 
 
+@dataclass(frozen=True)
+class _ConsentRequest:
+    """The consent of a call on WhatsApp and its write, if it changes. `begins` if the call begins the request."""
+
+    consent: Consent
+    writes: Sequence[table.Operation] = ()
+    begins: bool = False
+
+
 def _read(scope: Scope, customer_id: str, order: Order) -> Mapping[tuple[str, str], table.Row]:
-    """What placing a call is decided by, but for the consent: one call of the table."""
-    if not ids.is_id(customers.CUSTOMERS.prefix, customer_id):
+    """The rows that placing a call depends on, apart from the consent, in one read."""
+    if not ids.is_id(CUSTOMERS.prefix, customer_id):
         raise not_found("customer", customer_id)
-    keys = [(scope.pk(customers.CUSTOMERS.kind), customer_id), *call_limits.keys(scope)]
+    keys = [(scope.pk(CUSTOMERS.kind), customer_id), *call_limits.keys(scope)]
     if order.appointment_id is not None:
-        if not ids.is_id(appointments.APPOINTMENTS.prefix, order.appointment_id):
+        if not ids.is_id(APPOINTMENTS.prefix, order.appointment_id):
             raise not_found_in_body("appointment", order.appointment_id, "appointment_id")
-        keys.append((scope.pk(appointments.APPOINTMENTS.kind), order.appointment_id))
+        keys.append((scope.pk(APPOINTMENTS.kind), order.appointment_id))
     return table.get_many(keys)
 
 
-def _customer(scope: Scope, id: str, rows: Mapping[tuple[str, str], table.Row]) -> Record:
-    row = rows.get((scope.pk(customers.CUSTOMERS.kind), id))
+def _customer(scope: Scope, id: str, rows: Mapping[tuple[str, str], table.Row]) -> CustomerRecord:
+    row = rows.get((scope.pk(CUSTOMERS.kind), id))
     if row is None:
-        deleted = customers.CUSTOMERS.deleted_row(scope, id) is not None
+        deleted = CUSTOMERS.deleted_row(scope, id) is not None
         raise ApiError("customer_deleted") if deleted else not_found("customer", id)
-    return records.of_row(row)
+    return CUSTOMERS.record(row)
 
 
 def _appointment(
     scope: Scope, customer_id: str, order: Order, rows: Mapping[tuple[str, str], table.Row]
-) -> Record | None:
-    if order.appointment_id is None:
+) -> AppointmentRecord | None:
+    id = order.appointment_id
+    if id is None:
         return None
-    row = rows.get((scope.pk(appointments.APPOINTMENTS.kind), order.appointment_id))
-    if row is None:
-        row = appointments.APPOINTMENTS.deleted_row(scope, order.appointment_id)
-    if row is None or (doc := json.loads(row["doc"]))["customer_id"] != customer_id:
-        raise not_found_in_body("appointment", order.appointment_id, "appointment_id")
-    if doc["deleted_at"] is not None:
+    row = rows.get((scope.pk(APPOINTMENTS.kind), id)) or APPOINTMENTS.deleted_row(scope, id)
+    record = None if row is None else APPOINTMENTS.record(row)
+    if record is None or record.doc["customer_id"] != customer_id:
+        raise not_found_in_body("appointment", id, "appointment_id")
+    if record.doc["deleted_at"] is not None:
         raise ApiError("appointment_deleted")
-    if doc["status"] == appointments.CANCELLED:
+    if record.doc["status"] == appointments.CANCELLED:
         raise ApiError("appointment_cancelled")
-    return Record(doc, row["v"], row)
+    return record
 
 
 def _channel(scope: Scope, phone: str, order: Order) -> str:
     if order.channel is not None:
         return order.channel
-    implied = mode.simulated(scope) and test_numbers.number(phone) in test_numbers.IMPLIES_WHATSAPP
+    implied = mode.is_simulated(scope) and test_numbers.number(phone) in test_numbers.IMPLIES_WHATSAPP
     return sessions.WHATSAPP if implied else sessions.PHONE
 
 
@@ -258,15 +314,15 @@ def _must_have_room(scope: Scope, to: str, rows: Mapping[tuple[str, str], table.
     if not scope.livemode:
         return True
     limits, counts = call_limits.read(scope, rows)
-    if full := counts.full(limits):
-        raise ApiError("call_limit_reached", f"This project may place {full}, and has.")
+    if exceeded := counts.exceeded(limits):
+        raise ApiError("call_limit_reached", f"This project has reached its limit of {exceeded}.")
     return limits.allows(to)
 
 
-def _taking(scope: Scope, customer: Record, session: Document) -> table.Update:
+def _claim_customer(scope: Scope, customer: CustomerRecord, session: Session) -> table.Update:
     """The write that makes this the customer's one call."""
     return table.Update(
-        scope.pk(customers.CUSTOMERS.kind),
+        scope.pk(CUSTOMERS.kind),
         customer.doc["id"],
         set={"active_session": session["id"]},
         condition="v = :v AND attribute_not_exists(active_session)",
@@ -274,20 +330,18 @@ def _taking(scope: Scope, customer: Record, session: Document) -> table.Update:
     )
 
 
-def _with_consent(scope: Scope, session: Document) -> tuple[Document, Consent | None, list[table.Operation]]:
-    """The session with the phone's consent, the request that begins with it, and the writes. Raises ApiError."""
+def _request_consent(scope: Scope, session: Session) -> _ConsentRequest:
+    """The consent of the session's phone: the one on file, or a request that begins or is joined. Raises ApiError."""
     consent = consents.find(scope, session["to"])
     if consent.granted:
-        return session | {"consent": consent.shown}, None, []
-    begins = not consent.pending
-    doc = consents.requested(consent, session["id"]) if begins else consents.joined(consent, session["id"])
-    if begins:
-        write = consents.write(consent, doc, clock.now(), task_token=None, ask_tries=None)
-    else:
-        write = consents.write(consent, doc, consent.row["next_step"])
-    new = consents.of_row(scope, write.row, consent.phone)
-    return session | {"consent": new.shown}, new if begins else None, [write]
+        return _ConsentRequest(consent)
+    if consent.pending:
+        write = consents.update(consent, consents.joined(consent, session["id"]))
+        return _ConsentRequest(consents.after(consent, write), [write])
+    internal = {**owed.owed(consent.key, clock.now()), "task_token": None, "ask_tries": None}
+    write = consents.update(consent, consents.requested(consent, session["id"]), internal)
+    return _ConsentRequest(consents.after(consent, write), [write], begins=True)
 
 
 def _dials_at(scope: Scope) -> int:
-    return clock.now() + (clock.scaled(DIALS_AFTER) if mode.simulated(scope) else 0)
+    return clock.now() + (clock.scaled(DIALS_AFTER) if mode.is_simulated(scope) else 0)

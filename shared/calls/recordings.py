@@ -1,4 +1,4 @@
-"""Recordings of calls: WAV files in a bucket, given out by links that are good for 15 minutes (contract 7)."""
+"""Recordings of calls: WAV files in a bucket, which clients fetch by links, valid for 15 minutes (contract 7)."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class Link:
 
 
 def key_of(scope: Scope, session_id: str) -> str:
-    """The object of a session's recording."""
+    """The key of a session's recording in the bucket."""
     return f"recordings/{scope.project_id}/{'live' if scope.livemode else 'test'}/{session_id}.wav"
 
 
-def store(key: str, sound: bytes) -> None:
-    """Keep a recording. Raises Unavailable."""
-    aws.answered(aws.s3().put_object, Bucket=_bucket(), Key=key, Body=sound, ContentType=CONTENT_TYPE)
+def store(key: str, content: bytes) -> None:
+    """Store a recording. Raises Unavailable."""
+    aws.answered(aws.s3().put_object, Bucket=_bucket(), Key=key, Body=content, ContentType=CONTENT_TYPE)
 
 
 def link(key: str) -> Link:
     """A link to a recording."""
     expires_at = clock.now() + LINK_LASTS
-    asked = {"Bucket": _bucket(), "Key": key, "ResponseContentType": CONTENT_TYPE}
-    url = aws.s3().generate_presigned_url("get_object", Params=asked, ExpiresIn=LINK_LASTS // clock.SECOND)
+    parameters = {"Bucket": _bucket(), "Key": key, "ResponseContentType": CONTENT_TYPE}
+    url = aws.s3().generate_presigned_url("get_object", Params=parameters, ExpiresIn=LINK_LASTS // clock.SECOND)
     return Link(url, expires_at)
 
 

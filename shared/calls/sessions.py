@@ -1,4 +1,4 @@
-"""Sessions: one call each, from the request to what was said (specification, "Session"; contract 7).
+"""Sessions: one call each, from the request to its files (specification, "Session"; contract 7).
 
 A session only moves forward along `TRANSITIONS`. Its row owes the next step of the call (`shared/work/owed.py`). The
 customer's row names its one active session, so that no two calls to a customer are under way at once.
@@ -7,11 +7,13 @@ customer's row names its one active session, so that no two calls to a customer 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NotRequired, TypedDict
 
+from shared.appointments import APPOINTMENTS, AppointmentRecord
 from shared.core import clock, table
 from shared.core.keys import Scope
-from shared.customers import Customer
+from shared.customers import CUSTOMERS, Customer, CustomerRecord
 from shared.resources import documents, lists
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
@@ -35,6 +37,9 @@ TRANSITIONS: Mapping[str, frozenset[str]] = {
 CHANNELS = PHONE, WHATSAPP = "phone", "whatsapp"
 NONE, PROCESSING, AVAILABLE, MISSED = "none", "processing", "available", "failed"
 """What a transcript or a recording can be."""
+LEASE = 18 * clock.SECOND
+"""How long a worker may take for a step. One that takes longer writes nothing; a call that it placed is placed again
+under the same token, which yields the same call."""
 
 
 class SessionConsent(TypedDict):
@@ -43,11 +48,11 @@ class SessionConsent(TypedDict):
     status: str | None
     """`pending`, `granted`, `declined` or `expired`."""
     requested_at: str | None
-    """When the customer was asked. Null where the consent was given without a request."""
+    """When the customer was asked. Null if the consent was given without a request."""
     responded_at: str | None
     """When the customer answered. Null until then, and if nobody answers."""
     expires_at: str | None
-    """When the request expires. Null where nothing was requested."""
+    """When the request expires. Null if nothing was requested."""
 
 
 class Session(Resource):
@@ -86,7 +91,7 @@ class Session(Resource):
     recording_status: str
     """`none`, `processing`, `available` or `failed`."""
     summary: str | None
-    """What came of the call, in a sentence. Null until it has ended, and where there is nothing to say."""
+    """What came of the call, in a sentence. Null until it has ended, and if there is nothing to say."""
     metadata: dict[str, Any]
     """At most 50 keys, from the request that placed the call; `{}` when unset."""
 
@@ -94,8 +99,6 @@ class Session(Resource):
 class SessionRow(ResourceRow):
     """A session's row. It owes the call's next step, too (`shared/work/owed.py`)."""
 
-    due_at: NotRequired[int]
-    """When the next step is due (milliseconds). Absent if none is."""
     instructions: NotRequired[str]
     """What the agent is told of this call, from the request that placed it."""
     customer_deleted: NotRequired[bool]
@@ -117,7 +120,7 @@ class SessionRow(ResourceRow):
     recording_key: NotRequired[str]
     """The recording's object in the bucket."""
     recording_seconds: NotRequired[int]
-    """The recording's length, where it differs from the call's."""
+    """The recording's length, if it differs from the call's."""
 
 
 SESSIONS: Collection[Session, SessionRow] = Collection(
@@ -134,6 +137,33 @@ SESSIONS: Collection[Session, SessionRow] = Collection(
 
 
 SessionRecord = Record[Session, SessionRow]
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Whom a call is with and what it is about, as they are now.
+
+    `customer` is None if the customer was deleted. `appointment` is None if the call is about none, and if the customer
+    was deleted: a call that is under way then changes nothing any more.
+    """
+
+    customer: CustomerRecord | None
+    appointment: AppointmentRecord | None
+
+
+def subject(scope: Scope, session: Session) -> Subject:
+    """The customer and the appointment of a call, a deleted appointment included."""
+    customer_key = (scope.pk(CUSTOMERS.kind), session["customer_id"])
+    id = session["appointment_id"]
+    appointment_key = None if id is None else (scope.pk(APPOINTMENTS.kind), id)
+    rows = table.get_many([customer_key] if appointment_key is None else [customer_key, appointment_key])
+    if customer_key not in rows:
+        return Subject(None, None)
+    customer = CUSTOMERS.record(rows[customer_key])
+    if id is None or appointment_key is None:
+        return Subject(customer, None)
+    row = rows.get(appointment_key) or APPOINTMENTS.deleted_row(scope, id)
+    return Subject(customer, None if row is None else APPOINTMENTS.record(row))
 
 
 def new(
@@ -170,8 +200,8 @@ def new(
 
 def hint(scope: Scope, session_id: str, at: int | None = None) -> hints.Hint:
     """The message that tells the worker of a session's next step, now or about `at`."""
-    told = {"project_id": scope.project_id, "livemode": scope.livemode, "session_id": session_id}
-    return hints.Hint(told, group=scope.pk("dials"), delay=0 if at is None else hints.delay_until(at))
+    message = {"project_id": scope.project_id, "livemode": scope.livemode, "session_id": session_id}
+    return hints.Hint(message, group=scope.pk("dials"), delay=0 if at is None else hints.delay_until(at))
 
 
 def awaits_consent(session: Session) -> bool:
@@ -195,12 +225,12 @@ def update(
 
 def ended(session: Session, ending: Ending, now: int) -> dict[str, Any]:
     """The changes that end a call at `now`."""
-    answered = session["answered_at"]
-    spoke = None if answered is None else max(0, round((now - clock.parse(answered)) / clock.SECOND))
+    answered_at = session["answered_at"]
+    seconds = None if answered_at is None else max(0, round((now - clock.parse(answered_at)) / clock.SECOND))
     return {
         "call_status": ending.call_status,
         "ended_reason": ending.ended_reason,
         "answered_by": ending.answered_by or session["answered_by"],
         "ended_at": clock.iso(now),
-        "duration_seconds": spoke,
+        "duration_seconds": seconds,
     }

@@ -1,58 +1,85 @@
-"""Settling a request for consent: its answer, the sessions and the machine that wait for it (contract 7)."""
+"""Settlements: how a request for consent ends, and with it whatever waits for the answer (contract 7)."""
 
 from __future__ import annotations
 
-import contextlib
 import uuid
+from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.calls import consents, placing, sessions
-from shared.calls.consents import Consent
-from shared.core import aws, table
+from shared.calls.consents import Consent, ConsentDocument
+from shared.calls.sessions import SESSIONS
+from shared.core import aws, clock, table
 from shared.core.keys import Scope
 from shared.core.log import logger
-from shared.work import hints
+from shared.telephony import Ending
+from shared.work import hints, owed
 
-TRIES = 20
+ENDINGS = {
+    consents.GRANTED: None,
+    consents.DECLINED: placing.CONSENT_DECLINED,
+    consents.EXPIRED: placing.CONSENT_EXPIRED,
+}
+"""How the sessions that wait end, by the consent's new status; None for those that are dialed."""
 
 
 def answer(scope: Scope, phone: str, status: str, at: int, until: int | None = None, *, revoked: bool = False) -> None:
-    """Settle the phone's request, and every session that waits for it; an answer older than the stored one is dropped.
+    """Store a phone's answer, and settle every session that waits for it. `until` ends a grant.
 
-    Without a pending request the answer is kept all the same: it holds for later calls. `revoked` where it was not
-    the customer who answered.
+    Without a pending request the answer is stored for later calls. An answer that is older than the stored one is
+    dropped. `revoked` if it was not the customer who answered.
     """
-    for _ in range(TRIES):
+
+    def attempt() -> None:
         consent = consents.find(scope, phone)
-        if consents.outdated(consent, status, at):
-            return
-        with contextlib.suppress(table.ConditionFailed, table.Contended):
-            settle(consent, status, at, until, revoked=revoked)
-            return
-    raise RuntimeError("the consent was being changed by others all the while")
+        if not consents.is_outdated(consent, status, at):
+            ending = placing.CONSENT_REVOKED if revoked else ENDINGS[status]
+            settle(consent, consents.answered(consent, status, at, until), ending)
+
+    owed.retry_on_conflict(attempt)
 
 
-def settle(consent: Consent, status: str, at: int, until: int | None = None, *, revoked: bool = False) -> None:
-    """Answer the request, if there is one; `until` ends a grant. Raises Refused or Contended where it lost a race."""
-    doc = consents.answered(consent, status, at, until)
-    refused = placing.REVOKED if revoked else placing.DECLINED
-    end = {consents.GRANTED: None, consents.DECLINED: refused, consents.EXPIRED: placing.EXPIRED}[status]
-    writes, dial = placing.settlement(consent.scope, consent, doc, end)
-    table.write([consents.write(consent, doc, None, task_token=None), *writes], uuid.uuid4().hex)
-    hints.send("dials", [sessions.hint(consent.scope, session_id) for session_id in dial])
-    resume(consent)
+def settle(
+    consent: Consent,
+    doc: ConsentDocument,
+    ending: Ending | None,
+    *,
+    summary: str | None = None,
+    claim: owed.Claim | None = None,
+) -> None:
+    """Make `doc` the phone's consent and dial the sessions that wait, or end them if there is an `ending`.
+
+    `summary` is what the sessions say of it. `claim` is the worker's, if it has claimed the consent's row. Raises
+    ConditionFailed or Contended if one of the rows changed since `consent` was read.
+    """
+    scope = consent.scope
+    changes: dict[str, Any] = {"consent": consents.public(doc)}
+    if summary is not None:
+        changes["summary"] = summary
+    writes: list[table.Operation] = [consents.update(consent, doc, {**owed.NOTHING, "task_token": None})]
+    to_dial: list[str] = []
+    for session_id in consent.doc["sessions"]:
+        session = SESSIONS.find(scope, session_id)
+        if not sessions.awaits_consent(session.doc):
+            continue
+        if ending is None:
+            writes.append(sessions.update(scope, session, changes, owed.owed(session_id, clock.now())))
+            to_dial.append(session_id)
+        else:
+            writes += placing.ending(scope, session, ending, changes)
+    if claim is None:
+        table.write(writes, uuid.uuid4().hex)
+    else:
+        owed.commit(claim, writes)
+    hints.send("dials", [sessions.hint(scope, session_id) for session_id in to_dial])
+    if consent.task_token is not None:
+        resume_machine(consent.task_token)
 
 
-def resume(consent: Consent) -> None:
-    """Let the machine of the present request end, where its token is known."""
-    if "task_token" in consent.row:
-        send_success(consent.row["task_token"])
-
-
-def send_success(token: str) -> None:
-    """Let the machine end. Best effort: it is over at its time-out anyway, or it is gone already."""
+def resume_machine(task_token: str) -> None:
+    """End the state machine that waits with this token. Best effort: it ends at its time-out, or has ended already."""
     try:
-        aws.stepfunctions().send_task_success(taskToken=token, output="{}")
+        aws.stepfunctions().send_task_success(taskToken=task_token, output="{}")
     except (ClientError, BotoCoreError) as error:
         logger().info("machine not resumed", extra={"error": type(error).__name__})

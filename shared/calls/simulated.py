@@ -1,105 +1,122 @@
-"""The course of a simulated call: one step after another, each due at its time (contract 10).
+"""The steps of a simulated call, each due at its time (contract 10).
 
-What was said and what came of the appointment is the outcome of a real dialogue between the scripted agent and a
-scripted customer (`shared.calls.dialogue`). No write changes two of a session's call, transcript and recording status.
+A call in which people talk is a real dialogue between the scripted agent and a scripted customer
+(`shared/calls/dialogue.py`), and changes the appointment through the agent's tools. No write changes two of a session's
+call, transcript and recording status.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Mapping
 
-from shared import appointments, customers
 from shared.agent.scripted import Scripted
+from shared.appointments import APPOINTMENTS
 from shared.calls import dialogue, placing, recordings, sessions, transcripts, wav
 from shared.calls.dialogue import Dialogue
-from shared.calls.sessions import AVAILABLE, PROCESSING
+from shared.calls.placing import Clearance
+from shared.calls.sessions import AVAILABLE, PROCESSING, SESSIONS, SessionRecord
 from shared.core import clock, table
 from shared.core.keys import Scope
+from shared.customers import CUSTOMERS
 from shared.projects import projects
-from shared.resources import records
-from shared.resources.records import Record
-from shared.telephony import Ending, test_numbers
-from shared.work import steps
+from shared.telephony import test_numbers
+from shared.telephony.test_numbers import Outcome
+from shared.work import owed
 
-ANSWERS_AFTER = 1
-ENDS_AFTER = 2
-"""Seconds, scaled, after it was dialed."""
-
-
-def step(scope: Scope, found: Record) -> list[table.Operation]:
-    """The writes of what comes next of a call."""
-    session, outcome = found.doc, test_numbers.outcome(found.doc["to"])
-    now = clock.now()
-    if session["call_status"] == sessions.QUEUED:
-        after = ANSWERS_AFTER if outcome.says else ENDS_AFTER
-        dialing = placing.dialing(scope, found, now + clock.scaled(after))
-        return placing.ending(scope, found, dialing) if isinstance(dialing, Ending) else dialing
-    if session["call_status"] == sessions.DIALING:
-        if outcome.says and session["answered_at"] is None:
-            answered = {"answered_at": clock.iso(now), "answered_by": "human", "transcript_status": PROCESSING}
-            return [sessions.changed(scope, found, answered, steps.owed(session["id"], now))]
-        if outcome.says and session["recording_status"] == sessions.NONE:
-            ends = clock.parse(session["answered_at"]) + clock.scaled(ENDS_AFTER - ANSWERS_AFTER)
-            owed = steps.owed(session["id"], ends)
-            return [sessions.changed(scope, found, {"recording_status": PROCESSING}, owed)]
-        return _talked(scope, found, outcome) if outcome.says else placing.ending(scope, found, outcome.ending)
-    if session["transcript_status"] == PROCESSING:
-        owed = steps.owed(session["id"], now)
-        return [sessions.changed(scope, found, {"transcript_status": AVAILABLE}, owed)]
-    if session["recording_status"] == PROCESSING:
-        return [_recorded(scope, found)]
-    return [sessions.changed(scope, found, {}, steps.NOTHING_OWED)]
+ANSWERED_AFTER = 1
+ENDED_AFTER = 2
+"""Seconds, scaled, after the call was dialed."""
 
 
-def _talked(scope: Scope, found: Record, outcome: test_numbers.Outcome) -> list[table.Operation]:
+def step(scope: Scope, claim: owed.Claim) -> None:
+    """Take the next step of a call. Raises ConditionFailed or Contended if the rows changed meanwhile."""
+    owed.commit(claim, _step(scope, SESSIONS.record(claim.row)))
+
+
+def _step(scope: Scope, record: SessionRecord) -> list[table.Operation]:
+    """The writes of the next step."""
+    outcome = test_numbers.outcome(record.doc["to"])
+    match record.doc["call_status"]:
+        case sessions.QUEUED:
+            return _dial(scope, record, outcome)
+        case sessions.DIALING if outcome.says:
+            return _answer_and_talk(scope, record, outcome)
+        case sessions.DIALING:
+            return placing.ending(scope, record, outcome.ending)
+        case _:
+            return [_make_files_available(scope, record)]
+
+
+def _dial(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Operation]:
+    clear = placing.clearance(scope, record)
+    if not isinstance(clear, Clearance):
+        return placing.not_dialing(scope, record, clear)
+    seconds = ANSWERED_AFTER if outcome.says else ENDED_AFTER
+    return placing.dialing(scope, record, clear, clock.now() + clock.scaled(seconds))
+
+
+def _answer_and_talk(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Operation]:
+    """The writes of a call that somebody answers: the answer, the beginning of the recording, the end of the talk."""
+    session, now = record.doc, clock.now()
+    if session["answered_at"] is None:
+        changes = {"answered_at": clock.iso(now), "answered_by": "human", "transcript_status": PROCESSING}
+        return [sessions.update(scope, record, changes, owed.owed(session["id"], now))]
+    if session["recording_status"] == sessions.NONE:
+        ends_at = clock.parse(session["answered_at"]) + clock.scaled(ENDED_AFTER - ANSWERED_AFTER)
+        changes = {"recording_status": PROCESSING}
+        return [sessions.update(scope, record, changes, owed.owed(session["id"], ends_at))]
+    return _end(scope, record, outcome)
+
+
+def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Operation]:
     """The writes that end a call in which people talked."""
-    session = found.doc
-    said = _talk(scope, found, outcome)
-    changes: dict[str, str | None] = {"summary": said.summary}
-    if said.later is not None:
-        changes["call_later_at"] = clock.iso(said.later)
+    talk = _talk(scope, record, outcome)
+    changes: dict[str, str | None] = {"summary": talk.summary}
+    if talk.later is not None:
+        changes["call_later_at"] = clock.iso(talk.later)
     ending = outcome.ending
     if ending.call_status == sessions.COMPLETED:
-        ending = dataclasses.replace(ending, ended_reason=f"{said.ended_by}_hangup")
-    writes = placing.ending(scope, found, ending, changes, next_step=clock.now())
-    writes.append(transcripts.write(scope, session["id"], [dataclasses.asdict(line) for line in said.lines]))
-    if said.change is not None:
-        writes.append(appointments.APPOINTMENTS.update(scope, *said.change))
+        ending = dataclasses.replace(ending, ended_reason=f"{talk.ended_by}_hangup")
+    writes = placing.ending(scope, record, ending, changes, due_at=clock.now())
+    writes.append(transcripts.write(scope, record.doc["id"], talk.lines))
+    if talk.change is not None:
+        writes.append(APPOINTMENTS.update(scope, *talk.change))
     return writes
 
 
-def _talk(scope: Scope, found: Record, outcome: test_numbers.Outcome) -> Dialogue:
-    session = found.doc
-    keys = [(scope.pk(customers.CUSTOMERS.kind), session["customer_id"])]
-    if session["appointment_id"] is not None:
-        keys.append((scope.pk(appointments.APPOINTMENTS.kind), session["appointment_id"]))
-    rows = table.get_many(keys)
-    customer = rows.get(keys[0]) or customers.CUSTOMERS.deleted_row(scope, session["customer_id"])
-    assert customer is not None, "a customer's row is kept"
-    about = None
-    # A call that was under way when its customer was deleted changes nothing any more.
-    if len(keys) > 1 and keys[0] in rows:
-        about = rows.get(keys[1]) or appointments.APPOINTMENTS.deleted_row(scope, session["appointment_id"])
+def _talk(scope: Scope, record: SessionRecord, outcome: Outcome) -> Dialogue:
+    subject = sessions.subject(scope, record.doc)
+    customer = subject.customer or CUSTOMERS.find(scope, record.doc["customer_id"])
     return dialogue.simulate(
         outcome,
         Scripted(),
-        [records.of_row(about)] if about else [],
-        json.loads(customer["doc"])["name"],
+        [subject.appointment] if subject.appointment is not None else [],
+        customer.doc["name"],
         projects.name_of(scope.project_id),
-        found.row.get("instructions"),
+        record.row.get("instructions"),
     )
 
 
-def _recorded(scope: Scope, found: Record) -> table.Update:
-    session = found.doc
-    row = transcripts.find(scope, session["id"])
-    assert row is not None, "the transcript is written with the call's end"
-    lines = [dialogue.Line(**line) for line in transcripts.lines(row)]
-    key = recordings.key_of(scope, session["id"])
-    # Whole seconds, so that what the API says of its length is exact.
+def _make_files_available(scope: Scope, record: SessionRecord) -> table.Update:
+    """The write of a call that has ended: its transcript becomes available, then its recording."""
+    session = record.doc
+    if session["transcript_status"] == PROCESSING:
+        changes = {"transcript_status": AVAILABLE}
+        return sessions.update(scope, record, changes, owed.owed(session["id"], clock.now()))
+    if session["recording_status"] == PROCESSING:
+        return _record(scope, record)
+    return sessions.update(scope, record, {}, owed.NOTHING)
+
+
+def _record(scope: Scope, record: SessionRecord) -> table.Update:
+    """Store the recording; the write that makes it available."""
+    session_id = record.doc["id"]
+    transcript = transcripts.find(scope, session_id)
+    assert transcript is not None, "the transcript is written with the call's end"
+    lines = transcripts.lines(transcript)
+    key = recordings.key_of(scope, session_id)
+    # Whole seconds, so that the API states the exact length.
     seconds = -(-wav.duration_ms(lines) // clock.SECOND)
     recordings.store(key, wav.wav(lines, seconds * clock.SECOND))
-    kept: Mapping[str, table.Value | None] = {"recording_key": key, "recording_seconds": seconds}
-    return sessions.changed(scope, found, {"recording_status": AVAILABLE}, {**steps.NOTHING_OWED, **kept})
+    attributes = {**owed.NOTHING, "recording_key": key, "recording_seconds": seconds}
+    return sessions.update(scope, record, {"recording_status": AVAILABLE}, attributes)

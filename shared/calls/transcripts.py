@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Literal, TypedDict
 
-from shared.calls import sessions
+from shared.calls.sessions import SESSIONS
 from shared.core import table
 from shared.core.keys import Scope
 from shared.resources import fields
 
-Lines = list[dict[str, Any]]
-"""Each with role, content, started_at_ms and ended_at_ms, in order of time."""
+Speaker = Literal["agent", "customer"]
+
+
+class Line(TypedDict):
+    """One line of a transcript. Never changes."""
+
+    role: Speaker
+    """`agent` or `customer`."""
+    content: str
+    """What was said, as plain text."""
+    started_at_ms: int
+    """Milliseconds from the beginning of the call's sound."""
+    ended_at_ms: int
+    """Milliseconds from the beginning of the call's sound."""
 
 
 def find(scope: Scope, session_id: str) -> table.Row | None:
-    """The transcript's row, None while there is none."""
+    """The transcript's row, None if there is none."""
     return table.get(*_key(scope, session_id))
 
 
-def lines(row: table.Row) -> Lines:
-    """What was said."""
-    found: Lines = json.loads(row["doc"])
-    return found
+def lines(row: table.Row) -> list[Line]:
+    """The lines of a transcript, in order of time."""
+    parsed: list[Line] = json.loads(row["doc"])
+    return parsed
 
 
-def write(scope: Scope, session_id: str, said: Sequence[Mapping[str, Any]], seen: int = 0) -> table.Put:
-    """The write of a new transcript, or of one whose version `seen` it replaces, unless another came between."""
+def write(scope: Scope, session_id: str, lines: Sequence[Line], version: int = 0) -> table.Put:
+    """The write of a transcript, on condition that its version did not change since it was read; 0 for a new one."""
     pk, sk = _key(scope, session_id)
-    return table.versioned({"pk": pk, "sk": sk, "kind": "transcript", "doc": fields.to_json(said)}, seen)
+    return table.versioned({"pk": pk, "sk": sk, "kind": "transcript", "doc": fields.to_json(lines)}, version)
 
 
 def _key(scope: Scope, session_id: str) -> tuple[str, str]:
-    return scope.pk(sessions.SESSIONS.kind, session_id), "transcript"
+    return scope.pk(SESSIONS.kind, session_id), "transcript"

@@ -1,160 +1,160 @@
-"""A turn of a live call: the agent answers what the customer said, with the tools of a conversation (contract 7, 8).
+"""A turn of a live call: the agent answers the customer, with the tools of a conversation (contract 7, 8).
 
-What was said so far is the transcript, one row, which a turn extends in the transaction that carries out what the
-tools did. The session's row keeps what was proposed and what the call has come to.
+What was said before is the transcript, one row. A turn extends it in the transaction that carries out what the tools
+did. The session's row keeps the agent's proposal and what the call has led to.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared import appointments, customers
-from shared.agent import Agent, AgentFailed, Utterance, plain_text
+from shared import customers
+from shared.agent import Agent, AgentFailed, Utterance, adapters, plain_text
 from shared.agent.tools import Proposal, Tools
+from shared.appointments import APPOINTMENTS
 from shared.calls import dialogue, sessions, transcripts
+from shared.calls.sessions import SESSIONS, SessionRecord
+from shared.calls.transcripts import Line
 from shared.core import clock, table
 from shared.core.keys import Scope
 from shared.core.log import logger
-from shared.resources import fields, records
-from shared.resources.records import Record
+from shared.resources import fields
+from shared.work import owed
 
 TRIES = 3
+"""How often the agent answers a turn whose commit loses races."""
 LOST = "Sorry, something went wrong on my side. A person of our team will get back to you. Goodbye."
 SILENCE = "Sorry, I did not hear you. Could you say that again?"
 SILENCES = 3
-"""After so many in a row the agent hangs up."""
+"""After so many silences in a row the agent ends the call."""
 FAREWELL = "I cannot hear you. Goodbye."
+CHANGES = {
+    "appointment_confirmed": "The customer confirmed the appointment.",
+    "appointment_rescheduled": "The customer moved the appointment.",
+    "appointment_cancelled": "The customer cancelled the appointment.",
+}
+"""What the summary says of the agent's actions that change an appointment."""
+HANDOFF = "The customer is to be called back by a person."
+CALL_LATER = "The customer asked to be called again."
 
 
 @dataclass(frozen=True)
-class Spoken:
-    """What the agent says, and whether the call is over with it."""
+class Response:
+    """What the agent says, and whether the call ends with it."""
 
     text: str
-    ends: bool
+    ends_call: bool
 
 
-def turn(scope: Scope, session_id: str, text: str | None, agent: Agent, seconds: float) -> Spoken:
-    """Answer what the customer said; None for silence. `seconds` is the time there is. Raises ApiError."""
+@dataclass(frozen=True)
+class _Turn:
+    """What the agent says in a turn, and the writes that belong to it."""
+
+    response: Response
+    writes: Sequence[table.Operation]
+
+
+def turn(scope: Scope, session_id: str, text: str | None, seconds: float) -> Response:
+    """Answer what the customer said within `seconds`; `text` is None if it was nothing. Raises ApiError."""
     deadline = clock.now() + int(seconds * clock.SECOND)
-    for _ in range(TRIES):
-        session = sessions.SESSIONS.find(scope, session_id)
+
+    def attempt() -> Response:
+        session = SESSIONS.find(scope, session_id)
         if session.doc["call_status"] != sessions.DIALING:
-            return Spoken(LOST, True)
-        heard = transcripts.find(scope, session_id)
+            return Response(LOST, ends_call=True)
         if text is None:
-            spoken, writes = _silence(scope, session)
+            turn = _silence(scope, session)
         else:
-            spoken, writes = _answer(scope, session, heard, text, agent, (deadline - clock.now()) / clock.SECOND)
-        try:
-            table.write(writes, uuid.uuid4().hex)
-        except (table.ConditionFailed, table.Contended):
-            continue
-        return spoken
-    return Spoken(LOST, True)
+            left = (deadline - clock.now()) / clock.SECOND
+            turn = _answer(scope, session, text, adapters.agent_for(scope), left)
+        table.write(turn.writes, uuid.uuid4().hex)
+        return turn.response
 
-
-def _silence(scope: Scope, session: Record) -> tuple[Spoken, list[table.Operation]]:
-    silences = session.row.get("silences", 0) + 1
-    spoken = Spoken(FAREWELL, True) if silences >= SILENCES else Spoken(SILENCE, False)
-    return spoken, [sessions.changed(scope, session, {}, {"silences": silences})]
-
-
-def _answer(
-    scope: Scope, session: Record, heard: table.Row | None, text: str, agent: Agent, seconds: float
-) -> tuple[Spoken, list[table.Operation]]:
-    lines = [dialogue.Line(**line) for line in transcripts.lines(heard)] if heard else _opening(session)
-    tools = _tools(scope, session, text)
-    said = [Utterance("user" if line.role == "customer" else "assistant", line.content) for line in lines]
     try:
-        reply = agent.reply([*said, Utterance("user", text)], tools, seconds).content
-        spoken = Spoken(plain_text.plain(reply).strip() or LOST, _ends(tools))
+        return owed.retry_on_conflict(attempt, tries=TRIES, seconds=seconds)
+    except (table.ConditionFailed, table.Contended):
+        return Response(LOST, ends_call=True)
+
+
+def _silence(scope: Scope, session: SessionRecord) -> _Turn:
+    silences = session.row.get("silences", 0) + 1
+    response = Response(FAREWELL, ends_call=True) if silences >= SILENCES else Response(SILENCE, ends_call=False)
+    return _Turn(response, [sessions.update(scope, session, {}, {"silences": silences})])
+
+
+def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, seconds: float) -> _Turn:
+    transcript = transcripts.find(scope, session.doc["id"])
+    lines = transcripts.lines(transcript) if transcript else _opening(session)
+    tools = _tools(scope, session, text)
+    history = [Utterance("user" if line["role"] == "customer" else "assistant", line["content"]) for line in lines]
+    try:
+        reply = agent.reply([*history, Utterance("user", text)], tools, seconds).content
+        response = Response(plain_text.plain(reply).strip() or LOST, dialogue.ends_call(tools))
     except AgentFailed as error:
-        logger().warning("agent failed", extra={"session_id": session.doc["id"], "why": str(error)})
+        logger().warning("agent failed", extra={"session_id": session.doc["id"], "error": str(error)})
         tools = Tools(appointments=(), message=text, in_call=True)
         tools.hand_off("agent_failed")
-        spoken = Spoken(LOST, True)
-    return spoken, _writes(scope, session, heard, [*lines, *_spoken(session, lines, text, spoken.text)], tools)
+        response = Response(LOST, ends_call=True)
+    lines = [*lines, *_lines(session, lines, text, response.text)]
+    put = transcripts.write(scope, session.doc["id"], lines, transcript["v"] if transcript else 0)
+    return _Turn(response, [*_writes(scope, session, tools), put])
 
 
-def _tools(scope: Scope, session: Record, text: str) -> Tools:
-    keys = [(scope.pk(customers.CUSTOMERS.kind), session.doc["customer_id"])]
-    if session.doc["appointment_id"] is not None:
-        keys.append((scope.pk(appointments.APPOINTMENTS.kind), session.doc["appointment_id"]))
-    rows = table.get_many(keys)
-    found = []
-    if len(keys) > 1 and keys[0] in rows:
-        pk, id = keys[1]
-        about = rows.get((pk, id)) or appointments.APPOINTMENTS.deleted_row(scope, id)
-        found = [records.of_row(about)] if about else []
+def _tools(scope: Scope, session: SessionRecord, text: str) -> Tools:
+    about = sessions.subject(scope, session.doc).appointment
     proposal = session.row.get("proposal")
     return Tools(
-        appointments=[one for one in found if dialogue.is_coming(one.doc)],
+        appointments=[about] if about is not None and dialogue.is_coming(about.doc) else [],
         message=text,
         proposal=Proposal(**json.loads(proposal)) if proposal else None,
         in_call=True,
         instructions=session.row.get("instructions"),
-        timezone=found[0].doc["timezone"] if found else None,
-        changed_before=any(told in session.row.get("outcome", "") for told in _CHANGES.values()),
+        timezone=None if about is None else about.doc["timezone"],
+        changed_before=any(change in session.row.get("outcome", "") for change in CHANGES.values()),
     )
 
 
-def _writes(
-    scope: Scope, session: Record, heard: table.Row | None, lines: Sequence[dialogue.Line], tools: Tools
-) -> list[table.Operation]:
-    kept = fields.to_json(vars(tools.proposed)) if tools.proposed else None
-    internal: dict[str, table.Value | None] = {"proposal": kept, "talked": True, "silences": None}
+def _writes(scope: Scope, session: SessionRecord, tools: Tools) -> list[table.Operation]:
+    """The writes of what the tools did, and of what the session keeps of it."""
+    proposal = fields.to_json(vars(tools.proposed)) if tools.proposed else None
+    internal: dict[str, table.Value | None] = {"proposal": proposal, "talked": True, "silences": None}
     if tools.later is not None:
         internal["later"] = tools.later
     outcome, before = _outcome(tools), session.row.get("outcome", "")
     if outcome is not None and outcome not in before:
         internal["outcome"] = f"{before} {outcome}".strip()
-    said = [dataclasses.asdict(line) for line in lines]
-    put = transcripts.write(scope, session.doc["id"], said, heard["v"] if heard else 0)
-    writes: list[table.Operation] = [sessions.changed(scope, session, {}, internal), put]
+    writes: list[table.Operation] = [sessions.update(scope, session, {}, internal)]
     if tools.change is not None:
-        writes.append(appointments.APPOINTMENTS.update(scope, *tools.change))
-        writes.append(customers.must_be_live(scope, session.doc["customer_id"], "customer"))
+        writes.append(APPOINTMENTS.update(scope, *tools.change))
+        writes.append(customers.must_exist(scope, session.doc["customer_id"], "customer"))
     return writes
 
 
 def _outcome(tools: Tools) -> str | None:
-    """What the turn did, as the session's summary says it."""
-    told = _CHANGES | {"handoff": "The customer is to be called back by a person."}
+    """What the turn did, as the session's summary says it; None if it did nothing of note."""
+    sentences = {**CHANGES, "handoff": HANDOFF}
     for action in tools.actions:
-        if action["type"] in told:
-            return told[action["type"]]
-    return "The customer asked to be called again." if tools.later is not None else None
+        if action["type"] in sentences:
+            return sentences[action["type"]]
+    return CALL_LATER if tools.later is not None else None
 
 
-_CHANGES = {
-    "appointment_confirmed": "The customer confirmed the appointment.",
-    "appointment_rescheduled": "The customer moved the appointment.",
-    "appointment_cancelled": "The customer cancelled the appointment.",
-}
-
-
-def _ends(tools: Tools) -> bool:
-    over = {"conversation_ended", "handoff"} & {action["type"] for action in tools.actions}
-    return bool(over) or tools.later is not None
-
-
-def _opening(session: Record) -> list[dialogue.Line]:
+def _opening(session: SessionRecord) -> list[Line]:
     return dialogue.spoken([("agent", session.row["opening"])]) if "opening" in session.row else []
 
 
-def _spoken(session: Record, lines: Sequence[dialogue.Line], text: str, reply: str) -> list[dialogue.Line]:
-    """The two lines of a turn: the customer has just stopped speaking, the agent is about to begin."""
+def _lines(session: SessionRecord, before: Sequence[Line], text: str, reply: str) -> list[Line]:
+    """The two lines of a turn: the customer has just stopped speaking, and the agent is about to begin."""
     began = session.doc["answered_at"] or session.doc["dialed_at"]
-    last = lines[-1].ended_at_ms if lines else 0
+    assert began is not None, "a call that is under way was dialed"
     customer, agent = dialogue.spoken([("customer", text), ("agent", reply)])
-    length = customer.ended_at_ms - customer.started_at_ms
+    length = customer["ended_at_ms"] - customer["started_at_ms"]
+    last = before[-1]["ended_at_ms"] if before else 0
     start = max(last + 1, clock.now() - clock.parse(began) - length)
     return [
-        dialogue.Line(line.role, line.content, line.started_at_ms + start, line.ended_at_ms + start)
+        {**line, "started_at_ms": line["started_at_ms"] + start, "ended_at_ms": line["ended_at_ms"] + start}
         for line in (customer, agent)
     ]

@@ -8,7 +8,7 @@ import wave
 from array import array
 from collections.abc import Sequence
 
-from shared.calls.dialogue import Line
+from shared.calls.transcripts import Line
 
 RATE = 8_000
 """Samples a second, 16 bits each, one channel."""
@@ -16,29 +16,29 @@ CYCLES = {"agent": 20, "customer": 32}
 """Samples of a cycle: 400 Hz and 250 Hz."""
 LOUDNESS = 6_000
 FADE = 80
-"""Samples over which a tone swells and dies away; without it a loudspeaker clicks."""
+"""Samples over which a tone fades in and out; without it a loudspeaker clicks."""
 
-_A_MILLISECOND = RATE // 1_000
+_MILLISECOND = RATE // 1_000
 
 
 def duration_ms(lines: Sequence[Line]) -> int:
-    """How long the recording is: to the end of the last line."""
-    return lines[-1].ended_at_ms if lines else 0
+    """The length of the recording: to the end of the last line."""
+    return lines[-1]["ended_at_ms"] if lines else 0
 
 
 def wav(lines: Sequence[Line], length_ms: int = 0) -> bytes:
-    """The recording of lines that follow one another, and of silence up to `length_ms`, as the bytes of a WAV file."""
-    sound = array("h")
+    """The recording of lines that follow one another, with silence up to `length_ms`, as the bytes of a WAV file."""
+    samples = array("h")
     for line in lines:
-        sound.extend(_silence(line.started_at_ms * _A_MILLISECOND - len(sound)))
-        sound.extend(_tone(CYCLES[line.role], (line.ended_at_ms - line.started_at_ms) * _A_MILLISECOND))
-    sound.extend(_silence(length_ms * _A_MILLISECOND - len(sound)))
+        samples.extend(_silence(line["started_at_ms"] * _MILLISECOND - len(samples)))
+        samples.extend(_tone(CYCLES[line["role"]], (line["ended_at_ms"] - line["started_at_ms"]) * _MILLISECOND))
+    samples.extend(_silence(length_ms * _MILLISECOND - len(samples)))
     file = io.BytesIO()
     with wave.open(file, "wb") as out:
         out.setnchannels(1)
         out.setsampwidth(2)
         out.setframerate(RATE)
-        out.writeframes(sound.tobytes())
+        out.writeframes(samples.tobytes())
     return file.getvalue()
 
 

@@ -86,7 +86,7 @@ def _answer(turn: Turn, conversation: ConversationRecord, may_call: bool) -> Ans
 
 
 def _ask_agent(turn: Turn, tools: Tools) -> Answer:
-    if mode.simulated(turn.scope) and tools.message == SIMULATED_ERROR:
+    if mode.is_simulated(turn.scope) and tools.message == SIMULATED_ERROR:
         return _apology(tools)
     history = [
         Utterance("user" if message["role"] == "user" else "assistant", message["content"])

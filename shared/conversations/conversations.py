@@ -242,4 +242,4 @@ def transcript(scope: Scope, conversation_id: str, limit: int) -> Sequence[Messa
 
 
 def _is_simulated_timeout(scope: Scope, content: str) -> bool:
-    return content == SIMULATED_TIMEOUT and mode.simulated(scope)
+    return content == SIMULATED_TIMEOUT and mode.is_simulated(scope)

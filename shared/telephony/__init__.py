@@ -1,8 +1,11 @@
-"""Telephony: those who place calls and ask for consent, behind one port.
+"""Telephony: placing calls and asking for consent.
 
-simulated          test mode and local runs: outcomes by number, no network
 amazon_connect     live calls by phone
-whatsapp           live consent on WhatsApp; its calls' media leg is not ours
+contact_lens       recordings and transcripts of live calls
+lex                what customers say in live calls, and what the agent answers
+whatsapp           consent to live calls on WhatsApp; no adapter carries their sound
+test_numbers       test mode's phone numbers, which reach nobody: each stands for the outcome of a call
+adapters           which carrier and messenger the stage uses
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Ending:
-    """How a call ended, in the words of the session (contract 7)."""
+    """How a call ended, in the session's words (contract 7)."""
 
     call_status: str
     ended_reason: str
@@ -22,7 +25,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class ContactState:
-    """What a carrier says of a call right now; instants in milliseconds, `ending` once it has ended."""
+    """The state of a call by its carrier. Instants are milliseconds; `ending` is None until the call has ended."""
 
     answered_at: int | None
     ended_at: int | None
@@ -38,7 +41,7 @@ class CallRefused(Exception):
 
 
 class Busy(Exception):
-    """The carrier is out of capacity or did not answer: the same request may be tried again."""
+    """The provider has no capacity or did not respond: the same request may succeed later."""
 
 
 class NotConfigured(Exception):
@@ -49,15 +52,24 @@ class Carrier(Protocol):
     """Something that places live calls."""
 
     def start(self, to: str, session_id: str, project_id: int, livemode: bool, opening: str) -> str:
-        """Place the call, once for each session if this is asked again within seconds; the carrier's id of it.
+        """Place the call, and return the carrier's id of it.
 
-        `opening` is what the agent says first.
-
-        Raises CallRefused, Busy.
+        `opening` is what the agent says first. A request that is repeated for the same session within seconds places
+        no second call. Raises CallRefused, Busy.
         """
 
     def describe(self, contact_id: str) -> ContactState | None:
-        """What has become of a call; None where the carrier knows no such call. Raises Busy."""
+        """Return the state of a call; None if the carrier does not know the call. Raises Busy."""
 
     def stop(self, contact_id: str) -> None:
-        """End a call; one that has ended is left alone. Raises Busy."""
+        """End a call. A call that has ended is left alone. Raises Busy."""
+
+
+class Messenger(Protocol):
+    """Something that asks live customers for consent to calls."""
+
+    def permitted(self, to: str) -> bool:
+        """Return whether the phone may be called now. Raises Busy, whatsapp.CannotAsk."""
+
+    def ask(self, to: str, text: str) -> str:
+        """Send a request for consent to a phone, and return the message's id. Raises Busy, whatsapp.CannotAsk."""

@@ -1,16 +1,16 @@
-"""Live calls by phone: Amazon Connect places them, tells what became of them, and ends them.
+"""Live calls by phone: Amazon Connect places, describes and ends them.
 
-What AWS documents and this module builds on (API reference, "Data model for contact records" and "Contact events"
-of the administrator guide):
+This module relies on what AWS documents (API reference; "Data model for contact records" and "Contact events" of the
+administrator guide):
 
-- A `ClientToken` counts for 7 days: while the contact lives, the same start answers with the same contact. An
-  earlier revision of the reference said that a contact which has ended is followed by a new one, so a start is
-  repeated within seconds only, never when the first attempt may have rung out.
-- Of an outbound contact `ConnectedToSystemTimestamp` is when the other side answered. Times that are not known are
-  absent or the first of January 1970.
+- A `ClientToken` is valid for 7 days: until the contact ends, the same start returns the same contact. An earlier
+  revision of the reference said that after a contact has ended the same start creates a new one. So a start is repeated
+  within seconds only, never after the first call may have rung out.
+- The `ConnectedToSystemTimestamp` of an outbound contact is when the other side answered. Unknown times are absent, or
+  1 January 1970.
 - `DisconnectReason` is null for contacts that end for reasons outside of the list.
-- Contact events come at best effort, repeated and unordered: a hint to `look`, nothing more.
-- Answering machine detection works for outbound campaigns only; its status is read where there is one.
+- Contact events are delivered at best effort, repeatedly and in any order. They only say when to call `describe`.
+- Answering machine detection works for outbound campaigns only; its status is read if there is one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from shared.core.log import logger
 from shared.telephony import Busy, CallRefused, ContactState, Ending, NotConfigured
 
 REASON_DELAY = 30 * clock.SECOND
-"""How long a contact that has ended counts as under way while nothing says why."""
+"""How long a contact that has ended counts as under way while its reason is missing."""
 EVENTS = ("Amazon Connect Contact Event", "Contact Event")
 """The detail-types of contact events; the first is the documented one."""
 
@@ -58,7 +58,7 @@ class Disconnect:
 
 @dataclass(frozen=True)
 class Detection:
-    """What an `AnsweringMachineDetectionStatus` means: who answered, and the ending where it decides that."""
+    """What an `AnsweringMachineDetectionStatus` means: who answered, and the ending, if it decides that."""
 
     answered_by: str | None = None
     ending: Ending | None = None
@@ -69,7 +69,7 @@ def _always(ending: Ending) -> Disconnect:
 
 
 OTHER = Disconnect(answered=AGENT_HANGUP, unanswered=NO_ANSWER)
-"""A reason outside of the list, such as a contact that was stopped by API: the other side did not hang up."""
+"""The meaning of a reason outside of the list, such as a contact stopped by API: the customer did not hang up."""
 
 DISCONNECTS: Mapping[str, Disconnect] = {
     # Voice.
@@ -81,7 +81,7 @@ DISCONNECTS: Mapping[str, Disconnect] = {
     "TELECOM_POTENTIAL_BLOCKING": _always(BLOCKED),
     "TELECOM_UNANSWERED": _always(NO_ANSWER),
     "TELECOM_TIMEOUT": _always(NO_ANSWER),
-    # Also what 60 seconds of ringing come to.
+    # Also the reason after 60 seconds of ringing.
     "TELECOM_ORIGINATOR_CANCEL": _always(NO_ANSWER),
     "TELECOM_PROBLEM": _always(PROVIDER_ERROR),
     "CUSTOMER_NEVER_ARRIVED": _always(NO_ANSWER),
@@ -94,9 +94,9 @@ DISCONNECTS: Mapping[str, Disconnect] = {
     "OUTBOUND_ATTEMPT_FAILED": _always(PROVIDER_ERROR),
     "OUTBOUND_PREVIEW_DISCARDED": _always(PROVIDER_ERROR),
     "OUTBUND_PREVIEW_DISCARDED": _always(PROVIDER_ERROR),
-    # No capacity until the attempt ran out.
+    # No capacity until the attempt expired.
     "EXPIRED": _always(PROVIDER_TIMEOUT),
-    # Chats, tasks and emails: none of a call, but in the same list.
+    # Chats, tasks and emails: never the reason of a call, but in the same list.
     "AGENT_NETWORK_DISCONNECT": _always(PROVIDER_ERROR),
     "CUSTOMER_CONNECTION_NOT_ESTABLISHED": _always(NO_ANSWER),
     "API": OTHER,
@@ -114,10 +114,10 @@ DETECTIONS: Mapping[str, Detection] = {
     "FAX_MACHINE_DETECTED": Detection(ending=FAX),
     "SIT_TONE_BUSY": Detection(ending=LINE_BUSY),
     "SIT_TONE_INVALID_NUMBER": Detection(ending=INVALID_NUMBER),
-    # Any announcement of the network, full circuits too: not enough to call the number wrong.
+    # Any announcement of the network, such as full circuits: this does not show that the number is invalid.
     "SIT_TONE_DETECTED": Detection(ending=PROVIDER_ERROR),
     "AMD_UNANSWERED": Detection(ending=NO_ANSWER),
-    # The rest knows nothing of who answered.
+    # The other statuses do not show who answered.
     "AMD_UNRESOLVED": Detection(),
     "AMD_UNRESOLVED_SILENCE": Detection(),
     "AMD_NOT_APPLICABLE": Detection(),
@@ -131,7 +131,7 @@ REFUSALS: Mapping[str, Ending] = {
     "DestinationNotAllowedException": NOT_ALLOWED,
     "OutboundContactNotPermittedException": BLOCKED,
 }
-"""The errors of a start that say what is wrong with the call."""
+"""The endings of calls that Amazon Connect refuses, by error code."""
 
 CHECKS: Mapping[str, str] = {
     "ResourceNotFoundException": "connect.instance_id, contact_flow_id and queue_id of the stage in cdk.json, and "
@@ -141,15 +141,15 @@ CHECKS: Mapping[str, str] = {
     "InvalidRequestException": "connect.source_phone_number of the stage in cdk.json, and that the queue has an "
     "outbound caller ID",
 }
-"""What an operator looks at when a start was refused, by error code."""
+"""What an operator checks after a start was refused, by error code."""
 
-PASSING = frozenset({"InternalServiceException", "LimitExceededException", "ThrottlingException"})
-"""Errors that may be gone at the next try, whatever their HTTP status; so are all others of status 429 and 5xx."""
+TRANSIENT = frozenset({"InternalServiceException", "LimitExceededException", "ThrottlingException"})
+"""Errors that are transient whatever their HTTP status; all errors of status 429 and 5xx are transient, too."""
 
 
 @dataclass(frozen=True)
-class Happened:
-    """A contact event: the contact, what it says happened, and the instants it knows, in milliseconds."""
+class ContactEvent:
+    """An event of a contact, with its instants in milliseconds as far as they are known."""
 
     contact_id: str
     event_type: str
@@ -160,7 +160,7 @@ class Happened:
 
 @dataclass(frozen=True)
 class Connect:
-    """One instance of Amazon Connect and the flow that its calls run; a queue, or a number, to call from."""
+    """One instance of Amazon Connect, the flow that its calls run, and the queue or the number that they come from."""
 
     client: Any
     instance_id: str
@@ -171,19 +171,19 @@ class Connect:
     @classmethod
     def from_environment(cls) -> Connect:
         """The stage's instance (`connect` in cdk.json). Raises NotConfigured."""
-        given: dict[str, Any] = {name: os.environ.get(name) or None for name in (*_REQUIRED, *_EITHER)}
-        missing = [f"{name} (connect.{key})" for name, key in _REQUIRED.items() if not given[name]]
-        if not any(given[name] for name in _EITHER):
+        values: dict[str, Any] = {name: os.environ.get(name) or None for name in (*_REQUIRED, *_EITHER)}
+        missing = [f"{name} (connect.{key})" for name, key in _REQUIRED.items() if not values[name]]
+        if not any(values[name] for name in _EITHER):
             missing.append(" or ".join(f"{name} (connect.{key})" for name, key in _EITHER.items()))
         if missing:
-            raise NotConfigured(f"missing of the stage in cdk.json: {', '.join(missing)}")
-        return cls(_client(), **{(_REQUIRED | _EITHER)[name]: value for name, value in given.items()})
+            raise NotConfigured(f"missing in the stage's settings in cdk.json: {', '.join(missing)}")
+        return cls(_client(), **{(_REQUIRED | _EITHER)[name]: value for name, value in values.items()})
 
     def start(self, to: str, session_id: str, project_id: int, livemode: bool, opening: str) -> str:
-        """Place the call and answer its contact's id, the same one when asked again soon. Raises CallRefused, Busy."""
+        """Place the call and return its contact's id; the same id if repeated soon. Raises CallRefused, Busy."""
         caller = {"QueueId": self.queue_id, "SourcePhoneNumber": self.source_phone_number}
         try:
-            answer = _answered(
+            response = _call(
                 self.client.start_outbound_voice_contact,
                 InstanceId=self.instance_id,
                 ContactFlowId=self.contact_flow_id,
@@ -200,44 +200,44 @@ class Connect:
             )
         except ClientError as error:
             raise CallRefused(_refusal(error)) from None
-        return str(answer["ContactId"])
+        return str(response["ContactId"])
 
     def describe(self, contact_id: str) -> ContactState | None:
-        """What has become of a contact; None where Connect has no such contact. Raises Busy."""
+        """Return the state of a contact; None if Amazon Connect does not know it. Raises Busy."""
         contact = self._contact(contact_id)
-        return None if contact is None else seen(contact)
+        return None if contact is None else state_of(contact)
 
     def stop(self, contact_id: str) -> None:
-        """End a contact; one that has ended, or never was, is left alone. Raises Busy."""
+        """End a contact. One that has ended, or does not exist, is left alone. Raises Busy."""
         try:
-            _answered(self.client.stop_contact, InstanceId=self.instance_id, ContactId=contact_id)
+            _call(self.client.stop_contact, InstanceId=self.instance_id, ContactId=contact_id)
         except ClientError as error:
             if _code(error) in ("ContactNotFoundException", "ResourceNotFoundException"):
                 return
             contact = self._contact(contact_id)
             if contact is not None and _instant(contact.get("DisconnectTimestamp")) is None:
-                raise _not_now("StopContact", error) from None
+                raise _busy("StopContact", error) from None
 
     def _contact(self, contact_id: str) -> Mapping[str, Any] | None:
         try:
-            answer = _answered(self.client.describe_contact, InstanceId=self.instance_id, ContactId=contact_id)
+            response = _call(self.client.describe_contact, InstanceId=self.instance_id, ContactId=contact_id)
         except ClientError as error:
             if _code(error) == "ResourceNotFoundException":
                 return None
-            raise _not_now("DescribeContact", error) from None
-        contact: Mapping[str, Any] = answer["Contact"]
+            raise _busy("DescribeContact", error) from None
+        contact: Mapping[str, Any] = response["Contact"]
         return contact
 
 
-def seen(contact: Mapping[str, Any]) -> ContactState:
-    """What the `Contact` of `DescribeContact` tells of a call."""
+def state_of(contact: Mapping[str, Any]) -> ContactState:
+    """The state of a call, from the `Contact` of `DescribeContact`."""
     connected_at = _instant(contact.get("ConnectedToSystemTimestamp"))
     ended_at = _instant(contact.get("DisconnectTimestamp"))
     reason, status = contact.get("DisconnectReason"), contact.get("AnsweringMachineDetectionStatus")
-    decided = _detection(status).ending
-    # A tone is "connected to the system" as well.
-    answered_at = connected_at if decided is None or decided.answered_by else None
-    if ended_at is None or (not reason and decided is None and clock.now() - ended_at < REASON_DELAY):
+    detected = _detection(status).ending
+    # A network tone counts as connected to the system, too.
+    answered_at = connected_at if detected is None or detected.answered_by else None
+    if ended_at is None or (not reason and detected is None and clock.now() - ended_at < REASON_DELAY):
         return ContactState(answered_at, None, None)
     return ContactState(answered_at, ended_at, ending(reason, status, answered=answered_at is not None))
 
@@ -253,8 +253,8 @@ def ending(reason: str | None, status: str | None, *, answered: bool) -> Ending:
     return replace(disconnect.answered, answered_by=detection.answered_by) if answered else disconnect.unanswered
 
 
-def contact_event(event: Any) -> Happened | None:
-    """What an EventBridge event says of a contact; None for other events and malformed ones.
+def contact_event(event: Any) -> ContactEvent | None:
+    """The contact event in an EventBridge event; None for other events and malformed ones.
 
     AWS's samples spell the names in `detail` both `contactId` and `ContactId`.
     """
@@ -266,7 +266,7 @@ def contact_event(event: Any) -> Happened | None:
     contact_id, event_type = detail.get("contactId"), detail.get("eventType")
     if not (isinstance(contact_id, str) and contact_id and isinstance(event_type, str) and event_type):
         return None
-    return Happened(
+    return ContactEvent(
         contact_id=contact_id,
         event_type=event_type,
         initiated_at=_instant(detail.get("initiationTimestamp")),
@@ -285,21 +285,22 @@ def _detection(status: str | None) -> Detection:
     return DETECTIONS.get(status or "", Detection())
 
 
-def _answered(call: Callable[..., Any], **parameters: Any) -> Any:
-    # Texts of errors may quote the number, so none becomes a cause.
+def _call(method: Callable[..., Any], **parameters: Any) -> Any:
+    """The response of a method of the client. Raises Busy, ClientError."""
+    # The texts of errors may quote the number, so they are not kept as causes.
     try:
-        return call(**parameters)
+        return method(**parameters)
     except ClientError as error:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        if _code(error) in PASSING or status == 429 or status >= 500:
+        if _code(error) in TRANSIENT or status == 429 or status >= 500:
             raise Busy(_code(error)) from None
         raise
     except (ConnectionError, HTTPClientError) as error:
         raise Busy(type(error).__name__) from None
 
 
-def _not_now(operation: str, error: ClientError) -> Busy:
-    """A refusal that an operator can mend while the call goes on."""
+def _busy(operation: str, error: ClientError) -> Busy:
+    """The error for a request that may succeed once an operator has corrected the settings; the call goes on."""
     check = CHECKS.get(_code(error), f"the error code in the API reference of {operation}")
     logger().error("refused by Amazon Connect", extra={"error": _code(error), "check": check})
     return Busy(_code(error))
@@ -317,7 +318,7 @@ def _refusal(error: ClientError) -> Ending:
 
 
 def _concerns_number(error: ClientError) -> bool:
-    # The texts are not documented; the parameters' names are, and every other phone number is a source.
+    # AWS documents the names of the parameters, not the texts. Every other phone number is a source.
     message = error.response["Error"].get("Message", "")
     return _OF_THE_NUMBER.search(message) is not None and "source" not in message.lower()
 
@@ -327,7 +328,7 @@ def _code(error: ClientError) -> str:
 
 
 def _instant(value: object) -> int | None:
-    """The instant of a datetime or an RFC 3339 text; None for what is unset, which is 1970 too, or malformed."""
+    """The instant of a datetime or an RFC 3339 text; None if it is malformed or unset, which includes 1970."""
     if isinstance(value, str):
         try:
             instant = clock.parse(value)

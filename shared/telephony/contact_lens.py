@@ -1,7 +1,7 @@
-"""What Amazon Connect leaves in S3 of a call: its recording, and the transcript that Contact Lens made of it.
+"""The files of a call that Amazon Connect stores in S3: its recording, and the transcript by Contact Lens.
 
-A call that no human agent joins is recorded as an "automated interaction", whose files are kept under `ivr/`. Where
-redaction is on there are redacted files beside the others, or instead of them; they have the same shape.
+A call that no human agent joins is recorded as an "automated interaction", whose files are stored under `ivr/`. If
+redaction is on, there are redacted files beside the others, or instead of them; they have the same shape.
 Sources: "Output file locations" and "Example output files" of Contact Lens in the Connect administrator guide; the
 folder `ivr/` from files of real instances.
 """
@@ -10,10 +10,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 from urllib.parse import unquote_plus
 
 Kind = Literal["recording", "transcript"]
+
+
+class Line(TypedDict):
+    """What was said in one go. Times are milliseconds from the recording's start."""
+
+    role: Literal["agent", "customer"]
+    content: str
+    started_at_ms: int
+    ended_at_ms: int
+
 
 _DAY_AND_ID = r"[0-9]{4}/[0-9]{2}/[0-9]{2}/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 _ANALYSIS = r"(?:.*/)?Analysis/Voice/(?:ivr/)?"
@@ -25,9 +35,9 @@ _OBJECTS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 
 
 def object_of(key: str) -> tuple[Kind, str] | None:
-    """What an object of the instance's bucket is, and of which contact; None for any other object.
+    """The kind of an object in the instance's bucket, and its contact; None for any other object.
 
-    The key may be URL-encoded, as S3's notifications give it.
+    The key may be URL-encoded, as in S3's notifications.
     """
     plain = unquote_plus(key)
     for kind, pattern in _OBJECTS:
@@ -36,14 +46,13 @@ def object_of(key: str) -> tuple[Kind, str] | None:
     return None
 
 
-def lines(analysis: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What was said, in order of time: role (agent or customer), content, started_at_ms and ended_at_ms.
+def lines(analysis: Mapping[str, Any]) -> list[Line]:
+    """The lines of an analysis, in order of time. An analysis that failed has none.
 
-    Times are milliseconds from the recording's start. Whoever is not the customer speaks for the business: an
-    `AGENT`, or the `SYSTEM` that a bot's voice is. An analysis that failed has no lines.
+    Every participant but the customer speaks for the business: an `AGENT`, or the `SYSTEM`, which is a bot's voice.
     """
-    roles = {one["ParticipantId"]: one["ParticipantRole"] for one in analysis.get("Participants") or ()}
-    said = [item for item in analysis.get("Transcript") or () if (item.get("Content") or "").strip()]
+    roles = {each["ParticipantId"]: each["ParticipantRole"] for each in analysis.get("Participants") or ()}
+    items = [item for item in analysis.get("Transcript") or () if (item.get("Content") or "").strip()]
     return [
         {
             "role": "customer" if roles.get(item["ParticipantId"], item["ParticipantId"]) == "CUSTOMER" else "agent",
@@ -51,5 +60,5 @@ def lines(analysis: Mapping[str, Any]) -> list[dict[str, Any]]:
             "started_at_ms": item["BeginOffsetMillis"],
             "ended_at_ms": item["EndOffsetMillis"],
         }
-        for item in sorted(said, key=lambda item: (item["BeginOffsetMillis"], item["EndOffsetMillis"]))
+        for item in sorted(items, key=lambda item: (item["BeginOffsetMillis"], item["EndOffsetMillis"]))
     ]

@@ -1,8 +1,8 @@
-"""The spoken side of a live call: Amazon Connect's Lex V2 bot asks its code hook for every answer.
+"""The code hook of the Lex V2 bot through which customers speak with the agent in live calls.
 
-The contact flow hands the call's attributes on as session attributes of the bot and plays what the hook answers,
-until the session attribute `call_ended` is "true". Shapes: "AWS Lambda input event format for Lex V2" and "response
-format" of the Lex V2 developer guide. Both kinds of invocation, dialog and fulfilment, carry the same input.
+The contact flow passes the call's attributes to the bot as session attributes, and plays the hook's response, until
+the session attribute `call_ended` is "true". Shapes: "AWS Lambda input event format for Lex V2" and "response format"
+of the Lex V2 developer guide. Both kinds of invocation, dialog and fulfilment, carry the same input.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _SENTENCES = re.compile(r".*(?:[.!?…](?=\s)|[。\uff01\uff1f\n])", re.DOTALL)
 
 
 @dataclass(frozen=True)
-class Heard:
-    """What the customer said in a call. `text` is None where nothing was said: silence, noise, a call just begun."""
+class Turn:
+    """What the customer said in a call. `text` is None if it was nothing: silence, noise, a call that just began."""
 
     session_id: str
     project_id: int
@@ -35,14 +35,14 @@ class Heard:
     session_state: Mapping[str, Any] = field(repr=False)
 
 
-def read(event: Any) -> Heard:
-    """The input event of a code hook. Raises ValueError, which names what the event lacks and quotes nothing."""
+def read(event: Any) -> Turn:
+    """The input event of a code hook. Raises ValueError, which names what is missing and quotes nothing."""
     state = _mapping(_mapping(event, "event").get("sessionState"), "sessionState")
     intent = _mapping(state.get("intent"), "sessionState.intent")
     if not (isinstance(intent.get("name"), str) and intent["name"]):
         raise ValueError("sessionState.intent has no name")
-    given = _mapping(state.get("sessionAttributes") or {}, "sessionState.sessionAttributes")
-    attributes = {name: value for name, value in given.items() if isinstance(value, str)}
+    values = _mapping(state.get("sessionAttributes") or {}, "sessionState.sessionAttributes")
+    attributes = {name: value for name, value in values.items() if isinstance(value, str)}
     for name in ("session_id", "project_id", "livemode"):
         if not attributes.get(name):
             raise ValueError(f"the contact flow sets no session attribute {name}")
@@ -51,7 +51,7 @@ def read(event: Any) -> Heard:
     if attributes["livemode"] not in _LIVEMODES:
         raise ValueError("the session attribute livemode is neither true nor false")
     transcript = event.get("inputTranscript")
-    return Heard(
+    return Turn(
         session_id=attributes["session_id"],
         project_id=int(attributes["project_id"]),
         livemode=_LIVEMODES[attributes["livemode"]],
@@ -62,25 +62,25 @@ def read(event: Any) -> Heard:
     )
 
 
-def answer(heard: Heard, text: str, *, close: bool) -> dict[str, Any]:
-    """The hook's response: say `text`, which is not empty, then listen, or end the call.
+def respond(turn: Turn, text: str, *, close: bool) -> dict[str, Any]:
+    """Return the hook's response: say `text`, which is not empty, then listen; or end the call, if `close`.
 
-    Session attributes that a response leaves out are lost, so all come back.
+    Session attributes that a response leaves out are lost, so it repeats all of them.
     """
     messages = [{"contentType": "PlainText", "content": cut(text)}]
     if not close:
-        state: dict[str, Any] = {"sessionAttributes": dict(heard.attributes), "dialogAction": {"type": "ElicitIntent"}}
+        state: dict[str, Any] = {"sessionAttributes": dict(turn.attributes), "dialogAction": {"type": "ElicitIntent"}}
         return {"sessionState": state, "messages": messages}
     state = {
-        "sessionAttributes": {**heard.attributes, CALL_ENDED: "true"},
+        "sessionAttributes": {**turn.attributes, CALL_ENDED: "true"},
         "dialogAction": {"type": "Close"},
-        "intent": {**heard.intent, "state": "Fulfilled"},
+        "intent": {**turn.intent, "state": "Fulfilled"},
     }
     return {"sessionState": state, "messages": messages}
 
 
 def cut(text: str) -> str:
-    """As much of the text as one message holds: whole sentences, or whole words of a sentence that is longer."""
+    """As much of the text as fits into one message: whole sentences, or whole words of a sentence that is too long."""
     whole = text.strip()
     if len(whole) <= LONGEST:
         return whole
@@ -91,5 +91,5 @@ def cut(text: str) -> str:
 
 def _mapping(value: Any, name: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"{name} is no object")
+        raise ValueError(f"{name} is not an object")
     return value

@@ -1,4 +1,4 @@
-"""Simulated calls: what becomes of one is set by the last digits of the number that is dialed (contract 10)."""
+"""Test mode's phone numbers: the last digits of a number decide the outcome of a simulated call (contract 10)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from enum import Enum
 from shared.telephony import Ending
 
 
-class Consent(Enum):
-    """What a customer does about being called on WhatsApp."""
+class ConsentBehaviour(Enum):
+    """How a customer reacts to a request for consent to calls on WhatsApp."""
 
     ON_FILE = "on_file"
     ACCEPTS = "accepts"
@@ -22,10 +22,10 @@ class Consent(Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What becomes of a call once it is dialed, and the lines of the scripted customer who answers it.
+    """The outcome of a call that is dialed, and the lines of the scripted customer who answers it.
 
-    `says` is for a call about an appointment, `says_alone` for one that concerns none (any more); nobody talks where
-    both are empty. `asked_back` is said where the first line was not clear enough for the agent.
+    `says` is for a call about an appointment, `says_alone` for a call about none, or about one that is cancelled. Both
+    are empty if nobody answers. `asked_back` is said if the agent asks back after the first line.
     """
 
     ending: Ending
@@ -83,15 +83,15 @@ OUTCOMES: Mapping[int, Outcome] = {
     23: _CONFIRMS,
     25: _CONFIRMS,
 }
-"""By NN. 20 to 25 are about consent: once dialed, or called by phone, they act as 00."""
+"""By NN. Numbers 20 to 25 are about consent: once dialed, or called by phone, they act as 00."""
 
-CONSENTS: Mapping[int, Consent] = {
-    20: Consent.ACCEPTS,
-    21: Consent.DECLINES,
-    22: Consent.SILENT,
-    25: Consent.LIMITED,
+CONSENTS: Mapping[int, ConsentBehaviour] = {
+    20: ConsentBehaviour.ACCEPTS,
+    21: ConsentBehaviour.DECLINES,
+    22: ConsentBehaviour.SILENT,
+    25: ConsentBehaviour.LIMITED,
 }
-"""By NN; every other number has given its consent before."""
+"""By NN. Every other number has given its consent before."""
 
 IMPLIES_WHATSAPP = frozenset({20, 21, 22, 23, 25})
 """Numbers that are called on WhatsApp unless the request names a channel."""
@@ -100,17 +100,17 @@ _NUMBER = re.compile(r"\+150055500(\d\d)|\+1\d{3}55501(\d\d)", re.ASCII)
 
 
 def number(phone: str) -> int:
-    """The NN of a phone number in E.164: the last two digits of a simulator's number, else 0."""
+    """The NN of a phone number in E.164: the last two digits of a test number, 0 for any other number."""
     match = _NUMBER.fullmatch(phone)
     digits = int(match[1] or match[2]) if match else 0
     return digits if digits in OUTCOMES else 0
 
 
 def outcome(phone: str) -> Outcome:
-    """What becomes of a call to this number once it is dialed."""
+    """The outcome of a call to this number once it is dialed."""
     return OUTCOMES[number(phone)]
 
 
-def consent(phone: str) -> Consent:
-    """What the customer with this number does about being called on WhatsApp."""
-    return CONSENTS.get(number(phone), Consent.ON_FILE)
+def consent(phone: str) -> ConsentBehaviour:
+    """How the customer with this number reacts to a request for consent."""
+    return CONSENTS.get(number(phone), ConsentBehaviour.ON_FILE)

@@ -3,14 +3,14 @@
 AWS End User Messaging Social carries Meta's own JSON both ways. What Meta documents of call permissions ("Obtain
 user call permissions", WhatsApp Business Calling API):
 
-- A request is a message of its own type. Outside the 24 hours after a user's last message only an approved template
-  is let through. A pair of business and user may have one request in 24 hours and two in 7 days.
-- The answer is a message of the user, `interactive.type` `call_permission_reply`. A permission is permanent or for
-  7 days (168 hours) from the approval; the user may withdraw or change it at any time.
-- Nothing is sent when a request or a permission runs out.
+- A request is a message of its own type. Later than 24 hours after a user's last message, only an approved template is
+  delivered. A business may send a user one request in 24 hours and two in 7 days.
+- The answer is a message of the user with the `interactive.type` `call_permission_reply`. A permission is permanent, or
+  lasts 7 days (168 hours) from the approval; the user may withdraw or change it at any time.
+- Nothing is sent when a request or a permission expires.
 
-AWS queues a message and answers at once: what Meta refuses later (no template outside the window, the limits above, a
-phone without WhatsApp) arrives as a `failed` status on the event destination, not from `ask`.
+AWS queues a message and responds at once. What Meta refuses later (no template outside the 24 hours, the limits above,
+a phone without WhatsApp) arrives as a `failed` status at the event destination, not from `ask`.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from shared.core import clock
 from shared.telephony import Busy, NotConfigured
 
 META_API_VERSION = "v25.0"
-"""Meta serves it until 2028-07-29; AWS takes every version from 20 on."""
+"""Meta supports it until 2028-07-29; AWS accepts every version from 20 on."""
 CONNECT_TIMEOUT, READ_TIMEOUT = 2, 10
 """Seconds for one request."""
 TEMPORARY = 7 * clock.DAY
-"""How long a permission lasts that is not permanent (Meta, as above)."""
+"""How long a permission lasts that is not permanent (see above)."""
 
 _THROTTLED, _TOO_MANY_REQUESTS, _SERVER_ERRORS = "ThrottlingException", 429, 500
-"""All of AWS's errors that pass have one of these statuses but the first, which comes with 400."""
+"""AWS's transient errors have one of these statuses, except throttling, which has 400."""
 _PHONE = re.compile(r"\+?[1-9][0-9]{6,14}")
 _SECONDS = re.compile(r"[0-9]{1,12}")
 _ID = re.compile(r"[!-~]{1,255}")
 
 
 class CannotAsk(Exception):
-    """AWS refused for good, also what an operator has to mend. The text names the error and holds nothing of a user."""
+    """AWS refused the request; repeating it does not help. The text is the error's code and has no data of a user."""
 
 
 @dataclass(frozen=True)
@@ -50,24 +50,25 @@ class PermissionReply:
     """What a user decided; times in milliseconds, of whole seconds."""
 
     phone: str = field(repr=False)
-    """E.164, from Meta's id of the user; in Brazil and Mexico its digits can differ from those that were asked."""
+    """E.164, from Meta's id of the user. In Brazil and Mexico its digits can differ from the phone that was asked."""
     accepted: bool
     at: int
     """When the user decided, by Meta's clock."""
     until: int | None
-    """When an accepted permission ends; None for one without an end, and for a refusal."""
+    """When an accepted permission ends. None for a permanent one, and for a refusal."""
     message_id: str
     context_id: str | None
-    """Meta's id of the request that is answered; or of a call, where the user granted by calling; or None, where the
-    user decided without being asked."""
+    """Meta's id of the request that is answered, or of a call, if the user granted the permission by calling. None if
+    the user decided without a request."""
 
 
 @dataclass(frozen=True)
 class WhatsApp:
     """One phone number of the business.
 
-    `client` is boto3's of `socialmessaging`, `phone_number_id` AWS's id (`phone-number-id-…`) or ARN, not Meta's, and
-    `template` a name and a language. The template has a `call_permission_request` component and no variables.
+    `client` is boto3's `socialmessaging` client, `phone_number_id` is AWS's id (`phone-number-id-…`) or ARN, not
+    Meta's, and `template` is a name and a language. The template has a `call_permission_request` component and no
+    variables.
     """
 
     client: Any
@@ -77,9 +78,9 @@ class WhatsApp:
 
     @classmethod
     def from_environment(cls) -> WhatsApp:
-        """By WHATSAPP_PHONE_NUMBER_ID, WHATSAPP_TEMPLATE (name/language), WHATSAPP_META_API_VERSION.
+        """The stage's number, by WHATSAPP_PHONE_NUMBER_ID, WHATSAPP_TEMPLATE and WHATSAPP_META_API_VERSION.
 
-        Only the first must be set. Raises NotConfigured.
+        Only the first is required; a template is name/language. Raises NotConfigured.
         """
         phone_number_id = os.environ.get("WHATSAPP_PHONE_NUMBER_ID")
         if not phone_number_id:
@@ -88,31 +89,31 @@ class WhatsApp:
         return cls(_client(), phone_number_id, _template(os.environ.get("WHATSAPP_TEMPLATE") or ""), version)
 
     def ask(self, to: str, text: str) -> str:
-        """Send a call permission request to a phone (E.164); AWS's id of the message. Raises Busy, CannotAsk.
+        """Send a call permission request to a phone (E.164); returns AWS's id of the message. Raises Busy, CannotAsk.
 
-        `text` (at most 1,024 characters) is the request's body; a template has its own and leaves it out. AWS has
-        no idempotency token: after Busy the user may have been asked, and asking again can show a second request.
-        AWS does not promise that its id is the `context_id` of the reply: find the request by the phone.
+        `text` (at most 1,024 characters) is the request's body; a template has its own body and ignores it. AWS has no
+        idempotency token: after Busy the request may have been sent, and the user can see a repeated one. AWS does not
+        promise that its id is the `context_id` of the reply: find the request by the phone.
         """
-        answer = _answered(
+        response = _call(
             self.client.send_whatsapp_message,
             originationPhoneNumberId=self.phone_number_id,
             metaApiVersion=self.meta_api_version,
             message=json.dumps(self._request(to, text)).encode(),
         )
-        return str(answer["messageId"])
+        return str(response["messageId"])
 
     def permitted(self, to: str) -> bool:
-        """Whether Meta would let a phone (E.164) be called now, withdrawn permissions known. Raises Busy, CannotAsk.
+        """Return whether Meta permits calls to a phone (E.164) now. Raises Busy, CannotAsk.
 
-        Meta answers five of these a second.
+        Meta takes withdrawn permissions into account, and allows five of these requests a second.
         """
-        answer = _answered(
+        response = _call(
             self.client.get_whatsapp_call_permission,
             originationPhoneNumberId=self.phone_number_id,
             destinationPhoneNumber=to,
         )
-        return answer["permission"]["status"] in ("temporary", "permanent")
+        return response["permission"]["status"] in ("temporary", "permanent")
 
     def _request(self, to: str, text: str) -> dict[str, Any]:
         message = {"messaging_product": "whatsapp", "recipient_type": "individual", "to": to}
@@ -127,18 +128,18 @@ class WhatsApp:
 
 
 def replies(sns_message: str) -> list[PermissionReply]:
-    """The decisions in what the event destination published, in its order: the `Message` of an SNS notification.
+    """The decisions in a message that the event destination published, the `Message` of an SNS notification, in order.
 
-    That is a JSON object whose `whatsAppWebhookEntry` is the JSON text of an entry of Meta's webhook. Raises
-    ValueError where one of the two cannot be read. Whatever else is in it is left out: statuses, other messages, and
-    a reply without a phone, a time, an id or a plain `accept` or `reject`.
+    The message is a JSON object whose `whatsAppWebhookEntry` is the JSON text of an entry of Meta's webhook. Raises
+    ValueError if one of the two cannot be parsed. Everything else in it is ignored: statuses, other messages, and
+    replies without a phone, a time, an id, or `accept` or `reject`.
 
-    `is_permanent` true has no end, whatever else is named. Any other acceptance is temporary and ends at its
-    `expiration_timestamp`, or 7 days after the decision where that is missing or no time.
+    An acceptance with `is_permanent` true does not end. Any other acceptance is temporary and ends at its
+    `expiration_timestamp`, or 7 days after the decision if that is missing or malformed.
 
-    SNS delivers more than once and in any order. The caller keeps the `at` of the decision that holds and drops a
-    reply that is not later; of two in the same second the refusal holds. Whatever the caller stores is keyed by the
-    phone, not by `context_id`, as a user may decide unasked.
+    SNS delivers more than once and in any order. The caller stores the `at` of the decision that holds and drops a
+    reply that is not later; of two in the same second the refusal holds. The caller stores decisions by the phone, not
+    by `context_id`, because a user may decide without a request.
     """
     envelope = _parsed(sns_message)
     if not isinstance(envelope, dict):
@@ -150,12 +151,12 @@ def replies(sns_message: str) -> list[PermissionReply]:
 
 
 def _messages(entry: Any) -> Iterator[Any]:
-    # One entry, several, or Meta's whole webhook.
-    entries = entry if isinstance(entry, list) else [entry, *_listed(entry, "entry")]
-    for one in entries:
-        for change in _listed(one, "changes"):
+    # One entry, several entries, or the whole body of Meta's webhook.
+    entries = entry if isinstance(entry, list) else [entry, *_list(entry, "entry")]
+    for each in entries:
+        for change in _list(each, "changes"):
             if _of(change, "field") == "messages":
-                yield from _listed(_of(change, "value"), "messages")
+                yield from _list(_of(change, "value"), "messages")
 
 
 def _reply(message: Any) -> PermissionReply | None:
@@ -187,9 +188,9 @@ def _of(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
 
 
-def _listed(value: Any, name: str) -> list[Any]:
-    found = _of(value, name)
-    return found if isinstance(found, list) else []
+def _list(value: Any, name: str) -> list[Any]:
+    items = _of(value, name)
+    return items if isinstance(items, list) else []
 
 
 def _matched(pattern: re.Pattern[str], value: Any) -> str | None:
@@ -197,7 +198,7 @@ def _matched(pattern: re.Pattern[str], value: Any) -> str | None:
 
 
 def _instant(value: Any) -> int | None:
-    """Unix seconds, a number or its text, as milliseconds; None where they are neither, or no time after 1970."""
+    """Unix seconds, a number or its text, as milliseconds; None for anything else, and for times up to 1970."""
     if type(value) is not int and _matched(_SECONDS, value) is None:
         return None
     instant = int(value) * clock.SECOND
@@ -210,7 +211,7 @@ def _parsed(text: str) -> Any:
     except RecursionError:
         raise ValueError("the notification is nested too deeply") from None
     except ValueError:
-        # The error holds the text, and the text a phone.
+        # The error would quote the text, which has a phone.
         raise ValueError("the notification is not JSON") from None
 
 
@@ -226,10 +227,11 @@ def _template(setting: str) -> tuple[str, str] | None:
     return name, language
 
 
-def _answered(call: Callable[..., Any], **parameters: Any) -> Any:
-    # Errors can quote the phone, so none of their texts is passed on, not even as a cause.
+def _call(method: Callable[..., Any], **parameters: Any) -> Any:
+    """The response of a method of the client. Raises Busy, CannotAsk."""
+    # Errors can quote the phone, so their texts are not passed on, not even as a cause.
     try:
-        return call(**parameters)
+        return method(**parameters)
     except ClientError as error:
         code = error.response["Error"]["Code"]
         status = error.response["ResponseMetadata"]["HTTPStatusCode"]
@@ -246,7 +248,7 @@ def _client() -> Any:
     import boto3
     from botocore.config import Config
 
-    # Never sent again from here, as that can show the user a second request.
+    # The client does not retry, because the user can see a repeated request.
     config = Config(
         connect_timeout=CONNECT_TIMEOUT,
         read_timeout=READ_TIMEOUT,

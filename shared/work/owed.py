@@ -23,7 +23,7 @@ import dataclasses
 import itertools
 import random
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -129,6 +129,16 @@ def held(claim: Claim, write: Write, *, keep: bool = False) -> Write:
     return dataclasses.replace(write, set=changes, condition=condition, values=values)
 
 
+def commit(claim: Claim, writes: Sequence[table.Operation], *, keep: bool = False) -> None:
+    """Carry out the writes of a step, all or none; among them is one of the claimed row, which is `held`.
+
+    Raises ConditionFailed or Contended.
+    """
+    row = (claim.row["pk"], claim.row["sk"])
+    # Each write is a request of its own: one that a late worker repeats must not count as an earlier one's success.
+    table.write([_held_if_of(row, claim, write, keep) for write in writes], uuid.uuid4().hex)
+
+
 def release(claim: Claim, *, failed: bool = False) -> None:
     """Give the row back, its work still due, so that the next hint finds it free. Best effort: the lease expires.
 
@@ -164,20 +174,20 @@ def work_off(pk: str, sk: str, lease: int, step: Callable[[Claim], None]) -> int
             step(claimed)
         except (table.ConditionFailed, table.Contended):
             release(claimed)
-        except BaseException:
+        except Exception:
             release(claimed)
             raise
         stepped = True
     return clock.now()
 
 
-def retry_on_conflict(attempt: Callable[[], T], tries: int = CONFLICTS) -> T:
+def retry_on_conflict(attempt: Callable[[], T], tries: int = CONFLICTS, seconds: float = CONFLICT_SECONDS) -> T:
     """What `attempt` returns, tried again while it raises ConditionFailed or Contended.
 
     `attempt` reads what it needs and writes on condition that it did not change. Raises the last conflict after
-    `tries`, or `CONFLICT_SECONDS`.
+    `tries`, or `seconds`.
     """
-    give_up = clock.now() + CONFLICT_SECONDS * clock.SECOND
+    give_up = clock.now() + int(seconds * clock.SECOND)
     for conflicts in itertools.count(1):
         try:
             return attempt()
@@ -211,6 +221,15 @@ def put_off(pk: str, sk: str, entry_due: str, wait: int) -> table.Row | None:
         return table.update(update)
     except (table.ConditionFailed, table.Contended):
         return None
+
+
+def _held_if_of(row: tuple[str, str], claim: Claim, write: table.Operation, keep: bool) -> table.Operation:
+    """`write`, held if it is a write of the claimed row."""
+    if isinstance(write, table.Update) and (write.pk, write.sk) == row:
+        return held(claim, write, keep=keep)
+    if isinstance(write, table.Put) and (write.row["pk"], write.row["sk"]) == row:
+        return held(claim, write, keep=keep)
+    return write
 
 
 def _take_over(pk: str, sk: str, lease: Attributes, old: table.Row) -> Claim | None:

@@ -99,7 +99,7 @@ def test_the_call_is_over_when_the_hook_says_so(actions: dict[str, Action]) -> N
     (compared,) = of_kind(actions, "Compare")
     (condition,) = compared["Transitions"]["Conditions"]
     heard = lex.read(hook_event({"session_id": "s", "project_id": "1", "livemode": "true"}))
-    said = lex.answer(heard, "Goodbye.", close=True)["sessionState"]["sessionAttributes"]
+    said = lex.respond(heard, "Goodbye.", close=True)["sessionState"]["sessionAttributes"]
     assert compared["Parameters"]["ComparisonValue"] == f"$.Lex.SessionAttributes.{lex.CALL_ENDED}"
     assert condition["Condition"] == {"Operator": "Equals", "Operands": [said[lex.CALL_ENDED]]}
     assert actions[condition["NextAction"]]["Type"] == "DisconnectParticipant"

@@ -101,12 +101,12 @@ def work(stage: Stage, function: str, record: dict[str, Any]) -> None:
 
 
 def until_due(time: Clock, scope: Scope, id: str) -> bool:
-    """Let the time of a call's next step come; False where none is owed."""
+    """Let the time of a call's next step come, and a dead worker's lease end; False where none is owed."""
     row = table.get(scope.pk("session"), id)
     assert row is not None
-    if "next_step" in row:
-        time.now = max(time.now, (row["next_step"] + 1) / clock.SECOND)
-    return "next_step" in row
+    if "due_at" in row:
+        time.now = max(time.now, (max(row["due_at"], row.get("lease_until", 0)) + 1) / clock.SECOND)
+    return "due_at" in row
 
 
 def dial(stage: Stage, time: Clock, scope: Scope, id: str, times: int = 30) -> int:
@@ -121,7 +121,7 @@ def dial(stage: Stage, time: Clock, scope: Scope, id: str, times: int = 30) -> i
 def sweep(stage: Stage, time: Clock, scope: Scope, times: int = 30) -> None:
     """Let nobody but `sweep` tell the workers what is owed in a project, until nothing is."""
     for _ in range(times):
-        if not any("next_step" in row for kind in ("session", "consent") for row in rows(scope, kind)):
+        if not any("due_at" in row for kind in ("session", "consent") for row in rows(scope, kind)):
             return
         time.forward(61)
         stage.invoke("sweep", {})
@@ -135,8 +135,8 @@ def finish(stage: Stage, time: Clock, scope: Scope) -> None:
     """Give the workers hints at all that is owed in a project, as it is due, until nothing is."""
     for _ in range(5):
         for row in rows(scope, "consent"):
-            if "next_step" in row:
-                time.now = max(time.now, (row["next_step"] + 1) / clock.SECOND)
+            if "due_at" in row:
+                time.now = max(time.now, (max(row["due_at"], row.get("lease_until", 0)) + 1) / clock.SECOND)
                 told = {"project_id": scope.project_id, "livemode": scope.livemode, "consent": row["pk"]}
                 work(stage, "consent", sqs_record(json.dumps(told), stage.queues["consents"].arn))
     for row in rows(scope, "session"):
@@ -213,7 +213,7 @@ def incomplete(stage: Stage, whom: Callee) -> Iterator[str]:
     sound = aws.s3().get_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=row["recording_key"])["Body"].read()
     if not sound.startswith(b"RIFF"):
         yield "no recording"
-    if "next_step" in row or "due" in row:
+    if not {"due_at", "due", "lease"}.isdisjoint(row):
         yield "a step is owed"
 
 

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 from botocore.stub import ANY, Stubber
 
-from functions import consent as worker
 from shared.calls import consents, settlements
 from shared.calls import limits as call_limits
 from shared.calls.consents import DECLINED, EXPIRED, GRANTED, PENDING
 from shared.core import aws, clock, table
 from shared.core.keys import Scope
-from shared.telephony import Busy, NotConfigured, whatsapp
+from shared.telephony import Busy, NotConfigured, adapters, whatsapp
 from tests.integration import test_turns as turns
 from tests.integration.conftest import Clock
 from tests.integration.test_calls import (
@@ -70,7 +69,7 @@ def stop_machine(scope: Scope, phone: str) -> None:
             waits = told["project_id"] == scope.project_id and "task_token" in told
     arn = aws.state_machine_arn("call_consent")
     machines = aws.stepfunctions().list_executions(stateMachineArn=arn, statusFilter="RUNNING")["executions"]
-    [mine] = [each for each in machines if each["name"] == consents.find(scope, phone).machine]
+    [mine] = [each for each in machines if each["name"] == consents.find(scope, phone).execution_name]
     aws.stepfunctions().stop_execution(executionArn=mine["executionArn"])
 
 
@@ -118,7 +117,7 @@ Use = Callable[..., Messenger]
 
 
 @pytest.fixture
-def messenger(monkeypatch: pytest.MonkeyPatch, stopped_clock: Clock) -> Use:
+def messenger(monkeypatch: pytest.MonkeyPatch, stopped_clock: Clock) -> Iterator[Use]:
     """Puts a messenger in for live calls, which are not simulated then."""
     monkeypatch.delenv("SIMULATE_LIVE", raising=False)
     # Carriers tell whole seconds.
@@ -126,14 +125,15 @@ def messenger(monkeypatch: pytest.MonkeyPatch, stopped_clock: Clock) -> Use:
 
     def use(*failures: Exception | None) -> Messenger:
         # Whom a phone's answer is for is known for all projects, those of other tests too.
-        for page in list(table.query(consents._askers(ANYBODY), limit=100)):
+        for page in list(table.query(consents.askers_pk(ANYBODY), limit=100)):
             for row in page:
                 table.write([table.Delete(row["pk"], row["sk"])], "test")
         found = Messenger(*failures)
-        monkeypatch.setattr(worker, "_whatsapp", lambda: found)
+        adapters.use(messenger=found)
         return found
 
-    return use
+    yield use
+    adapters.use()
 
 
 def reply(stage: Stage, phone: str, accepted: bool, at: float, context: str | None = None) -> dict[str, Any]:
@@ -390,7 +390,8 @@ def test_a_request_whose_worker_dies_at_any_point_comes_to_a_call_that_ends_once
             found = list(untidy(whom.scope))
             if not by_sweep:
                 for again in (record, *steps_of(stage, stopped_clock, whom.scope)):
-                    stopped_clock.forward(6)
+                    # A queue gives a message again once the dead worker's lease is over.
+                    stopped_clock.forward(61)
                     work(stage, "consent", again)
             sweep(stage, stopped_clock, whom.scope)
             problems += [f"hint {number}, {death}: {each}" for each in [*found, *incomplete(stage, whom)]]
@@ -464,7 +465,7 @@ def test_a_live_request_goes_out_from_the_stages_whatsapp_number(
     messenger()
     monkeypatch.setenv("WHATSAPP_PHONE_NUMBER_ID", "phone-number-id-1")
     number = whatsapp.WhatsApp.from_environment()
-    monkeypatch.setattr(worker, "_whatsapp", lambda: number)
+    adapters.use(messenger=number)
     whom, id = requested(stage)
     sender = {"originationPhoneNumberId": "phone-number-id-1"}
     with Stubber(number.client) as stubber:
@@ -749,7 +750,7 @@ def test_an_answer_whose_worker_is_in_trouble_settles_once(
 
 
 def test_a_customer_who_joins_while_the_request_is_being_sent_is_asked_nothing_new(
-    monkeypatch: pytest.MonkeyPatch, stage: Stage, stopped_clock: Clock, messenger: Use
+    stage: Stage, stopped_clock: Clock, messenger: Use
 ) -> None:
     sent = messenger()
     first, _ = requested(stage)
@@ -761,7 +762,7 @@ def test_a_customer_who_joins_while_the_request_is_being_sent_is_asked_nothing_n
             return super().ask(to, text)
 
     slow = Slow()
-    monkeypatch.setattr(worker, "_whatsapp", lambda: slow)
+    adapters.use(messenger=slow)
     for _ in range(3):
         remind(stage, first.scope, ANYBODY)
         stopped_clock.forward(61)

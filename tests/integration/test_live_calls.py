@@ -20,15 +20,14 @@ from botocore.stub import ANY, Stubber
 
 from shared.calls import consents, settlements
 from shared.calls import limits as call_limits
-from shared.calls import live as live_calls
-from shared.calls.live import BUSY, FILES_WITHIN, LONGEST, LOOK, LOST_AFTER, START_AGAIN, START_WITHIN
+from shared.calls.live import BUSY, FILES_WITHIN, LONGEST, LOST_AFTER, POLL, START_AGAIN, START_WITHIN
 from shared.core import aws, clock, table
 from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.projects import usage
-from shared.telephony import Busy, CallRefused, ContactState, Ending, NotConfigured, amazon_connect
+from shared.telephony import Busy, CallRefused, ContactState, Ending, NotConfigured, adapters, amazon_connect
 from shared.telephony.amazon_connect import REASON_DELAY, Connect
-from shared.work import steps
+from shared.work import owed
 from tests import privileges
 from tests.integration.conftest import Clock
 from tests.integration.test_turns import created, hinted, seen
@@ -52,11 +51,11 @@ SECRETS = (PHONE, PHONE[1:], NAME, TITLE, "on my way")
 
 @dataclass
 class Line:
-    """A carrier that does as the test says. `looks` is what it says of a contact, or raises."""
+    """A carrier that does as the test says. `state` is what it says of a contact, or raises."""
 
     started: list[tuple[str, str, int, bool, str]] = field(default_factory=list)
     trouble: list[BaseException] = field(default_factory=list)
-    looks: ContactState | Exception | None = RINGING
+    state: ContactState | Exception | None = RINGING
     stopped: list[str] = field(default_factory=list)
     contacts: dict[str, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -71,9 +70,9 @@ class Line:
 
     def describe(self, contact_id: str) -> ContactState | None:
         assert contact_id in self.contacts.values()
-        if isinstance(self.looks, Exception):
-            raise self.looks
-        return self.looks
+        if isinstance(self.state, Exception):
+            raise self.state
+        return self.state
 
     def stop(self, contact_id: str) -> None:
         self.stopped.append(contact_id)
@@ -138,10 +137,11 @@ def live(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def line(monkeypatch: pytest.MonkeyPatch) -> Line:
+def line() -> Iterator[Line]:
     carrier = Line()
-    monkeypatch.setattr(live_calls, "_carrier", lambda: carrier)
-    return carrier
+    adapters.use(carrier=carrier)
+    yield carrier
+    adapters.use()
 
 
 def placed(stage: Stage, **order: Any) -> LiveCall:
@@ -183,7 +183,7 @@ def dialed(stage: Stage, **order: Any) -> LiveCall:
 def answered(stage: Stage, line: Line, **order: Any) -> LiveCall:
     """A live call in which people may talk."""
     call = dialed(stage, **order)
-    line.looks = ContactState(clock.now(), None, None)
+    line.state = ContactState(clock.now(), None, None)
     tell(stage, contact_event(line.contacts[call.id]))
     work(stage, call)
     assert call.doc["answered_at"] is not None
@@ -194,8 +194,8 @@ def ended(stage: Stage, line: Line, time: Clock, ending: Ending = HUNG_UP) -> Li
     """A live call that was answered, and is over."""
     call = answered(stage, line)
     time.forward(20)
-    line.looks = ContactState(clock.now() - 20_000, clock.now(), ending)
-    after(stage, time, call, LOOK)
+    line.state = ContactState(clock.now() - 20_000, clock.now(), ending)
+    after(stage, time, call, POLL)
     return call
 
 
@@ -260,7 +260,7 @@ def assert_over(call: LiveCall, calls: int = 1) -> None:
     customer = table.get(call.scope.pk("customer"), call.customer)
     assert customer is not None
     assert "active_session" not in customer
-    assert not {"next_step", "due", "due_shard"} & set(call.row)
+    assert not {"due_at", "due", "due_shard", "lease"} & set(call.row)
 
 
 def outcome(call: LiveCall) -> tuple[str, str, str | None]:
@@ -289,14 +289,14 @@ def test_a_call_is_dialed_answered_and_completed_with_an_event_for_each(
     contact = line.contacts[call.id]
     stopped_clock.forward(5)
     at = clock.now()
-    line.looks = ContactState(at, None, None)
+    line.state = ContactState(at, None, None)
     stage.messages("dials")
     tell(stage, contact_event(contact))
     assert len(hinted(stage, call.scope, "dials")) == 1
     work(stage, call)
     assert (call.doc["answered_at"], call.doc["call_status"]) == (clock.iso(at), "dialing")
     stopped_clock.forward(42)
-    line.looks = ContactState(at, clock.now() - 500, HUNG_UP)
+    line.state = ContactState(at, clock.now() - 500, HUNG_UP)
     tell(stage, contact_event(contact, "DISCONNECTED"), object_event(recording_of(contact)))
     tell(stage, object_event(analysis_of(contact)))
     work(stage, call)
@@ -340,8 +340,8 @@ def test_each_ending_is_counted_and_gives_back_what_the_call_took(
 ) -> None:
     call = dialed(stage)
     begun = clock.now() + 1000 if was_answered else None
-    line.looks = ContactState(begun, clock.now() + 9000, ending)
-    after(stage, stopped_clock, call, LOOK)
+    line.state = ContactState(begun, clock.now() + 9000, ending)
+    after(stage, stopped_clock, call, POLL)
     assert outcome(call) == (ending.call_status, ending.ended_reason, ending.answered_by)
     assert call.doc["duration_seconds"] == (8 if was_answered else None)
     assert files(call) == (("processing", "processing") if was_answered else ("none", "none"))
@@ -406,7 +406,7 @@ def test_a_call_whose_worker_died_is_woken_in_time_to_be_started_again_under_the
     assert [session_id for _, session_id, *_ in line.started] == [call.id] * 2
     assert call.row["contact_id"] == line.contacts[call.id]
     tell(stage, contact_event(line.contacts[call.id]))
-    line.looks = ContactState(clock.now(), clock.now(), HUNG_UP)
+    line.state = ContactState(clock.now(), clock.now(), HUNG_UP)
     work(stage, call)
     assert outcome(call)[:2] == ("completed", "customer_hangup")
 
@@ -435,8 +435,8 @@ def test_a_call_whose_worker_dies_anywhere_is_started_under_one_token_and_ends(
         work(stage, call)
     after(stage, stopped_clock, call, START_AGAIN)
     assert {session_id for _, session_id, *_ in line.started} == {call.id}
-    line.looks = ContactState(None, clock.now(), Ending("no_answer", "no_answer"))
-    after(stage, stopped_clock, call, LOOK)
+    line.state = ContactState(None, clock.now(), Ending("no_answer", "no_answer"))
+    after(stage, stopped_clock, call, POLL)
     assert outcome(call)[:2] == ("no_answer", "no_answer")
     assert_over(call)
     assert events_of(stage, call.id) == ["session.created", "session.dialing", "session.no_answer"]
@@ -480,7 +480,7 @@ def test_a_refused_call_is_over(stage: Stage, stopped_clock: Clock, line: Line, 
     line.trouble.append(CallRefused(ending))
     work(stage, call)
     assert outcome(call) == (ending.call_status, ending.ended_reason, None)
-    after(stage, stopped_clock, call, LOOK)
+    after(stage, stopped_clock, call, POLL)
     assert len(line.started) == 1
     assert_over(call)
     assert files(call) == ("none", "none")
@@ -491,7 +491,7 @@ def test_a_stage_without_its_settings_fails_calls_and_names_what_is_missing(
     stage: Stage, stopped_clock: Clock, monkeypatch: pytest.MonkeyPatch, logged: list[str]
 ) -> None:
     monkeypatch.delenv("CONNECT_INSTANCE_ID", raising=False)
-    live_calls._carrier.cache_clear()
+    adapters.use()
     call = placed(stage)
     work(stage, call)
     assert outcome(call) == ("failed", "provider_error", None)
@@ -515,22 +515,22 @@ def test_a_number_beyond_the_limits_is_not_called(stage: Stage, stopped_clock: C
 
 def test_a_call_that_no_event_comes_of_is_watched(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = dialed(stage)
-    after(stage, stopped_clock, call, LOOK)
+    after(stage, stopped_clock, call, POLL)
     assert call.doc["answered_at"] is None
-    line.looks = ContactState(clock.now(), None, None)
-    after(stage, stopped_clock, call, LOOK)
-    assert call.doc["answered_at"] == clock.iso(line.looks.answered_at or 0)
-    line.looks = ContactState(line.looks.answered_at, clock.now(), HUNG_UP)
-    after(stage, stopped_clock, call, LOOK)
+    line.state = ContactState(clock.now(), None, None)
+    after(stage, stopped_clock, call, POLL)
+    assert call.doc["answered_at"] == clock.iso(line.state.answered_at or 0)
+    line.state = ContactState(line.state.answered_at, clock.now(), HUNG_UP)
+    after(stage, stopped_clock, call, POLL)
     assert outcome(call)[:2] == ("completed", "customer_hangup")
 
 
 def test_sweep_has_a_call_watched_whose_hints_were_all_lost(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     with wire(Fault(0, refused, service="sqs")):
         call = dialed(stage)
-    line.looks = ContactState(None, clock.now(), Ending("no_answer", "busy"))
+    line.state = ContactState(None, clock.now(), Ending("no_answer", "busy"))
     stage.messages("dials")
-    stopped_clock.forward(LOOK / clock.SECOND + steps.GRACE + 1)
+    stopped_clock.forward(POLL / clock.SECOND + owed.GRACE + 1)
     stage.invoke("sweep", {})
     [record] = hinted(stage, call.scope, "dials")
     stage.invoke("dial", {"Records": [record]})
@@ -542,8 +542,8 @@ def test_a_contact_that_the_carrier_has_lost_fails_the_call_in_the_end(
     stage: Stage, stopped_clock: Clock, line: Line, was_answered: bool
 ) -> None:
     call = answered(stage, line) if was_answered else dialed(stage)
-    line.looks = None
-    after(stage, stopped_clock, call, LOOK)
+    line.state = None
+    after(stage, stopped_clock, call, POLL)
     assert call.doc["call_status"] == "dialing"
     after(stage, stopped_clock, call, LOST_AFTER)
     assert outcome(call) == ("failed", "provider_timeout", None)
@@ -557,14 +557,14 @@ def test_a_call_that_takes_too_long_is_ended(
     stage: Stage, stopped_clock: Clock, line: Line, was_answered: bool
 ) -> None:
     call = answered(stage, line) if was_answered else dialed(stage)
-    after(stage, stopped_clock, call, LONGEST - LOOK)
+    after(stage, stopped_clock, call, LONGEST - POLL)
     assert line.stopped == []
-    after(stage, stopped_clock, call, LOOK)
+    after(stage, stopped_clock, call, POLL)
     assert line.stopped == [line.contacts[call.id]]
     assert outcome(call)[:2] == (("completed", "max_duration") if was_answered else ("failed", "provider_timeout"))
     assert call.doc["duration_seconds"] == (LONGEST // clock.SECOND if was_answered else None)
     # What the carrier says of it later changes nothing.
-    line.looks = ContactState(None, clock.now(), HUNG_UP)
+    line.state = ContactState(None, clock.now(), HUNG_UP)
     tell(stage, contact_event(line.contacts[call.id], "DISCONNECTED"))
     after(stage, stopped_clock, call, FILES_WITHIN)
     assert call.doc["ended_reason"] in ("max_duration", "provider_timeout")
@@ -573,11 +573,11 @@ def test_a_call_that_takes_too_long_is_ended(
 
 def test_a_carrier_too_busy_to_tell_is_asked_again(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = dialed(stage)
-    line.looks = Busy("ThrottlingException")
-    after(stage, stopped_clock, call, LOOK)
+    line.state = Busy("ThrottlingException")
+    after(stage, stopped_clock, call, POLL)
     assert call.doc["call_status"] == "dialing"
-    line.looks = ContactState(None, clock.now(), Ending("no_answer", "declined"))
-    after(stage, stopped_clock, call, LOOK)
+    line.state = ContactState(None, clock.now(), Ending("no_answer", "declined"))
+    after(stage, stopped_clock, call, POLL)
     assert outcome(call)[:2] == ("no_answer", "declined")
 
 
@@ -586,7 +586,7 @@ def test_a_call_that_the_carrier_tells_nothing_of_any_more_ends_all_the_same(
     stage: Stage, stopped_clock: Clock, line: Line, trouble: Exception
 ) -> None:
     call = answered(stage, line)
-    line.looks = trouble
+    line.state = trouble
     after(stage, stopped_clock, call, LONGEST + LOST_AFTER)
     assert outcome(call)[:2] == ("failed", "provider_timeout")
     after(stage, stopped_clock, call, FILES_WITHIN)
@@ -604,7 +604,7 @@ def test_events_are_hints_however_often_and_in_whatever_order_they_come(
     contact = line.contacts[call.id]
     unset = {"connectedToSystemTimestamp": "1970-01-01T00:00:00.001Z", "disconnectTimestamp": "1970-01-01T00:00:00Z"}
     spelled = {"ContactId": contact, "EventType": "DISCONNECTED"}
-    line.looks = ContactState(clock.now(), None, None)
+    line.state = ContactState(clock.now(), None, None)
     for each in (
         contact_event(contact, "DISCONNECTED", kind),
         contact_event(contact, "CONNECTED_TO_SYSTEM", kind, **unset),
@@ -618,7 +618,7 @@ def test_events_are_hints_however_often_and_in_whatever_order_they_come(
         stage.invoke("dial", {"Records": [record]})
         assert call.doc["call_status"] == "dialing"
         stopped_clock.forward(1)
-    line.looks = ContactState(line.looks.answered_at, clock.now(), HUNG_UP)
+    line.state = ContactState(line.state.answered_at, clock.now(), HUNG_UP)
     for happened in ("DISCONNECTED", "DISCONNECTED", "INITIATED"):
         tell(stage, contact_event(contact, happened, kind))
         work(stage, call)
@@ -638,13 +638,13 @@ def test_an_event_that_meets_a_transaction_on_its_call_is_not_lost(
     with wire(Fault(1, conflicting(-1), tries=2)) as wired:
         tell(stage, contact_event(line.contacts[call.id]))
     assert wired.disturbed == 2
-    assert call.row["next_step"] <= clock.now()
+    assert call.row["due_at"] <= clock.now()
 
 
 def test_a_call_that_ends_while_many_look_ends_once(stage: Stage, line: Line) -> None:
     call = dialed(stage)
     contact = line.contacts[call.id]
-    line.looks = ContactState(clock.now() - 5000, clock.now(), HUNG_UP)
+    line.state = ContactState(clock.now() - 5000, clock.now(), HUNG_UP)
     events = [contact_event(contact, "DISCONNECTED"), object_event(recording_of(contact))]
     tells = [lambda event=event: tell(stage, event) for event in events * 2]
     at_once([*tells, *[lambda: work(stage, call)] * 4])
@@ -686,13 +686,13 @@ def test_an_event_that_comes_before_its_contact_is_written_down_is_made_good_for
     def quick(*arguments: Any) -> str:
         contact = start(*arguments)
         tell(stage, contact_event(contact), contact_event(contact, "DISCONNECTED"))
-        line.looks = ContactState(None, clock.now(), Ending("no_answer", "busy"))
+        line.state = ContactState(None, clock.now(), Ending("no_answer", "busy"))
         return contact
 
     monkeypatch.setattr(line, "start", quick)
     work(stage, call)
     assert call.doc["call_status"] == "dialing"
-    after(stage, stopped_clock, call, LOOK)
+    after(stage, stopped_clock, call, POLL)
     assert outcome(call)[:2] == ("no_answer", "busy")
     assert len(line.started) == 1
 
@@ -709,8 +709,8 @@ def test_files_that_come_before_the_calls_end_are_there_at_its_end(
         tell(stage, object_event(recording_of(contact)), object_event(analysis_of(contact)))
         work(stage, call)
         assert call.doc["call_status"] == "dialing"
-    line.looks = ContactState(clock.now(), clock.now(), HUNG_UP)
-    after(stage, stopped_clock, call, LOOK)
+    line.state = ContactState(clock.now(), clock.now(), HUNG_UP)
+    after(stage, stopped_clock, call, POLL)
     assert files(call) == ("available", "available")
     assert_over(call)
 
@@ -746,8 +746,8 @@ def test_a_file_that_never_comes_is_given_up_and_one_that_comes_later_changes_no
     tell(stage, object_event(recording_of(line.contacts[call.id])))
     work(stage, call)
     assert files(call) == ("processing", "available")
-    # The call ended LOOK ago.
-    after(stage, stopped_clock, call, FILES_WITHIN - LOOK - 2000)
+    # The call ended POLL ago.
+    after(stage, stopped_clock, call, FILES_WITHIN - POLL - 2000)
     assert files(call) == ("processing", "available")
     after(stage, stopped_clock, call, 2000)
     assert files(call) == ("failed", "available")
@@ -833,11 +833,12 @@ def granted(stage: Stage, call: LiveCall) -> None:
 
 
 @pytest.fixture
-def connect(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stubber]:
+def connect() -> Iterator[Stubber]:
     client: Any = boto3.client("connect", region_name="eu-central-1")
-    monkeypatch.setattr(live_calls, "_carrier", lambda: Connect(client, "instance", "flow", queue_id="queue"))
+    adapters.use(carrier=Connect(client, "instance", "flow", queue_id="queue"))
     with Stubber(client) as stubber:
         yield stubber
+    adapters.use()
 
 
 def contact_of(contact_id: str, **given: Any) -> dict[str, Any]:
@@ -870,9 +871,9 @@ def test_a_contact_that_has_ended_without_a_reason_is_looked_at_again(
     work(stage, call)
     assert call.doc["call_status"] == "dialing"
     assert call.doc["answered_at"] == clock.iso(clock.now() - 9000)
-    owed = call.row["next_step"] - clock.now()
-    assert owed <= REASON_DELAY
-    after(stage, stopped_clock, call, owed)
+    wait = call.row["due_at"] - clock.now()
+    assert wait <= REASON_DELAY
+    after(stage, stopped_clock, call, wait)
     assert outcome(call)[:2] == ("completed", "agent_hangup")
     assert call.doc["duration_seconds"] == 9
     connect.assert_no_pending_responses()
@@ -911,7 +912,7 @@ def test_a_start_that_amazon_connect_refuses_ends_the_call(
     connect.add_client_error("start_outbound_voice_contact", code, f"not to {PHONE}", 403)
     work(stage, call)
     assert outcome(call)[:2] == ending
-    after(stage, stopped_clock, call, LOOK)
+    after(stage, stopped_clock, call, POLL)
     assert_over(call)
 
 

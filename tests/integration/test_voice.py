@@ -11,16 +11,17 @@ import pytest
 from botocore.stub import Stubber
 
 from functions import voice_turn
-from shared.agent import Agent, AgentFailed, Reply, Utterance
+from shared.agent import AgentFailed, Reply, Utterance
+from shared.agent import adapters as agents
 from shared.agent.bedrock import Bedrock
 from shared.agent.scripted import Scripted
 from shared.agent.tools import Tools
-from shared.calls import live as live_calls
 from shared.calls import voice
-from shared.calls.live import FILES_WITHIN, LONGEST, LOOK, START_AGAIN
+from shared.calls.live import FILES_WITHIN, LONGEST, POLL, START_AGAIN
 from shared.core import clock, table
 from shared.core.errors import ApiError
 from shared.telephony import ContactState, Ending
+from shared.telephony import adapters as carriers
 from tests import privileges
 from tests.integration.conftest import Clock
 from tests.integration.test_live_calls import (
@@ -70,21 +71,20 @@ def logged(stage: Stage) -> Iterator[list[str]]:
 
 
 @pytest.fixture(autouse=True)
-def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Live mode, with an agent that costs nothing."""
     monkeypatch.setenv("SIMULATE_LIVE", "0")
-    use(monkeypatch, Scripted())
+    agents.use(Scripted())
+    yield
+    agents.use(None)
 
 
 @pytest.fixture
-def line(monkeypatch: pytest.MonkeyPatch) -> Line:
+def line() -> Iterator[Line]:
     carrier = Line()
-    monkeypatch.setattr(live_calls, "_carrier", lambda: carrier)
-    return carrier
-
-
-def use(monkeypatch: pytest.MonkeyPatch, agent: Agent) -> None:
-    monkeypatch.setattr(voice_turn, "_bedrock", lambda: agent)
+    carriers.use(carrier=carrier)
+    yield carrier
+    carriers.use()
 
 
 class Broken:
@@ -150,7 +150,7 @@ def hangs_up(stage: Stage, time: Clock, call: LiveCall, line: Line, ending: Endi
     """The call ends, and the worker is told."""
     began = clock.parse(call.doc["answered_at"])
     time.forward(3)
-    line.looks = ContactState(began, clock.now(), ending)
+    line.state = ContactState(began, clock.now(), ending)
     tell(stage, contact_event(line.contacts[call.id], "DISCONNECTED"))
     work(stage, call)
 
@@ -288,17 +288,15 @@ def test_an_appointment_that_was_cancelled_meanwhile_stays_so(stage: Stage, stop
 # What it is given
 
 
-def test_the_agent_knows_the_instructions_and_what_was_said(
-    stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_agent_knows_the_instructions_and_what_was_said(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     agent = Watched()
-    use(monkeypatch, agent)
+    agents.use(agent)
     call = answered(stage, line, instructions=INSTRUCTIONS)
     first, _ = talks(stage, stopped_clock, call, "When is it?")
     talks(stage, stopped_clock, call, "Thank you.")
     assert [tools.instructions for tools in agent.tools] == [INSTRUCTIONS] * 2
     assert all(tools.in_call for tools in agent.tools)
-    assert all(0 < seconds <= 60 - voice_turn.LEFT for seconds in agent.seconds)
+    assert all(0 < seconds <= 60 - voice_turn.TIME_KEPT for seconds in agent.seconds)
     opening = line.started[0][-1]
     assert [(one.role, one.content) for one in agent.said[1]] == [
         ("assistant", opening),
@@ -313,7 +311,7 @@ def test_a_live_calls_turn_is_answered_by_the_stages_model(
 ) -> None:
     monkeypatch.setenv("MODEL_ID", "model")
     agent = Bedrock.from_environment()
-    use(monkeypatch, agent)
+    agents.use(agent)
     call = answered(stage, line)
     with Stubber(agent.client) as model:
         model.add_response("converse", models.answer("end_turn", [{"text": "See you then."}]))
@@ -325,7 +323,7 @@ def test_a_test_calls_turn_never_reaches_the_live_agent(
     stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = Watched()
-    use(monkeypatch, agent)
+    agents.use(agent)
     monkeypatch.setenv("SIMULATE_LIVE", "1")
     call = placed(stage)
     say(stage, call, "Hello")
@@ -382,8 +380,8 @@ def test_who_answers_before_the_contact_is_written_down_is_understood_and_rung_u
     after(stage, stopped_clock, call, START_AGAIN)
     first, again = line.started
     assert first == again
-    line.looks = ContactState(clock.now() - 20_000, None, None)
-    after(stage, stopped_clock, call, LOOK)
+    line.state = ContactState(clock.now() - 20_000, None, None)
+    after(stage, stopped_clock, call, POLL)
     hangs_up(stage, stopped_clock, call, line)
     assert [one["content"] for one in transcript(call)][:2] == [first[-1], "Yes."]
     assert outcome(call) == ("completed", "customer_hangup", "human")
@@ -395,7 +393,7 @@ def test_what_is_said_before_anybody_knows_that_the_call_was_answered_is_kept(
     call = dialed(stage)
     stopped_clock.forward(15)
     say(stage, call, "Yes, I'll be there.")
-    line.looks = ContactState(clock.now() - 9000, None, None)
+    line.state = ContactState(clock.now() - 9000, None, None)
     tell(stage, contact_event(line.contacts[call.id]))
     work(stage, call)
     talks(stage, stopped_clock, call, "Goodbye.")
@@ -471,11 +469,9 @@ def test_an_appointment_that_changes_during_a_turn_is_looked_at_again(
     assert events_of(stage, call.appointment) == ["appointment.created", "appointment.cancelled"]
 
 
-def test_a_call_that_ends_during_a_turn_stays_as_it_ended(
-    stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_call_that_ends_during_a_turn_stays_as_it_ended(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = answered(stage, line)
-    use(monkeypatch, Watched(lambda: hangs_up(stage, stopped_clock, call, line)))
+    agents.use(Watched(lambda: hangs_up(stage, stopped_clock, call, line)))
     assert say(stage, call, "Yes, I'll be there.") == (voice.LOST, True)
     assert outcome(call) == ("completed", "customer_hangup", None)
     assert appointment(call)["status"] == "pending"
@@ -484,19 +480,19 @@ def test_a_call_that_ends_during_a_turn_stays_as_it_ended(
 
 @pytest.mark.parametrize("told", [False, True])
 def test_a_look_during_a_turn_is_no_harm_and_costs_no_second_answer_unless_something_happened(
-    stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch, told: bool
+    stage: Stage, stopped_clock: Clock, line: Line, told: bool
 ) -> None:
     call = answered(stage, line)
 
     def looks() -> None:
         if told:
             tell(stage, contact_event(line.contacts[call.id], "CONTACT_DATA_UPDATED"))
-        due = call.row["next_step"]
-        after(stage, stopped_clock, call, LOOK)
-        assert call.row["next_step"] > due
+        due = call.row["due_at"]
+        after(stage, stopped_clock, call, POLL)
+        assert call.row["due_at"] > due
 
     agent = Watched(looks)
-    use(monkeypatch, agent)
+    agents.use(agent)
     talks(stage, stopped_clock, call, "Yes, I'll be there.")
     assert appointment(call)["status"] == "confirmed"
     assert [one["role"] for one in transcript(call)] == ["agent", "customer", "agent"]
@@ -524,9 +520,9 @@ def test_a_call_that_is_nobodys_is_an_error(stage: Stage, livemode: str, line: L
 
 
 def test_an_agent_that_fails_apologises_ends_the_call_and_has_a_person_call_back(
-    stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch, logged: list[str]
+    stage: Stage, stopped_clock: Clock, line: Line, logged: list[str]
 ) -> None:
-    use(monkeypatch, Broken())
+    agents.use(Broken())
     call = answered(stage, line)
     assert talks(stage, stopped_clock, call, "Yes, I'll be there.") == (voice.LOST, True)
     assert [one for one in logged if "agent failed" in one and "ModelTimeout" in one]

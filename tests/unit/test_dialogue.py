@@ -129,16 +129,16 @@ def test_every_call_ends_as_its_number_says(nn: int, case: str) -> None:
 
 def assert_is_speech(dialogue: Dialogue) -> None:
     """It goes by turns from the agent's opening to the agent's last word, in plain words."""
-    assert [line.role for line in dialogue.lines] == ["agent", "customer"] * (len(dialogue.lines) // 2) + ["agent"]
+    assert [line["role"] for line in dialogue.lines] == ["agent", "customer"] * (len(dialogue.lines) // 2) + ["agent"]
     assert len(dialogue.lines) >= 3
-    times = [at for line in dialogue.lines for at in (line.started_at_ms, line.ended_at_ms)]
+    times = [at for line in dialogue.lines for at in (line["started_at_ms"], line["ended_at_ms"])]
     assert times[0] >= 0
     assert all(one < next for one, next in pairwise(times))
     for line in dialogue.lines:
-        assert line.content == " ".join(line.content.split())
-        assert re.search(r"<[a-zA-Z/!?]", line.content) is None
-        assert 0 < len(line.content) < 1_200
-    assert "did not understand" not in " ".join(line.content for line in dialogue.lines)
+        assert line["content"] == " ".join(line["content"].split())
+        assert re.search(r"<[a-zA-Z/!?]", line["content"]) is None
+        assert 0 < len(line["content"]) < 1_200
+    assert "did not understand" not in " ".join(line["content"] for line in dialogue.lines)
     assert re.fullmatch(r"[A-Z][^.\n]{10,200}\.", dialogue.summary)
 
 
@@ -172,7 +172,7 @@ def test_a_call_later_is_at_ten_on_the_customers_clocks(given: dict[str, Any] | 
 
 
 def test_a_dialogue_reads_as_one() -> None:
-    assert [(line.role, line.content) for line in simulated(8, found()).lines] == [
+    assert [(line["role"], line["content"]) for line in simulated(8, found()).lines] == [
         (
             "agent",
             "Hello Ada, this is the assistant of Blue Clinic. I am calling about Dental check-up on "
@@ -197,7 +197,7 @@ def test_a_dialogue_reads_as_one() -> None:
 
 def test_a_time_that_the_clocks_skip_is_asked_back_and_agreed_on() -> None:
     dialogue = simulated(8, found("2027-03-27T01:30:00.000Z"))
-    said = [line.content for line in dialogue.lines]
+    said = [line["content"] for line in dialogue.lines]
     assert "The clocks skip 02:30 on Sunday 28 March 2027" in said[2]
     assert said[3] == OUTCOMES[8].asked_back
     assert "Sunday 28 March 2027 at 03:30" in said[4]
@@ -206,13 +206,13 @@ def test_a_time_that_the_clocks_skip_is_asked_back_and_agreed_on() -> None:
 @pytest.mark.parametrize("given", [None, {"status": "cancelled"}])
 def test_the_agent_does_not_speak_of_an_appointment_that_does_not_stand(given: dict[str, Any] | None) -> None:
     for nn in TALKING:
-        said = " ".join(line.content for line in simulated(nn, *([] if given is None else [found(**given)])).lines)
+        said = " ".join(line["content"] for line in simulated(nn, *([] if given is None else [found(**given)])).lines)
         assert "Dental" not in said
         assert "2027 at 14:30" not in said
 
 
 def test_a_confirmed_appointment_is_told_to_be_so() -> None:
-    said = [line.content for line in simulated(0, found(status="confirmed")).lines]
+    said = [line["content"] for line in simulated(0, found(status="confirmed")).lines]
     assert "is already confirmed." in said[2]
 
 
@@ -289,7 +289,7 @@ def test_nothing_happens_but_through_the_agents_tools(nn: int) -> None:
     dialogue = simulate(OUTCOMES[nn], Saying("Hm."), [found()], "Ada", "Blue Clinic", None)
     assert (dialogue.change, dialogue.later, dialogue.ended_by) == (None, None, "customer")
     # Nobody agrees to what was not proposed.
-    assert "Yes, please." not in [line.content for line in dialogue.lines]
+    assert "Yes, please." not in [line["content"] for line in dialogue.lines]
 
 
 def test_a_handoff_ends_the_call() -> None:
@@ -303,7 +303,7 @@ def test_a_handoff_ends_the_call() -> None:
 def test_what_the_agent_says_is_spoken_as_plain_words() -> None:
     agent = Saying("# Hello\n\n- **one**\n- [two](https://example.com) <b>x</b>")
     dialogue = simulate(OUTCOMES[0], agent, [], None, "Blue Clinic", None)
-    assert dialogue.lines[2].content == "Hello - one - two: https://example.com x"
+    assert dialogue.lines[2]["content"] == "Hello - one - two: https://example.com x"
 
 
 def shown(**given: Any) -> AppointmentView:
@@ -336,10 +336,10 @@ def test_names_and_titles_are_data() -> None:
 
 def test_lines_take_their_time() -> None:
     lines = spoken([("agent", "x" * 150), ("customer", "Yes."), ("agent", "")])
-    assert [(line.started_at_ms, line.ended_at_ms) for line in lines] == [
+    assert [(line["started_at_ms"], line["ended_at_ms"]) for line in lines] == [
         (400, 10_400),
         (10_800, 11_600),
         (12_000, 12_800),
     ]
-    assert [line.role for line in lines] == ["agent", "customer", "agent"]
+    assert [line["role"] for line in lines] == ["agent", "customer", "agent"]
     assert spoken([]) == []

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from shared.calls.dialogue import Line, spoken
+from shared.calls.dialogue import spoken
+from shared.calls.transcripts import Line
 from shared.calls.wav import RATE, duration_ms, wav
 
 LINES = spoken([("agent", "Hello, this is the assistant of Blue Clinic."), ("customer", "Yes."), ("agent", "Goodbye!")])
@@ -22,7 +23,7 @@ def samples(recording: bytes) -> array[int]:
 
 
 def of(line: Line, sound: array[int]) -> array[int]:
-    return sound[line.started_at_ms * 8 : line.ended_at_ms * 8]
+    return sound[line["started_at_ms"] * 8 : line["ended_at_ms"] * 8]
 
 
 def crossings_a_second(sound: array[int]) -> float:
@@ -30,8 +31,8 @@ def crossings_a_second(sound: array[int]) -> float:
 
 
 def test_it_is_as_long_as_the_talk() -> None:
-    assert len(samples(wav(LINES))) == LINES[-1].ended_at_ms * 8
-    assert duration_ms(LINES) == LINES[-1].ended_at_ms
+    assert len(samples(wav(LINES))) == LINES[-1]["ended_at_ms"] * 8
+    assert duration_ms(LINES) == LINES[-1]["ended_at_ms"]
 
 
 def test_it_may_be_made_longer_by_silence_but_not_shorter() -> None:
@@ -54,8 +55,8 @@ def test_each_speaker_has_a_tone_of_its_own() -> None:
 def test_it_is_silent_where_nobody_speaks() -> None:
     sound, silent = samples(wav(LINES)), 0
     for line in LINES:
-        assert not any(sound[silent * 8 : line.started_at_ms * 8])
-        silent = line.ended_at_ms
+        assert not any(sound[silent * 8 : line["started_at_ms"] * 8])
+        silent = line["ended_at_ms"]
 
 
 def test_a_tone_swells_and_dies_away_without_a_click() -> None:
@@ -68,7 +69,7 @@ def test_a_tone_swells_and_dies_away_without_a_click() -> None:
 
 
 def test_a_line_of_a_millisecond_and_a_call_without_lines_are_recorded_too() -> None:
-    assert len(samples(wav([Line("agent", "", 3, 4)]))) == 32
+    assert len(samples(wav([Line(role="agent", content="", started_at_ms=3, ended_at_ms=4)]))) == 32
     assert len(samples(wav([]))) == duration_ms([]) == 0
 
 

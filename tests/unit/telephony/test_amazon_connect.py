@@ -22,10 +22,10 @@ from shared.telephony.amazon_connect import (
     DISCONNECTS,
     REASON_DELAY,
     Connect,
-    Happened,
+    ContactEvent,
     contact_event,
     ending,
-    seen,
+    state_of,
 )
 
 OPENING = "Hello, this is the assistant of the Blue Clinic."
@@ -274,11 +274,11 @@ def test_the_number_that_an_error_quotes_goes_nowhere(
         ("ServiceUnavailable", 503),
     ],
 )
-@pytest.mark.parametrize("operation", ["start", "look", "stop"])
+@pytest.mark.parametrize("operation", ["start", "describe", "stop"])
 def test_trouble_that_passes_is_busy(
     connect: Connect, stubber: Stubber, operation: str, code: str, status: int
 ) -> None:
-    names = {"start": "start_outbound_voice_contact", "look": "describe_contact", "stop": "stop_contact"}
+    names = {"start": "start_outbound_voice_contact", "describe": "describe_contact", "stop": "stop_contact"}
     stubber.add_client_error(names[operation], code, "", status)
     arguments: tuple[Any, ...] = (PHONE, SESSION, 7, True, OPENING) if operation == "start" else (CONTACT,)
     with pytest.raises(Busy, match=code):
@@ -295,10 +295,10 @@ def test_silence_is_busy(error: Any) -> None:
         Connect(Silent(), INSTANCE, FLOW, QUEUE).start(PHONE, SESSION, 7, True, OPENING)
 
 
-# Looking and stopping
+# Describing and stopping
 
 
-def test_a_look_tells_when_a_call_was_answered_and_how_it_ended(connect: Connect, stubber: Stubber) -> None:
+def test_a_description_says_when_a_call_was_answered_and_how_it_ended(connect: Connect, stubber: Stubber) -> None:
     describe(stubber)
     assert connect.describe(CONTACT) == ContactState(ANSWERED, ENDED, Ending(*CUSTOMER_HANGUP))
 
@@ -308,7 +308,7 @@ def test_a_contact_that_connect_does_not_know_is_none(connect: Connect, stubber:
     assert connect.describe(CONTACT) is None
 
 
-def test_a_look_that_is_not_allowed_is_not_an_unknown_contact(connect: Connect, stubber: Stubber) -> None:
+def test_a_description_that_is_not_allowed_is_not_an_unknown_contact(connect: Connect, stubber: Stubber) -> None:
     stubber.add_client_error("describe_contact", "AccessDeniedException", "", 403)
     with pytest.raises(Busy):
         connect.describe(CONTACT)
@@ -317,22 +317,22 @@ def test_a_look_that_is_not_allowed_is_not_an_unknown_contact(connect: Connect, 
 @pytest.mark.parametrize("unset", [None, UNSET])
 def test_a_call_that_rings_has_neither_answer_nor_end(unset: datetime | None) -> None:
     ringing = contact(ConnectedToSystemTimestamp=unset, DisconnectTimestamp=unset, DisconnectReason=None)
-    assert seen(ringing) == ContactState(None, None, None)
+    assert state_of(ringing) == ContactState(None, None, None)
 
 
 def test_a_call_under_way_is_answered_and_has_no_end() -> None:
-    assert seen(contact(DisconnectTimestamp=None, DisconnectReason=None)) == ContactState(ANSWERED, None, None)
+    assert state_of(contact(DisconnectTimestamp=None, DisconnectReason=None)) == ContactState(ANSWERED, None, None)
 
 
 def test_an_unanswered_call_ends_by_the_reason_for_it() -> None:
     unanswered = contact(ConnectedToSystemTimestamp=UNSET, DisconnectReason="TELECOM_BUSY")
-    assert seen(unanswered) == ContactState(None, ENDED, Ending(*LINE_BUSY))
+    assert state_of(unanswered) == ContactState(None, ENDED, Ending(*LINE_BUSY))
 
 
 def test_an_end_without_a_reason_counts_only_after_a_while() -> None:
     def after(passed: int) -> ContactState:
         ended_at = moment(NOW - passed)
-        return seen(contact(ConnectedToSystemTimestamp=None, DisconnectTimestamp=ended_at, DisconnectReason=None))
+        return state_of(contact(ConnectedToSystemTimestamp=None, DisconnectTimestamp=ended_at, DisconnectReason=None))
 
     assert after(REASON_DELAY - 1) == ContactState(None, None, None)
     assert after(REASON_DELAY) == ContactState(None, NOW - REASON_DELAY, Ending(*NO_ANSWER))
@@ -342,12 +342,12 @@ def test_an_end_that_a_detection_explains_counts_at_once() -> None:
     just_now = contact(
         DisconnectTimestamp=moment(NOW), DisconnectReason=None, AnsweringMachineDetectionStatus="VOICEMAIL_BEEP"
     )
-    assert seen(just_now) == ContactState(ANSWERED, NOW, Ending("no_answer", "voicemail", "machine"))
+    assert state_of(just_now) == ContactState(ANSWERED, NOW, Ending("no_answer", "voicemail", "machine"))
 
 
 def test_a_tone_of_the_network_is_no_answer_though_connected_to_the_system() -> None:
     busy = contact(AnsweringMachineDetectionStatus="SIT_TONE_BUSY", DisconnectReason="OTHER")
-    assert seen(busy) == ContactState(None, ENDED, Ending(*LINE_BUSY))
+    assert state_of(busy) == ContactState(None, ENDED, Ending(*LINE_BUSY))
 
 
 def test_a_stop_names_the_contact(connect: Connect, stubber: Stubber) -> None:
@@ -471,7 +471,7 @@ def instant(text: str) -> int:
 
 
 def test_an_event_tells_contact_type_and_instants() -> None:
-    assert contact_event(disconnected()) == Happened(
+    assert contact_event(disconnected()) == ContactEvent(
         contact_id=CONTACT,
         event_type="DISCONNECTED",
         initiated_at=instant("2021-08-04T17:17:53Z"),
@@ -487,7 +487,7 @@ def test_the_other_detail_type_is_taken_as_well() -> None:
 def test_names_may_begin_with_a_capital() -> None:
     detail = {"ContactId": CONTACT, "Channel": "VOICE", "InitiationMethod": "API", "EventType": "CONNECTED_TO_SYSTEM"}
     happened = contact_event(disconnected(detail=detail))
-    assert happened == Happened(CONTACT, "CONNECTED_TO_SYSTEM", None, None, None)
+    assert happened == ContactEvent(CONTACT, "CONNECTED_TO_SYSTEM", None, None, None)
 
 
 @pytest.mark.parametrize("unset", ["1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00Z", "", "soon", None, 0, []])

@@ -9,7 +9,7 @@ import pytest
 from botocore.validate import validate_parameters
 
 from shared.telephony import lex
-from shared.telephony.lex import LONGEST, answer, cut, read
+from shared.telephony.lex import LONGEST, cut, read, respond
 
 SESSION = "sess_01jd3v7k2m9q8r5t6w0x1y2z3a"
 ATTRIBUTES = {"session_id": SESSION, "project_id": "7", "livemode": "true", "greeting": "formal"}
@@ -139,12 +139,12 @@ def test_an_attribute_of_another_form_is_named_and_not_quoted(name: str, value: 
     ],
 )
 def test_a_malformed_event_is_refused(malformed: Any) -> None:
-    with pytest.raises(ValueError, match=r"is no object|has no name|sets no session attribute"):
+    with pytest.raises(ValueError, match=r"is not an object|has no name|sets no session attribute"):
         read(malformed)
 
 
 def test_while_the_talk_goes_on_the_bot_listens_again() -> None:
-    response = answer(read(event()), "Which Tuesday do you mean?", close=False)
+    response = respond(read(event()), "Which Tuesday do you mean?", close=False)
     assert response == {
         "sessionState": {"sessionAttributes": ATTRIBUTES, "dialogAction": {"type": "ElicitIntent"}},
         "messages": [{"contentType": "PlainText", "content": "Which Tuesday do you mean?"}],
@@ -154,7 +154,7 @@ def test_while_the_talk_goes_on_the_bot_listens_again() -> None:
 
 def test_at_the_end_the_flow_is_told_to_hang_up() -> None:
     heard = read(event())
-    response = answer(heard, "Goodbye.", close=True)
+    response = respond(heard, "Goodbye.", close=True)
     state = response["sessionState"]
     assert state["dialogAction"] == {"type": "Close"}
     assert (state["intent"]["name"], state["intent"]["state"]) == ("FallbackIntent", "Fulfilled")
@@ -166,7 +166,7 @@ def test_at_the_end_the_flow_is_told_to_hang_up() -> None:
 
 @pytest.mark.parametrize("close", [False, True])
 def test_a_long_answer_fits(close: bool) -> None:
-    valid(answer(read(event()), "A sentence like any other. " * 200, close=close))
+    valid(respond(read(event()), "A sentence like any other. " * 200, close=close))
 
 
 def test_an_answer_is_cut_after_the_last_whole_sentence() -> None:

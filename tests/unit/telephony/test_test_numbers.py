@@ -3,7 +3,15 @@ from __future__ import annotations
 import pytest
 
 from shared.telephony import Ending
-from shared.telephony.test_numbers import CONSENTS, IMPLIES_WHATSAPP, OUTCOMES, Consent, consent, number, outcome
+from shared.telephony.test_numbers import (
+    CONSENTS,
+    IMPLIES_WHATSAPP,
+    OUTCOMES,
+    ConsentBehaviour,
+    consent,
+    number,
+    outcome,
+)
 
 
 @pytest.mark.parametrize(
@@ -78,10 +86,10 @@ def test_the_numbers_about_consent_act_as_00_once_dialed() -> None:
 
 
 def test_consent_is_on_file_but_for_four_numbers() -> None:
-    assert consent("+15005550020") == Consent.ACCEPTS
-    assert consent("+15005550021") == Consent.DECLINES
-    assert consent("+12125550122") == Consent.SILENT
-    assert consent("+15005550025") == Consent.LIMITED
-    assert {consent(phone) for phone in ("+15005550023", "+15005550006", "+4930123456")} == {Consent.ON_FILE}
+    assert consent("+15005550020") == ConsentBehaviour.ACCEPTS
+    assert consent("+15005550021") == ConsentBehaviour.DECLINES
+    assert consent("+12125550122") == ConsentBehaviour.SILENT
+    assert consent("+15005550025") == ConsentBehaviour.LIMITED
+    assert {consent(phone) for phone in ("+15005550023", "+15005550006", "+4930123456")} == {ConsentBehaviour.ON_FILE}
     assert CONSENTS.keys() < IMPLIES_WHATSAPP
     assert {20, 21, 22, 23, 25} == IMPLIES_WHATSAPP
