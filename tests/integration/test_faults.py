@@ -716,7 +716,7 @@ def test_what_sweep_found_when_it_died_is_found_again(stage: Stage, stopped_cloc
         return {json.loads(message["body"])["delivery_id"] for message in stage.messages("deliveries")}
 
     def hints() -> set[str]:
-        return {json.loads(message["body"])["delivery_id"] for message in stage.messages("retries")}
+        return {json.loads(message["body"])["delivery_id"] for message in own_hints(stage)}
 
     rows = due()
     with wire() as line:
