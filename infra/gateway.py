@@ -64,6 +64,7 @@ def rest_api(
                 )
                 for route in sorted(topology.MESSAGE_ROUTES)
             },
+            tracing_enabled=True,
             access_log_destination=apigateway.LogGroupLogDestination(access_log),
             access_log_format=apigateway.AccessLogFormat.custom(json.dumps(ACCESS_LOG)),
         ),

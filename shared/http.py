@@ -458,6 +458,8 @@ def _log(scope: ASGIScope, exchange: Exchange, status: int) -> None:
     caller = exchange.caller
     extra = {
         "request_id": exchange.request_id,
+        # The same line of the gateway's access log, which does not know our id.
+        "gateway_request_id": scope.get("aws.event", {}).get("requestContext", {}).get("requestId"),
         "method": scope["method"],
         "route": exchange.route,
         "status": status,

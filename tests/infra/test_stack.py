@@ -106,6 +106,8 @@ def test_a_role_allows_what_the_topology_says_and_nothing_else(
         stream = text({"Fn::GetAtt": [prod.table, "StreamArn"]})
         expected |= {(f"dynamodb:{action}", stream) for action in ("DescribeStream", "GetRecords", "GetShardIterator")}
         expected |= {("s3:PutObject", below(prod.bucket, "/*")), ("s3:ListBucket", arn(prod.bucket))}
+    # Traces know no resource.
+    expected |= {(f"xray:{action}", text("*")) for action in ("PutTraceSegments", "PutTelemetryRecords")}
     # What is allowed on the stage's contacts and its WhatsApp number is tested in test_calls.
     granted = {
         (action, resource)
@@ -315,8 +317,17 @@ def test_a_workflow_knows_its_queues_and_may_send_to_these_alone(prod: Synthesiz
         for queue in machine.sends:
             assert text({"Ref": prod.queues[queue]}) in definition
         role, _ = made["RoleArn"]["Fn::GetAtt"]
-        granted = {pair for pair in allowed(prod.statements(role)) if not pair[0].startswith("logs:")}
+        granted = {pair for pair in allowed(prod.statements(role)) if not pair[0].startswith(("logs:", "xray:"))}
         assert granted == {("sqs:SendMessage", arn(prod.queues[queue])) for queue in machine.sends}
+
+
+def test_a_request_can_be_followed_through_gateway_functions_and_workflows(prod: Synthesized) -> None:
+    (stage,) = prod.all("AWS::ApiGateway::Stage").values()
+    assert stage["TracingEnabled"] is True
+    for function in prod.all("AWS::Lambda::Function").values():
+        assert function["TracingConfig"] == {"Mode": "Active"}
+    for machine in prod.all("AWS::StepFunctions::StateMachine").values():
+        assert machine["TracingConfiguration"] == {"Enabled": True}
 
 
 def test_a_workflows_log_is_named_anew_by_each_stack(prod: Synthesized) -> None:
