@@ -120,7 +120,7 @@ PLATFORM_LOG, ACCESS_LOG, MACHINE_LOG = 330, 360, 1_300
 POLLERS, POLL_SECONDS = 5, 20
 """Lambda asks an idle queue in so many long polls at once."""
 ALARM_METRICS, RULES = 95, 3
-"""Metrics that prod's alarms look at (`alarms.py`), and rules of the web ACL that `gateway.py` makes."""
+"""Metrics that the alarms of a stage with calls and backups look at, and rules of the firewall in `gateway.py`."""
 
 
 @dataclass(frozen=True)
@@ -252,7 +252,7 @@ def idle() -> dict[str, float]:
         "`sweep`, each minute": MINUTES * sum(cost(SWEEP).values()),
         f"alarms on {ALARM_METRICS} metrics": priced(alarm=ALARM_METRICS),
         "the dashboard": priced(dashboard=1),
-        "the signing key": priced(key=1),
+        "keys, of signing secrets and of WhatsApp's topic": priced(key=2),
     }
 
 

@@ -130,6 +130,12 @@ ACKNOWLEDGED = (
         "Lambda sends the function's traces with its role, and X-Ray's two actions for that know no resource; each "
         "role's whole list of rights is held against the topology by a test.",
     ),
+    Acknowledged(
+        r"AwsSolutions-IAM5\[Resource::<Table\w+\.Arn>/stream/\*\]",
+        "FanOutRole/DefaultPolicy/Resource",
+        "Lambda looks for the table's streams by ListStreams before it reads the one of the mapping; the wildcard "
+        "covers the streams of this one table.",
+    ),
     # Releases and backups
     Acknowledged(
         r"AwsSolutions-IAM5\[Resource::\*\]",
