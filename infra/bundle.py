@@ -132,7 +132,8 @@ def find_python() -> str | None:
 def _install(requirements: Path, target: Path, platform: str) -> None:
     command = [find_uv_bin(), "pip", "install", "--quiet", "--target", str(target)]
     command += ["--python", sys.executable, "--python-platform", platform, "--python-version", PYTHON]
-    command += ["--only-binary", ":all:", "--link-mode", "copy", "--requirements", str(requirements)]
+    command += ["--only-binary", ":all:", "--link-mode", "copy", "--require-hashes", "--requirements"]
+    command += [str(requirements)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise BundleError(f"the packages could not be installed:\n{done.stderr.strip()}")

@@ -50,6 +50,8 @@ _S3 = ("Understanding AWS S3 Pricing: A Complete Cost Breakdown with Examples, d
 _LOGS = ("Amazon CloudWatch Pricing: The 10 Billing Dimensions, factualminds.com", "2026-06-13")
 _ALARM = ("aws_cloudwatch_metric_alarm cost estimation, c3x.dev", UNDATED)
 _METRICS = ("CloudWatch Pricing Without the Confusion, signoz.io", "2026-02-15")
+_XRAY = ("AWS X-Ray Pricing, aws.amazon.com", UNDATED)
+_BACKUP = ("AWS Backup Pricing: Warm Storage, Cold Tier 90-Day Minimum, factualminds.com", "2026-06-13")
 _WAF = ("AWS WAF cost explained: the three meters that drive your bill, c3x.dev", UNDATED)
 _NOVA_IN = ("AWS Bedrock Pricing 2026: Claude, Llama, and Nova on Bedrock, tokenmix.ai", "2026-04-10")
 _NOVA_OUT = ("price tables in the source of several public projects", UNDATED)
@@ -93,6 +95,9 @@ BY_USE = {
     "S3, recordings kept": Price(0.023, 1, "GB and month", *_S3),
     "DynamoDB, rows kept": Price(0.25, 1, "GB and month", *_ROWS),
     "DynamoDB, point-in-time recovery": Price(0.20, 1, "GB and month", *_UNCONFIRMED),
+    "AWS Backup, backups of the table and their copies": Price(0.10, 1, "GB and month", *_BACKUP),
+    "AWS Backup, copying to another region": Price(0.02, 1, "GB", *_BACKUP),
+    "X-Ray, of requests one a second and one in twenty": Price(5, MILLION, "traces", *_XRAY),
     "CloudWatch, logs kept": Price(0.03, 1, "GB and month", *_UNCONFIRMED),
     "CloudWatch, own metrics that have values, and counts of the stream's mapping": Price(
         0.30, 1, "metric and month", *_METRICS
@@ -115,7 +120,7 @@ PLATFORM_LOG, ACCESS_LOG, MACHINE_LOG = 330, 360, 1_300
 POLLERS, POLL_SECONDS = 5, 20
 """Lambda asks an idle queue in so many long polls at once."""
 ALARM_METRICS, RULES = 95, 3
-"""Metrics that prod's alarms look at (`alarms.py`), and rules of the web ACL that `gateway.py` makes."""
+"""Metrics that the alarms of a stage with calls and backups look at, and rules of the firewall in `gateway.py`."""
 
 
 @dataclass(frozen=True)
@@ -146,43 +151,43 @@ class Work:
 WORK = {
     "retrieve": Work(
         "a retrieve",
-        requests=1, runs={"appointments": 1}, calls=2, writes=1, reads=1, logged=303, sent_out=852,
+        requests=1, runs={"appointments": 1}, calls=2, writes=1, reads=1, logged=363, sent_out=852,
     ),
     "list": Work(
         "a list of 20",
-        requests=1, runs={"appointments": 1}, calls=2, writes=1, reads=7, logged=298, sent_out=12_446,
+        requests=1, runs={"appointments": 1}, calls=2, writes=1, reads=7, logged=358, sent_out=12_446,
     ),
     "filtered_list": Work(
         "a list of 20 by a filter",
-        requests=1, runs={"appointments": 1}, calls=3, writes=1, reads=21.5, logged=298, sent_out=12_446,
+        requests=1, runs={"appointments": 1}, calls=3, writes=1, reads=21.5, logged=358, sent_out=12_446,
     ),
     "create": Work(
         "a create with an Idempotency-Key, and its event",
-        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=4, writes=21, reads=1, logged=300, sent_out=916,
+        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=4, writes=21, reads=1, logged=360, sent_out=916,
     ),
     "update": Work(
         "an update, and its event",
-        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=5, writes=12, reads=2, logged=305, sent_out=855,
+        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=5, writes=12, reads=2, logged=365, sent_out=855,
     ),
     "message": Work(
         "a message that the scripted agent answers",
-        requests=1, runs={"conversations": 1, "turn": 2}, calls=15, writes=20, reads=10.5, fair=5, logged=523,
+        requests=1, runs={"conversations": 1, "turn": 2}, calls=15, writes=20, reads=10.5, fair=5, logged=583,
         sent_out=1_184, waits=300,
     ),
     "model_message": Work(
         "a message that the model answers, tokens apart",
-        requests=1, runs={"conversations": 1, "turn": 2}, calls=20, writes=20, reads=15.5, fair=5, logged=523,
+        requests=1, runs={"conversations": 1, "turn": 2}, calls=20, writes=20, reads=15.5, fair=5, logged=583,
         sent_out=1_184, waits=2_500 + MODEL_MS,
     ),
     "call": Work(
         "a simulated call with transcript and recording",
         requests=1, runs={"sessions": 1, "dial": 3, "fan_out": 11}, calls=37, writes=91, reads=21, fair=9, puts=1,
-        logged=1_564, sent_out=588,
+        logged=1_624, sent_out=588,
     ),
     "asked_call": Work(
         "a simulated call that asks for consent first",
         requests=1, runs={"sessions": 1, "consent": 2, "dial": 3, "fan_out": 12}, calls=51, writes=107, reads=29,
-        fair=15, transitions=2, puts=1, logged=1_564, sent_out=540,
+        fair=15, transitions=2, puts=1, logged=1_624, sent_out=540,
     ),
     "delivery": Work(
         "a delivery at the first attempt",
@@ -247,7 +252,7 @@ def idle() -> dict[str, float]:
         "`sweep`, each minute": MINUTES * sum(cost(SWEEP).values()),
         f"alarms on {ALARM_METRICS} metrics": priced(alarm=ALARM_METRICS),
         "the dashboard": priced(dashboard=1),
-        "the signing key": priced(key=1),
+        "keys, of signing secrets and of WhatsApp's topic": priced(key=2),
     }
 
 

@@ -51,7 +51,7 @@ def rest_api(
         binary_media_types=["*/*"],
         # Without this role, which the account has once for all its APIs, the gateway writes no log.
         cloud_watch_role=True,
-        cloud_watch_role_removal_policy=RemovalPolicy.RETAIN,
+        cloud_watch_role_removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
         # One way in, so that the firewall's counts and the addresses in answers are those of the host name.
         disable_execute_api_endpoint=bool(stage.domain),
         deploy_options=apigateway.StageOptions(
@@ -64,6 +64,7 @@ def rest_api(
                 )
                 for route in sorted(topology.MESSAGE_ROUTES)
             },
+            tracing_enabled=True,
             access_log_destination=apigateway.LogGroupLogDestination(access_log),
             access_log_format=apigateway.AccessLogFormat.custom(json.dumps(ACCESS_LOG)),
         ),

@@ -89,6 +89,13 @@ class Domain(_Settings):
         return self
 
 
+class Throughput(_Settings):
+    """Units a second that DynamoDB is ready for at once, beyond what any new table or index is."""
+
+    reads: int = Field(ge=12_000)
+    writes: int = Field(ge=4_000)
+
+
 class Backup(_Settings):
     """Nightly backups of the table, kept for `days`, with copies in another region."""
 
@@ -126,8 +133,8 @@ class Stage(_Settings):
 
     A stage with `account` and `region` is deployed there and nowhere else; `traffic_shift` moves requests to new
     versions of the functions bit by bit; `reserved_concurrency` is, by function, what it has for itself and never
-    exceeds, and `messages_per_second` and `messages_burst` bound the routes that take messages. `monthly_budget` is in
-    US dollars.
+    exceeds, and `messages_per_second` and `messages_burst` bound the routes that take messages. `warm_throughput` is by
+    `table` and the names of its indexes, `monthly_budget` in US dollars.
     `keep_data` protects the stack and its table from deletion and keeps table, signing key and logs;
     `requests_per_second` and `burst` bound all projects together, above what one key may ask for; `log_retention` is
     a name of the CDK's `RetentionDays`; `model` is the id of the Bedrock model, or cross-region inference profile, of
@@ -154,6 +161,7 @@ class Stage(_Settings):
     messages_per_second: int = Field(gt=BURST_OF_A_KEY)
     messages_burst: int = Field(gt=BURST_OF_A_KEY)
     reserved_concurrency: dict[str, Annotated[int, Field(ge=1, le=100_000)]] = {}
+    warm_throughput: dict[str, Throughput] = {}
     monthly_budget: Annotated[int, Field(ge=1)] | None = None
     traffic_shift: TrafficShift | None = None
     backup: Backup | None = None
@@ -176,6 +184,8 @@ class Stage(_Settings):
         if self.monthly_budget:
             self._require("it has monthly_budget and", "alarm_topic", "alarm_email")
         self._check_reserved()
+        if unknown := self.warm_throughput.keys() - {"table", *(index.name for index in topology.TABLE.indexes)}:
+            raise ValueError(f"warm_throughput names neither table nor index: {', '.join(sorted(unknown))}")
         return self
 
     def _check_reserved(self) -> None:
@@ -212,8 +222,8 @@ class Stage(_Settings):
 
     @property
     def removal(self) -> RemovalPolicy:
-        """What becomes of the stage's data when the stack is deleted."""
-        return RemovalPolicy.RETAIN if self.keep_data else RemovalPolicy.DESTROY
+        """What becomes of stored data with the stack; what a first deploy that failed has made goes in any case."""
+        return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if self.keep_data else RemovalPolicy.DESTROY
 
 
 GROUPS: Mapping[str, type[_Settings]] = {

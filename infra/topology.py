@@ -88,14 +88,16 @@ class QueueSource:
 
 @dataclass(frozen=True)
 class StreamSource:
-    """Stream records of items whose `kind` is one of `kinds` start the function, in order within a shard.
+    """Stream records of items whose `kind` is one of `kinds` start the function, in order for each item.
 
-    A failing batch is retried `retries` times, halved each time, and then goes whole to the
-    on-failure bucket. `window` is the longest time in seconds that a batch is gathered.
+    `parallel` batches of a shard are under way at once, each with items of its own. A failing batch is retried
+    `retries` times, halved each time, and then goes whole to the on-failure bucket. `window` is the longest time in
+    seconds that a batch is gathered.
     """
 
     kinds: tuple[str, ...]
     batch_size: int = 100
+    parallel: int = 10
     window: float = 0
     retries: int = 10
 

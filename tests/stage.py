@@ -128,7 +128,12 @@ class Stage:
             "multiValueHeaders": {name: [value] for name, value in given.items()},
             "queryStringParameters": {name: values[-1] for name, values in parameters.items()} if parameters else None,
             "multiValueQueryStringParameters": parameters,
-            "requestContext": {"path": f"/dev{target}", "stage": "dev", "identity": {"sourceIp": "127.0.0.1"}},
+            "requestContext": {
+                "path": f"/dev{target}",
+                "stage": "dev",
+                "identity": {"sourceIp": "127.0.0.1"},
+                "requestId": str(uuid.uuid4()),
+            },
             "body": raw if isinstance(raw, str | None) else raw.decode("latin-1"),
             "isBase64Encoded": False,
         }

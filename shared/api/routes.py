@@ -218,6 +218,8 @@ def _log(scope: ASGIScope, context: RequestContext, status: int) -> None:
     caller = context.caller
     extra = {
         "request_id": context.request_id,
+        # The same line of the gateway's access log, which does not know our id.
+        "gateway_request_id": scope.get("aws.event", {}).get("requestContext", {}).get("requestId"),
         "method": scope["method"],
         "route": context.route,
         "status": status,

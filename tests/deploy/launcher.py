@@ -15,10 +15,12 @@ import os
 import sysconfig
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from localstack.runtime.main import main as run
 from localstack.runtime.server import twisted
+from localstack.services.cloudformation.engine.v2 import change_set_model_executor
 from localstack.services.cloudformation.resource_provider import OperationStatus, ProgressEvent
 from localstack.services.dynamodb import utils
 from localstack.services.dynamodb.server import DynamodbServer
@@ -45,11 +47,22 @@ def main() -> None:
     LambdaAliasProvider.update = _move_alias
     # That its function has changed does not make an alias another one.
     LambdaAliasProvider.SCHEMA = LambdaAliasProvider.SCHEMA | {"createOnlyProperties": ["/properties/Name"]}
+    # It knows one policy that keeps what a stack leaves.
+    change_set_model_executor.DeletionPolicy = SimpleNamespace(Retain=_Kept())
     # LocalStack itself takes no more than the port of GATEWAY_LISTEN.
     listen = twisted.endpoints.TCP4ServerEndpoint
     twisted.endpoints.TCP4ServerEndpoint = functools.partial(listen, interface="127.0.0.1")
     threading.Thread(target=_end_with_the_tests, daemon=True).start()
     run()
+
+
+class _Kept:
+    """Equal to every deletion policy that keeps a resource."""
+
+    def __eq__(self, other: object) -> bool:
+        return other in ("Retain", "RetainExceptOnCreate")
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def _move_alias(self: LambdaAliasProvider, request: Any) -> ProgressEvent:

@@ -298,7 +298,7 @@ def test_destroy_leaves_only_what_is_kept_on_purpose(cloud: Cloud, before_deploy
         resource["LogicalResourceId"]: resource["PhysicalResourceId"]
         for resource in formation.describe_stack_resources(StackName=STACK)["StackResources"]
     }
-    retained = {name for name, resource in template.items() if resource.get("DeletionPolicy") == "Retain"}
+    retained = {name for name, resource in template.items() if resource.get("DeletionPolicy") == "RetainExceptOnCreate"}
     kept = {f"{KINDS[kind]}: {names[name]}" for name in retained if (kind := template[name]["Type"]) in KINDS}
     assert kept <= made
     for name in template.keys() - retained:

@@ -12,6 +12,9 @@ from aws_cdk import Acknowledgment, Stack, Validations
 from cdk_nag import AwsSolutionsChecks
 from constructs import IConstruct
 
+from infra import topology
+from infra.stack_names import construct_id
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -121,6 +124,18 @@ ACKNOWLEDGED = (
         "Speaking is all that the bot may do, and polly:SynthesizeSpeech has no resource to be bound to where no "
         "lexicon is used.",
     ),
+    Acknowledged(
+        r"AwsSolutions-IAM5\[Resource::\*\]",
+        f"({'|'.join(construct_id(function.name) for function in topology.FUNCTIONS)})Role/DefaultPolicy/Resource",
+        "Lambda sends the function's traces with its role, and X-Ray's two actions for that know no resource; each "
+        "role's whole list of rights is held against the topology by a test.",
+    ),
+    Acknowledged(
+        r"AwsSolutions-IAM5\[Resource::<Table\w+\.Arn>/stream/\*\]",
+        "FanOutRole/DefaultPolicy/Resource",
+        "Lambda looks for the table's streams by ListStreams before it reads the one of the mapping; the wildcard "
+        "covers the streams of this one table.",
+    ),
     # Releases and backups
     Acknowledged(
         r"AwsSolutions-IAM5\[Resource::\*\]",
@@ -141,14 +156,8 @@ ACKNOWLEDGED = (
     Acknowledged(
         r"AwsSolutions-IAM5\[Resource::\*\]",
         r"(CallConsent|DelayedDelivery)/Role/DefaultPolicy/Resource",
-        "Step Functions sets up the delivery of its log with actions of CloudWatch Logs that know no resource; the "
-        "only other thing the role allows is to send to its one queue.",
-    ),
-    Acknowledged(
-        "AwsSolutions-SF2",
-        "(CallConsent|DelayedDelivery)/Resource",
-        "A workflow waits and sends one message, and its log at level ALL shows each step; the functions send no "
-        "traces that a trace of it could join.",
+        "Step Functions sets up the delivery of its log and sends its traces with actions of CloudWatch Logs and X-Ray "
+        "that know no resource; the only other thing the role allows is to send to its one queue.",
     ),
     # Buckets
     Acknowledged(

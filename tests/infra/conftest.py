@@ -44,6 +44,7 @@ FIREWALL = {"requests_per_minute": 20_000}
 GUARDED: dict[str, Any] = {
     "domain": {"name": DOMAIN_NAME, "hosted_zone_id": "Z0123456789ABCDEFGHIJ", "hosted_zone_name": "example.com"},
     "firewall": FIREWALL,
+    "warm_throughput": {"table": {"reads": 20_000, "writes": 10_000}, "by_due": {"reads": 12_000, "writes": 8_000}},
     "alarm_topic": "arn:aws:sns:eu-central-1:123456789012:operators",
 }
 NAMED: dict[str, Any] = {
@@ -140,8 +141,8 @@ def stacks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ServiceStack]:
     """The stack by its stage's name, in one app, and those that have what the stages of cdk.json lack.
 
     `prod` has the settings that only its owner knows, `calls` is prod with live calls, `guarded` dev with a host name
-    in a hosted zone, firewall and notified alarms, `named` dev with a host name, a certificate and a cross-region
-    model. The asset is an empty stand-in.
+    in a hosted zone, firewall, warm throughput and notified alarms, `named` dev with a host name, a certificate and a
+    cross-region model. The asset is an empty stand-in.
     """
     asset = tmp_path_factory.mktemp("asset")
     (asset / "empty.py").touch()

@@ -10,22 +10,34 @@ from typing import Any
 from tests.infra.conftest import ACCOUNT, Resource, Synthesized
 from tests.infra.templates import flat, listed
 
-UNBOUND = dict.fromkeys(
-    (
-        "logs:CreateLogDelivery",
-        "logs:DeleteLogDelivery",
-        "logs:DescribeLogGroups",
-        "logs:DescribeResourcePolicies",
-        "logs:GetLogDelivery",
-        "logs:ListLogDeliveries",
-        "logs:PutResourcePolicy",
-        "logs:UpdateLogDelivery",
-    ),
-    "Step Functions developer guide, Using CloudWatch Logs: these know no resource",
-) | {
-    "polly:SynthesizeSpeech": "Service authorization reference: its one resource is a lexicon, and none is used",
-    "cloudwatch:DescribeAlarms": "CodeDeploy user guide, Grant CloudWatch permissions to a CodeDeploy service role",
-}
+UNBOUND = (
+    dict.fromkeys(
+        (
+            "logs:CreateLogDelivery",
+            "logs:DeleteLogDelivery",
+            "logs:DescribeLogGroups",
+            "logs:DescribeResourcePolicies",
+            "logs:GetLogDelivery",
+            "logs:ListLogDeliveries",
+            "logs:PutResourcePolicy",
+            "logs:UpdateLogDelivery",
+        ),
+        "Step Functions developer guide, Using CloudWatch Logs: these know no resource",
+    )
+    | dict.fromkeys(
+        (
+            "xray:GetSamplingRules",
+            "xray:GetSamplingTargets",
+            "xray:PutTelemetryRecords",
+            "xray:PutTraceSegments",
+        ),
+        "Service authorization reference: X-Ray knows no resource for these",
+    )
+    | {
+        "polly:SynthesizeSpeech": "Service authorization reference: its one resource is a lexicon, and none is used",
+        "cloudwatch:DescribeAlarms": "CodeDeploy user guide, Grant CloudWatch permissions to a CodeDeploy service role",
+    }
+)
 """The actions that may be allowed on everything, because IAM cannot bind them."""
 
 TRUSTED_AS_IT_IS = {

@@ -294,7 +294,7 @@ def test_the_price_of_a_month_without_traffic_counts_every_alarm_and_rule(stages
         name: sum(metrics_of(alarm) for alarm in stage.all("AWS::CloudWatch::Alarm").values())
         for name, stage in stages.items()
     }
-    assert paid["prod"] == costs.ALARM_METRICS == max(paid.values())
+    assert paid["calls"] == costs.ALARM_METRICS == max(paid.values())
     for stage in stages.values():
         for firewall in stage.all("AWS::WAFv2::WebACL").values():
             assert len(firewall["Rules"]) == costs.RULES

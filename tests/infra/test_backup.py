@@ -52,8 +52,7 @@ def test_the_table_is_backed_up_daily_and_copied_into_the_other_vault(prod: Synt
 def test_the_second_vault_outlives_its_stack_too(copies: Any) -> None:
     assert lint_findings(copies) == []
     (vault,) = vaults(copies)
-    assert vault["DeletionPolicy"].startswith("Retain")
-    assert vault["UpdateReplacePolicy"] == "Retain"
+    assert (vault["DeletionPolicy"], vault["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
 
 
 def test_a_vaults_name_is_one_that_aws_takes() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -106,11 +107,30 @@ def test_a_build_is_kept_until_a_source_or_a_requirement_changes(tmp_path: Path)
     assert build().digest == changed.digest, "a comment deploys nothing"
 
 
+@pytest.mark.parametrize("path", sorted(bundle.REQUIREMENTS.parent.glob("*.txt")), ids=lambda path: path.stem)
+def test_every_pin_names_the_files_that_it_may_be(path: Path) -> None:
+    pins = [line for line in path.read_text().replace("\\\n", " ").splitlines() if line and line[0] not in " #"]
+    assert pins
+    for pin in pins:
+        assert re.match(r"[\w.-]+==\S+", pin), pin
+        assert re.search(r"--hash=sha256:[0-9a-f]{64}\b", pin), pin
+
+
+def test_every_installation_insists_on_those_files() -> None:
+    makefile = (bundle.ROOT / "Makefile").read_text().replace("\\\n", " ")
+    installs = [line for line in makefile.splitlines() if re.search(r"\binstall\b.*--requirement", line)]
+    assert installs
+    assert all("--require-hashes" in line for line in installs)
+
+
 def test_what_cannot_be_installed_is_said(tmp_path: Path) -> None:
     requirements = tmp_path / "runtime.txt"
     with pytest.raises(bundle.BundleError, match=r"runtime\.txt is missing"):
         bundle.build(requirements=requirements, builds=tmp_path / "builds")
-    requirements.write_text("not a requirement\n")
-    with pytest.raises(bundle.BundleError, match="could not be installed"):
-        bundle.build(requirements=requirements, sources=sources(tmp_path / "ours"), builds=tmp_path / "builds")
+    ours = sources(tmp_path / "ours")
+    other = "idna==3.10 --hash=sha256:" + 64 * "0"
+    for refused in ("not a requirement", "idna==3.10", other):
+        requirements.write_text(f"{refused}\n")
+        with pytest.raises(bundle.BundleError, match="could not be installed"):
+            bundle.build(requirements=requirements, sources=ours, builds=tmp_path / "builds")
     assert not [*(tmp_path / "builds").iterdir()], "a failed build leaves nothing that the next one would take"

@@ -48,7 +48,7 @@ def granted(stage: Synthesized, function: Function, service: str) -> set[tuple[s
 @each_stage
 def test_recordings_outlive_every_stack(stages: dict[str, Synthesized], stage: str) -> None:
     made = stages[stage].template["Resources"][stages[stage].recordings]
-    assert made["DeletionPolicy"] == made["UpdateReplacePolicy"] == "Retain"
+    assert (made["DeletionPolicy"], made["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
 
 
 @each_stage
@@ -72,23 +72,55 @@ def event(source: str, detail_type: str, detail: Any = None) -> dict[str, Any]:
     return {"source": source, "detail-type": detail_type, "detail": detail or {}}
 
 
-def test_events_of_connect_and_new_recordings_go_into_call_events_and_nothing_else(prod: Synthesized) -> None:
-    rules = [rule for rule in prod.all("AWS::Events::Rule").values() if "EventPattern" in rule]
+def patterns(stage: Synthesized) -> list[Any]:
+    return [rule["EventPattern"] for rule in stage.all("AWS::Events::Rule").values() if "EventPattern" in rule]
+
+
+def test_events_of_the_stages_instance_and_new_recordings_go_into_call_events_and_nothing_else(
+    calls: Synthesized,
+) -> None:
+    rules = [rule for rule in calls.all("AWS::Events::Rule").values() if "EventPattern" in rule]
+    dead_letters = calls[calls.queues["call_events"]]["RedrivePolicy"]["deadLetterTargetArn"]
     for rule in rules:
-        assert [json.dumps(target["Arn"]) for target in rule["Targets"]] == [arn(prod.queues["call_events"])]
+        (target,) = rule["Targets"]
+        assert json.dumps(target["Arn"]) == arn(calls.queues["call_events"])
+        assert target["DeadLetterConfig"]["Arn"] == dead_letters, "what cannot be handed over is lost"
         assert rule["State"] == "ENABLED"
 
     def taken(happened: dict[str, Any]) -> bool:
-        return any(matches(rule["EventPattern"], happened) for rule in rules)
+        return any(matches(pattern, happened) for pattern in map(spelled, patterns(calls)))
 
-    mine, other = {"bucket": {"name": {"Ref": prod.recordings}}}, {"bucket": {"name": {"Ref": prod.bucket}}}
-    assert taken(event("aws.connect", "Amazon Connect Contact Event"))
-    assert taken(event("aws.connect", "Contact Event"))
+    mine = {"bucket": {"name": f"${{{calls.recordings}}}"}}
+    other = {"bucket": {"name": f"${{{calls.bucket}}}"}}
+    instance, another = {"instanceArn": INSTANCE}, {"instanceArn": f"{INSTANCE[:-1]}0"}
+    assert taken(event("aws.connect", "Amazon Connect Contact Event", instance))
+    assert taken(event("aws.connect", "Contact Event", instance))
+    assert not taken(event("aws.connect", "Amazon Connect Contact Event", another))
+    assert not taken(event("aws.connect", "Amazon Connect Contact Event"))
     assert taken(event("aws.s3", "Object Created", mine))
     assert not taken(event("aws.s3", "Object Created", other))
     assert not taken(event("aws.s3", "Object Deleted", mine))
-    assert not taken(event("aws.connect", "Contact Lens Post Call Rules Matched"))
+    assert not taken(event("aws.connect", "Contact Lens Post Call Rules Matched", instance))
     assert not taken(event("aws.s3", "Contact Event", mine))
+
+
+def spelled(pattern: Any) -> Any:
+    """The pattern with its references as text."""
+    if isinstance(pattern, dict) and not {"Ref", "Fn::Join"} & pattern.keys():
+        return {key: spelled(part) for key, part in pattern.items()}
+    return [flat(value) for value in pattern] if isinstance(pattern, list) else pattern
+
+
+def test_a_stage_without_an_instance_takes_nobodys_events_of_connect(prod: Synthesized) -> None:
+    assert "aws.connect" not in {source for pattern in patterns(prod) for source in pattern["source"]}
+
+
+def test_what_customers_write_waits_encrypted_with_a_key_that_whatsapp_may_use(prod: Synthesized) -> None:
+    key = prod[replies(prod)]["KmsMasterKeyId"]["Fn::GetAtt"][0]
+    statements = prod[key]["KeyPolicy"]["Statement"]
+    (admitted,) = [one for one in statements if one["Principal"] == {"Service": "social-messaging.amazonaws.com"}]
+    assert {*admitted["Action"]} == {"kms:GenerateDataKey", "kms:Decrypt"}
+    assert admitted["Condition"] == {"StringEquals": {"aws:SourceAccount": ACCOUNT}}
 
 
 def senders(stage: Synthesized, queue: str) -> set[tuple[str, str]]:

@@ -154,12 +154,13 @@ def test_the_fields_that_are_looked_for_are_in_the_access_log() -> None:
         assert field in ACCESS_LOG
 
 
-def test_what_the_stack_is_asked_for_by_name_is_one_thing(prod: Synthesized) -> None:
+def test_what_the_stack_is_asked_for_by_name_is_one_thing(stages: dict[str, Synthesized]) -> None:
+    stage = stages["calls"]  # has everything
     asked = {(kind, name) for kind, name, *_ in calls("resource")}
     asked |= {("AWS::Logs::LogGroup", f"{function}Log") for function, *_ in calls("errors")}
     for kind, name in asked - {("AWS::Lambda::EventSourceMapping", "")}:
         if name != "$1Log":
-            assert len([found for found in prod.all(kind) if found.startswith(name)]) == 1, (kind, name)
+            assert len([found for found in stage.all(kind) if found.startswith(name)]) == 1, (kind, name)
 
 
 def test_the_aws_commands_exist_and_have_these_options() -> None:

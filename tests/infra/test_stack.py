@@ -105,7 +105,10 @@ def test_a_role_allows_what_the_topology_says_and_nothing_else(
     if function.stream:
         stream = text({"Fn::GetAtt": [prod.table, "StreamArn"]})
         expected |= {(f"dynamodb:{action}", stream) for action in ("DescribeStream", "GetRecords", "GetShardIterator")}
+        expected.add(("dynamodb:ListStreams", below(prod.table, "/stream/*")))
         expected |= {("s3:PutObject", below(prod.bucket, "/*")), ("s3:ListBucket", arn(prod.bucket))}
+    # Traces know no resource.
+    expected |= {(f"xray:{action}", text("*")) for action in ("PutTraceSegments", "PutTelemetryRecords")}
     # What is allowed on the stage's contacts and its WhatsApp number is tested in test_calls.
     granted = {
         (action, resource)
@@ -208,6 +211,19 @@ def test_the_table_has_the_topologys_keys_and_keys_only_indexes(prod: Synthesize
     assert {attribute["AttributeType"] for attribute in table["AttributeDefinitions"]} == {"S"}
 
 
+def test_table_and_indexes_are_as_warm_as_the_stage_says(stages: dict[str, Synthesized]) -> None:
+    def warm(stage: Synthesized) -> dict[str, Any]:
+        table = stage[stage.table]
+        found = {index["IndexName"]: index.get("WarmThroughput") for index in table["GlobalSecondaryIndexes"]}
+        return {name: said for name, said in (found | {"table": table.get("WarmThroughput")}).items() if said}
+
+    assert warm(stages["prod"]) == warm(stages["dev"]) == {}
+    assert warm(stages["guarded"]) == {
+        "table": {"ReadUnitsPerSecond": 20_000, "WriteUnitsPerSecond": 10_000},
+        "by_due": {"ReadUnitsPerSecond": 12_000, "WriteUnitsPerSecond": 8_000},
+    }
+
+
 def test_only_a_stage_that_keeps_its_data_is_protected_from_removal(stacks: dict[str, ServiceStack]) -> None:
     found = {name: bool(stack.termination_protection) for name, stack in stacks.items()}
     assert found == {name: stack.stage.keep_data for name, stack in stacks.items()}
@@ -270,6 +286,8 @@ def test_a_stream_source_loses_nothing(prod: Synthesized, function: Function) ->
     if function.stream:
         (mapping,) = found
         assert mapping["BatchSize"] == function.stream.batch_size
+        # Ten batches of a shard at once, the most that Lambda does; the changes of an item stay in order.
+        assert mapping["ParallelizationFactor"] == function.stream.parallel == 10
         assert mapping["StartingPosition"] == "TRIM_HORIZON"
         assert mapping["BisectBatchOnFunctionError"] is True
         assert mapping["MaximumRetryAttempts"] == function.stream.retries
@@ -315,8 +333,17 @@ def test_a_workflow_knows_its_queues_and_may_send_to_these_alone(prod: Synthesiz
         for queue in machine.sends:
             assert text({"Ref": prod.queues[queue]}) in definition
         role, _ = made["RoleArn"]["Fn::GetAtt"]
-        granted = {pair for pair in allowed(prod.statements(role)) if not pair[0].startswith("logs:")}
+        granted = {pair for pair in allowed(prod.statements(role)) if not pair[0].startswith(("logs:", "xray:"))}
         assert granted == {("sqs:SendMessage", arn(prod.queues[queue])) for queue in machine.sends}
+
+
+def test_a_request_can_be_followed_through_gateway_functions_and_workflows(prod: Synthesized) -> None:
+    (stage,) = prod.all("AWS::ApiGateway::Stage").values()
+    assert stage["TracingEnabled"] is True
+    for function in prod.all("AWS::Lambda::Function").values():
+        assert function["TracingConfig"] == {"Mode": "Active"}
+    for machine in prod.all("AWS::StepFunctions::StateMachine").values():
+        assert machine["TracingConfiguration"] == {"Enabled": True}
 
 
 def test_a_workflows_log_is_named_anew_by_each_stack(prod: Synthesized) -> None:

@@ -101,6 +101,15 @@ def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str
             {"reserved_concurrency": RESERVED | {"deliver": DELIVER - 1}},
             f"reserved_concurrency.deliver is less than its queues start at once, {DELIVER}",
         ),
+        (
+            {"warm_throughput": {"by_day": {"reads": 12_000, "writes": 4_000}}},
+            "warm_throughput names neither table nor",
+        ),
+        (
+            {"warm_throughput": {"table": {"reads": 1, "writes": 4_000}}},
+            "warm_throughput.table.reads should be greater",
+        ),
+        ({"warm_throughput": {"table": {"reads": 12_000}}}, "warm_throughput table lacks writes"),
         ({"monthly_budget": 100}, "it has monthly_budget and lacks alarm_topic or alarm_email"),
         ({"traffic_shift": "AllAtOnce"}, "traffic_shift should match pattern"),
         ({"backup": {}}, "backup lacks region"),

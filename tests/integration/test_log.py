@@ -1,0 +1,52 @@
+"""What a request leaves in the log: enough to find it in the gateway's access log, and nothing of its contents."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from shared import log
+from tests.stage import Stage
+
+
+@contextmanager
+def lines() -> Iterator[list[logging.LogRecord]]:
+    """What is logged while the block runs."""
+    found: list[logging.LogRecord] = []
+
+    class Keep(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            found.append(record)
+
+    logger: Any = log.logger()
+    handler = Keep()
+    level = logger.log_level
+    logger.addHandler(handler)
+    logger.setLevel("INFO")
+    try:
+        yield found
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+def test_a_requests_line_names_the_line_of_the_gateways_access_log(stage: Stage) -> None:
+    event: Any = {
+        "resource": "/v1/ping",
+        "path": "/v1/ping",
+        "httpMethod": "GET",
+        "headers": {"Host": "api.example.test"},
+        "multiValueHeaders": {"Host": ["api.example.test"]},
+        "queryStringParameters": None,
+        "multiValueQueryStringParameters": None,
+        "requestContext": {"requestId": "c6af9ac6-7b61-11e6-9a41-93e8deadbeef", "path": "/dev/v1/ping", "stage": "dev"},
+        "body": None,
+        "isBase64Encoded": False,
+    }
+    with lines() as logged:
+        answered = stage.invoke("ping", event)
+    (line,) = [record.__dict__ for record in logged if record.getMessage() == "request"]
+    assert line["gateway_request_id"] == event["requestContext"]["requestId"]
+    assert line["request_id"] == answered["headers"]["service-request-id"]
