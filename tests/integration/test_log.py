@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from shared import log
+from shared.core import log
 from tests.stage import Stage
 
 
