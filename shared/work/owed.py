@@ -135,7 +135,8 @@ def commit(claim: Claim, writes: Sequence[table.Operation], *, keep: bool = Fals
     Raises ConditionFailed or Contended.
     """
     row = (claim.row["pk"], claim.row["sk"])
-    # Each write is a request of its own: one that a late worker repeats must not count as an earlier one's success.
+    # A request id for each commit: with one for both of a worker's commits, a second one that fails would pass for the
+    # first one, repeated.
     table.write([_held_if_of(row, claim, write, keep) for write in writes], uuid.uuid4().hex)
 
 

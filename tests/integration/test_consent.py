@@ -390,7 +390,7 @@ def test_a_request_whose_worker_dies_at_any_point_comes_to_a_call_that_ends_once
             found = list(untidy(whom.scope))
             if not by_sweep:
                 for again in (record, *steps_of(stage, stopped_clock, whom.scope)):
-                    # A queue gives a message again once the dead worker's lease is over.
+                    # The queue gives a message again later than a dead worker's lease ends.
                     stopped_clock.forward(61)
                     work(stage, "consent", again)
             sweep(stage, stopped_clock, whom.scope)

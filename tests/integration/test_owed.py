@@ -166,6 +166,20 @@ def test_a_kept_claim_holds_for_the_next_write(job: Job) -> None:
     assert job.row["done"] == 2
 
 
+def test_a_late_worker_commits_none_of_its_writes(job: Job, stopped_clock: Clock) -> None:
+    late, other = job.claimed(), Job().owe()
+    owed.commit(late, [job.done(1, clock.now()), other.done(1)], keep=True)
+    stopped_clock.forward(LEASE / clock.SECOND)
+    present = job.claimed()
+    with pytest.raises(table.ConditionFailed):
+        owed.commit(late, [job.done(2), other.done(2)])
+    with pytest.raises(table.ConditionFailed):
+        owed.commit(late, [job.done(2)])
+    owed.commit(present, [job.done(3), other.done(3)])
+    assert (job.row["done"], other.row["done"]) == (3, 3)
+    assert "lease" not in job.row
+
+
 @pytest.mark.parametrize("keep", [False, True])
 def test_a_whole_row_is_written_under_a_claim(job: Job, stopped_clock: Clock, keep: bool) -> None:
     late = job.claimed()
