@@ -2,6 +2,9 @@
 
 PYTHON ?= python3
 STAGE ?= dev
+# Many tests wait: four processes keep two cores busy.
+TEST_PROCESSES ?= 4
+STARTED := $(shell date +%s)
 VENV := .venv
 DEPLOY_VENV := .venv-deploy
 BIN := $(VENV)/bin
@@ -32,9 +35,9 @@ run: $(VENV)/.local $(VENV)/.node-local ## Run the service on this machine
 check: lint types contracts unit ## Lint, format, types, import contracts, unit tests: under a minute
 
 test: check $(VENV)/.node-dev ## Everything: check, then integration, infra and conformance tests
-	$(BIN)/python -m pytest -n 2 --dist loadscope tests/infra
-	$(BIN)/python -m pytest -n 2 --dist worksteal tests/integration
-	$(BIN)/python -m pytest tests/conformance
+	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder --durations=10 \
+		tests/infra tests/integration tests/conformance
+	@echo "make test took $$(( $$(date +%s) - $(STARTED) )) seconds."
 
 test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: a quarter of an hour
 	$(BIN)/python -m pytest --capture=no --verbose --exitfirst tests/deploy
