@@ -21,7 +21,16 @@ from shared.call_limits import Limits
 from shared.keys import Scope
 from tests.integration import test_turns as turns
 from tests.integration.conftest import Clock
-from tests.integration.test_faults import CONFLICTS, WRITES, Request, Trouble, deaths, faults, wrongs
+from tests.integration.test_faults import (
+    CONFLICTS,
+    FEWER_TROUBLES,
+    WRITES,
+    Request,
+    Trouble,
+    deaths,
+    faults,
+    wrongs,
+)
 from tests.integration.test_turns import created, hinted, keyed, listed, seen
 from tests.racing import at_once
 from tests.stage import Answer, Stage, sqs_record
@@ -308,16 +317,13 @@ def call_with_consent(stage: Stage) -> Request:
     return Request("POST", f"{whom.path}/call", {"appointment_id": whom.appointment}, 202)
 
 
-FEW = turns.FEWER_TROUBLES
-
-
-@pytest.mark.parametrize("kind", FEW)
+@pytest.mark.parametrize("kind", FEWER_TROUBLES)
 @pytest.mark.parametrize("prepare", [call_by_phone, call_with_consent], ids=lambda prepare: prepare.__name__)
 def test_a_call_placed_in_trouble_is_one_session_that_comes_to_its_end(
     stage: Stage, stopped_clock: Clock, prepare: Callable[[Stage], Request], kind: str
 ) -> None:
     problems = []
-    for name, fault, code in faults(stage, prepare, FEW[kind], "k"):
+    for name, fault, code in faults(stage, prepare, FEWER_TROUBLES[kind], "k"):
         request = prepare(stage)
         scope = Scope(seen(stage, "/v1/ping")["project_id"], False)
         with wire(fault):

@@ -22,15 +22,7 @@ from shared.agent.bedrock import Bedrock
 from shared.keys import Scope
 from tests import privileges
 from tests.integration.conftest import Clock
-from tests.integration.test_faults import (
-    CONFLICTS,
-    CONFLICTS_OVER_THE_RECORD,
-    LASTING_TROUBLE,
-    PASSING_TROUBLE,
-    WRITES,
-    Trouble,
-    deaths,
-)
+from tests.integration.test_faults import FEWER_TROUBLES, LASTING_TROUBLE, PASSING_TROUBLE, WRITES, Trouble, deaths
 from tests.racing import at_once, just_before
 from tests.stage import Answer, Project, Stage, sqs_record
 from tests.unit.agent import test_bedrock as models
@@ -288,13 +280,6 @@ def test_a_worker_takes_eight_calls_for_a_customer_and_five_without_one(stage: S
 
 
 # One reply and one effect
-
-FEWER_TROUBLES = {
-    "passing": [trouble for trouble in PASSING_TROUBLE if "lost" in trouble.name or "throttled" in trouble.name],
-    "lasting": [trouble for trouble in LASTING_TROUBLE if trouble.name in ("throttled", "answers lost")],
-    "conflict": [trouble for trouble in CONFLICTS if trouble.tries in (1, 3, ALWAYS)],
-    "conflict_over_the_record": [trouble for trouble in CONFLICTS_OVER_THE_RECORD if trouble.tries in (1, 3)],
-}
 
 
 @dataclass(frozen=True)
