@@ -19,7 +19,8 @@ RUNNERS = 2
 CONFORMANCE = sorted(path.stem for path in (TESTS / "conformance").glob("test_*.py"))
 ALONE = {"test_bundle", "test_kill", "test_killed_calls", "test_manage", "test_properties"}
 """Modules that are groups of their own."""
-FIRST = ["test_kill", "test_killed_calls", *(f"runner {number}" for number in range(RUNNERS)), "infra"]
+RUNNER_GROUPS = [f"runner {number}" for number in range(RUNNERS)]
+FIRST = ["test_kill", "test_killed_calls", *RUNNER_GROUPS, "infra", "test_properties", "test_manage", "test_bundle"]
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
