@@ -10,8 +10,9 @@ import hashlib
 import re
 import secrets
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass
+
+from cachetools import LRUCache
 
 from shared.core import clock, ids, table
 from shared.core.aws import Unavailable
@@ -139,7 +140,7 @@ def authenticate(plaintext: str) -> Caller:
             if window is not None:
                 raise _refusals.keep(digest, now, window.until, _limit_exceeded(caller, window, now)) from None
         else:
-            _minutes.keep(digest, row["m"])
+            _minutes[digest] = row["m"]
             return _caller(row, moment)
     raise Unavailable("the key's row kept changing")
 
@@ -174,36 +175,21 @@ def _of_row(row: table.Row) -> Key:
     )
 
 
-class _Minutes:
-    """The minute that each key's row was last seen to count."""
-
-    def __init__(self) -> None:
-        self._seen: OrderedDict[str, int] = OrderedDict()
-
-    def get(self, digest: str) -> int | None:
-        return self._seen.get(digest)
-
-    def keep(self, digest: str, minute: int) -> None:
-        self._seen[digest] = minute
-        while len(self._seen) > _REMEMBERED_KEYS:
-            self._seen.popitem(last=False)
-
-
 class _Refusals:
-    """Refusals that still hold, so that a flood of refused requests costs no writes; bounded and short.
+    """Refusals that still hold, so that a flood of refused requests costs no writes.
 
     One that was made later than now, before the clock was set back, does not hold.
     """
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[int, int, Exception]] = OrderedDict()
+        self._cache: LRUCache[str, tuple[int, int, Exception]] = LRUCache(_REMEMBERED_KEYS)
         self._lock = threading.Lock()
 
     def get(self, digest: str, now: int) -> Exception | None:
         with self._lock:
-            since, until, refusal = self._kept.get(digest, (0, 0, None))
+            since, until, refusal = self._cache.get(digest, (0, 0, None))
             if refusal is None or not since <= now < until:
-                self._kept.pop(digest, None)
+                self._cache.pop(digest, None)
                 return None
         if isinstance(refusal, LimitExceeded):
             # Shown only if it is the minute that is used up.
@@ -215,11 +201,10 @@ class _Refusals:
 
     def keep(self, digest: str, since: int, until: int, refusal: Exception) -> Exception:
         with self._lock:
-            self._kept[digest] = (since, until, refusal)
-            while len(self._kept) > _REMEMBERED_KEYS:
-                self._kept.popitem(last=False)
+            self._cache[digest] = (since, until, refusal)
         return refusal
 
 
-_minutes = _Minutes()
+_minutes: LRUCache[str, int] = LRUCache(_REMEMBERED_KEYS)
+"""The minute that each key's row was last seen to count."""
 _refusals = _Refusals()
