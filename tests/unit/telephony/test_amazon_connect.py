@@ -139,8 +139,12 @@ def logged() -> Iterator[list[logging.LogRecord]]:
             records.append(record)
 
     keeper, watched = Keeper(), logging.getLogger(logger().name)
+    level = watched.level
     watched.addHandler(keeper)
+    # Tests that ran in this process before may have silenced the log.
+    watched.setLevel(logging.INFO)
     yield records
+    watched.setLevel(level)
     watched.removeHandler(keeper)
 
 
