@@ -143,10 +143,10 @@ def commit(claim: Claim, writes: Sequence[table.Operation], *, keep: bool = Fals
 def release(claim: Claim, *, failed: bool = False) -> None:
     """Give the row back, its work still due, so that the next hint finds it free. Best effort: the lease expires.
 
-    A worker that `failed` counts like one that died.
+    A worker that `failed` counts like one that died, and `sweep` goes on to send its hints less and less often.
     """
-    lost = {"lost": claim.lost_workers + 1} if failed else {}
-    write = held(claim, table.Update(claim.row["pk"], claim.row["sk"], set=lost))
+    counted = {"lost": claim.lost_workers + 1, "hints": claim.row.get("hints")} if failed else {}
+    write = held(claim, table.Update(claim.row["pk"], claim.row["sk"], set=counted))
     try:
         table.write([write], claim.token)
     except (table.ConditionFailed, table.Contended):
@@ -176,7 +176,7 @@ def work_off(pk: str, sk: str, lease: int, step: Callable[[Claim], None]) -> int
         except (table.ConditionFailed, table.Contended):
             release(claimed)
         except Exception:
-            release(claimed)
+            release(claimed, failed=True)
             raise
         stepped = True
     return clock.now()

@@ -252,9 +252,12 @@ def test_a_step_that_fails_gives_the_row_back(job: Job) -> None:
     def step(claim: Claim) -> None:
         raise ValueError("the provider's response makes no sense")
 
+    overdue = owed.put_off(job.pk, job.sk, job.row["due"], 60_000)
+    assert overdue is not None
     with pytest.raises(ValueError, match="no sense"):
         owed.work_off(job.pk, job.sk, LEASE, step)
-    assert isinstance(job.claim(), Claim)
+    assert job.row["hints"] == 1, "sweep goes on to hint less and less often"
+    assert job.claimed().lost_workers == 1
 
 
 class Died(BaseException):
