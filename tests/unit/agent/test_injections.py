@@ -290,7 +290,8 @@ def assert_harmless(world: World, tools: Tools) -> None:
     changed = {name for name, value in after.items() if value != before.doc.get(name)} - {"updated_at"}
     if changed == {"status"} and after["status"] == "confirmed":
         return
-    assert agrees(tools.message)
+    assert tools.proposal is not None
+    assert agrees(tools.message, tools.proposal.kind)
     if after["status"] == "cancelled":
         assert changed == {"status"}
         assert tools.proposal == Proposal("cancel", after["id"], before.doc["appointment_at"])
