@@ -159,7 +159,7 @@ WORK = {
     ),
     "filtered_list": Work(
         "a list of 20 by a filter",
-        requests=1, runs={"appointments": 1}, calls=3, writes=1, reads=21.5, logged=358, sent_out=12_446,
+        requests=1, runs={"appointments": 1}, calls=3, writes=1, reads=20.5, logged=358, sent_out=12_446,
     ),
     "create": Work(
         "a create with an Idempotency-Key, and its event",
@@ -171,35 +171,35 @@ WORK = {
     ),
     "message": Work(
         "a message that the scripted agent answers",
-        requests=1, runs={"conversations": 1, "turn": 2}, calls=15, writes=20, reads=10.5, fair=5, logged=583,
+        requests=1, runs={"conversations": 1, "turn": 2}, calls=14, writes=20, reads=8.5, fair=5, logged=583,
         sent_out=1_184, waits=300,
     ),
     "model_message": Work(
         "a message that the model answers, tokens apart",
-        requests=1, runs={"conversations": 1, "turn": 2}, calls=20, writes=20, reads=15.5, fair=5, logged=583,
+        requests=1, runs={"conversations": 1, "turn": 2}, calls=19, writes=20, reads=13.5, fair=5, logged=583,
         sent_out=1_184, waits=2_500 + MODEL_MS,
     ),
     "call": Work(
         "a simulated call with transcript and recording",
-        requests=1, runs={"sessions": 1, "dial": 3, "fan_out": 11}, calls=37, writes=91, reads=21, fair=9, puts=1,
+        requests=1, runs={"sessions": 1, "dial": 3, "fan_out": 17}, calls=37, writes=109, reads=12, fair=9, puts=1,
         logged=1_624, sent_out=588,
     ),
     "asked_call": Work(
         "a simulated call that asks for consent first",
-        requests=1, runs={"sessions": 1, "consent": 2, "dial": 3, "fan_out": 12}, calls=51, writes=107, reads=29,
+        requests=1, runs={"sessions": 1, "consent": 2, "dial": 3, "fan_out": 18}, calls=51, writes=129, reads=16,
         fair=15, transitions=2, puts=1, logged=1_624, sent_out=540,
     ),
     "delivery": Work(
         "a delivery at the first attempt",
-        runs={"deliver": 1}, calls=4, writes=10, reads=3, fifo=3, logged=552, sent_out=1_242, waits=RECEIVER_MS,
+        runs={"deliver": 1}, calls=4, writes=8, reads=3, fifo=3, logged=552, sent_out=1_242, waits=RECEIVER_MS,
     ),
     "queue_retry": Work(
         "a further attempt, after up to 15 minutes",
-        runs={"deliver": 1}, calls=4, writes=8, reads=3, fair=3, logged=572, sent_out=1_243, waits=RECEIVER_MS,
+        runs={"deliver": 1}, calls=4, writes=6, reads=3, fair=3, logged=572, sent_out=1_243, waits=RECEIVER_MS,
     ),
     "machine_retry": Work(
         "a further attempt, after a longer wait",
-        runs={"deliver": 1}, calls=4, writes=8, reads=3, fair=3, transitions=3, logged=572, sent_out=1_243,
+        runs={"deliver": 1}, calls=4, writes=6, reads=3, fair=3, transitions=3, logged=572, sent_out=1_243,
         waits=RECEIVER_MS,
     ),
 }  # fmt: skip

@@ -33,6 +33,8 @@ SECONDS = 15
 """Since the request's start; after that a page that has found nothing is given up."""
 _FURTHER = 200
 """Rows that a further query reads, if those of the first were not enough."""
+_FURTHER_ENTRIES = 60
+"""Index entries that a further query reads, where several indexes are walked: more would mostly be read in vain."""
 _LOOK = 50
 """Rows that a look into several indexes counts as, if they had nothing in common there."""
 
@@ -145,7 +147,7 @@ class _Walk:
     def _read(self, most: str | None) -> None:
         # A block that was mostly jumped over would be so again, if it were larger.
         if self.reads:
-            self._size = _FURTHER if 2 * self._seeks > self._size else self._first
+            self._size = _FURTHER_ENTRIES if 2 * self._seeks > self._size else self._first
         self._seeks = 0
         self.reads += 1
         pages = table.query(self._partition, index=self._index, at_least=self._least, at_most=most, limit=self._size)

@@ -546,7 +546,7 @@ def test_a_lock_is_free_120_seconds_after_its_message_though_the_worker_that_gav
     stage: Stage, stopped_clock: Clock
 ) -> None:
     problems = []
-    for death in deaths(4):
+    for death in deaths(3):
         thread = opened(stage)
         with wire() as line:
             asked(stage, thread, CONFIRM, "k")
