@@ -123,7 +123,7 @@ def patched(appointment: Appointment, patch: Mapping[str, Any]) -> Appointment |
         raise ApiError("appointment_deleted")
     changes = dict(patch)
     if "metadata" in changes:
-        changes["metadata"] = fields.merged_metadata(appointment["metadata"], changes["metadata"])
+        changes["metadata"] = fields.merge_metadata(appointment["metadata"], changes["metadata"])
     now, asked = appointment["status"], changes.pop("status", None)
     moved = changes.get("appointment_at", appointment["appointment_at"]) != appointment["appointment_at"]
     _check_combination(changes, asked, moved)

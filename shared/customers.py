@@ -80,7 +80,7 @@ def patched(customer: Customer, patch: Mapping[str, Any]) -> Customer | None:
         raise ApiError("customer_deleted")
     changes = dict(patch)
     if "metadata" in changes:
-        changes["metadata"] = fields.merged_metadata(customer["metadata"], changes["metadata"])
+        changes["metadata"] = fields.merge_metadata(customer["metadata"], changes["metadata"])
     return documents.changed(customer, changes)
 
 

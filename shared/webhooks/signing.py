@@ -26,22 +26,22 @@ def new_secret() -> str:
 
 def encrypt(endpoint_id: str, secret: str) -> bytes:
     """The secret as ciphertext that can be decrypted for this endpoint only."""
-    answer = aws.answered(
+    response = aws.call(
         aws.kms().encrypt,
         KeyId=os.environ["SIGNING_KEY"],
         Plaintext=secret.encode(),
         EncryptionContext={"webhook_endpoint": endpoint_id},
     )
-    return bytes(answer["CiphertextBlob"])
+    return bytes(response["CiphertextBlob"])
 
 
 @functools.lru_cache(maxsize=1_000)
 def decrypt(endpoint_id: str, ciphertext: bytes) -> str:
     """The secret in a ciphertext."""
-    answer = aws.answered(
+    response = aws.call(
         aws.kms().decrypt, CiphertextBlob=ciphertext, EncryptionContext={"webhook_endpoint": endpoint_id}
     )
-    return bytes(answer["Plaintext"]).decode()
+    return bytes(response["Plaintext"]).decode()
 
 
 def headers(secret: str, event_id: str, body: bytes, now: int) -> Mapping[str, str]:
