@@ -51,6 +51,6 @@ def _object_created(detail: Any) -> tuple[Scope, str] | None:
     if kind == "recording":
         live_calls.wake(*call, {"recording_key": key})
     else:
-        content = aws.answered(aws.s3().get_object, Bucket=bucket, Key=key)["Body"].read()
+        content = aws.call(aws.s3().get_object, Bucket=bucket, Key=key)["Body"].read()
         live_calls.keep_transcript(*call, contact_lens.lines(json.loads(content)))
     return call

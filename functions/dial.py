@@ -24,7 +24,7 @@ def dial(record: SQSRecord) -> None:
     """Take the steps of a session that are due, and send the hint for the next one."""
     message = json.loads(record.body)
     scope, session_id = Scope(message["project_id"], message["livemode"]), message["session_id"]
-    at = owed.work_off(scope.pk(SESSIONS.kind), session_id, sessions.LEASE, lambda claim: _step(scope, claim))
+    at = owed.run_due_steps(scope.pk(SESSIONS.kind), session_id, sessions.LEASE, lambda claim: _step(scope, claim))
     if at is not None:
         hints.send("dials", [sessions.hint(scope, session_id, at)])
 

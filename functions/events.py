@@ -23,19 +23,19 @@ def retrieve(request: Request[None]) -> Response:
 def list_deliveries(request: Request[None]) -> Response:
     """Return a page of an event's deliveries, newest first (contract 9)."""
     query = DELIVERIES.query(request.query)
-    partition = deliveries.partition(request.scope, events.checked(request.id))
+    partition = deliveries.partition(request.scope, events.validate_id(request.id))
     page = DELIVERIES.page(request.scope, query, partition=partition, seconds_left=request.seconds_left)
     if not page.rows:
         # Nothing was delivered, or there is no such event.
         events.find(request.scope, request.id)
-    shown = deliveries.shown(request.scope, page.rows)
-    return responses.ok(page.envelope(request.path, [fields.to_json(delivery) for delivery in shown]))
+    views = deliveries.views(request.scope, page.rows)
+    return responses.ok(page.envelope(request.path, [fields.to_json(delivery) for delivery in views]))
 
 
 def retrieve_delivery(request: Request[None]) -> Response:
     """Return a delivery with all of its attempts (contract 9)."""
     row = deliveries.find(request.scope, request.id, request.params["delivery_id"])
-    return responses.ok(deliveries.shown(request.scope, [row])[0])
+    return responses.ok(deliveries.views(request.scope, [row])[0])
 
 
 def retry_delivery(request: Request[fields.Nothing]) -> Response:

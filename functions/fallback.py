@@ -10,7 +10,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from shared.api.routes import lambda_handler, service
-from shared.core.errors import ERRORS, PASSING, ApiError, Kind
+from shared.core.errors import ERRORS, TRANSIENT, ApiError, Kind
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -60,7 +60,7 @@ def _of_status(status: int) -> str:
 
 
 def _entry(code: str, kind: Kind) -> str:
-    note = ". Passes by itself; never saved for an Idempotency-Key" if code in PASSING else ""
+    note = ". Passes by itself; never saved for an Idempotency-Key" if code in TRANSIENT else ""
     return (
         f'<section id="{code}"><h3><a href="#{code}">{code}</a></h3>'
         f"<p>{_prose(kind.meaning)} {_prose(kind.remedy)}</p>"

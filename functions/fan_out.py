@@ -24,7 +24,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     def fan_out(record: DynamoDBRecord) -> None:
         images = record.raw_event["dynamodb"]
         old, new = (images.get(name) for name in ("OldImage", "NewImage"))
-        change = events.derive(old and table.decoded(old), new and table.decoded(new))
+        change = events.derive(old and table.decode(old), new and table.decode(new))
         if change is None:
             return
         receivers = [

@@ -43,7 +43,7 @@ def _put_off(entry: table.Row) -> table.Row | None:
     if row is None or row.get("due") != entry["due"]:
         return None
     wait = clock.scaled(min(SOONEST * 2 ** row.get("hints", 0), LATEST))
-    return owed.put_off(entry["pk"], entry["sk"], entry["due"], wait)
+    return owed.postpone_hint(entry["pk"], entry["sk"], entry["due"], wait)
 
 
 def _delivery(row: table.Row) -> hints.Hint:

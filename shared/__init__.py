@@ -1,1 +1,1 @@
-"""The service's domain, one package a subject; each imports only those below it (import contracts, pyproject.toml)."""
+"""The service's domain, one package per subject. The import contracts in pyproject.toml define their order."""

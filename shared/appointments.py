@@ -27,18 +27,18 @@ TRANSITIONS: Mapping[str, frozenset[str]] = {
     CANCELLED: frozenset(),
 }
 REASONS = {"cancellation_reason": CANCELLED, "failure_reason": FAILED}
-"""A reason, and the status that it goes with."""
+"""By field: the status that has this reason."""
 
 
 class Appointment(Resource):
     """An appointment of a customer (specification, "Appointment"; contract 6). Id prefix `appt_`."""
 
     status: str
-    """One of `STATUSES`; changes along `TRANSITIONS`."""
+    """One of `STATUSES`. Changes only as `TRANSITIONS` allows."""
     appointment_at: str
-    """When it takes place. A new time reschedules."""
+    """The time of the appointment. A new time reschedules it."""
     timezone: str | None
-    """IANA name, in which the agent reads and speaks times. Null when unset, which means UTC."""
+    """IANA name of the zone in which the agent reads and states times. Null when unset, which means UTC."""
     duration_minutes: int | None
     """1 to 1440. Null when unset."""
     title: str | None
@@ -48,19 +48,19 @@ class Appointment(Resource):
     notes: str | None
     """At most 2000 characters. Null when unset."""
     customer_id: str
-    """The customer. Never changes."""
+    """The customer's id. Never changes."""
     session_id: str | None
-    """The latest session (call) about the appointment. Null before the first."""
+    """The id of the latest session (call) about the appointment. Null before the first."""
     external_id: str | None
     """The caller's own identifier, at most 255 characters; not unique. Null when unset."""
     metadata: dict[str, Any]
     """At most 50 keys; `{}` when unset."""
     cancellation_reason: str | None
-    """At most 500 characters. Null unless the status is `cancelled` and a reason was given."""
+    """At most 500 characters. Null unless the status is `cancelled` and the request had a reason."""
     failure_reason: str | None
-    """At most 500 characters. Null unless the status is `failed` and a reason was given."""
+    """At most 500 characters. Null unless the status is `failed` and the request had a reason."""
     deleted_at: str | None
-    """The time of the deletion. Null until then; never changes afterwards."""
+    """When the appointment was deleted. Null until then; never changes afterwards."""
 
 
 APPOINTMENTS: Collection[Appointment, ResourceRow] = Collection(
@@ -81,7 +81,7 @@ AppointmentRecord = Record[Appointment, ResourceRow]
 
 
 def new(scope: Scope, values: Mapping[str, Any]) -> Appointment:
-    """An appointment with these fields."""
+    """A new appointment with these fields."""
     return APPOINTMENTS.new(
         scope,
         status=values["status"],
@@ -102,7 +102,7 @@ def new(scope: Scope, values: Mapping[str, Any]) -> Appointment:
 
 
 def sample(scope: Scope) -> Appointment:
-    """An appointment that belongs to nothing, for the webhook test operation."""
+    """An appointment that is not stored, for the webhook test operation (contract 9)."""
     values = {
         "status": PENDING,
         "appointment_at": clock.iso(clock.now() + clock.DAY),
@@ -115,33 +115,34 @@ def sample(scope: Scope) -> Appointment:
 
 
 def patched(appointment: Appointment, patch: Mapping[str, Any]) -> Appointment | None:
-    """The appointment after a merge patch; None if nothing changes.
+    """The appointment after a merge patch; None if nothing changes (contract 6).
 
-    A new time reschedules; a status moves only along `TRANSITIONS`. Raises ApiError.
+    A new time reschedules it. Raises `appointment_deleted`, `invalid_status_transition`, `parameters_exclusive`,
+    `parameter_missing`, `parameter_invalid` or an error of the metadata.
     """
     if appointment["deleted_at"] is not None:
         raise ApiError("appointment_deleted")
     changes = dict(patch)
     if "metadata" in changes:
-        changes["metadata"] = fields.merged_metadata(appointment["metadata"], changes["metadata"])
-    now, asked = appointment["status"], changes.pop("status", None)
+        changes["metadata"] = fields.merge_metadata(appointment["metadata"], changes["metadata"])
+    current, requested = appointment["status"], changes.pop("status", None)
     moved = changes.get("appointment_at", appointment["appointment_at"]) != appointment["appointment_at"]
-    _check_combination(changes, asked, moved)
-    # A new time reschedules, unless the same patch says that it is confirmed.
-    target = RESCHEDULED if moved and (asked is None or asked == now == PENDING) else asked
-    if target is not None and (target != now or moved):
-        _check_transition(now, target)
+    _check_combination(changes, requested, moved)
+    # A new time reschedules, unless the same patch confirms.
+    target = RESCHEDULED if moved and (requested is None or requested == current == PENDING) else requested
+    if target is not None and (target != current or moved):
+        _check_transition(current, target)
         changes["status"] = target
     for reason, status in REASONS.items():
-        if changes.get("status", now) != status:
+        if changes.get("status", current) != status:
             if changes.get(reason) is not None:
-                raise ApiError("parameters_exclusive", f"{reason} goes only with status '{status}'.", param=reason)
+                raise ApiError("parameters_exclusive", f"{reason} requires status '{status}'.", param=reason)
             changes[reason] = None
     return documents.changed(appointment, changes)
 
 
 def deleted(appointment: Appointment) -> Appointment | None:
-    """The appointment, cancelled and soft-deleted; None if it already is deleted."""
+    """The appointment after its cancellation and soft deletion; None if it is already deleted (contract 6)."""
     if appointment["deleted_at"] is not None:
         return None
     changes = {"status": CANCELLED, "failure_reason": None, "deleted_at": clock.iso(clock.now())}
@@ -149,19 +150,23 @@ def deleted(appointment: Appointment) -> Appointment | None:
     return {**changed, "deleted_at": changed["updated_at"]}
 
 
-def _check_combination(changes: Mapping[str, Any], asked: str | None, moved: bool) -> None:
-    if moved and asked in (CANCELLED, FAILED):
+def _check_combination(changes: Mapping[str, Any], requested: str | None, moved: bool) -> None:
+    if moved and requested in (CANCELLED, FAILED):
         raise ApiError(
-            "parameters_exclusive", f"A new appointment_at cannot go with status '{asked}'.", param="appointment_at"
+            "parameters_exclusive",
+            f"A new appointment_at cannot be combined with status '{requested}'.",
+            param="appointment_at",
         )
-    if asked == RESCHEDULED and not moved:
+    if requested == RESCHEDULED and not moved:
         code = "parameter_invalid" if "appointment_at" in changes else "parameter_missing"
-        raise ApiError(code, "Rescheduling takes a new appointment_at.", param="appointment_at")
+        raise ApiError(code, "Rescheduling requires a new appointment_at.", param="appointment_at")
 
 
-def _check_transition(now: str, target: str) -> None:
-    # A confirmed appointment may be moved and stay confirmed.
-    if target not in TRANSITIONS[now] and not target == now == CONFIRMED:
+def _check_transition(current: str, target: str) -> None:
+    # A confirmed appointment can move to a new time and stay confirmed.
+    if target not in TRANSITIONS[current] and not target == current == CONFIRMED:
         raise ApiError(
-            "invalid_status_transition", f"An appointment that is {now} cannot become {target}.", param="status"
+            "invalid_status_transition",
+            f"The status cannot change from {current} to {target}.",
+            param="status",
         )

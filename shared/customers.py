@@ -18,7 +18,7 @@ class Customer(Resource):
     """A person to be contacted by phone (specification, "Customer"; contract 5). Id prefix `cust_`."""
 
     phone: str | None
-    """E.164. Null only for a customer that a conversation created without a phone."""
+    """In E.164 format. Null only for a customer that a conversation created without a phone number."""
     name: str | None
     """At most 200 characters. Null when unset."""
     email: str | None
@@ -28,14 +28,14 @@ class Customer(Resource):
     metadata: dict[str, Any]
     """At most 50 keys; `{}` when unset."""
     deleted_at: str | None
-    """The time of the deletion. Null until then; never changes afterwards."""
+    """When the customer was deleted. Null until then; never changes afterwards."""
 
 
 class CustomerRow(ResourceRow):
     """A customer's row."""
 
     active_session: NotRequired[str]
-    """The session of the customer's queued or dialing call. Absent without one."""
+    """The session of the customer's queued or dialing call. Absent if there is none."""
 
 
 CUSTOMERS: Collection[Customer, CustomerRow] = Collection(
@@ -44,7 +44,7 @@ CUSTOMERS: Collection[Customer, CustomerRow] = Collection(
     slots=("external_id", "phone", "email"),
     filters={
         "external_id": lambda text: ("external_id", text),
-        # A "+" that a client left unescaped in the query arrives as a space.
+        # A client may send an unescaped "+" in the query, which is decoded as a space.
         "phone": lambda text: ("phone", fields.phone("+" + text[1:] if text.startswith(" ") else text)),
         "email": lambda text: ("email", text),
     },
@@ -54,7 +54,7 @@ CustomerRecord = Record[Customer, CustomerRow]
 
 
 class CustomerFields(fields.Input):
-    """The fields of a customer that every request takes alike; not every one takes or requires a phone."""
+    """The fields of a customer that are the same in every request. Requests differ in whether they take a phone."""
 
     name: fields.Name | None = None
     email: fields.Email | None = None
@@ -62,7 +62,7 @@ class CustomerFields(fields.Input):
 
 
 def new(scope: Scope, values: Mapping[str, Any]) -> Customer:
-    """A customer with these fields; those that are absent are unset."""
+    """A new customer with these fields; absent fields are unset."""
     return CUSTOMERS.new(
         scope,
         phone=values.get("phone"),
@@ -75,17 +75,20 @@ def new(scope: Scope, values: Mapping[str, Any]) -> Customer:
 
 
 def patched(customer: Customer, patch: Mapping[str, Any]) -> Customer | None:
-    """The customer after a merge patch; None if nothing changes. Raises ApiError."""
+    """The customer after a merge patch; None if nothing changes.
+
+    Raises `customer_deleted` or an error of the metadata (contract 3 and 5).
+    """
     if customer["deleted_at"] is not None:
         raise ApiError("customer_deleted")
     changes = dict(patch)
     if "metadata" in changes:
-        changes["metadata"] = fields.merged_metadata(customer["metadata"], changes["metadata"])
+        changes["metadata"] = fields.merge_metadata(customer["metadata"], changes["metadata"])
     return documents.changed(customer, changes)
 
 
 def deleted(customer: Customer) -> Customer | None:
-    """The customer, soft-deleted; None if it already is."""
+    """The customer after a soft deletion; None if it is already deleted (contract 5)."""
     if customer["deleted_at"] is not None:
         return None
     changed = documents.touched(customer, {"deleted_at": clock.iso(clock.now())})
@@ -93,7 +96,7 @@ def deleted(customer: Customer) -> Customer | None:
 
 
 def deletion(scope: Scope, record: CustomerRecord, customer: Customer) -> list[table.Operation]:
-    """The writes that delete the customer, on condition that no call began or ended since it was read."""
+    """The writes that delete the customer, on condition that no call has started or ended since it was read."""
     active = record.row.get("active_session")
     delete, put = CUSTOMERS.delete(scope, record, customer)
     unchanged = "attribute_not_exists(active_session)" if active is None else "active_session = :active"
@@ -102,9 +105,9 @@ def deletion(scope: Scope, record: CustomerRecord, customer: Customer) -> list[t
 
 
 def must_exist(scope: Scope, id: str, param: str) -> table.Check:
-    """The condition that the customer exists and is not deleted, for writes that depend on it.
+    """The check that the customer exists and is not deleted, for a transaction that depends on it.
 
-    It raises `customer_deleted`, or `resource_not_found` for the parameter `param`.
+    A failed check raises `customer_deleted`, or `resource_not_found` with `param`.
     """
 
     def on_condition_failed(old: table.Row | None) -> ApiError:

@@ -1,4 +1,4 @@
-"""HTTP: requests and their checks, responses and errors, idempotency, routes, and the ASGI app of a route group.
+"""The HTTP layer: request checks, responses and errors, idempotency, routes, and the ASGI app of a route group.
 
-Nothing here knows of conversations or calls: functions declare their routes and endpoints with it.
+The functions declare their routes and endpoints with it. It does not depend on conversations or calls.
 """

@@ -1,4 +1,4 @@
-"""Endpoints that every collection of resources has in common."""
+"""The endpoints that all collections of resources share."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ from shared.resources.lists import Page
 
 
 def list_endpoint(collection: Collection[Any, Any], resource: Any) -> Endpoint:
-    """GET on a collection: a page of its resources."""
+    """The endpoint of GET on a collection."""
 
     def list_resources(request: Request[None]) -> Response:
-        """Return a page of resources, newest first (specification, "Pagination"; contract 3)."""
+        """Return a page of resources that match the filters, newest first (specification, "Pagination"; contract 3).
+
+        With a range of `appointment_at`, appointments are ordered by that time, latest first. Deleted resources are
+        not included.
+        """
         query = collection.query(request.query)
         page = collection.page(request.scope, query, seconds_left=request.seconds_left)
         return responses.ok(page.envelope(request.path))
@@ -25,10 +29,13 @@ def list_endpoint(collection: Collection[Any, Any], resource: Any) -> Endpoint:
 
 
 def retrieve_endpoint(collection: Collection[Any, Any], resource: Any) -> Endpoint:
-    """GET on a resource."""
+    """The endpoint of GET on a resource."""
 
     def retrieve(request: Request[None]) -> Response:
-        """Return the resource with the id in the path (contract 1)."""
+        """Return the resource with the id in the path; an unknown id is 404 `resource_not_found` (contract 1).
+
+        A deleted customer or appointment can still be retrieved.
+        """
         return responses.ok(collection.find(request.scope, request.id).json)
 
     return Endpoint(retrieve, returns=resource, errors=("resource_not_found",))

@@ -1,7 +1,7 @@
 """Idempotency-Keys: one effect and one response per key for 24 hours (specification, "Limits"; contract 4).
 
-The record is a row of the transaction that does the work, put on condition that it does not exist: either the effect
-and its saved response are there, or neither. A retry meets the record and is answered with the saved response.
+The record of a key is written in the transaction that does the work, on condition that it does not exist. Either the
+effect and its saved response exist, or neither does. A retry finds the record and returns the saved response.
 """
 
 from __future__ import annotations
@@ -22,14 +22,17 @@ from shared.core.keys import Scope
 from shared.resources import fields
 
 WINDOW = clock.DAY
-"""How long a response is saved."""
+"""How long a response is saved (milliseconds)."""
 _HEADER = "Idempotency-Key"
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 
 
 @dataclass(frozen=True)
 class Key:
-    """The Idempotency-Key of a request, and what it is bound to. `api_key` only seals responses; it is not stored."""
+    """The Idempotency-Key of a request, and the request it is bound to.
+
+    `api_key` encrypts responses that hold a secret. It is not stored.
+    """
 
     scope: Scope
     value: str
@@ -38,12 +41,12 @@ class Key:
 
     @property
     def pk(self) -> str:
-        """The record's partition."""
+        """The partition key of the record."""
         return self.scope.pk("idempotency", hashlib.sha256(self.value.encode()).hexdigest())
 
 
 def read_key(request: StarletteRequest, scope: Scope, body: Mapping[str, Any], api_key: str) -> Key | None:
-    """The request's key, None without the header. Raises `idempotency_key_invalid`."""
+    """The key of the request; None without the header. Raises `idempotency_key_invalid`."""
     value = parse(request.headers.getlist(_HEADER))
     if value is None:
         return None
@@ -51,7 +54,7 @@ def read_key(request: StarletteRequest, scope: Scope, body: Mapping[str, Any], a
 
 
 def parse(headers: Sequence[str]) -> str | None:
-    """The value of the Idempotency-Key headers, None without one. Raises `idempotency_key_invalid`."""
+    """The value of the Idempotency-Key header; None without the header. Raises `idempotency_key_invalid`."""
     if not headers:
         return None
     if len(headers) > 1 or not _KEY.fullmatch(headers[0]):
@@ -60,17 +63,17 @@ def parse(headers: Sequence[str]) -> str | None:
 
 
 def fingerprint(method: str, path: str, body: Mapping[str, Any]) -> str:
-    """What a key is bound to: method, path and the body, however it is spelled as JSON."""
+    """A hash of the method, the path and the canonical JSON of the body, to which a key is bound."""
     canonical = fields.canonical(body)
     return hashlib.sha256(f"{method}\n{path}\n{canonical}".encode()).hexdigest()
 
 
 def record(key: Key, response: Response, request_id: str) -> table.Put:
-    """The write that saves a response. Its condition fails if the key has a record that has not expired."""
+    """The write that saves a response. Its condition fails if the key has a record that is not expired."""
     row: table.Row = {"pk": key.pk, "sk": "record", "kind": "idempotency", "req": request_id}
     row |= {"fingerprint": key.fingerprint, "code": response.status, "location": response.location}
     row |= {"deferred": response.deferred, "expires_at": (clock.now() + WINDOW) // clock.SECOND}
-    row |= _sealed(key, response.body) if response.holds_secret else {"body": response.body}
+    row |= _seal(key, response.body) if response.holds_secret else {"body": response.body}
     return table.Put(
         row,
         condition="attribute_not_exists(pk) OR expires_at <= :now",
@@ -79,38 +82,38 @@ def record(key: Key, response: Response, request_id: str) -> table.Put:
 
 
 def find(key: Key) -> table.Row | None:
-    """The record of the key, None if it has none or it has expired."""
+    """The record of the key; None if it does not exist or has expired."""
     return table.get(key.pk, "record")
 
 
 def read(key: Key, row: table.Row) -> Response:
-    """The saved response of a record. Raises `idempotency_key_reused` if the record is of another request."""
+    """The saved response in a record. Raises `idempotency_key_reused` if the record belongs to another request."""
     if row["fingerprint"] != key.fingerprint:
-        raise _reused()
-    body = _opened(key, row) if "sealed" in row else row["body"]
+        raise _key_reused()
+    body = _unseal(key, row) if "sealed" in row else row["body"]
     return Response(row["code"], body, row.get("location"), deferred=row.get("deferred"), original_request=row["req"])
 
 
-def _sealed(key: Key, body: str) -> table.Row:
+def _seal(key: Key, body: str) -> table.Row:
     salt, nonce = os.urandom(16), os.urandom(12)
     return {"salt": salt, "nonce": nonce, "sealed": _cipher(key, salt).encrypt(nonce, body.encode(), None)}
 
 
-def _opened(key: Key, row: table.Row) -> str:
+def _unseal(key: Key, row: table.Row) -> str:
     from cryptography.exceptions import InvalidTag
 
     try:
         return str(_cipher(key, row["salt"]).decrypt(row["nonce"], row["sealed"], None).decode())
     except InvalidTag as error:
-        raise _reused() from error
+        raise _key_reused() from error
 
 
-def _reused() -> ApiError:
+def _key_reused() -> ApiError:
     return ApiError("idempotency_key_reused", param=_HEADER)
 
 
 def _cipher(key: Key, salt: bytes) -> Any:
-    # Only requests whose responses hold a secret come here, so only they pay for the import.
+    # Imported here, because only responses that hold a secret need it.
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     from cryptography.hazmat.primitives.hashes import SHA256
     from cryptography.hazmat.primitives.kdf.hkdf import HKDF

@@ -1,6 +1,6 @@
-"""Requests: the checks that all of them share, and `Request`, which an endpoint is handed.
+"""Requests: the checks that all requests share, and `Request`, the argument of an endpoint.
 
-Order of checks (contract 2): route, key, rate limit, version header, size, content type, JSON, then validation.
+The order of checks (contract 2): route, key, rate limit, version header, size, content type, JSON, validation.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from starlette.requests import Request as StarletteRequest
 from shared.api import idempotency
 from shared.api.responses import RequestContext, Response, error_body
 from shared.core import facts, table
-from shared.core.errors import PASSING, ApiError
+from shared.core.errors import TRANSIENT, ApiError
 from shared.core.keys import Scope
 from shared.resources import fields
 from shared.work import owed
 
-MOST_BYTES = 256 * 1024
-"""The largest body."""
-MOST_LEVELS = 64
-"""The deepest nesting of a body, which is level 1 itself (contract 3)."""
-_LAST_SECONDS = 2
-"""Seconds of the function's time that are kept for the response."""
+MAX_BODY_BYTES = 256 * 1024
+"""The largest body (contract 2)."""
+MAX_DEPTH = 64
+"""The deepest nesting of a body. The body itself is level 1 (contract 3)."""
+_RESPONSE_SECONDS = 2
+"""Seconds of the function's time that are reserved for the response."""
 
 _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
@@ -38,9 +38,9 @@ B = TypeVar("B")
 
 @dataclass(frozen=True)
 class Decision:
-    """What an endpoint decides: the writes of one transaction, the response, and what to do once they are committed.
+    """The result of an endpoint: the writes of one transaction, the response, and a step after the commit.
 
-    `after` sends hints, best effort; it does not run when a saved response is replayed.
+    `after` sends hints, best effort. It does not run if a saved response is replayed.
     """
 
     writes: Sequence[table.Operation]
@@ -50,7 +50,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class Request(Generic[B]):
-    """A request that has passed the common checks. `body` is the validated body, None where the method has none."""
+    """A request that has passed the common checks. `body` is the validated body; None if the method has none."""
 
     scope: Scope
     project_name: str
@@ -72,15 +72,16 @@ class Request(Generic[B]):
         return self.params["id"]
 
     def seconds_left(self, window: float) -> float:
-        """Seconds left of a window that begins with the request and ends before the function's own time does."""
-        passed = time.perf_counter() - self.context.started
-        return min(window, self.context.seconds - _LAST_SECONDS) - passed
+        """The remaining seconds of a window that starts with the request and ends before the function times out."""
+        elapsed = time.perf_counter() - self.context.started
+        return min(window, self.context.seconds - _RESPONSE_SECONDS) - elapsed
 
     def commit(self, decide: Callable[[], Decision]) -> Response:
-        """Commit what `decide` decides, with the response saved under the request's Idempotency-Key if it has one.
+        """Commit the writes of `decide`, and save the response under the Idempotency-Key if the request has one.
 
-        `decide` reads what it needs. It is called again when a write lost a race. Without writes and without a key,
-        nothing is written. A request that was answered before returns the saved response. Raises ApiError.
+        `decide` reads the rows it needs. It runs again if they are modified concurrently. Without writes and without a
+        key, nothing is written. Returns the saved response if the key has a record. Raises ApiError, `conflict` after
+        too many concurrent changes.
         """
         conflicts = 0
         while True:
@@ -111,13 +112,14 @@ class Request(Generic[B]):
             owed.pause(conflicts)
 
     def settle(self, error: ApiError) -> Response:
-        """What an error comes to under the request's Idempotency-Key: its record decides (contract 4).
+        """Apply the Idempotency-Key to an error (contract 4).
 
-        Returns the saved response if there is one. Raises `error` otherwise, saved if it may be.
+        Returns the saved response if the key has a record. Otherwise raises `error`, after saving it if it is a 409
+        that is not transient.
         """
         if self.key is None or error.status >= 500 or error.code == "idempotency_key_reused":
             raise error
-        if error.status == 409 and error.code not in PASSING:
+        if error.status == 409 and error.code not in TRANSIENT:
             record = idempotency.record(self.key, Response(409, error_body(error, self.context)), self.request_id)
             try:
                 table.write([record], self.request_id)
@@ -141,7 +143,7 @@ class Request(Generic[B]):
 
 
 def read_api_key(request: StarletteRequest) -> str:
-    """The API key of the Authorization header. Raises `api_key_missing`."""
+    """The API key in the Authorization header. Raises `api_key_missing`."""
     scheme, _, key = request.headers.get("Authorization", "").strip().partition(" ")
     if scheme.lower() != "bearer" or not key.strip():
         raise ApiError("api_key_missing")
@@ -149,31 +151,34 @@ def read_api_key(request: StarletteRequest) -> str:
 
 
 def read_version(request: StarletteRequest) -> str:
-    """The API revision that the request asks for, the newest without the header. Raises `api_version_invalid`."""
+    """The API revision that the request selects; the newest without the header. Raises `api_version_invalid`."""
     version = request.headers.get("Service-Version")
     if version is None:
         return facts.NEWEST_REVISION
     if version not in facts.REVISIONS:
         known = ", ".join(facts.REVISIONS)
-        raise ApiError("api_version_invalid", f"Known revisions: {known}.", param="Service-Version")
+        raise ApiError("api_version_invalid", f"The known revisions are {known}.", param="Service-Version")
     return version
 
 
 def check_query(request: StarletteRequest, known: frozenset[str]) -> None:
-    """Raises `parameter_unknown` for a query parameter that the endpoint does not take."""
+    """Raises `parameter_unknown` for a query parameter that the endpoint does not accept."""
     for name in request.query_params:
         if name not in known:
             raise fields.unknown(name, name, sorted(known))
 
 
 def read_json(request: StarletteRequest, body: bytes, *, required: bool) -> Mapping[str, Any]:
-    """The body as a JSON object, `{}` for an empty one that is not required. Raises ApiError."""
-    if len(body) > MOST_BYTES:
+    """The body as a JSON object; `{}` for an empty body that is not required.
+
+    Raises `request_too_large`, `unsupported_media_type` or `invalid_json`.
+    """
+    if len(body) > MAX_BODY_BYTES:
         raise ApiError("request_too_large")
     if not body:
         if not required:
             return {}
-        raise ApiError("invalid_json", "The body is empty; send one JSON object.")
+        raise ApiError("invalid_json", "The body is empty. Send one JSON object.")
     media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if media_type != "application/json" or request.headers.get("Content-Encoding", "identity") != "identity":
         raise ApiError("unsupported_media_type")
@@ -182,12 +187,12 @@ def read_json(request: StarletteRequest, body: bytes, *, required: bool) -> Mapp
 
 def parse_json(body: bytes) -> Mapping[str, Any]:
     """The JSON object in a body. Raises `invalid_json`."""
-    # Parsing recurses, and so does writing the document later, from deeper within the stack.
-    if _levels(body) > MOST_LEVELS:
-        raise ApiError("invalid_json", f"The body is nested deeper than {MOST_LEVELS} levels.")
+    # Limits recursion, both in the parser and when the document is serialised later, deeper in the stack.
+    if _depth(body) > MAX_DEPTH:
+        raise ApiError("invalid_json", f"The body is nested deeper than {MAX_DEPTH} levels.")
     try:
         document = json.loads(body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
-        # Lone surrogates and numbers beyond a double parse, but are no JSON that could be sent back.
+        # The parser accepts lone surrogates and numbers beyond a double, but they cannot be serialised as JSON.
         fields.canonical(document).encode()
     except ValueError as error:
         raise ApiError("invalid_json") from error
@@ -196,9 +201,9 @@ def parse_json(body: bytes) -> Mapping[str, Any]:
     return document
 
 
-def _levels(body: bytes) -> int:
-    """How deep arrays and objects are nested in a JSON text, up to its first mistake if it has one; linear."""
-    # Without escapes every quote begins or ends a string, and every second part between quotes is outside of strings.
+def _depth(body: bytes) -> int:
+    """The depth of arrays and objects in a JSON text, in linear time. Of an invalid text, at least up to its error."""
+    # Without escapes, each quote begins or ends a string, so every second part between quotes is outside of strings.
     outside = b"".join(_ESCAPE.sub(b"", body).split(b'"')[::2])
     steps = (1 if bracket in b"[{" else -1 for bracket in outside.translate(None, _NO_BRACKETS))
     return max(itertools.accumulate(steps), default=0)

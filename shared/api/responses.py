@@ -1,4 +1,4 @@
-"""Responses: what an endpoint returns, the headers of every response, and error bodies (contract 1 and 2)."""
+"""Responses: the result of an endpoint, the headers of every response, and error bodies (contract 1 and 2)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _RATE_LIMIT_POLICY = f'"second";q={rate_limits.PER_SECOND};w=1, "minute";q={rate
 
 @dataclass
 class RequestContext:
-    """What is known of a request from its first moment on, for the response's headers and the log."""
+    """The context of a request from its start, for the response headers and the log."""
 
     request_id: str
     started: float
-    """The reading of `time.perf_counter` when the request began."""
+    """The value of `time.perf_counter` at the start of the request."""
     seconds: float
-    """Seconds that the function had for the request when it began."""
+    """Seconds that the function had for the request at its start."""
     base_url: str
     prefix: str
-    """What stands before the API's paths: the stage's path, or nothing."""
+    """The part of the path before the API's paths: the stage's path, or empty."""
     version: str = facts.NEWEST_REVISION
     caller: api_keys.Caller | None = None
     route: str | None = None
@@ -38,38 +38,38 @@ class RequestContext:
 
 @dataclass(frozen=True)
 class Response:
-    """What an endpoint returns.
-
-    `body` is JSON text; it is empty while it is `deferred`. `deferred` names work whose outcome is the body: the
-    endpoint's `resume` waits for it. `holds_secret` bodies are saved sealed. `original_request` is set on a replay:
-    the id of the request that this response first answered.
-    """
+    """The response of an endpoint."""
 
     status: int
     body: str
+    """JSON text; empty if the response is `deferred`."""
     location: str | None = None
+    """The path for the `Location` header."""
     holds_secret: bool = False
+    """Whether the body is saved encrypted (contract 4)."""
     deferred: str | None = None
+    """The work whose result is the body. The endpoint's `resume` waits for it."""
     original_request: str | None = None
+    """On a replay: the id of the request to which this response was first sent."""
 
 
 def ok(body: Mapping[str, object] | str) -> Response:
-    """200 with this document."""
+    """A 200 with this document."""
     return Response(200, body if isinstance(body, str) else fields.to_json(body))
 
 
 def created(body: Mapping[str, object], location: str) -> Response:
-    """201 with this document, which can be found at the path `location`."""
+    """A 201 with this document. `location` is the path of the resource."""
     return Response(201, fields.to_json(body), location)
 
 
 def accepted(body: Mapping[str, object]) -> Response:
-    """202 with this document: the work is queued."""
+    """A 202 with this document: the work is queued."""
     return Response(202, fields.to_json(body))
 
 
 def common_headers(context: RequestContext) -> dict[str, str]:
-    """The headers of every response."""
+    """The headers of every response (contract 1)."""
     headers = {
         "Service-Request-Id": context.request_id,
         "Service-Version": context.version,
@@ -78,17 +78,17 @@ def common_headers(context: RequestContext) -> dict[str, str]:
     caller = context.caller
     if caller is not None:
         headers["RateLimit-Policy"] = _RATE_LIMIT_POLICY
-        left = caller.remaining
-        second, minute = max(left.in_second, 0), max(left.in_minute, 0)
+        remaining = caller.remaining
+        second, minute = max(remaining.in_second, 0), max(remaining.in_minute, 0)
         if second <= minute:
             headers["RateLimit"] = f'"second";r={second};t=1'
         else:
-            headers["RateLimit"] = f'"minute";r={minute};t={left.minute_resets_in}'
+            headers["RateLimit"] = f'"minute";r={minute};t={remaining.minute_resets_in}'
     return headers
 
 
 def render(response: Response, context: RequestContext) -> StarletteResponse:
-    """A success, or a saved response that is replayed: its body's request id is then the present one."""
+    """Render a success or the replay of a saved response. A replayed error body gets the id of this request."""
     headers = {"Location": context.prefix + response.location} if response.location else {}
     body = response.body
     if response.original_request is not None:
@@ -102,7 +102,7 @@ def render(response: Response, context: RequestContext) -> StarletteResponse:
 
 
 def render_error(error: ApiError, context: RequestContext) -> StarletteResponse:
-    """An error response."""
+    """Render an error response."""
     context.error_code = error.code
     headers = {"Service-Should-Retry": "true" if _should_retry(error, context) else "false"} | error.headers
     if "Location" in headers:
@@ -122,7 +122,7 @@ def error_body(error: ApiError, context: RequestContext) -> str:
 
 
 def _should_retry(error: ApiError, context: RequestContext) -> bool:
-    """`Service-Should-Retry` (contract 1)."""
+    """The value of `Service-Should-Retry` (contract 1)."""
     if error.code == "internal_error":
         return not context.committed
     if error.code == "agent_timeout":

@@ -9,7 +9,7 @@
     )
     handler = lambda_handler(app)
 
-Endpoints are plain functions from a `Request` to a `Response`. Their calls of AWS block, because one Lambda container
+An endpoint is a function from a `Request` to a `Response`. It calls AWS synchronously, because a Lambda container
 serves one request at a time.
 """
 
@@ -44,30 +44,28 @@ _WITH_BODY = ("POST", "PATCH")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One operation: the function that serves it, and what the API's description says of it.
-
-    `handle`     from the request to the response; its docstring describes the operation
-    `returns`    the type of the success body
-    `status`     the statuses of a success
-    `body`       the model that validates the body of a POST or PATCH
-    `optional_body`  whether the body may be empty, because every field has a default
-    `query`      the names of the query parameters
-    `errors`     the error codes beyond those of every endpoint (key, limits, validation) that clients meet here
-    `resume`     waits for the work that a `Response.deferred` names, and returns the body
-    """
+    """One operation of the API: the function that serves it, and its description."""
 
     handle: Callable[[Request[Any]], Response]
+    """Returns the response to a request. Its docstring describes the operation."""
     returns: Any
+    """The type of the body of a success."""
     status: tuple[int, ...] = (200,)
+    """The statuses of a success."""
     body: type[fields.Input] = fields.Nothing
+    """The model that validates the body of a POST or PATCH."""
     optional_body: bool = False
+    """Whether the body may be empty, because every field has a default."""
     query: frozenset[str] = frozenset()
+    """The names of the query parameters."""
     errors: tuple[str, ...] = ()
+    """The error codes of this operation, beside those of every operation (key, limits, validation)."""
     resume: Callable[[Request[Any], Response], str] | None = None
+    """Waits for the work of a `Response.deferred` and returns the body."""
 
 
 class Route(StarletteRoute):
-    """A path and the endpoints of its methods. HEAD is served as GET without its body."""
+    """A path and the endpoints of its methods. HEAD is GET without a body in the response."""
 
     def __init__(
         self,
@@ -133,7 +131,7 @@ class _Dispatch:
 
 
 class Service:
-    """The ASGI app of a route group: routes, the headers of every response, one log line, the catch-all."""
+    """The ASGI app of a route group: routes, common headers, one log line per request, and the catch-all."""
 
     def __init__(self, routes: Sequence[BaseRoute]) -> None:
         self._router = Router(routes, redirect_slashes=False, default=_no_route)
@@ -148,8 +146,8 @@ class Service:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = responses.common_headers(context).items()
-                added = [(name.lower().encode(), value.encode()) for name, value in headers]
-                message["headers"] = [*message["headers"], *added]
+                common = [(name.lower().encode(), value.encode()) for name, value in headers]
+                message["headers"] = [*message["headers"], *common]
             elif scope["method"] == "HEAD":
                 message = {**message, "body": b""}
             await send(message)
@@ -162,12 +160,12 @@ class Service:
 
 
 def service(*routes: BaseRoute) -> Service:
-    """The app of a route group."""
+    """The ASGI app of a route group."""
     return Service(routes)
 
 
 def lambda_handler(app: Service) -> Mangum:
-    """The Lambda handler of an app, for API Gateway proxy events; runs on its thread's event loop."""
+    """The Lambda handler of an app, for API Gateway proxy events. It runs on the event loop of its thread."""
     return Mangum(app, lifespan="off")
 
 
@@ -181,7 +179,7 @@ def _authenticate(api_key: str, context: RequestContext) -> api_keys.Caller:
 
 
 def _api_error(error: Exception, context: RequestContext) -> ApiError:
-    """The error response to whatever went wrong; no detail of our own faults leaves the service."""
+    """The error response for an exception. It does not expose details of internal errors."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, Unavailable | table.Contended):
@@ -191,12 +189,12 @@ def _api_error(error: Exception, context: RequestContext) -> ApiError:
 
 
 async def _no_route(scope: ASGIScope, receive: Receive, send: Send) -> None:
-    raise ApiError("route_not_found", f"No endpoint at {scope['path'][:200]}.")
+    raise ApiError("route_not_found", f"No endpoint has the path {scope['path'][:200]}.")
 
 
 def _context(scope: ASGIScope) -> RequestContext:
     event = scope.get("aws.event", {})
-    # What stands before the path in the gateway's own view of it is the stage, or a base path mapping.
+    # The gateway's `requestContext.path` begins with the stage or the base path mapping; `path` does not.
     full, path = event.get("requestContext", {}).get("path") or scope["path"], event.get("path") or scope["path"]
     prefix = full.removesuffix(path) if full != path else ""
     host = dict(scope["headers"]).get(b"host", b"localhost").decode("latin-1")
@@ -210,7 +208,7 @@ def _context(scope: ASGIScope) -> RequestContext:
 
 
 def _seconds_allowed(lambda_context: Any) -> float:
-    """Seconds that the function has for the request."""
+    """Seconds that the function has left for the request."""
     return math.inf if lambda_context is None else lambda_context.get_remaining_time_in_millis() / clock.SECOND
 
 
@@ -218,7 +216,7 @@ def _log(scope: ASGIScope, context: RequestContext, status: int) -> None:
     caller = context.caller
     extra = {
         "request_id": context.request_id,
-        # The same line of the gateway's access log, which does not know our id.
+        # Identifies the request in the gateway's access log, which does not have our id.
         "gateway_request_id": scope.get("aws.event", {}).get("requestContext", {}).get("requestId"),
         "method": scope["method"],
         "route": context.route,

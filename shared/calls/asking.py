@@ -28,7 +28,7 @@ CANNOT_ASK = "The customer could not be asked for consent on WhatsApp."
 
 def work_off(scope: Scope, key: str) -> None:
     """Take the steps that are due of the consent in this partition, and send the hint for the next one."""
-    at = owed.work_off(key, "consent", LEASE, lambda claim: _step(scope, claim))
+    at = owed.run_due_steps(key, "consent", LEASE, lambda claim: _step(scope, claim))
     if at is not None:
         hints.send("consents", [consents.hint(scope, key, at)])
 

@@ -319,7 +319,7 @@ def asker(consent: Consent, message_id: str) -> table.Put:
 
 def asked_by(phone: str, message_id: str | None) -> Scope | None:
     """The project and mode that a phone's reply is for: whose message it answers, else who asked last."""
-    rows = [row for page in table.query(askers_pk(phone), limit=100) for row in page if not table.expired(row)]
+    rows = [row for page in table.query(askers_pk(phone), limit=100) for row in page if not table.is_expired(row)]
     rows.sort(key=lambda row: (row["message_id"] == message_id, row["asked_at"]))
     return scope_of(rows[-1]["sk"]) if rows else None
 

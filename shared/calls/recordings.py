@@ -27,7 +27,7 @@ def key_of(scope: Scope, session_id: str) -> str:
 
 def store(key: str, content: bytes) -> None:
     """Store a recording. Raises Unavailable."""
-    aws.answered(aws.s3().put_object, Bucket=_bucket(), Key=key, Body=content, ContentType=CONTENT_TYPE)
+    aws.call(aws.s3().put_object, Bucket=_bucket(), Key=key, Body=content, ContentType=CONTENT_TYPE)
 
 
 def link(key: str) -> Link:

@@ -41,7 +41,7 @@ def resolve(scope: Scope, customer: Mapping[str, Any] | None) -> tuple[str | Non
         return customer["id"], [customers.must_exist(scope, customer["id"], "customer[id]")]
     for field in _MATCHED_BY:
         if customer.get(field) is not None:
-            query = Query(limit=1, starting_after=None, wanted={field: (customer[field],)})
+            query = Query(limit=1, starting_after=None, filters={field: (customer[field],)})
             for row in CUSTOMERS.page(scope, query).rows:
                 return row["sk"], [table.Check(scope.pk(CUSTOMERS.kind), row["sk"])]
     created = customers.new(scope, customer)

@@ -103,8 +103,8 @@ def coming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRecor
     query = Query(
         limit=APPOINTMENTS_SHOWN,
         starting_after=None,
-        wanted={"customer_id": (customer_id,)},
-        least_time=clock.iso(clock.now()),
+        filters={"customer_id": (customer_id,)},
+        min_time=clock.iso(clock.now()),
     )
     rows = APPOINTMENTS.page(scope, query).rows
     coming = [APPOINTMENTS.record(row) for row in reversed(rows)]

@@ -1,4 +1,4 @@
-"""What everything stands on: AWS clients, the table and its keys, ids, the clock, errors, the log, metrics, and facts.
+"""The base layer: AWS clients, the table and its keys, ids, the clock, errors, the log, metrics and facts.
 
-Nothing here knows of customers, calls or webhooks.
+It does not depend on customers, calls or webhooks.
 """

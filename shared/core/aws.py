@@ -1,4 +1,4 @@
-"""AWS clients, made at first use and kept for the life of the process, and what becomes of their failures."""
+"""AWS clients, created at first use and reused for the life of the process, and the errors of their calls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @functools.cache
 def dynamodb() -> DynamoDBClient:
-    """The table's client. Our own items need no check against the service model on every call."""
+    """The DynamoDB client. Parameter validation is off: it costs time on every call, and `table` builds valid ones."""
     import boto3
 
     return boto3.client("dynamodb", config=_config(parameter_validation=False))
@@ -28,7 +28,7 @@ def dynamodb() -> DynamoDBClient:
 
 @functools.cache
 def sqs() -> SQSClient:
-    """Queues."""
+    """The SQS client."""
     import boto3
 
     return boto3.client("sqs", config=_config())
@@ -36,7 +36,7 @@ def sqs() -> SQSClient:
 
 @functools.cache
 def stepfunctions() -> SFNClient:
-    """State machines."""
+    """The Step Functions client."""
     import boto3
 
     return boto3.client("stepfunctions", config=_config())
@@ -44,7 +44,7 @@ def stepfunctions() -> SFNClient:
 
 @functools.cache
 def kms() -> KMSClient:
-    """The key that signing secrets are kept under."""
+    """The KMS client, for the key that encrypts signing secrets."""
     import boto3
 
     return boto3.client("kms", config=_config())
@@ -52,44 +52,47 @@ def kms() -> KMSClient:
 
 @functools.cache
 def s3() -> S3Client:
-    """Recordings; links name the bucket's own region, elsewhere their signatures would not hold."""
+    """The S3 client, for recordings. Presigned URLs name the bucket's region; their signatures are valid only there."""
     import boto3
 
     return boto3.client("s3", config=_config(signature_version="s3v4", s3={"addressing_style": "virtual"}))
 
 
 def queue_url(name: str) -> str:
-    """The URL of a queue of `infra/topology.py`."""
+    """The URL of a queue, by its name in `infra/topology.py`."""
     return os.environ[f"QUEUE_{name.upper()}"]
 
 
 def queue_name(name: str) -> str:
-    """The generated name of a queue of `infra/topology.py`."""
+    """The generated name of a queue, by its name in `infra/topology.py`."""
     return queue_url(name).rpartition("/")[2]
 
 
 def state_machine_arn(name: str) -> str:
-    """The ARN of a state machine of `infra/topology.py`."""
+    """The ARN of a state machine, by its name in `infra/topology.py`."""
     return os.environ[f"STATE_MACHINE_{name.upper()}"]
 
 
 class Unavailable(Exception):
-    """A service throttled or did not answer in time; whether a write took effect is not known."""
+    """A service throttled a request or did not respond in time. A write may have taken effect."""
 
 
-def answered(call: Callable[..., Any], **parameters: Any) -> Any:
-    """The answer of a client's call. Throttling, silence and trouble on AWS's side raise Unavailable."""
+def call(operation: Callable[..., Any], **parameters: Any) -> Any:
+    """Call an operation of a client and return its response.
+
+    Raises Unavailable for throttling, timeouts and faults of the service, and ClientError for every other error.
+    """
     try:
-        return call(**parameters)
+        return operation(**parameters)
     except ClientError as error:
-        if error.response["Error"]["Code"] in _PASSING:
+        if error.response["Error"]["Code"] in _TRANSIENT:
             raise Unavailable(error.response["Error"]["Code"]) from error
         raise
     except BotoCoreError as error:
         raise Unavailable(type(error).__name__) from error
 
 
-_PASSING = frozenset(
+_TRANSIENT = frozenset(
     {
         "DependencyTimeoutException",
         "InternalFailure",
@@ -109,7 +112,7 @@ _PASSING = frozenset(
 def _config(**settings: Any) -> Config:
     from botocore.config import Config
 
-    # Short time-outs, so that a lost answer is tried again while the caller still waits.
+    # Short timeouts, so that a lost response is retried while the caller still waits.
     return Config(
         connect_timeout=2,
         read_timeout=6,

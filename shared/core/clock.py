@@ -1,4 +1,4 @@
-"""Time, and the only place it enters by. Instants are whole milliseconds since the Unix epoch, UTC."""
+"""The clock: the only source of time. Instants are integer milliseconds since the Unix epoch, UTC."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 
 LAST = 253_402_300_799_999
-"""The last instant that a date-time can tell: the end of the year 9999."""
+"""The last instant that a date-time can represent: the end of the year 9999."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-# RFC 3339 with its offset; seconds may be left out.
+# RFC 3339 with a UTC offset; seconds are optional.
 _INPUT = re.compile(
     r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?([Zz]|[+-]([01]\d|2[0-3]):?[0-5]\d)",
     re.ASCII,
@@ -28,43 +28,43 @@ _sleep: Callable[[float], None] = time.sleep
 
 
 def use(source: Callable[[], float], sleep: Callable[[float], None]) -> None:
-    """Put another clock in: `source` gives Unix seconds, `sleep` waits for a number of seconds."""
+    """Replace the clock: `source` returns Unix seconds, `sleep` waits for a number of seconds."""
     global _source, _sleep
     _source, _sleep = source, sleep
 
 
 def now() -> int:
-    """The present instant in milliseconds."""
+    """The current instant (milliseconds)."""
     return int(_source() * SECOND)
 
 
 def sleep(seconds: float) -> None:
-    """Wait for `seconds` by this clock."""
+    """Wait for `seconds` on this clock."""
     _sleep(seconds)
 
 
 def scaled(seconds: float) -> int:
-    """A wait of `seconds` in milliseconds, divided by the local runner's `SPEED` (1 when deployed)."""
+    """`seconds` in milliseconds, divided by the local runner's `SPEED` (1 when deployed; contract 10)."""
     return int(seconds * SECOND / float(os.environ.get("SPEED") or 1))
 
 
 def iso(instant: int) -> str:
-    """`YYYY-MM-DDTHH:MM:SS.mmmZ` (contract 1)."""
+    """The instant as `YYYY-MM-DDTHH:MM:SS.mmmZ` (contract 1)."""
     moment = _EPOCH + timedelta(milliseconds=instant)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z".rjust(24, "0")
 
 
 def local(instant: int, zone: tzinfo) -> str:
-    """The instant as `YYYY-MM-DD HH:MM` on the clocks of a zone."""
+    """The instant as `YYYY-MM-DD HH:MM` in a time zone; in UTC if the zone cannot represent it."""
     moment = _EPOCH + timedelta(milliseconds=instant)
-    # At the calendar's end there is no local time to show.
+    # The first and last day of the calendar have no local time in some zones.
     with contextlib.suppress(OverflowError):
         moment = moment.astimezone(zone)
     return f"{moment:%Y-%m-%d %H:%M}"
 
 
 def parse(text: str) -> int:
-    """The instant of an RFC 3339 time with an offset, cut to milliseconds. Raises ValueError."""
+    """The instant of an RFC 3339 date-time with a UTC offset, truncated to milliseconds. Raises ValueError."""
     if not _INPUT.fullmatch(text):
         raise ValueError("not an RFC 3339 date-time with a UTC offset")
     try:

@@ -1,10 +1,10 @@
-"""Facts that the service and its infrastructure share, as plain data: each stands here once.
+"""Constants that the service and its infrastructure share.
 
-This module imports nothing. It is the only one of `shared` that all of `infra` may import.
+This module imports nothing. It is the only module of `shared` that all of `infra` may import.
 """
 
 REVISIONS = ("2026-06-01", "2026-08-03", "2026-08-22")
-"""The dated revisions of API v1 (specification, "Versioning"). All so far are additive and render alike."""
+"""The dated revisions of API v1 (specification, "Versioning"). All are additive so far and render the same."""
 NEWEST_REVISION = REVISIONS[-1]
 
 EVENT_TYPES = (
@@ -26,18 +26,18 @@ EVENT_TYPES = (
     "session.transcript_ready",
     "session.recording_ready",
 )
-"""Every type of event (contract 5, 6 and 7)."""
+"""All event types (contract 5, 6 and 7)."""
 STREAM_KINDS = ("customer", "appointment", "session", "deleted_customer", "deleted_appointment")
-"""Values of a row's `kind` whose changes become events; the stream's filter lets only these through."""
+"""The values of a row's `kind` whose changes become events. The stream's event filter passes only these."""
 
 METRIC_NAMESPACE = "Appointments"
 """The CloudWatch namespace of the service's own metrics."""
 DELIVERY_LATENESS = "DeliveryLateness"
-"""Milliseconds from the time that an attempt was due to its start, by `lane`."""
+"""Milliseconds from an attempt's due time to its start, by `lane`."""
 LOST_DELIVERY = "LostDelivery"
-"""Deliveries that were given up because worker after worker died over them."""
+"""Deliveries that failed with `worker_lost`: too many workers died during one attempt."""
 FIRST_ATTEMPTS, LATER_ATTEMPTS, SLOW_ENDPOINTS = LANES = ("first_attempts", "later_attempts", "slow_endpoints")
-"""The lanes that lateness is counted by: an endpoint that is known to be slow makes its own wait."""
+"""The values of `lane`. Slow endpoints have their own, because they cause their lateness themselves."""
 
 LONGEST_QUEUE_DELAY = 900
-"""Seconds that SQS can delay a message. Longer waits take a state machine."""
+"""The longest delay of an SQS message, in seconds. Longer waits use a state machine."""

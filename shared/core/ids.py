@@ -1,4 +1,4 @@
-"""Public ids: a type prefix and a lower-case ULID, so that ids of one type sort by the time of their making."""
+"""Public ids: a type prefix and a lower-case ULID, so that ids of one type sort by creation time (contract 1)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _LAST_INSTANT = 2**48 - 1
 
 
 def new(prefix: str, instant: int | None = None) -> str:
-    """A fresh id made at `instant` (milliseconds; now when not given)."""
+    """A new random id, created at `instant` (milliseconds; default now)."""
     random = bytes(ULID())[6:]
     return prefix + _text((clock.now() if instant is None else instant), random)
 
 
 def derived(prefix: str, instant: int, *parts: object, order: int = 0) -> str:
-    """The same id for the same arguments, for what must not be made twice.
+    """The id that these arguments determine, for resources that must not be created twice.
 
-    Of two ids of one instant the one with the greater `order` sorts later.
+    Of two ids with the same instant, the one with the greater `order` sorts later.
     """
     digest = hashlib.sha256("\n".join(map(str, parts)).encode()).digest()
     return prefix + _text(instant, min(order, 0xFFFF).to_bytes(2, "big") + digest[:8])
@@ -34,23 +34,23 @@ def is_id(prefix: str, value: str) -> bool:
 
 
 def instant(prefix: str, value: str) -> int:
-    """When the id was made, in milliseconds."""
+    """When the id was created (milliseconds)."""
     return int.from_bytes(bytes(ULID.from_str(value[len(prefix) :].upper()))[:6], "big")
 
 
 def first_of(prefix: str, instant: int) -> str:
-    """The least id that can be made at `instant`."""
+    """The smallest id of an instant."""
     return prefix + _text(instant, bytes(10))
 
 
 def before(prefix: str, value: str) -> str:
-    """The greatest id that is less than `value`, for an exclusive upper bound."""
+    """The greatest id below `value`, for an exclusive upper bound."""
     number = int.from_bytes(bytes(ULID.from_str(value[len(prefix) :].upper())), "big")
     return prefix + str(ULID.from_bytes(max(number - 1, 0).to_bytes(16, "big"))).lower()
 
 
 def after(prefix: str, value: str) -> str:
-    """The least id that is greater than `value`, for an exclusive lower bound."""
+    """The smallest id above `value`, for an exclusive lower bound."""
     number = int.from_bytes(bytes(ULID.from_str(value[len(prefix) :].upper())), "big")
     return prefix + str(ULID.from_bytes(min(number + 1, 2**128 - 1).to_bytes(16, "big"))).lower()
 

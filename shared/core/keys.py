@@ -1,7 +1,7 @@
-"""The one table's keys.
+"""The keys of the table.
 
-Partition keys begin with the owner, so that a row of another project or mode cannot be addressed:
-`P#{project}#{test|live}#{kind}`. A sort key is the public id, so the base table lists in creation order.
+A partition key begins with the owner, so that a row of another project or mode cannot be addressed:
+`P#{project}#{test|live}#{kind}`. The sort key is the public id, so the base table lists in creation order.
 
 | row                        | pk                                     | sk               | indexes |
 |----------------------------|----------------------------------------|------------------|---------|
@@ -14,8 +14,8 @@ Partition keys begin with the owner, so that a row of another project or mode ca
 | consent of a phone         | `P#..#consent#{sha256 of phone}`       | `consent`        | due |
 | conversation               | `P#..#conversation`                    | `conv_...`       | f1-f3 |
 | message, with its turn     | `P#..#conversation#{conv_...}`         | `msg_...`        | due |
-| the caller's thread        | `P#..#thread#{sha256 of external_id}`  | `thread`         | |
-| usage of a month           | `P#..#usage#{YYYY-MM}`                 | `msg_...`, `sess_...` | |
+| thread of a conversation   | `P#..#thread#{sha256 of external_id}`  | `thread`         | |
+| usage in a month           | `P#..#usage#{YYYY-MM}`                 | `msg_...`, `sess_...` | |
 | event                      | `P#..#event`                           | `evt_...`        | f1-f3 |
 | delivery of an event       | `P#..#event#{evt_...}`                 | `whd_...`        | due |
 | webhook endpoint           | `P#..#webhook_endpoint`                | `whk_...`        | |
@@ -23,19 +23,18 @@ Partition keys begin with the owner, so that a row of another project or mode ca
 | count of webhook endpoints | `P#..#count`                           | `webhook_endpoint` | |
 | count of live calls        | `P#..#count`                           | `call`           | |
 | idempotency record         | `P#..#idempotency#{sha256 of key}`     | `record`         | |
-| a carrier's call           | `CONTACT#{id of the contact}`          | `contact`        | |
-| who asked a phone          | `ASKED#{sha256 of phone}`              | pk of the consent | |
+| contact of a live call     | `CONTACT#{contact id}`                 | `contact`        | |
+| consent requests to a phone | `ASKED#{sha256 of phone}`             | pk of the consent | |
 | project                    | `PROJECTS`                             | 10-digit number  | |
 | API key                    | `KEY#{sha256 of the key}`              | `key`            | |
-| a project's API key        | `P#{project}#keys`                     | `key_...`        | |
+| API key of a project       | `P#{project}#keys`                     | `key_...`        | |
 
-Attributes: `doc` is the public object as JSON text; `v` counts its writes; `req` is the request that last
-wrote the row; `kind` is the row's kind; `expires_at` (Unix seconds) lets the table clean up. Index partitions
-`f1`-`f4` are scope, field and hashed value, sorted by id; `t0`-`t4` are the same sorted by `sort_time` (time
-and id). Client text enters an index key only as a hash. Rows that owe work have the attributes of
-`shared/work/owed.py`. Deleting a customer or an appointment moves its row to a partition that lists do not
-walk; its `before` is the document as it was, for the event. The types of the other attributes stand with their
-resources (`CustomerRow`, `SessionRow`, ...).
+Attributes: `doc` is the public object as JSON text, `v` the number of its writes, `req` the request that last wrote
+the row, `kind` the row's kind, and `expires_at` (Unix seconds) the time to live. The index partitions `f1`-`f4` are
+scope, field and hashed value, sorted by id; `t0`-`t4` are the same, sorted by `sort_time` (time and id). Client text
+enters an index key only as a hash. Rows that owe work have the attributes of `shared/work/owed.py`. Deleting a customer
+or an appointment moves its row to a partition that lists do not read; `before` is its document before the deletion,
+for the event. The other attributes are declared with their resources (`CustomerRow`, `SessionRow`, ...).
 """
 
 from __future__ import annotations
@@ -48,28 +47,28 @@ DUE_SHARDS = 8
 
 @dataclass(frozen=True)
 class Scope:
-    """A project and a mode: what every read and write is bound to."""
+    """A project and a mode. Every read and write belongs to one."""
 
     project_id: int
     livemode: bool
 
     def pk(self, *parts: str) -> str:
-        """The partition of a kind of rows of this project and mode."""
+        """The partition key of a kind of rows in this project and mode."""
         return "#".join(("P", str(self.project_id), "live" if self.livemode else "test", *parts))
 
     def index(self, kind: str, field: str, value: str) -> str:
-        """The index partition of the rows of a kind whose field has this value."""
+        """The index partition of the rows of a kind whose `field` has this value."""
         return self.pk(kind, field, hashlib.sha256(value.encode()).hexdigest()[:32])
 
 
 def scope_of(pk: str) -> Scope:
-    """The project and mode a partition key belongs to."""
+    """The project and mode of a partition key."""
     _, project, mode, *_ = pk.split("#")
     return Scope(int(project), mode == "live")
 
 
 def due_shard(sk: str) -> str:
-    """The partition of the due index for a row; the shards spread the index's writes."""
+    """The partition of the due index for a row. Shards distribute the writes to the index."""
     return f"due#{int(hashlib.sha256(sk.encode()).hexdigest(), 16) % DUE_SHARDS}"
 
 

@@ -1,4 +1,4 @@
-"""The structured log. Names, phones, contents, keys and secrets stay out of it."""
+"""The structured log. It never contains names, phone numbers, message contents, keys or secrets."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 @functools.cache
 def logger() -> Logger:
-    """The service's logger; the name of the function comes from its environment."""
+    """The service's logger. Powertools reads the function's name from the environment."""
     from aws_lambda_powertools import Logger
 
-    # Mangum reports an exception that the service has answered already.
+    # Mangum logs exceptions to which the service has already responded.
     logging.getLogger("mangum").setLevel(logging.CRITICAL)
     return Logger()

@@ -1,7 +1,7 @@
-"""Figures that CloudWatch reads out of the log, in its embedded metric format: to measure costs no call.
+"""Metrics, written to the log in CloudWatch's embedded metric format, so that recording one makes no AWS call.
 
-Every combination of dimensions is a metric that is paid for, so none is a project's. Two are always there: the
-table's name, which tells the stages of an account apart, and the function's, `service`, by Powertools.
+Each combination of dimensions is billed as a metric, so the project is not a dimension. Every metric has two: the name
+of the table, which tells the stages of an account apart, and `service`, the function's name, which Powertools adds.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from shared.core.facts import METRIC_NAMESPACE
 
 
 def milliseconds(name: str, value: int, **dimensions: str) -> None:
-    """Measure a time."""
+    """Record a duration in milliseconds."""
     _put(name, MetricUnit.Milliseconds, value, dimensions)
 
 
 def count(name: str, **dimensions: str) -> None:
-    """Count one more."""
+    """Record a count of one."""
     _put(name, MetricUnit.Count, 1, dimensions)
 
 

@@ -1,11 +1,11 @@
-"""The one table: all traffic with DynamoDB goes through here.
+"""The table. Every request to DynamoDB goes through this module.
 
-Rows are flat dicts of str, int, bool, bytes, or a dict of ints. Reads are strongly consistent, except those of an
-index. `write` carries out one operation, or several as one transaction.
+Rows are flat dicts whose values are str, int, bool, bytes or a dict of ints. Reads of the base table are strongly
+consistent; reads of an index are not. `write` executes one operation, or several as one transaction.
 
     ConditionFailed(op, old)    the condition of an operation failed; nothing was written
-    Contended(op)               other transactions held a row three times in a row; nothing was written
-    Unavailable                 DynamoDB throttled or did not answer
+    Contended(op)               transaction conflicts on the row of an operation; nothing was written
+    Unavailable                 DynamoDB throttled the request or did not respond
 """
 
 from __future__ import annotations
@@ -26,23 +26,26 @@ from shared.core.aws import Unavailable
 Value = str | int | bool | bytes | dict[str, int]
 Row = dict[str, Any]
 OnConditionFailed = Callable[[Row | None], Exception | None]
-"""From the row that an operation's condition met to the error for the client; None to decide again."""
+"""From the row that failed an operation's condition (None if it is absent) to the error for the client.
+
+None means that the caller reads again and retries.
+"""
 
 ABSENT = "attribute_not_exists(pk)"
 PRESENT = "attribute_exists(pk)"
-CONFLICTS_IN_A_ROW = 3
-"""Transaction conflicts after which a write gives up."""
-_KEYS_IN_A_CALL = 100  # what BatchGetItem takes
-_BATCH_TRIES = 6
+MAX_CONFLICTS = 3
+"""The number of consecutive transaction conflicts after which a write raises Contended."""
+_BATCH_KEYS = 100  # the limit of BatchGetItem
+_BATCH_RETRIES = 6
 
 
 def decide_again(old: Row | None) -> None:
-    """For a write that lost a race: read again, and apply the change to what is there now."""
+    """The row was modified concurrently: the caller reads it again and retries."""
 
 
 @dataclass(frozen=True)
 class Put:
-    """Write a whole row."""
+    """Write a row, by default only if it does not exist."""
 
     row: Row
     condition: str = ABSENT
@@ -52,7 +55,7 @@ class Put:
 
 @dataclass(frozen=True)
 class Update:
-    """Set and remove attributes of a row. `set` takes values, `expressions` further SET clauses."""
+    """Change attributes of a row: to the values in `set` (None removes one), and by further SET clauses."""
 
     pk: str
     sk: str
@@ -65,7 +68,7 @@ class Update:
 
 @dataclass(frozen=True)
 class Delete:
-    """Remove a row."""
+    """Delete a row."""
 
     pk: str
     sk: str
@@ -76,7 +79,7 @@ class Delete:
 
 @dataclass(frozen=True)
 class Check:
-    """Hold a condition on a row that is not written."""
+    """Require a condition on a row that the transaction does not write."""
 
     pk: str
     sk: str
@@ -85,10 +88,10 @@ class Check:
     on_condition_failed: OnConditionFailed = decide_again
 
 
-def versioned(row: Row, seen: int) -> Put:
-    """Write a row whole with the next version `v`, unless another came since version `seen` (0: there was none)."""
-    condition, values = (ABSENT, {}) if seen == 0 else ("v = :seen", {":seen": seen})
-    return Put(row | {"v": seen + 1}, condition=condition, values=values)
+def versioned(row: Row, version: int) -> Put:
+    """The write that replaces a row of this version `v` (0 if the row does not exist yet) with the next version."""
+    condition, values = (ABSENT, {}) if version == 0 else ("v = :v", {":v": version})
+    return Put(row | {"v": version + 1}, condition=condition, values=values)
 
 
 Operation = Put | Update | Delete | Check
@@ -97,7 +100,7 @@ _OLD_ON_FAILURE = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 
 
 class ConditionFailed(Exception):
-    """The condition of `op` failed; `old` is the row that it met, None if there is none."""
+    """The condition of `op` failed. `old` is the row at that time, None if it does not exist."""
 
     def __init__(self, op: Operation, old: Row | None) -> None:
         super().__init__(type(op).__name__)
@@ -106,7 +109,7 @@ class ConditionFailed(Exception):
 
 
 class Contended(Exception):
-    """`op` met other transactions on its row, three times in a row."""
+    """Other transactions on the row of `op` cancelled the write `MAX_CONFLICTS` times in a row."""
 
     def __init__(self, op: Operation) -> None:
         super().__init__(type(op).__name__)
@@ -114,41 +117,41 @@ class Contended(Exception):
 
 
 def get(pk: str, sk: str) -> Row | None:
-    """The row as it is now; None if there is none or its time is over."""
-    answer = _call("get_item", Key=_key(pk, sk), ConsistentRead=True)
-    row = decoded(answer["Item"]) if "Item" in answer else None
-    return None if row is None or expired(row) else row
+    """The current row; None if it does not exist or has expired."""
+    response = _call("get_item", Key=_key(pk, sk), ConsistentRead=True)
+    row = decode(response["Item"]) if "Item" in response else None
+    return None if row is None or is_expired(row) else row
 
 
-def expired(row: Row) -> bool:
-    """Whether the row is over, though the table has not deleted it yet."""
+def is_expired(row: Row) -> bool:
+    """Whether the row has expired. DynamoDB deletes expired rows later."""
     return "expires_at" in row and row["expires_at"] <= clock.now() // clock.SECOND
 
 
 def get_many(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Row]:
-    """The rows with these keys that exist and have not expired, by key. One call for each 100 keys."""
+    """The rows with these keys that exist and have not expired, by key. One request for each 100 keys."""
     rows: dict[tuple[str, str], Row] = {}
     unique = list(dict.fromkeys(keys))
-    for start in range(0, len(unique), _KEYS_IN_A_CALL):
-        for item in _batch_get([_key(*key) for key in unique[start : start + _KEYS_IN_A_CALL]]):
-            row = decoded(item)
-            if not expired(row):
+    for start in range(0, len(unique), _BATCH_KEYS):
+        for item in _batch_get([_key(*key) for key in unique[start : start + _BATCH_KEYS]]):
+            row = decode(item)
+            if not is_expired(row):
                 rows[row["pk"], row["sk"]] = row
     return rows
 
 
 def _batch_get(pending: list[dict[str, Any]]) -> Iterator[Any]:
-    """The items with these keys that exist; what DynamoDB leaves unprocessed is asked for again."""
+    """The items with these keys that exist. Retries the keys that DynamoDB leaves unprocessed."""
     name = os.environ["TABLE_NAME"]
-    for tries in itertools.count(1):
-        answer = _call("batch_get_item", RequestItems={name: {"Keys": pending, "ConsistentRead": True}})
-        yield from answer["Responses"].get(name, ())
-        pending = answer.get("UnprocessedKeys", {}).get(name, {}).get("Keys", [])
+    for attempt in itertools.count(1):
+        response = _call("batch_get_item", RequestItems={name: {"Keys": pending, "ConsistentRead": True}})
+        yield from response["Responses"].get(name, ())
+        pending = response.get("UnprocessedKeys", {}).get(name, {}).get("Keys", [])
         if not pending:
             return
-        if tries > _BATCH_TRIES:
+        if attempt > _BATCH_RETRIES:
             raise Unavailable("BatchGetItem left keys unprocessed")
-        clock.sleep(random.uniform(0, 0.05 * 2**tries))
+        clock.sleep(random.uniform(0, 0.05 * 2**attempt))
 
 
 def query(
@@ -158,14 +161,14 @@ def query(
     at_least: str | None = None,
     at_most: str | None = None,
     limit: int,
-    then: int | None = None,
+    next_limit: int | None = None,
     forward: bool = False,
 ) -> Iterator[list[Row]]:
-    """Pages of a partition's rows between two sort keys, both inclusive; newest first unless `forward`.
+    """Pages of a partition's rows between two sort keys, both inclusive; descending unless `forward`.
 
-    `index` is the partition attribute of an index, or `due`; its rows have only their keys, and it may lag
-    by about a second. The first page has at most `limit` rows, the others `then`, all at most 1 MB.
-    Nothing is read before the first is asked for.
+    `index` is the partition attribute of an index, or `due`; rows of an index hold only keys, and an index may lag by
+    about a second. The first page has at most `limit` rows, later pages at most `next_limit`, and each at
+    most 1 MB. A page is read when the caller asks for it.
     """
     hash_key, range_key = _index_keys(index)
     condition = f"{hash_key} = :pk"
@@ -187,18 +190,18 @@ def query(
     }
     options |= {"IndexName": f"by_{index}"} if index else {"ConsistentRead": True}
     while True:
-        answer = _call("query", **options)
-        yield [decoded(item) for item in answer["Items"]]
-        if "LastEvaluatedKey" not in answer:
+        response = _call("query", **options)
+        yield [decode(item) for item in response["Items"]]
+        if "LastEvaluatedKey" not in response:
             return
-        options |= {"ExclusiveStartKey": answer["LastEvaluatedKey"], "Limit": then or limit}
+        options |= {"ExclusiveStartKey": response["LastEvaluatedKey"], "Limit": next_limit or limit}
 
 
 def write(ops: Sequence[Operation], request: str) -> None:
-    """Carry out the operations, all or none, on behalf of the request with this id.
+    """Execute the operations, all or none, on behalf of the request with this id.
 
-    Rows remember the request that last wrote them (`req`): a condition that fails because an earlier try
-    of this very request took effect, its answer lost, counts as success.
+    A row stores the request that last wrote it (`req`). A condition that fails because an earlier attempt of the same
+    request took effect counts as success. Raises ConditionFailed, Contended or Unavailable.
     """
     if len(ops) == 1 and not isinstance(ops[0], Check):
         _write_one(ops[0], request)
@@ -207,13 +210,13 @@ def write(ops: Sequence[Operation], request: str) -> None:
 
 
 def update(op: Update) -> Row:
-    """Carry out one update and return the whole row after it. Raises ConditionFailed, Contended.
+    """Execute one update and return the whole row after it. Raises ConditionFailed, Contended or Unavailable.
 
-    It does not remember the request: a caller that must know whether an earlier try took effect compares the row.
+    It does not store the request's id: a caller that must know whether an earlier attempt took effect compares the row.
     """
-    for conflicts in range(CONFLICTS_IN_A_ROW):
+    for conflicts in range(MAX_CONFLICTS):
         try:
-            answer = _call(
+            response = _call(
                 "update_item",
                 **_parameters(op, None),
                 ReturnValues="ALL_NEW",
@@ -224,13 +227,13 @@ def update(op: Update) -> Row:
                 raise _condition_failed(op, error) from None
             _pause(conflicts)
         else:
-            return decoded(answer["Attributes"])
+            return decode(response["Attributes"])
     raise Contended(op)
 
 
 def _write_one(op: Operation, request: str) -> None:
     method = {Put: "put_item", Update: "update_item", Delete: "delete_item"}[type(op)]
-    for conflicts in range(CONFLICTS_IN_A_ROW):
+    for conflicts in range(MAX_CONFLICTS):
         try:
             _call(method, **_parameters(op, request), **_OLD_ON_FAILURE)
             return
@@ -250,10 +253,10 @@ def _write_all(ops: Sequence[Operation], request: str) -> None:
         {type(op).__name__ if not isinstance(op, Check) else "ConditionCheck": _in_transaction(op, request)}
         for op in ops
     ]
-    # One token for all tries: one that took effect, its response lost, is not carried out again.
+    # One token for all attempts: a transaction that took effect, but whose response was lost, is not repeated.
     token = uuid.uuid4().hex
     contended = Contended(ops[-1])
-    for conflicts in range(CONFLICTS_IN_A_ROW):
+    for conflicts in range(MAX_CONFLICTS):
         try:
             _call("transact_write_items", TransactItems=items, ClientRequestToken=token)
             return
@@ -275,11 +278,11 @@ def _write_all(ops: Sequence[Operation], request: str) -> None:
 
 
 def _cancelled(ops: Sequence[Operation], reasons: Sequence[Any], request: str) -> ConditionFailed | Contended | None:
-    """Why a transaction was cancelled; None if because an earlier try of it took effect."""
+    """Why a transaction was cancelled; None if an earlier attempt of it took effect."""
     failed, contended = [], []
     for op, reason in zip(ops, reasons, strict=True):
         if reason["Code"] == "ConditionalCheckFailed":
-            old = decoded(reason["Item"]) if reason.get("Item") else None
+            old = decode(reason["Item"]) if reason.get("Item") else None
             if old is not None and old.get("req") == request and not isinstance(op, Check):
                 return None
             failed.append(ConditionFailed(op, old))
@@ -289,7 +292,7 @@ def _cancelled(ops: Sequence[Operation], reasons: Sequence[Any], request: str) -
             raise Unavailable(reason["Code"])
         elif reason["Code"] != "None":
             raise RuntimeError(f"transaction cancelled: {reason['Code']}")
-    # The idempotency record is the last operation, and where it and another condition fail, it decides.
+    # The idempotency record is the last operation. It decides if another condition fails too.
     return failed[-1] if failed else contended[-1]
 
 
@@ -301,7 +304,7 @@ def _condition_failed(op: Operation, error: ClientError) -> ConditionFailed:
     if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
         raise error
     old: Any = error.response.get("Item")
-    return ConditionFailed(op, decoded(old) if old else None)
+    return ConditionFailed(op, decode(old) if old else None)
 
 
 def _in_transaction(op: Operation, request: str) -> dict[str, Any]:
@@ -325,15 +328,15 @@ def _parameters(op: Operation, request: str | None) -> dict[str, Any]:
 
 
 def _condition(condition: str, values: Mapping[str, Value]) -> dict[str, Any]:
-    found: dict[str, Any] = {"ConditionExpression": condition} if condition else {}
-    return found | ({"ExpressionAttributeValues": _item(values)} if values else {})
+    expression: dict[str, Any] = {"ConditionExpression": condition} if condition else {}
+    return expression | ({"ExpressionAttributeValues": _item(values)} if values else {})
 
 
 def _call(method: str, **parameters: Any) -> Any:
-    """One call of the client."""
+    """Call a method of the DynamoDB client and return its response. Raises ClientError or Unavailable."""
     if method not in ("batch_get_item", "transact_write_items"):
         parameters["TableName"] = os.environ["TABLE_NAME"]
-    return aws.answered(getattr(aws.dynamodb(), method), **parameters)
+    return aws.call(getattr(aws.dynamodb(), method), **parameters)
 
 
 def _index_keys(index: str | None) -> tuple[str, str]:
@@ -349,10 +352,10 @@ def _key(pk: str, sk: str) -> dict[str, Any]:
 
 
 def _item(row: Mapping[str, Value | None]) -> dict[str, Any]:
-    return {name: _encoded(value) for name, value in row.items() if value is not None}
+    return {name: _encode(value) for name, value in row.items() if value is not None}
 
 
-def _encoded(value: Value) -> dict[str, Any]:
+def _encode(value: Value) -> dict[str, Any]:
     if isinstance(value, str):
         return {"S": value}
     if isinstance(value, bool):
@@ -364,15 +367,15 @@ def _encoded(value: Value) -> dict[str, Any]:
     return {"M": {name: {"N": str(number)} for name, number in value.items()}}
 
 
-def decoded(item: Mapping[str, Any]) -> Row:
-    """A row from DynamoDB's typed JSON, as in the stream's images."""
-    return {name: _decoded(typed) for name, typed in item.items()}
+def decode(item: Mapping[str, Any]) -> Row:
+    """A row from DynamoDB's typed JSON, the format of responses and of stream images."""
+    return {name: _decode(typed) for name, typed in item.items()}
 
 
-def _decoded(typed: Mapping[str, Any]) -> Any:
+def _decode(typed: Mapping[str, Any]) -> Any:
     ((tag, value),) = typed.items()
     if tag == "N":
         return int(value)
     if tag == "M":
-        return {name: _decoded(inner) for name, inner in value.items()}
+        return {name: _decode(inner) for name, inner in value.items()}
     return value

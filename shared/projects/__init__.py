@@ -1,1 +1,1 @@
-"""Projects, their API keys and rate limits, and what they used."""
+"""Projects, their API keys, rate limits and usage."""

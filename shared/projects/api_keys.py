@@ -1,6 +1,6 @@
-"""API keys: who calls. A key is stored as the SHA-256 of its plaintext (specification, "Authentication").
+"""API keys. A key is stored as the SHA-256 of its plaintext (specification, "Authentication").
 
-The key's row also counts its requests (`rate_limits.py`), so that one update authenticates a request and counts it.
+The row of a key also counts its requests (`rate_limits.py`), so that one update authenticates and counts a request.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from shared.projects import projects, rate_limits
 from shared.projects.rate_limits import Moment, Remaining, Window
 
 UNKNOWN_KEY_MEMORY = 5 * clock.SECOND
-"""How long a container remembers that a key is unknown or revoked."""
-_REMEMBERED_KEYS = 1_000
+"""How long a container caches that a key is unknown or revoked (milliseconds)."""
+_CACHED_KEYS = 1_000
 _PLAINTEXT = re.compile(r"sk_(test|live)_[A-Za-z0-9]{16,128}")
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-_KEY_CHARACTERS = 32  # 190 random bits; contract 4 asks for 160
-_TRIES = 8
+_KEY_CHARACTERS = 32  # 190 random bits; contract 4 requires 160
+_ATTEMPTS = 8
 
 
 @dataclass(frozen=True)
 class Key:
-    """An API key without its plaintext. `last_used_at` is exact to the minute; None if never used."""
+    """An API key without its plaintext. `last_used_at` is precise to the minute; None if the key was never used."""
 
     id: str
     project_id: int
@@ -46,7 +46,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Caller:
-    """Whom a valid key speaks for, and what is left of its windows."""
+    """The project and mode of a valid key, and what remains of its rate limits."""
 
     scope: Scope
     project_name: str
@@ -54,7 +54,7 @@ class Caller:
 
 
 class LimitExceeded(Exception):
-    """The key has used up a window (`second` or `minute`), which ends in `resets_in` seconds."""
+    """The key has reached the limit of a window (`second` or `minute`), which ends in `resets_in` seconds."""
 
     def __init__(self, caller: Caller, window: str, resets_in: int) -> None:
         super().__init__(window)
@@ -64,12 +64,15 @@ class LimitExceeded(Exception):
 
 
 def create(project_id: int, livemode: bool, label: str, plaintext: str | None = None) -> tuple[Key, str]:
-    """A new key of a project and its plaintext, which cannot be shown again. Raises LookupError."""
+    """Create a key of a project. Returns it with its plaintext, which cannot be retrieved later.
+
+    Raises LookupError for an unknown project, ValueError for an invalid `plaintext`.
+    """
     project = projects.find(project_id)
     mode = "live" if livemode else "test"
     plaintext = plaintext or f"sk_{mode}_" + "".join(secrets.choice(_ALPHABET) for _ in range(_KEY_CHARACTERS))
     if not _PLAINTEXT.fullmatch(plaintext) or not plaintext.startswith(f"sk_{mode}_"):
-        raise ValueError(f"an API key of this mode starts with sk_{mode}_ and 16 letters or digits or more")
+        raise ValueError(f"the plaintext of this mode must be sk_{mode}_ and 16 to 128 letters or digits")
     key_id, created_at = ids.new("key_"), clock.iso(clock.now())
     digest = _digest(plaintext)
     facts = {"label": label, "created_at": created_at, "livemode": livemode, "hint": plaintext[-4:]}
@@ -85,7 +88,7 @@ def create(project_id: int, livemode: bool, label: str, plaintext: str | None = 
 
 
 def of_project(project_id: int) -> list[Key]:
-    """The keys of a project, oldest first. Raises LookupError."""
+    """The keys of a project, oldest first. Raises LookupError for an unknown project."""
     projects.find(project_id)
     pointers = [row for page in table.query(f"P#{project_id}#keys", limit=100, forward=True) for row in page]
     rows = table.get_many([_row_key(row["digest"]) for row in pointers])
@@ -93,7 +96,7 @@ def of_project(project_id: int) -> list[Key]:
 
 
 def revoke(project_id: int, key_id: str) -> Key:
-    """Refuse the key from now on; revoking it again changes nothing. Raises LookupError."""
+    """Revoke a key. Revoking it again has no effect. Raises LookupError for an unknown key."""
     pointer = table.get(f"P#{project_id}#keys", key_id)
     if pointer is None:
         raise LookupError(f"project {project_id} has no key {key_id}")
@@ -107,7 +110,7 @@ def revoke(project_id: int, key_id: str) -> Key:
 
 
 def authenticate(plaintext: str) -> Caller:
-    """Whom the key speaks for, with this request counted. One update in the common case.
+    """Authenticate a request by its key and count it. Makes one update in the common case.
 
     Raises ApiError (`api_key_invalid`, `api_key_revoked`) or LimitExceeded.
     """
@@ -117,12 +120,12 @@ def authenticate(plaintext: str) -> Caller:
     refusal = _refusals.get(digest, now)
     if refusal is not None:
         raise refusal
-    # The container guesses from its last look which minute the row counts. A wrong guess costs another try; the
-    # conditions keep every count right.
+    # The container guesses which minute the row counts from its last update. A wrong guess costs another attempt; the
+    # conditions keep every count correct.
     guess = _minutes.get(digest)
     moment = Moment(now, guess if guess == rate_limits.latest_minute(now) else now // clock.MINUTE)
     starts = guess != moment.minute
-    for _ in range(_TRIES):
+    for _ in range(_ATTEMPTS):
         update = rate_limits.start_minute if starts else rate_limits.count
         try:
             row = table.update(update(*_row_key(digest), moment))
@@ -130,19 +133,19 @@ def authenticate(plaintext: str) -> Caller:
             row = failed.old or {}
             if not row or "revoked_at" in row:
                 unknown = ApiError("api_key_revoked" if row else "api_key_invalid")
-                raise _refusals.keep(digest, now, now + UNKNOWN_KEY_MEMORY, unknown) from None
+                raise _refusals.put(digest, now, now + UNKNOWN_KEY_MEMORY, unknown) from None
             starts = not rate_limits.is_current(row, now)
             if starts:
                 continue
             moment = Moment(now, row["m"])
             caller = _caller(row, moment)
-            window = rate_limits.exhausted(caller.remaining, moment)
+            window = rate_limits.exhausted_window(caller.remaining, moment)
             if window is not None:
-                raise _refusals.keep(digest, now, window.until, _limit_exceeded(caller, window, now)) from None
+                raise _refusals.put(digest, now, window.until, _limit_exceeded(caller, window, now)) from None
         else:
             _minutes[digest] = row["m"]
             return _caller(row, moment)
-    raise Unavailable("the key's row kept changing")
+    raise Unavailable("the row of the key was modified concurrently")
 
 
 def _limit_exceeded(caller: Caller, window: Window, now: int) -> LimitExceeded:
@@ -176,35 +179,35 @@ def _of_row(row: table.Row) -> Key:
 
 
 class _Refusals:
-    """Refusals that still hold, so that a flood of refused requests costs no writes.
+    """A bounded cache of refusals, so that repeated requests with a refused key cost no writes.
 
-    One that was made later than now, before the clock was set back, does not hold.
+    A refusal is valid from `since` until `until`; the clock may be set back to before `since`.
     """
 
     def __init__(self) -> None:
-        self._cache: LRUCache[str, tuple[int, int, Exception]] = LRUCache(_REMEMBERED_KEYS)
+        self._refusals: LRUCache[str, tuple[int, int, Exception]] = LRUCache(_CACHED_KEYS)
         self._lock = threading.Lock()
 
     def get(self, digest: str, now: int) -> Exception | None:
         with self._lock:
-            since, until, refusal = self._cache.get(digest, (0, 0, None))
+            since, until, refusal = self._refusals.get(digest, (0, 0, None))
             if refusal is None or not since <= now < until:
-                self._cache.pop(digest, None)
+                self._refusals.pop(digest, None)
                 return None
         if isinstance(refusal, LimitExceeded):
-            # Shown only if it is the minute that is used up.
+            # The RateLimit header shows this value only if the minute's limit is reached.
             resets_in = rate_limits.whole_seconds(until - now)
             remaining = dataclasses.replace(refusal.caller.remaining, minute_resets_in=resets_in)
             return LimitExceeded(dataclasses.replace(refusal.caller, remaining=remaining), refusal.window, resets_in)
         assert isinstance(refusal, ApiError)
         return ApiError(refusal.code)
 
-    def keep(self, digest: str, since: int, until: int, refusal: Exception) -> Exception:
+    def put(self, digest: str, since: int, until: int, refusal: Exception) -> Exception:
         with self._lock:
-            self._cache[digest] = (since, until, refusal)
+            self._refusals[digest] = (since, until, refusal)
         return refusal
 
 
-_minutes: LRUCache[str, int] = LRUCache(_REMEMBERED_KEYS)
+_minutes: LRUCache[str, int] = LRUCache(_CACHED_KEYS)
 """The minute that each key's row was last seen to count."""
 _refusals = _Refusals()

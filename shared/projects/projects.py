@@ -1,4 +1,4 @@
-"""Projects: who owns resources."""
+"""Projects, the owners of all resources."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from shared.core import clock, ids, table
 
 @dataclass(frozen=True)
 class Project:
-    """Who owns resources. `id` is the integer that ping shows."""
+    """The owner of resources. `id` is the integer that ping returns."""
 
     id: int
     name: str
@@ -17,9 +17,9 @@ class Project:
 
 
 def create(name: str) -> Project:
-    """A new project with the next free number. Raises ValueError for a name that says nothing."""
+    """Create a project with the next free number. Raises ValueError for an empty name."""
     if not name.strip():
-        raise ValueError("a project needs a name")
+        raise ValueError("a project must have a name")
     while True:
         existing = list_all()
         project = Project(existing[-1].id + 1 if existing else 1, name, clock.iso(clock.now()))
@@ -42,17 +42,17 @@ def list_all() -> list[Project]:
 
 
 def row_key(project_id: int) -> tuple[str, str]:
-    """The row of a project."""
+    """The key of a project's row."""
     return "PROJECTS", f"{project_id:010d}"
 
 
 def name_of(project_id: int) -> str:
-    """The project's name. Raises LookupError."""
+    """The project's name. Raises LookupError for an unknown project."""
     return str(find(project_id)["name"])
 
 
 def find(project_id: int) -> table.Row:
-    """The project's row. Raises LookupError."""
+    """The project's row. Raises LookupError for an unknown project."""
     project = table.get(*row_key(project_id))
     if project is None:
         raise LookupError(f"there is no project {project_id}")

@@ -1,9 +1,9 @@
 """Rate limits: 100 requests a second and 5000 a minute for each API key (specification, "Limits").
 
-The key's row holds `m`, a minute of the UTC clock, and `w`, the counts of that minute: `n` of all of it, `s0` to `s59`
-of its seconds. One conditional update counts a request and tells whether the limits allow it. A row that counts the
-next minute was written by a host whose clock is a little ahead, and is counted on; one that counts a later minute
-was written by a clock that ran ahead, and is started anew.
+The row of a key holds `m`, a minute of the UTC clock, and `w`, the counts of that minute: `n` of the whole minute, `s0`
+to `s59` of its seconds. One conditional update counts a request and enforces the limits. A row may count the next
+minute, because the clocks of hosts differ a little; its counts continue. A row that counts a later minute was written
+by a host whose clock was wrong; its counts restart.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from shared.core import clock, table
 PER_SECOND = 100
 PER_MINUTE = 5000
 CONDITION = "attribute_exists(pk) AND attribute_not_exists(revoked_at)"
-"""Of every update that counts a request: the key exists and is valid."""
+"""The condition of every update that counts a request: the key exists and is not revoked."""
 
 
 @dataclass(frozen=True)
 class Remaining:
-    """What is left of a key's windows: whole requests, and whole seconds until the minute ends."""
+    """What remains of a key's windows: requests, and whole seconds until the minute ends."""
 
     in_second: int
     in_minute: int
@@ -30,7 +30,7 @@ class Remaining:
 
 @dataclass(frozen=True)
 class Window:
-    """The window `name` (`second` or `minute`) is used up until the instant `until`."""
+    """The window `name` (`second` or `minute`), whose limit is reached until the instant `until` (milliseconds)."""
 
     name: str
     until: int
@@ -38,29 +38,29 @@ class Window:
 
 @dataclass(frozen=True)
 class Moment:
-    """The minute and second that a request is counted in, at the instant `now`."""
+    """The minute and second in which a request at the instant `now` is counted."""
 
     now: int
     minute: int
 
     @property
     def counted_at(self) -> int:
-        """The present instant, or the start of a minute that is still to come."""
+        """`now`, or the start of the minute if it is the next one."""
         return max(self.now, self.minute * clock.MINUTE)
 
     @property
     def second(self) -> str:
-        """The name of the count of the second."""
+        """The name of the second's count."""
         return f"s{self.counted_at // clock.SECOND % 60}"
 
 
 def latest_minute(now: int) -> int:
-    """The last minute that a row may count at this instant."""
+    """The latest minute that a row may count at this instant."""
     return now // clock.MINUTE + 1
 
 
 def is_current(row: Mapping[str, object], now: int) -> bool:
-    """Whether the row counts the present minute, or the next one."""
+    """Whether the row counts the current minute or the next one."""
     minute = row.get("m")
     return isinstance(minute, int) and now // clock.MINUTE <= minute <= latest_minute(now)
 
@@ -77,7 +77,7 @@ def start_minute(pk: str, sk: str, moment: Moment) -> table.Update:
 
 
 def count(pk: str, sk: str, moment: Moment) -> table.Update:
-    """The update that counts one more request, if the minute is the row's and neither window is used up."""
+    """The update that counts a request, if the row counts this minute and neither limit is reached."""
     second = moment.second
     return table.Update(
         pk,
@@ -90,7 +90,7 @@ def count(pk: str, sk: str, moment: Moment) -> table.Update:
 
 
 def remaining(row: table.Row, moment: Moment) -> Remaining:
-    """What a row leaves of the windows of a moment."""
+    """What remains of the windows of a moment, from the counts in a row."""
     counts = row.get("w", {}) if row.get("m") == moment.minute else {}
     return Remaining(
         in_second=PER_SECOND - counts.get(moment.second, 0),
@@ -99,11 +99,11 @@ def remaining(row: table.Row, moment: Moment) -> Remaining:
     )
 
 
-def exhausted(left: Remaining, moment: Moment) -> Window | None:
-    """The window that is used up, None if there is room in both."""
-    if left.in_minute <= 0:
+def exhausted_window(remaining: Remaining, moment: Moment) -> Window | None:
+    """The window whose limit is reached; None if neither is."""
+    if remaining.in_minute <= 0:
         return Window("minute", (moment.minute + 1) * clock.MINUTE)
-    if left.in_second <= 0:
+    if remaining.in_second <= 0:
         return Window("second", (moment.counted_at // clock.SECOND + 1) * clock.SECOND)
     return None
 

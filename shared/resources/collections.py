@@ -1,7 +1,7 @@
-"""Collections: the resources of one type, of all projects, and the only way to their rows.
+"""Collections: the only access to the rows of a resource type.
 
-Every read and write takes the project and mode first (`Scope`); there is no unscoped finder. `insert`, `update` and
-`delete` return the writes of a transaction and perform none.
+Every method that reads or writes takes the project and mode (`Scope`) first. `insert`, `update` and `delete` return
+writes for a transaction; they do not execute them.
 """
 
 from __future__ import annotations
@@ -23,52 +23,54 @@ R = TypeVar("R", bound=Mapping[str, Any])
 
 @dataclass(frozen=True)
 class Record(Generic[D, R]):
-    """A resource as it was read: its document and its row, with the internal attributes."""
+    """A resource as read from the table: its document, and its row with the internal attributes."""
 
     doc: D
     row: R = field(repr=False)
 
     @property
     def version(self) -> int:
-        """The row's version, on condition of which it is written."""
+        """The row's version. An update is conditional on it."""
         return int(self.row["v"])
 
     @property
     def json(self) -> str:
-        """The document as JSON text, as it is stored."""
+        """The document as the stored JSON text."""
         return str(self.row["doc"])
 
 
 @dataclass(frozen=True)
 class Collection(Generic[D, R]):
-    """The resources of one type: documents of type `D` in rows of type `R`.
-
-    `slots` are the indexed fields, most selective first; the position gives the index. `filters` maps a query
-    parameter to a function from its text to (slot, value); those in `repeatable` may be given more than once,
-    meaning any of the values. `ordered_by` is a time field with indexes of its own. `ordered` lists take `order`,
-    oldest first unless it is `desc`. `created` names the parameter of the creation time's range, `values` reads the
-    slots of a document. If the collection `keeps_deleted`, a deleted row moves to a partition of its own, where lists
-    do not walk, and can still be read by its id.
-    """
+    """The resources of one type: documents of type `D` in rows of type `R`."""
 
     kind: str
+    """The value of the documents' `object` and the rows' `kind`."""
     prefix: str
+    """The prefix of the ids."""
     slots: tuple[str, ...] = ()
+    """The indexed fields, most selective first. A field's position is the number of its index."""
     filters: Mapping[str, Callable[[str], tuple[str, str]]] = field(default_factory=dict)
+    """By query parameter: a function from its text to (slot, value)."""
     repeatable: frozenset[str] = frozenset()
+    """The query parameters that may occur more than once; a row matches if it has any of the values."""
     ordered_by: str | None = None
+    """A time field with its own indexes. A list with a range of it is ordered by it."""
     ordered: bool = False
+    """Whether the list takes `order`. Such a list is in ascending order by default."""
     created: str | None = "created_at"
+    """The name of the creation time in the range parameters; None if the list has none."""
     values: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda doc: doc
+    """Returns the values of the slots of a document."""
     keeps_deleted: bool = False
+    """Whether a deleted row moves to another partition: lists do not read it, but it can be retrieved by its id."""
 
     @property
     def parameters(self) -> frozenset[str]:
-        """The names of all query parameters that the list takes."""
+        """The names of all query parameters of the list."""
         return lists.parameters(self)
 
     def query(self, values: Mapping[str, list[str]]) -> Query:
-        """The query parameters of a list, validated. Raises ApiError."""
+        """Validate the query parameters of the list. Raises ApiError."""
         return lists.parse(self, values)
 
     def page(
@@ -79,42 +81,43 @@ class Collection(Generic[D, R]):
         partition: str | None = None,
         seconds_left: Callable[[float], float] = float,
     ) -> Page[D]:
-        """One page, newest first unless the query asks otherwise; never an empty one while more follows.
+        """Read one page, newest first by default (contract 3). A page is empty only if it is the last one.
 
-        `partition` is the one to walk if it is not the collection's own. `seconds_left` says what is left of a window
-        that began with the request (`Request.seconds_left`). Raises Unavailable if nothing was found in that time.
+        `partition` replaces the collection's own partition. `seconds_left` returns the seconds that remain of a time
+        limit that began with the request (`Request.seconds_left`). Raises Unavailable if no row matches within the
+        limit.
         """
         return walks.read_page(scope, self, query, partition or scope.pk(self.kind), seconds_left)
 
     def find(self, scope: Scope, id: str) -> Record[D, R]:
-        """The resource with this id, a deleted one that is kept included. Raises `resource_not_found`."""
+        """The resource with this id, deleted or not. Raises `resource_not_found`."""
         row = self.row(scope, id) if ids.is_id(self.prefix, id) else None
         if row is None:
             raise not_found(self.kind.replace("_", " "), id)
         return self.record(row)
 
     def record(self, row: table.Row) -> Record[D, R]:
-        """The resource in a row."""
+        """The resource of a row."""
         return Record(cast("D", json.loads(row["doc"])), cast("R", row))
 
     def row(self, scope: Scope, id: str) -> table.Row | None:
-        """The row with this id, a deleted one that is kept included; None if there is none."""
+        """The row with this id, deleted or not; None if it does not exist."""
         row = table.get(scope.pk(self.kind), id)
         return self.deleted_row(scope, id) if row is None and self.keeps_deleted else row
 
     def deleted_row(self, scope: Scope, id: str) -> table.Row | None:
-        """The row with this id if it was deleted. A row that is deleted never comes back."""
+        """The row with this id if the resource is deleted, otherwise None. A deletion is final."""
         return table.get(self._deleted_pk(scope), id)
 
     def new(self, scope: Scope, **values: Any) -> D:
-        """The document of a new resource: id, object, mode and times, then `values`."""
+        """The document of a new resource: id, object, mode and times, followed by `values`."""
         now = clock.now()
         times = {"created_at": clock.iso(now), "updated_at": clock.iso(now)}
         head = {"id": ids.new(self.prefix, now), "object": self.kind, "livemode": scope.livemode}
         return cast("D", head | times | values)
 
     def insert(self, scope: Scope, doc: D, **internal: table.Value | None) -> table.Put:
-        """The write that creates a resource, with these internal attributes."""
+        """The write that creates the resource, with these internal attributes."""
         row = {"pk": scope.pk(self.kind), "sk": doc["id"], "kind": self.kind, "v": 1, "doc": fields.to_json(doc)}
         return table.Put(row | self.index(scope, doc) | internal)
 
@@ -125,9 +128,9 @@ class Collection(Generic[D, R]):
         doc: D,
         internal: Mapping[str, table.Value | None] | None = None,
     ) -> table.Update:
-        """The write that makes `doc` the resource's document, on condition that it did not change since it was read.
+        """The write that replaces the resource's document by `doc`, if it has not changed since it was read.
 
-        `internal` attributes are set, or removed if they are None.
+        It also sets the `internal` attributes; None removes one.
         """
         changes: dict[str, table.Value | None] = {"doc": fields.to_json(doc), "v": record.version + 1}
         return table.Update(
@@ -139,10 +142,10 @@ class Collection(Generic[D, R]):
         )
 
     def delete(self, scope: Scope, record: Record[D, R], doc: D) -> tuple[table.Delete, table.Put]:
-        """The writes that move a resource, with `doc` as its document, to the deleted ones.
+        """The writes that move the resource, with `doc` as its document, to the partition of deleted resources.
 
-        They hold on condition that it did not change since it was read. The new row keeps the document as it was
-        `before`: the event of the deletion is derived from this row alone.
+        They are conditional: the resource must not have changed since it was read. The new row stores the previous
+        document as `before`, because the event of the deletion is derived from this row alone.
         """
         row = {
             "pk": self._deleted_pk(scope),
@@ -156,7 +159,7 @@ class Collection(Generic[D, R]):
         return delete, table.Put(row)
 
     def index(self, scope: Scope, doc: Mapping[str, Any]) -> dict[str, str | None]:
-        """The index attributes of a row; None for those it must not have."""
+        """The index attributes of a row; None for attributes that the row must not have."""
         values = self.values(doc)
         attributes: dict[str, str | None] = {}
         for number, slot in enumerate(self.slots, start=1):

@@ -1,4 +1,4 @@
-"""Documents: the public form of a resource, as it is stored and sent, and how one changes."""
+"""Documents: the public form of a resource, as stored and sent, and changes to it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from shared.resources import fields
 
 
 class Resource(TypedDict):
-    """What customers, appointments, sessions, conversations and webhook endpoints have in common."""
+    """The common fields of customers, appointments, sessions, conversations and webhook endpoints (contract 1)."""
 
     id: str
     """Type prefix and a lower-case ULID. Ids of one type sort by creation time. Never changes."""
@@ -19,13 +19,13 @@ class Resource(TypedDict):
     livemode: bool
     """False for a resource of a test key. Never changes."""
     created_at: str
-    """UTC, `YYYY-MM-DDTHH:MM:SS.mmmZ`, as every time of a resource. Never changes."""
+    """UTC, `YYYY-MM-DDTHH:MM:SS.mmmZ`, like every time of a resource. Never changes."""
     updated_at: str
-    """The time of the last change of any other field. Never goes back."""
+    """The time of the last change of any other field. Never decreases."""
 
 
 class ResourceRow(TypedDict):
-    """The row of a resource. Each kind adds its own internal attributes (`shared/core/keys.py` has the keys)."""
+    """The row of a resource. Each kind adds internal attributes. `shared/core/keys.py` documents the keys."""
 
     pk: str
     sk: str
@@ -34,7 +34,7 @@ class ResourceRow(TypedDict):
     doc: str
     """The resource as JSON text."""
     v: int
-    """Counts the row's writes, from 1."""
+    """The number of writes of the row, from 1."""
     req: NotRequired[str]
     """The request that last wrote the row."""
 
@@ -43,19 +43,19 @@ D = TypeVar("D", bound=Mapping[str, Any])
 
 
 def changed(document: D, changes: Mapping[str, Any]) -> D | None:
-    """The document with these changes and a new `updated_at`; None if no value differs."""
+    """The document with these changes and a new `updated_at`; None if no value differs (contract 3)."""
     if all(same(document[name], value) for name, value in changes.items()):
         return None
-    # A clock that was set back must not take the resource back in time.
+    # `updated_at` never decreases, even if the clock is set back.
     now = max(clock.now(), clock.parse(document["updated_at"]))
     return cast("D", {**document, **changes, "updated_at": clock.iso(now)})
 
 
 def touched(document: D, changes: Mapping[str, Any]) -> D:
-    """The document with these changes, and a new `updated_at` if a value differs."""
+    """The document with these changes, and a new `updated_at` if any value differs."""
     return changed(document, changes) or document
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two JSON values are the same; True is not 1, and 1.0 is not 1."""
+    """Whether two JSON values are the same. True differs from 1, and 1.0 differs from 1."""
     return fields.canonical(one) == fields.canonical(other)

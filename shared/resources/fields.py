@@ -1,4 +1,4 @@
-"""Types of request fields, and the one place where input that does not fit becomes an API error."""
+"""The types of request fields, and the conversion of validation errors to API errors (contract 2 and 3)."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ METADATA_KEY_CHARACTERS = 40
 METADATA_VALUE_CHARACTERS = 500
 METADATA_BYTES = 16 * 1024
 
-# A separator may stand between two digits only (contract 0).
+# Separators are allowed only between digits (contract 0).
 _PHONE = re.compile(r"\+[0-9](?:[ \-.()]*[0-9])*")
 _E164 = re.compile(r"\+[1-9][0-9]{6,14}")
 
 
 class Input(BaseModel):
-    """A request body: JSON types as they are, nothing unknown."""
+    """A request body: JSON types are not converted, and unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
 class Nothing(Input):
-    """The body of an action that takes no parameters."""
+    """The body of an action without parameters."""
 
 
 M = TypeVar("M", bound=Input)
 
 
 def validate(model: type[M], data: Mapping[str, Any]) -> M:
-    """`data` as `model`. Raises the ApiError of the first thing wrong, unknown fields before all else."""
+    """Validate `data` as `model`. Raises the ApiError of the first problem; unknown fields come before all others."""
     try:
         return model.model_validate(data)
     except ValidationError as error:
@@ -50,58 +50,61 @@ def validate(model: type[M], data: Mapping[str, Any]) -> M:
     raise _api_error(model, problem)
 
 
-def bracketed(path: tuple[int | str, ...]) -> str:
-    """A path into the body as `param` spells it: `customer[phone]`, `event_filters[0]`."""
+def param_name(path: tuple[int | str, ...]) -> str:
+    """The value of `param` for a path into the body, such as `customer[phone]` or `event_filters[0]` (contract 2)."""
     return str(path[0]) + "".join(f"[{part}]" for part in path[1:])
 
 
 def to_json(value: Any) -> str:
-    """JSON text without spaces, as stored and sent."""
+    """Compact JSON text, as stored and sent."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def canonical(value: Any) -> str:
-    """JSON text that is the same for equal values, whatever the order of their keys."""
+    """JSON text with sorted keys, which is the same for equal values."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True)
 
 
 def phone(value: str) -> str:
-    """The number in E.164 (contract 0). Raises `phone_invalid_format`."""
+    """The phone number in E.164 format (contract 0). Raises `phone_invalid_format` as a PydanticCustomError."""
     trimmed = value.strip()
     number = "+" + re.sub(r"[^0-9]", "", trimmed) if _PHONE.fullmatch(trimmed) else ""
     if not _E164.fullmatch(number):
         raise PydanticCustomError(
-            "phone_invalid_format", "Phone numbers must be in E.164 format, such as +15005550006."
+            "phone_invalid_format", "Phone numbers must be in E.164 format, for example +15005550006."
         )
     return number
 
 
 def instant(value: str) -> int:
-    """A date-time as milliseconds since the epoch. Raises `datetime_invalid`."""
+    """The instant of a date-time (milliseconds). Raises `datetime_invalid` as a PydanticCustomError."""
     try:
         return clock.parse(value)
     except ValueError as error:
         raise PydanticCustomError(
             "datetime_invalid",
-            "Date-times must be RFC 3339 with a UTC offset, such as 2027-03-04T15:00:00Z.",
+            "Date-times must be RFC 3339 with a UTC offset, for example 2027-03-04T15:00:00Z.",
         ) from error
 
 
 def text(most: int, least: int = 0) -> Any:
-    """A string of at most `most` characters without control characters but tab and newlines."""
+    """A string of `least` to `most` characters. The only control characters it may have are tab and newlines."""
 
     def check(value: str) -> str:
         if len(value) < least:
             raise PydanticCustomError("parameter_invalid_empty", "The value must not be empty.")
         if len(value) > most:
             raise PydanticCustomError("parameter_invalid", "At most {most} characters are allowed.", {"most": most})
-        return _printable(value)
+        return _reject_control_characters(value)
 
     return AfterValidator(check)
 
 
-def merged_metadata(before: Mapping[str, Any], patch: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Metadata after a PATCH: merged per key, null removes a key, null for all clears (contract 3)."""
+def merge_metadata(before: Mapping[str, Any], patch: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Merge a patch into metadata by key (contract 3). A null value removes its key; a null patch removes all keys.
+
+    Raises `metadata_invalid` or `parameter_invalid`.
+    """
     if patch is None:
         return {}
     merged = {key: value for key, value in {**before, **patch}.items() if key not in patch or value is not None}
@@ -112,21 +115,21 @@ def merged_metadata(before: Mapping[str, Any], patch: Mapping[str, Any] | None) 
 
 
 def _without_nulls(metadata: dict[str, Any]) -> dict[str, Any]:
-    """New metadata, as a PATCH with it would make it: a key with null is dropped (contract 3)."""
+    """New metadata without the keys whose value is null (contract 3)."""
     return {key: value for key, value in metadata.items() if value is not None}
 
 
-def _printable(value: str) -> str:
-    bad = _control_character(value)
-    if bad is not None:
-        raise PydanticCustomError("parameter_invalid", "Control characters are not allowed: {code}.", {"code": bad})
+def _reject_control_characters(value: str) -> str:
+    control = _control_character(value)
+    if control is not None:
+        raise PydanticCustomError("parameter_invalid", "Control characters are not allowed: {code}.", {"code": control})
     return value
 
 
 def _control_character(value: str) -> str | None:
-    """The first control character but tab and newlines, as `U+0007`."""
-    found = next((c for c in value if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None)
-    return None if found is None else f"U+{ord(found):04X}"
+    """The first control character other than tab and newlines, for example `U+0007`; None if there is none."""
+    control = next((c for c in value if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None)
+    return None if control is None else f"U+{ord(control):04X}"
 
 
 def _email(value: str) -> str:
@@ -135,24 +138,28 @@ def _email(value: str) -> str:
     try:
         validate_email(value, check_deliverability=False, allow_quoted_local=True, globally_deliverable=False)
     except EmailNotValidError as error:
-        raise PydanticCustomError("email_invalid", "Not an email address; ada@example.com is one.") from error
+        raise PydanticCustomError(
+            "email_invalid", "The value must be an email address, for example ada@example.com."
+        ) from error
     return value
 
 
 def _timezone(value: str) -> str:
     try:
-        # What a machine's own database may hold besides: its setting, and copies that count leap seconds.
+        # Names in a system's database that are not IANA zones: its own setting, and variants with leap seconds.
         if value in ("localtime", "posixrules", "Factory") or value.startswith(("posix/", "right/")):
             raise ValueError(value)
         ZoneInfo(value)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise PydanticCustomError("parameter_invalid", "Not an IANA time zone; Europe/Berlin and UTC are.") from error
+        raise PydanticCustomError(
+            "parameter_invalid", "The value must be an IANA time zone, for example Europe/Berlin."
+        ) from error
     return value
 
 
 @dataclass(frozen=True)
 class _Problem:
-    """What is wrong with metadata, and under which key."""
+    """A problem of metadata, and the key that has it."""
 
     code: str
     text: str
@@ -162,7 +169,11 @@ class _Problem:
 def _metadata(value: Any) -> Any:
     if value is None:
         return None
-    problem = _metadata_problem(value) if isinstance(value, dict) else _Problem("metadata_invalid", "Not an object.")
+    problem = (
+        _metadata_problem(value)
+        if isinstance(value, dict)
+        else _Problem("metadata_invalid", "Metadata must be an object.")
+    )
     if problem is not None:
         raise PydanticCustomError(problem.code, "{text}", {"text": problem.text, "key": problem.key})
     return value
@@ -170,25 +181,25 @@ def _metadata(value: Any) -> Any:
 
 def _metadata_problem(value: Mapping[str, Any]) -> _Problem | None:
     if len(value) > METADATA_KEYS:
-        return _Problem("metadata_invalid", f"Metadata has {len(value)} keys; at most {METADATA_KEYS} are allowed.")
+        return _Problem("metadata_invalid", f"Metadata can have at most {METADATA_KEYS} keys; it has {len(value)}.")
     for key, inner in value.items():
         if not 1 <= len(key) <= METADATA_KEY_CHARACTERS:
-            text = f"Metadata keys have 1 to {METADATA_KEY_CHARACTERS} characters; one has {len(key)}."
+            text = f"Metadata keys must have 1 to {METADATA_KEY_CHARACTERS} characters; one has {len(key)}."
             return _Problem("metadata_invalid", text, key)
         if len(to_json(inner)) > METADATA_VALUE_CHARACTERS:
-            text = f"A metadata value has at most {METADATA_VALUE_CHARACTERS} characters as JSON."
+            text = f"Metadata values can have at most {METADATA_VALUE_CHARACTERS} characters as JSON."
             return _Problem("metadata_invalid", text, key)
         for part in _strings(key, inner):
-            bad = _control_character(part)
-            if bad is not None:
-                return _Problem("parameter_invalid", f"Control characters are not allowed: {bad}.", key)
+            control = _control_character(part)
+            if control is not None:
+                return _Problem("parameter_invalid", f"Control characters are not allowed: {control}.", key)
     if len(to_json(value).encode()) > METADATA_BYTES:
-        return _Problem("metadata_invalid", f"Metadata has more than {METADATA_BYTES} bytes as JSON.")
+        return _Problem("metadata_invalid", f"Metadata can have at most {METADATA_BYTES} bytes as JSON.")
     return None
 
 
 def _strings(key: str, value: Any) -> Iterator[str]:
-    """The key and every string within its value."""
+    """The key and every string in its value."""
     pending = [key, value]
     while pending:
         part = pending.pop()
@@ -202,7 +213,7 @@ def _strings(key: str, value: Any) -> Iterator[str]:
 
 def _api_error(model: type[Input], problem: Any) -> ApiError:
     path, kind, sent = problem["loc"], problem["type"], problem.get("input")
-    param = bracketed(path)
+    param = param_name(path)
     if kind == "missing":
         return ApiError("parameter_missing", f"Missing required parameter: {param}.", param=param)
     if kind == "extra_forbidden":
@@ -221,7 +232,7 @@ def _within_metadata(param: str, key: str | None) -> str:
 
 
 def unknown(param: str, name: str, known: list[str]) -> ApiError:
-    """The error for a parameter nobody takes, with the nearest one that is taken."""
+    """The `parameter_unknown` error. Its message suggests the closest of the `known` names, if one is close."""
     near = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
     return ApiError("parameter_unknown", f"Unknown parameter: {param[:100]}.{hint}", param=param[:100])

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from shared.resources.collections import Collection
 
 DEFAULT_LIMIT = 20
-LONGEST_PAGE = 100
+MAX_LIMIT = 100
 _COMPARISONS = ("gt", "gte", "lt", "lte")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
-_AFTER_EVERY_ID = "#~"  # sorts behind "#" and any id
+_AFTER_EVERY_ID = "#~"  # sorts after "#" and any id
 
 D = TypeVar("D")
 
 
 def one_of(slot: str, known: Sequence[str]) -> Callable[[str], tuple[str, str]]:
-    """A filter by a field with known values."""
+    """A filter by a field whose values are enumerated. It raises `parameter_invalid` as a PydanticCustomError."""
 
     def parse(text: str) -> tuple[str, str]:
         if text not in known:
@@ -45,32 +45,32 @@ def one_of(slot: str, known: Sequence[str]) -> Callable[[str], tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Query:
-    """The query of a list, validated: `wanted` values by slot, bounds on id and time (inclusive)."""
+    """The validated query of a list: the `filters` (values by slot), and inclusive bounds of id and time."""
 
     limit: int
     starting_after: str | None
-    wanted: Mapping[str, tuple[str, ...]]
-    least_id: str | None = None
-    most_id: str | None = None
-    least_time: str | None = None
-    most_time: str | None = None
+    filters: Mapping[str, tuple[str, ...]]
+    min_id: str | None = None
+    max_id: str | None = None
+    min_time: str | None = None
+    max_time: str | None = None
     forward: bool = False
 
     @property
     def by_time(self) -> bool:
         """Whether the list is ordered by its time field."""
-        return self.least_time is not None or self.most_time is not None
+        return self.min_time is not None or self.max_time is not None
 
 
 @dataclass(frozen=True)
 class Page(Generic[D]):
-    """The rows of a page; `next_cursor` is None on the last one."""
+    """The rows of a page. `next_cursor` is None on the last page."""
 
     rows: list[table.Row]
     next_cursor: str | None
 
     def envelope(self, url: str, docs: list[str] | None = None) -> str:
-        """The list as JSON. `docs` replaces the rows' own documents."""
+        """The list envelope as JSON (specification, "List envelope"). `docs` replaces the documents of the rows."""
         data = ",".join([row["doc"] for row in self.rows] if docs is None else docs)
         more = "true" if self.next_cursor else "false"
         return (
@@ -80,69 +80,69 @@ class Page(Generic[D]):
 
 
 def parameters(collection: Collection[Any, Any]) -> frozenset[str]:
-    """The names of all query parameters that the list takes."""
-    ranged = (name for name in (collection.created, collection.ordered_by) if name)
-    ranges = [f"{name}[{comparison}]" for name in ranged for comparison in _COMPARISONS]
+    """The names of all query parameters of the list."""
+    times = (name for name in (collection.created, collection.ordered_by) if name)
+    ranges = [f"{name}[{comparison}]" for name in times for comparison in _COMPARISONS]
     order = ["order"] if collection.ordered else []
     return frozenset(("limit", "starting_after", *order, *collection.filters, *ranges))
 
 
 def parse(collection: Collection[Any, Any], values: Mapping[str, list[str]]) -> Query:
-    """The query parameters of a list, validated. Raises ApiError."""
-    wanted: dict[str, tuple[str, ...]] = {}
+    """Validate the query parameters of a list. Raises ApiError."""
+    filters: dict[str, tuple[str, ...]] = {}
     for name, texts in values.items():
         if len(texts) > 1 and name not in collection.repeatable:
-            raise ApiError("parameter_invalid", f"{name} was given more than once.", param=name)
+            raise ApiError("parameter_invalid", f"{name} can be sent only once.", param=name)
         if name in collection.filters:
             for text in texts:
-                slot, value = _parsed(name, text, collection.filters[name])
-                wanted[slot] = tuple(dict.fromkeys((*wanted.get(slot, ()), value)))
-    least_id, most_id = _id_range(collection, values)
-    least_time, most_time = _time_range(collection, values)
+                slot, value = _parse(name, text, collection.filters[name])
+                filters[slot] = tuple(dict.fromkeys((*filters.get(slot, ()), value)))
+    min_id, max_id = _id_range(collection, values)
+    min_time, max_time = _time_range(collection, values)
     return Query(
         limit=_limit(values.get("limit", [str(DEFAULT_LIMIT)])[0]),
         starting_after=values.get("starting_after", [None])[0],
-        wanted=wanted,
-        least_id=least_id,
-        most_id=most_id,
-        least_time=least_time,
-        most_time=most_time,
+        filters=filters,
+        min_id=min_id,
+        max_id=max_id,
+        min_time=min_time,
+        max_time=max_time,
         forward=collection.ordered and _order(values.get("order", ["asc"])[0]) == "asc",
     )
 
 
 def id_cursor(row: table.Row) -> str:
-    """The cursor of a list by id that continues behind this row."""
+    """The cursor of a list by id that continues after this row."""
     return str(row["sk"])
 
 
 def time_cursor(row: table.Row) -> str:
-    """The cursor of a list by time that continues behind this row."""
+    """The cursor of a list by time that continues after this row."""
     return base64.urlsafe_b64encode(row["sort_time"].encode()).decode().rstrip("=")
 
 
 def id_of_cursor(collection: Collection[Any, Any], cursor: str) -> str:
-    """The id that a cursor of a list by id is. Raises `cursor_invalid`."""
+    """Validate a cursor of a list by id, which is an id. Raises `cursor_invalid`."""
     if not ids.is_id(collection.prefix, cursor):
         raise cursor_invalid()
     return cursor
 
 
 def time_of_cursor(collection: Collection[Any, Any], cursor: str) -> tuple[str, str]:
-    """Time and id in a cursor that `time_cursor` made. Raises `cursor_invalid`."""
+    """The time and the id of a cursor that `time_cursor` encoded. Raises `cursor_invalid`."""
     try:
         time, _, id = base64.urlsafe_b64decode(cursor.encode("ascii") + b"==").decode("ascii").partition("#")
         canonical = time_cursor({"sort_time": f"{clock.iso(clock.parse(time))}#{id}"})
     except (ValueError, binascii.Error) as error:
         raise cursor_invalid() from error
-    # Any other spelling would be compared wrongly.
+    # Another encoding of the same position would be compared incorrectly.
     if canonical != cursor or not ids.is_id(collection.prefix, id):
         raise cursor_invalid()
     return time, id
 
 
 def cursor_invalid() -> ApiError:
-    """The error for a `starting_after` that is no cursor of the list."""
+    """The error for a `starting_after` that is not a cursor of the list."""
     return ApiError("cursor_invalid", param="starting_after")
 
 
@@ -156,12 +156,12 @@ def _limit(text: str) -> int:
     if not _INTEGER.fullmatch(text.strip()):
         raise ApiError("parameter_invalid_integer", "limit must be an integer.", param="limit")
     negative, digits = text.strip().startswith("-"), text.strip().lstrip("+-").lstrip("0")
-    # No int() of what may have thousands of digits.
-    number = int(digits or "0") if len(digits) < 4 else LONGEST_PAGE
-    return 1 if negative else max(1, min(LONGEST_PAGE, number))
+    # int() must not parse a number with thousands of digits.
+    number = int(digits or "0") if len(digits) < 4 else MAX_LIMIT
+    return 1 if negative else max(1, min(MAX_LIMIT, number))
 
 
-def _parsed(name: str, text: str, parse: Callable[[str], tuple[str, str]]) -> tuple[str, str]:
+def _parse(name: str, text: str, parse: Callable[[str], tuple[str, str]]) -> tuple[str, str]:
     try:
         return parse(text)
     except PydanticCustomError as error:
@@ -169,28 +169,28 @@ def _parsed(name: str, text: str, parse: Callable[[str], tuple[str, str]]) -> tu
 
 
 def _id_range(collection: Collection[Any, Any], values: Mapping[str, list[str]]) -> tuple[str | None, str | None]:
-    least, most = [], []
+    lower, upper = [], []
     for comparison, param, text in _bounds(collection.created, values):
-        # The first instant that the text names, and the first behind it: a second is a thousand instants.
+        # The first instant of the time in `text`, and the first instant after it: a second has 1,000 instants.
         start, end = _created_second(param, text) if collection.created == "created" else _created_instant(param, text)
         if comparison in ("gt", "gte"):
-            least.append(ids.first_of(collection.prefix, end if comparison == "gt" else start))
+            lower.append(ids.first_of(collection.prefix, end if comparison == "gt" else start))
         else:
-            most.append(
+            upper.append(
                 ids.before(collection.prefix, ids.first_of(collection.prefix, start if comparison == "lt" else end))
             )
-    return max(least, default=None), min(most, default=None)
+    return max(lower, default=None), min(upper, default=None)
 
 
 def _time_range(collection: Collection[Any, Any], values: Mapping[str, list[str]]) -> tuple[str | None, str | None]:
-    least, most = [], []
+    lower, upper = [], []
     for comparison, param, text in _bounds(collection.ordered_by, values):
         time = clock.iso(_instant(param, text))
         if comparison in ("gt", "gte"):
-            least.append(time + _AFTER_EVERY_ID if comparison == "gt" else time)
+            lower.append(time + _AFTER_EVERY_ID if comparison == "gt" else time)
         else:
-            most.append(time if comparison == "lt" else time + _AFTER_EVERY_ID)
-    return max(least, default=None), min(most, default=None)
+            upper.append(time if comparison == "lt" else time + _AFTER_EVERY_ID)
+    return max(lower, default=None), min(upper, default=None)
 
 
 def _bounds(name: str | None, values: Mapping[str, list[str]]) -> Iterator[tuple[str, str, str]]:
@@ -212,6 +212,6 @@ def _created_second(param: str, text: str) -> tuple[int, int]:
 
 
 def _instant(param: str, text: str) -> int:
-    # A "+" that a client left unescaped in the query arrives as a space.
+    # A client may send an unescaped "+" in the query, which is decoded as a space.
     unescaped = re.sub(r" (\d\d:?\d\d)$", r"+\1", text)
-    return int(_parsed(param, unescaped, lambda value: ("", str(fields.instant(value))))[1])
+    return int(_parse(param, unescaped, lambda value: ("", str(fields.instant(value))))[1])

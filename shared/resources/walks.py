@@ -1,12 +1,12 @@
 """Walks: how the rows of a page are read (contract 3, "Lists").
 
-A list without filters walks the base table and sees every write. Filters walk keys-only indexes, one of each field;
-of several indexes they take the entries in common, and only then read rows. So a page costs the same in a table of
-any size: what counts is how many rows share the value of the most selective filter. Which rows a filter finds may lag
-by about a second.
+A list without filters reads the base table, so it includes every write. Each filter reads a keys-only index; several
+filters are intersected on the index entries before any row is read. The cost of a page therefore does not depend on the
+size of the table, but on how many rows share the value of the most selective filter. A filtered list may lag by about
+a second.
 
-A page ends before 4 MB. One that has found something ends after 1,000 rows or entries that did not match; one that
-has found nothing reads on, until the request's 15 seconds have passed.
+A page ends before 4 MB. A page with at least one row also ends after 1,000 rows or entries that did not match. A page
+without a row continues until the request's 15 seconds have passed.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ if TYPE_CHECKING:
     from shared.resources.collections import Collection
 
 EXAMINED = 1_000
-"""Rows or entries that a page reads at the most, once it has found something."""
+"""The most rows or entries that a page reads once it has a row."""
 BYTES = 4_000_000
+"""The largest page."""
 SECONDS = 15
-"""Since the request's start; after that a page that has found nothing is given up."""
-_FURTHER = 200
-"""Rows that a further query reads, if those of the first were not enough."""
-_FURTHER_ENTRIES = 60
-"""Index entries that a further query reads, where several indexes are walked: more would mostly be read in vain."""
-_LOOK = 50
-"""Rows that a look into several indexes counts as, if they had nothing in common there."""
+"""Seconds since the start of the request after which a page without a row fails."""
+_NEXT_LIMIT = 200
+"""Rows that each further query reads if the first query did not read enough."""
+_NEXT_ENTRIES = 60
+"""Index entries that each further query of a filter reads: with several filters, most of a larger block is skipped."""
+_MISS = 50
+"""Rows that an intersection without a common entry counts as."""
 
 Entries = Iterator["table.Row | None"]
-"""Rows or index entries in the order of the list; None for each look that found none, so that time can be checked."""
+"""Rows or index entries in list order. None is a read without a match: the caller checks the time."""
 
 
 def read_page(
@@ -49,20 +50,20 @@ def read_page(
     partition: str,
     seconds_left: Callable[[float], float],
 ) -> Page[Any]:
-    """One page; never an empty one while more follows. Raises Unavailable if nothing was found in time."""
-    indexed = query.by_time or bool(query.wanted)
+    """Read one page. It is empty only if it is the last one. Raises Unavailable if no row matches in time."""
+    indexed = query.by_time or bool(query.filters)
     cursor = lists.time_cursor if query.by_time else lists.id_cursor
     walk = _by_index(scope, collection, query) if indexed else _by_id(collection, query, partition)
     page: list[table.Row] = []
     size = examined = 0
     while True:
-        # A full page needs one look behind it, and no more than that.
+        # A full page only needs to know whether there is a next entry.
         full = len(page) == query.limit
         chunk = list(itertools.islice(walk, 1 if full else query.limit - len(page)))
         if not chunk:
             return Page(page, None)
         entries = [entry for entry in chunk if entry is not None and _in_range(query, entry)]
-        # An index entry behind a full page tells that there is more, without a read of its row.
+        # The next index entry shows that there are more, without reading its row.
         if indexed and full and entries:
             return Page(page, cursor(page[-1]))
         for row in _matching_rows(collection, query, entries, indexed):
@@ -70,17 +71,17 @@ def read_page(
             if full or (size > BYTES and page):
                 return Page(page, cursor(page[-1]))
             page.append(row)
-        examined += sum(_LOOK if entry is None else 1 for entry in chunk)
+        examined += sum(_MISS if entry is None else 1 for entry in chunk)
         if page and examined >= EXAMINED:
             return Page(page, cursor(page[-1]))
         if not page and seconds_left(SECONDS) <= 0:
-            raise Unavailable("nothing found in time")
+            raise Unavailable("no row matched in time")
 
 
 def _matching_rows(
     collection: Collection[Any, Any], query: Query, entries: list[table.Row], indexed: bool
 ) -> Iterator[table.Row]:
-    """The rows of the entries that are what the query asks for, as they are now."""
+    """The current rows of the entries that match the query."""
     rows = table.get_many([(entry["pk"], entry["sk"]) for entry in entries]) if indexed else {}
     for entry in entries:
         row = rows.get((entry["pk"], entry["sk"])) if indexed else entry
@@ -92,65 +93,67 @@ def _by_id(collection: Collection[Any, Any], query: Query, partition: str) -> En
     limit, cursor = query.limit + 1, query.starting_after
     if query.forward:
         after = None if cursor is None else ids.after(collection.prefix, lists.id_of_cursor(collection, cursor))
-        return _rows(table.query(partition, at_least=after, limit=limit, then=_FURTHER, forward=True))
-    most = _start(query.most_id, None if cursor is None else _before_id(collection, cursor))
-    return _rows(table.query(partition, at_least=query.least_id, at_most=most, limit=limit, then=_FURTHER))
+        return _rows(table.query(partition, at_least=after, limit=limit, next_limit=_NEXT_LIMIT, forward=True))
+    at_most = _start(query.max_id, None if cursor is None else _before_id(collection, cursor))
+    return _rows(table.query(partition, at_least=query.min_id, at_most=at_most, limit=limit, next_limit=_NEXT_LIMIT))
 
 
 def _by_index(scope: Scope, collection: Collection[Any, Any], query: Query) -> Entries:
     cursor = query.starting_after
     if query.by_time:
-        order, least = "sort_time", query.least_time
-        most = _start(query.most_time, None if cursor is None else _before_time(scope, collection, cursor))
+        order, at_least = "sort_time", query.min_time
+        at_most = _start(query.max_time, None if cursor is None else _before_time(scope, collection, cursor))
     else:
-        order, least = "sk", query.least_id
-        most = _start(query.most_id, None if cursor is None else _before_id(collection, cursor))
+        order, at_least = "sk", query.min_id
+        at_most = _start(query.max_id, None if cursor is None else _before_id(collection, cursor))
     conditions = [
-        [_Walk(partition, index, order, least, query.limit + 1) for partition in partitions]
+        [_Walk(partition, index, order, at_least, query.limit + 1) for partition in partitions]
         for index, partitions in _conditions(scope, collection, query)
     ]
-    return _common(collection, conditions, order, most)
+    return _intersection(collection, conditions, order, at_most)
 
 
 def _conditions(scope: Scope, collection: Collection[Any, Any], query: Query) -> list[tuple[str, list[str]]]:
-    """The indexes to walk, the most selective first, each with the partitions of the values that are wanted."""
+    """The indexes to read, the most selective first, each with the partitions of the filter's values."""
     order = "t" if query.by_time else "f"
-    if not query.wanted:
+    if not query.filters:
         return [(f"{order}0", [scope.pk(collection.kind)])]
     return [
-        (f"{order}{number}", [scope.index(collection.kind, slot, value) for value in query.wanted[slot]])
+        (f"{order}{number}", [scope.index(collection.kind, slot, value) for value in query.filters[slot]])
         for number, slot in enumerate(collection.slots, start=1)
-        if slot in query.wanted
+        if slot in query.filters
     ]
 
 
 class _Walk:
-    """The entries of one index partition down from a position, latest first, read by blocks."""
+    """The entries of one index partition in descending order, read in blocks."""
 
-    def __init__(self, partition: str, index: str, order: str, least: str | None, size: int) -> None:
+    def __init__(self, partition: str, index: str, order: str, at_least: str | None, size: int) -> None:
         self.reads = 0
-        self._partition, self._index, self._order, self._least = partition, index, order, least
+        self._partition, self._index, self._order, self._at_least = partition, index, order, at_least
         self._first = self._size = size
         self._block = deque[table.Row]()
         self._seeks = 0
         self._ended = False
 
-    def seek(self, most: str | None) -> table.Row | None:
-        """The first entry at or below a position, which must never rise; None if there is none."""
-        while self._block and most is not None and self._block[0][self._order] > most:
+    def seek(self, position: str | None) -> table.Row | None:
+        """The first entry at or below a position; None if there is none. Positions must not increase."""
+        while self._block and position is not None and self._block[0][self._order] > position:
             self._block.popleft()
         if not self._block and not self._ended:
-            self._read(most)
+            self._read(position)
         self._seeks += 1
         return self._block[0] if self._block else None
 
-    def _read(self, most: str | None) -> None:
-        # A block that was mostly jumped over would be so again, if it were larger.
+    def _read(self, position: str | None) -> None:
+        # If most of a block was skipped, most of a larger block would be skipped too.
         if self.reads:
-            self._size = _FURTHER_ENTRIES if 2 * self._seeks > self._size else self._first
+            self._size = _NEXT_ENTRIES if 2 * self._seeks > self._size else self._first
         self._seeks = 0
         self.reads += 1
-        pages = table.query(self._partition, index=self._index, at_least=self._least, at_most=most, limit=self._size)
+        pages = table.query(
+            self._partition, index=self._index, at_least=self._at_least, at_most=position, limit=self._size
+        )
         for page in pages:
             self._block.extend(page)
             if len(self._block) >= self._size:
@@ -158,29 +161,29 @@ class _Walk:
         self._ended = True
 
 
-def _common(
-    collection: Collection[Any, Any], conditions: Sequence[Sequence[_Walk]], order: str, most: str | None
+def _intersection(
+    collection: Collection[Any, Any], conditions: Sequence[Sequence[_Walk]], order: str, position: str | None
 ) -> Entries:
-    """The entries that all conditions have, each in one of its walks.
+    """The entries that every condition has in one of its walks.
 
-    Each condition seeks to where the one before it stands, so that what lies between is not read.
+    Each condition seeks the position of the previous one, so that the entries between the two are not read.
     """
     walks = [walk for condition in conditions for walk in condition]
     while True:
         reads = sum(walk.reads for walk in walks)
         positions: list[str] = []
         for condition in conditions:
-            entries = [entry for walk in condition if (entry := walk.seek(most)) is not None]
+            entries = [entry for walk in condition if (entry := walk.seek(position)) is not None]
             if not entries:
                 return
             entry = max(entries, key=lambda entry: str(entry[order]))
-            most = str(entry[order])
-            positions.append(most)
-        # Positions never rise from one condition to the next.
+            position = str(entry[order])
+            positions.append(position)
+        # Positions do not increase from one condition to the next, so all are equal if the first and last are.
         if positions[0] == positions[-1]:
             yield entry
             time, mark, id = positions[-1].rpartition("#")
-            most = f"{time}{mark}{ids.before(collection.prefix, id)}"
+            position = f"{time}{mark}{ids.before(collection.prefix, id)}"
         elif sum(walk.reads for walk in walks) > reads:
             yield None
 
@@ -190,24 +193,24 @@ def _rows(pages: Iterator[list[table.Row]]) -> Entries:
 
 
 def _matches(collection: Collection[Any, Any], query: Query, row: table.Row, sort_time: str | None) -> bool:
-    """Whether a row is still what an index said of it."""
-    if table.expired(row):
+    """Whether a row still matches the query: its index entries may be outdated."""
+    if table.is_expired(row):
         return False
     if query.by_time and row.get("sort_time") != sort_time:
         return False
-    if not query.wanted:
+    if not query.filters:
         return True
     values = collection.values(json.loads(row["doc"]))
-    return all(values.get(slot) in wanted for slot, wanted in query.wanted.items())
+    return all(values.get(slot) in allowed for slot, allowed in query.filters.items())
 
 
 def _in_range(query: Query, entry: table.Row) -> bool:
-    """Whether an entry was created in the time that is asked for."""
-    return (query.least_id or "") <= entry["sk"] and (query.most_id is None or entry["sk"] <= query.most_id)
+    """Whether an entry's creation time is in the query's range."""
+    return (query.min_id or "") <= entry["sk"] and (query.max_id is None or entry["sk"] <= query.max_id)
 
 
 def _start(bound: str | None, after: str | None) -> str | None:
-    """Where a list begins: at the bound, or behind its cursor."""
+    """The position where a page begins: the upper bound, or the position after the cursor."""
     return min((position for position in (bound, after) if position is not None), default=None)
 
 
@@ -220,7 +223,7 @@ def _before_time(scope: Scope, collection: Collection[Any, Any], cursor: str) ->
         time, id = lists.time_of_cursor(collection, cursor)
         return f"{time}#{ids.before(collection.prefix, id)}"
     row = collection.row(scope, cursor)
-    # An id that never was a row stands where its own time stands.
+    # The position of an id without a row is the time in the id.
     time = (
         clock.iso(min(ids.instant(collection.prefix, cursor), clock.LAST))
         if row is None

@@ -1,1 +1,1 @@
-"""Webhooks: events, the endpoints that receive them, and deliveries from the first attempt to the last."""
+"""Webhooks: events, the endpoints that receive them, and deliveries with their attempts and retries."""

@@ -1,9 +1,8 @@
-"""Deliveries: an event on its way to one endpoint (specification, "Retry behavior"; contract 9).
+"""Deliveries: the sending of one event to one endpoint (specification, "Retry behavior"; contract 9).
 
-A delivery's row owes its next attempt (`shared/work/owed.py`). A worker claims it, sends, and records the attempt on
-condition that its claim still holds. The next step is a pure function of the attempt's number and outcome
-(`next_step`). What may become of a row is a pure function of the row and its endpoint (`phase`), which reads, manual
-retries and workers all ask.
+A delivery's row owes its next attempt (`shared/work/owed.py`). A worker claims the row, sends the event, and records
+the attempt on condition that it still has the claim. Two pure functions hold the rules: `next_step` depends on the
+number and outcome of an attempt; `phase` depends on a row and its endpoint. Workers, reads and manual retries use both.
 """
 
 from __future__ import annotations
@@ -31,14 +30,14 @@ if TYPE_CHECKING:
     from shared.webhooks.http_client import Outcome
 
 WAITS = (0, 5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)
-"""The retry schedule: seconds from the end of one attempt to the next, by the number of attempts made
-(specification, "Retry behavior"; contract 0)."""
+"""The retry schedule: seconds before each attempt, from the end of the previous one (specification, "Retry behavior";
+contract 0)."""
 LEASE = 60 * clock.SECOND
-"""How long a worker may take for an attempt; the attempt itself is cut after 15 seconds."""
+"""The lease of a worker (milliseconds). An attempt times out after 15 seconds."""
 LOST_WORKERS = 3
-"""After so many dead workers on one attempt the delivery fails with `worker_lost` (contract 9)."""
+"""The number of workers lost during one attempt after which the delivery fails with `worker_lost` (contract 9)."""
 GRACE = 60
-"""Seconds, scaled, after which `sweep` takes the hint at an attempt for lost."""
+"""Seconds, scaled, after the due time of an attempt from which `sweep` sends another hint."""
 ATTEMPTING, SUCCEEDED, FAILED, CANCELED = "attempting", "succeeded", "failed", "canceled"
 
 
@@ -50,7 +49,7 @@ class Attempt(TypedDict):
     at: str
     """When the attempt began."""
     response_status_code: int | None
-    """The receiver's HTTP status. Null if it sent none."""
+    """The HTTP status of the receiver's response. Null without a response."""
     error_code: str | None
     """Why the attempt failed (contract 9 lists the values). Null if it succeeded."""
     duration_ms: int
@@ -58,7 +57,7 @@ class Attempt(TypedDict):
 
 
 class Delivery(TypedDict):
-    """An event on its way to one endpoint (specification, "Retry behavior"; contract 9). Id prefix `whd_`."""
+    """The delivery of one event to one endpoint (specification, "Retry behavior"; contract 9). Id prefix `whd_`."""
 
     id: str
     object: str
@@ -67,39 +66,39 @@ class Delivery(TypedDict):
     event_type: str
     webhook_endpoint_id: str
     url: str
-    """Where the latest attempt was sent; before the first, the endpoint's URL when the delivery was created."""
+    """The URL of the latest attempt; before the first, the endpoint's URL at the delivery's creation."""
     status: str
-    """`attempting`, then `succeeded`, `failed` or `canceled`, which never change."""
+    """`attempting`, then `succeeded`, `failed` or `canceled`, which are final."""
     trigger: str
     """`automatic`, `manual` (a retry) or `test`."""
     retry_of: str | None
-    """The delivery that a manual retry repeats. Null otherwise."""
+    """The id of the delivery that a manual retry repeats. Null otherwise."""
     attempt_count: int
-    """Recorded attempts."""
+    """The number of recorded attempts."""
     max_attempts: int
-    """9."""
+    """Always 9."""
     next_attempt_at: str | None
     """When the next attempt is due. Null once the delivery has ended."""
     last_attempt_at: str | None
     """When the latest attempt began. Null before the first."""
     response_status_code: int | None
-    """Of the latest attempt; null before the first and if the receiver sent none."""
+    """The HTTP status of the latest attempt. Null before the first, and without a response."""
     response_body: str | None
-    """The first KiB of the latest response's body. Null if there was none."""
+    """The first KiB of the body of the latest response. Null without a response."""
     error_code: str | None
-    """Why the latest attempt failed, or why the delivery ended without one. Null if it succeeded."""
+    """Why the latest attempt failed, or why the delivery ended without an attempt. Null after a success."""
     duration_ms: int | None
-    """Of the latest attempt, in milliseconds. Null before the first."""
+    """The duration of the latest attempt in milliseconds. Null before the first."""
     attempts: list[Attempt]
     """Every recorded attempt, oldest first."""
     livemode: bool
     created_at: str
     completed_at: str | None
-    """When the delivery ended. Null while it is attempting."""
+    """When the delivery ended. Null while its status is `attempting`."""
 
 
 class DeliveryRow(TypedDict):
-    """A delivery's row. While it waits, it owes its next attempt, too (`shared/work/owed.py`)."""
+    """A delivery's row. It owes the next attempt until the delivery has ended (`shared/work/owed.py`)."""
 
     pk: str
     sk: str
@@ -108,10 +107,10 @@ class DeliveryRow(TypedDict):
     endpoint: str
     """The endpoint's id."""
     generation: int
-    """The endpoint's generation when the delivery was created."""
+    """The endpoint's generation at the delivery's creation."""
     expires_at: int
     due_at: NotRequired[int]
-    """When the next attempt is due (milliseconds). Absent once the delivery has ended."""
+    """When the next attempt is due (milliseconds). Absent after the delivery has ended."""
 
 
 DELIVERIES: Collection[Delivery, DeliveryRow] = Collection(kind="delivery", prefix="whd_", created=None)
@@ -119,21 +118,21 @@ DELIVERIES: Collection[Delivery, DeliveryRow] = Collection(kind="delivery", pref
 
 @dataclass(frozen=True)
 class Retry:
-    """Another attempt, `wait` seconds (unscaled) after the end of this one."""
+    """There is another attempt, `wait` seconds (not scaled) after the end of this one."""
 
     wait: int
 
 
 @dataclass(frozen=True)
 class Ended:
-    """No further attempt. `gone`: the receiver answered that it will never take one."""
+    """There is no other attempt. `gone` if the receiver responded with 410."""
 
     status: str
     gone: bool = False
 
 
 def next_step(number: int, outcome: Outcome, *, closed: bool = False) -> Retry | Ended:
-    """What follows attempt `number` (from 1); `closed` if its endpoint was disabled or deleted during it."""
+    """The step after attempt `number` (from 1). `closed` if the endpoint was disabled or deleted during the attempt."""
     if outcome.error is None:
         return Ended(SUCCEEDED)
     if closed:
@@ -144,22 +143,22 @@ def next_step(number: int, outcome: Outcome, *, closed: bool = False) -> Retry |
 
 
 class Phase(Enum):
-    """What may become of a delivery."""
+    """The state of a delivery that decides who may change it."""
 
-    ENDED = "It never changes again."
-    UNDER_WAY = "A worker has it, alive or dead; what is recorded of the attempt decides."
-    WAITING = "Its next attempt is owed."
-    CLOSED = "It waits for an endpoint that was disabled or deleted since, and is to be canceled."
+    ENDED = "The delivery has ended and never changes."
+    UNDER_WAY = "A worker, which may be dead, has claimed it. The outcome of its attempt decides."
+    WAITING = "It owes its next attempt."
+    CLOSED = "Its endpoint was disabled or deleted since, so it must be canceled."
 
 
 def phase(row: table.Row, endpoint: endpoints.State | None, token: str | None = None) -> Phase:
-    """The phase of a delivery's row for everybody, or for the worker whose claim has this token."""
+    """The phase of a delivery's row, or its phase for the worker whose claim has this token."""
     if "due_at" not in row:
         return Phase.ENDED
-    # An expired lease counts too: its worker may have sent the event.
+    # A claim with an expired lease counts too: its worker may have sent the event.
     if "lease" in row and row["lease"] != token:
         return Phase.UNDER_WAY
-    # The row may be newer than what was read of its endpoint.
+    # The row may be newer than the state of the endpoint, so the generations need not be equal.
     if endpoint is None or endpoint.generation > row["generation"]:
         return Phase.CLOSED
     return Phase.WAITING
@@ -167,7 +166,7 @@ def phase(row: table.Row, endpoint: endpoints.State | None, token: str | None = 
 
 @dataclass(frozen=True)
 class Claim:
-    """A delivery that this worker, and until its lease expires no other, may send."""
+    """A delivery that only this worker may send until its lease expires."""
 
     scope: Scope
     work: owed.Claim
@@ -180,30 +179,30 @@ class Claim:
 
     @property
     def due_at(self) -> int:
-        """When the attempt was due (milliseconds)."""
+        """When the attempt is due (milliseconds)."""
         return int(self.work.row["due_at"])
 
     @property
     def lost_workers(self) -> int:
-        """How many workers died over this attempt."""
+        """The number of workers lost during this attempt."""
         return self.work.lost_workers
 
     def is_closed(self, endpoint: endpoints.State | None) -> bool:
-        """Whether the endpoint was disabled or deleted since the delivery was created, so that nothing is sent."""
+        """Whether the endpoint was disabled or deleted since the delivery's creation, so that nothing may be sent."""
         return phase(self.work.row, endpoint, self.work.token) is Phase.CLOSED
 
 
 def partition(scope: Scope, event_id: str) -> str:
-    """The partition of an event's deliveries."""
+    """The partition key of an event's deliveries."""
     return scope.pk(EVENTS.kind, event_id)
 
 
 def new_row(
     event: NewEvent, endpoint: endpoints.State, *, trigger: str = "automatic", retry_of: str | None = None
 ) -> table.Row:
-    """The row of a new delivery, due now; `canceled` from the start if the endpoint is disabled.
+    """The row of a new delivery, due now; already `canceled` if the endpoint is disabled (contract 9).
 
-    The automatic delivery of an event to an endpoint always has the same id.
+    The id of an automatic delivery is derived from the event and the endpoint, so that it is created only once.
     """
     now, endpoint_id = clock.now(), endpoint.doc["id"]
     automatic = trigger == "automatic"
@@ -246,7 +245,7 @@ def new_row(
 
 
 def hint(scope: Scope, event_id: str, delivery_id: str, endpoint_id: str, delay: int = 0) -> Hint:
-    """The message that tells a worker of a delivery, `delay` seconds from now."""
+    """The hint for a delivery, `delay` seconds from now. Takes ids, for callers without the document."""
     message = {
         "project_id": scope.project_id,
         "livemode": scope.livemode,
@@ -257,21 +256,21 @@ def hint(scope: Scope, event_id: str, delivery_id: str, endpoint_id: str, delay:
 
 
 def hint_of(scope: Scope, delivery: Delivery, delay: int = 0) -> Hint:
-    """The message that tells a worker of this delivery, `delay` seconds from now."""
+    """The hint for a delivery, `delay` seconds from now."""
     return hint(scope, delivery["event_id"], delivery["id"], delivery["webhook_endpoint_id"], delay)
 
 
 def claim(scope: Scope, event_id: str, delivery_id: str) -> Claim | owed.NotDue | None:
-    """Claim the delivery, if its attempt is due and no other worker has it. None if there is nothing to do."""
+    """Claim the delivery, if its attempt is due and no other worker has claimed it. None if nothing is owed."""
     work = owed.claim(partition(scope, event_id), delivery_id, clock.now() + LEASE)
     return Claim(scope, work, json.loads(work.row["doc"])) if isinstance(work, owed.Claim) else work
 
 
 def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: Sequence[table.Operation] = ()) -> None:
-    """Write down the attempt, what follows, and what it says of the endpoint (`also`), in one transaction.
+    """Record the attempt, its next step, and the writes to the endpoint (`also`) in one transaction.
 
-    Then the next attempt's timer is set. Does nothing if the claim has expired and another worker has the delivery.
-    Raises ConditionFailed or Contended if the endpoint was changed: read it again.
+    Then sets the timer of the next attempt. Does nothing if another worker has taken over the delivery. Raises
+    ConditionFailed or Contended if the endpoint was modified concurrently: read it again.
     """
     now = clock.now()
     attempt: Attempt = {
@@ -302,29 +301,29 @@ def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: 
 
 
 def cancel(claim: Claim, endpoint: endpoints.State | None) -> None:
-    """End the delivery because its endpoint was disabled or deleted."""
+    """Cancel the delivery because its endpoint was disabled or deleted."""
     _save(claim, _canceled_doc(claim.work.row, endpoint), owed.NOTHING)
 
 
 def fail_lost(claim: Claim, endpoint: endpoints.State) -> None:
-    """End the delivery because worker after worker died over the same attempt.
+    """Fail the delivery because too many workers were lost during one attempt.
 
-    Raises ConditionFailed or Contended if the endpoint was changed meanwhile: nothing was written.
+    Raises ConditionFailed or Contended if the endpoint was modified concurrently; nothing is written then.
     """
     doc: Delivery = {**_ended(claim.doc, FAILED, clock.iso(clock.now())), "error_code": "worker_lost"}
     _save(claim, doc, owed.NOTHING, [endpoints.unchanged(claim.scope, endpoint)])
 
 
 def release(claim: Claim) -> None:
-    """Give the delivery back, still due, for another worker."""
+    """Release the claim. The attempt stays due."""
     owed.release(claim.work)
 
 
-def shown(scope: Scope, rows: list[table.Row]) -> list[Delivery]:
-    """Deliveries as clients see them. One that waits for a closed endpoint is canceled for good first."""
+def views(scope: Scope, rows: list[table.Row]) -> list[Delivery]:
+    """The deliveries as clients see them. First cancels, in the table, those that wait for a closed endpoint."""
     endpoint_ids = [row["endpoint"] for row in rows if "due_at" in row]
     states = endpoints.states(scope, endpoint_ids) if endpoint_ids else {}
-    return [_shown(row, states.get(row["endpoint"])) for row in rows]
+    return [_view(row, states.get(row["endpoint"])) for row in rows]
 
 
 def find(scope: Scope, event_id: str, delivery_id: str) -> table.Row:
@@ -342,32 +341,38 @@ def of_event(scope: Scope, event_id: str) -> list[table.Row]:
 
 
 def retry(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.Operation], Delivery]:
-    """The writes of a manual retry, and the new delivery. Raises ApiError."""
+    """The writes of a manual retry, and the new delivery (contract 9).
+
+    Raises `resource_not_found`, `delivery_in_progress` or `webhook_endpoint_disabled`, checked in this order.
+    """
     old = find(scope, event_id, delivery_id)
     event_row = events.find(scope, event_id)
     endpoint = endpoints.states(scope, [old["endpoint"]]).get(old["endpoint"])
     if endpoint is None or endpoint.deleted:
         raise not_found("webhook endpoint", old["endpoint"])
     to_endpoint = [row for row in of_event(scope, event_id) if row["endpoint"] == old["endpoint"]]
-    if any(_shown(row, endpoint)["status"] == ATTEMPTING for row in to_endpoint):
+    if any(_view(row, endpoint)["status"] == ATTEMPTING for row in to_endpoint):
         raise ApiError("delivery_in_progress")
     if not endpoint.doc["enabled"]:
         raise ApiError("webhook_endpoint_disabled")
     new = new_row(events.of_row(scope, event_row), endpoint, trigger="manual", retry_of=delivery_id)
     retries = event_row.get("retries", 0)
-    # Two retries at once meet on the event's row: the later one is decided again and finds the first.
-    meeting = table.Update(
+    # Concurrent retries conflict on the event's row: the later one runs again and finds the delivery of the first.
+    count_retry = table.Update(
         event_row["pk"],
         event_row["sk"],
         set={"retries": retries + 1, "expires_at": new["expires_at"]},
         condition="retries = :retries" if retries else "attribute_exists(pk) AND attribute_not_exists(retries)",
         values={":retries": retries} if retries else {},
     )
-    return [meeting, table.Put(new), endpoints.unchanged(scope, endpoint)], json.loads(new["doc"])
+    return [count_retry, table.Put(new), endpoints.unchanged(scope, endpoint)], json.loads(new["doc"])
 
 
 def test(scope: Scope, endpoint: endpoints.State) -> tuple[list[table.Operation], Delivery]:
-    """The writes of a synthetic `appointment.created` for this endpoint alone, and its delivery. Raises ApiError."""
+    """The writes of a synthetic `appointment.created` event for this endpoint only, and its delivery (contract 9).
+
+    Raises `webhook_endpoint_disabled`.
+    """
     if not endpoint.doc["enabled"]:
         raise ApiError("webhook_endpoint_disabled")
     appointment = appointments.sample(scope)
@@ -378,7 +383,7 @@ def test(scope: Scope, endpoint: endpoints.State) -> tuple[list[table.Operation]
 
 
 def _ended(doc: Delivery, status: str, at: str) -> Delivery:
-    """The delivery, ended with this status; a canceled one shows why."""
+    """The delivery after its end with this status. A canceled delivery has an error code."""
     ended: Delivery = {**doc, "status": status, "next_attempt_at": None, "completed_at": at}
     return {**ended, "error_code": "endpoint_disabled"} if status == CANCELED else ended
 
@@ -388,29 +393,29 @@ def _canceled(doc: Delivery, at: str) -> Delivery:
 
 
 def _canceled_doc(row: table.Row, endpoint: endpoints.State | None) -> Delivery:
-    """The delivery, canceled as of when its endpoint was closed, but not before what is known to have come later."""
+    """The delivery, canceled when its endpoint was disabled or deleted, but not before its last known activity."""
     doc: Delivery = json.loads(row["doc"])
     closed_at = endpoint.closed_at(row["generation"]) if endpoint else None
-    # While workers died over it, it was shown as under way.
-    known = [doc["created_at"], clock.iso(clock.now()) if closed_at is None or "lost" in row else closed_at]
+    # A delivery with lost workers had the status `attempting` until now.
+    times = [doc["created_at"], clock.iso(clock.now()) if closed_at is None or "lost" in row else closed_at]
     if doc["last_attempt_at"] is not None:
-        known.append(clock.iso(clock.parse(doc["last_attempt_at"]) + (doc["duration_ms"] or 0)))
-    return _canceled(doc, max(known))
+        times.append(clock.iso(clock.parse(doc["last_attempt_at"]) + (doc["duration_ms"] or 0)))
+    return _canceled(doc, max(times))
 
 
-def _shown(row: table.Row, endpoint: endpoints.State | None) -> Delivery:
-    """The delivery as clients see it. Raises ConditionFailed or Contended if the row keeps changing.
+def _view(row: table.Row, endpoint: endpoints.State | None) -> Delivery:
+    """The delivery as clients see it. Raises ConditionFailed or Contended if the row is modified concurrently.
 
-    It is shown as canceled only once its row is: otherwise a worker could claim it after that, and the delivery
-    would be under way again.
+    A delivery is canceled in the table before clients see it as canceled. Otherwise a worker could claim it afterwards,
+    and its status would go back to `attempting`.
     """
     if phase(row, endpoint) is not Phase.CLOSED:
         return cast("Delivery", json.loads(row["doc"]))
 
-    read = [row]
+    unread = [row]
 
     def cancel_unless_claimed() -> Delivery:
-        latest = read.pop() if read else table.get(row["pk"], row["sk"]) or row
+        latest = unread.pop() if unread else table.get(row["pk"], row["sk"]) or row
         if phase(latest, endpoint) is not Phase.CLOSED:
             return cast("Delivery", json.loads(latest["doc"]))
         doc = _canceled_doc(latest, endpoint)
@@ -428,9 +433,9 @@ def _shown(row: table.Row, endpoint: endpoints.State | None) -> Delivery:
 
 
 def _save(claim: Claim, doc: Delivery, owing: owed.Attributes, also: Sequence[table.Operation] = ()) -> bool:
-    """Write the delivery and give up the claim. False if the claim no longer holds: the next worker has the delivery.
+    """Write the delivery and end the claim. False if another worker has taken over the delivery.
 
-    Raises ConditionFailed or Contended if a write in `also` cannot be made.
+    Raises ConditionFailed or Contended if a write in `also` fails.
     """
     row = claim.work.row
     update = owed.held(claim.work, table.Update(row["pk"], row["sk"], set={**owing, "doc": fields.to_json(doc)}))
@@ -444,7 +449,7 @@ def _save(claim: Claim, doc: Delivery, owing: owed.Attributes, also: Sequence[ta
 
 
 def _set_timer(claim: Claim, wait: int, now: int, at: int) -> None:
-    # The way of a wait is chosen by its unscaled length, so that a quick local run takes both.
+    # The unscaled wait decides between queue and state machine, so that a fast local run uses both.
     if wait <= facts.LONGEST_QUEUE_DELAY:
         hints.send("retries", [hint_of(claim.scope, claim.doc, (at - now) // clock.SECOND)])
     else:

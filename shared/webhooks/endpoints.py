@@ -1,8 +1,8 @@
 """Webhook endpoints: where events are sent (specification, "Webhook endpoint"; contract 9).
 
-An endpoint's row has a `generation`, which counts how often it was disabled or deleted: a delivery of an earlier
-generation is canceled. `slow_until` marks an endpoint that hangs or has fallen behind, `failing_since` one that has
-not succeeded since.
+The `generation` in an endpoint's row counts how often it was disabled or deleted; deliveries of an earlier generation
+are canceled. `slow_until` marks an endpoint that is slow or whose deliveries are late, `failing_since` one whose
+attempts have all failed since.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from shared.webhooks import signing, urls
 from shared.webhooks.events import FAMILIES
 
 LIMIT = 16
-"""Endpoints of a project and mode."""
+"""The most endpoints of a project and mode."""
 FILTERS_LIMIT = 50
 FAILING_LIMIT = 5 * 24 * 3600
-"""Seconds, scaled, for which everything must have failed before an endpoint is disabled."""
+"""Seconds, scaled, for which every attempt must have failed before an endpoint is disabled."""
 SLOW_FOR = 60 * clock.SECOND
-"""How long an endpoint that hangs or has fallen behind counts as slow."""
+"""How long an endpoint counts as slow (milliseconds)."""
 _GENERATIONS = 100
 _TOMBSTONE = 31 * clock.DAY
 
@@ -40,7 +40,7 @@ class WebhookEndpoint(Resource):
     url: str
     """The https URL that receives POSTs, at most 2048 characters."""
     enabled: bool
-    """A disabled endpoint is sent nothing."""
+    """Nothing is sent to a disabled endpoint."""
     event_filters: list[str]
     """Event types or wildcards such as `appointment.*`; `[]` means all events."""
     label: str | None
@@ -52,13 +52,13 @@ class WebhookEndpoint(Resource):
     disabled_at: str | None
     """When the endpoint was disabled. Null while it is enabled."""
     disabled_reason: str | None
-    """`manual`, `gone` (the receiver answered 410) or `failing` (for 5 days). Null while it is enabled."""
+    """`manual`, `gone` (the receiver responded with 410) or `failing` (for 5 days). Null while it is enabled."""
     secret: NotRequired[str]
     """The signing secret, `whsec_…`. Present only in the responses of create and rotate_secret."""
 
 
 class DeletedWebhookEndpoint(TypedDict):
-    """The response to the deletion of an endpoint."""
+    """The response of the deletion of an endpoint (contract 9)."""
 
     id: str
     object: str
@@ -73,12 +73,13 @@ class WebhookEndpointRow(ResourceRow):
     secret: bytes
     """The signing secret as KMS ciphertext."""
     generation: int
-    """How often the endpoint was disabled or deleted."""
+    """The number of times that the endpoint was disabled or deleted."""
     closed: NotRequired[dict[str, int]]
-    """When each earlier generation ended (milliseconds), by its number."""
+    """The end of each earlier generation (milliseconds), by its number."""
     slow_until: NotRequired[int]
+    """Until when the endpoint counts as slow (milliseconds)."""
     failing_since: NotRequired[int]
-    """When the first of the failed attempts since the last success ended."""
+    """The end of the first failed attempt since the last success (milliseconds). Absent after a success."""
 
 
 WEBHOOK_ENDPOINTS: Collection[WebhookEndpoint, WebhookEndpointRow] = Collection(
@@ -89,7 +90,7 @@ WebhookEndpointRecord = Record[WebhookEndpoint, WebhookEndpointRow]
 
 @dataclass(frozen=True)
 class State:
-    """What a delivery needs to know of its endpoint, which may be deleted."""
+    """The state of an endpoint that its deliveries depend on. The endpoint may be deleted."""
 
     doc: WebhookEndpoint
     generation: int
@@ -101,20 +102,20 @@ class State:
     secret: bytes
 
     def closed_at(self, generation: int) -> str | None:
-        """When a generation ended. None if it has not, or if that was too many generations ago."""
+        """When a generation ended. None if it has not ended, or if its end is no longer stored."""
         closed = self.closed.get(str(generation))
         return None if closed is None else clock.iso(closed)
 
 
 def check_url(url: str) -> None:
-    """Raises `url_invalid` for a URL that events may not be sent to."""
+    """Raises `url_invalid` for a URL that cannot receive events (contract 9)."""
     problem = urls.refuse_url(url, allow_loopback=loopback_allowed())
     if problem:
         raise ApiError("url_invalid", problem, param="url")
 
 
 def check_filters(filters: list[str]) -> None:
-    """Raises `event_filter_invalid` for a filter that is neither an event type nor a wildcard."""
+    """Raises `event_filter_invalid` for an unknown event type or wildcard; `parameter_invalid` for too many."""
     if len(filters) > FILTERS_LIMIT:
         message = f"At most {FILTERS_LIMIT} event filters are allowed."
         raise ApiError("parameter_invalid", message, param="event_filters")
@@ -122,18 +123,18 @@ def check_filters(filters: list[str]) -> None:
         if text not in EVENT_TYPES and text not in FAMILIES:
             raise ApiError(
                 "event_filter_invalid",
-                f"Unknown event filter '{text[:60]}'. Use a known type or one of {', '.join(FAMILIES)}.",
+                f"Unknown event filter: {text[:60]}. Send an event type or one of {', '.join(FAMILIES)}.",
                 param=f"event_filters[{number}]",
             )
 
 
 def loopback_allowed() -> bool:
-    """Whether receivers on this machine are allowed: on the local runner only."""
+    """Whether loopback receivers are allowed. They are only on the local runner."""
     return os.environ.get("ALLOW_LOOPBACK_RECEIVERS") == "1"
 
 
 def new(scope: Scope, values: Mapping[str, Any], secret: str) -> WebhookEndpoint:
-    """An endpoint with these fields."""
+    """A new endpoint with these fields."""
     endpoint = WEBHOOK_ENDPOINTS.new(
         scope,
         url=values["url"],
@@ -141,7 +142,7 @@ def new(scope: Scope, values: Mapping[str, Any], secret: str) -> WebhookEndpoint
         event_filters=values["event_filters"] or [],
         label=values["label"],
         description=values["description"],
-        secret_prefix=secret[: signing.SHOWN_CHARACTERS],
+        secret_prefix=secret[: signing.PREFIX_CHARACTERS],
         disabled_at=None,
         disabled_reason=None,
     )
@@ -159,18 +160,18 @@ def patched(endpoint: WebhookEndpoint, patch: Mapping[str, Any]) -> WebhookEndpo
 
 
 def disabled(endpoint: WebhookEndpoint, reason: str) -> WebhookEndpoint:
-    """The enabled endpoint, disabled for this reason."""
+    """The endpoint after it is disabled for this reason."""
     now = clock.iso(clock.now())
     return documents.touched(endpoint, {"enabled": False, "disabled_at": now, "disabled_reason": reason})
 
 
 def with_secret(endpoint: WebhookEndpoint, secret: str) -> WebhookEndpoint:
-    """The endpoint with another signing secret, of which it shows the prefix."""
-    return documents.touched(endpoint, {"secret_prefix": secret[: signing.SHOWN_CHARACTERS]})
+    """The endpoint with the prefix of another signing secret."""
+    return documents.touched(endpoint, {"secret_prefix": secret[: signing.PREFIX_CHARACTERS]})
 
 
 def insertion(scope: Scope, endpoint: WebhookEndpoint, ciphertext: bytes) -> list[table.Operation]:
-    """The writes that create an endpoint. They raise `webhook_endpoint_limit` if the project has the most it may."""
+    """The writes that create an endpoint. They raise `webhook_endpoint_limit` if there are `LIMIT` already."""
     generation = 0 if endpoint["enabled"] else 1
     return [
         WEBHOOK_ENDPOINTS.insert(scope, endpoint, secret=ciphertext, generation=generation),
@@ -188,7 +189,7 @@ def insertion(scope: Scope, endpoint: WebhookEndpoint, ciphertext: bytes) -> lis
 def update(
     scope: Scope, record: WebhookEndpointRecord, endpoint: WebhookEndpoint, *, secret: bytes | None = None
 ) -> table.Update:
-    """The write of a changed endpoint. Disabling raises the generation, enabling forgets failures."""
+    """The write of a changed endpoint. Disabling starts a new generation; enabling or a new URL resets the health."""
     before = record.doc
     internal: dict[str, table.Value | None] = {} if secret is None else {"secret": secret}
     if before["enabled"] and endpoint["disabled_at"] is not None:
@@ -199,7 +200,7 @@ def update(
 
 
 def deletion(scope: Scope, record: WebhookEndpointRecord) -> list[table.Operation]:
-    """The writes that delete an endpoint and keep when, for its waiting deliveries."""
+    """The writes that delete an endpoint. They store the time of the deletion for its waiting deliveries."""
     now, id = clock.now(), record.doc["id"]
     doc = record.doc if record.doc["disabled_at"] else {**record.doc, "disabled_at": clock.iso(now)}
     tombstone: table.Row = {
@@ -221,30 +222,30 @@ def deletion(scope: Scope, record: WebhookEndpointRecord) -> list[table.Operatio
 
 
 def of_project(scope: Scope) -> list[State]:
-    """All endpoints of a project and mode, disabled ones included."""
+    """All endpoints of a project and mode, including disabled ones."""
     return [state_of(row) for page in table.query(scope.pk(WEBHOOK_ENDPOINTS.kind), limit=100) for row in page]
 
 
 def row_keys(scope: Scope, id: str) -> list[tuple[str, str]]:
-    """The keys of an endpoint's row and of the row that it has once it is deleted."""
+    """The keys of an endpoint's row: before and after its deletion."""
     kind = WEBHOOK_ENDPOINTS.kind
     return [(scope.pk(kind), id), (scope.pk(f"deleted_{kind}"), id)]
 
 
 def states(scope: Scope, endpoint_ids: Iterable[str]) -> dict[str, State]:
-    """The states of the endpoints with these ids, deleted ones included, by id."""
+    """The states of the endpoints with these ids, including deleted ones, by id."""
     keys = [key for id in dict.fromkeys(endpoint_ids) for key in row_keys(scope, id)]
     return {row["sk"]: state_of(row) for row in table.get_many(keys).values()}
 
 
 def state(scope: Scope, id: str, rows: Mapping[tuple[str, str], table.Row]) -> State | None:
-    """The endpoint's state among rows that were read by `row_keys`; None if it was deleted long ago."""
+    """The endpoint's state from `rows`, read by `row_keys`; None if it was deleted more than 31 days ago."""
     row = next((rows[key] for key in row_keys(scope, id) if key in rows), None)
     return None if row is None else state_of(row)
 
 
 def state_of(row: Mapping[str, Any]) -> State:
-    """The endpoint's state, from its row."""
+    """The endpoint's state from its row."""
     return State(
         doc=json.loads(row["doc"]),
         generation=row["generation"],
@@ -258,7 +259,7 @@ def state_of(row: Mapping[str, Any]) -> State:
 
 
 def set_health(scope: Scope, state: State, **internal: table.Value | None) -> table.Update:
-    """The write of what is known of an endpoint's receiver, unless the endpoint was changed since."""
+    """The write of an endpoint's health attributes, on condition that the endpoint has not changed since."""
     condition, version = "v = :v", {":v": state.version}
     return table.Update(
         scope.pk(WEBHOOK_ENDPOINTS.kind), state.doc["id"], set=internal, condition=condition, values=version
@@ -266,16 +267,16 @@ def set_health(scope: Scope, state: State, **internal: table.Value | None) -> ta
 
 
 def unchanged(scope: Scope, state: State) -> table.Check:
-    """The condition that the endpoint was not changed since it was read."""
+    """The check that the endpoint has not changed since it was read."""
     pk = scope.pk(WEBHOOK_ENDPOINTS.kind)
     return table.Check(pk, state.doc["id"], condition="v = :v", values={":v": state.version})
 
 
 def disabling(scope: Scope, state: State, reason: str) -> list[table.Operation]:
-    """The write that disables an endpoint because of what its receiver did.
+    """The write that disables an endpoint because of its receiver's responses.
 
-    `[]` if it was disabled, deleted or given another URL since `state` was read, or if it is `failing` for too long
-    and has succeeded since.
+    `[]` if the endpoint was disabled, deleted or changed to another URL since `state` was read, or if the reason is
+    `failing` and an attempt has succeeded since.
     """
     row = table.get(scope.pk(WEBHOOK_ENDPOINTS.kind), state.doc["id"])
     if row is None or row["generation"] != state.generation or json.loads(row["doc"])["url"] != state.doc["url"]:
@@ -287,8 +288,8 @@ def disabling(scope: Scope, state: State, reason: str) -> list[table.Operation]:
 
 
 def _next_generation(row: WebhookEndpointRow, now: int) -> dict[str, table.Value]:
-    """The attributes that end the present generation, with the time; the times of earlier ones are bounded."""
+    """The attributes that end the current generation at `now`. The ends of the last `_GENERATIONS` are stored."""
     generation = row["generation"]
     closed = {**row.get("closed", {}), str(generation): now}
-    kept = sorted(closed.items(), key=lambda item: int(item[0]))[-_GENERATIONS:]
-    return {"generation": generation + 1, "closed": dict(kept)}
+    latest = sorted(closed.items(), key=lambda item: int(item[0]))[-_GENERATIONS:]
+    return {"generation": generation + 1, "closed": dict(latest)}

@@ -1,7 +1,7 @@
-"""Events: what a change means to receivers (specification, "Events"; contract 9).
+"""Events: changes of resources that receivers are notified of (specification, "Events"; contract 9).
 
-An event is derived from the two images of a row that the table's stream carries, so that it exists if
-and only if its change committed, and no writer can forget or forge one.
+An event is derived from the old and new image of a row in the table's stream. It therefore exists if and only if its
+change is committed, and no code that writes a resource has to create it.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from shared.resources import documents, fields
 from shared.resources.collections import Collection
 
 RETENTION = 30 * clock.DAY
-"""How long events and deliveries can be queried."""
+"""How long events and deliveries can be retrieved (milliseconds)."""
 FAMILIES = tuple(dict.fromkeys(type.split(".")[0] + ".*" for type in EVENT_TYPES))
 """A wildcard for each kind of resource, such as `appointment.*`."""
 
 
 class EventData(TypedDict):
-    """What an event is about."""
+    """The resource of an event."""
 
     object: dict[str, Any]
-    """The whole resource when the event fired."""
+    """The whole resource at the time of the event."""
     previous_attributes: NotRequired[dict[str, Any]]
-    """The changed fields with their prior values. Absent on `*.created` events."""
+    """The changed fields with their previous values. Absent on `*.created` events."""
 
 
 class Event(TypedDict):
-    """A change that webhook endpoints are told of (specification, "Events"; contract 9). Id prefix `evt_`.
+    """A change that webhook endpoints are notified of (specification, "Events"; contract 9). Id prefix `evt_`.
 
-    An event never changes; deliveries carry exactly this JSON text.
+    An event never changes. Deliveries send exactly its JSON text.
     """
 
     id: str
@@ -50,7 +50,7 @@ class Event(TypedDict):
     """Unix seconds."""
     livemode: bool
     api_version: str
-    """The newest API revision when the event fired, `YYYY-MM-DD`."""
+    """The newest API revision at the time of the event, `YYYY-MM-DD`."""
     data: EventData
 
 
@@ -61,15 +61,15 @@ class EventRow(TypedDict):
     sk: str
     kind: str
     doc: str
-    """The event as JSON text, as every receiver is sent it."""
+    """The event as the JSON text that every receiver gets."""
     expires_at: int
     retries: NotRequired[int]
-    """Counts the manual retries of its deliveries."""
+    """The number of manual retries of its deliveries."""
 
 
 @dataclass(frozen=True)
 class NewEvent:
-    """An event that is to be written. `doc` is its JSON text, which every receiver is sent."""
+    """An event to be written or delivered. `doc` is the JSON text that every receiver gets."""
 
     scope: Scope
     id: str
@@ -85,14 +85,14 @@ class NewEvent:
 
 
 def derive(old: table.Row | None, new: table.Row | None) -> NewEvent | None:
-    """The event of a change from one image of a row to the next, None if it means nothing to receivers."""
+    """The event of the change from the old to the new image of a row; None if the change has no event."""
     if new is None:
         return None
-    # The row of a deleted resource is a new one, and holds the document as it was before.
+    # A deleted resource has a new row, which stores the previous document.
     before_text = new.get("before") if old is None else old["doc"]
     before = None if before_text is None else json.loads(before_text)
     after = json.loads(new["doc"])
-    name = _NAMED[after["object"]](before, after)
+    name = _EVENT_NAMES[after["object"]](before, after)
     if name is None:
         return None
     instant = clock.parse(after["updated_at"])
@@ -103,7 +103,7 @@ def derive(old: table.Row | None, new: table.Row | None) -> NewEvent | None:
 def build(
     scope: Scope, id: str, type: str, instant: int, after: Mapping[str, Any], before: Mapping[str, Any] | None
 ) -> NewEvent:
-    """An event of this type about a resource, which changed from `before` to `after` at `instant`."""
+    """An event of this type for a resource that changed from `before` to `after` at `instant` (milliseconds)."""
     data: EventData = {"object": dict(after)}
     if before is not None:
         data["previous_attributes"] = {
@@ -124,13 +124,13 @@ def build(
 
 
 def of_row(scope: Scope, row: EventRow) -> NewEvent:
-    """The event in a row, to be delivered again."""
+    """The event of a row, for another delivery."""
     event: Event = json.loads(row["doc"])
     return NewEvent(scope, event["id"], event["type"], event["created"] * clock.SECOND, row["doc"])
 
 
-def checked(id: str) -> str:
-    """The id, if it can be an event's. Raises `resource_not_found`."""
+def validate_id(id: str) -> str:
+    """The id, if it is a well-formed event id. Raises `resource_not_found`."""
     if not ids.is_id(EVENTS.prefix, id):
         raise not_found("event", id)
     return id
@@ -138,14 +138,14 @@ def checked(id: str) -> str:
 
 def find(scope: Scope, id: str) -> EventRow:
     """The event's row. Raises `resource_not_found`."""
-    row = table.get(scope.pk(EVENTS.kind), checked(id))
+    row = table.get(scope.pk(EVENTS.kind), validate_id(id))
     if row is None:
         raise not_found("event", id)
     return cast("EventRow", row)
 
 
 def matches(filters: list[str], type: str) -> bool:
-    """Whether an endpoint with these filters wants events of this type; no filters want all."""
+    """Whether an endpoint with these filters receives events of this type. Without filters it receives all."""
     return not filters or type in filters or type.split(".")[0] + ".*" in filters
 
 
@@ -170,14 +170,14 @@ def _session(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str 
         return "created"
     if after["call_status"] != before["call_status"]:
         return str(after["call_status"])
-    for ready in ("transcript", "recording"):
-        name = f"{ready}_status"
+    for part in ("transcript", "recording"):
+        name = f"{part}_status"
         if after[name] == "available" != before[name]:
-            return f"{ready}_ready"
+            return f"{part}_ready"
     return None
 
 
-_NAMED = {"customer": _customer, "appointment": _appointment, "session": _session}
+_EVENT_NAMES = {"customer": _customer, "appointment": _appointment, "session": _session}
 
 
 def _type(text: str) -> tuple[str, str]:
@@ -185,7 +185,7 @@ def _type(text: str) -> tuple[str, str]:
         return "family", text
     if text in EVENT_TYPES:
         return "type", text
-    raise PydanticCustomError("parameter_invalid", "type must be a known event type, or one such as appointment.*")
+    raise PydanticCustomError("parameter_invalid", "type must be an event type or a wildcard such as appointment.*")
 
 
 def _values(envelope: Mapping[str, Any]) -> Mapping[str, Any]:

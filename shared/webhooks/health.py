@@ -1,4 +1,4 @@
-"""What an attempt says of its endpoint: that it is slow, failing, or gone (contract 9, "A receiver's 410")."""
+"""The health of an endpoint, from the outcomes of its attempts: slow, failing or gone (contract 9)."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from shared.webhooks.http_client import Outcome
 
 SLOW = 5 * clock.SECOND
-"""A receiver that takes this long is slow."""
+"""The duration of an attempt from which its endpoint counts as slow (milliseconds)."""
 
 
 def writes(
     scope: Scope, endpoint: State | None, url: str, step: Retry | Ended, outcome: Outcome, *, behind: bool
 ) -> list[table.Operation]:
-    """The operations on the endpoint's row that an attempt at `url` is recorded with; most attempts have none.
+    """The operations on the endpoint's row that belong to an attempt at `url`. Most attempts have none.
 
-    `behind` if the endpoint's first attempts have fallen behind. An attempt fails for good only if the endpoint is
-    unchanged: closed meanwhile, it ends the delivery as canceled.
+    `behind` if the first attempts of the endpoint are late. A delivery fails only on condition that the endpoint has
+    not changed: if it was disabled or deleted during the attempt, the delivery is canceled instead.
     """
     if endpoint is None or endpoint.deleted or step == Ended(deliveries.CANCELED):
         return []
-    # What the receiver at one URL did says nothing of the one at another.
+    # The outcome at a previous URL says nothing about the current one.
     changes = _changes(scope, endpoint, step, outcome, behind) if endpoint.doc["url"] == url else []
     if not changes and isinstance(step, Ended) and step.status == deliveries.FAILED:
         return [endpoints.unchanged(scope, endpoint)]

@@ -1,20 +1,20 @@
-"""Sends one webhook to an address that a stranger chose, and always comes back in time with an `Outcome`.
+"""The HTTP client that sends webhooks to untrusted receivers. Every exchange ends in time with an `Outcome`.
 
-The receiver may be hostile: it may hang at any point, drip, flood, redirect, resolve to our own network or
-answer no HTTP at all. `post` never raises for any of that. What it reports:
+A receiver may be hostile: it may hang at any point, respond slowly or endlessly, redirect, resolve to our own network,
+or not speak HTTP at all. `post` does not raise for any of these; it reports one of these errors (contract 9):
 
-    error                what happened
-    None                 2xx, and its body ended as announced or passed `BODY_READ`
-    timeout              `deadline` passed, wherever the exchange stood
-    connection_refused   refused, unreachable, reset or closed, be it in the body of a 2xx
+    error                meaning
+    None                 a 2xx with a complete body, or with more than `BODY_READ` bytes of it
+    timeout              the deadline passed, at any point of the exchange
+    connection_refused   the connection was refused, reset or closed, or the address is unreachable
     dns_error            the name has no address
-    tls_error            handshake failed or the certificate is not to be trusted
-    redirect             3xx, never followed
-    http_error           any other status, or an answer whose head is not HTTP (`status` is None then)
-    url_blocked          the URL, or every address its name has, is none we send to; nothing was dialled
+    tls_error            the TLS handshake failed, or the certificate is not trusted
+    redirect             a 3xx, which is never followed
+    http_error           any other status, or a response that is not HTTP (`status` is None then)
+    url_blocked          the URL, or every address of its name, is not allowed; no connection was opened
 
-A status that is not 2xx is the verdict, whatever becomes of its body. A 2xx whose chunks are garbled is one of
-timeout, connection_refused and http_error: aiohttp tells them apart by how the bytes were cut on their way.
+A status other than 2xx decides the outcome, whatever happens to its body. A 2xx with a malformed body is a timeout,
+connection_refused or http_error, depending on how aiohttp receives the bytes.
 """
 
 import asyncio
@@ -44,37 +44,40 @@ from shared.webhooks.urls import UrlRefused, WebhookUrl, read_url, refuse_addres
 __all__ = ["DEADLINE", "Client", "Outcome", "post", "refuse_url"]
 
 DEADLINE = 15.0
-"""Seconds for the whole exchange: name lookup, connect, TLS, sending, head and body (contract 9)."""
+"""Seconds for the whole exchange: DNS lookup, connect, TLS, request, response head and body (contract 9)."""
 
 BODY_READ = 64 * 1024
+"""The most bytes of a response body that are read."""
 BODY_KEPT = 1024
+"""The most bytes of a response body that are stored."""
 READ_BUFFER = 16 * 1024
-ADDRESSES_TRIED = 8  # a name may have hundreds, and aiohttp comes back to those that refuse
+MAX_ADDRESSES = 8  # a name may have hundreds, and aiohttp tries addresses that refuse again
 
 USER_AGENT = "AppointmentService-Webhooks/1.0"
 
 T = TypeVar("T")
 
 Lookup = Callable[[str], Sequence[str]]
-"""Name to addresses, most preferred first; may block; raises OSError for a name that has none."""
+"""From a name to its addresses, most preferred first. May block. Raises OSError for a name without addresses."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one POST."""
+    """The outcome of one POST."""
 
     status: int | None
-    """None if no complete response head arrived."""
+    """The HTTP status. None without a complete response head."""
     error: str | None
-    """None for success, else a code of the table above."""
+    """None for a success, otherwise an error of the table above."""
     body: str | None
-    """The start of the answer, at most 1 KiB of UTF-8 without control characters; None if no head arrived."""
+    """The start of the response body: at most 1 KiB of UTF-8 without control characters. None without a head."""
     duration_ms: int
+    """Milliseconds from the start of the exchange to its outcome."""
 
 
 @dataclass
 class _Dial:
-    """One exchange as the guard sees it."""
+    """The addresses that one exchange was refused, and the sockets that it opened."""
 
     allow_loopback: bool
     refused: list[str] = field(default_factory=list)
@@ -85,10 +88,10 @@ _dial: ContextVar[_Dial] = ContextVar("_dial")
 
 
 class Client:
-    """An event loop in a daemon thread with one aiohttp session, for any number of calling threads.
+    """An aiohttp session on an event loop in a daemon thread, for any number of calling threads.
 
-    A process needs one, which the function `post` starts and keeps. Tests make their own, with a `lookup`
-    that answers as DNS would and a `trust` that knows their certificate.
+    A process needs one, which `post` creates. Tests create their own, with a `lookup` that replaces DNS and a `trust`
+    that accepts their certificate.
     """
 
     def __init__(self, *, lookup: Lookup | None = None, trust: ssl.SSLContext | None = None) -> None:
@@ -108,29 +111,29 @@ class Client:
         allow_loopback: bool,
         deadline: float = DEADLINE,
     ) -> Outcome:
-        """POST `body` to `url` and wait for the outcome, `deadline` seconds at most."""
+        """POST `body` to `url` and wait for the outcome, at most `deadline` seconds."""
         started = time.monotonic()
         status: int | None = None
-        answer: bytes | None = None
+        data: bytes | None = None
         try:
             target = read_url(url, allow_loopback=allow_loopback)
         except UrlRefused:
             error: str | None = "url_blocked"
         else:
             dial = _Dial(allow_loopback)
-            status, error, answer = self._run(self._exchange(target, headers, body, dial, deadline))
-        kept = None if answer is None else _readable(answer)
-        return Outcome(status, error, kept, round((time.monotonic() - started) * 1000))
+            status, error, data = self._run(self._exchange(target, headers, body, dial, deadline))
+        text = None if data is None else _to_text(data)
+        return Outcome(status, error, text, round((time.monotonic() - started) * 1000))
 
     def close(self) -> None:
-        """End the thread and whatever is under way."""
+        """Cancel all exchanges and end the thread."""
         self._run(self._close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
     def leave(self) -> None:
-        """At the end of a process: leave behind whatever is under way, without aiohttp's complaint about it."""
+        """At the exit of the process: abandon all exchanges without the warning of aiohttp."""
         self._session.detach()
 
     def _run(self, work: Coroutine[object, object, T]) -> T:
@@ -141,16 +144,16 @@ class Client:
             ssl=self._trust,
             socket_factory=_guard,
             resolver=_Resolver(self._lookup),
-            use_dns_cache=False,  # a name is judged at each send
-            # A kept connection goes to an address judged some time ago, and a POST on one that its receiver
-            # is just closing would be a failure of our making.
+            use_dns_cache=False,  # addresses are checked at each send
+            # No connection is reused: its address was checked earlier, and a POST on a connection that the receiver
+            # is closing would fail.
             force_close=True,
-            limit=0,  # callers bound themselves; nobody waits here for somebody else's receiver
+            limit=0,  # callers limit themselves; no exchange waits for another
         )
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(),  # none of its own: one deadline covers all
+            timeout=aiohttp.ClientTimeout(),  # none: one deadline covers the exchange
             trust_env=False,
             auto_decompress=False,
             read_bufsize=READ_BUFFER,
@@ -166,19 +169,19 @@ class Client:
     async def _exchange(
         self, url: WebhookUrl, headers: Mapping[str, str], body: bytes, dial: _Dial, deadline: float
     ) -> tuple[int | None, str | None, bytes | None]:
-        """Status, error and the first bytes of the answer."""
+        """The status, the error and the first bytes of the response body."""
         _dial.set(dial)
-        sent = CIMultiDict(headers)
-        sent.update({"Accept-Encoding": "identity", "User-Agent": USER_AGENT})
+        request_headers = CIMultiDict(headers)
+        request_headers.update({"Accept-Encoding": "identity", "User-Agent": USER_AGENT})
         status: int | None = None
         verdict: str | None = None
-        answer = bytearray()
+        data = bytearray()
         limit = asyncio.timeout(deadline)
         try:
             async with limit:
                 response = await self._session.post(
                     URL(str(url), encoded=True),
-                    headers=sent,
+                    headers=request_headers,
                     data=body,
                     allow_redirects=False,
                 )
@@ -186,27 +189,27 @@ class Client:
                     status = response.status
                     verdict = _verdict(status)
                     async for chunk in response.content.iter_any():
-                        answer += chunk
-                        if len(answer) >= BODY_READ:
+                        data += chunk
+                        if len(data) >= BODY_READ:
                             break
                 finally:
                     response.close()
         except (aiohttp.ClientError, OSError) as failure:
-            # A kernel's own ETIMEDOUT is a TimeoutError as well, hence the question to `limit`.
+            # The kernel's ETIMEDOUT is a TimeoutError too, so ask `limit` whether the deadline passed.
             verdict = verdict or ("timeout" if limit.expired() else _why_failed(failure, dial))
         finally:
-            # A closed transport still waits for unsent bytes or for the peer's TLS goodbye; a receiver that
-            # does not read would keep it for ever.
-            for dialled in dial.sockets:
+            # A closed transport waits for unsent bytes and the peer's TLS close. A receiver that does not read would
+            # keep it open forever.
+            for sock in dial.sockets:
                 with contextlib.suppress(OSError):
-                    dialled.shutdown(socket.SHUT_RDWR)
-        return status, verdict, None if status is None else bytes(answer[: BODY_KEPT + 1])
+                    sock.shutdown(socket.SHUT_RDWR)
+        return status, verdict, None if status is None else bytes(data[: BODY_KEPT + 1])
 
 
 class _Resolver(AbstractResolver):
     """Looks up each name in a daemon thread of its own.
 
-    asyncio's pool has few threads, which a few slow name servers would take from everybody; exit joins it.
+    A few slow name servers would block all threads of asyncio's pool, and the exit of the process joins that pool.
     """
 
     def __init__(self, lookup: Lookup) -> None:
@@ -215,17 +218,17 @@ class _Resolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        found: Future[Sequence[str]] = Future()
-        found.set_running_or_notify_cancel()
+        future: Future[Sequence[str]] = Future()
+        future.set_running_or_notify_cancel()
 
         def look_up() -> None:
             try:
-                found.set_result(self._lookup(host))
+                future.set_result(self._lookup(host))
             except Exception as failure:
-                found.set_exception(failure)
+                future.set_exception(failure)
 
         threading.Thread(target=look_up, name="webhook-lookup", daemon=True).start()
-        addresses = (await asyncio.wrap_future(found))[:ADDRESSES_TRIED]
+        addresses = (await asyncio.wrap_future(future))[:MAX_ADDRESSES]
         if not addresses:
             raise OSError(f"{host} has no address")
         return [
@@ -245,31 +248,31 @@ class _Resolver(AbstractResolver):
 
 
 def _guard(address_info: aiohttp.AddrInfoType) -> socket.socket:
-    """The socket for an address about to be dialled, literal or looked up; OSError if it must not be."""
+    """Create the socket for an address, literal or looked up. Raises OSError if the address is not allowed."""
     family, kind, protocol, _, address = address_info
     dial = _dial.get()
     refusal = refuse_address(str(address[0]), allow_loopback=dial.allow_loopback)
     if refusal is not None:
         dial.refused.append(refusal)
         raise PermissionError(errno.EACCES, refusal)
-    dialled = socket.socket(family, kind, protocol)
-    dial.sockets.append(dialled)
-    return dialled
+    sock = socket.socket(family, kind, protocol)
+    dial.sockets.append(sock)
+    return sock
 
 
 def _system_lookup(name: str) -> list[str]:
-    # RFC 6761: these are loopback, and not every system's resolver knows it.
+    # These names are loopback (RFC 6761), but not every resolver supports them.
     host = "localhost" if name.endswith(".localhost") else name
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    return [str(address[0]) for *_, address in found]
+    addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    return [str(address[0]) for *_, address in addresses]
 
 
 def _system_trust() -> ssl.SSLContext:
-    """The system's certificate authorities, or certifi's where the system brings none."""
+    """The certificate authorities of the system, or those of certifi if the system has none."""
     paths = ssl.get_default_verify_paths()
     bundle = None
     if paths.cafile is None and not (paths.capath and any(Path(paths.capath).iterdir())):
-        import certifi  # most systems need none
+        import certifi  # most systems do not need it
 
         bundle = certifi.where()
     context = ssl.create_default_context(cafile=bundle)
@@ -292,17 +295,17 @@ def _why_failed(failure: BaseException, dial: _Dial) -> str:
         return "http_error"
     cause: BaseException | None = failure
     while cause is not None:
-        # An end of file in mid-handshake is a closed connection, though OpenSSL reports it.
+        # An end of file during the handshake is a closed connection, although OpenSSL reports it.
         if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
             return "tls_error"
         cause = cause.__cause__
     return "connection_refused"
 
 
-def _readable(answer: bytes) -> str:
-    """The first KiB as text: cut between characters, undecodable bytes and controls replaced by U+FFFD."""
-    # Replacing can make it longer, hence the second cut.
-    text = _cut_decode(answer)
+def _to_text(data: bytes) -> str:
+    """The first KiB as text, cut between characters. U+FFFD replaces undecodable bytes and control characters."""
+    # The replacement can make the text longer, so it is cut again.
+    text = _cut_decode(data)
     text = "".join(
         "\ufffd" if unicodedata.category(character) == "Cc" and character not in "\t\n\r" else character
         for character in text
@@ -321,7 +324,7 @@ _client: Client | None = None
 def post(
     url: str, headers: Mapping[str, str], body: bytes, *, allow_loopback: bool, deadline: float = DEADLINE
 ) -> Outcome:
-    """POST `body` to `url`; blocks until the outcome is known. Call it from as many threads as you like."""
+    """POST `body` to `url` and wait for the outcome, at most `deadline` seconds. Thread-safe; never raises."""
     global _client
     with _starting:
         if _client is None:

@@ -1,7 +1,7 @@
 """Signing secrets and signatures of webhook endpoints (specification, "Signature"; contract 9).
 
-A secret is stored only as KMS ciphertext bound to its endpoint. API functions may encrypt; only the
-delivery worker may decrypt, and keeps what it decrypted in memory.
+A secret is stored only as KMS ciphertext that is bound to its endpoint. API functions may only encrypt. The delivery
+worker may decrypt, and caches decrypted secrets in memory (contract 0).
 """
 
 from __future__ import annotations
@@ -16,38 +16,40 @@ from collections.abc import Mapping
 from shared.core import aws
 
 PREFIX = "whsec_"
-SHOWN_CHARACTERS = 13
+PREFIX_CHARACTERS = 13
+"""The number of characters of a secret in `secret_prefix`."""
 
 
 def new_secret() -> str:
-    """`whsec_` and 32 random bytes as base64."""
+    """A new secret: `whsec_` and 32 random bytes in base64."""
     return PREFIX + base64.b64encode(os.urandom(32)).decode()
 
 
 def encrypt(endpoint_id: str, secret: str) -> bytes:
-    """The secret as ciphertext that can be decrypted for this endpoint only."""
-    answer = aws.answered(
+    """The ciphertext of a secret, which can be decrypted only for this endpoint."""
+    response = aws.call(
         aws.kms().encrypt,
         KeyId=os.environ["SIGNING_KEY"],
         Plaintext=secret.encode(),
         EncryptionContext={"webhook_endpoint": endpoint_id},
     )
-    return bytes(answer["CiphertextBlob"])
+    return bytes(response["CiphertextBlob"])
 
 
 @functools.lru_cache(maxsize=1_000)
 def decrypt(endpoint_id: str, ciphertext: bytes) -> str:
-    """The secret in a ciphertext."""
-    answer = aws.answered(
+    """The secret of a ciphertext."""
+    response = aws.call(
         aws.kms().decrypt, CiphertextBlob=ciphertext, EncryptionContext={"webhook_endpoint": endpoint_id}
     )
-    return bytes(answer["Plaintext"]).decode()
+    return bytes(response["Plaintext"]).decode()
 
 
 def headers(secret: str, event_id: str, body: bytes, now: int) -> Mapping[str, str]:
-    """The headers that authenticate a delivery; `now` in Unix seconds.
+    """The headers that authenticate a delivery. `now` is in Unix seconds.
 
-    `Service-Signature` keys on the secret's text, the Standard Webhooks headers on the bytes it encodes.
+    The key of `Service-Signature` is the text of the secret. The key of the Standard Webhooks signature is the bytes
+    that the secret encodes.
     """
     digest = hmac.new(secret.encode(), b"%d.%s" % (now, body), hashlib.sha256).hexdigest()
     key = base64.b64decode(secret.removeprefix(PREFIX))

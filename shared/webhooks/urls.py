@@ -1,8 +1,8 @@
-"""Which URLs may receive webhooks, and which addresses may be dialled (contract, section 9).
+"""Which URLs can receive webhooks, and which addresses the client can connect to (contract 9).
 
-Judged twice. `refuse_url` looks at the text when an endpoint is registered: literal addresses and names that
-can never be public are refused there. `refuse_address` looks at every address that a delivery is about to
-dial, because only then is it known what a name means. Neither opens a socket.
+There are two checks. `refuse_url` checks the text when an endpoint is registered: it refuses local addresses and names
+that are never public. `refuse_address` checks each address before a delivery connects to it, because the addresses of a
+name are known only then. Neither opens a socket.
 """
 
 import ipaddress
@@ -15,8 +15,8 @@ MAX_URL_LENGTH = 2048
 
 LOOPBACK = "a loopback address"
 
-# Everything here is refused; the words are for the person who reads the message. From IANA's special-purpose
-# registry, written out because `ipaddress.is_global` differs between Python versions.
+# The networks that are refused, with their description for the error message. They are from IANA's special-purpose
+# registry, listed here because `ipaddress.is_global` differs between Python versions.
 REFUSED_IPV4 = tuple(
     (ipaddress.IPv4Network(network), what)
     for network, what in (
@@ -59,10 +59,10 @@ REFUSED_IPV6 = tuple(
 
 GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 
-# A network with DNS64 answers with these for every host that has IPv4 only, so the IPv4 inside decides.
+# DNS64 returns these addresses for hosts that have only IPv4. The embedded IPv4 address is checked.
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 
-# Names that no public resolver will ever answer for; the word `localhost` is judged apart.
+# Names that no public resolver resolves. `localhost` is checked separately.
 RESERVED_SUFFIXES = ("local", "internal", "invalid", "onion", "home.arpa")
 
 URL = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*)://(?P<authority>[^/?#]*)(?P<target>[^#]*)", re.IGNORECASE)
@@ -70,24 +70,24 @@ AUTHORITY = re.compile(r"(?:\[(?P<ipv6>[^\[\]]*)\]|(?P<name>[^:\[\]]*))(?::(?P<p
 LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
 NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
-# What may stand in a request line as it is: RFC 3986's characters, and `%` so that escapes stay untouched.
+# The characters that are not escaped in a request line: those of RFC 3986, and `%`, so that escapes are preserved.
 TARGET_CHARACTERS = "!$%&'()*+,/:;=?@[]-._~"
 
 
 class UrlRefused(ValueError):
-    """The URL cannot receive webhooks; the message says why, for a person."""
+    """The URL cannot receive webhooks. The message gives the reason in English."""
 
 
 @dataclass(frozen=True)
 class WebhookUrl:
-    """A URL taken apart once, so that what was judged is what is dialled."""
+    """A parsed URL. It is parsed once, so that the checked host is the one that the client connects to."""
 
     scheme: str
     host: str
-    """A name in ASCII and lower case without a final dot, or an address without brackets."""
+    """A name in lower-case ASCII without a final dot, or an address without brackets."""
     port: int | None
     target: str
-    """Path and query, only ASCII, otherwise as the client wrote them."""
+    """Path and query in ASCII, otherwise as sent by the client."""
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -96,7 +96,7 @@ class WebhookUrl:
 
 
 def refuse_url(url: str, *, allow_loopback: bool) -> str | None:
-    """Why `url` cannot be registered, for a person; None if it can."""
+    """The reason in English why `url` cannot be registered; None if it can."""
     try:
         read_url(url, allow_loopback=allow_loopback)
     except UrlRefused as refusal:
@@ -105,12 +105,12 @@ def refuse_url(url: str, *, allow_loopback: bool) -> str | None:
 
 
 def read_url(url: str, *, allow_loopback: bool) -> WebhookUrl:
-    """Take `url` apart or raise `UrlRefused`. `allow_loopback` takes loopback hosts too, by https or http."""
+    """Parse `url`. With `allow_loopback`, loopback hosts are allowed too, with https or http. Raises UrlRefused."""
     if len(url) > MAX_URL_LENGTH:
         raise UrlRefused(f"The URL is longer than {MAX_URL_LENGTH} characters.")
     if any(one.isspace() or unicodedata.category(one) in ("Cc", "Cf", "Cs") for one in url):
         raise UrlRefused("The URL contains whitespace or control characters.")
-    if "\\" in url:  # browsers read it as a slash, other parsers as part of the host
+    if "\\" in url:  # a slash to browsers, a part of the host to other parsers
         raise UrlRefused("The URL contains a backslash.")
     if "#" in url:
         raise UrlRefused("The URL must not have a fragment (`#`).")
@@ -135,9 +135,9 @@ def read_url(url: str, *, allow_loopback: bool) -> WebhookUrl:
 
 
 def refuse_address(address: str, *, allow_loopback: bool) -> str | None:
-    """Why `address`, an IPv4 or IPv6 address as text, must not be dialled; None if it may.
+    """The reason why the client must not connect to `address` (IPv4 or IPv6 text); None if it may.
 
-    With `allow_loopback` 127.0.0.0/8 and ::1 are let through as well, no other local range.
+    With `allow_loopback`, 127.0.0.0/8 and ::1 are allowed too, but no other local range.
     """
     try:
         ip = ipaddress.ip_address(address)
@@ -164,7 +164,7 @@ def _what_is_wrong(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str | N
 def _read_port(text: str | None) -> int | None:
     if not text:
         return None
-    # `isdecimal` alone would take other scripts' digits.
+    # `isdecimal` alone accepts digits of other scripts.
     if not (text.isascii() and text.isdecimal() and len(text) <= 5 and 1 <= int(text) <= 65535):
         raise UrlRefused("The URL's port must be a number from 1 to 65535.")
     return int(text)
@@ -177,11 +177,11 @@ def _read_ipv6(text: str, *, allow_loopback: bool) -> tuple[str, bool]:
         ip = ipaddress.IPv6Address(text)
     except ValueError:
         raise UrlRefused("The URL's host is not a valid IPv6 address.") from None
-    return _judged(ip, allow_loopback=allow_loopback)
+    return _check_ip(ip, allow_loopback=allow_loopback)
 
 
 def _read_name(name: str, *, allow_loopback: bool) -> tuple[str, bool]:
-    """The host as it is to be dialled, and whether it is loopback."""
+    """The host to connect to, and whether it is loopback."""
     host = (name.lower() if name.isascii() else _to_ascii(name)).removesuffix(".")
     labels = host.split(".")
     if not host:
@@ -189,12 +189,12 @@ def _read_name(name: str, *, allow_loopback: bool) -> tuple[str, bool]:
     if len(host) > 253 or not all(LABEL.fullmatch(label) for label in labels):
         raise UrlRefused("The URL's host is not a valid name.")
     if NUMBER.fullmatch(labels[-1]):
-        # Resolvers read 2130706433, 0x7f.1, 0177.0.0.1 and 127.1 as addresses too; we take one spelling only.
+        # Resolvers also accept 2130706433, 0x7f.1, 0177.0.0.1 and 127.1 as addresses. Only one notation is allowed.
         try:
             ip = ipaddress.IPv4Address(host)
         except ValueError:
             raise UrlRefused("An IPv4 address must be written as four decimal numbers.") from None
-        return _judged(ip, allow_loopback=allow_loopback)
+        return _check_ip(ip, allow_loopback=allow_loopback)
     if labels[-1] == "localhost":
         if not allow_loopback:
             raise UrlRefused("The URL must be publicly reachable; `localhost` is not.")
@@ -206,7 +206,7 @@ def _read_name(name: str, *, allow_loopback: bool) -> tuple[str, bool]:
     return host, False
 
 
-def _judged(ip: ipaddress.IPv4Address | ipaddress.IPv6Address, *, allow_loopback: bool) -> tuple[str, bool]:
+def _check_ip(ip: ipaddress.IPv4Address | ipaddress.IPv6Address, *, allow_loopback: bool) -> tuple[str, bool]:
     refusal = refuse_address(str(ip), allow_loopback=allow_loopback)
     if refusal is not None:
         raise UrlRefused(f"The URL must be publicly reachable; {refusal}.")
@@ -214,7 +214,7 @@ def _judged(ip: ipaddress.IPv4Address | ipaddress.IPv6Address, *, allow_loopback
 
 
 def _to_ascii(name: str) -> str:
-    import idna  # its tables are large and few hosts need them
+    import idna  # its tables are large, and few hosts need them
 
     try:
         return idna.encode(name, uts46=True).decode("ascii")

@@ -1,1 +1,1 @@
-"""Work: rows that owe a next step, the hints that tell workers of it, and batches of hints and stream records."""
+"""Owed work: rows that owe a next step, the hints that start workers, and batches of hints and stream records."""

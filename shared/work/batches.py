@@ -1,4 +1,4 @@
-"""Batches of queue messages and stream records: each item by itself, the failed ones reported back."""
+"""Batches of queue messages and stream records. Items are independent; the failed ones are reported to Lambda."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from shared.core.log import logger
 
 
 def each_message(event: dict[str, Any], context: Any, work: Callable[[Any], None]) -> Any:
-    """Do `work` on every SQS message (an SQSRecord); answers which ones are to be given again."""
+    """Run `work` on each SQS message (an SQSRecord). The response names the messages that SQS delivers again."""
     return _each(BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False), event, context, work)
 
 
 def each_record(event: dict[str, Any], context: Any, work: Callable[[Any], None]) -> Any:
-    """Do `work` on every stream record (a DynamoDBRecord), in order; answers which ones are to be given again."""
+    """Run `work` on each stream record (a DynamoDBRecord), in order. The response names the record to resume from."""
     processor = BatchProcessor(event_type=EventType.DynamoDBStreams, raise_on_entire_batch_failure=False)
     return _each(processor, event, context, work)
 
 
 def _each(processor: BatchProcessor, event: dict[str, Any], context: Any, work: Callable[[Any], None]) -> Any:
-    def logged(record: Any) -> None:
+    def work_and_log(record: Any) -> None:
         try:
             work(record)
         except Exception:
-            # The processor keeps what went wrong to itself.
+            # The processor does not log the exception.
             logger().exception("item failed")
             raise
 
-    return process_partial_response(event, logged, processor, context)
+    return process_partial_response(event, work_and_log, processor, context)

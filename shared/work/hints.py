@@ -1,7 +1,7 @@
-"""Hints: queue messages and timers that say where work is owed.
+"""Hints: queue messages and timers that start the worker of a row that owes work.
 
-A hint is best effort. The row's due time is the truth, and `sweep` hints again at what is overdue, so a
-lost hint costs time and nothing else.
+A hint is best effort. The due time in the row is the truth: `sweep` sends another hint if the work is overdue, so a
+lost hint only causes a delay.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from shared.core import aws, clock
 from shared.core.facts import LONGEST_QUEUE_DELAY
 from shared.core.log import logger
 
-_BATCH = 10  # messages a call; what SQS takes
+_BATCH = 10  # the limit of SendMessageBatch
 
 
 @dataclass(frozen=True)
 class Hint:
-    """A message: `group` is the endpoint, for order and fairness; `once` deduplicates in a FIFO queue."""
+    """A queue message: its message group, its deduplication id in a FIFO queue (`once`), and its delay in seconds."""
 
     message: Mapping[str, Any]
     group: str
@@ -31,37 +31,37 @@ class Hint:
 
 
 def delay_until(at: int) -> int:
-    """The whole seconds that a message waits which is wanted about `at`, as many as a queue can."""
+    """The delay, in whole seconds, of a message for the instant `at`; at most the longest that SQS supports."""
     return min(max(0, round((at - clock.now()) / clock.SECOND)), LONGEST_QUEUE_DELAY)
 
 
 def send(queue: str, hints: Sequence[Hint]) -> None:
-    """Put hints into a queue, in order."""
+    """Send hints to a queue, in order. Best effort: a failure is logged."""
     url = aws.queue_url(queue) if hints else ""
     for start in range(0, len(hints), _BATCH):
         entries = [_entry(number, hint, url) for number, hint in enumerate(hints[start : start + _BATCH])]
         try:
-            answer = aws.sqs().send_message_batch(QueueUrl=url, Entries=entries)
+            response = aws.sqs().send_message_batch(QueueUrl=url, Entries=entries)
         except (ClientError, BotoCoreError) as error:
             logger().warning("hint lost", extra={"queue": queue, "error": type(error).__name__})
             continue
-        if answer.get("Failed"):
-            logger().warning("hint lost", extra={"queue": queue, "error": answer["Failed"][0]["Code"]})
+        if response.get("Failed"):
+            logger().warning("hint lost", extra={"queue": queue, "error": response["Failed"][0]["Code"]})
 
 
 def wait(machine: str, name: str, due: int, hint: Hint) -> None:
-    """Start a state machine that sends the hint at `due`, once for each name."""
-    # A state machine's clock may count whole seconds: rounded up, no hint is early.
+    """Start a state machine that sends the hint at the instant `due`. Each name starts at most one. Best effort."""
+    # A state machine may wait in whole seconds. Rounding up prevents an early hint.
     at = -(-due // clock.SECOND) * clock.SECOND
-    given = {"due_at": clock.iso(at), "group": hint.group, "message": json.dumps(hint.message)}
-    start(machine, name, given)
+    execution_input = {"due_at": clock.iso(at), "group": hint.group, "message": json.dumps(hint.message)}
+    start(machine, name, execution_input)
 
 
-def start(machine: str, name: str, given: Mapping[str, Any]) -> None:
-    """Start a state machine with this input, once for each name."""
+def start(machine: str, name: str, execution_input: Mapping[str, Any]) -> None:
+    """Start a state machine with this input. Each name starts at most one execution. Best effort."""
     try:
         aws.stepfunctions().start_execution(
-            stateMachineArn=aws.state_machine_arn(machine), name=name, input=json.dumps(given)
+            stateMachineArn=aws.state_machine_arn(machine), name=name, input=json.dumps(execution_input)
         )
     except (ClientError, BotoCoreError) as error:
         if not isinstance(error, ClientError) or error.response["Error"]["Code"] != "ExecutionAlreadyExists":
@@ -70,7 +70,7 @@ def start(machine: str, name: str, given: Mapping[str, Any]) -> None:
 
 def _entry(number: int, hint: Hint, url: str) -> Any:
     entry: dict[str, Any] = {"Id": str(number), "MessageBody": json.dumps(hint.message), "MessageGroupId": hint.group}
-    # Only a FIFO queue takes the one, and only a standard queue the other.
+    # Only FIFO queues accept a deduplication id, and only standard queues a delay per message.
     if hint.once and url.endswith(".fifo"):
         entry["MessageDeduplicationId"] = hint.once
     if hint.delay:

@@ -1,20 +1,20 @@
-"""Owed work: rows that say what is still to be done, when, and who is doing it.
+"""Owed work: rows that store which step is due, when, and which worker has claimed it.
 
-The row is the truth. Queue messages and timers are hints: a lost one costs time and nothing else, because `sweep`
-finds every row whose work is overdue and sends another. A row that owes work has these attributes:
+The row is the truth. Queue messages and timers are hints: a lost hint only causes a delay, because `sweep` finds every
+row whose work is overdue and sends another. A row that owes work has these attributes:
 
 | attribute           | meaning |
 |---------------------|---------|
 | `due_at`            | the instant (milliseconds) at which the next step is due |
 | `due`, `due_shard`  | its place in the index `by_due`: the instant from which `sweep` sends hints |
-| `hints`             | how many hints `sweep` has sent since the last step was recorded |
+| `hints`             | the number of hints that `sweep` has sent since the last step |
 | `lease`             | the token of the worker that has claimed the row |
-| `lease_until`       | when the claim expires |
-| `lost`              | how many workers in a row died, their lease expired, or failed |
+| `lease_until`       | the instant at which the lease expires |
+| `lost`              | the number of consecutive workers that failed or let their lease expire |
 
-A worker claims the row (`claim`), works, and writes the outcome on condition that its claim still holds (`held`).
-A worker that dies leaves a lease that expires, and the next worker takes the row over. A claim does not move `due`,
-which would cost two writes to the index: `sweep` leaves a row with a live lease alone.
+A worker claims the row (`claim`), works, and writes the outcome on condition that it still has the claim (`held`). If
+the worker dies, its lease expires and the next worker takes over the row. A claim does not change `due`, which would
+cost two writes to the index; instead `sweep` skips rows whose lease has not expired.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from shared.core import clock, table
 from shared.core.keys import due, due_shard
 
 GRACE = 30
-"""Seconds, scaled, after `due_at` from which `sweep` takes the hint for lost."""
-LEAST_GRACE = 2 * clock.SECOND
-"""The time that a hint needs to arrive, however small a local run's waits are."""
+"""Seconds, scaled, after `due_at` from which `sweep` sends another hint."""
+MIN_GRACE = 2 * clock.SECOND
+"""The shortest grace period (milliseconds): a hint needs this time to arrive, whatever `SPEED` is."""
 EARLY = clock.SECOND
-"""A hint may arrive this long before its time, because queues count whole seconds."""
-LONGEST_LEASE = 10 * clock.MINUTE
-"""A lease that ends later than this from now was given by a clock that ran ahead, and counts as expired."""
-STEPS = 20
-"""Steps that one worker takes in a row before it leaves the rest to a new hint."""
+"""How early a hint may arrive (milliseconds), because queues delay by whole seconds."""
+MAX_LEASE = 10 * clock.MINUTE
+"""A lease with more time left than this (milliseconds) comes from a host with a wrong clock, and counts as expired."""
+MAX_STEPS = 20
+"""The most steps that one worker takes before it leaves the rest to a new hint."""
 CONFLICTS = 100
-"""How often a write that loses races is decided again, at the most."""
+"""The most attempts of a write whose rows are modified concurrently."""
 CONFLICT_SECONDS = 15
-"""How long a write that loses races is decided again."""
+"""Seconds after which such a write is not attempted again."""
 
 T = TypeVar("T")
 Write = TypeVar("Write", table.Put, table.Update)
@@ -51,19 +51,19 @@ Attributes = Mapping[str, table.Value | None]
 
 _UNCLAIMED: Attributes = dict.fromkeys(("lease", "lease_until", "lost", "hints"))
 NOTHING: Attributes = dict.fromkeys(("due_at", "due", "due_shard", "hints"))
-"""The attributes of a row that owes nothing."""
+"""The attributes of a row that owes no work."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A row that this worker alone may work on until its lease expires. `row` is as it was when it was claimed."""
+    """A row that only this worker may change until the lease expires. `row` is its state when it was claimed."""
 
     row: table.Row
     token: str
 
     @property
     def lost_workers(self) -> int:
-        """How many workers in a row died over the present step, or failed at it."""
+        """The number of consecutive workers that died or failed during the current step."""
         return int(self.row.get("lost", 0))
 
     @property
@@ -74,24 +74,24 @@ class Claim:
 
 @dataclass(frozen=True)
 class NotDue:
-    """There is work, but not yet: it is due in `wait` milliseconds."""
+    """The row owes work that is due in `wait` milliseconds."""
 
     wait: int
 
 
 def owed(sk: str, at: int, grace: int = GRACE) -> dict[str, table.Value | None]:
-    """The attributes of a row whose next step is due at the instant `at`; `sk` chooses the shard of the index.
+    """The attributes of a row whose next step is due at the instant `at`. `sk` determines the shard of the index.
 
-    `grace` is the time in seconds, scaled, that a hint may take before `sweep` sends another.
+    `grace` is the time after `at`, in seconds and scaled, at which `sweep` sends another hint.
     """
-    late = at + max(clock.scaled(grace), LEAST_GRACE)
+    late = at + max(clock.scaled(grace), MIN_GRACE)
     return {"due_at": at, "due": due(late), "due_shard": due_shard(sk), "hints": None}
 
 
 def claim(pk: str, sk: str, until: int) -> Claim | NotDue | None:
-    """Claim the row until the instant `until`, if its work is due and no other worker has it.
+    """Claim the row until the instant `until`, if its work is due and no other worker has claimed it.
 
-    None if nothing is owed, or another worker's lease has not expired. One write in the common case.
+    None if the row owes no work, or another worker's lease has not expired. Makes one write in the common case.
     """
     now, token = clock.now(), uuid.uuid4().hex
     lease: dict[str, table.Value | None] = {"lease": token, "lease_until": until}
@@ -105,18 +105,18 @@ def claim(pk: str, sk: str, until: int) -> Claim | NotDue | None:
     if old is None or "due_at" not in old:
         return None
     if old.get("lease") == token:
-        # An earlier try of this very write took effect, and its response was lost.
+        # An earlier attempt of this write took effect, but its response was lost.
         return Claim(old, token)
     if old["due_at"] > now:
         return NotDue(int(old["due_at"]) - now)
-    alive = now < old.get("lease_until", 0) <= now + LONGEST_LEASE
+    alive = now < old.get("lease_until", 0) <= now + MAX_LEASE
     return None if alive else _take_over(pk, sk, lease, old)
 
 
 def held(claim: Claim, write: Write, *, keep: bool = False) -> Write:
-    """`write`, a write of the claimed row, on condition that the claim still holds.
+    """`write`, a write to the claimed row, on condition that the worker still has the claim.
 
-    The write ends the claim, unless `keep`.
+    The write ends the claim unless `keep` is set.
     """
     condition = f"({write.condition}) AND lease = :lease" if write.condition else "lease = :lease"
     values = {**write.values, ":lease": claim.token}
@@ -130,20 +130,19 @@ def held(claim: Claim, write: Write, *, keep: bool = False) -> Write:
 
 
 def commit(claim: Claim, writes: Sequence[table.Operation], *, keep: bool = False) -> None:
-    """Carry out the writes of a step, all or none; among them is one of the claimed row, which is `held`.
+    """Execute the writes of a step, all or none. The write to the claimed row is made conditional on the claim.
 
     Raises ConditionFailed or Contended.
     """
     row = (claim.row["pk"], claim.row["sk"])
-    # A request id for each commit: with one for both of a worker's commits, a second one that fails would pass for the
-    # first one, repeated.
+    # A new request id for each commit: the repeated write of a late worker must not count as success.
     table.write([_held_if_of(row, claim, write, keep) for write in writes], uuid.uuid4().hex)
 
 
 def release(claim: Claim, *, failed: bool = False) -> None:
-    """Give the row back, its work still due, so that the next hint finds it free. Best effort: the lease expires.
+    """End the claim. The work stays due, so that the next hint can claim it. Best effort: the lease expires anyway.
 
-    A worker that `failed` counts like one that died, and `sweep` goes on to send its hints less and less often.
+    If `failed` is set, the worker counts as lost, like one that died, and `sweep` keeps its growing intervals.
     """
     counted = {"lost": claim.lost_workers + 1, "hints": claim.row.get("hints")} if failed else {}
     write = held(claim, table.Update(claim.row["pk"], claim.row["sk"], set=counted))
@@ -153,40 +152,40 @@ def release(claim: Claim, *, failed: bool = False) -> None:
         return
 
 
-def work_off(pk: str, sk: str, lease: int, step: Callable[[Claim], None]) -> int | None:
-    """Take all steps of a row that are due, each under a claim of `lease` milliseconds.
+def run_due_steps(pk: str, sk: str, lease: int, step: Callable[[Claim], None]) -> int | None:
+    """Run all steps of a row that are due, each under a claim of `lease` milliseconds.
 
-    Returns the instant of the next step, for which the caller sends a hint; None if no step is owed, or the next one
-    has its hint already. A step that loses a race (ConditionFailed, Contended) is taken again on the row as it is
-    then. Raises what `step` raises, after the row was given back.
+    Returns the instant of the next step, for which the caller sends a hint; None if the row owes no step, or the hint
+    for the next one is already sent. A step that raises ConditionFailed or Contended runs again on the current row.
+    Any other exception of `step` releases the claim and is raised.
     """
     stepped = False
-    for _ in range(STEPS):
-        claimed = claim(pk, sk, clock.now() + lease)
-        if claimed is None:
+    for _ in range(MAX_STEPS):
+        result = claim(pk, sk, clock.now() + lease)
+        if result is None:
             return None
-        if isinstance(claimed, NotDue):
-            # A row is waited for only if its hint has arrived, a little early.
-            if claimed.wait > (EARLY // 2 if stepped else EARLY):
-                return clock.now() + claimed.wait if stepped else None
-            clock.sleep(claimed.wait / clock.SECOND)
+        if isinstance(result, NotDue):
+            # Wait only for a step whose hint arrived a little early.
+            if result.wait > (EARLY // 2 if stepped else EARLY):
+                return clock.now() + result.wait if stepped else None
+            clock.sleep(result.wait / clock.SECOND)
             continue
         try:
-            step(claimed)
+            step(result)
         except (table.ConditionFailed, table.Contended):
-            release(claimed)
+            release(result)
         except Exception:
-            release(claimed, failed=True)
+            release(result, failed=True)
             raise
         stepped = True
     return clock.now()
 
 
 def retry_on_conflict(attempt: Callable[[], T], tries: int = CONFLICTS, seconds: float = CONFLICT_SECONDS) -> T:
-    """What `attempt` returns, tried again while it raises ConditionFailed or Contended.
+    """Return the result of `attempt`; run it again while it raises ConditionFailed or Contended.
 
-    `attempt` reads what it needs and writes on condition that it did not change. Raises the last conflict after
-    `tries`, or `seconds`.
+    `attempt` reads rows and writes on condition that they have not changed. Raises the last conflict after `tries`
+    attempts or `seconds`.
     """
     give_up = clock.now() + int(seconds * clock.SECOND)
     for conflicts in itertools.count(1):
@@ -200,14 +199,14 @@ def retry_on_conflict(attempt: Callable[[], T], tries: int = CONFLICTS, seconds:
 
 
 def pause(conflicts: int) -> None:
-    """Wait before a write that has lost `conflicts` races is decided again; longer, the more writers there are."""
+    """Wait a random time before the next attempt of a write; the more `conflicts` it had, the longer."""
     clock.sleep(random.uniform(0, 0.02 * min(conflicts, 25)))
 
 
-def put_off(pk: str, sk: str, entry_due: str, wait: int) -> table.Row | None:
-    """Move the row's next hint to `wait` milliseconds from now, and count it; the row as it is then.
+def postpone_hint(pk: str, sk: str, entry_due: str, wait: int) -> table.Row | None:
+    """Postpone the row's next hint to `wait` milliseconds from now, and count this one. Returns the row after that.
 
-    None if the row has moved on since `entry_due` was read from the index, or a worker has it.
+    None if the row has changed since `entry_due` was read from the index, or a worker has claimed it.
     """
     now = clock.now()
     update = table.Update(
@@ -215,8 +214,8 @@ def put_off(pk: str, sk: str, entry_due: str, wait: int) -> table.Row | None:
         sk,
         set={"due": due(now + wait)},
         expressions=("hints = if_not_exists(hints, :none) + :one",),
-        condition="due = :seen AND (attribute_not_exists(lease_until) OR NOT lease_until BETWEEN :now AND :longest)",
-        values={":seen": entry_due, ":now": now + 1, ":longest": now + LONGEST_LEASE, ":none": 0, ":one": 1},
+        condition="due = :due AND (attribute_not_exists(lease_until) OR NOT lease_until BETWEEN :now AND :longest)",
+        values={":due": entry_due, ":now": now + 1, ":longest": now + MAX_LEASE, ":none": 0, ":one": 1},
     )
     try:
         return table.update(update)
@@ -225,7 +224,7 @@ def put_off(pk: str, sk: str, entry_due: str, wait: int) -> table.Row | None:
 
 
 def _held_if_of(row: tuple[str, str], claim: Claim, write: table.Operation, keep: bool) -> table.Operation:
-    """`write`, held if it is a write of the claimed row."""
+    """`write`, conditional on the claim if it is a write to the claimed row."""
     if isinstance(write, table.Update) and (write.pk, write.sk) == row:
         return held(claim, write, keep=keep)
     if isinstance(write, table.Put) and (write.row["pk"], write.row["sk"]) == row:
@@ -234,7 +233,7 @@ def _held_if_of(row: tuple[str, str], claim: Claim, write: table.Operation, keep
 
 
 def _take_over(pk: str, sk: str, lease: Attributes, old: table.Row) -> Claim | None:
-    """Claim a row whose worker let its lease expire."""
+    """Claim a row whose lease has expired."""
     update = table.Update(
         pk,
         sk,

@@ -177,7 +177,7 @@ def doubled(records: Sequence[dict[str, Any]]) -> Iterator[str]:
     """Writes that changed two of a session's statuses, for which there would be but one event."""
     for record in records:
         images = [record["dynamodb"].get(name) for name in ("OldImage", "NewImage")]
-        before, after = (image and table.decoded(image) for image in images)
+        before, after = (image and table.decode(image) for image in images)
         if before and after and after["kind"] == "session":
             old, new = json.loads(before["doc"]), json.loads(after["doc"])
             differ = [name for name in STATUSES if old[name] != new[name]]

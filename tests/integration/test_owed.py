@@ -142,7 +142,7 @@ def test_a_lease_of_a_clock_that_ran_ahead_holds_nothing_up(job: Job, stopped_cl
     ahead = job.claimed()
     stopped_clock.forward(-24 * 3600)
     job.owe(lease=ahead.token, lease_until=ahead.row["lease_until"])
-    assert owed.put_off(job.pk, job.sk, job.row["due"], 60_000) is not None
+    assert owed.postpone_hint(job.pk, job.sk, job.row["due"], 60_000) is not None
     assert job.claimed().lost_workers == 1
 
 
@@ -220,15 +220,15 @@ def test_all_steps_that_are_due_are_taken(job: Job) -> None:
         record(claim, job.done(number, clock.now() if number < 3 else clock.now() + 5000))
 
     at = clock.now() + 5000
-    assert owed.work_off(job.pk, job.sk, LEASE, step) == at
+    assert owed.run_due_steps(job.pk, job.sk, LEASE, step) == at
     assert job.row["done"] == 3
     # The next step has its hint: a second message asks for none.
-    assert owed.work_off(job.pk, job.sk, LEASE, step) is None
+    assert owed.run_due_steps(job.pk, job.sk, LEASE, step) is None
 
 
 def test_a_hint_that_comes_early_is_waited_for(job: Job) -> None:
     job.owe(clock.now() + 900)
-    assert owed.work_off(job.pk, job.sk, LEASE, lambda claim: record(claim, job.done(1))) is None
+    assert owed.run_due_steps(job.pk, job.sk, LEASE, lambda claim: record(claim, job.done(1))) is None
     assert job.row["done"] == 1
 
 
@@ -243,7 +243,7 @@ def test_a_step_that_loses_a_race_is_taken_again_on_the_row_as_it_is(job: Job) -
         write = dataclasses.replace(job.done(1), condition="v = :v", values={":v": claim.row["v"]})
         record(claim, write)
 
-    assert owed.work_off(job.pk, job.sk, LEASE, step) is None
+    assert owed.run_due_steps(job.pk, job.sk, LEASE, step) is None
     assert seen == [1, 2]
     assert job.row["done"] == 1
 
@@ -252,10 +252,10 @@ def test_a_step_that_fails_gives_the_row_back(job: Job) -> None:
     def step(claim: Claim) -> None:
         raise ValueError("the provider's response makes no sense")
 
-    overdue = owed.put_off(job.pk, job.sk, job.row["due"], 60_000)
+    overdue = owed.postpone_hint(job.pk, job.sk, job.row["due"], 60_000)
     assert overdue is not None
     with pytest.raises(ValueError, match="no sense"):
-        owed.work_off(job.pk, job.sk, LEASE, step)
+        owed.run_due_steps(job.pk, job.sk, LEASE, step)
     assert job.row["hints"] == 1, "sweep goes on to hint less and less often"
     assert job.claimed().lost_workers == 1
 
@@ -296,9 +296,9 @@ def test_a_worker_that_dies_at_any_write_loses_nothing(job: Job, stopped_clock: 
         left[0] -= 1
 
     with before_each_write(die), pytest.raises(Died):
-        owed.work_off(job.pk, job.sk, LEASE, step)
+        owed.run_due_steps(job.pk, job.sk, LEASE, step)
     stopped_clock.forward(LEASE / clock.SECOND)
-    assert owed.work_off(job.pk, job.sk, LEASE, step) is None
+    assert owed.run_due_steps(job.pk, job.sk, LEASE, step) is None
     assert job.row["done"] == 3
 
 
@@ -330,17 +330,17 @@ def test_conflicts_without_end_are_given_up(job: Job) -> None:
 def test_an_overdue_row_is_put_off_unless_a_worker_has_it(job: Job, stopped_clock: Clock) -> None:
     entry = job.row["due"]
     claim = job.claimed()
-    assert owed.put_off(job.pk, job.sk, entry, 60_000) is None
+    assert owed.postpone_hint(job.pk, job.sk, entry, 60_000) is None
     owed.release(claim)
     for hints in (1, 2):
-        row = owed.put_off(job.pk, job.sk, job.row["due"], 60_000)
+        row = owed.postpone_hint(job.pk, job.sk, job.row["due"], 60_000)
         assert row is not None
         assert (row["hints"], row["due"]) == (hints, due(clock.now() + 60_000))
         stopped_clock.forward(60)
-    assert owed.put_off(job.pk, job.sk, entry, 60_000) is None, "the row has moved on"
+    assert owed.postpone_hint(job.pk, job.sk, entry, 60_000) is None, "the row has moved on"
     claim = job.claimed()
     stopped_clock.forward(LEASE / clock.SECOND)
-    assert owed.put_off(job.pk, job.sk, job.row["due"], 60_000) is not None, "the worker is dead"
+    assert owed.postpone_hint(job.pk, job.sk, job.row["due"], 60_000) is not None, "the worker is dead"
     record(job.claimed(), job.done(1))
     assert "hints" not in job.row
 

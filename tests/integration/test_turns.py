@@ -1275,7 +1275,7 @@ def test_a_live_turn_is_counted_once_and_a_test_turn_is_not(
     assert used(thread.scope)["messages"] == len(contents)
     # A month has its own sum; so have a mode and a project.
     stopped_clock.forward(31 * 24 * 3600)
-    assert used(thread.scope) == dict.fromkeys(usage.COUNTED, 0)
+    assert used(thread.scope) == dict.fromkeys(usage.COUNTERS, 0)
     conversed(stage, stopped_clock, thread, "Hello")
     assert used(thread.scope)["messages"] == 1
     assert used(Scope(thread.scope.project_id, False))["messages"] == 0
@@ -1342,7 +1342,7 @@ def test_a_months_usage_sums_the_tokens_of_all_its_turns(stage: Stage, project: 
             table.write([table.Put(usage.row(scope, f"msg_{number:026d}", at, messages=1, model="m", **tokens))], "r")
         call = usage.row(scope, "sess_" + "0" * 26, at, calls=1, call_seconds=90)
         table.write([table.Put(call)], "r")
-    nothing = dict.fromkeys(usage.COUNTED, 0)
+    nothing = dict.fromkeys(usage.COUNTERS, 0)
     january = {"messages": 3, "input_tokens": 33, "output_tokens": 300, "calls": 1, "call_seconds": 90}
     february = {"messages": 5, "input_tokens": 60, "output_tokens": 1000, "calls": 1, "call_seconds": 90}
     assert usage.of_month(scope, "2031-01") == january

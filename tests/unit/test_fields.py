@@ -273,27 +273,27 @@ def test_metadata_is_merged_by_key_and_nested_values_are_replaced_whole(
         else:
             expected[key] = value
 
-    assert fields.canonical(fields.merged_metadata(before, patch)) == fields.canonical(expected)
-    assert fields.merged_metadata(before, None) == {}
+    assert fields.canonical(fields.merge_metadata(before, patch)) == fields.canonical(expected)
+    assert fields.merge_metadata(before, None) == {}
 
 
 @given(METADATA)
 @example({"a": None, "b": {"c": None}, "d": [None], "e": 0})
 def test_new_metadata_is_what_a_patch_of_none_would_make(sent: dict[str, Any]) -> None:
-    assert fields.canonical(value_of("metadata", sent)) == fields.canonical(fields.merged_metadata({}, sent))
+    assert fields.canonical(value_of("metadata", sent)) == fields.canonical(fields.merge_metadata({}, sent))
 
 
 def test_a_null_that_was_stored_as_a_value_survives_a_patch_of_another_key() -> None:
-    assert fields.merged_metadata({"a": None}, {"b": 1}) == {"a": None, "b": 1}
+    assert fields.merge_metadata({"a": None}, {"b": 1}) == {"a": None, "b": 1}
 
 
 def test_a_patch_may_not_take_metadata_beyond_its_limits() -> None:
     before = {f"k{n}": n for n in range(50)}
 
     with pytest.raises(ApiError) as caught:
-        fields.merged_metadata(before, {"one more": 1})
+        fields.merge_metadata(before, {"one more": 1})
     assert (caught.value.code, caught.value.param) == ("metadata_invalid", "metadata")
-    assert len(fields.merged_metadata(before, {"one more": 1, "k0": None})) == 50
+    assert len(fields.merge_metadata(before, {"one more": 1, "k0": None})) == 50
 
 
 @given(st.dictionaries(st.text(), SCALARS))

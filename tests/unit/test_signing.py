@@ -98,7 +98,7 @@ def test_a_secret_is_32_random_bytes_in_base64_behind_its_prefix() -> None:
     for secret in secrets:
         assert secret.startswith("whsec_")
         assert len(base64.b64decode(secret.removeprefix("whsec_"), validate=True)) == 32
-        assert len(secret[: signing.SHOWN_CHARACTERS]) == 13
+        assert len(secret[: signing.PREFIX_CHARACTERS]) == 13
 
 
 @pytest.mark.usefixtures("key")
