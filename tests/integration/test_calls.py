@@ -23,7 +23,6 @@ from shared.core import aws, clock, table
 from shared.core.keys import Scope
 from shared.projects import usage
 from tests.integration import test_turns as turns
-from tests.integration.conftest import Clock
 from tests.integration.test_faults import (
     CONFLICTS,
     FEWER_TROUBLES,
@@ -35,9 +34,10 @@ from tests.integration.test_faults import (
     wrongs,
 )
 from tests.integration.test_turns import created, hinted, keyed, listed, seen
-from tests.racing import at_once
-from tests.stage import Answer, Stage, sqs_record
-from tests.wire import ALWAYS, Fault, Killed, lost, refused, throttled, wire
+from tests.support.clocks import Clock
+from tests.support.racing import at_once
+from tests.support.stage import Answer, Stage, sqs_record
+from tests.support.wire import ALWAYS, Fault, Killed, lost, refused, throttled, wire
 
 WHEN = "2030-05-06T07:08:09Z"
 CONFIRMS, NOBODY, ACCEPTS, LIMITED = (f"+150055500{number}" for number in ("00", "02", "20", "25"))

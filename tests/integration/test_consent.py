@@ -17,7 +17,6 @@ from shared.core import aws, clock, table
 from shared.core.keys import Scope
 from shared.telephony import Busy, NotConfigured, adapters, whatsapp
 from tests.integration import test_turns as turns
-from tests.integration.conftest import Clock
 from tests.integration.test_calls import (
     FEW_TROUBLES,
     HINTS_LOST,
@@ -36,9 +35,10 @@ from tests.integration.test_calls import (
 )
 from tests.integration.test_faults import WRITES, deaths
 from tests.integration.test_turns import created, hinted, listed
-from tests.racing import at_once
-from tests.stage import Stage, sqs_record
-from tests.wire import Fault, Killed, refused, wire
+from tests.support.clocks import Clock
+from tests.support.racing import at_once
+from tests.support.stage import Stage, sqs_record
+from tests.support.wire import Fault, Killed, refused, wire
 
 ACCEPTS, DECLINES, SILENT = (f"+150055500{number}" for number in (20, 21, 22))
 ANYBODY = "+14155552671"

@@ -17,10 +17,10 @@ from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingErro
 from shared.core import clock, keys, table
 from shared.core.aws import Unavailable
 from shared.webhooks import deliveries
-from tests.integration.conftest import Clock
-from tests.receivers import Receiver, answer
-from tests.stage import Answer, Stage, sqs_record
-from tests.wire import ALWAYS, Disturbance, Fault, Killed, broken, conflicting, lost, refused, throttled, wire
+from tests.support.clocks import Clock
+from tests.support.receivers import Receiver, answer
+from tests.support.stage import Answer, Stage, sqs_record
+from tests.support.wire import ALWAYS, Disturbance, Fault, Killed, broken, conflicting, lost, refused, throttled, wire
 
 WHEN = "2030-05-06T07:08:09Z"
 PHONE = "+15005550006"

@@ -11,11 +11,11 @@ import boto3
 import pytest
 
 from shared.core import aws, clock
-from tests.integration.conftest import Clock
-from tests.racing import just_before
-from tests.receivers import Behaviour, Exchange, Receiver, answer, close_after_request, redirect, refusing_url
-from tests.stage import Stage, queue_name, sqs_record
-from tests.wire import Wire, wire
+from tests.support.clocks import Clock
+from tests.support.racing import just_before
+from tests.support.receivers import Behaviour, Exchange, Receiver, answer, close_after_request, redirect, refusing_url
+from tests.support.stage import Stage, queue_name, sqs_record
+from tests.support.wire import Wire, wire
 
 PHONE = "+15005550006"
 MINUTE, HOUR = 60, 3600

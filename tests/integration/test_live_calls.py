@@ -28,12 +28,12 @@ from shared.projects import usage
 from shared.telephony import Busy, CallRefused, ContactState, Ending, NotConfigured, adapters, amazon_connect
 from shared.telephony.amazon_connect import REASON_DELAY, Connect
 from shared.work import owed
-from tests import privileges
-from tests.integration.conftest import Clock
 from tests.integration.test_turns import created, hinted, seen
-from tests.racing import at_once
-from tests.stage import Stage, sqs_record
-from tests.wire import Fault, Killed, conflicting, refused, wire
+from tests.support import privileges
+from tests.support.clocks import Clock
+from tests.support.racing import at_once
+from tests.support.stage import Stage, sqs_record
+from tests.support.wire import Fault, Killed, conflicting, refused, wire
 
 PHONE, NAME, TITLE = "+491715550123", "Ada Byron", "Root canal"
 WHEN = "2030-05-06T07:08:09Z"

@@ -10,10 +10,10 @@ import pytest
 from shared.core import clock, facts
 from shared.core.keys import Scope
 from shared.webhooks import deliveries
-from tests.integration.conftest import Clock
 from tests.integration.test_ladder import happen, hint, made, only
-from tests.receivers import Receiver, answer
-from tests.stage import Stage
+from tests.support.clocks import Clock
+from tests.support.receivers import Receiver, answer
+from tests.support.stage import Stage
 
 
 def measured(printed: pytest.CaptureFixture[str], name: str) -> list[dict[str, Any]]:

@@ -22,13 +22,13 @@ from shared.conversations import answering
 from shared.core import clock, keys, table
 from shared.core.keys import Scope
 from shared.projects import usage
-from tests import privileges
-from tests.integration.conftest import Clock
 from tests.integration.test_faults import FEWER_TROUBLES, LASTING_TROUBLE, PASSING_TROUBLE, WRITES, Trouble, deaths
-from tests.racing import at_once, just_before
-from tests.stage import Answer, Project, Stage, sqs_record
+from tests.support import privileges
+from tests.support.clocks import Clock
+from tests.support.racing import at_once, just_before
+from tests.support.stage import Answer, Project, Stage, sqs_record
+from tests.support.wire import ALWAYS, Fault, Killed, Wire, conflicting, refused, wire
 from tests.unit.agent import test_bedrock as models
-from tests.wire import ALWAYS, Fault, Killed, Wire, conflicting, refused, wire
 
 WHEN = "2030-05-06T07:08:09Z"
 LATER = "2030-06-07T08:00:00Z"

@@ -25,7 +25,7 @@ from shared.agent.wording import without_links
 from shared.appointments import AppointmentRecord
 from shared.core import clock
 from shared.core.keys import Scope
-from tests import rows
+from tests.support import rows
 
 NOW = 1_790_000_000.0  # Monday, 2026-09-21T14:13:20Z
 SCOPE = Scope(1, True)

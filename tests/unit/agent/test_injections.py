@@ -27,7 +27,7 @@ from shared.agent.tools import Proposal, Result, Tools
 from shared.appointments import AppointmentRecord
 from shared.core import clock
 from shared.core.keys import Scope
-from tests import rows
+from tests.support import rows
 from tests.unit.agent.test_bedrock import NEW_TIME, NOW, TIME, Model, asked
 
 LIVE = Scope(1, True)

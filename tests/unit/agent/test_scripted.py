@@ -15,7 +15,7 @@ from shared.agent.wording import ATTEND
 from shared.appointments import Appointment
 from shared.core import clock
 from shared.core.keys import Scope
-from tests import rows
+from tests.support import rows
 
 SCOPE = Scope(1, livemode=False)
 NOW = datetime(2027, 3, 3, 9, 0, tzinfo=UTC)  # a Wednesday; ten o'clock in Berlin
