@@ -28,7 +28,7 @@ from shared.appointments import AppointmentRecord
 from shared.core import clock
 from shared.core.keys import Scope
 from tests.support import rows
-from tests.unit.agent.test_bedrock import NEW_TIME, NOW, TIME, Model, asked
+from tests.support.models import NEW_TIME, NOW, TIME, Model, asked
 
 LIVE = Scope(1, True)
 OTHER_TIME = "2026-10-01T12:00:00.000Z"
