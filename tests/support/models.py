@@ -12,9 +12,13 @@ import boto3
 from botocore.config import Config
 from botocore.stub import Stubber
 
+from shared import appointments
 from shared.agent import Reply, Utterance
 from shared.agent.bedrock import Bedrock
-from shared.agent.tools import Tools
+from shared.agent.tools import Proposal, Tools
+from shared.appointments import AppointmentRecord
+from shared.core.keys import Scope
+from tests.support import rows
 
 NOW = 1_790_000_000.0  # Monday, 2026-09-21T14:13:20Z
 
@@ -109,3 +113,23 @@ def asked(
 ) -> Reply:
     agent = Bedrock(client(), MODEL_ID, guardrail, passing.monotonic if passing else time.monotonic)
     return agent.reply(said or [Utterance("user", tools.message)], tools, seconds)
+
+
+SCOPE = Scope(1, True)
+
+
+def found(customer_id: str = "cust_1", scope: Scope = SCOPE, version: int = 1, **fields: Any) -> AppointmentRecord:
+    given = dict.fromkeys(("timezone", "duration_minutes", "title", "location", "notes", "external_id", "metadata"))
+    given |= {"status": "pending", "appointment_at": TIME, "customer_id": customer_id} | fields
+    return rows.record(appointments.new(scope, given), version)
+
+
+def tools_of(*mine: AppointmentRecord, message: str = "Hello", proposal: Proposal | None = None) -> Tools:
+    return Tools(appointments=mine or (found(),), message=message, proposal=proposal)
+
+
+def handed_off(tools: Tools) -> str | None:
+    return next((action["reason"] for action in tools.actions if action["type"] == "handoff"), None)
+
+
+OTHER_TIME = "2026-10-01T12:00:00.000Z"
