@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+pytest.register_assert_rewrite("tests.support")
+
 TESTS = Path(__file__).parent
 RUNNERS = 2
 """How many processes start a local runner for the tests of conformance, whose modules take turns with them."""

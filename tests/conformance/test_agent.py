@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from tests.conformance.client import Client, assert_error, eventually
-from tests.conformance.given import (
+from tests.support.client import Client, assert_error, eventually
+from tests.support.given import (
     Subscribe,
     create_appointment,
     create_conversation,
@@ -25,8 +25,8 @@ from tests.conformance.given import (
     transcript,
     unique,
 )
-from tests.conformance.receiver import Receiver
-from tests.conformance.shapes import assert_answered
+from tests.support.shapes import assert_answered
+from tests.support.signed_receiver import Receiver
 
 YEAR = datetime.now(UTC).year + 1
 """Dates of the coming year are never past, and never far."""

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, Response, assert_error
-from tests.conformance.given import (
+from tests.support.client import Client, Response, assert_error
+from tests.support.given import (
     UNKNOWN,
     create_appointment,
     create_customer,
@@ -20,7 +20,7 @@ from tests.conformance.given import (
     settle,
     unique,
 )
-from tests.conformance.shapes import assert_shape
+from tests.support.shapes import assert_shape
 
 EARLIER, LATER = "2030-05-06T07:08:09.000Z", "2031-01-02T03:04:05.000Z"
 

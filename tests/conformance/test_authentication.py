@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.client import Client, assert_error
-from tests.conformance.conftest import Service
+from tests.support.client import Client, assert_error
+from tests.support.runner import Service
 
 
 @pytest.mark.smoke

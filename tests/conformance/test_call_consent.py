@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, Response, assert_error, eventually
-from tests.conformance.conftest import Service, local_runner, needs_a_runner_of_its_own, quick_folder
-from tests.conformance.given import (
+from tests.support.client import Client, Response, assert_error, eventually
+from tests.support.given import (
     call,
     create_appointment,
     create_customer,
@@ -26,8 +25,9 @@ from tests.conformance.given import (
     simulated_phone,
     unique,
 )
-from tests.conformance.shapes import assert_shape
-from tests.racing import at_once
+from tests.support.racing import at_once
+from tests.support.runner import Service, local_runner, needs_a_runner_of_its_own, quick_folder
+from tests.support.shapes import assert_shape
 
 WHATSAPP = {"channel": "whatsapp"}
 PHONE = {"channel": "phone"}

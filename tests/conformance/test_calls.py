@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, Response, assert_error, assert_replay, eventually
-from tests.conformance.conftest import Service, local_runner, needs_a_runner_of_its_own, quick_folder
-from tests.conformance.given import (
+from tests.support.client import Client, Response, assert_error, assert_replay, eventually
+from tests.support.given import (
     UNKNOWN,
     Subscribe,
     call,
@@ -36,9 +35,10 @@ from tests.conformance.given import (
     simulated_phone,
     unique,
 )
-from tests.conformance.receiver import Hook
-from tests.conformance.shapes import assert_answered, assert_shape
-from tests.racing import at_once
+from tests.support.racing import at_once
+from tests.support.runner import Service, local_runner, needs_a_runner_of_its_own, quick_folder
+from tests.support.shapes import assert_answered, assert_shape
+from tests.support.signed_receiver import Hook
 
 
 @dataclass(frozen=True)

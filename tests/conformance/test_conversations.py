@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, Response, assert_error, assert_replay, eventually
-from tests.conformance.given import (
+from tests.support.client import Client, Response, assert_error, assert_replay, eventually
+from tests.support.given import (
     UNKNOWN,
     create_conversation,
     create_customer,
@@ -23,7 +23,7 @@ from tests.conformance.given import (
     unique,
     unique_phone,
 )
-from tests.conformance.shapes import assert_page, assert_shape
+from tests.support.shapes import assert_page, assert_shape
 
 PATH = "/v1/conversations"
 

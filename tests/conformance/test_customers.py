@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, assert_error
-from tests.conformance.given import (
+from tests.support.client import Client, assert_error
+from tests.support.given import (
     UNKNOWN,
     create_appointment,
     create_customer,
@@ -17,7 +17,7 @@ from tests.conformance.given import (
     unique,
     unique_phone,
 )
-from tests.conformance.shapes import assert_shape
+from tests.support.shapes import assert_shape
 
 
 @pytest.mark.smoke

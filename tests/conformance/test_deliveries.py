@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, assert_error, eventually
-from tests.conformance.conftest import Service, free_port
-from tests.conformance.given import (
+from tests.support.client import Client, assert_error, eventually
+from tests.support.given import (
     Subscribe,
     create_appointment,
     create_customer,
@@ -27,13 +26,14 @@ from tests.conformance.given import (
     event_about,
     unique_phone,
 )
-from tests.conformance.receiver import (
+from tests.support.runner import Service, free_port
+from tests.support.shapes import assert_shape
+from tests.support.signed_receiver import (
     Answer,
     Receiver,
     service_signature_is_valid,
     standard_signature_is_valid,
 )
-from tests.conformance.shapes import assert_shape
 
 WAITS = (5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)
 """Seconds before attempts 2 to 9."""

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from tests.conformance.client import ERRORS, Client, assert_error
-from tests.conformance.conftest import Service
-from tests.conformance.given import UNKNOWN, create_customer, unique, unique_phone
+from tests.support.client import ERRORS, Client, assert_error
+from tests.support.given import UNKNOWN, create_customer, unique, unique_phone
+from tests.support.runner import Service
 
 TOO_LARGE = b" " * (256 * 1024 + 1)
 

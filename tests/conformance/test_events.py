@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from tests.conformance.client import REVISIONS, Client, assert_error, eventually
-from tests.conformance.given import (
+from tests.support.client import REVISIONS, Client, assert_error, eventually
+from tests.support.given import (
     UNKNOWN,
     Subscribe,
     create_appointment,
@@ -16,8 +16,8 @@ from tests.conformance.given import (
     delivery_to,
     event_about,
 )
-from tests.conformance.receiver import Receiver
-from tests.conformance.shapes import assert_page, assert_shape
+from tests.support.shapes import assert_page, assert_shape
+from tests.support.signed_receiver import Receiver
 
 
 def test_an_event_has_exactly_the_envelope(client: Client) -> None:

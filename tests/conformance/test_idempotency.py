@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, Response, assert_error, assert_replay, eventually
-from tests.conformance.given import (
+from tests.support.client import Client, Response, assert_error, assert_replay, eventually
+from tests.support.given import (
     UNKNOWN,
     Subscribe,
     create_appointment,

@@ -21,7 +21,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
-from tests.conformance.conftest import ROOT, quick_folder
+from tests.support.runner import ROOT, quick_folder
 
 if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client

@@ -21,9 +21,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, Promises, Response
-from tests.conformance.killed_runner import LocalRunner, command_line, processes_of
-from tests.conformance.receiver import Hook, Receiver, service_signature_is_valid, standard_signature_is_valid
+from tests.support.client import Client, Promises, Response
+from tests.support.killed_runner import LocalRunner, command_line, processes_of
+from tests.support.signed_receiver import Hook, Receiver, service_signature_is_valid, standard_signature_is_valid
 
 SPEED = 60
 SEED = int(os.environ.get("KILL_SEED") or 20260822)

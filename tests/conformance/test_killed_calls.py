@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from tests.conformance import given
-from tests.conformance.client import Client, Promises
-from tests.conformance.conftest import quick_folder
-from tests.conformance.killed_runner import LocalRunner
+from tests.support import given
+from tests.support.client import Client, Promises
+from tests.support.killed_runner import LocalRunner
+from tests.support.runner import quick_folder
 
 SPEED = 20
 KILLS = 3

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, eventually
-from tests.conformance.conftest import local_runner, quick_folder
-from tests.conformance.given import create_customer, delivery_to, delivery_when, ended, event_about
-from tests.conformance.receiver import Hook, Receiver, service_signature_is_valid
-from tests.conformance.shapes import assert_shape
+from tests.support.client import Client, eventually
+from tests.support.given import create_customer, delivery_to, delivery_when, ended, event_about
+from tests.support.runner import local_runner, quick_folder
+from tests.support.shapes import assert_shape
+from tests.support.signed_receiver import Hook, Receiver, service_signature_is_valid
 
 SPEED = 10_000
 WAITS = (5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)

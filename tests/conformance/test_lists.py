@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, assert_error, eventually
-from tests.conformance.given import (
+from tests.support.client import Client, assert_error, eventually
+from tests.support.given import (
     UNKNOWN,
     Subscribe,
     create_appointment,
@@ -20,7 +20,7 @@ from tests.conformance.given import (
     unique,
     unique_phone,
 )
-from tests.conformance.shapes import assert_page
+from tests.support.shapes import assert_page
 
 LISTS = {
     "/v1/customers": ("customer", "cust"),

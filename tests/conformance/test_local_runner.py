@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.conformance.conftest import Service
+from tests.support.runner import Service
 
 PATIENCE = 5
 """Seconds in which every answer must be there, and the connection closed where that is expected."""

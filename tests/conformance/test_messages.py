@@ -14,9 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, Response, assert_error, assert_replay, eventually
-from tests.conformance.conftest import Service
-from tests.conformance.given import (
+from tests.support.client import Client, Response, assert_error, assert_replay, eventually
+from tests.support.given import (
     UNKNOWN,
     contents,
     create_appointment,
@@ -32,7 +31,8 @@ from tests.conformance.given import (
     unique,
     unique_phone,
 )
-from tests.conformance.shapes import assert_answered, assert_page
+from tests.support.runner import Service
+from tests.support.shapes import assert_answered, assert_page
 
 PATH = "/v1/messages"
 LATE = "[[sim:timeout]]"

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, assert_error, assert_replay
-from tests.conformance.given import (
+from tests.support.client import Client, assert_error, assert_replay
+from tests.support.given import (
     call,
     create_appointment,
     create_conversation,

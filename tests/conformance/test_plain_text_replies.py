@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, assert_error, assert_replay
-from tests.conformance.given import create_conversation, send, send_to_thread, transcript, unique
+from tests.support.client import Client, assert_error, assert_replay
+from tests.support.given import create_conversation, send, send_to_thread, transcript, unique
 
 RICH = "[[sim:markdown]]"
 LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\((\S+?)(?: \"[^\"]*\")?\)")

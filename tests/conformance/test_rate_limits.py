@@ -9,7 +9,7 @@ from collections import Counter
 
 import pytest
 
-from tests.conformance.client import RATE_LIMIT_POLICY, Client, Response, assert_error
+from tests.support.client import RATE_LIMIT_POLICY, Client, Response, assert_error
 
 THREADS = 16
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.conftest import ROOT, Service, free_port
+from tests.support.runner import ROOT, Service, free_port
 
 PATIENCE = 120
 

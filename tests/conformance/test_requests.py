@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from tests.conformance.client import Client, Response, assert_error
-from tests.conformance.given import (
+from tests.support.client import Client, Response, assert_error
+from tests.support.given import (
     UNKNOWN,
     Subscribe,
     create_appointment,

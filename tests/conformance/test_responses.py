@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import RATE_LIMIT_POLICY, REVISIONS, ULID, Client, Response
-from tests.conformance.given import UNKNOWN, create_appointment, create_customer, unique, unique_phone
-from tests.conformance.shapes import SHAPES, TIMESTAMP
+from tests.support.client import RATE_LIMIT_POLICY, REVISIONS, ULID, Client, Response
+from tests.support.given import UNKNOWN, create_appointment, create_customer, unique, unique_phone
+from tests.support.shapes import SHAPES, TIMESTAMP
 
 WITH_KEY: dict[str, tuple[str, str, dict[str, Any]]] = {
     "200 ping": ("GET", "/v1/ping", {}),

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, assert_error, eventually
-from tests.conformance.given import (
+from tests.support.client import Client, assert_error, eventually
+from tests.support.given import (
     UNKNOWN,
     call,
     create_appointment,
@@ -20,7 +20,7 @@ from tests.conformance.given import (
     session_when,
     simulated_phone,
 )
-from tests.conformance.shapes import assert_page, assert_shape
+from tests.support.shapes import assert_page, assert_shape
 
 PATH = "/v1/sessions"
 STRANGERS = ["live", "other", "other_live"]

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, Response, assert_error
-from tests.conformance.conftest import subscriptions
-from tests.conformance.given import UNKNOWN, create_appointment, create_customer, event_about, unique
+from tests.support.client import Client, Response, assert_error
+from tests.support.given import UNKNOWN, create_appointment, create_customer, event_about, unique
+from tests.support.runner import subscriptions
 
 STRANGERS = ["live", "other", "other_live"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conformance.client import REVISIONS, Client, assert_error
-from tests.conformance.given import create_customer, event_about
+from tests.support.client import REVISIONS, Client, assert_error
+from tests.support.given import create_customer, event_about
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

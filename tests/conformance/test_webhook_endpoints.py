@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.client import Client, assert_error
-from tests.conformance.given import (
+from tests.support.client import Client, assert_error
+from tests.support.given import (
     UNKNOWN,
     Subscribe,
     create_customer,
@@ -19,12 +19,12 @@ from tests.conformance.given import (
     settle,
     unique,
 )
-from tests.conformance.receiver import (
+from tests.support.shapes import assert_shape
+from tests.support.signed_receiver import (
     Receiver,
     service_signature_is_valid,
     standard_signature_is_valid,
 )
-from tests.conformance.shapes import assert_shape
 
 URL = "https://hooks.example.com/in?tenant=1"
 

@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
-from infra.stack_names import API_OUTPUT, stack_name
-from tests.conformance.client import Client, Promises
-from tests.conformance.receiver import Receiver
 from tests.deploy import cloud as clouds
 from tests.deploy.cloud import Cloud, report
+from tests.deploy.deployed import Deployed, client_of, make_keys, outputs_of
 from tests.deploy.inventory import inventory
-
-STACK = stack_name("dev")
-
-
-@dataclass(frozen=True)
-class Deployed:
-    """The stack's outputs."""
-
-    outputs: Mapping[str, str]
-
-    @property
-    def api_url(self) -> str:
-        return self.outputs[API_OUTPUT]
-
-    @property
-    def base_url(self) -> str:
-        """The API's address as LocalStack serves it, without TLS; it names the scheme to functions in capitals."""
-        return self.api_url.replace("https:", "HTTP:")
-
-    @property
-    def api_id(self) -> str:
-        return urlsplit(self.api_url).netloc.partition(".")[0]
+from tests.support.client import Client
+from tests.support.signed_receiver import Receiver
 
 
 @pytest.fixture(scope="session")
@@ -107,26 +82,3 @@ def changed_checkout(tmp_path: Path) -> Path:
     assert '"object": "ping"' in source
     ping.write_text(source.replace('"object": "ping"', '"object": "second ping"'))
     return tmp_path
-
-
-def make_keys(cloud: Cloud, project_name: str) -> dict[str, str]:
-    """`TEST_KEY` and `LIVE_KEY` of a project that the operator's tool makes."""
-    project = re.search(r"project (\d+)", cloud.manage("projects", "create", project_name))
-    assert project
-    keys = {}
-    for mode in ("test", "live"):
-        made = cloud.manage("keys", "create", project[1], "--mode", mode, "--label", "trial")
-        key = re.search(rf"sk_{mode}_\w+", made)
-        assert key
-        keys[f"{mode.upper()}_KEY"] = key[0]
-    return keys
-
-
-def client_of(cloud: Cloud, deployed: Deployed, key: str | None) -> Client:
-    return Client(deployed.base_url, key, Promises(deployed.base_url), connect_to=("127.0.0.1", cloud.port))
-
-
-def outputs_of(cloud: Cloud) -> Deployed:
-    """What the stack says of itself now."""
-    (stack,) = cloud.client("cloudformation").describe_stacks(StackName=STACK)["Stacks"]
-    return Deployed({output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]})

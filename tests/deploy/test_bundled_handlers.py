@@ -24,10 +24,10 @@ from infra import topology
 from infra.bundle import Bundle
 from infra.local import resources
 from infra.topology import Function
-from tests.conformance.receiver import Receiver, service_signature_is_valid
 from tests.deploy import cloud, samples
 from tests.deploy.lambdas import Functions, machine_code, running
 from tests.deploy.providers import REPLY
+from tests.support.signed_receiver import Receiver, service_signature_is_valid
 
 MEMORY_SHARE = 0.7
 """How much of its memory a function may have used at its peak."""

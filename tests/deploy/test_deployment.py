@@ -46,17 +46,17 @@ from infra import topology
 from infra.gateway_responses import GATEWAY_RESPONSES
 from infra.local import processes
 from infra.stack_names import API_OUTPUT, FAILURES_OUTPUT, FAN_OUT_OUTPUT, TABLE_OUTPUT
-from tests.conformance.client import Client, eventually
-from tests.conformance.given import (
+from tests.deploy.cloud import ROOT, SPEED, Cloud, report
+from tests.deploy.deployed import STACK, Deployed, client_of, make_keys, outputs_of
+from tests.deploy.inventory import KINDS, all_of, executions, inventory, statuses
+from tests.support.client import Client, eventually
+from tests.support.given import (
     create_appointment,
     create_customer,
     events_about,
     unique_phone,
 )
-from tests.conformance.receiver import Receiver, service_signature_is_valid
-from tests.deploy.cloud import ROOT, SPEED, Cloud, report
-from tests.deploy.conftest import STACK, Deployed, client_of, make_keys, outputs_of
-from tests.deploy.inventory import KINDS, all_of, executions, inventory, statuses
+from tests.support.signed_receiver import Receiver, service_signature_is_valid
 
 PATIENCE = 60
 """Seconds; functions start cold, and queues are looked into once a second."""

@@ -3,137 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
-from aws_cdk import App, CfnElement, Stack
+from aws_cdk import App
 from aws_cdk import aws_lambda as lambda_
-from cfnlint.api import lint
-from cfnlint.config import ManualArgs
-from constructs import IConstruct
 
 from infra.app import context, describe
 from infra.stack import ServiceStack
 from infra.stage import described as stage_of
-
-Resource = dict[str, Any]
-
-ACCOUNT, REGION, COPIES_REGION = "210987654321", "eu-central-1", "eu-west-1"
-OWNED: dict[str, Any] = {
-    "account": ACCOUNT,
-    "region": REGION,
-    "alarm_email": "operators@example.com",
-    "backup": {"region": COPIES_REGION},
-}
-"""Settings of a stage with `keep_data` that only its owner knows, so that cdk.json has none."""
-REGIONS = ["eu-central-1", "us-east-1"]
-CALLS: dict[str, dict[str, Any]] = {
-    "connect": {
-        "instance_id": "0f1e2d3c-4b5a-4697-8879-6a5b4c3d2e1f",
-        "queue_id": "a1b2c3d4-e5f6-4789-90ab-cdef01234567",
-        "create_flow": True,
-        "store_recordings": True,
-    },
-    "whatsapp": {"phone_number_id": "phone-number-id-0123456789abcdef0123456789abcdef", "template": "call/en_US"},
-}
-"""Settings of a stage that places live calls; the stages of cdk.json place none."""
-DOMAIN_NAME = "api.example.com"
-FIREWALL = {"requests_per_minute": 20_000}
-GUARDED: dict[str, Any] = {
-    "domain": {"name": DOMAIN_NAME, "hosted_zone_id": "Z0123456789ABCDEFGHIJ", "hosted_zone_name": "example.com"},
-    "firewall": FIREWALL,
-    "warm_throughput": {"table": {"reads": 20_000, "writes": 10_000}, "by_due": {"reads": 12_000, "writes": 8_000}},
-    "alarm_topic": "arn:aws:sns:eu-central-1:123456789012:operators",
-}
-NAMED: dict[str, Any] = {
-    "domain": {
-        "name": DOMAIN_NAME,
-        "certificate_arn": "arn:aws:acm:eu-central-1:123456789012:certificate/0f1e2d3c-4b5a-4697-8879-6a5b4c3d2e1f",
-    },
-    "model": "eu.amazon.nova-lite-v1:0",
-}
-CDK_HABITS = ["W3005"]
-"""The CDK writes a DependsOn beside the reference that already says the same."""
-
-
-def lint_findings(template: dict[str, Any]) -> list[str]:
-    """What cfn-lint has against a template."""
-    options = ManualArgs(regions=REGIONS, ignore_checks=CDK_HABITS)
-    return [str(match) for match in lint(json.dumps(template), config=options)]
-
-
-@dataclass(frozen=True)
-class Synthesized:
-    """A stage's template, and the logical ids that the stack gave to what the topology names."""
-
-    template: dict[str, Any]
-    table: str
-    key: str
-    bucket: str
-    recordings: str
-    queues: dict[str, str]
-    machines: dict[str, str]
-    functions: dict[str, str]
-    aliases: dict[str, str]
-
-    def __getitem__(self, logical_id: str) -> Resource:
-        """The properties of a resource."""
-        found: Resource = self.template["Resources"][logical_id].get("Properties", {})
-        return found
-
-    @property
-    def kinds(self) -> set[str]:
-        """The types of all resources."""
-        return {resource["Type"] for resource in self.template["Resources"].values()}
-
-    def all(self, kind: str) -> dict[str, Resource]:
-        """Logical id to properties of every resource of a type."""
-        found = self.template["Resources"].items()
-        return {name: resource.get("Properties", {}) for name, resource in found if resource["Type"] == kind}
-
-    def statements(self, role: str) -> list[dict[str, Any]]:
-        """All that a role may do, wherever that is written."""
-        assert not self[role].get("ManagedPolicyArns"), "a managed policy hides what the role may do"
-        documents = [policy["PolicyDocument"] for policy in self[role].get("Policies", [])]
-        policies = self.all("AWS::IAM::Policy").values()
-        documents += [policy["PolicyDocument"] for policy in policies if {"Ref": role} in policy["Roles"]]
-        return [statement for document in documents for statement in document["Statement"]]
-
-    def role_of(self, function: str) -> str:
-        """The logical id of a function's role, by the function's name in the topology."""
-        role: str = self[self.functions[function]]["Role"]["Fn::GetAtt"][0]
-        return role
-
-    def sources(self, function: str) -> list[Resource]:
-        """The event source mappings of a function, which are its alias's."""
-        mappings = self.all("AWS::Lambda::EventSourceMapping").values()
-        return [mapping for mapping in mappings if mapping["FunctionName"] == self.live(function)]
-
-    def live(self, function: str) -> Resource:
-        """How the template names what starts a function: by its alias, whose reference is an ARN."""
-        return {"Ref": self.aliases[function]}
-
-
-def _synthesized(stack: ServiceStack, template: dict[str, Any]) -> Synthesized:
-    def logical_id(construct: IConstruct) -> str:
-        element = construct.node.default_child
-        assert isinstance(element, CfnElement)
-        resolved: str = Stack.of(stack).resolve(element.logical_id)
-        return resolved
-
-    return Synthesized(
-        template=template,
-        table=logical_id(stack.table),
-        key=logical_id(stack.signing_key),
-        bucket=logical_id(stack.failed_batches),
-        recordings=logical_id(stack.recordings),
-        queues={name: logical_id(queue) for name, queue in stack.queues.items()},
-        machines={name: logical_id(machine) for name, machine in stack.machines.items()},
-        functions={name: logical_id(function) for name, function in stack.functions.items()},
-        aliases={name: logical_id(alias) for name, alias in stack.aliases.items()},
-    )
+from tests.support.synth import CALLS, GUARDED, NAMED, OWNED, Synthesized, synthesized
 
 
 @pytest.fixture(scope="session")
@@ -171,7 +50,7 @@ def stages(stacks: dict[str, ServiceStack]) -> dict[str, Synthesized]:
     assert isinstance(app, App)
     out = Path(app.synth().directory)
     return {
-        name: _synthesized(stack, json.loads((out / stack.template_file).read_text(encoding="utf-8")))
+        name: synthesized(stack, json.loads((out / stack.template_file).read_text(encoding="utf-8")))
         for name, stack in stacks.items()
     }
 

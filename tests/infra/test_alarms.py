@@ -10,8 +10,8 @@ from infra import alarms, costs, topology
 from infra.app import context
 from infra.stack_names import ALARM_TOPIC_OUTPUT
 from shared.core import facts, metrics
-from tests.infra.conftest import GUARDED, OWNED, Resource, Synthesized
-from tests.infra.templates import flat, refuses_plain_http, text
+from tests.support.synth import GUARDED, OWNED, Resource, Synthesized
+from tests.support.templates import flat, refuses_plain_http, text
 
 MINUTE = 60
 RINGS = {

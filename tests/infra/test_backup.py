@@ -11,8 +11,8 @@ from aws_cdk import App
 
 from infra.stack import ServiceStack
 from infra.stack_names import copies_name
-from tests.infra.conftest import ACCOUNT, COPIES_REGION, Synthesized, lint_findings
-from tests.infra.templates import flat
+from tests.support.synth import ACCOUNT, COPIES_REGION, Synthesized, lint_findings
+from tests.support.templates import flat
 
 
 @pytest.fixture(scope="module")

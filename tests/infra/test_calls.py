@@ -10,8 +10,8 @@ import pytest
 from infra import topology
 from infra.topology import Function
 from shared.telephony import contact_lens
-from tests.infra.conftest import ACCOUNT, CALLS, REGION, Resource, Synthesized
-from tests.infra.templates import allowed, arn, flat, matches, refuses_plain_http
+from tests.support.synth import ACCOUNT, CALLS, REGION, Resource, Synthesized
+from tests.support.templates import allowed, arn, flat, matches, refuses_plain_http
 
 INSTANCE_ID = CALLS["connect"]["instance_id"]
 INSTANCE = f"arn:${{AWS::Partition}}:connect:{REGION}:{ACCOUNT}:instance/{INSTANCE_ID}"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from infra import topology
-from tests.infra.conftest import REGION, Resource, Synthesized
-from tests.infra.templates import flat
+from tests.support.synth import REGION, Resource, Synthesized
+from tests.support.templates import flat
 
 STAGES = ["dev", "prod", "calls"]
 

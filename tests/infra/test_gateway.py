@@ -13,8 +13,8 @@ from infra.stack import ServiceStack
 from infra.stage import REQUESTS_OF_A_KEY
 from infra.topology import Function
 from shared.core.errors import ERRORS
-from tests.infra.conftest import DOMAIN_NAME, FIREWALL, Resource, Synthesized
-from tests.infra.templates import text
+from tests.support.synth import DOMAIN_NAME, FIREWALL, Resource, Synthesized
+from tests.support.templates import text
 
 KEY_LIMITS = (100, REQUESTS_OF_A_KEY / 60)
 """Requests a second that one API key may make, for a second and on the average of a minute."""

@@ -12,7 +12,7 @@ import pytest
 from infra import preflight
 from infra.app import context
 from infra.stage import described
-from tests.infra.conftest import ACCOUNT, OWNED, REGION
+from tests.support.synth import ACCOUNT, OWNED, REGION
 
 OTHER_ACCOUNT = "111122223333"
 NEEDED = sum(context()["stages"]["prod"]["reserved_concurrency"].values()) + 100

@@ -10,8 +10,8 @@ import pytest
 from infra import topology
 from infra.releases import LIVE
 from infra.topology import Function
-from tests.infra.conftest import ACCOUNT, REGION, Synthesized
-from tests.infra.templates import allowed, text
+from tests.support.synth import ACCOUNT, REGION, Synthesized
+from tests.support.templates import allowed, text
 
 each_function = pytest.mark.parametrize("function", topology.FUNCTIONS, ids=lambda function: function.name)
 each_stage = pytest.mark.parametrize("stage", ["dev", "prod", "calls", "guarded", "named"])

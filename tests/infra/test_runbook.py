@@ -16,7 +16,7 @@ from infra import manage, topology
 from infra.app import context
 from infra.gateway import ACCESS_LOG
 from infra.preflight import CONCURRENCY_QUOTA
-from tests.infra.conftest import Synthesized
+from tests.support.synth import Synthesized
 
 ROOT = Path(__file__).parents[2]
 RUNBOOK = (ROOT / "infra" / "runbook.md").read_text(encoding="utf-8")

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from infra.stack_names import stack_name
-from tests.infra.conftest import Resource, Synthesized
-from tests.infra.policies import TRUSTED_AS_IT_IS, UNBOUND, problems, statements
-from tests.infra.templates import flat, listed, refuses_plain_http
+from tests.support.policies import TRUSTED_AS_IT_IS, UNBOUND, problems, statements
+from tests.support.synth import Resource, Synthesized
+from tests.support.templates import flat, listed, refuses_plain_http
 
 KEEP_DATA = {"prod": True, "calls": True, "dev": False, "guarded": False, "named": False}
 """The stages of the one synth, and whether what they store outlives the stack."""

@@ -12,8 +12,8 @@ from infra.app import context
 from infra.preflight import UNRESERVED
 from infra.stack import ServiceStack
 from infra.topology import Function, Queue
-from tests.infra.conftest import Resource, Synthesized, lint_findings
-from tests.infra.templates import allowed, arn, below, matches, may, text
+from tests.support.synth import Resource, Synthesized, lint_findings
+from tests.support.templates import allowed, arn, below, matches, may, text
 
 MODEL = context()["stages"]["prod"]["model"]
 

@@ -10,7 +10,7 @@ from aws_cdk import App
 from infra import topology
 from infra.app import UnknownStage, context, stage_of
 from infra.stage import BadSetting, Stage, described
-from tests.infra.conftest import ACCOUNT, COPIES_REGION, OWNED, REGION
+from tests.support.synth import ACCOUNT, COPIES_REGION, OWNED, REGION
 
 NAMED = {"name": "api.example.com", "certificate_arn": "arn:aws:acm:eu-central-1:123456789012:certificate/1"}
 ZONED = {"name": "api.example.com", "hosted_zone_id": "Z1", "hosted_zone_name": "example.com"}

@@ -1,7 +1,7 @@
 """Fixtures of the integration tests: one stage for a test process, a project of its own for each test.
 
-What functions ask of AWS is held against their grants (`tests/privileges.py`): a test in which one lacks a right
-fails, and a run of the whole folder fails if a right was used by no test.
+What functions ask of AWS is held against their grants (`tests/support/privileges.py`): a test in which one lacks
+a right fails, and a run of the whole folder fails if a right was used by no test.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from shared.core import clock
-from tests import privileges
-from tests import stage as stages
+from tests.support import privileges
+from tests.support import stage as stages
+from tests.support.clocks import Clock
 
 AUDIT = pytest.StashKey[privileges.Audit]()
 
@@ -42,17 +43,6 @@ def stage(_stage: stages.Stage) -> stages.Stage:
         _stage.messages(queue)
     _stage.project()
     return _stage
-
-
-class Clock:
-    """A clock that moves when told to; `now` in Unix seconds."""
-
-    def __init__(self, start: float) -> None:
-        self.now = start
-
-    def forward(self, seconds: float) -> None:
-        """Let time pass."""
-        self.now += seconds
 
 
 @pytest.fixture

@@ -4,131 +4,52 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import pytest
-from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 from botocore.exceptions import EndpointConnectionError
 
 from shared.calls import limits as call_limits
-from shared.calls import sessions
 from shared.calls.limits import Limits
-from shared.core import aws, clock, table
+from shared.core import aws, clock
 from shared.core.keys import Scope
 from shared.projects import usage
-from tests.integration import test_turns as turns
-from tests.integration.conftest import Clock
-from tests.integration.test_faults import (
-    CONFLICTS,
-    FEWER_TROUBLES,
-    WRITES,
-    Request,
-    Trouble,
-    deaths,
-    faults,
-    wrongs,
+from tests.support import conversing
+from tests.support.calling import (
+    ACCEPTS,
+    BEGIN,
+    CONFIRMS,
+    FEW_TROUBLES,
+    HINTS_LOST,
+    LIMITED,
+    NOBODY,
+    WHOLE,
+    Callee,
+    callee,
+    dial,
+    doubled,
+    events_of,
+    hint,
+    incomplete,
+    place,
+    placed,
+    rows,
+    session_of,
+    sweep,
+    untidy,
+    until_due,
+    work,
 )
-from tests.integration.test_turns import created, hinted, keyed, listed, seen
-from tests.racing import at_once
-from tests.stage import Answer, Stage, sqs_record
-from tests.wire import ALWAYS, Fault, Killed, lost, refused, throttled, wire
-
-WHEN = "2030-05-06T07:08:09Z"
-CONFIRMS, NOBODY, ACCEPTS, LIMITED = (f"+150055500{number}" for number in ("00", "02", "20", "25"))
-BEGIN = ["session.created", "session.dialing"]
-WHOLE = [*BEGIN, "session.completed", "session.transcript_ready", "session.recording_ready"]
-STATUSES = ("call_status", "transcript_status", "recording_status")
-HINTS_LOST = Fault(0, refused, service="sqs")
-
-
-@dataclass(frozen=True)
-class Callee:
-    """A customer with one appointment."""
-
-    scope: Scope
-    id: str
-    appointment: str
-
-    @property
-    def path(self) -> str:
-        """The customer's path."""
-        return f"/v1/customers/{self.id}"
-
-
-def callee(stage: Stage, phone: str = CONFIRMS, scope: Scope | None = None, livemode: bool = False) -> Callee:
-    """A customer in a new project, or in the one that the stage calls as."""
-    if scope is None:
-        project = stage.project()
-        scope = Scope(project.id, livemode)
-        stage._key = project.live_key if livemode else project.test_key
-    customer = created(stage, "/v1/customers", phone=phone)["id"]
-    appointment = created(stage, "/v1/appointments", customer_id=customer, appointment_at=WHEN)["id"]
-    return Callee(scope, customer, appointment)
-
-
-def place(stage: Stage, whom: Callee, key: str | None = None, **order: Any) -> Answer:
-    """The answer to a call about the customer's appointment."""
-    return stage.call("POST", f"{whom.path}/call", {"appointment_id": whom.appointment} | order, headers=keyed(key))
-
-
-def placed(stage: Stage, whom: Callee, **order: Any) -> str:
-    """The id of a call's session."""
-    found = place(stage, whom, **order)
-    assert found.status in (201, 202), found.body
-    return str(found.json["session_id"])
-
-
-def session_of(stage: Stage, id: str) -> Any:
-    return seen(stage, f"/v1/sessions/{id}")
-
-
-def hint(stage: Stage, scope: Scope, id: str) -> dict[str, Any]:
-    """A hint at a call."""
-    told = {"project_id": scope.project_id, "livemode": scope.livemode, "session_id": id}
-    return sqs_record(json.dumps(told), stage.queues["dials"].arn)
-
-
-def work(stage: Stage, function: str, record: dict[str, Any]) -> None:
-    """Let a worker have a hint; one that fails is left to the queue, which gives the hint again."""
-    with suppress(BatchProcessingError):
-        stage.invoke(function, {"Records": [record]})
-
-
-def until_due(time: Clock, scope: Scope, id: str) -> bool:
-    """Let the time of a call's next step come, and a dead worker's lease end; False where none is owed."""
-    row = table.get(scope.pk("session"), id)
-    assert row is not None
-    if "due_at" in row:
-        time.now = max(time.now, (max(row["due_at"], row.get("lease_until", 0)) + 1) / clock.SECOND)
-    return "due_at" in row
-
-
-def dial(stage: Stage, time: Clock, scope: Scope, id: str, times: int = 30) -> int:
-    """Give the worker hints at a call as they are due, so many at most; how many it was."""
-    for count in range(times):
-        if not until_due(time, scope, id):
-            return count
-        work(stage, "dial", hint(stage, scope, id))
-    return times
-
-
-def sweep(stage: Stage, time: Clock, scope: Scope, times: int = 30) -> None:
-    """Let nobody but `sweep` tell the workers what is owed in a project, until nothing is."""
-    for _ in range(times):
-        if not any("due_at" in row for kind in ("session", "consent") for row in rows(scope, kind)):
-            return
-        time.forward(61)
-        stage.invoke("sweep", {})
-        with wire(HINTS_LOST):
-            for queue, function in (("consents", "consent"), ("dials", "dial")):
-                for record in hinted(stage, scope, queue):
-                    work(stage, function, record)
+from tests.support.clocks import Clock
+from tests.support.faults import FEWER_TROUBLES, WRITES, Request, Trouble, deaths, faults, wrongs
+from tests.support.racing import at_once
+from tests.support.resources import created, hinted, listed, seen
+from tests.support.stage import Stage, sqs_record
+from tests.support.wire import Fault, Killed, wire
 
 
 def finish(stage: Stage, time: Clock, scope: Scope) -> None:
@@ -143,80 +64,6 @@ def finish(stage: Stage, time: Clock, scope: Scope) -> None:
         dial(stage, time, scope, row["sk"])
 
 
-def rows(scope: Scope, kind: str) -> list[table.Row]:
-    """The rows of a kind; every phone's consent is in a partition of its own, which the sessions tell."""
-    if kind == "consent":
-        from shared.calls import consents
-
-        phones = {json.loads(row["doc"])["to"] for row in rows(scope, "session")}
-        found = [table.get(consents.pk(scope, phone), "consent") for phone in phones]
-        return [row for row in found if row is not None]
-    return [row for page in table.query(scope.pk(kind), limit=1000) for row in page]
-
-
-def untidy(scope: Scope) -> Iterator[str]:
-    """What is wrong with who is being called, and with the count of live calls."""
-    calls = {row["sk"]: json.loads(row["doc"]) for row in rows(scope, "session")}
-    active = {row["sk"]: row.get("active_session") for row in rows(scope, "customer")}
-    for customer, id in active.items():
-        if id is not None and (id not in calls or calls[id]["call_status"] in sessions.ENDED):
-            yield f"{customer} is held by {calls.get(id, {}).get('call_status', 'no session')}"
-    deleted = {row["sk"] for row in rows(scope, "deleted_customer")}
-    for id, session in calls.items():
-        if session["call_status"] == sessions.DIALING and session["customer_id"] in deleted:
-            continue
-        if session["call_status"] not in sessions.ENDED and active.get(session["customer_id"]) != id:
-            yield f"a {session['call_status']} session does not hold its customer"
-    counted = (table.get(scope.pk("count"), "call") or {}).get("calls_now", 0)
-    dialing = [id for id, session in calls.items() if session["call_status"] == sessions.DIALING]
-    if counted != (len(dialing) if scope.livemode else 0):
-        yield f"{counted} calls are counted, {len(dialing)} are under way"
-
-
-def doubled(records: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Writes that changed two of a session's statuses, for which there would be but one event."""
-    for record in records:
-        images = [record["dynamodb"].get(name) for name in ("OldImage", "NewImage")]
-        before, after = (image and table.decode(image) for image in images)
-        if before and after and after["kind"] == "session":
-            old, new = json.loads(before["doc"]), json.loads(after["doc"])
-            differ = [name for name in STATUSES if old[name] != new[name]]
-            if len(differ) > 1:
-                yield f"one write changed {differ}"
-
-
-def events_of(stage: Stage, id: str) -> list[str]:
-    """The types of an object's events, oldest first."""
-    return [event["type"] for event in seen(stage, f"/v1/events?object_id={id}&limit=100")["data"]][::-1]
-
-
-def incomplete(stage: Stage, whom: Callee) -> Iterator[str]:
-    """What is wrong with the one call to a customer who confirms, once nothing is owed any more."""
-    yield from doubled(stage.fan_out())
-    yield from untidy(whom.scope)
-    found = listed(stage, "/v1/sessions")
-    if len(found) != 1:
-        yield f"{len(found)} sessions"
-        return
-    [session] = found
-    shown = [session[name] for name in (*STATUSES, "ended_reason")]
-    if shown != ["completed", "available", "available", "agent_hangup"]:
-        yield f"the session is {shown}"
-        return
-    if (happened := events_of(stage, session["id"])) != WHOLE:
-        yield f"events {happened}"
-    if (happened := events_of(stage, whom.appointment)) != ["appointment.created", "appointment.confirmed"]:
-        yield f"events of the appointment {happened}"
-    if not seen(stage, f"/v1/sessions/{session['id']}/transcript")["data"]:
-        yield "no transcript"
-    row = table.get(whom.scope.pk("session"), session["id"]) or {}
-    sound = aws.s3().get_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=row["recording_key"])["Body"].read()
-    if not sound.startswith(b"RIFF"):
-        yield "no recording"
-    if not {"due_at", "due", "lease"}.isdisjoint(row):
-        yield "a step is owed"
-
-
 @pytest.fixture
 def live(monkeypatch: pytest.MonkeyPatch) -> None:
     """Live keys call simulated customers, as on the local runner."""
@@ -224,6 +71,7 @@ def live(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 modes = pytest.mark.parametrize("livemode", [False, True], ids=["test", "live"])
+
 
 # Placing
 
@@ -458,14 +306,6 @@ def test_a_call_whose_worker_dies_at_any_point_ends_once(
     assert not problems, "\n".join(problems)
 
 
-FEW_TROUBLES = (
-    Trouble("answer lost", lost, 1),
-    Trouble("answers lost", lost, ALWAYS),
-    Trouble("throttled", throttled, ALWAYS),
-    *(trouble for trouble in CONFLICTS if trouble.tries in (1, ALWAYS)),
-)
-
-
 @pytest.mark.usefixtures("live")
 @pytest.mark.parametrize("trouble", FEW_TROUBLES, ids=lambda trouble: trouble.name)
 def test_a_call_whose_worker_is_in_trouble_with_any_call_of_aws_ends_once(
@@ -630,17 +470,17 @@ def test_test_mode_has_no_limits(stage: Stage, stopped_clock: Clock) -> None:
 CALL_ME = "Please call me"
 
 
-def wished(stage: Stage, phone: str = CONFIRMS) -> tuple[turns.Thread, dict[str, Any]]:
+def wished(stage: Stage, phone: str = CONFIRMS) -> tuple[conversing.Thread, dict[str, Any]]:
     """In a new project: a thread in which the customer asks for a call, under the key `k`, and the hint at its turn."""
     whom = callee(stage, phone)
     conversation = created(stage, "/v1/conversations", customer={"id": whom.id})["id"]
-    thread = turns.Thread(whom.scope, conversation, whom.id, f"/v1/appointments/{whom.appointment}")
-    turns.asked(stage, thread, CALL_ME, "k")
+    thread = conversing.Thread(whom.scope, conversation, whom.id, f"/v1/appointments/{whom.appointment}")
+    conversing.asked(stage, thread, CALL_ME, "k")
     [record] = hinted(stage, whom.scope)
     return thread, record
 
 
-def unkept(stage: Stage, thread: turns.Thread) -> Iterator[str]:
+def unkept(stage: Stage, thread: conversing.Thread) -> Iterator[str]:
     """What is wrong with the promise of a call."""
     promised = [
         action["session_id"]
@@ -654,11 +494,11 @@ def unkept(stage: Stage, thread: turns.Thread) -> Iterator[str]:
     yield from untidy(thread.scope)
 
 
-def unanswered(stage: Stage, time: Clock, thread: turns.Thread) -> Iterator[str]:
+def unanswered(stage: Stage, time: Clock, thread: conversing.Thread) -> Iterator[str]:
     """What is wrong with the answer to the wish, once it was given."""
     yield from unkept(stage, thread)
-    with turns.meanwhile(time, lambda: None):
-        found = turns.send(stage, thread, CALL_ME, "k")
+    with conversing.meanwhile(time, lambda: None):
+        found = conversing.send(stage, thread, CALL_ME, "k")
     if found.status != 201:
         yield f"{found.status} {found.body[:90]!r}"
     elif [action["type"] for action in found.json["reply"]["actions"]] != ["call_requested"]:
@@ -676,15 +516,15 @@ def test_a_turn_that_asks_for_a_call_has_its_session_at_whatever_point_its_worke
 ) -> None:
     thread, record = wished(stage)
     with wire() as line:
-        turns.work(stage, [record])
+        conversing.work(stage, [record])
     assert list(unanswered(stage, stopped_clock, thread)) == []
     problems = []
     for death in deaths(len(line.calls)):
         thread, record = wished(stage)
         with wire(None, *death), pytest.raises(Killed):
-            turns.work(stage, [record])
+            conversing.work(stage, [record])
         found = list(unkept(stage, thread))
-        turns.given_again(stage, stopped_clock, thread, record, by_sweep)
+        conversing.given_again(stage, stopped_clock, thread, record, by_sweep)
         problems += [f"{death}: {each}" for each in [*found, *unanswered(stage, stopped_clock, thread)]]
     assert not problems, "\n".join(problems)
 
@@ -695,7 +535,7 @@ def test_a_turn_that_asks_for_a_call_has_its_session_whatever_trouble_its_worker
 ) -> None:
     thread, record = wished(stage)
     with wire() as line:
-        turns.work(stage, [record])
+        conversing.work(stage, [record])
     problems = []
     for position, call in enumerate(line.calls):
         if trouble.writes_only and call.operation not in WRITES:
@@ -704,7 +544,7 @@ def test_a_turn_that_asks_for_a_call_has_its_session_whatever_trouble_its_worker
         with wire(Fault(position, trouble.disturbance, trouble.tries)):
             work(stage, "turn", record)
         found = list(unkept(stage, thread))
-        turns.given_again(stage, stopped_clock, thread, record, by_sweep=False)
+        conversing.given_again(stage, stopped_clock, thread, record, by_sweep=False)
         found += unanswered(stage, stopped_clock, thread)
         problems += [f"{position} {call.operation}: {each}" for each in found]
     assert not problems, "\n".join(problems)
@@ -712,8 +552,8 @@ def test_a_turn_that_asks_for_a_call_has_its_session_whatever_trouble_its_worker
 
 def test_a_wish_for_a_call_that_another_call_comes_before_promises_nothing(stage: Stage, stopped_clock: Clock) -> None:
     thread, record = wished(stage)
-    with turns.before_commit(lambda: stage.call("POST", f"/v1/customers/{thread.customer}/call")):
-        turns.work(stage, [record])
+    with conversing.before_commit(lambda: stage.call("POST", f"/v1/customers/{thread.customer}/call")):
+        conversing.work(stage, [record])
     reply = listed(stage, thread.messages)[-1]
     assert reply["role"] == "assistant"
     assert "call_requested" not in [action["type"] for action in reply["actions"]]
@@ -725,7 +565,7 @@ def test_the_call_that_an_agent_arranges_goes_by_phone_whatever_the_number_impli
     stage: Stage, stopped_clock: Clock
 ) -> None:
     thread, record = wished(stage, LIMITED)
-    turns.work(stage, [record])
+    conversing.work(stage, [record])
     reply = listed(stage, thread.messages)[-1]
     assert [action["type"] for action in reply["actions"]] == ["call_requested"]
     [session] = listed(stage, "/v1/sessions")
@@ -736,7 +576,7 @@ def test_the_call_that_an_agent_arranges_goes_by_phone_whatever_the_number_impli
 def test_a_talk_changes_nothing_for_a_customer_who_is_deleted_meanwhile(stage: Stage, stopped_clock: Clock) -> None:
     whom = callee(stage)
     id = placed(stage, whom)
-    with turns.before_commit(lambda: stage.call("DELETE", whom.path)):
+    with conversing.before_commit(lambda: stage.call("DELETE", whom.path)):
         dial(stage, stopped_clock, whom.scope, id)
     assert session_of(stage, id)["call_status"] == "completed"
     assert seen(stage, f"/v1/appointments/{whom.appointment}")["status"] == "pending"

@@ -9,13 +9,13 @@ import pytest
 
 from shared.core import clock
 from shared.webhooks import deliveries
-from tests.integration.conftest import Clock
-from tests.integration.test_ladder import PHONE, delete, disable, happen, hint, listed, made, only
-from tests.integration.test_metrics import dies_over
-from tests.racing import at_once, just_before
-from tests.receivers import Behaviour, Exchange, Receiver, answer, close_after_request
-from tests.stage import Stage
-from tests.wire import ALWAYS, Disturbance, Fault, Killed, conflicting, lost, throttled, wire
+from tests.support.clocks import Clock
+from tests.support.delivering import PHONE, delete, dies_over, disable, happen, hint, only
+from tests.support.racing import at_once, just_before
+from tests.support.receivers import Behaviour, Exchange, Receiver, answer, close_after_request
+from tests.support.resources import listed, made
+from tests.support.stage import Stage
+from tests.support.wire import ALWAYS, Disturbance, Fault, Killed, conflicting, lost, throttled, wire
 
 Close = Callable[[Stage, str], None]
 

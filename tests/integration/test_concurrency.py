@@ -14,11 +14,11 @@ import pytest
 
 from shared.core import clock, table
 from shared.projects import rate_limits
-from tests.integration.conftest import Clock
-from tests.racing import at_once
-from tests.receivers import Receiver, answer
-from tests.stage import Answer, Project, Stage
-from tests.wire import wire
+from tests.support.clocks import Clock
+from tests.support.racing import at_once
+from tests.support.receivers import Receiver, answer
+from tests.support.stage import Answer, Project, Stage
+from tests.support.wire import wire
 
 WHEN = "2030-05-06T07:08:09Z"
 PHONE = "+15005550006"

@@ -16,9 +16,8 @@ from shared.calls.consents import DECLINED, EXPIRED, GRANTED, PENDING
 from shared.core import aws, clock, table
 from shared.core.keys import Scope
 from shared.telephony import Busy, NotConfigured, adapters, whatsapp
-from tests.integration import test_turns as turns
-from tests.integration.conftest import Clock
-from tests.integration.test_calls import (
+from tests.support import conversing
+from tests.support.calling import (
     FEW_TROUBLES,
     HINTS_LOST,
     Callee,
@@ -34,11 +33,12 @@ from tests.integration.test_calls import (
     untidy,
     work,
 )
-from tests.integration.test_faults import WRITES, deaths
-from tests.integration.test_turns import created, hinted, listed
-from tests.racing import at_once
-from tests.stage import Stage, sqs_record
-from tests.wire import Fault, Killed, refused, wire
+from tests.support.clocks import Clock
+from tests.support.faults import WRITES, deaths
+from tests.support.racing import at_once
+from tests.support.resources import created, hinted, listed
+from tests.support.stage import Stage, sqs_record
+from tests.support.wire import Fault, Killed, refused, wire
 
 ACCEPTS, DECLINES, SILENT = (f"+150055500{number}" for number in (20, 21, 22))
 ANYBODY = "+14155552671"
@@ -812,7 +812,7 @@ def test_consent_that_is_revoked_as_the_call_is_being_dialed_is_heeded(stage: St
     id = placed(stage, whom)
     settlements.answer(whom.scope, SILENT, GRANTED, clock.now())
     stopped_clock.forward(1)
-    with turns.before_commit(lambda: settlements.answer(whom.scope, SILENT, DECLINED, clock.now())):
+    with conversing.before_commit(lambda: settlements.answer(whom.scope, SILENT, DECLINED, clock.now())):
         dial(stage, stopped_clock, whom.scope, id)
     assert ended(stage, id) == ("failed", "consent_revoked")
     assert list(untidy(whom.scope)) == []

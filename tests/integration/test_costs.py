@@ -26,10 +26,10 @@ from infra import costs, topology
 from infra.costs import Work
 from infra.local import resources
 from shared.core import aws, clock, log
-from tests.integration.conftest import Clock
-from tests.receivers import Receiver, answer
-from tests.stage import Answer, Stage, queue_name, sqs_record
-from tests.wire import wire
+from tests.support.clocks import Clock
+from tests.support.receivers import Receiver, answer
+from tests.support.stage import Answer, Stage, queue_name, sqs_record
+from tests.support.wire import wire
 
 PERSON = {"phone": "+15005550006", "name": "Ada Lovelace", "email": "a@example.com", "external_id": "patient-1842"}
 ACCEPTS = "+15005550020"

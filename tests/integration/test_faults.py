@@ -6,9 +6,8 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,47 +16,32 @@ from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingErro
 from shared.core import clock, keys, table
 from shared.core.aws import Unavailable
 from shared.webhooks import deliveries
-from tests.integration.conftest import Clock
-from tests.receivers import Receiver, answer
-from tests.stage import Answer, Stage, sqs_record
-from tests.wire import ALWAYS, Disturbance, Fault, Killed, broken, conflicting, lost, refused, throttled, wire
+from tests.support.clocks import Clock
+from tests.support.faults import (
+    CONFLICTS,
+    CONFLICTS_OVER_THE_RECORD,
+    FEWER_TROUBLES,
+    LASTING_TROUBLE,
+    PASSING_TROUBLE,
+    WRITES,
+    Preparation,
+    Request,
+    Trouble,
+    deaths,
+    faults,
+    wrongs,
+)
+from tests.support.receivers import Receiver, answer
+from tests.support.resources import listed, made
+from tests.support.stage import Stage, sqs_record
+from tests.support.wire import ALWAYS, Fault, Killed, refused, throttled, wire
 
 WHEN = "2030-05-06T07:08:09Z"
 PHONE = "+15005550006"
 URL = "https://example.com/hook"
-WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
-
-
-def made(stage: Stage, kind: str, **fields: Any) -> str:
-    """The path of a new resource."""
-    found = stage.call("POST", f"/v1/{kind}", fields)
-    assert found.status == 201, found.body
-    return f"/v1/{kind}/{found.json['id']}"
-
-
-def listed(stage: Stage, path: str) -> list[Any]:
-    found = stage.call("GET", f"{path}?limit=100")
-    assert found.status == 200, found.body
-    data: list[Any] = found.json["data"]
-    return data
 
 
 # Requests
-
-
-@dataclass(frozen=True)
-class Request:
-    """A request that writes, and the status it is answered with when all is well."""
-
-    method: str
-    path: str
-    body: Any
-    status: int
-
-    def send(self, stage: Stage, key: str | None) -> Answer:
-        """The answer."""
-        headers = {"Idempotency-Key": key} if key else None
-        return stage.call(self.method, self.path, self.body, headers=headers)
 
 
 def create_customer(stage: Stage) -> Request:
@@ -126,7 +110,6 @@ def _appointment(stage: Stage) -> str:
     return made(stage, "appointments", customer_id=customer, appointment_at=WHEN)
 
 
-Preparation = Callable[[Stage], Request]
 KEYED: Sequence[Preparation] = (
     create_customer,
     create_appointment,
@@ -157,54 +140,13 @@ def _faceless(doc: Any) -> str:
     return re.sub(r'"created": \d+', "", re.sub(r"whsec_.{7}", "", text))
 
 
-@dataclass(frozen=True)
-class Trouble:
-    """What goes wrong with one call, and what the request's answer is to be; None stands for success."""
-
-    name: str
-    disturbance: Disturbance
-    tries: int
-    code: str | None = None
-    writes_only: bool = False
-
-
-PASSING_TROUBLE = (
-    Trouble("throttled once", throttled, 1),
-    Trouble("broken once", broken, 1),
-    Trouble("refused once", refused, 1),
-    Trouble("answer lost once", lost, 1),
-    Trouble("answer lost three times", lost, 3),
-)
-LASTING_TROUBLE = (
-    Trouble("throttled", throttled, ALWAYS, "service_unavailable"),
-    Trouble("broken", broken, ALWAYS, "service_unavailable"),
-    Trouble("refused", refused, ALWAYS, "service_unavailable"),
-    Trouble("answers lost", lost, ALWAYS, "service_unavailable"),
-)
-CONFLICTS = (
-    *(Trouble(f"{n} conflicts over the first row", conflicting(0), n, None, True) for n in (1, 2, 3, 7)),
-    Trouble("conflicts over the first row", conflicting(0), ALWAYS, "conflict", True),
-)
-CONFLICTS_OVER_THE_RECORD = (
-    *(Trouble(f"{n} conflicts over the record", conflicting(-1), n, None, True) for n in (1, 2)),
-    *(
-        Trouble(f"{n} conflicts over the record", conflicting(-1), n, "idempotency_key_in_use", True)
-        for n in (3, ALWAYS)
-    ),
-)
 TROUBLES = {
     "passing": PASSING_TROUBLE,
     "lasting": LASTING_TROUBLE,
     "conflict": CONFLICTS,
     "conflict_over_the_record": CONFLICTS_OVER_THE_RECORD,
 }
-FEWER_TROUBLES = {
-    "passing": [trouble for trouble in PASSING_TROUBLE if "lost" in trouble.name or "throttled" in trouble.name],
-    "lasting": [trouble for trouble in LASTING_TROUBLE if trouble.name in ("throttled", "answers lost")],
-    "conflict": [trouble for trouble in CONFLICTS if trouble.tries in (1, 3, ALWAYS)],
-    "conflict_over_the_record": [trouble for trouble in CONFLICTS_OVER_THE_RECORD if trouble.tries in (1, 3)],
-}
-"""One of those that the service cannot tell from each other, and the edges: for requests like one that meets all."""
+
 ALIKE = (create_customer, create_endpoint, update_customer, update_endpoint, delete_customer, delete_endpoint)
 """Their code is that of the requests for appointments, which meet all troubles."""
 
@@ -212,46 +154,6 @@ ALIKE = (create_customer, create_endpoint, update_customer, update_endpoint, del
 def met_by(prepare: Preparation, kind: str) -> Sequence[Trouble]:
     """What this request is to meet of a kind of trouble."""
     return (FEWER_TROUBLES if prepare in ALIKE else TROUBLES)[kind]
-
-
-def expected(trouble: Trouble, service: str, operation: str, request: Request) -> str | None:
-    """The error code that the trouble with this call is to be answered with."""
-    if service in ("sqs", "sfn"):
-        return None  # Hints are best effort.
-    if request.status == 409 and operation == "PutItem" and trouble.tries >= 3 and trouble.writes_only:
-        return "idempotency_key_in_use"  # Nothing but the record is written.
-    return trouble.code
-
-
-def wrongs(found: Answer, request: Request, code: str | None) -> Iterator[str]:
-    """What is wrong with an answer."""
-    if code is None:
-        if found.status != request.status:
-            yield f"{found.status} {found.body[:90]!r}"
-    elif found.status < 400 or found.code != code:
-        yield f"{found.status} {found.body[:90]!r} instead of {code}"
-    else:
-        if found.headers["service-should-retry"] != "true":
-            yield f"{code} is not to be retried"
-        if code != "conflict" and int(found.headers.get("retry-after", "0")) < 1:
-            yield f"{code} without Retry-After"
-
-
-def faults(
-    stage: Stage, prepare: Preparation, troubles: Sequence[Trouble], key: str | None
-) -> Iterator[tuple[str, Fault, str | None]]:
-    """Every trouble with every call of the request in turn."""
-    stage.project()
-    request = prepare(stage)
-    with wire() as line:
-        assert request.send(stage, key).status == request.status
-    for trouble, (position, call) in itertools.product(troubles, enumerate(line.calls)):
-        # The key's row takes no part in any transaction.
-        if trouble.writes_only and (call.operation not in WRITES or position == 0):
-            continue
-        name = f"{trouble.name} at {position} {call.operation}"
-        fault = Fault(position, trouble.disturbance, trouble.tries)
-        yield name, fault, expected(trouble, call.service, call.operation, request)
 
 
 @pytest.mark.parametrize("kind", TROUBLES)
@@ -389,13 +291,6 @@ def swept(stage: Stage) -> int:
     for message in found:
         stage.invoke("deliver", {"Records": [hint(stage, message)]})
     return len(found)
-
-
-def deaths(calls: int) -> Iterator[tuple[int | None, int | None]]:
-    """Every point at which a worker can die between its calls of AWS: before which call, or after which."""
-    for position in range(calls):
-        yield position, None
-        yield None, position
 
 
 def calls_of_deliver(stage: Stage, status: int) -> int:

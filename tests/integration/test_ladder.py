@@ -11,13 +11,14 @@ import boto3
 import pytest
 
 from shared.core import aws, clock
-from tests.integration.conftest import Clock
-from tests.racing import just_before
-from tests.receivers import Behaviour, Exchange, Receiver, answer, close_after_request, redirect, refusing_url
-from tests.stage import Stage, queue_name, sqs_record
-from tests.wire import Wire, wire
+from tests.support.clocks import Clock
+from tests.support.delivering import PHONE, delete, disable, happen, hint, only
+from tests.support.racing import just_before
+from tests.support.receivers import Behaviour, Exchange, Receiver, answer, close_after_request, redirect, refusing_url
+from tests.support.resources import listed, made
+from tests.support.stage import Stage, queue_name
+from tests.support.wire import Wire, wire
 
-PHONE = "+15005550006"
 MINUTE, HOUR = 60, 3600
 DAY = 24 * HOUR
 WAITS = [5, 30, 5 * MINUTE, 30 * MINUTE, 2 * HOUR, 5 * HOUR, 10 * HOUR, 24 * HOUR]
@@ -42,47 +43,6 @@ class Obedient:
 
     def __call__(self, exchange: Exchange) -> None:
         self.behaviour(exchange)
-
-
-def made(stage: Stage, kind: str, **fields: Any) -> str:
-    """The path of a new resource."""
-    found = stage.call("POST", f"/v1/{kind}", fields)
-    assert found.status == 201, found.body
-    return f"/v1/{kind}/{found.json['id']}"
-
-
-def listed(stage: Stage, path: str) -> list[Any]:
-    found = stage.call("GET", f"{path}?limit=100")
-    assert found.status == 200, found.body
-    data: list[Any] = found.json["data"]
-    return data
-
-
-def happen(stage: Stage) -> str:
-    """Something happens; the path of its event's deliveries."""
-    customer = made(stage, "customers", phone=PHONE).rpartition("/")[2]
-    stage.fan_out()
-    [event] = stage.call("GET", f"/v1/events?object_id={customer}").json["data"]
-    return f"/v1/events/{event['id']}/deliveries"
-
-
-def only(stage: Stage, deliveries: str) -> Any:
-    """The one delivery of an event."""
-    [delivery] = listed(stage, deliveries)
-    return delivery
-
-
-def hint(stage: Stage, delivery: Any, queue: str = "retries", sent: float | None = None) -> None:
-    """The hint at a delivery comes out of a queue."""
-    project = stage.call("GET", "/v1/ping").json
-    message = {
-        "project_id": project["project_id"],
-        "livemode": project["livemode"],
-        "event_id": delivery["event_id"],
-        "delivery_id": delivery["id"],
-    }
-    at = {"SentTimestamp": str(clock.now() if sent is None else int(sent * 1000))}
-    stage.invoke("deliver", {"Records": [sqs_record(json.dumps(message), stage.queues[queue].arn, at)]})
 
 
 def timers(line: Wire) -> list[tuple[str, Any]]:
@@ -297,14 +257,6 @@ def test_enabling_an_endpoint_gives_it_five_new_days(stage: Stage, stopped_clock
         stage.call("PATCH", endpoint, {"enabled": True})
         hint(stage, only(stage, happen(stage)))
         assert stage.call("GET", endpoint).json["enabled"]
-
-
-def disable(stage: Stage, endpoint: str) -> None:
-    assert stage.call("PATCH", endpoint, {"enabled": False}).status == 200
-
-
-def delete(stage: Stage, endpoint: str) -> None:
-    assert stage.call("DELETE", endpoint).status == 200
 
 
 @pytest.mark.parametrize("close", [disable, delete])

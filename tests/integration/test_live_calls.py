@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import os
-import threading
-import traceback
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,108 +15,43 @@ from botocore.stub import ANY, Stubber
 from shared.calls import consents, settlements
 from shared.calls import limits as call_limits
 from shared.calls.live import BUSY, FILES_WITHIN, LONGEST, LOST_AFTER, POLL, START_AGAIN, START_WITHIN
-from shared.core import aws, clock, table
-from shared.core.keys import Scope
-from shared.core.log import logger
-from shared.projects import usage
+from shared.core import aws, clock
 from shared.telephony import Busy, CallRefused, ContactState, Ending, NotConfigured, adapters, amazon_connect
 from shared.telephony.amazon_connect import REASON_DELAY, Connect
 from shared.work import owed
-from tests import privileges
-from tests.integration.conftest import Clock
-from tests.integration.test_turns import created, hinted, seen
-from tests.racing import at_once
-from tests.stage import Stage, sqs_record
-from tests.wire import Fault, Killed, conflicting, refused, wire
+from tests.support import privileges
+from tests.support.clocks import Clock
+from tests.support.live_calls import (
+    HUNG_UP,
+    NAME,
+    PHONE,
+    TITLE,
+    Line,
+    LiveCall,
+    after,
+    analysis_of,
+    answered,
+    assert_over,
+    contact_event,
+    dialed,
+    dies,
+    events_of,
+    files,
+    kept_log,
+    object_event,
+    outcome,
+    placed,
+    tell,
+    under_way,
+    used,
+    work,
+)
+from tests.support.racing import at_once
+from tests.support.resources import hinted, seen
+from tests.support.stage import Stage
+from tests.support.wire import Fault, Killed, conflicting, refused, wire
 
-PHONE, NAME, TITLE = "+491715550123", "Ada Byron", "Root canal"
-WHEN = "2030-05-06T07:08:09Z"
-RINGING = ContactState(None, None, None)
-HUNG_UP = Ending("completed", "customer_hangup")
-ANALYSIS = {
-    "Participants": [{"ParticipantId": "c", "ParticipantRole": "CUSTOMER"}],
-    "Transcript": [
-        {"ParticipantId": "c", "Content": "I am on my way", "BeginOffsetMillis": 900, "EndOffsetMillis": 2000},
-        {"ParticipantId": "bot", "Content": "Hello there", "BeginOffsetMillis": 100, "EndOffsetMillis": 800},
-    ],
-}
 SECRETS = (PHONE, PHONE[1:], NAME, TITLE, "on my way")
-
-
-@dataclass
-class Line:
-    """A carrier that does as the test says. `state` is what it says of a contact, or raises."""
-
-    started: list[tuple[str, str, int, bool, str]] = field(default_factory=list)
-    trouble: list[BaseException] = field(default_factory=list)
-    state: ContactState | Exception | None = RINGING
-    stopped: list[str] = field(default_factory=list)
-    contacts: dict[str, str] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def start(self, to: str, session_id: str, project_id: int, livemode: bool, opening: str) -> str:
-        with self._lock:
-            self.started.append((to, session_id, project_id, livemode, opening))
-            contact = self.contacts.setdefault(session_id, str(uuid.uuid4()))
-            if self.trouble:
-                raise self.trouble.pop(0)
-            return contact
-
-    def describe(self, contact_id: str) -> ContactState | None:
-        assert contact_id in self.contacts.values()
-        if isinstance(self.state, Exception):
-            raise self.state
-        return self.state
-
-    def stop(self, contact_id: str) -> None:
-        self.stopped.append(contact_id)
-
-
-@dataclass(frozen=True)
-class LiveCall:
-    """A call in live mode, in a project of its own, about an appointment."""
-
-    scope: Scope
-    id: str
-    customer: str
-    appointment: str
-
-    @property
-    def row(self) -> table.Row:
-        """The session's row."""
-        row = table.get(self.scope.pk("session"), self.id)
-        assert row is not None
-        return row
-
-    @property
-    def doc(self) -> Any:
-        """The session."""
-        return json.loads(self.row["doc"])
-
-
-class _Keeper(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        trace = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
-        self.lines.append(f"{record.getMessage()} {record.__dict__} {trace}")
-
-
-@contextmanager
-def kept_log(secrets: Sequence[str]) -> Iterator[list[str]]:
-    """All that is logged meanwhile, at every level; none of the secrets is in it."""
-    keeper, watched = _Keeper(), logging.getLogger(logger().name)
-    level = watched.level
-    watched.addHandler(keeper)
-    watched.setLevel(logging.DEBUG)
-    try:
-        yield keeper.lines
-    finally:
-        watched.removeHandler(keeper)
-        watched.setLevel(level)
-    assert [line for line in keeper.lines if any(secret in line for secret in secrets)] == []
 
 
 @pytest.fixture(autouse=True)
@@ -144,52 +73,6 @@ def line() -> Iterator[Line]:
     adapters.use()
 
 
-def placed(stage: Stage, **order: Any) -> LiveCall:
-    """A live call that waits to be dialed."""
-    project = stage.project()
-    stage._key = project.live_key
-    customer = created(stage, "/v1/customers", phone=PHONE, name=NAME)["id"]
-    appointment = created(stage, "/v1/appointments", customer_id=customer, appointment_at=WHEN, title=TITLE)["id"]
-    answer = stage.call("POST", f"/v1/customers/{customer}/call", {"appointment_id": appointment, **order})
-    assert answer.status in (201, 202), answer.body
-    return LiveCall(Scope(project.id, True), answer.json["session_id"], customer, appointment)
-
-
-def hint(stage: Stage, call: LiveCall) -> dict[str, Any]:
-    """A hint at the call's next step."""
-    told = {"project_id": call.scope.project_id, "livemode": True, "session_id": call.id}
-    return sqs_record(json.dumps(told), stage.queues["dials"].arn)
-
-
-def work(stage: Stage, call: LiveCall) -> None:
-    """Let the worker have a hint."""
-    assert stage.invoke("dial", {"Records": [hint(stage, call)]}) == {"batchItemFailures": []}
-
-
-def after(stage: Stage, time: Clock, call: LiveCall, milliseconds: int) -> None:
-    """Let time pass, then the worker have a hint."""
-    time.forward(milliseconds / clock.SECOND)
-    work(stage, call)
-
-
-def dialed(stage: Stage, **order: Any) -> LiveCall:
-    """A live call that rings."""
-    call = placed(stage, **order)
-    work(stage, call)
-    assert call.doc["call_status"] == "dialing"
-    return call
-
-
-def answered(stage: Stage, line: Line, **order: Any) -> LiveCall:
-    """A live call in which people may talk."""
-    call = dialed(stage, **order)
-    line.state = ContactState(clock.now(), None, None)
-    tell(stage, contact_event(line.contacts[call.id]))
-    work(stage, call)
-    assert call.doc["answered_at"] is not None
-    return call
-
-
 def ended(stage: Stage, line: Line, time: Clock, ending: Ending = HUNG_UP) -> LiveCall:
     """A live call that was answered, and is over."""
     call = answered(stage, line)
@@ -199,77 +82,8 @@ def ended(stage: Stage, line: Line, time: Clock, ending: Ending = HUNG_UP) -> Li
     return call
 
 
-def contact_event(
-    contact_id: str, happened: str = "CONNECTED_TO_SYSTEM", kind: str = "Amazon Connect Contact Event", **detail: Any
-) -> dict[str, Any]:
-    """What EventBridge sends."""
-    told = {"contactId": contact_id, "eventType": happened, "channel": "VOICE", **detail}
-    return {"source": "aws.connect", "detail-type": kind, "detail": told}
-
-
-def object_event(key: str) -> dict[str, Any]:
-    """What EventBridge sends of a new object in the recordings' bucket."""
-    detail = {"bucket": {"name": os.environ.get("RECORDINGS_BUCKET", "none")}, "object": {"key": key}}
-    return {"source": "aws.s3", "detail-type": "Object Created", "detail": detail}
-
-
 def recording_of(contact_id: str) -> str:
     return f"connect/CallRecordings/ivr/2026/11/21/{contact_id}_20261121T09:47_UTC.wav"
-
-
-def analysis_of(contact_id: str, content: Any = ANALYSIS) -> str:
-    """The key of a contact's analysis, which lies in the bucket."""
-    key = f"connect/Analysis/Voice/ivr/2026/11/21/{contact_id}_analysis_2026-11-21T09:51:16Z.json"
-    aws.s3().put_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=key, Body=json.dumps(content).encode())
-    return key
-
-
-def tell(stage: Stage, *events: dict[str, Any]) -> None:
-    """Let call_events have these, one by one."""
-    for event in events:
-        record = sqs_record(json.dumps(event), stage.queues["call_events"].arn)
-        assert stage.invoke("call_events", {"Records": [record]}) == {"batchItemFailures": []}
-
-
-def events_of(stage: Stage, id: str) -> list[str]:
-    """The types of an object's events, oldest first; no write changed two statuses of a session."""
-    for record in stage.fan_out():
-        images = record["dynamodb"]
-        if "OldImage" in images and images["NewImage"]["kind"]["S"] == "session":
-            old, new = (json.loads(images[name]["doc"]["S"]) for name in ("OldImage", "NewImage"))
-            statuses = ("call_status", "transcript_status", "recording_status")
-            assert sum(old[name] != new[name] for name in statuses) <= 1
-    return [event["type"] for event in seen(stage, f"/v1/events?object_id={id}&limit=100")["data"]][::-1]
-
-
-def used(call: LiveCall) -> dict[str, int]:
-    return dict(usage.of_month(call.scope, clock.iso(clock.now())[:7]))
-
-
-def under_way(call: LiveCall) -> int:
-    """How many calls the project's counter holds."""
-    _, counts = call_limits.read(call.scope, table.get_many(call_limits.keys(call.scope)))
-    return counts.at_once
-
-
-def assert_over(call: LiveCall, calls: int = 1) -> None:
-    """The call has given back what it took, was counted, and owes nothing."""
-    assert under_way(call) == 0
-    assert used(call)["calls"] == calls
-    assert used(call)["call_seconds"] == (call.doc["duration_seconds"] or 0)
-    customer = table.get(call.scope.pk("customer"), call.customer)
-    assert customer is not None
-    assert "active_session" not in customer
-    assert not {"due_at", "due", "due_shard", "lease"} & set(call.row)
-
-
-def outcome(call: LiveCall) -> tuple[str, str, str | None]:
-    doc = call.doc
-    return doc["call_status"], doc["ended_reason"], doc["answered_by"]
-
-
-def files(call: LiveCall) -> tuple[str, str]:
-    return call.doc["transcript_status"], call.doc["recording_status"]
 
 
 # From the request to the end
@@ -383,16 +197,6 @@ def test_eight_workers_who_follow_a_dead_one_start_the_call_once_more_under_its_
     assert [session_id for _, session_id, *_ in line.started] == [call.id] * 2
     assert call.row["contact_id"] == line.contacts[call.id]
     assert under_way(call) == 1
-
-
-def dies(stage: Stage, call: LiveCall, line: Line) -> list[int]:
-    """A worker dies once the carrier has placed the call; the delays of the hints that it left."""
-    line.trouble.append(Killed("after the start"))
-    with wire() as wired, suppress(Killed):
-        work(stage, call)
-    assert "contact_id" not in call.row
-    sent = [entry for batch in wired.of("SendMessageBatch") for entry in batch.parameters["Entries"]]
-    return [entry["DelaySeconds"] for entry in sent if json.loads(entry["MessageBody"])["session_id"] == call.id]
 
 
 def test_a_call_whose_worker_died_is_woken_in_time_to_be_started_again_under_the_same_token(

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from shared.core import log
-from tests.stage import Stage
+from tests.support.stage import Stage
 
 
 @contextmanager

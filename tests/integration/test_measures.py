@@ -13,11 +13,11 @@ import pytest
 from shared.calls import consents, sessions
 from shared.core import clock, table
 from shared.core.keys import Scope
-from tests import rows
-from tests.integration.conftest import Clock
-from tests.receivers import Receiver, answer
-from tests.stage import Answer, Project, Stage
-from tests.wire import Wire, wire
+from tests.support import rows
+from tests.support.clocks import Clock
+from tests.support.receivers import Receiver, answer
+from tests.support.stage import Answer, Project, Stage
+from tests.support.wire import Wire, wire
 
 FEW = 100
 MANY = int(os.environ.get("MEASURED_ROWS", "3000"))
@@ -474,7 +474,7 @@ def test_a_page_ends_before_four_megabytes_and_loses_nothing(
 def test_a_day_in_the_life_of_a_project_takes_no_right_that_a_function_lacks(
     stage: Stage, project: Project, stopped_clock: Clock
 ) -> None:
-    """Every kind of request and worker once; what they ask of AWS is held against their roles (tests/privileges.py)."""
+    """Every kind of request and worker once; `tests/support/privileges.py` holds what they ask against their roles."""
 
     def api(method: str, path: str, body: Any = None, key: str | None = None) -> Any:
         found = stage.call(method, path, body, headers={"Idempotency-Key": key} if key else None)

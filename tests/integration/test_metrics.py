@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from shared.core import clock, facts
-from shared.core.keys import Scope
 from shared.webhooks import deliveries
-from tests.integration.conftest import Clock
-from tests.integration.test_ladder import happen, hint, made, only
-from tests.receivers import Receiver, answer
-from tests.stage import Stage
+from tests.support.clocks import Clock
+from tests.support.delivering import dies_over, happen, hint, only
+from tests.support.receivers import Receiver, answer
+from tests.support.resources import made
+from tests.support.stage import Stage
 
 
 def measured(printed: pytest.CaptureFixture[str], name: str) -> list[dict[str, Any]]:
@@ -25,13 +25,6 @@ def measured(printed: pytest.CaptureFixture[str], name: str) -> list[dict[str, A
 def lateness(printed: pytest.CaptureFixture[str]) -> list[tuple[str, float]]:
     """Lane and milliseconds of each attempt since the last look."""
     return [(line["lane"], line[facts.DELIVERY_LATENESS][0]) for line in measured(printed, facts.DELIVERY_LATENESS)]
-
-
-def dies_over(stage: Stage, delivery: Any) -> None:
-    """A worker takes the delivery and is never heard of again."""
-    project = stage.call("GET", "/v1/ping").json["project_id"]
-    claimed = deliveries.claim(Scope(project, False), delivery["event_id"], delivery["id"])
-    assert isinstance(claimed, deliveries.Claim)
 
 
 def test_an_attempt_is_late_by_what_passed_since_it_was_due(

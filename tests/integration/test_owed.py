@@ -14,9 +14,9 @@ from shared.core import aws, clock, ids, table
 from shared.core.keys import due
 from shared.work import owed
 from shared.work.owed import Claim, NotDue
-from tests.integration.conftest import Clock
-from tests.racing import at_once, just_before
-from tests.stage import Stage
+from tests.support.clocks import Clock
+from tests.support.racing import at_once, just_before
+from tests.support.stage import Stage
 
 LEASE = 30 * clock.SECOND
 

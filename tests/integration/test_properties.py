@@ -23,10 +23,10 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_s
 
 from shared.core.errors import ERRORS, RETRYABLE
 from shared.projects import api_keys
-from tests.conformance.client import RATE_LIMIT_POLICY, REVISIONS, ULID
-from tests.conformance.shapes import assert_page, assert_shape
-from tests.receivers import Receiver
-from tests.stage import Answer, Stage
+from tests.support.client import RATE_LIMIT_POLICY, REVISIONS, ULID
+from tests.support.receivers import Receiver
+from tests.support.shapes import assert_page, assert_shape
+from tests.support.stage import Answer, Stage
 
 TIMES = float(os.environ.get("HYPOTHESIS_EXAMPLES") or 1)
 KEYS = 8

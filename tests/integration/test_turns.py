@@ -7,7 +7,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,18 +22,19 @@ from shared.conversations import answering
 from shared.core import clock, keys, table
 from shared.core.keys import Scope
 from shared.projects import usage
-from tests import privileges
-from tests.integration.conftest import Clock
-from tests.integration.test_faults import FEWER_TROUBLES, LASTING_TROUBLE, PASSING_TROUBLE, WRITES, Trouble, deaths
-from tests.racing import at_once, just_before
-from tests.stage import Answer, Project, Stage, sqs_record
-from tests.unit.agent import test_bedrock as models
-from tests.wire import ALWAYS, Fault, Killed, Wire, conflicting, refused, wire
+from tests.support import models
+from tests.support.clocks import Clock
+from tests.support.conversing import LEASE, Hurried, Thread, asked, before_commit, given_again, meanwhile, send, work
+from tests.support.faults import FEWER_TROUBLES, LASTING_TROUBLE, PASSING_TROUBLE, WRITES, Trouble, deaths
+from tests.support.racing import at_once
+from tests.support.resources import created, hinted, keyed, listed, seen
+from tests.support.stage import Answer, Project, Stage, sqs_record
+from tests.support.wire import ALWAYS, Fault, Killed, Wire, conflicting, refused, wire
 
 WHEN = "2030-05-06T07:08:09Z"
 LATER = "2030-06-07T08:00:00Z"
 PHONE = "+15005550006"
-LEASE = 50
+
 GIVE_UP = 108
 LOCK = 120
 WINDOW = 20
@@ -46,49 +47,6 @@ CONFIRM = "Please confirm my appointment"
 CANCEL = "Please cancel my appointment"
 
 
-class Hurried(Stage):
-    """The stage, but a request has no time to wait for a reply: it is answered 504 as soon as it is stored."""
-
-    def __init__(self, stage: Stage) -> None:
-        self.__dict__ = stage.__dict__
-
-    def invoke(self, function: str, event: Any, seconds: float = 2) -> Any:
-        """Call a function as Lambda does when the function's time is nearly over."""
-        return super().invoke(function, event, seconds)
-
-
-@dataclass(frozen=True)
-class Thread:
-    """A conversation with a customer who has one appointment."""
-
-    scope: Scope
-    id: str
-    customer: str
-    appointment: str
-
-    @property
-    def messages(self) -> str:
-        """The path of its messages."""
-        return f"/v1/conversations/{self.id}/messages"
-
-
-def created(stage: Stage, path: str, **fields: Any) -> Any:
-    found = stage.call("POST", path, fields)
-    assert found.status == 201, found.body
-    return found.json
-
-
-def seen(stage: Stage, path: str) -> Any:
-    found = stage.call("GET", path)
-    assert found.status == 200, found.body
-    return found.json
-
-
-def listed(stage: Stage, path: str) -> list[Any]:
-    data: list[Any] = seen(stage, f"{path}?limit=100")["data"]
-    return data
-
-
 def opened(stage: Stage, project: Project | None = None, livemode: bool = False, **fields: Any) -> Thread:
     """A thread in a new project, or in this one."""
     project = project or stage.project()
@@ -98,27 +56,6 @@ def opened(stage: Stage, project: Project | None = None, livemode: bool = False,
     return Thread(Scope(project.id, livemode), conversation, customer, f"/v1/appointments/{appointment}")
 
 
-def keyed(key: str | None) -> dict[str, str] | None:
-    return {"Idempotency-Key": key} if key else None
-
-
-def send(stage: Stage, thread: Thread, content: str, key: str | None = None) -> Answer:
-    """The answer to a message by id."""
-    return stage.call("POST", thread.messages, {"content": content}, headers=keyed(key))
-
-
-def asked(stage: Stage, thread: Thread, content: str, key: str | None = None) -> str:
-    """Store a message that nobody has answered yet; its id."""
-    found = send(Hurried(stage), thread, content, key)
-    assert (found.status, found.code) == (504, "agent_timeout"), found.body
-    return str(found.json["error"]["message_id"])
-
-
-def hinted(stage: Stage, scope: Scope, queue: str = "turns") -> list[dict[str, Any]]:
-    """What a queue has for a project right now."""
-    return [each for each in stage.messages(queue) if json.loads(each["body"])["project_id"] == scope.project_id]
-
-
 def hint(stage: Stage, thread: Thread, message_id: str) -> dict[str, Any]:
     """A hint at a turn."""
     told: dict[str, Any] = {"project_id": thread.scope.project_id, "livemode": thread.scope.livemode}
@@ -126,40 +63,9 @@ def hint(stage: Stage, thread: Thread, message_id: str) -> dict[str, Any]:
     return sqs_record(json.dumps(told), stage.queues["turns"].arn)
 
 
-def work(stage: Stage, records: Sequence[dict[str, Any]]) -> int:
-    """Let the turn worker have these hints, one by one; how many it was."""
-    for record in records:
-        assert stage.invoke("turn", {"Records": [record]}) == {"batchItemFailures": []}
-    return len(records)
-
-
 def answered(stage: Stage, thread: Thread) -> None:
     """Let the turn worker have what its queue holds for the thread."""
     assert work(stage, hinted(stage, thread.scope)) == 1
-
-
-@contextmanager
-def meanwhile(time: Clock, *works: Callable[[], Any]) -> Iterator[None]:
-    """Who waits by the service's clock lets one of these works be done at each wait, and must then be content."""
-    left = list(works)
-
-    def sleep(seconds: float) -> None:
-        if not left:
-            raise TimeoutError("waited for more than there is")
-        time.forward(seconds)
-        with privileges.running(None):
-            left.pop(0)()
-
-    clock.use(lambda: time.now, sleep)
-    try:
-        yield
-    finally:
-        clock.use(lambda: time.now, time.forward)
-
-
-def before_commit(work: Callable[[], Any]) -> AbstractContextManager[None]:
-    """The work is done once, just before the next transaction is sent."""
-    return just_before("TransactWriteItems", work)
 
 
 def conversed(stage: Stage, time: Clock, thread: Thread, content: str, key: str | None = None) -> Any:
@@ -344,14 +250,6 @@ def wrongs(stage: Stage, time: Clock, thread: Thread, wish: Wish) -> Iterator[st
         yield f"events {happened}"
     if (code := send(Hurried(stage), thread, "Hello").code) != "agent_timeout":
         yield f"the next message is {code}"
-
-
-def given_again(stage: Stage, time: Clock, thread: Thread, record: dict[str, Any], by_sweep: bool) -> None:
-    """When its worker's lease is over, the hint comes again, or sweep gives one if the turn is still owed."""
-    time.forward(LEASE + 1)
-    if by_sweep:
-        stage.invoke("sweep", {})
-    work(stage, hinted(stage, thread.scope) if by_sweep else [record])
 
 
 @pytest.mark.usefixtures("owed_by_nobody_else")

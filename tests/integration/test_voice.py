@@ -22,9 +22,12 @@ from shared.core import clock, table
 from shared.core.errors import ApiError
 from shared.telephony import ContactState, Ending
 from shared.telephony import adapters as carriers
-from tests import privileges
-from tests.integration.conftest import Clock
-from tests.integration.test_live_calls import (
+from tests.support import models, privileges
+from tests.support.clocks import Clock
+from tests.support.conversing import before_commit
+from tests.support.lex_events import event as lex_event
+from tests.support.lex_events import valid
+from tests.support.live_calls import (
     HUNG_UP,
     NAME,
     PHONE,
@@ -47,13 +50,10 @@ from tests.integration.test_live_calls import (
     tell,
     work,
 )
-from tests.integration.test_turns import before_commit, created, seen
-from tests.racing import at_once
-from tests.stage import Stage
-from tests.unit.agent import test_bedrock as models
-from tests.unit.telephony.test_lex import event as lex_event
-from tests.unit.telephony.test_lex import valid
-from tests.wire import Fault, conflicting, wire
+from tests.support.racing import at_once
+from tests.support.resources import created, seen
+from tests.support.stage import Stage
+from tests.support.wire import Fault, conflicting, wire
 
 MOVE = "Can you move it to 7 June 2030 at 8:00 in the morning?"
 NEXT = (datetime.now(UTC) + timedelta(days=20)).replace(hour=10, minute=0, second=0, microsecond=0)

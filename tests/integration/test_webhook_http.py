@@ -15,8 +15,8 @@ import pytest
 
 from shared.webhooks import http_client
 from shared.webhooks.http_client import BODY_KEPT, BODY_READ, DEADLINE, USER_AGENT, Client, Outcome
-from tests import receivers
-from tests.receivers import Behaviour, Certificate, Receiver, answer, raw
+from tests.support import receivers
+from tests.support.receivers import Behaviour, Certificate, Receiver, answer, raw
 
 BODY = b'{"id":"evt_1"}'
 HEADERS = {"Content-Type": "application/json", "webhook-id": "evt_1"}

@@ -20,7 +20,7 @@ from shared.calls.dialogue import LONGEST_NAME, Dialogue, opening, simulate, spo
 from shared.core import clock
 from shared.core.keys import Scope
 from shared.telephony.test_numbers import OUTCOMES, Outcome
-from tests import rows
+from tests.support import rows
 
 SCOPE = Scope(1, livemode=False)
 NOW = datetime(2027, 3, 3, 9, 0, 0, 123_000, tzinfo=UTC)  # a Wednesday

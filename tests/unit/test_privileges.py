@@ -16,8 +16,7 @@ from botocore.stub import Stubber
 
 from infra import topology
 from infra.topology import Function
-from tests import privileges
-from tests.privileges import UNKNOWN, Audit, Need, Places, Recorder, Use, granted, needs, running, unused
+from tests.support.privileges import UNKNOWN, Audit, Need, Places, Recorder, Use, granted, needs, running, unused
 
 QUEUE = "https://sqs.eu-central-1.amazonaws.com/123456789012/dials"
 MACHINE = "arn:aws:states:eu-central-1:123456789012:stateMachine:call_consent"
@@ -200,7 +199,7 @@ def test_a_grant_that_nobody_used_is_told() -> None:
 
 # When all tests ran
 
-FOLDER = Path(privileges.__file__).parent / "integration"
+FOLDER = Path(__file__).parents[1] / "integration"
 FILES = sorted(FOLDER.rglob("test_*.py"))
 ALL = [(path, f"{path.name}::test") for path in FILES]
 ELSEWHERE = FOLDER.parent / "unit" / "test_ids.py"

@@ -11,8 +11,7 @@ import dataclasses
 import itertools
 import json
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,27 +19,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared import appointments
 from shared.agent import AgentFailed, Reply, Utterance, bedrock, wording
 from shared.agent.assent import agrees
 from shared.agent.tools import Proposal, Result, Tools
-from shared.appointments import AppointmentRecord
 from shared.core import clock
 from shared.core.keys import Scope
-from tests import rows
-from tests.unit.agent.test_bedrock import NEW_TIME, NOW, TIME, Model, asked
+from tests.support import rows
+from tests.support.models import NEW_TIME, OTHER_TIME, TIME, Model, asked, found
 
-LIVE = Scope(1, True)
-OTHER_TIME = "2026-10-01T12:00:00.000Z"
+pytestmark = pytest.mark.usefixtures("stopped_clock")
+
 SECRET = "OTHERS-SECRET"
 Call = tuple[str, dict[str, Any]]
-
-
-@pytest.fixture(autouse=True)
-def _stopped_clock() -> Iterator[None]:
-    clock.use(lambda: NOW, lambda seconds: None)
-    yield
-    clock.use(time.time, time.sleep)
 
 
 @dataclass(frozen=True)
@@ -216,11 +206,11 @@ class World:
             "notes": attempt.notes,
             "metadata": dict(attempt.metadata),
         }
-        self.mine = [_found(title=attempt.title, **written), _found(title="Second")]
+        self.mine = [found(title=attempt.title, **written), found(title="Second")]
         self.theirs = {
-            "THEIRS": _found(customer_id="cust_2", title=SECRET),
-            "OTHER_PROJECT": _found(Scope(2, True), title=SECRET),
-            "OTHER_MODE": _found(Scope(1, False), title=SECRET),
+            "THEIRS": found(customer_id="cust_2", title=SECRET),
+            "OTHER_PROJECT": found(scope=Scope(2, True), title=SECRET),
+            "OTHER_MODE": found(scope=Scope(1, False), title=SECRET),
         }
         self.ids = {name: found.doc["id"] for name, found in self.theirs.items()}
         self.ids |= {"MINE2": self.mine[1].doc["id"], "MINE": self.mine[0].doc["id"]}
@@ -240,12 +230,6 @@ class World:
             seen = next((found.doc["appointment_at"] for found in self.mine if found.doc["id"] == self.ids[id]), TIME)
             proposal = Proposal("reschedule" if at else "cancel", self.ids[id], seen, at)
         return Tools(appointments=self.mine, message=self.named(attempt.message), proposal=proposal, can_call=True)
-
-
-def _found(scope: Scope = LIVE, customer_id: str = "cust_1", **fields: Any) -> AppointmentRecord:
-    given = dict.fromkeys(("timezone", "duration_minutes", "title", "location", "notes", "external_id", "metadata"))
-    given |= {"status": "pending", "appointment_at": TIME, "customer_id": customer_id} | fields
-    return rows.record(appointments.new(scope, given))
 
 
 class Puppet:
@@ -435,217 +419,3 @@ def test_nothing_in_a_reply_can_be_followed(said: str) -> None:
     assert "]:" not in shown
     assert "www.evil" not in shown
     assert not [n for n, c in enumerate(shown[:-1]) if c == "<" and shown[n + 1] in "aiw/!?h"]
-
-
-# What `Tools` has to see to by itself, whatever an agent does.
-
-
-def tools_for(*found: AppointmentRecord, message: str = "Yes", proposal: Proposal | None = None) -> Tools:
-    return Tools(appointments=found, message=message, proposal=proposal, can_call=True)
-
-
-@pytest.mark.parametrize("then", ["confirm", "commit", "propose", "call"])
-def test_nothing_is_done_after_a_handoff(then: str) -> None:
-    mine = _found()
-    tools = tools_for(mine, proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
-    tools.hand_off("complaint")
-    result = {
-        "confirm": lambda: tools.confirm(mine.doc["id"]),
-        "commit": tools.commit_proposal,
-        "propose": lambda: tools.propose_cancellation(mine.doc["id"]),
-        "call": tools.request_call,
-    }[then]()
-    assert not result.ok
-    assert (tools.change, tools.proposed, tools.wants_call) == (None, None, False)
-
-
-@pytest.mark.parametrize("then", ["confirm", "commit", "call"])
-def test_a_turn_that_proposes_changes_nothing(then: str) -> None:
-    mine, second = _found(), _found()
-    tools = tools_for(mine, second, proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
-    assert tools.propose_cancellation(second.doc["id"]).ok
-    result = {
-        "confirm": lambda: tools.confirm(mine.doc["id"]),
-        "commit": tools.commit_proposal,
-        "call": tools.request_call,
-    }[then]()
-    assert not result.ok
-    assert (tools.change, tools.wants_call) == (None, False)
-
-
-def test_a_turn_proposes_one_thing() -> None:
-    mine, second = _found(), _found()
-    tools = tools_for(mine, second)
-    assert tools.propose_cancellation(mine.doc["id"]).ok
-    assert not tools.propose_cancellation(second.doc["id"]).ok
-    assert tools.proposed is not None
-    assert tools.proposed.appointment_id == mine.doc["id"]
-
-
-def test_a_time_that_has_passed_since_it_was_proposed_is_not_committed() -> None:
-    mine = _found()
-    proposing = tools_for(mine, message="Move it")
-    assert proposing.propose_reschedule(mine.doc["id"], clock.iso(clock.now() + clock.MINUTE)).ok
-    clock.use(lambda: NOW + 120, lambda seconds: None)
-    tools = tools_for(mine, proposal=proposing.proposed)
-    assert not tools.commit_proposal().ok
-    assert tools.change is None
-
-
-def test_an_appointment_that_was_moved_since_the_proposal_is_not_the_one_agreed_to() -> None:
-    mine = _found()
-    proposing = tools_for(mine, message="Cancel it")
-    assert proposing.propose_cancellation(mine.doc["id"]).ok
-    moved = rows.record(appointments.patched(mine.doc, {"appointment_at": OTHER_TIME}), 2)
-    tools = tools_for(moved, proposal=proposing.proposed)
-    assert not tools.commit_proposal().ok
-    assert tools.change is None
-
-
-def test_an_appointment_at_the_end_of_the_calendar_can_be_listed() -> None:
-    last = _found(appointment_at="9999-12-31T23:59:59.000Z", timezone="Pacific/Kiritimati")
-    assert len(tools_for(last).list_appointments()) == 1
-
-
-# In a call
-
-
-def phoned(*found: AppointmentRecord, **given: Any) -> Tools:
-    usual: dict[str, Any] = {"message": "Yes", "can_call": True, "in_call": True}
-    return Tools(appointments=found, **usual | given)
-
-
-def at(milliseconds: int) -> str:
-    return clock.iso(clock.now() + milliseconds)
-
-
-def test_a_call_is_ended_to_be_made_again_at_a_coming_time() -> None:
-    tools = phoned()
-    assert tools.call_later("2026-09-22T10:00:00.5+02:00").ok
-    assert tools.later == clock.parse("2026-09-22T08:00:00.500Z")
-    assert (tools.actions, tools.change, tools.proposed) == ([], None, None)
-
-
-@pytest.mark.parametrize(
-    "when",
-    [
-        "tomorrow",
-        "",
-        "2026-09-22T10:00:00",
-        "2026-09-21T14:13:20Z",
-        "2026-09-21T14:13:19Z",
-        "2027-09-22T14:13:21Z",
-        "9999-12-31T23:59:59-12:00",
-    ],
-)
-def test_a_time_to_call_again_must_be_exact_coming_and_within_a_year(when: str) -> None:
-    tools = phoned()
-    assert not tools.call_later(when).ok
-    assert tools.later is None
-
-
-def test_a_call_is_made_again_once() -> None:
-    tools = phoned()
-    assert tools.call_later(at(clock.HOUR)).ok
-    assert not tools.call_later(at(clock.DAY)).ok
-    assert tools.later == clock.now() + clock.HOUR
-
-
-def test_outside_of_a_call_and_after_a_change_no_call_is_made_again() -> None:
-    for other in ({"in_call": False}, {"changed_before": True}):
-        tools = phoned(**other)
-        assert not tools.call_later(at(clock.HOUR)).ok
-        assert tools.later is None
-
-
-@pytest.mark.parametrize("first", ["confirm", "commit", "propose", "hand_off"])
-def test_after_anything_was_done_in_the_turn_no_call_is_made_again(first: str) -> None:
-    mine = _found()
-    tools = phoned(mine, proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
-    does: Mapping[str, Callable[[], Result]] = {
-        "confirm": lambda: tools.confirm(mine.doc["id"]),
-        "commit": tools.commit_proposal,
-        "propose": lambda: tools.propose_cancellation(mine.doc["id"]),
-        "hand_off": lambda: tools.hand_off("complaint"),
-    }
-    assert does[first]().ok
-    assert not tools.call_later(at(clock.HOUR)).ok
-    assert tools.later is None
-
-
-@pytest.mark.parametrize("then", ["confirm", "commit", "propose", "move", "request"])
-def test_who_wants_to_be_called_again_has_nothing_else_done(then: str) -> None:
-    mine = _found()
-    tools = phoned(mine, proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
-    assert tools.call_later(at(clock.HOUR)).ok
-    result = {
-        "confirm": lambda: tools.confirm(mine.doc["id"]),
-        "commit": tools.commit_proposal,
-        "propose": lambda: tools.propose_cancellation(mine.doc["id"]),
-        "move": lambda: tools.propose_reschedule(mine.doc["id"], NEW_TIME),
-        "request": tools.request_call,
-    }[then]()
-    assert not result.ok
-    assert (tools.change, tools.proposed, tools.wants_call) == (None, None, False)
-
-
-def test_in_a_call_no_other_call_is_requested() -> None:
-    tools = phoned()
-    assert not tools.request_call().ok
-    assert not tools.wants_call
-
-
-# How far an appointment can be moved
-
-
-@pytest.mark.parametrize(
-    ("present", "new", "ok"),
-    [
-        (TIME, "2029-10-01T00:00:00Z", True),
-        (TIME, "9999-12-31T23:59:59Z", True),
-        (TIME, "2026-09-21T14:13:20Z", False),
-        ("2090-06-01T10:00:00.000Z", "2090-06-02T10:00:00Z", True),
-        ("2090-06-01T10:00:00.000Z", "2093-07-01T10:00:00Z", True),
-        ("2090-06-01T10:00:00.000Z", "2027-06-01T10:00:00Z", True),
-        ("2090-06-01T10:00:00.000Z", "2026-09-21T14:13:20Z", False),
-    ],
-)
-def test_any_new_time_that_has_not_passed_can_be_proposed(present: str, new: str, ok: bool) -> None:
-    mine = _found(appointment_at=present)
-    assert tools_for(mine).propose_reschedule(mine.doc["id"], new).ok is ok
-
-
-# "Confirm", said to a proposal
-
-
-@pytest.mark.parametrize("message", ["confirm", "Confirm.", "I confirm", "confirmed", "confirm it", "yes, confirm"])
-@pytest.mark.parametrize("tool", ["commit", "confirm"])
-def test_confirm_after_a_proposed_cancellation_is_asked_back(message: str, tool: str) -> None:
-    mine = _found()
-    proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
-    tools = Tools(appointments=[mine], message=message, proposal=proposal)
-    result = tools.commit_proposal() if tool == "commit" else tools.confirm(mine.doc["id"])
-    assert not result.ok
-    assert (tools.actions, tools.change) == ([], None)
-    # Asked once more, a yes agrees.
-    assert tools.proposed == proposal
-    after = Tools(appointments=[mine], message="yes", proposal=tools.proposed)
-    assert after.commit_proposal().ok
-    assert [action["type"] for action in after.actions] == ["appointment_cancelled"]
-
-
-def test_an_appointment_that_changed_is_not_proposed_again() -> None:
-    mine = _found()
-    tools = Tools(
-        appointments=[mine], message="confirm", proposal=Proposal("cancel", mine.doc["id"], "2026-09-24T08:00:00.000Z")
-    )
-    assert not tools.commit_proposal().ok
-    assert (tools.actions, tools.proposed) == ([], None)
-
-
-def test_the_appointment_named_in_full_is_confirmed_and_the_proposal_dropped() -> None:
-    mine = _found()
-    proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
-    tools = Tools(appointments=[mine], message="No, confirm my appointment", proposal=proposal)
-    assert tools.confirm(mine.doc["id"]).ok
-    assert tools.proposed is None

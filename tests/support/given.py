@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from tests.conformance.client import Client, Response, eventually
+from tests.support.client import Client, Response, eventually
 
 UNKNOWN = "00000000000000000000000000"
 """The ULID part of ids that no resource has."""

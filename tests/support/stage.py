@@ -26,7 +26,7 @@ from infra.local.lambdas import Context
 from infra.local.routes import Routes
 from infra.local.stream import stream_record
 from shared.core.facts import STREAM_KINDS
-from tests import privileges
+from tests.support import privileges
 
 
 @dataclass(frozen=True)

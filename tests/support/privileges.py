@@ -82,7 +82,7 @@ class Use:
         elif on in ARGUMENTS:
             argument = ARGUMENTS[on]
         else:
-            return f"tests/privileges.py has no rule for it, and infra/topology.py no grant on {on}"
+            return f"tests/support/privileges.py has no rule for it, and infra/topology.py no grant on {on}"
         return f'infra/topology.py, Function("{self.function}", …, {argument}=…)'
 
 

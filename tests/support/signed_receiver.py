@@ -15,7 +15,7 @@ from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.conformance.client import eventually
+from tests.support.client import eventually
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.conformance.conftest import ROOT, free_port
+from tests.support.runner import ROOT, free_port
 
 STARTED_WITHIN = 60
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tests.infra.conftest import ACCOUNT, Resource, Synthesized
-from tests.infra.templates import flat, listed
+from tests.support.synth import ACCOUNT, Resource, Synthesized
+from tests.support.templates import flat, listed
 
 UNBOUND = (
     dict.fromkeys(

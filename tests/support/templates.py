@@ -6,7 +6,7 @@ import fnmatch
 import json
 from typing import Any
 
-from tests.infra.conftest import Resource, Synthesized
+from tests.support.synth import Resource, Synthesized
 
 
 def flat(value: Any) -> str:

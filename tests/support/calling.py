@@ -1,0 +1,194 @@
+"""Simulated calls, whose steps a test lets the worker take."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
+
+from shared.calls import sessions
+from shared.core import aws, clock, table
+from shared.core.keys import Scope
+from tests.support.clocks import Clock
+from tests.support.faults import CONFLICTS, Trouble
+from tests.support.resources import created, hinted, keyed, listed, seen
+from tests.support.stage import Answer, Stage, sqs_record
+from tests.support.wire import ALWAYS, Fault, lost, refused, throttled, wire
+
+WHEN = "2030-05-06T07:08:09Z"
+CONFIRMS, NOBODY, ACCEPTS, LIMITED = (f"+150055500{number}" for number in ("00", "02", "20", "25"))
+BEGIN = ["session.created", "session.dialing"]
+WHOLE = [*BEGIN, "session.completed", "session.transcript_ready", "session.recording_ready"]
+STATUSES = ("call_status", "transcript_status", "recording_status")
+HINTS_LOST = Fault(0, refused, service="sqs")
+
+
+@dataclass(frozen=True)
+class Callee:
+    """A customer with one appointment."""
+
+    scope: Scope
+    id: str
+    appointment: str
+
+    @property
+    def path(self) -> str:
+        """The customer's path."""
+        return f"/v1/customers/{self.id}"
+
+
+def callee(stage: Stage, phone: str = CONFIRMS, scope: Scope | None = None, livemode: bool = False) -> Callee:
+    """A customer in a new project, or in the one that the stage calls as."""
+    if scope is None:
+        project = stage.project()
+        scope = Scope(project.id, livemode)
+        stage._key = project.live_key if livemode else project.test_key
+    customer = created(stage, "/v1/customers", phone=phone)["id"]
+    appointment = created(stage, "/v1/appointments", customer_id=customer, appointment_at=WHEN)["id"]
+    return Callee(scope, customer, appointment)
+
+
+def place(stage: Stage, whom: Callee, key: str | None = None, **order: Any) -> Answer:
+    """The answer to a call about the customer's appointment."""
+    return stage.call("POST", f"{whom.path}/call", {"appointment_id": whom.appointment} | order, headers=keyed(key))
+
+
+def placed(stage: Stage, whom: Callee, **order: Any) -> str:
+    """The id of a call's session."""
+    found = place(stage, whom, **order)
+    assert found.status in (201, 202), found.body
+    return str(found.json["session_id"])
+
+
+def session_of(stage: Stage, id: str) -> Any:
+    return seen(stage, f"/v1/sessions/{id}")
+
+
+def hint(stage: Stage, scope: Scope, id: str) -> dict[str, Any]:
+    """A hint at a call."""
+    told = {"project_id": scope.project_id, "livemode": scope.livemode, "session_id": id}
+    return sqs_record(json.dumps(told), stage.queues["dials"].arn)
+
+
+def work(stage: Stage, function: str, record: dict[str, Any]) -> None:
+    """Let a worker have a hint; one that fails is left to the queue, which gives the hint again."""
+    with suppress(BatchProcessingError):
+        stage.invoke(function, {"Records": [record]})
+
+
+def until_due(time: Clock, scope: Scope, id: str) -> bool:
+    """Let the time of a call's next step come, and a dead worker's lease end; False where none is owed."""
+    row = table.get(scope.pk("session"), id)
+    assert row is not None
+    if "due_at" in row:
+        time.now = max(time.now, (max(row["due_at"], row.get("lease_until", 0)) + 1) / clock.SECOND)
+    return "due_at" in row
+
+
+def dial(stage: Stage, time: Clock, scope: Scope, id: str, times: int = 30) -> int:
+    """Give the worker hints at a call as they are due, so many at most; how many it was."""
+    for count in range(times):
+        if not until_due(time, scope, id):
+            return count
+        work(stage, "dial", hint(stage, scope, id))
+    return times
+
+
+def sweep(stage: Stage, time: Clock, scope: Scope, times: int = 30) -> None:
+    """Let nobody but `sweep` tell the workers what is owed in a project, until nothing is."""
+    for _ in range(times):
+        if not any("due_at" in row for kind in ("session", "consent") for row in rows(scope, kind)):
+            return
+        time.forward(61)
+        stage.invoke("sweep", {})
+        with wire(HINTS_LOST):
+            for queue, function in (("consents", "consent"), ("dials", "dial")):
+                for record in hinted(stage, scope, queue):
+                    work(stage, function, record)
+
+
+def rows(scope: Scope, kind: str) -> list[table.Row]:
+    """The rows of a kind; every phone's consent is in a partition of its own, which the sessions tell."""
+    if kind == "consent":
+        from shared.calls import consents
+
+        phones = {json.loads(row["doc"])["to"] for row in rows(scope, "session")}
+        found = [table.get(consents.pk(scope, phone), "consent") for phone in phones]
+        return [row for row in found if row is not None]
+    return [row for page in table.query(scope.pk(kind), limit=1000) for row in page]
+
+
+def untidy(scope: Scope) -> Iterator[str]:
+    """What is wrong with who is being called, and with the count of live calls."""
+    calls = {row["sk"]: json.loads(row["doc"]) for row in rows(scope, "session")}
+    active = {row["sk"]: row.get("active_session") for row in rows(scope, "customer")}
+    for customer, id in active.items():
+        if id is not None and (id not in calls or calls[id]["call_status"] in sessions.ENDED):
+            yield f"{customer} is held by {calls.get(id, {}).get('call_status', 'no session')}"
+    deleted = {row["sk"] for row in rows(scope, "deleted_customer")}
+    for id, session in calls.items():
+        if session["call_status"] == sessions.DIALING and session["customer_id"] in deleted:
+            continue
+        if session["call_status"] not in sessions.ENDED and active.get(session["customer_id"]) != id:
+            yield f"a {session['call_status']} session does not hold its customer"
+    counted = (table.get(scope.pk("count"), "call") or {}).get("calls_now", 0)
+    dialing = [id for id, session in calls.items() if session["call_status"] == sessions.DIALING]
+    if counted != (len(dialing) if scope.livemode else 0):
+        yield f"{counted} calls are counted, {len(dialing)} are under way"
+
+
+def doubled(records: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Writes that changed two of a session's statuses, for which there would be but one event."""
+    for record in records:
+        images = [record["dynamodb"].get(name) for name in ("OldImage", "NewImage")]
+        before, after = (image and table.decode(image) for image in images)
+        if before and after and after["kind"] == "session":
+            old, new = json.loads(before["doc"]), json.loads(after["doc"])
+            differ = [name for name in STATUSES if old[name] != new[name]]
+            if len(differ) > 1:
+                yield f"one write changed {differ}"
+
+
+def events_of(stage: Stage, id: str) -> list[str]:
+    """The types of an object's events, oldest first."""
+    return [event["type"] for event in seen(stage, f"/v1/events?object_id={id}&limit=100")["data"]][::-1]
+
+
+def incomplete(stage: Stage, whom: Callee) -> Iterator[str]:
+    """What is wrong with the one call to a customer who confirms, once nothing is owed any more."""
+    yield from doubled(stage.fan_out())
+    yield from untidy(whom.scope)
+    found = listed(stage, "/v1/sessions")
+    if len(found) != 1:
+        yield f"{len(found)} sessions"
+        return
+    [session] = found
+    shown = [session[name] for name in (*STATUSES, "ended_reason")]
+    if shown != ["completed", "available", "available", "agent_hangup"]:
+        yield f"the session is {shown}"
+        return
+    if (happened := events_of(stage, session["id"])) != WHOLE:
+        yield f"events {happened}"
+    if (happened := events_of(stage, whom.appointment)) != ["appointment.created", "appointment.confirmed"]:
+        yield f"events of the appointment {happened}"
+    if not seen(stage, f"/v1/sessions/{session['id']}/transcript")["data"]:
+        yield "no transcript"
+    row = table.get(whom.scope.pk("session"), session["id"]) or {}
+    sound = aws.s3().get_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=row["recording_key"])["Body"].read()
+    if not sound.startswith(b"RIFF"):
+        yield "no recording"
+    if not {"due_at", "due", "lease"}.isdisjoint(row):
+        yield "a step is owed"
+
+
+FEW_TROUBLES = (
+    Trouble("answer lost", lost, 1),
+    Trouble("answers lost", lost, ALWAYS),
+    Trouble("throttled", throttled, ALWAYS),
+    *(trouble for trouble in CONFLICTS if trouble.tries in (1, ALWAYS)),
+)

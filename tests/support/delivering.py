@@ -1,0 +1,56 @@
+"""Events and their deliveries, whose hints a test hands to the worker."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from shared.core import clock
+from shared.core.keys import Scope
+from shared.webhooks import deliveries
+from tests.support.resources import listed, made
+from tests.support.stage import Stage, sqs_record
+
+PHONE = "+15005550006"
+
+
+def happen(stage: Stage) -> str:
+    """Something happens; the path of its event's deliveries."""
+    customer = made(stage, "customers", phone=PHONE).rpartition("/")[2]
+    stage.fan_out()
+    [event] = stage.call("GET", f"/v1/events?object_id={customer}").json["data"]
+    return f"/v1/events/{event['id']}/deliveries"
+
+
+def only(stage: Stage, deliveries: str) -> Any:
+    """The one delivery of an event."""
+    [delivery] = listed(stage, deliveries)
+    return delivery
+
+
+def hint(stage: Stage, delivery: Any, queue: str = "retries", sent: float | None = None) -> None:
+    """The hint at a delivery comes out of a queue."""
+    project = stage.call("GET", "/v1/ping").json
+    message = {
+        "project_id": project["project_id"],
+        "livemode": project["livemode"],
+        "event_id": delivery["event_id"],
+        "delivery_id": delivery["id"],
+    }
+    at = {"SentTimestamp": str(clock.now() if sent is None else int(sent * 1000))}
+    stage.invoke("deliver", {"Records": [sqs_record(json.dumps(message), stage.queues[queue].arn, at)]})
+
+
+def disable(stage: Stage, endpoint: str) -> None:
+    assert stage.call("PATCH", endpoint, {"enabled": False}).status == 200
+
+
+def delete(stage: Stage, endpoint: str) -> None:
+    assert stage.call("DELETE", endpoint).status == 200
+
+
+def dies_over(stage: Stage, delivery: Any) -> None:
+    """A worker takes the delivery and is never heard of again."""
+    project = stage.call("GET", "/v1/ping").json["project_id"]
+    claimed = deliveries.claim(Scope(project, False), delivery["event_id"], delivery["id"])
+    assert isinstance(claimed, deliveries.Claim)

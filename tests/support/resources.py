@@ -1,0 +1,40 @@
+"""Resources of a test's project over HTTP, and what the queues hold for it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from shared.core.keys import Scope
+from tests.support.stage import Stage
+
+
+def created(stage: Stage, path: str, **fields: Any) -> Any:
+    found = stage.call("POST", path, fields)
+    assert found.status == 201, found.body
+    return found.json
+
+
+def seen(stage: Stage, path: str) -> Any:
+    found = stage.call("GET", path)
+    assert found.status == 200, found.body
+    return found.json
+
+
+def listed(stage: Stage, path: str) -> list[Any]:
+    data: list[Any] = seen(stage, f"{path}?limit=100")["data"]
+    return data
+
+
+def keyed(key: str | None) -> dict[str, str] | None:
+    return {"Idempotency-Key": key} if key else None
+
+
+def hinted(stage: Stage, scope: Scope, queue: str = "turns") -> list[dict[str, Any]]:
+    """What a queue has for a project right now."""
+    return [each for each in stage.messages(queue) if json.loads(each["body"])["project_id"] == scope.project_id]
+
+
+def made(stage: Stage, kind: str, **fields: Any) -> str:
+    """The path of a new resource."""
+    return f"/v1/{kind}/{created(stage, f'/v1/{kind}', **fields)['id']}"
