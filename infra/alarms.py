@@ -1,7 +1,7 @@
-"""What wakes an operator, and how it is told apart: every alarm follows from a line of the topology.
+"""The stage's alarms: each follows from a line of the topology.
 
-An alarm's kind is a heading of `runbook.md`, which says what it means, where to look and what to do. A metric
-that is not reported is no alarm, but where the very silence is the fault.
+An alarm's kind is a heading of `runbook.md`, which says what it means, where to look and what to do. Missing data does
+not set off an alarm, except for the kinds whose fault is the silence itself (`at_least`).
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ LANES = (*WATCHED_LANES, "slow_endpoints")
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of alarm: in `periods` periods in a row of `minutes`, the metric's `statistic` is `threshold` or more.
+    """One kind of alarm: the metric's `statistic` is `threshold` or more in `periods` successive periods of `minutes`.
 
-    `means` is a sentence in which {} is what is watched; `at_least` turns the comparison round: less is the fault,
-    and silence is, too.
+    `means` is a sentence with {} for the name of what is watched. With `at_least`, the alarm goes off if the statistic
+    is below the threshold, or if there is no data.
     """
 
     name: str
@@ -55,20 +55,26 @@ class Kind:
     at_least: bool = False
 
 
-DEAD_LETTERS = Kind("DeadLetters", "Messages of {} failed time after time: a fault of ours.", 1, "Maximum", minutes=1)
-# Seconds; SQS delays messages by up to 900, and whatever waits twice as long is stuck.
-OLDEST_MESSAGE = Kind("OldestMessage", "Nobody keeps up with the queue {}.", 1800, "Maximum")
+DEAD_LETTERS = Kind(
+    "DeadLetters", "Messages of {} failed repeatedly: a defect of the service.", 1, "Maximum", minutes=1
+)
+# Seconds. SQS delays messages by up to 900 s; a message that waits twice as long is stuck.
+OLDEST_MESSAGE = Kind("OldestMessage", "The function that reads the queue {} does not keep up.", 1800, "Maximum")
 FAILED_EXECUTIONS = Kind("FailedExecutions", "Executions of {} failed; sweep does their work later.", 1)
-# Per cent of what the account may run at once in the region, reservations counted as used.
-ACCOUNT_CONCURRENCY = Kind("AccountConcurrency", "The {} has hardly any executions of Lambda left.", 90, "Maximum")
-THROTTLES = Kind("Throttles", "Lambda turned invocations of {} away.", 1)
-# Single failures are repeated by the queue, the stream, the schedule or the client.
-FUNCTION_ERRORS = Kind("FunctionErrors", "{} crashed or ran out of time again and again.", 3)
-NOT_RUNNING = Kind("NotRunning", "{} was not started for five minutes.", 1, minutes=1, periods=5, at_least=True)
-# Milliseconds; an event is promised within about a second of its change.
+# Percent of the account's concurrent executions in the region. Reservations count as used.
+ACCOUNT_CONCURRENCY = Kind(
+    "AccountConcurrency", "The {} has hardly any concurrent executions of Lambda left.", 90, "Maximum"
+)
+THROTTLES = Kind("Throttles", "Lambda throttled invocations of {}.", 1)
+# The queue, the stream, the schedule or the client retries a single failure.
+FUNCTION_ERRORS = Kind("FunctionErrors", "{} crashed or timed out repeatedly.", 3)
+NOT_RUNNING = Kind("NotRunning", "{} has not run for five minutes.", 1, minutes=1, periods=5, at_least=True)
+# Milliseconds. The contract promises an event within about a second of its change.
 ITERATOR_AGE = Kind("IteratorAge", "Changes wait for {}: events are late.", 60_000, "Maximum")
-FAILED_BATCHES = Kind("FailedBatches", "Changes that {} could not take were put aside: events are missing.", 1)
-LOST_BATCHES = Kind("LostBatches", "Changes that {} could not take could not be put aside either.", 1)
+FAILED_BATCHES = Kind(
+    "FailedBatches", "{} could not process changes, which are in the bucket of failed batches: events are missing.", 1
+)
+LOST_BATCHES = Kind("LostBatches", "{} could not process changes, nor write them to the bucket of failed batches.", 1)
 # Milliseconds; a first attempt is promised within about a second. One lost hint costs two minutes, so that a
 # minute's lateness means something only if it lasts.
 DELIVERY_LATENESS = Kind("DeliveryLateness", "Webhooks are late: {}.", 60_000, "p99", periods=3)
@@ -76,12 +82,12 @@ LOST_DELIVERY = Kind("LostDelivery", "Workers of {} died over a delivery three t
 # Per cent of the requests, from five on; an agent that took too long is a 504, and no fault by itself.
 SERVER_ERRORS = Kind("ServerErrors", "The {} answered one request in a hundred or more with 500 or above.", 1)
 FEWEST_ERRORS = 5
-# Milliseconds. A read takes some 20 and a write 30; a function that waits for an agent is not watched.
-SLOW_ANSWERS = Kind("SlowAnswers", "One request in a hundred waits long for {}.", 3_000, "p99", periods=3)
-# The SDK repeats a throttled request by itself, up to a point.
-TABLE_THROTTLES = Kind("TableThrottles", "DynamoDB turns requests to {} away.", 10)
-FAILED_EVENTS = Kind("FailedEvents", "EventBridge could not hand over events of {}.", 1)
-FAILED_NOTIFICATIONS = Kind("FailedNotifications", "SNS could not hand over what came to the topic {}.", 1)
+# Milliseconds. A read takes about 20 and a write 30. Functions that wait for an agent have no such alarm.
+SLOW_ANSWERS = Kind("SlowAnswers", "One request in a hundred or more to {} is slow.", 3_000, "p99", periods=3)
+# The SDK retries a throttled request a few times.
+TABLE_THROTTLES = Kind("TableThrottles", "DynamoDB throttles requests to {}.", 10)
+FAILED_EVENTS = Kind("FailedEvents", "EventBridge could not deliver events of {}.", 1)
+FAILED_NOTIFICATIONS = Kind("FailedNotifications", "SNS could not deliver messages of the topic {}.", 1)
 FAILED_BACKUPS = Kind("FailedBackups", "The nightly backup of the {} or its copy failed.", 1, minutes=60)
 
 Watched = tuple[Kind, str, cloudwatch.IMetric]
@@ -101,9 +107,10 @@ def watch(
     vault: str | None,
     topic: sns.ITopic | None,
 ) -> dict[tuple[Kind, str], cloudwatch.Alarm]:
-    """Make the alarms, by kind and what is watched; the mappings are by name in the topology.
+    """Create the alarms. The result's keys are the kind and the name of what is watched.
 
-    `vault` is the name of that of the backups; `topic` is told of alarms and of their ends.
+    The mappings have the topology's names as keys. `vault` is the name of the backup vault. `topic` is notified when an
+    alarm goes off and when it ends.
     """
     watched = [
         *_of_queues(queues),
@@ -128,13 +135,13 @@ def watch(
 def of_a_release(
     alarms: Mapping[tuple[Kind, str], cloudwatch.Alarm], function: topology.Function
 ) -> list[cloudwatch.Alarm]:
-    """The alarms on which a new version of a function gives way to the former one."""
+    """The alarms that roll back a new version of a function."""
     kinds = [(FUNCTION_ERRORS, function.name), (THROTTLES, function.name)]
     return [alarms[each] for each in [*kinds, *([(SERVER_ERRORS, "api")] if function.routes else [])]]
 
 
 def budget(stack: Stack, amount: int, topic: sns.ITopic) -> None:
-    """Tell the topic when the account's month costs more than `amount` dollars, or is about to."""
+    """Notify the topic if the account's month exceeds 80 % or 100 % of `amount` dollars, or is forecast to."""
     subscriber = budgets.CfnBudget.SubscriberProperty(subscription_type="SNS", address=topic.topic_arn)
     budgets.CfnBudget(
         stack,
@@ -158,13 +165,13 @@ def budget(stack: Stack, amount: int, topic: sns.ITopic) -> None:
 
 
 def topic(stack: Stack, stage: Stage) -> sns.ITopic | None:
-    """The topic that alarms and the budget notify: the stage's own, or one of the stack for its e-mail address."""
+    """The topic that alarms and the budget notify: the stage's own topic, or a new one for its e-mail address."""
     if stage.alarm_topic:
         return sns.Topic.from_topic_arn(stack, "AlarmTopic", stage.alarm_topic)
     if not stage.alarm_email:
         return None
     made = sns.Topic(stack, "Alarms", enforce_ssl=True)
-    # A topic with a policy lets nobody publish whom the policy does not name.
+    # A topic with a policy accepts messages only from the publishers that the policy names.
     for service, whose in (
         ("cloudwatch", stack.format_arn(service="cloudwatch", resource="alarm:*")),
         ("budgets", stack.format_arn(service="budgets", region="", resource="*")),
@@ -184,21 +191,21 @@ def topic(stack: Stack, stage: Stage) -> sns.ITopic | None:
     CfnOutput(
         stack,
         ALARM_TOPIC_OUTPUT,
-        description=f"Tells {stage.alarm_email}, once it has confirmed the subscription",
+        description=f"Notifies {stage.alarm_email}, once it has confirmed the subscription",
         value=made.topic_arn,
     )
     return made
 
 
 def all_topics(topics: Mapping[str, sns.Topic], topic: sns.ITopic | None) -> dict[str, sns.Topic]:
-    """The topics of the topology, and the one for alarms if the stack has made it."""
+    """The topics of the topology, and the alarm topic if the stack created it."""
     return {**topics} | ({"alarms": topic} if isinstance(topic, sns.Topic) else {})
 
 
 def lateness(table: dynamodb.Table, lane: str) -> cloudwatch.Metric:
-    """Milliseconds from the time that attempts were due to their start.
+    """Milliseconds from when an attempt was due to its start.
 
-    How late those to slow endpoints are is their receivers' doing; what it shows of us is the age of their queue.
+    Receivers cause the lateness of the lane of slow endpoints; the age of its queue shows a fault of the service.
     """
     return _printed(table, LATENESS, lane=lane)
 
@@ -209,7 +216,7 @@ def lost(table: dynamodb.Table) -> cloudwatch.Metric:
 
 
 def _printed(table: dynamodb.Table, name: str, **dimensions: str) -> cloudwatch.Metric:
-    """What `deliver` measures. A metric is found by all of its dimensions or not at all."""
+    """A metric of `deliver`. CloudWatch finds a metric only by all of its dimensions."""
     everywhere = {"service": DELIVER, "table": table.table_name}
     return cloudwatch.Metric(namespace=NAMESPACE, metric_name=name, dimensions_map=everywhere | dimensions)
 
@@ -220,7 +227,7 @@ def failed_requests(stack: Stack) -> cloudwatch.Metric:
 
 
 def _error_rate(stack: Stack, api: apigateway.RestApi, access_log: logs.LogGroup) -> cloudwatch.MathExpression:
-    """Failed requests in a hundred; none as long as there are only a few."""
+    """The percentage of failed requests; 0 if fewer than `FEWEST_ERRORS` failed."""
     failed = failed_requests(stack)
     logs.CfnMetricFilter(
         stack,
@@ -236,17 +243,17 @@ def _error_rate(stack: Stack, api: apigateway.RestApi, access_log: logs.LogGroup
     return cloudwatch.MathExpression(
         expression=f"IF(failed >= {FEWEST_ERRORS}, 100 * failed / requests, 0)",
         using_metrics={"failed": failed, "requests": api.metric_count(statistic="Sum")},
-        label="failed requests in a hundred",
+        label="failed requests (percent)",
     )
 
 
 def claimed_concurrency() -> cloudwatch.Metric:
-    """Executions of Lambda in the whole account and region: those under way, and all that is reserved."""
+    """Concurrent executions of Lambda in the account and region, running or reserved."""
     return cloudwatch.Metric(namespace="AWS/Lambda", metric_name="ClaimedAccountConcurrency", statistic="Maximum")
 
 
 def used_concurrency() -> cloudwatch.Metric:
-    """The same as Service Quotas counts it, which knows the quota to it."""
+    """Concurrent executions as Service Quotas counts them: the metric that `SERVICE_QUOTA` can be applied to."""
     dimensions = {"Service": "Lambda", "Type": "Resource", "Resource": "ConcurrentExecutions", "Class": "None"}
     return cloudwatch.Metric(
         namespace="AWS/Usage", metric_name="ResourceCount", dimensions_map=dimensions, statistic="Maximum"
@@ -257,12 +264,12 @@ def _claimed_share() -> cloudwatch.MathExpression:
     return cloudwatch.MathExpression(
         expression="100 * claimed / SERVICE_QUOTA(used)",
         using_metrics={"claimed": claimed_concurrency(), "used": used_concurrency()},
-        label="claimed in a hundred",
+        label="claimed (percent)",
     )
 
 
 def throttles(table: dynamodb.Table, index: str | None = None) -> tuple[cloudwatch.Metric, ...]:
-    """Reads and writes that DynamoDB turned away, of the table itself or of an index."""
+    """Throttled reads and throttled writes of the table, or of an index."""
     dimensions = {"TableName": table.table_name} | ({"GlobalSecondaryIndexName": index} if index else {})
     return tuple(
         cloudwatch.Metric(namespace="AWS/DynamoDB", metric_name=name, dimensions_map=dimensions, statistic="Sum")
@@ -271,14 +278,14 @@ def throttles(table: dynamodb.Table, index: str | None = None) -> tuple[cloudwat
 
 
 def failed_events(rule: events.Rule) -> cloudwatch.Metric:
-    """Events that matched a rule and did not reach its target."""
+    """Events that matched a rule but did not reach its target."""
     return cloudwatch.Metric(
         namespace="AWS/Events", metric_name="FailedInvocations", dimensions_map={"RuleName": rule.rule_name}
     )
 
 
 def failed_backups(vault: str) -> tuple[cloudwatch.Metric, ...]:
-    """Backups that could not be made, and copies of them."""
+    """Failed backups, and failed copies of backups."""
     return tuple(
         cloudwatch.Metric(
             namespace="AWS/Backup", metric_name=name, dimensions_map={"BackupVaultName": vault}, statistic="Sum"
@@ -288,15 +295,15 @@ def failed_backups(vault: str) -> tuple[cloudwatch.Metric, ...]:
 
 
 def _sum(metrics: Sequence[cloudwatch.Metric]) -> cloudwatch.MathExpression:
-    """All of them together; one without a report counts nothing."""
+    """The sum of the metrics; a metric without data counts as 0."""
     named = {f"m{number}": metric for number, metric in enumerate(metrics)}
     return cloudwatch.MathExpression(
-        expression=" + ".join(f"FILL({name}, 0)" for name in named), using_metrics=named, label="together"
+        expression=" + ".join(f"FILL({name}, 0)" for name in named), using_metrics=named, label="total"
     )
 
 
 def dead_letters(queue: sqs.Queue) -> sqs.IQueue:
-    """Where the messages of a queue go that failed too often."""
+    """The dead-letter queue of a queue."""
     given_up = queue.dead_letter_queue
     assert given_up, "every queue has one"
     return given_up.queue
@@ -324,7 +331,7 @@ def _of_functions(stack: Stack, functions: Mapping[str, lambda_.Function]) -> It
 
 
 def put_aside(stack: Stack, function: str) -> cloudwatch.Metric:
-    """Stream records of a function that went to the on-failure bucket."""
+    """Stream records of a function that Lambda wrote to the bucket of failed batches."""
     mapping = stack.node.find_child(f"{construct_id(function)}FromTable")
     assert isinstance(mapping, lambda_.CfnEventSourceMapping)
     return cloudwatch.Metric(
@@ -335,7 +342,7 @@ def put_aside(stack: Stack, function: str) -> cloudwatch.Metric:
 
 
 def _in_periods(kind: Kind, metric: cloudwatch.IMetric) -> cloudwatch.IMetric:
-    """The metric as the kind looks at it; an expression's metrics have their own statistics."""
+    """The metric with the kind's period and statistic. The metrics in an expression have their own statistics."""
     period = Duration.minutes(kind.minutes)
     if isinstance(metric, cloudwatch.MathExpression):
         return metric.with_(period=period)

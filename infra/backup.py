@@ -1,7 +1,7 @@
-"""Daily backups of the table in a vault of the stage, each copied into a second vault in another region.
+"""Daily backups of the table in the stage's vault. Each is copied to a second vault in another region.
 
-Point-in-time recovery is in the table's own region and account and ends with the table; these copies outlive both a
-region that is out of reach and a table that is deleted. Recordings are not backed up.
+Point-in-time recovery is limited to the table's region and account, and ends with the table. The copies survive the
+loss of the region and the deletion of the table. Recordings are not backed up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ AWS_POLICY = "service-role/AWSBackupServiceRolePolicyForBackup"
 
 
 class CopiesStack(Stack):
-    """The second vault of a stage, which is in another region and so needs a stack of its own."""
+    """The second vault of a stage. It is in another region, and therefore in its own stack."""
 
     def __init__(self, scope: Construct, *, stage: Stage, settings: Backup) -> None:
         super().__init__(
@@ -36,7 +36,7 @@ class CopiesStack(Stack):
 
 
 def back_up(stack: Stack, stage: Stage, settings: Backup, table: dynamodb.Table) -> str:
-    """Back the table up every night, with a copy in the vault of CopiesStack; the name of the first vault."""
+    """Back up the table every night, with a copy in the vault of CopiesStack. Returns the name of the first vault."""
     vault = _vault(stack, stack.stack_name, stage.removal)
     kept = backup.CfnBackupPlan.LifecycleResourceTypeProperty(delete_after_days=settings.days)
     copies = stack.format_arn(
@@ -72,8 +72,8 @@ def back_up(stack: Stack, stage: Stage, settings: Backup, table: dynamodb.Table)
         assumed_by=iam.ServicePrincipal(
             "backup.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}
         ),
-        description="What AWS Backup may do to back the table up",
-        # AWS's own: a right that AWS Backup comes to need and that is missing here would show only as missing backups.
+        description="Permissions of AWS Backup to back up the table",
+        # AWS maintains this policy. If AWS Backup needed a permission that our own policy lacked, backups would fail.
         managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(AWS_POLICY)],
     )
     backup.CfnBackupSelection(
@@ -88,7 +88,7 @@ def back_up(stack: Stack, stage: Stage, settings: Backup, table: dynamodb.Table)
 
 
 def _vault(stack: Stack, name: str, removal: RemovalPolicy) -> backup.CfnBackupVault:
-    """Encrypted with AWS Backup's own key of the region; a vault that holds something cannot be deleted."""
+    """A vault, encrypted with AWS Backup's own key in its region. A vault that is not empty cannot be deleted."""
     vault = backup.CfnBackupVault(stack, "Backups", backup_vault_name=name)
     vault.apply_removal_policy(removal)
     return vault

@@ -1,9 +1,9 @@
 """Builds the one Lambda asset: pinned wheels for Linux on arm64 plus `functions` and `shared`, without Docker.
 
-    python -m infra.bundle        builds if anything has changed, prints folder, size and file count
+    python -m infra.bundle        builds if anything has changed; prints folder, size and file count
 
-The same sources and requirements give the same bytes. A finished build is kept under `cdk.out/` by a hash
-of what it was made from, so a synth without changes builds nothing.
+The same sources and requirements produce the same bytes. Builds are cached under `cdk.out/` by a hash of their inputs,
+so a synth without changes builds nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BUILDS = ROOT / "cdk.out" / "bundles"
 PYTHON = "3.13"
 PLATFORM = "aarch64-manylinux_2_28"
 TASK_ROOT = "/var/task"
-"""Where Lambda unpacks the asset: the path that tracebacks show."""
+"""The folder in which Lambda unpacks the asset, and the path in tracebacks."""
 
 SERVICE_MODELS = (
     "bedrock-runtime",
@@ -42,16 +42,16 @@ SERVICE_MODELS = (
     "stepfunctions",
     "sts",
 )
-"""botocore's and boto3's service models that the functions use; the hundreds of others stay out."""
+"""The service models of botocore and boto3 that the functions use. Hundreds of others are removed."""
 
 UNWANTED_PACKAGES = ("awscrt", "aws_xray_sdk", "bin")
-"""botocore imports awscrt if it is there, which slows every cold start."""
+"""botocore imports awscrt if it is installed, which slows every cold start."""
 
 UNWANTED_FOLDERS = ("__pycache__", "test", "tests", "examples", "licenses", "sboms")
 UNWANTED_SUFFIXES = (".pyc", ".pyi", ".pyx", ".pxd", ".c", ".h", ".hash", ".rst", ".md")
 
 KEEP_OTHER_BUILDS = 3600
-"""Seconds for which older builds stay: a synth that runs beside this one may still be copying them."""
+"""Seconds for which older builds are kept, because a concurrent synth may still be copying them."""
 
 
 class BundleError(Exception):
@@ -60,7 +60,7 @@ class BundleError(Exception):
 
 @dataclass(frozen=True)
 class Bundle:
-    """A built folder. `digest` follows its contents but for bytecode; `compiled` tells whether it has any."""
+    """A built folder. `digest` is of its contents without bytecode. `compiled` says whether it contains bytecode."""
 
     folder: Path
     digest: str
@@ -69,7 +69,7 @@ class Bundle:
     compiled: bool
 
     def __str__(self) -> str:
-        bytecode = "with bytecode" if self.compiled else f"without bytecode: no Python {PYTHON} here"
+        bytecode = "with bytecode" if self.compiled else f"without bytecode, because Python {PYTHON} is not installed"
         return f"{self.folder}: {self.files} files, {self.size / 1e6:.1f} MB, {bytecode}"
 
 
@@ -81,12 +81,12 @@ def build(
     fresh: bool = False,
     platform: str = PLATFORM,
 ) -> Bundle:
-    """The Lambda asset, built unless one of the same inputs is there; `fresh` builds in any case.
+    """The Lambda asset. It is built unless a build of the same inputs is cached; `fresh` always builds.
 
-    `platform`, by uv's name for it, is Lambda's but for a trial elsewhere.
+    `platform` is uv's name of the platform. The default is Lambda's; `make test-deploy` passes another one.
     """
     if not requirements.is_file():
-        raise BundleError(f"{requirements} is missing; it lists the pinned packages of the functions")
+        raise BundleError(f"{requirements} is missing: it lists the pinned packages of the functions")
     python = find_python()
     folder = builds / _inputs(requirements, sources, python, platform)
     if fresh or not folder.is_dir():
@@ -109,7 +109,7 @@ def build(
 
 
 def find_python() -> str | None:
-    """A released Python of the version that Lambda runs, whose bytecode Lambda therefore reads."""
+    """A released Python of Lambda's version, whose bytecode Lambda can load; None if there is none."""
     pyenv = Path(os.environ.get("PYENV_ROOT", "~/.pyenv")).expanduser() / "versions"
     candidates = [
         sys.executable,
@@ -119,11 +119,11 @@ def find_python() -> str | None:
     question = "import sys; print('%d.%d %s' % (*sys.version_info[:2], sys.version_info.releaselevel))"
     for candidate in candidates:
         try:
-            # -E -s: a PYTHONPATH of this process is for this process's version.
+            # -E -s: this process's PYTHONPATH may be for another version of Python.
             command = [candidate, "-E", "-s", "-c", question]
             answer = subprocess.run(command, capture_output=True, text=True, check=True)
         except (OSError, subprocess.CalledProcessError):
-            continue  # absent, or a version manager's placeholder
+            continue  # not installed, or a placeholder of a version manager
         if answer.stdout.strip() == f"{PYTHON} final":
             return candidate
     return None
@@ -140,7 +140,7 @@ def _install(requirements: Path, target: Path, platform: str) -> None:
 
 
 def _trim(folder: Path) -> None:
-    """Remove what no function reads."""
+    """Remove files that no function reads."""
     for name in UNWANTED_PACKAGES:
         shutil.rmtree(folder / name, ignore_errors=True)
     for library in ("botocore", "boto3"):
@@ -157,7 +157,7 @@ def _trim(folder: Path) -> None:
 
 def _unwanted(path: Path) -> bool:
     if path.parent.suffix == ".dist-info":
-        # pydantic asks for its plugins and for email-validator's version there; nobody reads the rest.
+        # pydantic reads its plugins and email-validator's version here; nothing reads the other files.
         return path.name not in ("METADATA", "entry_points.txt")
     return path.suffix in UNWANTED_SUFFIXES or path.name.startswith((".", "examples-1.json"))
 
@@ -165,7 +165,7 @@ def _unwanted(path: Path) -> bool:
 def _compile(folder: Path, python: str) -> None:
     command = [python, "-E", "-s", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash"]
     command += ["-s", str(folder), "-p", TASK_ROOT, str(folder)]
-    # One process and one hash seed: the order in which constants are written follows both.
+    # One process and a fixed hash seed: the order of constants in bytecode depends on both.
     environment = os.environ | {"PYTHONHASHSEED": "0"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
@@ -173,7 +173,7 @@ def _compile(folder: Path, python: str) -> None:
 
 
 def _open_up(folder: Path) -> None:
-    """Let Lambda's own user read everything, whatever the umask here."""
+    """Make everything readable for Lambda's user, whatever this process's umask is."""
     for path in (folder, *folder.rglob("*")):
         path.chmod(0o755 if path.is_dir() else 0o644)
 
@@ -189,7 +189,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _inputs(requirements: Path, sources: Path, python: str | None, platform: str) -> str:
-    """A name for what the asset is made from, this file included."""
+    """A hash of the inputs of the asset, including this file."""
     seen = hashlib.sha256(f"{platform} compiled={python is not None}\n".encode())
     packages = (path for package in PACKAGES for path in _files(sources / package))
     for path in (Path(__file__), requirements, *packages):
@@ -212,7 +212,7 @@ def _measure(folder: Path, *, compiled: bool) -> Bundle:
 
 
 def main() -> int:
-    """Build the bundle and print its folder; the exit status."""
+    """Build the bundle and print its folder. Returns the exit status."""
     try:
         print(build())
     except BundleError as problem:

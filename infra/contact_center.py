@@ -1,7 +1,7 @@
-"""What live calls need in an instance of Amazon Connect, made on request: the flow, its bot, and where it records.
+"""Optional resources of live calls in an Amazon Connect instance: the flow, its bot, and the storage of recordings.
 
-The flow (`contact_flow.json`, in the Amazon Connect Flow language) says the call's opening and then hands what the
-customer says to the bot, whose every answer is its code hook's, until the hook has set `call_ended`.
+The flow (`contact_flow.json`, in the Amazon Connect Flow language) plays the call's opening and passes what the
+customer says to the bot. The bot's code hook gives every answer, until it sets `call_ended`.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from aws_cdk import aws_s3 as s3
 
 CONTACT_FLOW = Path(__file__).parent / "contact_flow.json"
 BOT_ALIAS = "${bot_alias}"
-"""What the flow's definition has in place of the alias's ARN."""
+"""The placeholder of the alias's ARN in the flow's definition."""
 LOCALE = "en_US"
 RECORDINGS_PREFIX = "connect/CallRecordings"
-"""Contact Lens has its own, `Analysis`, beside it."""
+"""Contact Lens uses its own prefix, `Analysis`, beside it."""
 
 _HOOK = {"enabled": True}
 INTENTS: list[dict[str, Any]] = [
-    # A bot is commonly expected to have an utterance of its own, so a greeting is one; the hook treats all alike.
+    # A bot usually needs an intent with an utterance, so this one has a greeting. The hook treats all intents alike.
     {"name": "Talk", "sampleUtterances": [{"utterance": "hello"}], "fulfillmentCodeHook": _HOOK},
     {
         "name": "FallbackIntent",
@@ -38,12 +38,12 @@ INTENTS: list[dict[str, Any]] = [
 
 
 def instance_arn(stack: Stack, instance_id: str) -> str:
-    """The ARN of an instance of the stack's account and region."""
+    """The ARN of a Connect instance in the stack's account and region."""
     return stack.format_arn(service="connect", resource=f"instance/{instance_id}")
 
 
 def contact_flow(stack: Stack, instance: str, hook: lambda_.Alias) -> str:
-    """Make the flow, and its bot whose answers are `hook`'s, in an instance, given by its ARN; the flow's id."""
+    """Create the flow, and its bot with the code hook `hook`, in the instance with this ARN. Returns the flow's id."""
     alias = _bot(stack, hook)
     association = connect.CfnIntegrationAssociation(
         stack, "BotInInstance", instance_id=instance, integration_type="LEX_BOT", integration_arn=alias.attr_arn
@@ -56,14 +56,14 @@ def contact_flow(stack: Stack, instance: str, hook: lambda_.Alias) -> str:
         type="CONTACT_FLOW",
         content=CONTACT_FLOW.read_text(encoding="utf-8").replace(BOT_ALIAS, alias.attr_arn),
     )
-    # Connect refuses a flow with a bot that its instance does not know.
+    # Connect rejects a flow whose bot is not associated with the instance.
     flow.add_dependency(association)
     # arn:…:instance/INSTANCE/contact-flow/FLOW
     return Fn.select(3, Fn.split("/", flow.attr_contact_flow_arn))
 
 
 def keep_recordings(stack: Stack, instance: str, bucket: s3.Bucket) -> None:
-    """Let an instance put its recordings into the bucket; an instance has one such place."""
+    """Store the instance's recordings in the bucket. An instance has one such storage location."""
     connect.CfnInstanceStorageConfig(
         stack,
         "CallRecordings",
@@ -88,7 +88,7 @@ def _bot(stack: Stack, hook: lambda_.Alias) -> lex.CfnBotAlias:
         auto_build_bot_locales=True,
         bot_locales=[locale],
     )
-    # A version is a snapshot and never changes: another definition needs another version, so its id has the digest.
+    # A version is an immutable snapshot. A changed definition needs a new version, so the id contains the digest.
     digest = hashlib.sha256(json.dumps(locale, sort_keys=True).encode()).hexdigest()[:8]
     version = lex.CfnBotVersion(
         stack,
@@ -115,14 +115,14 @@ def _bot(stack: Stack, hook: lambda_.Alias) -> lex.CfnBotAlias:
 
 
 def _role(stack: Stack) -> iam.Role:
-    """What a bot may do: speak. Polly's action has no resource to be bound to."""
+    """The bot's role: it may synthesize speech. Polly's action does not support resource-level permissions."""
     role = iam.Role(
         stack,
         "BotRole",
         assumed_by=iam.ServicePrincipal(
             "lexv2.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}
         ),
-        description="What the bot of live calls may do",
+        description="Permissions of the bot of live calls",
     )
     role.add_to_policy(iam.PolicyStatement(actions=["polly:SynthesizeSpeech"], resources=["*"]))
     return role

@@ -1,9 +1,9 @@
-"""What a stage costs on AWS: unit prices with their sources, counted units of work, and tables made of both.
+"""What a stage costs on AWS: unit prices with their sources, units counted per operation, and tables of both.
 
-    python -m infra.costs          the tables of the README's section "What it costs", and the prices' sources
+    python -m infra.costs          prints the tables of the README's section "What it costs", and the prices' sources
 
-`tests/integration/test_costs.py` counts the units on the running service and holds `WORK` and `SWEEP` against them.
-Free tiers, volume discounts, cold starts and storage are left out. A month has 30 days, a GB 10^9 bytes.
+`tests/integration/test_costs.py` counts the units on the running service and compares them with `WORK` and `SWEEP`.
+Free tiers, volume discounts, cold starts and storage are not included. A month has 30 days, a GB 10^9 bytes.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ MINUTES = 30 * 24 * 60
 
 @dataclass(frozen=True)
 class Price:
-    """US dollars for so many units (`per`) in us-east-1; None where no page was found that says it.
+    """US dollars for `per` units in us-east-1; None if no source was found.
 
-    `source` is the page that says so, `known` its date, or the day on which a copy without a date was read.
+    `source` is the page that states the price. `known` is its date, or the day on which an undated copy was read.
     """
 
     dollars: float | None
@@ -58,8 +58,8 @@ _NOVA_OUT = ("price tables in the source of several public projects", UNDATED)
 _CONNECT = ("Amazon Connect's billing by the second, blog.serverworks.co.jp", "2020-03-10")
 _LEX = ("Amazon Lex Pricing, cloudzero.com", UNDATED)
 _ROWS = ("Amazon DynamoDB pricing, aws.amazon.com", UNDATED)
-_UNCONFIRMED = ("commonly known, confirmed by no page", UNDATED)
-_NOT_FOUND = ("no page found that says it", "2026-11-21")
+_UNCONFIRMED = ("commonly known, no source found", UNDATED)
+_NOT_FOUND = ("no source found", "2026-11-21")
 
 PRICES = {
     "api_request": Price(3.50, MILLION, "requests of a REST API", *_GATEWAY),
@@ -76,11 +76,11 @@ PRICES = {
     "s3_put": Price(5, MILLION, "S3 PUT requests", *_S3),
     "log_byte": Price(0.50, 10**9, "bytes into CloudWatch Logs", *_LOGS),
     "out_byte": Price(0.09, 10**9, "bytes out to the internet", *_GATEWAY),
-    "alarm": Price(0.10, 1, "metric of an alarm and month", *_ALARM),
-    "dashboard": Price(3, 1, "dashboard and month", *_LOGS),
-    "key": Price(1, 1, "customer managed key and month", *_KMS),
-    "web_acl": Price(5, 1, "web ACL and month", *_WAF),
-    "rule": Price(1, 1, "rule of a web ACL and month", *_WAF),
+    "alarm": Price(0.10, 1, "alarm metric-month", *_ALARM),
+    "dashboard": Price(3, 1, "dashboard-month", *_LOGS),
+    "key": Price(1, 1, "customer managed key-month", *_KMS),
+    "web_acl": Price(5, 1, "web ACL-month", *_WAF),
+    "rule": Price(1, 1, "web ACL rule-month", *_WAF),
 }
 BY_USE = {
     "Bedrock, amazon.nova-lite, input": Price(0.06, MILLION, "tokens", *_NOVA_IN),
@@ -88,49 +88,49 @@ BY_USE = {
     "Amazon Connect, voice": Price(0.018, 1, "minute", *_CONNECT),
     "Amazon Connect, telephony": Price(None, 1, "minute, by country", *_NOT_FOUND),
     "Amazon Lex, speech": Price(4, 1000, "requests", *_LEX),
-    "WhatsApp, AWS's and Meta's share": Price(None, 1, "message, by country", *_NOT_FOUND),
-    "AWS WAF, if it is on": Price(0.60, MILLION, "requests", *_WAF),
-    "KMS, when a container of `deliver` meets an endpoint": Price(0.03, 10_000, "requests", *_KMS),
-    "S3, recordings listened to": Price(0.40, MILLION, "GET requests", *_S3),
-    "S3, recordings kept": Price(0.023, 1, "GB and month", *_S3),
-    "DynamoDB, rows kept": Price(0.25, 1, "GB and month", *_ROWS),
-    "DynamoDB, point-in-time recovery": Price(0.20, 1, "GB and month", *_UNCONFIRMED),
-    "AWS Backup, backups of the table and their copies": Price(0.10, 1, "GB and month", *_BACKUP),
-    "AWS Backup, copying to another region": Price(0.02, 1, "GB", *_BACKUP),
-    "X-Ray, of requests one a second and one in twenty": Price(5, MILLION, "traces", *_XRAY),
-    "CloudWatch, logs kept": Price(0.03, 1, "GB and month", *_UNCONFIRMED),
-    "CloudWatch, own metrics that have values, and counts of the stream's mapping": Price(
-        0.30, 1, "metric and month", *_METRICS
+    "WhatsApp, charges of AWS and Meta": Price(None, 1, "message, by country", *_NOT_FOUND),
+    "AWS WAF, if enabled": Price(0.60, MILLION, "requests", *_WAF),
+    "KMS, first delivery to an endpoint in a container of `deliver`": Price(0.03, 10_000, "requests", *_KMS),
+    "S3, downloads of recordings": Price(0.40, MILLION, "GET requests", *_S3),
+    "S3, storage of recordings": Price(0.023, 1, "GB-month", *_S3),
+    "DynamoDB, storage": Price(0.25, 1, "GB-month", *_ROWS),
+    "DynamoDB, point-in-time recovery": Price(0.20, 1, "GB-month", *_UNCONFIRMED),
+    "AWS Backup, backups of the table and their copies": Price(0.10, 1, "GB-month", *_BACKUP),
+    "AWS Backup, copies to another region": Price(0.02, 1, "GB", *_BACKUP),
+    "X-Ray, one request per second and 5 % of the rest": Price(5, MILLION, "traces", *_XRAY),
+    "CloudWatch, log storage": Price(0.03, 1, "GB-month", *_UNCONFIRMED),
+    "CloudWatch, custom metrics with values, and event counts of the stream's mapping": Price(
+        0.30, 1, "metric-month", *_METRICS
     ),
 }
 
-# Assumptions: what cannot be counted here.
+# Assumptions, because a test cannot count these.
 
 CPU_MS = {
     "appointments": 7, "sessions": 12, "conversations": 15, "turn": 20, "fan_out": 5, "deliver": 10, "dial": 15,
     "consent": 10, "sweep": 18,
 }  # fmt: skip
-"""CPU of an invocation on a whole core: medians of warm handlers in one process, on a busy two-core machine."""
+"""CPU time of an invocation on a whole core: medians of warm handlers in one process, on a busy two-core machine."""
 MEMORY_MB, WHOLE_CORE_MB = 512, 1769
-"""What the functions have, and what Lambda gives a whole core for; with less, code is as much slower."""
+"""The memory of the functions, and the memory at which Lambda provides a whole core. CPU is proportional to memory."""
 CALL_MS, MODEL_MS, RECEIVER_MS = 5, 2_000, 200
-"""How long a function waits for AWS at each call, for the model's reply, and for the answer of a webhook's receiver."""
+"""How long a function waits for an AWS call, for the model's reply, and for the response of a webhook's receiver."""
 PLATFORM_LOG, ACCESS_LOG, MACHINE_LOG = 330, 360, 1_300
-"""Bytes of log that AWS writes for an invocation, a request and a state transition."""
+"""Bytes that AWS logs for an invocation, a request and a state transition."""
 POLLERS, POLL_SECONDS = 5, 20
-"""Lambda asks an idle queue in so many long polls at once."""
+"""Lambda sends this many concurrent long polls to an idle queue, each of this length."""
 ALARM_METRICS, RULES = 95, 3
-"""Metrics that the alarms of a stage with calls and backups look at, and rules of the firewall in `gateway.py`."""
+"""The metrics of all alarms of a stage with calls and backups, and the firewall rules in `gateway.py`."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What one thing takes, counted. `about` says what the thing is.
+    """The counted units of one operation. `about` names the operation.
 
-    `requests` of the API; `runs`, invocations by function; `calls`, their calls of AWS; `writes` and `reads`, DynamoDB
-    request units; `fair` and `fifo`, SQS requests (send, receive, delete; receive and delete are Lambda's own);
-    `transitions`, states entered and one for the start; `puts` into S3; `logged` and `sent_out`, bytes to the log and
-    to the internet; `waits`, milliseconds that functions wait for other things than AWS's answers.
+    `requests`: API requests. `runs`: invocations by function. `calls`: AWS calls by these functions. `writes`,
+    `reads`: DynamoDB request units. `fair`, `fifo`: SQS requests (send, receive, delete; Lambda sends the receives and
+    deletes). `transitions`: states entered, and one for the start. `puts`: S3 PUT requests. `logged`, `sent_out`: bytes
+    to the log and to the internet. `waits`: milliseconds that functions wait for anything but AWS responses.
     """
 
     about: str
@@ -150,80 +150,80 @@ class Work:
 
 WORK = {
     "retrieve": Work(
-        "a retrieve",
+        "retrieve",
         requests=1, runs={"appointments": 1}, calls=2, writes=1, reads=1, logged=363, sent_out=852,
     ),
     "list": Work(
-        "a list of 20",
+        "list of 20",
         requests=1, runs={"appointments": 1}, calls=2, writes=1, reads=7, logged=358, sent_out=12_446,
     ),
     "filtered_list": Work(
-        "a list of 20 by a filter",
+        "filtered list of 20",
         requests=1, runs={"appointments": 1}, calls=3, writes=1, reads=20.5, logged=358, sent_out=12_446,
     ),
     "create": Work(
-        "a create with an Idempotency-Key, and its event",
+        "create with an Idempotency-Key, and its event",
         requests=1, runs={"appointments": 1, "fan_out": 1}, calls=4, writes=21, reads=1, logged=360, sent_out=916,
     ),
     "update": Work(
-        "an update, and its event",
+        "update, and its event",
         requests=1, runs={"appointments": 1, "fan_out": 1}, calls=5, writes=12, reads=2, logged=365, sent_out=855,
     ),
     "message": Work(
-        "a message that the scripted agent answers",
+        "message answered by the scripted agent",
         requests=1, runs={"conversations": 1, "turn": 2}, calls=14, writes=20, reads=8.5, fair=5, logged=583,
         sent_out=1_184, waits=300,
     ),
     "model_message": Work(
-        "a message that the model answers, tokens apart",
+        "message answered by the model, without tokens",
         requests=1, runs={"conversations": 1, "turn": 2}, calls=19, writes=20, reads=13.5, fair=5, logged=583,
         sent_out=1_184, waits=2_500 + MODEL_MS,
     ),
     "call": Work(
-        "a simulated call with transcript and recording",
+        "simulated call with transcript and recording",
         requests=1, runs={"sessions": 1, "dial": 3, "fan_out": 17}, calls=37, writes=109, reads=12, fair=9, puts=1,
         logged=1_624, sent_out=588,
     ),
     "asked_call": Work(
-        "a simulated call that asks for consent first",
+        "simulated call that asks for consent first",
         requests=1, runs={"sessions": 1, "consent": 2, "dial": 3, "fan_out": 18}, calls=51, writes=129, reads=16,
         fair=15, transitions=2, puts=1, logged=1_624, sent_out=540,
     ),
     "delivery": Work(
-        "a delivery at the first attempt",
+        "delivery, first attempt",
         runs={"deliver": 1}, calls=4, writes=8, reads=3, fifo=3, logged=552, sent_out=1_242, waits=RECEIVER_MS,
     ),
     "queue_retry": Work(
-        "a further attempt, after up to 15 minutes",
+        "delivery, later attempt after up to 15 minutes",
         runs={"deliver": 1}, calls=4, writes=6, reads=3, fair=3, logged=572, sent_out=1_243, waits=RECEIVER_MS,
     ),
     "machine_retry": Work(
-        "a further attempt, after a longer wait",
+        "delivery, later attempt after a longer wait",
         runs={"deliver": 1}, calls=4, writes=6, reads=3, fair=3, transitions=3, logged=572, sent_out=1_243,
         waits=RECEIVER_MS,
     ),
 }  # fmt: skip
-"""With appointments that have all their fields, each event in a run of `fan_out` of its own, containers warm.
+"""Appointments have all their fields, each event has its own run of `fan_out`, and containers are warm.
 
-A delivery is what it takes beyond its event; further attempts are those that fail and set the next one's timer.
+A delivery excludes the cost of its event. Later attempts are attempts that fail and set the timer of the next one.
 """
-SWEEP = Work("a run of `sweep` that finds nothing", runs={"sweep": 1}, calls=8, reads=4)
+SWEEP = Work("run of `sweep` that finds nothing", runs={"sweep": 1}, calls=8, reads=4)
 EXAMPLE = {
     "retrieve": 6_000_000, "filtered_list": 2_000_000, "create": 1_000_000, "update": 1_000_000,
     "model_message": 1_000_000, "call": 100_000, "delivery": 3_000_000, "queue_retry": 60_000, "machine_retry": 30_000,
 }  # fmt: skip
-"""A month of a chain of clinics: 10 M requests, 1 M messages, 100 k calls, 3 M deliveries, 3 in 100 of them retried."""
+"""A month of a chain of clinics: 10 M requests, 1 M messages, 100 k calls, 3 M deliveries, 3 % of them retried."""
 COLUMNS = ("API Gateway", "Lambda", "DynamoDB", "SQS", "Step Functions", "logs", "other")
 
 
 def gb_seconds(work: Work) -> float:
-    """Lambda's time, by the assumptions above."""
+    """GB-seconds of Lambda, by the assumptions above."""
     cpu = sum(count * CPU_MS[function] for function, count in work.runs.items()) * WHOLE_CORE_MB / MEMORY_MB
     return (cpu + work.calls * CALL_MS + work.waits) / 1000 * MEMORY_MB / 1024
 
 
 def cost(work: Work) -> dict[str, float]:
-    """Dollars by column for doing the work once."""
+    """Dollars by column for one operation."""
     runs = sum(work.runs.values())
     logged = work.logged + runs * PLATFORM_LOG + work.requests * ACCESS_LOG + work.transitions * MACHINE_LOG
     units: Sequence[Mapping[str, float]] = (
@@ -239,20 +239,20 @@ def cost(work: Work) -> dict[str, float]:
 
 
 def priced(**units: float) -> float:
-    """Dollars for units, by the names of `PRICES`."""
+    """Dollars for units named as in `PRICES`."""
     return sum(count * PRICES[name].each for name, count in units.items())
 
 
 def idle() -> dict[str, float]:
-    """Dollars for a month in which nothing happens, by what they are paid for."""
+    """Dollars for a month without traffic, by item."""
     polls, fifo = MINUTES * 60 // POLL_SECONDS * POLLERS, sum(queue.fifo for queue in QUEUES)
     empty = priced(standard_request=polls * (len(QUEUES) - fifo), fifo_request=polls * fifo)
     return {
-        f"empty receives of {len(QUEUES)} queues": empty,
-        "`sweep`, each minute": MINUTES * sum(cost(SWEEP).values()),
+        f"empty receives on {len(QUEUES)} queues": empty,
+        "`sweep`, every minute": MINUTES * sum(cost(SWEEP).values()),
         f"alarms on {ALARM_METRICS} metrics": priced(alarm=ALARM_METRICS),
-        "the dashboard": priced(dashboard=1),
-        "keys, of signing secrets and of WhatsApp's topic": priced(key=2),
+        "dashboard": priced(dashboard=1),
+        "KMS keys, for signing secrets and for WhatsApp's topic": priced(key=2),
     }
 
 
@@ -260,24 +260,24 @@ def markdown() -> str:
     """The README's tables."""
     still = sum(idle().values())
     nothing = [[name, _dollars(amount)] for name, amount in idle().items()]
-    nothing.append(["**together**", f"**{_dollars(still)}**"])
-    nothing.append([f"besides, if it is on: AWS WAF with {RULES} rules", _dollars(priced(web_acl=1, rule=RULES))])
-    month = [[f"{times:,} times {WORK[name].about}", *_amounts(WORK[name], times)] for name, times in EXAMPLE.items()]
+    nothing.append(["**total**", f"**{_dollars(still)}**"])
+    nothing.append([f"in addition, if enabled: AWS WAF with {RULES} rules", _dollars(priced(web_acl=1, rule=RULES))])
+    month = [[f"{WORK[name].about}: {times:,}", *_amounts(WORK[name], times)] for name, times in EXAMPLE.items()]
     sums = [sum(cost(WORK[name])[column] * times for name, times in EXAMPLE.items()) for column in COLUMNS]
-    month.append(["what is paid without traffic", *[""] * len(COLUMNS), f"**{_dollars(still)}**"])
-    month.append(["**together**", *map(_dollars, sums), f"**{_dollars(sum(sums) + still)}**"])
+    month.append(["fixed costs, from the table above", *[""] * len(COLUMNS), f"**{_dollars(still)}**"])
+    month.append(["**total**", *map(_dollars, sums), f"**{_dollars(sum(sums) + still)}**"])
     return "\n\n".join(
         (
-            _table(("a million times", *COLUMNS, "total"), ([work.about, *_amounts(work)] for work in WORK.values())),
-            _table(("a month without traffic", "total"), nothing),
-            _table(("a month of a chain of clinics", *COLUMNS, "total"), month),
-            _table(("beside these, by use", "price"), ([name, _words(price)] for name, price in BY_USE.items())),
+            _table(("per million", *COLUMNS, "total"), ([work.about, *_amounts(work)] for work in WORK.values())),
+            _table(("per month, without traffic", "total"), nothing),
+            _table(("example: a month of a chain of clinics", *COLUMNS, "total"), month),
+            _table(("item", "price"), ([name, _words(price)] for name, price in BY_USE.items())),
         )
     )
 
 
 def sources() -> str:
-    """Where the prices are from, as a table."""
+    """The source and date of each price, as a table."""
     prices = (*PRICES.values(), *BY_USE.values())
     return _table(("price", "source", "known"), ([_words(price), price.source, price.known] for price in prices))
 

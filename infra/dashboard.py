@@ -1,6 +1,6 @@
-"""The stage's one dashboard: is anything wrong, who notices it, and where it comes from, from top to bottom.
+"""The stage's dashboard. From top to bottom: the alarms, the effect on clients, and the possible causes.
 
-Every graph has a line for each thing of its sort in the topology. The first things to look at are in `runbook.md`.
+Every graph has a line for each resource of its type in the topology. `runbook.md` says which graph to check first.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from infra import alarms, topology
 
 SHOWN = Duration.hours(3)
 WIDTH = 24
-"""What a dashboard is wide, in its own units."""
+"""The width of a dashboard, in its own units."""
 HEIGHT = 6
 OPERATIONS = ("GetItem", "BatchGetItem", "Query", "PutItem", "UpdateItem", "TransactWriteItems")
-"""What the functions ask of the table."""
+"""The operations that the functions call on the table."""
 STREAM_READERS = tuple(described.name for described in topology.FUNCTIONS if described.stream)
 
 Lines = Sequence[cloudwatch.Metric]
@@ -44,8 +44,8 @@ def draw(
     vault: str | None,
     topic: sns.ITopic | None,
 ) -> None:
-    """Make the dashboard; the mappings are by name in the topology, the rest as for the alarms."""
-    # An account's dashboards are those of all its regions.
+    """Create the dashboard. The mappings have the topology's names as keys; the rest is as in `alarms.watch`."""
+    # An account has one list of dashboards for all regions.
     name = f"{stack.stack_name}-{stack.region}"
     made = cloudwatch.Dashboard(stack, "Dashboard", dashboard_name=name, default_interval=SHOWN)
     made.add_widgets(
@@ -75,12 +75,12 @@ def draw(
 
 
 Row = Iterator[tuple[str, Lines]]
-"""Graphs from left to right: title and lines."""
+"""The title and lines of each graph, from left to right."""
 
 
 def _api(stack: Stack, api: apigateway.RestApi) -> Row:
     yield (
-        "API: requests, and those refused (4xx) or failed (5xx)",
+        "API: requests, client errors (4xx) and server errors (5xx)",
         [
             api.metric_count(statistic="Sum", label="requests"),
             api.metric_client_error(statistic="Sum", label="4xx"),
@@ -89,7 +89,7 @@ def _api(stack: Stack, api: apigateway.RestApi) -> Row:
         ],
     )
     yield (
-        "API: time to answer (ms)",
+        "API: latency (ms)",
         [api.metric_latency(statistic=statistic, label=statistic) for statistic in ("p50", "p99")],
     )
 
@@ -105,13 +105,13 @@ def _load(functions: Mapping[str, lambda_.Function]) -> Row:
     named = functions.items()
     yield "Functions: duration, p99 (ms)", [made.metric_duration(statistic="p99", label=name) for name, made in named]
     yield (
-        "Functions: at work at once",
+        "Functions: concurrent executions",
         [made.metric("ConcurrentExecutions", statistic="Maximum", label=name) for name, made in named],
     )
     yield (
-        "The whole account: executions at once, and with what is reserved",
+        "The whole account: concurrent executions, running and claimed",
         [
-            alarms.used_concurrency().with_(label="at work"),
+            alarms.used_concurrency().with_(label="running"),
             alarms.claimed_concurrency().with_(label="claimed"),
         ],
     )
@@ -138,7 +138,7 @@ def _queues(queues: Mapping[str, sqs.Queue]) -> Row:
 
 def _events(table: dynamodb.Table, functions: Mapping[str, lambda_.Function]) -> Row:
     yield (
-        "Stream: age of the changes being read (ms)",
+        "Stream: iterator age (ms)",
         [functions[name].metric("IteratorAge", statistic="Maximum", label=name) for name in STREAM_READERS],
     )
     for statistic in ("p50", "p99"):
@@ -150,17 +150,17 @@ def _events(table: dynamodb.Table, functions: Mapping[str, lambda_.Function]) ->
 
 def _given_up(stack: Stack, table: dynamodb.Table, functions: Mapping[str, lambda_.Function]) -> Row:
     yield (
-        "Changes put aside, and those that could not be",
+        "Failed batches: stored, and lost",
         [
             line.with_(statistic="Sum", label=label)
             for name in STREAM_READERS
             for line, label in (
-                (alarms.put_aside(stack, name), "put aside"),
-                (functions[name].metric("DestinationDeliveryFailures"), "not even that"),
+                (alarms.put_aside(stack, name), "stored"),
+                (functions[name].metric("DestinationDeliveryFailures"), "lost"),
             )
         ],
     )
-    yield "Webhooks that workers died over", [alarms.lost(table).with_(statistic="Sum", label="given up")]
+    yield "Webhooks: deliveries lost because workers died", [alarms.lost(table).with_(statistic="Sum", label="lost")]
 
 
 def _machines(machines: Mapping[str, sfn.StateMachine]) -> Row:
@@ -189,7 +189,7 @@ def _table(table: dynamodb.Table) -> Row:
         ],
     )
     yield (
-        "Table: time to answer, p99 (ms)",
+        "Table: latency, p99 (ms)",
         [
             table.metric_successful_request_latency(
                 dimensions_map={"TableName": table.table_name, "Operation": operation},
@@ -203,7 +203,7 @@ def _table(table: dynamodb.Table) -> Row:
 
 def _handed_over(rules: Mapping[str, events.Rule], topics: Mapping[str, sns.Topic]) -> Row:
     yield (
-        "EventBridge and SNS: what could not be handed over",
+        "EventBridge and SNS: failed deliveries",
         [
             *(alarms.failed_events(rule).with_(statistic="Sum", label=name) for name, rule in rules.items()),
             *(

@@ -35,24 +35,24 @@ ACCESS_LOG = {
 }
 
 MANAGED_RULES = ("AWSManagedRulesAmazonIpReputationList", "AWSManagedRulesKnownBadInputsRuleSet")
-"""AWS's own rule groups that refuse no honest JSON; the common one refuses bodies over 8 KB."""
+"""AWS's rule groups that block no legitimate JSON. The common rule group is omitted: it blocks bodies over 8 KB."""
 
 
 def rest_api(
     stack: Stack, stage: Stage, functions: Mapping[str, lambda_.Alias], access_log: logs.LogGroup
 ) -> apigateway.RestApi:
-    """The API with every route of the topology; `functions` are by name in the topology."""
+    """The API with every route of the topology. `functions` has the topology's names as keys."""
     api = apigateway.RestApi(
         stack,
         "Api",
         rest_api_name=stack.stack_name,
         endpoint_types=[apigateway.EndpointType.REGIONAL],
-        # Bytes arrive as they were sent, whatever their content type.
+        # Request bodies arrive unchanged, whatever their content type.
         binary_media_types=["*/*"],
-        # Without this role, which the account has once for all its APIs, the gateway writes no log.
+        # API Gateway writes no logs without this role, which an account has once for all its APIs.
         cloud_watch_role=True,
         cloud_watch_role_removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
-        # One way in, so that the firewall's counts and the addresses in answers are those of the host name.
+        # One entry point, so that the firewall's counts and the URLs in responses are those of the host name.
         disable_execute_api_endpoint=bool(stage.domain),
         deploy_options=apigateway.StageOptions(
             stage_name=stage.name,
@@ -69,16 +69,16 @@ def rest_api(
             access_log_format=apigateway.AccessLogFormat.custom(json.dumps(ACCESS_LOG)),
         ),
     )
-    # The construct's own output of the address, under a name with a hash in it: ApiUrl is ours.
+    # The construct's own output of the address has a hash in its name. The stack has the output ApiUrl instead.
     api.node.try_remove_child("Endpoint")
     for function in topology.FUNCTIONS:
         for route in function.routes:
-            # One permission for all its routes: each route's own would outgrow the function's policy.
+            # One permission for all routes, because one for each would exceed the size limit of the function's policy.
             integration = apigateway.LambdaIntegration(functions[function.name], scope_permission_to_method=False)
             resource = api.root.resource_for_path(route)
             resource.add_method("ANY", integration)
             if route in topology.MESSAGE_ROUTES:
-                # A throttle of its own is a method's.
+                # API Gateway throttles by method.
                 resource.add_method("POST", integration)
     for response in GATEWAY_RESPONSES:
         api.add_gateway_response(
@@ -96,12 +96,12 @@ def rest_api(
 
 
 def url(stage: Stage, api: apigateway.RestApi) -> str:
-    """Where clients find the API, without a slash at the end."""
+    """The API's base URL, without a slash at the end."""
     return f"https://{stage.domain.name}" if stage.domain else api.url.removesuffix("/")
 
 
 def _name(stack: Stack, settings: Domain, api: apigateway.RestApi) -> None:
-    """Give the API its host name; where the stage names no hosted zone, the name's record is left to its owner."""
+    """Give the API its host name. If the stage names no hosted zone, the owner of the name creates the DNS record."""
     zone = None
     if settings.hosted_zone_id and settings.hosted_zone_name:
         zone = route53.HostedZone.from_hosted_zone_attributes(
@@ -136,13 +136,13 @@ def _name(stack: Stack, settings: Domain, api: apigateway.RestApi) -> None:
         CfnOutput(
             stack,
             DOMAIN_TARGET_OUTPUT,
-            description=f"What the CNAME record of {settings.name} must say",
+            description=f"The value for the CNAME record of {settings.name}",
             value=domain.domain_name_alias_domain_name,
         )
 
 
 def _protect(stack: Stack, settings: Firewall, api: apigateway.RestApi) -> None:
-    """AWS WAF: addresses that ask too much, addresses of ill repute, and well-known attacks."""
+    """AWS WAF: blocks addresses above the limit, addresses with a bad reputation, and well-known attacks."""
 
     def visible(name: str) -> waf.CfnWebACL.VisibilityConfigProperty:
         return waf.CfnWebACL.VisibilityConfigProperty(

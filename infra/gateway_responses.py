@@ -1,7 +1,7 @@
-"""What API Gateway answers when it refuses or fails a request itself: the API's error envelope, as data.
+"""The responses of API Gateway to requests that it rejects or fails itself: the API's error envelope, as data.
 
-A response template of the gateway only fills in variables, unescaped. So the messages are fixed text
-(`$context.error.message` may hold quotes), and every variable used here is one that the gateway writes.
+A response template inserts variables without escaping them. Therefore the messages are fixed text
+(`$context.error.message` may contain quotes), and the gateway itself generates every variable used here.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class GatewayResponse:
-    """The answer to one kind of the gateway's own errors; without `status`, the gateway's own status stays.
+    """The response to one kind of gateway error. If `status` is None, the gateway's status is unchanged.
 
-    `kind` is the gateway's name of the error; `headers` are fixed values.
+    `kind` is the gateway's name of the error. `headers` have fixed values.
     """
 
     kind: str
@@ -26,7 +26,7 @@ class GatewayResponse:
     headers: tuple[tuple[str, str], ...] = ()
 
     def body(self, *, at_root: bool = False) -> str:
-        """The template of the response's JSON body; `at_root` where the API has a host name, without a stage path."""
+        """The template of the JSON body. `at_root`: the API has its own host name, so URLs have no stage path."""
         base = "https://$context.domainName" if at_root else "https://$context.domainName/$context.stage"
         error = {
             "type": self.type,
@@ -38,7 +38,7 @@ class GatewayResponse:
         return json.dumps({"error": error}, separators=(",", ":"))
 
     def header_mappings(self) -> dict[str, str]:
-        """Header name to the gateway's expression for its value: a variable, or a constant in quotes."""
+        """Header names and the gateway's expressions for their values: a variable, or a constant in quotes."""
         fixed = (
             ("Cache-Control", "no-store"),
             ("Service-Should-Retry", "true" if self.retry else "false"),
@@ -49,31 +49,36 @@ class GatewayResponse:
 
 _INVALID_REQUEST = "invalid_request_error"
 _NO_ROUTE = (404, _INVALID_REQUEST, "route_not_found", "No endpoint has this path.")
-_THROTTLED = (429, "rate_limit_error", "rate_limit_exceeded", "The service takes no more requests right now.")
+_THROTTLED = (
+    429,
+    "rate_limit_error",
+    "rate_limit_exceeded",
+    "The service cannot accept more requests right now. Retry later.",
+)
 _WAIT = (("Retry-After", "1"), ("Service-Rate-Limited-Reason", "second"))
-# A function that was throttled, failed or took too long. Whether the work was done is unknown: no advice to repeat it.
+# A function was throttled, failed or timed out. Whether the work was done is unknown, so a retry is not advised.
 _FAILED = (
     503,
     "api_error",
     "service_unavailable",
-    "The service did not answer; the request may have been carried out.",
+    "The service did not respond. The request may have been processed.",
 )
 _LATER = (("Retry-After", "5"),)
 
 GATEWAY_RESPONSES = (
-    GatewayResponse("DEFAULT_4XX", None, _INVALID_REQUEST, "parameter_invalid", "The request could not be understood."),
+    GatewayResponse("DEFAULT_4XX", None, _INVALID_REQUEST, "parameter_invalid", "The request is invalid."),
     GatewayResponse("DEFAULT_5XX", *_FAILED, headers=_LATER),
     GatewayResponse("INTEGRATION_FAILURE", *_FAILED, headers=_LATER),
     GatewayResponse("INTEGRATION_TIMEOUT", *_FAILED, headers=_LATER),
     GatewayResponse("API_CONFIGURATION_ERROR", *_FAILED, headers=_LATER),
-    # No method asks for a signature, so these three mean that no method was found: without an
-    # Authorization header, and with one that the gateway tries to read as a signature of AWS's.
+    # No method requires a signature, so these three mean that no method matches: the request has no Authorization
+    # header, or the gateway tries to parse the header as an AWS signature.
     GatewayResponse("MISSING_AUTHENTICATION_TOKEN", *_NO_ROUTE),
     GatewayResponse("INVALID_SIGNATURE", *_NO_ROUTE),
     GatewayResponse("EXPIRED_TOKEN", *_NO_ROUTE),
     GatewayResponse("RESOURCE_NOT_FOUND", *_NO_ROUTE),
-    GatewayResponse("ACCESS_DENIED", 403, "permission_error", "permission_denied", "The request is refused."),
-    GatewayResponse("WAF_FILTERED", 403, "permission_error", "permission_denied", "The request is refused."),
+    GatewayResponse("ACCESS_DENIED", 403, "permission_error", "permission_denied", "The request is not allowed."),
+    GatewayResponse("WAF_FILTERED", 403, "permission_error", "permission_denied", "The request is not allowed."),
     GatewayResponse(
         "REQUEST_TOO_LARGE", 413, _INVALID_REQUEST, "request_too_large", "The body is larger than 256 KiB."
     ),

@@ -2,13 +2,13 @@
 
     projects create NAME | projects list
     keys create PROJECT --mode test|live --label LABEL | keys list PROJECT | keys revoke PROJECT KEY
-    calls show PROJECT     its limits of live calls, and the calls of now and today
-    calls limit PROJECT [--prefix +1 …] [--at-once 50] [--per-day 1000]     what live calls it may place
-    consents revoke PROJECT PHONE [--mode live]     a customer does not want calls on WhatsApp any more
-    usage PROJECT MONTH     live messages, model tokens, calls and their seconds of a month (2026-11)
-    redrive-stream          give fan_out again the batches of the table's stream that it could not take
+    calls show PROJECT     shows the limits of live calls, and the calls now and today
+    calls limit PROJECT [--prefix +1 …] [--at-once 50] [--per-day 1000]     sets the limits of live calls
+    consents revoke PROJECT PHONE [--mode live]     stops calls on WhatsApp to this number
+    usage PROJECT MONTH     shows live messages, model tokens, calls and their seconds in a month (2026-11)
+    redrive-stream          sends the failed batches of the table's stream to fan_out again
 
-A stage other than `local` is reached with the AWS credentials and region of the environment.
+For a stage other than `local`, the AWS credentials and region of the environment are used.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ FAILURES = "stream_failures"
 
 
 class NotReachable(Exception):
-    """The stage cannot be reached; the text says why and what to do."""
+    """The stage cannot be reached. The message says why and what to do."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Carry out one command; 0 when done, 1 with one line on standard error when not."""
+    """Run one command. Returns 0, or 1 with one line on standard error if it fails."""
     options = _parser().parse_args(arguments)
     try:
         stage = _Local(Path(options.data_dir)) if options.stage == "local" else _Deployed(options.stage)
@@ -48,13 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"error: {error.args[0]}", file=sys.stderr)
         return 1
     except Unavailable as error:
-        print(f"error: stage {options.stage} does not answer ({error}): is it running?", file=sys.stderr)
+        print(f"error: stage {options.stage} does not respond ({error}): is it running?", file=sys.stderr)
         return 1
     return 0
 
 
 class _Local:
-    """The runner of this machine that holds a data directory."""
+    """The runner on this machine that uses a data directory."""
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
@@ -76,12 +76,12 @@ class _Local:
         os.environ.pop("AWS_SESSION_TOKEN", None)
 
     def failures(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
-        """Name and content of each batch put aside, and how to remove it."""
+        """The name and content of each failed batch, and a function that deletes it."""
         for path in sorted((self.data_dir / FAILURES).glob("*.json")):
             yield path.name, path.read_text(), path.unlink
 
     def fan_out(self, event: Any) -> Any:
-        """Give a batch to the function, in this process."""
+        """Call the function with a batch, in this process."""
         for name, url in self._queues.items():
             os.environ[f"QUEUE_{name.upper()}"] = url
         os.environ.setdefault("POWERTOOLS_SERVICE_NAME", "fan_out")
@@ -90,13 +90,13 @@ class _Local:
 
 
 class _Deployed:
-    """A stage in the AWS account of the environment's credentials."""
+    """A deployed stage in the AWS account of the environment's credentials."""
 
     def __init__(self, stage: str) -> None:
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError
 
-        # The AWS and CDK command lines take either name of the region, boto3 but one.
+        # The AWS and CDK command lines read either variable for the region; boto3 reads only AWS_DEFAULT_REGION.
         if region := os.environ.get("AWS_REGION"):
             os.environ.setdefault("AWS_DEFAULT_REGION", region)
         name = stack_name(stage)
@@ -108,7 +108,7 @@ class _Deployed:
         os.environ["TABLE_NAME"] = self.outputs[TABLE_OUTPUT]
 
     def failures(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
-        """Name and content of each batch put aside, and how to remove it."""
+        """The name and content of each failed batch, and a function that deletes it."""
         import boto3
 
         bucket = boto3.resource("s3").Bucket(self.outputs[FAILURES_OUTPUT])
@@ -116,7 +116,7 @@ class _Deployed:
             yield item.key, item.get()["Body"].read().decode(), functools.partial(_discard, item)
 
     def fan_out(self, event: Any) -> Any:
-        """Give a batch to the function."""
+        """Invoke the function with a batch."""
         import boto3
 
         answer = boto3.client("lambda").invoke(
@@ -158,7 +158,7 @@ def _create_key(stage: Stage, options: argparse.Namespace) -> None:
 
     key, plaintext = api_keys.create(options.project, options.mode == "live", options.label)
     print(f"key {key.id}  {key.label}")
-    print(f"{plaintext}    <- shown this once; only its SHA-256 is kept")
+    print(f"{plaintext}    <- shown only once: the service stores only its SHA-256")
 
 
 def _list_keys(stage: Stage, options: argparse.Namespace) -> None:
@@ -174,7 +174,7 @@ def _revoke_key(stage: Stage, options: argparse.Namespace) -> None:
     from shared.projects import api_keys
 
     key = api_keys.revoke(options.project, options.key)
-    print(f"key {key.id} is revoked since {key.revoked_at}")
+    print(f"key {key.id} was revoked at {key.revoked_at}")
 
 
 def _limit_calls(stage: Stage, options: argparse.Namespace) -> None:
@@ -212,7 +212,7 @@ def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
     projects.name_of(options.project)
     scope = Scope(options.project, options.mode == "live")
     settlements.answer(scope, options.phone, consents.DECLINED, clock.now(), revoked=True)
-    print("revoked: calls on WhatsApp that wait for this consent, or have not been dialed, fail")
+    print("revoked: WhatsApp calls that wait for this consent, or are not dialed yet, end as failed")
 
 
 def _phone(text: str) -> str:
@@ -221,12 +221,12 @@ def _phone(text: str) -> str:
     try:
         return fields.phone(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError("a phone is written +15005550006") from error
+        raise argparse.ArgumentTypeError("a phone number has the form +15005550006") from error
 
 
 def _count(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise argparse.ArgumentTypeError("a whole number, 0 or more")
+        raise argparse.ArgumentTypeError("must be a whole number, 0 or more")
     return int(text)
 
 
@@ -246,7 +246,7 @@ def _usage(stage: Stage, options: argparse.Namespace) -> None:
 
 def _month(text: str) -> str:
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", text):
-        raise argparse.ArgumentTypeError("a month is written 2026-11")
+        raise argparse.ArgumentTypeError("a month has the form 2026-11")
     return text
 
 
@@ -257,17 +257,19 @@ def _redrive_stream(stage: Stage, options: argparse.Namespace) -> None:
         event = json.loads(payload) if isinstance(payload, str) else payload
         failed = stage.fan_out(event).get("batchItemFailures")
         if failed:
-            raise NotReachable(f"fan_out could still not take {len(failed)} records of {name}: see its log")
+            raise NotReachable(f"fan_out failed again on {len(failed)} records of {name}: see its log")
         remove()
         done += 1
         print(f"{name}: {len(event['Records'])} records")
-    print(f"{done} batches given again")
+    print(f"{done} batches processed again")
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m infra.manage", description=__doc__.split("\n")[0])
     parser.add_argument("--stage", default="local", help="local (the default), or a deployed stage such as dev or prod")
-    parser.add_argument("--data-dir", default=os.environ.get("DATA_DIR", ".data"), help="of the local runner")
+    parser.add_argument(
+        "--data-dir", default=os.environ.get("DATA_DIR", ".data"), help="the local runner's data directory"
+    )
     groups = parser.add_subparsers(required=True, metavar="COMMAND")
 
     projects = groups.add_parser("projects", help="create and list projects").add_subparsers(required=True)
@@ -290,13 +292,21 @@ def _parser() -> argparse.ArgumentParser:
     revoke.add_argument("key")
     revoke.set_defaults(command=_revoke_key)
 
-    calls = groups.add_parser("calls", help="a project's limits of live calls").add_subparsers(required=True)
-    show = calls.add_parser("show", help="the limits, and how many calls there are now and were today")
+    calls = groups.add_parser("calls", help="show and set a project's limits of live calls").add_subparsers(
+        required=True
+    )
+    show = calls.add_parser("show", help="show the limits, and the number of calls now and today")
     show.add_argument("project", type=int)
     show.set_defaults(command=_show_calls)
-    limit = calls.add_parser("limit", help="set all three limits; what is not given gets its default")
+    limit = calls.add_parser("limit", help="set all three limits; an omitted option sets its default")
     limit.add_argument("project", type=int)
-    limit.add_argument("--prefix", type=_prefix, action="append", default=[], help="repeatable; none allows all")
+    limit.add_argument(
+        "--prefix",
+        type=_prefix,
+        action="append",
+        default=[],
+        help="may be repeated; without it, all numbers are allowed",
+    )
     limit.add_argument("--at-once", type=_count, default=50)
     limit.add_argument("--per-day", type=_count, default=1000)
     limit.set_defaults(command=_limit_calls)
@@ -308,12 +318,12 @@ def _parser() -> argparse.ArgumentParser:
     revoke.add_argument("--mode", choices=("test", "live"), default="live")
     revoke.set_defaults(command=_revoke_consent)
 
-    usage = groups.add_parser("usage", help="what a project used in a month in live mode")
+    usage = groups.add_parser("usage", help="show a project's usage of a month in live mode")
     usage.add_argument("project", type=int)
     usage.add_argument("month", type=_month)
     usage.set_defaults(command=_usage)
 
-    redrive = groups.add_parser("redrive-stream", help="give fan_out its failed batches again")
+    redrive = groups.add_parser("redrive-stream", help="send the failed batches of the stream to fan_out again")
     redrive.set_defaults(command=_redrive_stream)
     return parser
 

@@ -1,7 +1,7 @@
-"""`python -m infra.preflight STAGE`: whether the account can take the stage, asked before anything is deployed.
+"""`python -m infra.preflight STAGE`: checks that a stage can be deployed to the AWS account, before the deploy.
 
-With the AWS credentials and region of the environment, as the CDK's command line has them. Prints nothing if all is
-well, one line for each thing that is not, and what to do about it.
+It uses the AWS credentials and region of the environment, like the CDK's command line. It prints one line for each
+problem, with what to do about it, and nothing if there is none.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from infra.stage import BadSetting, Stage, described
 from infra.topology import FUNCTIONS
 
 UNRESERVED = 100
-"""What Lambda keeps for functions without reserved concurrency (Lambda developer guide, "Reserved concurrency")."""
+"""Executions that must stay unreserved in an account (Lambda developer guide, "Reserved concurrency")."""
 CONCURRENCY_QUOTA = "L-B99A9384"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 if the stage can be deployed."""
+    """Print the problems. Returns 0 if the stage can be deployed, 1 otherwise."""
     (name,) = sys.argv[1:] if arguments is None else arguments
     settings = context()["stages"]
     if name not in settings:
@@ -39,8 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def refusals(stage: Stage) -> Iterator[str]:
-    """Why the stage cannot be deployed with the credentials of the environment, each in one line."""
-    # The AWS and CDK command lines take either name of the region, boto3 but one.
+    """The reasons why the stage cannot be deployed with the credentials of the environment, one line each."""
+    # The AWS and CDK command lines read either variable for the region; boto3 reads only AWS_DEFAULT_REGION.
     region = stage.region or os.environ.get("AWS_REGION") or None
     account = boto3.client("sts", region_name=region).get_caller_identity()["Account"]
     if stage.account not in (None, account):
@@ -53,12 +53,12 @@ def refusals(stage: Stage) -> Iterator[str]:
         if allowed < needed:
             yield f"stage {stage.name} needs {needed} concurrent executions of Lambda; {_request(allowed, needed)}"
     elif allowed < (wanted := _at_once()):
-        # Nothing fails, but the queues take turns.
-        print(f"infra.preflight: workers take up to {wanted} executions at once; {_request(allowed, wanted)}")
+        # The deploy works, but the queues share the executions and slow each other down.
+        print(f"infra.preflight: workers use up to {wanted} concurrent executions; {_request(allowed, wanted)}")
 
 
 def _at_once() -> int:
-    """What all queues together may start at once."""
+    """The concurrent executions that all queues together may start."""
     return sum(source.concurrency for function in FUNCTIONS for source in function.queues)
 
 

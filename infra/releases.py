@@ -1,8 +1,8 @@
-"""How a new version of a function takes over: at once, or bit by bit with a way back.
+"""Releases: how a function's new version replaces the previous one, all at once or gradually.
 
-Every function has published versions and the alias `live`, which is what everything that starts the function names.
-A stage with `traffic_shift` lets CodeDeploy move the alias: a share of the requests and batches first, then all, and
-back to the former version as soon as one of the function's alarms rings.
+Every function has published versions and the alias `live`. Everything that starts the function uses the alias. In a
+stage with `traffic_shift`, CodeDeploy moves the alias: it first shifts a share of the requests and batches, then all.
+If one of the function's alarms goes off, it moves the alias back to the previous version.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def shift_gradually(
     aliases: Mapping[str, lambda_.Alias],
     alarms: Mapping[str, Iterable[cloudwatch.Alarm]],
 ) -> None:
-    """Let CodeDeploy move every alias, in the way of that name; the mappings are by name in the topology."""
+    """Let CodeDeploy move every alias, by the configuration `how`. The mappings have the topology's names as keys."""
     application = codedeploy.LambdaApplication(stack, "Releases")
-    # The construct would add AWS's own policy, which is about every function of the account.
+    # The construct would add AWS's managed policy, which covers every function of the account.
     role = _role(stack, functions.values()).without_policy_updates()
     config = codedeploy.LambdaDeploymentConfig.from_lambda_deployment_config_name(
         stack, "TrafficShift", f"CodeDeployDefault.Lambda{how}"
@@ -53,7 +53,7 @@ def shift_gradually(
 
 
 def _role(stack: Stack, functions: Iterable[lambda_.Function]) -> iam.Role:
-    """What CodeDeploy may do: move these aliases, and look at alarms."""
+    """CodeDeploy's role: it may move these aliases and read alarms."""
     arns = [arn for made in functions for arn in (made.function_arn, f"{made.function_arn}:{LIVE}")]
     role = iam.Role(
         stack,
@@ -61,9 +61,9 @@ def _role(stack: Stack, functions: Iterable[lambda_.Function]) -> iam.Role:
         assumed_by=iam.ServicePrincipal(
             "codedeploy.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}
         ),
-        description="What CodeDeploy may do to move the functions' aliases",
+        description="Permissions of CodeDeploy to move the functions' aliases",
     )
-    # In a policy beside the role: a function that needs another one's alias would otherwise need itself.
+    # A separate policy, not an inline one: otherwise a function that depends on another alias would depend on itself.
     role.add_to_policy(iam.PolicyStatement(actions=[*MOVES], resources=arns))
     role.add_to_policy(iam.PolicyStatement(actions=["cloudwatch:DescribeAlarms"], resources=["*"]))
     return role

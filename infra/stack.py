@@ -1,4 +1,4 @@
-"""The service on AWS: one stack made by looping over `topology.py`, without a special case for any function."""
+"""The service on AWS: one stack, created from `topology.py` without special cases for single functions."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ LOG_WRITER = ("logs:CreateLogStream", "logs:PutLogEvents")
 
 
 class ServiceStack(Stack):
-    """Everything of one stage."""
+    """All resources of one stage, except its copies of backups."""
 
     def __init__(self, scope: Construct, *, stage: Stage, code: lambda_.Code) -> None:
         super().__init__(
@@ -130,7 +130,7 @@ class ServiceStack(Stack):
         CfnOutput(
             self,
             FIRST_KEY_OUTPUT,
-            description="Makes a project; then: keys create PROJECT --mode test",
+            description="Creates the first project. Then run: keys create PROJECT --mode test",
             value=f".venv/bin/python -m infra.manage --stage {stage.name} projects create NAME",
         )
 
@@ -164,17 +164,17 @@ class ServiceStack(Stack):
         return table
 
     def _warm(self, name: str) -> dynamodb.WarmThroughput | None:
-        """What the table or an index takes from the start, if the stage says so."""
+        """The warm throughput of the table or an index, if the stage sets it."""
         wanted = self.stage.warm_throughput.get(name)
         if wanted is None:
             return None
         return dynamodb.WarmThroughput(read_units_per_second=wanted.reads, write_units_per_second=wanted.writes)
 
     def _queue(self, queue: topology.Queue) -> sqs.Queue:
-        """The queue with its dead-letter queue."""
+        """Create the queue and its dead-letter queue."""
         ordered: dict[str, Any] = {}
         if queue.fifo:
-            # Throughput is counted for each message group, so a queue of many groups has no common limit.
+            # The throughput limit applies to each message group, so the queue has no common limit.
             ordered = {
                 "fifo": True,
                 "deduplication_scope": sqs.DeduplicationScope.MESSAGE_GROUP,
@@ -204,14 +204,14 @@ class ServiceStack(Stack):
         return made
 
     def _subscribe(self, name: str, queue: sqs.Queue) -> None:
-        """An SNS topic whose messages arrive in the queue as they are; for End User Messaging Social to publish to."""
+        """Create an SNS topic for End User Messaging Social, whose messages arrive in the queue unchanged."""
         publisher = iam.ServicePrincipal("social-messaging.amazonaws.com")
         ours = {"StringEquals": {"aws:SourceAccount": self.account}}
-        # AWS's own key for SNS would not let another service publish.
+        # AWS's own key for SNS does not let another service publish.
         key = kms.Key(
             self,
             f"{construct_id(name)}Key",
-            description=f"Encrypts what waits in the topic {name}",
+            description=f"Encrypts messages in the topic {name}",
             enable_key_rotation=True,
             removal_policy=self.stage.removal,
         )
@@ -233,9 +233,9 @@ class ServiceStack(Stack):
         CfnOutput(self, f"{construct_id(name)}TopicArn", value=topic.topic_arn)
 
     def _route(self, rule: topology.Rule, queue: sqs.Queue, dead_letters: sqs.Queue) -> None:
-        """An EventBridge rule that puts the events it matches into the queue, or where its dead letters go.
+        """Create an EventBridge rule that sends matching events to the queue, and failed ones to its dead-letter queue.
 
-        Amazon Connect tells of the calls of all instances of the account; a stage without one has no rule for them.
+        Amazon Connect publishes events of all instances in the account. A stage without an instance has no such rule.
         """
         if rule.recordings:
             detail: dict[str, Any] = {"bucket": {"name": [self.recordings.bucket_name]}}
@@ -260,8 +260,8 @@ class ServiceStack(Stack):
             construct_id(machine.name),
             definition_body=sfn.DefinitionBody.from_string(definition),
             logs=sfn.LogOptions(
-                # The prefix spares the account's log resource policy, whose size is limited. Kept logs have the name
-                # of their own stack alone, so that another one can be made.
+                # The prefix saves an entry in the account's log resource policy, whose size is limited.
+                # The name contains the stack's unique id, so it does not conflict with kept logs of an earlier stack.
                 destination=self._log_group(
                     f"{construct_id(machine.name)}Log",
                     name=f"/aws/vendedlogs/states/{self.stack_name}/{machine.name}/{self._instance}",
@@ -278,9 +278,9 @@ class ServiceStack(Stack):
         return made
 
     def _recordings(self) -> s3.Bucket:
-        """What was said in calls; kept when the stage goes, for a bucket that holds something cannot be deleted."""
+        """The bucket of call recordings. It remains when the stage is deleted, because it may not be empty."""
         bucket = self._bucket("Recordings", RECORDINGS_KEPT, RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
-        # By the resource's own property: the construct's would bring a function of its own to set it.
+        # Set on the resource, because the construct's property would add a function that sets it.
         made = bucket.node.default_child
         assert isinstance(made, s3.CfnBucket)
         made.notification_configuration = s3.CfnBucket.NotificationConfigurationProperty(
@@ -289,11 +289,11 @@ class ServiceStack(Stack):
         return bucket
 
     def _failed_batches(self) -> s3.Bucket:
-        """Where stream batches go that their function could not take; `infra.manage` feeds them through again."""
+        """The bucket of batches that a function could not process; `infra.manage redrive-stream` retries them."""
         return self._bucket("FailedBatches", FAILED_BATCHES_KEPT, self.stage.removal)
 
     def _bucket(self, name: str, kept: Duration, removal: RemovalPolicy) -> s3.Bucket:
-        """A private bucket whose objects go after the time that they are kept for."""
+        """Create a private bucket whose objects expire after the time `kept`."""
         return s3.Bucket(
             self,
             name,
@@ -312,7 +312,7 @@ class ServiceStack(Stack):
             self,
             f"{construct_id(function.name)}Role",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
-            description=f"What {function.name} may do",
+            description=f"Permissions of {function.name}",
         )
         for statement in self._grants(function, log):
             role.add_to_policy(statement)
@@ -339,22 +339,22 @@ class ServiceStack(Stack):
             | {"LOG_LEVEL": self.stage.log_level},
             role=role,
             log_group=log,
-            # Lambda takes the traces itself: one request a second and one in twenty of the rest; no import, no code.
+            # Lambda traces one request per second and 5 % of the rest, without any code or import in the function.
             tracing=lambda_.Tracing.ACTIVE,
             reserved_concurrent_executions=self.stage.reserved_concurrency.get(function.name),
-            # Lambda takes a message that was passed on about sixteen times for a runaway and drops it. A
-            # function that sends to a queue it reads counts its attempts itself.
+            # By default, Lambda drops a message that was passed on about sixteen times, as a recursive loop.
+            # A function that sends to a queue that it reads limits its attempts itself.
             recursive_loop=lambda_.RecursiveLoop.ALLOW if reads & {*function.sends} else None,
         )
 
     def _alias(self, function: Function) -> lambda_.Alias:
-        """The function's alias, and all that starts it but the API and Amazon Connect's bot."""
+        """Create the function's alias, and everything that starts it except the API's methods and the bot."""
         live = lambda_.Alias(
             self,
             f"{construct_id(function.name)}Live",
             alias_name=releases.LIVE,
             version=self.functions[function.name].current_version,
-            # What runs on a schedule has its next run; Lambda need not repeat a failed one.
+            # A scheduled function runs again soon, so Lambda does not need to retry a failed run.
             retry_attempts=0 if function.every else None,
         )
         for source in function.queues:
@@ -378,7 +378,7 @@ class ServiceStack(Stack):
         return live
 
     def _grants(self, function: Function, log: logs.LogGroup) -> Iterable[iam.PolicyStatement]:
-        """The function's whole role: its log, and what its lines in the topology say."""
+        """All permissions of the function: those for its log and its event sources, and its grants in the topology."""
         yield _allow(LOG_WRITER, [log.log_group_arn])
         for grant in function.grants:
             if resources := self._resources(grant):
@@ -388,12 +388,12 @@ class ServiceStack(Stack):
         if function.stream:
             yield _allow(STREAM_READER, [self._stream_arn])
             yield _allow(STREAM_FINDER, [f"{self.table.table_arn}/stream/*"])
-            # The on-failure destination is written with the function's own rights.
+            # Lambda writes to the on-failure destination with the function's role.
             yield _allow(("s3:PutObject",), [self.failed_batches.arn_for_objects("*")])
             yield _allow(("s3:ListBucket",), [self.failed_batches.bucket_arn])
 
     def _resources(self, grant: Grant) -> list[str]:
-        """The ARNs of what a grant is on; none where the stage has no such thing."""
+        """The ARNs of the resources of a grant; none if the stage has no such resource."""
         match grant.on:
             case "table":
                 return [self.table.table_arn]
@@ -413,10 +413,10 @@ class ServiceStack(Stack):
                 return [f"{self._instance_arn()}/contact/*"] if self.stage.connect else []
             case "whatsapp":
                 return [self._phone_number_arn()] if self.stage.whatsapp else []
-        raise ValueError(f"the stack has nothing that is called {grant.on!r}")
+        raise ValueError(f"the stack has no resource for grants on {grant.on!r}")
 
     def _model_arns(self) -> list[str]:
-        """The stage's model; behind an inference profile (`eu.…`), the profile and the model wherever it runs."""
+        """The ARN of the stage's model; for an inference profile (`eu.…`), the profile and the model in all regions."""
         geography, _, rest = self.stage.model.partition(".")
         if geography not in INFERENCE_GEOGRAPHIES:
             return [self.format_arn(service="bedrock", account="", resource=f"foundation-model/{self.stage.model}")]
@@ -427,7 +427,7 @@ class ServiceStack(Stack):
         return contact_center.instance_arn(self, self.stage.carrier["instance_id"])
 
     def _contact_center(self) -> None:
-        """What the stage's switches ask for in its Amazon Connect instance."""
+        """Create the resources in the Amazon Connect instance that the stage's settings request."""
         if self.stage.creates_flow:
             (hook,) = (self.aliases[function.name] for function in topology.FUNCTIONS if function.bot)
             flow_id = contact_center.contact_flow(self, self._instance_arn(), hook)
@@ -438,7 +438,7 @@ class ServiceStack(Stack):
             contact_center.keep_recordings(self, self._instance_arn(), self.recordings)
 
     def _phone_number_arn(self) -> str:
-        """The stage's WhatsApp number, given by its id or its ARN."""
+        """The ARN of the stage's WhatsApp number. The setting is its id or its ARN."""
         given = self.stage.messenger["phone_number_id"]
         if given.startswith("arn:"):
             return given
@@ -457,7 +457,7 @@ class ServiceStack(Stack):
         )
 
     def _read_stream(self, function: Function, live: lambda_.Alias, source: StreamSource) -> None:
-        # An item that appears has only a new image, one that vanishes only an old one.
+        # An inserted item has only a new image, and a deleted item only an old one.
         patterns = [{"dynamodb": {image: {"kind": {"S": [*source.kinds]}}}} for image in ("NewImage", "OldImage")]
         lambda_.CfnEventSourceMapping(
             self,
@@ -473,19 +473,19 @@ class ServiceStack(Stack):
             function_response_types=["ReportBatchItemFailures"],
             filter_criteria={"filters": [{"pattern": json.dumps(pattern)} for pattern in patterns]},
             destination_config={"onFailure": {"destination": self.failed_batches.bucket_arn}},
-            # Without this, what goes to the destination is not counted.
+            # Without this, CloudWatch has no metric of the batches that go to the destination.
             metrics_config={"metrics": ["EventCount"]},
         )
 
     @property
     def _instance(self) -> str:
-        """What this stack has in common with no other of its name, before or after: arn:…:stack/NAME/INSTANCE."""
+        """The unique id of this stack, which no other stack of this name has: arn:…:stack/NAME/INSTANCE."""
         return Fn.select(2, Fn.split("/", self.stack_id))
 
     @property
     def _stream_arn(self) -> str:
         arn = self.table.table_stream_arn
-        assert arn, "the table is made with a stream"
+        assert arn, "the table has a stream"
         return arn
 
     def _log_group(self, name_here: str, *, name: str | None = None) -> logs.LogGroup:

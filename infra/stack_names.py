@@ -1,4 +1,4 @@
-"""What a deployed stage is found by: its stack's name, and those of outputs and constructs."""
+"""The names by which a deployed stage is found: of its stack, outputs and constructs."""
 
 SERVICE = "appointments"
 
@@ -17,10 +17,10 @@ def stack_name(stage: str) -> str:
 
 
 def copies_name(stage: str) -> str:
-    """The name of the vault of copied backups and of its stack; AWS Backup takes 50 characters."""
+    """The name of the vault of copied backups, and of its stack. AWS Backup allows 50 characters."""
     return f"{stack_name(stage)}-copy"
 
 
 def construct_id(name: str) -> str:
-    """A construct's id from a name of the topology: `slow_deliveries` is SlowDeliveries."""
+    """The construct id of a name in the topology: `slow_deliveries` becomes `SlowDeliveries`."""
     return "".join(word.capitalize() for word in name.split("_"))

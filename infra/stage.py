@@ -1,4 +1,4 @@
-"""What may differ between deployments: an entry of `stages` in cdk.json, checked before anything is made."""
+"""A stage's settings: an entry of `stages` in cdk.json, validated before any resource is created."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from infra import topology
 
 REQUESTS_OF_A_KEY = 5000
-"""What one API key may ask for in a minute (contract 3)."""
+"""Requests per minute of one API key (contract 3)."""
 BURST_OF_A_KEY = 100
-"""And in a second."""
+"""Requests per second of one API key."""
 INFERENCE_GEOGRAPHIES = frozenset({"apac", "au", "ca", "eu", "global", "jp", "us", "us-gov"})
-"""What a cross-region inference profile's id starts with (Bedrock user guide, "Geographic cross-Region inference")."""
+"""Prefixes of cross-region inference profile ids (Bedrock user guide, "Geographic cross-Region inference")."""
 CARRIER = frozenset({"instance_id", "contact_flow_id", "queue_id", "source_phone_number"})
-"""What the functions read of a stage's `connect` settings."""
+"""The `connect` settings that the functions read."""
 RUNNER = "local"
-"""The stage by which `infra.manage` calls the runner of this machine."""
+"""The name that `infra.manage` uses for the runner on this machine."""
 
 
 class BadSetting(Exception):
-    """A stage's settings in cdk.json lack something, or hold what nobody reads or AWS does not take."""
+    """A setting of a stage in cdk.json is missing, unknown or invalid."""
 
 
 class _Settings(BaseModel):
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid")
 
     def _require(self, group: str, *keys: str) -> None:
-        """At least one of the keys."""
+        """Require at least one of the keys. Raises ValueError."""
         if not any(getattr(self, key) for key in keys):
             raise ValueError(f"{group} lacks {' or '.join(keys)}")
 
@@ -45,7 +45,7 @@ HostName = Annotated[str, StringConstraints(pattern=r"^([a-z0-9]([a-z0-9-]*[a-z0
 
 
 class Connect(_Settings):
-    """Live calls by Amazon Connect; with `create_flow` the stack makes the contact flow, which is then not named."""
+    """Live calls by Amazon Connect. With `create_flow`, the stack creates the contact flow; omit `contact_flow_id`."""
 
     instance_id: Text
     contact_flow_id: Text | None = None
@@ -64,7 +64,7 @@ class Connect(_Settings):
 
 
 class Whatsapp(_Settings):
-    """Consent on WhatsApp by End User Messaging Social."""
+    """Requests for consent on WhatsApp, by End User Messaging Social."""
 
     phone_number_id: Text
     template: Text | None = None
@@ -72,7 +72,7 @@ class Whatsapp(_Settings):
 
 
 class Domain(_Settings):
-    """The API's own host name, with a certificate or the hosted zone to make one in."""
+    """The API's own host name, with a certificate, or with the hosted zone in which to create one."""
 
     name: HostName
     certificate_arn: Annotated[str, StringConstraints(pattern=r"^arn:[a-z-]+:acm:")] | None = None
@@ -90,21 +90,21 @@ class Domain(_Settings):
 
 
 class Throughput(_Settings):
-    """Units a second that DynamoDB is ready for at once, beyond what any new table or index is."""
+    """Units per second that DynamoDB accepts from the start. A new table or index accepts at least the minimum."""
 
     reads: int = Field(ge=12_000)
     writes: int = Field(ge=4_000)
 
 
 class Backup(_Settings):
-    """Nightly backups of the table, kept for `days`, with copies in another region."""
+    """Nightly backups of the table, kept for `days`, and copies in another region."""
 
     region: Region
     days: int = Field(default=35, ge=1, le=36_500)
 
 
 class Firewall(_Settings):
-    """AWS WAF; `requests_per_minute` are those that one address may make."""
+    """AWS WAF. `requests_per_minute` is the limit of one IP address."""
 
     requests_per_minute: int = Field(ge=REQUESTS_OF_A_KEY, le=2_000_000_000)
 
@@ -113,36 +113,39 @@ TrafficShift = Annotated[
     str,
     StringConstraints(pattern=r"^(Canary10Percent(5|10|15|30)Minutes|Linear10PercentEvery(1Minute|(2|3|10)Minutes))$"),
 ]
-"""What CodeDeploy's predefined ways for Lambda are called after `CodeDeployDefault.Lambda`."""
+"""A predefined deployment configuration of CodeDeploy, without the prefix `CodeDeployDefault.Lambda`."""
 
 
 def _retention(name: str) -> str:
     if name not in logs.RetentionDays.__members__:
-        raise ValueError(f"log_retention is none of {', '.join(logs.RetentionDays.__members__)}")
+        raise ValueError(f"log_retention must be one of {', '.join(logs.RetentionDays.__members__)}")
     return name
 
 
 def _not_the_runner(name: str) -> str:
     if name == RUNNER:
-        raise ValueError(f"name: {RUNNER!r} means the runner of this machine to infra.manage")
+        raise ValueError(f"name: {RUNNER!r} is the name of the local runner in infra.manage")
     return name
 
 
 class Stage(_Settings):
     """The settings of one deployment.
 
-    A stage with `account` and `region` is deployed there and nowhere else; `traffic_shift` moves requests to new
-    versions of the functions bit by bit; `reserved_concurrency` is, by function, what it has for itself and never
-    exceeds, and `messages_per_second` and `messages_burst` bound the routes that take messages. `warm_throughput` is by
-    `table` and the names of its indexes, `monthly_budget` in US dollars.
-    `keep_data` protects the stack and its table from deletion and keeps table, signing key and logs;
-    `requests_per_second` and `burst` bound all projects together, above what one key may ask for; `log_retention` is
-    a name of the CDK's `RetentionDays`; `model` is the id of the Bedrock model, or cross-region inference profile, of
-    live conversations; alarms notify the SNS topic with the ARN `alarm_topic`, or a topic that the stack makes and
-    subscribes `alarm_email` to.
+    - `account`, `region`: the only place to which the stage is deployed.
+    - `keep_data`: protects the stack and its table from deletion, and keeps the table, the signing key and the logs.
+    - `requests_per_second`, `burst`: limits of all projects together, above those of one key.
+    - `messages_per_second`, `messages_burst`: limits of each of the routes that receive messages.
+    - `reserved_concurrency`: by function.
+    - `warm_throughput`: by `table` and the names of its indexes.
+    - `log_retention`: a name of the CDK's `RetentionDays`.
+    - `model`: the id of the Bedrock model, or cross-region inference profile, of live conversations.
+    - `alarm_topic`: the ARN of the SNS topic that alarms notify. `alarm_email`: instead, the address that the stack
+      subscribes to a new topic.
+    - `monthly_budget`: in US dollars.
+    - `traffic_shift`: shifts requests gradually to new versions of the functions.
     """
 
-    # Part of the names of things that take 64 characters and neither dots nor underscores.
+    # Part of names that allow 64 characters, and neither dots nor underscores.
     name: Annotated[
         str,
         StringConstraints(pattern=r"^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$", max_length=32),
@@ -177,7 +180,7 @@ class Stage(_Settings):
         if bool(self.account) is not bool(self.region):
             raise ValueError("it lacks account or region, which go together")
         if self.backup and self.backup.region == self.region:
-            raise ValueError("backup.region is the stage's own; copies belong in another one")
+            raise ValueError("backup.region is the stage's own; use another region for the copies")
         if self.keep_data:
             for needed in (("account",), ("alarm_topic", "alarm_email"), ("backup",)):
                 self._require("it keeps data and", *needed)
@@ -185,11 +188,11 @@ class Stage(_Settings):
             self._require("it has monthly_budget and", "alarm_topic", "alarm_email")
         self._check_reserved()
         if unknown := self.warm_throughput.keys() - {"table", *(index.name for index in topology.TABLE.indexes)}:
-            raise ValueError(f"warm_throughput names neither table nor index: {', '.join(sorted(unknown))}")
+            raise ValueError(f"warm_throughput names neither the table nor an index: {', '.join(sorted(unknown))}")
         return self
 
     def _check_reserved(self) -> None:
-        """Each reservation is some function's; where there are any, whatever could starve others has one."""
+        """Each reservation names a function. If there are any, every function that could starve others needs one."""
         if not self.reserved_concurrency:
             return
         functions = {function.name: function for function in topology.FUNCTIONS}
@@ -203,26 +206,26 @@ class Stage(_Settings):
                 raise ValueError(f"reserved_concurrency lacks {name}")
             least = sum(source.concurrency for source in function.queues)
             if reserved is not None and reserved < least:
-                raise ValueError(f"reserved_concurrency.{name} is less than its queues start at once, {least}")
+                raise ValueError(f"reserved_concurrency.{name} is less than the concurrency of its queues, {least}")
 
     @property
     def creates_flow(self) -> bool:
-        """Whether the stack makes the Lex bot and the contact flow."""
+        """Whether the stack creates the Lex bot and the contact flow."""
         return bool(self.connect and self.connect.create_flow)
 
     @property
     def carrier(self) -> Mapping[str, str]:
-        """What the functions are told of `connect`."""
+        """The `connect` settings that the functions receive."""
         return self.connect.model_dump(include={*CARRIER}, exclude_none=True) if self.connect else {}
 
     @property
     def messenger(self) -> Mapping[str, str]:
-        """What the functions are told of `whatsapp`."""
+        """The `whatsapp` settings that the functions receive."""
         return self.whatsapp.model_dump(exclude_none=True) if self.whatsapp else {}
 
     @property
     def removal(self) -> RemovalPolicy:
-        """What becomes of stored data with the stack; what a first deploy that failed has made goes in any case."""
+        """The removal policy of stored data. A first deploy that fails deletes in any case what it created."""
         return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if self.keep_data else RemovalPolicy.DESTROY
 
 
@@ -233,15 +236,15 @@ GROUPS: Mapping[str, type[_Settings]] = {
     "firewall": Firewall,
     "backup": Backup,
 }
-"""The settings that come in groups, each of which a stage may lack."""
+"""The groups of settings, all optional."""
 
 
 def described(name: str, settings: Any) -> Stage:
-    """The stage of this name by its settings, which are JSON. Raises BadSetting."""
+    """The stage of this name, from its settings in JSON. Raises BadSetting."""
     if not isinstance(settings, Mapping):
-        raise BadSetting(f"stage {name}: its settings are no object")
+        raise BadSetting(f"stage {name}: its settings must be an object")
     try:
-        # As JSON, which holds objects where Python has models.
+        # Validated as JSON: in strict mode, pydantic accepts no dict for a model in Python input.
         return Stage.model_validate_json(json.dumps({**settings, "name": name}))
     except ValidationError as refused:
         problem = refused.errors()[0]
@@ -249,14 +252,14 @@ def described(name: str, settings: Any) -> Stage:
 
 
 def _in_words(kind: str, where: tuple[int | str, ...], message: str) -> str:
-    """One line on what pydantic found."""
+    """One line about an error of pydantic's."""
     path = [str(part) for part in where]
     group, setting = " ".join(path[:-1]), path[-1] if path else ""
     if kind == "missing":
         return f"{group} lacks {setting}".strip()
     if kind == "extra_forbidden":
         known = GROUPS.get(group, Stage).model_fields.keys() - {"name" if not group else ""}
-        return f"{group or 'it'} has no setting {setting!r}; there are {', '.join(sorted(known))}"
+        return f"{group or 'it'} has no setting {setting!r}; its settings are {', '.join(sorted(known))}"
     if kind == "value_error":
         return message.removeprefix("Value error, ")
     return f"{'.'.join(path)} {re.sub('^(Input|String) ', '', message)}"

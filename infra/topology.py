@@ -1,8 +1,8 @@
-"""What the service consists of, as plain data: the one list that the stack and the local runner loop over.
+"""The parts of the service, as plain data: both the stack and the local runner are built from these lists.
 
-Nothing here imports the AWS CDK or `functions`, and of `shared` only the facts. A grant is written once, beside the
-function that needs it; the stack turns it into that function's role, and the environment variables that a function
-finds its queues and machines by follow from the same lines (`Function.environment`).
+This module imports neither the AWS CDK nor `functions`, and of `shared` only `core.facts`. Each grant is listed once,
+with the function that needs it. The stack creates the function's role from its grants. The environment variables with
+the function's queues and state machines follow from the same lines (`Function.environment`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from shared.core.facts import STREAM_KINDS
 
 MESSAGE_ROUTES = frozenset({"/v1/messages", "/v1/conversations/{id}/messages"})
-"""Routes whose POST waits for an agent and so holds a function for many seconds; the gateway bounds them apart."""
+"""Routes whose POST waits many seconds for an agent. The gateway has separate limits for them."""
 
 MODEL = ("bedrock:InvokeModel",)
 MESSENGER = ("social-messaging:SendWhatsAppMessage", "social-messaging:GetWhatsAppCallPermission")
@@ -21,7 +21,7 @@ MESSENGER = ("social-messaging:SendWhatsAppMessage", "social-messaging:GetWhatsA
 
 @dataclass(frozen=True)
 class Index:
-    """A keys-only secondary index of the table; both keys are string attributes."""
+    """A global secondary index of the table that contains keys only. Both keys are string attributes."""
 
     name: str
     hash_key: str
@@ -30,7 +30,7 @@ class Index:
 
 @dataclass(frozen=True)
 class Table:
-    """The single table. `stream` is the stream view type; keys and indexes are strings."""
+    """The only table. `stream` is the stream view type. All keys are string attributes."""
 
     hash_key: str
     range_key: str
@@ -41,7 +41,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Rule:
-    """Events of other AWS services, by source and detail-type; `recordings` narrows S3's to that bucket."""
+    """Events of other AWS services, by source and detail-type. `recordings` limits S3 events to that bucket."""
 
     source: str
     detail_types: tuple[str, ...]
@@ -52,9 +52,9 @@ class Rule:
 class Queue:
     """An SQS queue with a dead-letter queue of the same type beside it.
 
-    `visibility` in seconds, at least six times the timeout of the function that reads it;
-    `max_receives` before a message goes to the dead-letter queue. Where it has a `topic`, what is published
-    to that SNS topic arrives in it; where it has `rules`, EventBridge sends it the events that match.
+    `visibility` is in seconds, and at least six times the timeout of the function that reads the queue.
+    `max_receives` is how often a message is received before it goes to the dead-letter queue. If the queue has a
+    `topic`, it receives what is published to that SNS topic. If it has `rules`, EventBridge sends it matching events.
     """
 
     name: str
@@ -69,7 +69,7 @@ class Queue:
 class StateMachine:
     """A Step Functions standard workflow; `definition` is a file in `infra/state_machines`.
 
-    In the definition `${queue.NAME}` stands for the URL of queue NAME (filled in by `stack.py` and the runner).
+    `stack.py` and the runner replace `${queue.NAME}` in the definition by the URL of queue NAME.
     """
 
     name: str
@@ -79,7 +79,7 @@ class StateMachine:
 
 @dataclass(frozen=True)
 class QueueSource:
-    """Messages of `queue` start the function, `batch_size` at a time, at most `concurrency` at once."""
+    """An event source mapping: `batch_size` messages of `queue` per invocation, at most `concurrency` invocations."""
 
     queue: str
     batch_size: int = 1
@@ -88,11 +88,11 @@ class QueueSource:
 
 @dataclass(frozen=True)
 class StreamSource:
-    """Stream records of items whose `kind` is one of `kinds` start the function, in order for each item.
+    """An event source mapping of the table's stream, for items whose `kind` is one of `kinds`, in order for each item.
 
-    `parallel` batches of a shard are under way at once, each with items of its own. A failing batch is retried
-    `retries` times, halved each time, and then goes whole to the on-failure bucket. `window` is the longest time in
-    seconds that a batch is gathered.
+    `parallel` batches of a shard are processed at once, each with different items. A failing batch is retried
+    `retries` times, halved each time, and then goes to the bucket of failed batches. `window` is the longest time, in
+    seconds, for which records are collected into a batch.
     """
 
     kinds: tuple[str, ...]
@@ -104,7 +104,7 @@ class StreamSource:
 
 @dataclass(frozen=True)
 class Grant:
-    """Actions that a function may take on one kind of thing; `name` is that of a queue or state machine.
+    """Actions that a function may call on one type of resource. `name` is that of the queue or state machine.
 
     `on` is one of: table, indexes, queue, state_machine, signing_key, recordings, model, contacts, whatsapp.
     """
@@ -118,13 +118,15 @@ class Grant:
 class Function:
     """One Lambda function.
 
-    `routes` are API Gateway resource paths, each with any method; `table` the DynamoDB actions it may use on the
-    table itself, `indexes` those on its indexes; `sends` queues, `starts` state machines, `answers` those whose
-    waiting tasks it may complete, `signing_key` the KMS actions, `recordings` the S3 actions on recordings; `model`
-    lets it converse with the stage's Bedrock model, `carrier` are the Amazon Connect actions, `messenger`
-    lets it write on WhatsApp; `bot` lets Lex call it; `every` runs it on a schedule of that many seconds.
-    `memory` in MB, of which the functions use up to 82 (`make test-deploy` prints it): it buys their share of a
-    CPU, and with it the time of a cold start. `timeout` in seconds.
+    - `memory`: in MB. The functions use up to 82 (`make test-deploy` prints it). More memory provides a larger share of
+      a CPU, and so shortens cold starts. `timeout`: in seconds.
+    - `routes`: API Gateway resource paths, each with any method.
+    - `table`, `indexes`: the DynamoDB actions on the table itself and on its indexes.
+    - `sends`: queues to which it sends. `starts`: state machines that it starts. `answers`: state machines whose
+      waiting tasks it may complete.
+    - `signing_key`: KMS actions. `recordings`: S3 actions on recordings. `carrier`: Amazon Connect actions.
+    - `model`: whether it may invoke the stage's Bedrock model. `messenger`: whether it may send WhatsApp messages.
+    - `queues`, `stream`: its event sources. `bot`: whether Lex may invoke it. `every`: runs it every so many seconds.
     """
 
     name: str
@@ -149,7 +151,7 @@ class Function:
 
     @property
     def grants(self) -> tuple[Grant, ...]:
-        """What the function's own calls need. What Lambda needs to start it and to keep its log is not among it."""
+        """The permissions of the function's own calls, without those for its event sources and its log."""
         found = (
             Grant("table", self.table),
             Grant("indexes", self.indexes),
@@ -176,11 +178,11 @@ class Function:
         carrier: Mapping[str, str] | None = None,
         messenger: Mapping[str, str] | None = None,
     ) -> dict[str, str]:
-        """The variables this function reads: names of what it may use, and of nothing else.
+        """The environment variables of this function. They name only the resources that it may use.
 
-        `queues` maps a queue's name to its URL, `machines` a state machine's to its ARN; `model` is a Bedrock
-        model's or inference profile's id; `carrier` and `messenger` are a stage's settings of Amazon Connect and
-        WhatsApp. None where there is no such thing.
+        `queues` maps a queue's name to its URL, and `machines` a state machine's name to its ARN. `model` is the id of
+        a Bedrock model or inference profile. `carrier` and `messenger` are the stage's settings of Amazon Connect and
+        WhatsApp. A parameter is None if the stage has no such resource.
         """
         found = {"TABLE_NAME": table, "POWERTOOLS_SERVICE_NAME": self.name}
         read = tuple(source.queue for source in self.queues)
@@ -203,11 +205,11 @@ TABLE = Table(
     hash_key="pk",
     range_key="sk",
     indexes=(
-        # A filter's rows by id, newest last: the partition is scope, field and hashed value.
+        # The rows of a filter by id, newest last. The partition is scope, field and hashed value.
         *(Index(name=f"by_f{n}", hash_key=f"f{n}", range_key="sk") for n in range(1, 5)),
-        # The same partitions by time: t0 holds all rows of a scope, t1-t4 those of the filter with that number.
+        # The same by time: t0 has all rows of a scope, and t1-t4 have the partitions of f1-f4.
         *(Index(name=f"by_t{n}", hash_key=f"t{n}", range_key="sort_time") for n in range(5)),
-        # Work owed, by the time from which `sweep` may hint at it again.
+        # Owed work, by the time from which `sweep` may send another hint.
         Index(name="by_due", hash_key="due_shard", range_key="due"),
     ),
     ttl="expires_at",
@@ -215,19 +217,19 @@ TABLE = Table(
 )
 
 QUEUES = (
-    # First attempts, in order for each endpoint (message group = endpoint).
+    # First attempts, in order for each endpoint (the message group is the endpoint).
     Queue("deliveries", visibility=240, fifo=True),
-    # First attempts to an endpoint that hangs or has fallen behind: unordered, fair between endpoints.
+    # First attempts to slow endpoints: unordered, fair between endpoints.
     Queue("slow_deliveries", visibility=240),
-    # Later attempts whose wait is at most 900 s, manual retries, `/test`, and what `sweep` found overdue.
+    # Later attempts that wait at most 900 s, manual retries, test events, and overdue attempts found by `sweep`.
     Queue("retries", visibility=240),
-    # Messages that an agent is to answer, and the reminders of when one would have to be given up.
+    # Messages that an agent must answer, and reminders of the times at which a turn must be given up.
     Queue("turns", visibility=420),
     # Calls whose next step is due.
     Queue("dials", visibility=360),
-    # Requests for consent: to be asked, to be over, and what customers answer on WhatsApp.
+    # Requests for consent that are due or expired, and customers' answers on WhatsApp.
     Queue("consents", visibility=240, topic="whatsapp"),
-    # What Amazon Connect tells of calls, and recordings and transcripts that it has put into the bucket.
+    # Call events of Amazon Connect, and the recordings and transcripts that it stores in the bucket.
     Queue(
         "call_events",
         visibility=240,
@@ -239,7 +241,7 @@ QUEUES = (
 )
 
 STATE_MACHINES = (
-    # Waits of more than 900 s, then a message to `retries`.
+    # Waits for more than 900 s, then sends a message to `retries`.
     StateMachine("delayed_delivery", definition="delayed_delivery.asl.json", sends=("retries",)),
     # Asks a customer for consent, and waits seven days for the answer.
     StateMachine("call_consent", definition="call_consent.asl.json", sends=("consents",)),
@@ -308,7 +310,7 @@ FUNCTIONS = (
         indexes=QUERY,
         sends=("retries",),
     ),
-    # `/v1` is a resource as soon as a route lies below it, and would answer by itself for what nobody else takes.
+    # `/v1` must be listed: API Gateway creates it as a parent resource, so `/{proxy+}` does not match it.
     Function("fallback", "functions.fallback.handler", routes=("/", "/{proxy+}", "/v1", "/v1/{proxy+}")),
     Function(
         "fan_out",

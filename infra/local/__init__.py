@@ -1,13 +1,13 @@
 """The service on one machine: `make run`, or `python -m infra.local` once everything is installed.
 
 settings    PORT, DATA_DIR, SPEED, READY_FILE
-data_dir    what is kept between runs
+data_dir    the folder of everything that is kept between runs
 sqs         the queues, served over HTTP by `sqs_endpoint`
 backend     a child process: DynamoDB Local (`database`) and moto (`emulator`, with its S3 in `objects`)
-names       names and ARNs as CloudFormation generates them
-resources   the topology's table, queues, state machines and bucket in there
-lambdas     the handlers that Lambda runs, called in this process
+names       names and ARNs in the form that CloudFormation generates
+resources   creates the topology's table, queues, state machines and bucket
+lambdas     the functions' handlers, called in this process
 server      HTTP on loopback, by API Gateway's rules (`routes`, `proxy`)
-queues stream timer     what starts the worker functions
+queues stream timer     the event sources of the worker functions
 demo        the two demo projects
 """

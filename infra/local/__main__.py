@@ -1,4 +1,4 @@
-"""`python -m infra.local`: what a person sees of a failure is one line."""
+"""`python -m infra.local`: starts the runner. Prints one line if it fails."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from infra.local.console import StartError, warn
 
 
 def main() -> NoReturn:
-    """Run until a signal or a failure."""
-    # As Ctrl-C, also while the modules are still being imported.
+    """Run until a signal or a failure, and exit the process."""
+    # The same as Ctrl-C, even while modules are being imported.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         from infra.local import runner
@@ -26,14 +26,14 @@ def main() -> NoReturn:
         code = 1
     except Exception as error:
         if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] not in _OURS:
-            warn(f"make run: the Python package {error.name} is not installed: `make run` installs what is missing")
+            warn(f"make run: the Python package {error.name} is not installed: run `make run` to install it")
         else:
-            # To service.log, once that is open.
+            # Standard error is service.log once that file is open.
             traceback.print_exc()
-            warn(f"make run: {error!r}: a traceback is above or in service.log")
+            warn(f"make run: {error!r}: the traceback is above or in service.log")
         code = 1
     sys.stdout.flush()
-    # Threads may still be busy with calls that nobody waits for any more.
+    # Do not wait for threads: they may still be running calls whose results nobody needs.
     os._exit(code)
 
 

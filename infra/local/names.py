@@ -1,7 +1,7 @@
-"""Names and ARNs of the form that the CDK, CloudFormation and AWS generate.
+"""Names and ARNs in the form that the CDK, CloudFormation and AWS generate.
 
-Code that takes a name of the topology for a resource's name fails here as it does on a deployed stage. Names are
-the same at each start, as those of a stack are at each deployment.
+Code that uses a name of the topology as a resource's physical name fails here as it does on a deployed stage. Names are
+the same at each start, as a stack's are at each deployment.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ REGION = "us-east-1"
 ACCOUNT = "123456789012"
 STACK = stack_name("local")
 _RESOURCE = "Resource"
-"""What the CDK calls the resource inside a construct."""
+"""The CDK's id of the resource inside a construct."""
 _UPPER = string.digits + string.ascii_uppercase
 _LOWER = string.digits + string.ascii_lowercase
 _MIXED = _LOWER + string.ascii_uppercase
 
 
 def table() -> str:
-    """`appointments-local-TableCD117FA1-` and thirteen capitals and digits."""
+    """The table's name: `appointments-local-TableCD117FA1-` and thirteen capital letters and digits."""
     return _physical("Table", _UPPER, 13)
 
 
 def bucket(id: str) -> str:
-    """A bucket's name, all in lower case."""
+    """A bucket's name, in lower case."""
     return _physical(id, _LOWER, 12).lower()
 
 
@@ -37,12 +37,12 @@ def queue(name: str, fifo: bool) -> str:
 
 
 def dead_letters(name: str, fifo: bool) -> str:
-    """The physical name of that queue's dead-letter queue."""
+    """The physical name of the dead-letter queue of a queue of the topology."""
     return _physical(f"{construct_id(name)}DeadLetters", _MIXED, 12) + (".fifo" if fifo else "")
 
 
 def state_machine(name: str) -> str:
-    """A state machine's name, which alone has nothing of the stack's."""
+    """A state machine's name. Unlike other names, it does not contain the stack's."""
     return _physical(construct_id(name), _MIXED, 12).removeprefix(f"{STACK}-")
 
 
@@ -72,25 +72,25 @@ def rest_api() -> str:
 
 
 def arn(service: str, resource: str) -> str:
-    """An ARN in the stage's region and account; `resource` as `function:NAME` or `table/NAME`."""
+    """An ARN in the stage's region and account. `resource` is such as `function:NAME` or `table/NAME`."""
     region = "" if service == "iam" else REGION
     return f"arn:aws:{service}:{region}:{ACCOUNT}:{resource}"
 
 
 def in_region(arn_there: str) -> str:
-    """The same ARN in the stage's region and account; DynamoDB Local names others of its own."""
+    """The ARN with the stage's region and account. DynamoDB Local uses its own."""
     _, _, service, _, _, resource = arn_there.split(":", 5)
     return arn(service, resource)
 
 
 def queue_url(name: str) -> str:
-    """The URL of a queue by its physical name, which clients send to the endpoint of their settings."""
+    """The URL of a queue, from its physical name. Clients send it as a parameter to the configured endpoint."""
     return f"https://sqs.{REGION}.amazonaws.com/{ACCOUNT}/{name}"
 
 
 def _physical(id: str, alphabet: str, length: int) -> str:
     """CloudFormation's name for the resource of a construct: stack, logical id, random characters."""
-    # The CDK tells constructs apart by a hash of their path.
+    # The CDK makes logical ids unique by a hash of the construct's path.
     path = hashlib.md5(f"{id}/{_RESOURCE}".encode(), usedforsecurity=False).hexdigest()
     logical_id = id + path[:8].upper()
     return f"{STACK}-{logical_id}-{_random(logical_id, alphabet, length)}"

@@ -1,7 +1,8 @@
-"""S3 objects that outlast moto: each is a file, `<folder>/<bucket>/<percent-encoded key>`, and lives there alone.
+"""S3 objects that survive a restart of moto. Each is a file, `<folder>/<bucket>/<percent-encoded key>`.
 
-A file is one line of JSON (`size` in bytes, `etag`, `last_modified`, `metadata` with the content type) and then the
-content. One file, so that one rename puts both in place. Versions, tags and access lists are not kept.
+A file has one line of JSON (`size` in bytes, `etag`, `last_modified`, `metadata` with the content type), and then the
+content: both are in one file, so that one rename writes both atomically. The content is not kept in memory. Versions,
+tags and access lists are not stored.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from moto.s3.models import FakeKey, S3Backend, s3_backends
 from infra.local import names
 
 _PARTITION = "aws"
-# No encoded key holds a comma.
+# An encoded key contains no comma.
 _DRAFT = ",draft"
 
 
 class KeptObjects(S3Backend):
-    """moto's S3 in this process from its making on."""
+    """An S3 backend with files. The constructor installs it as moto's S3 in this process."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(_PARTITION, DEFAULT_ACCOUNT_ID)
@@ -33,7 +34,7 @@ class KeptObjects(S3Backend):
         s3_backends[DEFAULT_ACCOUNT_ID][_PARTITION] = self
 
     def restore(self) -> list[Path]:
-        """Take up what is kept; the files that are damaged, which are left out and left alone."""
+        """Load the stored objects. Returns the damaged files, which are neither loaded nor changed."""
         damaged = []
         for path in sorted(self._folder.glob("*/*")):
             if path.name.endswith(_DRAFT):
@@ -46,9 +47,9 @@ class KeptObjects(S3Backend):
         return damaged
 
     def save(self) -> None:
-        """Write what was put since the last call. Raises OSError.
+        """Write the objects that were put since the last call. Raises OSError.
 
-        Called when a request is through: moto sets an object's metadata only after it has put the object.
+        It is called after each request, because moto sets an object's metadata only after it has put the object.
         """
         unsaved, self._unsaved = self._unsaved, []
         for key in unsaved:
@@ -92,7 +93,7 @@ class KeptObjects(S3Backend):
             head = file.readline()
         facts = json.loads(head)
         if path.stat().st_size != len(head) + facts["size"]:
-            raise ValueError("cut off")
+            raise ValueError("truncated")
         etag, last_modified = str(facts["etag"]), datetime.fromisoformat(facts["last_modified"])
         metadata = dict(facts["metadata"])
         bucket_name = path.parent.name
@@ -105,13 +106,13 @@ class KeptObjects(S3Backend):
 
 
 class _InFile:
-    """The content of an object, read when it is asked for, in the few ways that moto's `FakeKey` asks."""
+    """The content of an object, read on demand, with the methods that moto's `FakeKey` calls."""
 
     def __init__(self, path: Path, start: int) -> None:
         self._path, self._start = path, start
 
     def seek(self, position: int) -> None:
-        """Moto reads from the beginning only."""
+        """Do nothing: moto reads only from the beginning."""
 
     def read(self) -> bytes:
         with self._path.open("rb") as file:
@@ -119,10 +120,10 @@ class _InFile:
             return file.read()
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no file is open."""
 
 
 def _move_content(key: FakeKey, path: Path, start: int) -> None:
-    """Let go of the content in memory, for moto never forgets an object that it made, even a deleted one."""
+    """Release the content in memory: moto keeps every object that it created, even deleted ones."""
     key._value_buffer.close()
     vars(key)["_value_buffer"] = _InFile(path, start)

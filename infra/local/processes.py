@@ -1,4 +1,4 @@
-"""Child processes that never outlive the runner."""
+"""Child processes, which end with the runner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent() -> Callable[[], None] | None:
-    """A `preexec_fn` that has Linux kill the child when the thread that started it ends; None elsewhere."""
+    """A `preexec_fn` that makes Linux kill the child when the thread that started it ends; None on other systems."""
     if sys.platform != "linux":
         return None
     libc = ctypes.CDLL(None)
@@ -27,7 +27,7 @@ def die_with_parent() -> Callable[[], None] | None:
 
 
 def stop(process: subprocess.Popen[bytes], patience: float) -> None:
-    """End a child within `patience` seconds, by force if need be."""
+    """Terminate a child, and kill it if it has not ended after `patience` seconds."""
     process.terminate()
     try:
         process.wait(patience)
@@ -37,7 +37,7 @@ def stop(process: subprocess.Popen[bytes], patience: float) -> None:
 
 
 def kill_leftover(pid: int, mark: str) -> None:
-    """Kill process `pid` if its command line still holds `mark`: numbers are reused by other programs."""
+    """Kill process `pid` if its command line contains `mark`; otherwise another program has reused the id."""
     if mark in _command_line(pid):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)

@@ -1,6 +1,6 @@
-"""API Gateway's Lambda proxy integration for REST APIs: a request as an event, a result as a response.
+"""API Gateway's Lambda proxy integration for REST APIs: converts requests to events, and results to responses.
 
-Pure translation. Binary media types are `*/*` as in the stack, so a body is always passed on in base64.
+Binary media types are `*/*`, as in the stack, so a body is always passed in base64.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from infra.local import names
 from infra.local.routes import Match
 
 STAGE = "local"
-# They concern one connection only, and the length is the server's to say.
+# These headers concern a single connection, or are set by the server.
 _HOP_BY_HOP = frozenset({"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
 
 Event = dict[str, Any]
@@ -26,7 +26,7 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Request:
-    """`target` is the raw request target; headers keep their order, case and duplicates."""
+    """An HTTP request. `target` is the raw request target. Headers keep their order, case and duplicates."""
 
     method: str
     target: str
@@ -37,21 +37,21 @@ class Request:
 
     @property
     def path(self) -> str:
-        """The path as it was sent, percent-encoding included."""
+        """The path as sent, with its percent-encoding."""
         if self.target.startswith("/"):
             return self.target.partition("?")[0]
-        # The form of a request to a proxy, or the asterisk of OPTIONS.
+        # An absolute URL, as in requests to a proxy, or the asterisk of OPTIONS.
         return urlsplit(self.target).path if "://" in self.target else "/"
 
     @property
     def query(self) -> str:
-        """What follows the first question mark."""
+        """The part after the first question mark."""
         return self.target.partition("?")[2]
 
 
 @dataclass(frozen=True)
 class Response:
-    """What goes to the client."""
+    """An HTTP response."""
 
     status: int
     headers: Sequence[tuple[str, str]]
@@ -59,11 +59,11 @@ class Response:
 
 
 class BadResult(Exception):
-    """The function's result is none that API Gateway can turn into a response."""
+    """The function's result is not one that API Gateway can convert to a response."""
 
 
 def event(request: Request, match: Match, request_id: str) -> Event:
-    """The event that the function of `match` gets."""
+    """The event for the function of `match`."""
     headers = _grouped(
         [
             *(pair for pair in request.headers if not pair[0].lower().startswith("x-forwarded-")),
@@ -95,7 +95,7 @@ def event(request: Request, match: Match, request_id: str) -> Event:
             "extendedRequestId": request_id,
             "httpMethod": request.method,
             "identity": {"sourceIp": request.source_ip, "userAgent": agent},
-            # As under a custom domain, whose paths have no stage.
+            # As with a custom domain, whose paths contain no stage.
             "path": request.path,
             "protocol": "HTTP/1.1",
             "requestId": request_id,
@@ -111,9 +111,9 @@ def event(request: Request, match: Match, request_id: str) -> Event:
 
 
 def response(result: object) -> Response:
-    """The response that a function's result stands for. Raises BadResult."""
+    """The response for a function's result. Raises BadResult."""
     if not isinstance(result, Mapping):
-        raise BadResult("a result must be an object")
+        raise BadResult("the result must be an object")
     try:
         status = int(result["statusCode"])
         body = result.get("body") or ""
@@ -125,13 +125,13 @@ def response(result: object) -> Response:
             (name, str(value)) for name, value in (result.get("headers") or {}).items() if name.lower() not in taken
         ]
     except (KeyError, TypeError, ValueError, AttributeError, binascii.Error) as error:
-        raise BadResult(f"a malformed result: {error!r}") from error
+        raise BadResult(f"the result is malformed: {error!r}") from error
     headers = [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP]
     return Response(status, headers, content)
 
 
 def gateway_error(request_id: str, status: int, code: str, message: str, base_url: str) -> Response:
-    """An error that no function made, in the envelope that the stack's gateway responses have."""
+    """An error response of the gateway itself, in the same envelope as the stack's gateway responses."""
     error = {
         "type": "invalid_request_error" if status < 500 else "api_error",
         "code": code,
@@ -149,7 +149,7 @@ def gateway_error(request_id: str, status: int, code: str, message: str, base_ur
 
 
 def _grouped(pairs: Sequence[tuple[str, str]], same: Any) -> dict[str, list[str]]:
-    """Values by name in order; names that `same` makes equal go under the first one's spelling."""
+    """Values by name, in order. Names for which `same` returns equal values are grouped under the first spelling."""
     spelling: dict[str, str] = {}
     grouped: dict[str, list[str]] = {}
     for name, value in pairs:

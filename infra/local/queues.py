@@ -1,7 +1,7 @@
-"""What Lambda's event source mappings do for queues: receive, call, delete what succeeded.
+"""Lambda's event source mappings for queues: receives messages, calls the function, deletes the successful ones.
 
-A message is received when there is a worker for it and not before. One that the function fails on stays invisible
-until its time-out has passed, and then comes again.
+A message is received only when a worker is free. If the function fails on it, the message stays invisible until its
+visibility timeout expires, and is then received again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class Poller:
-    """Feeds the messages of one queue to a function until `stop` is set and the queues' engine closed."""
+    """Calls a function with the messages of one queue until `stop` is set and the queues' engine is closed."""
 
     def __init__(
         self, function: Function, source: QueueSource, queue: Queue, functions: Lambdas, stop: threading.Event
@@ -36,14 +36,14 @@ class Poller:
         self._thread = threading.Thread(target=self._run, name=f"{source.queue}-poller", daemon=True)
 
     def start(self) -> None:
-        """Begin in a thread of its own."""
+        """Start in a new thread."""
         self._thread.start()
 
     def _run(self) -> None:
         while not self._stop.is_set():
             self._free.acquire()
             messages = self._queue.receive(self._source.batch_size, wait=math.inf)
-            # The interpreter takes no more work while it shuts down.
+            # While the interpreter shuts down, threads accept no more work.
             with contextlib.suppress(RuntimeError):
                 self._threads.submit(self._work, messages)
 
@@ -60,11 +60,11 @@ class Poller:
         try:
             self._queue.delete(message["ReceiptHandle"])
         except SqsError:
-            # It took longer than the time-out: the queue hands it out again; functions take a message twice.
+            # Processing took longer than the visibility timeout. The message comes again, which functions allow for.
             log.exception("deleting from %s failed", self._source.queue)
 
     def _call(self, messages: Sequence[Received]) -> set[str]:
-        """The ids of the messages that are not done."""
+        """Call the function. Returns the ids of the messages on which it failed."""
         event = {"Records": [sqs_record(message, self._queue.arn) for message in messages]}
         ids = {message["MessageId"] for message in messages}
         try:
@@ -73,12 +73,12 @@ class Poller:
             failed = ids
         if failed and not self._stop.is_set():
             warn(f"{self._function.name} failed on a message of {self._source.queue}: see service.log")
-        # Lambda takes a response that names other messages for a failure of all.
+        # If the response names unknown messages, Lambda treats all messages as failed.
         return failed if failed <= ids else ids
 
 
 def sqs_record(message: Received, arn: str) -> Event:
-    """A message as Lambda's event has it."""
+    """A message in the format of Lambda's events."""
     return {
         "messageId": message["MessageId"],
         "receiptHandle": message["ReceiptHandle"],
@@ -93,7 +93,7 @@ def sqs_record(message: Received, arn: str) -> Event:
 
 
 def failed_items(result: Any) -> set[str]:
-    """The identifiers in a partial batch response; no response means that all went well."""
+    """The identifiers in a partial batch response. No response means that all items succeeded."""
     failures = result.get("batchItemFailures") if isinstance(result, dict) else None
     return {failure["itemIdentifier"] for failure in failures or []}
 

@@ -1,4 +1,4 @@
-"""The topology's table, queues and state machines, made in the local services under names as CloudFormation's."""
+"""Creates the topology's table, queues, state machines and bucket in the local services (`names`)."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 TABLE_NAME = names.table()
 RECORDINGS = names.bucket("Recordings")
 FIFO = {"FifoQueue": "true", "DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
-"""Attributes of a queue in order, as the stack sets them."""
+"""The attributes of a FIFO queue, as the stack sets them."""
 _DEFINITIONS = Path(__file__).parents[1] / "state_machines"
 
 
 @dataclass(frozen=True)
 class QueueAddress:
-    """How a queue is called."""
+    """A queue's URL and ARN."""
 
     url: str
     arn: str
@@ -42,9 +42,9 @@ class QueueAddress:
 
 
 def ensure_table(dynamodb: DynamoDBClient, folder: Path) -> str:
-    """Make the table if it is missing, and indexes that the topology has gained; the ARN of its stream.
+    """Create the table if it does not exist, and its missing indexes. Returns the ARN of its stream.
 
-    Raises StartError if `folder`, where the database lives, holds something else.
+    Raises StartError if the database in `folder` is damaged, or belongs to another version of the service.
     """
     try:
         found: Any = dynamodb.describe_table(TableName=TABLE_NAME)["Table"]
@@ -63,9 +63,7 @@ def ensure_table(dynamodb: DynamoDBClient, folder: Path) -> str:
     except ClientError as error:
         if error.response["Error"]["Code"] != "InternalFailure":
             raise
-        raise StartError(
-            f"the database in {folder} is damaged: restore it, or start anew with another DATA_DIR"
-        ) from None
+        raise StartError(f"the database in {folder} is damaged: restore it, or use another DATA_DIR") from None
     kept = {index["IndexName"]: index["KeySchema"] for index in found.get("GlobalSecondaryIndexes", [])}
     wanted = {index.name: _keys(index.hash_key, index.range_key) for index in TABLE.indexes}
     changed = [name for name, keys in kept.items() if wanted.get(name) != keys]
@@ -83,13 +81,13 @@ def ensure_table(dynamodb: DynamoDBClient, folder: Path) -> str:
 
 
 def create_bucket(s3: S3Client) -> str:
-    """The bucket of recordings; its name."""
+    """Create the bucket of recordings. Returns its name."""
     s3.create_bucket(Bucket=RECORDINGS)
     return RECORDINGS
 
 
 def create_queues(sqs: SQSClient) -> dict[str, QueueAddress]:
-    """All queues, each with a dead-letter queue, by the names the topology gives them."""
+    """Create all queues, each with a dead-letter queue. The result has the topology's names as keys."""
     addresses = {}
     for queue in QUEUES:
         dead = _create_queue(sqs, queue, names.dead_letters(queue.name, queue.fifo), {})
@@ -100,7 +98,7 @@ def create_queues(sqs: SQSClient) -> dict[str, QueueAddress]:
 
 
 def create_state_machines(stepfunctions: SFNClient, queues: dict[str, QueueAddress]) -> dict[str, str]:
-    """All state machines; their ARNs by the names the topology gives them."""
+    """Create all state machines. The result maps the topology's names to ARNs."""
     arns = {}
     for machine in STATE_MACHINES:
         definition = (_DEFINITIONS / machine.definition).read_text()
@@ -124,7 +122,7 @@ def _create_queue(sqs: SQSClient, queue: Queue, name: str, attributes: dict[str,
 
 
 def _of_another_version(folder: Path, what: str) -> StartError:
-    return StartError(f"the table in {folder} is of another version of the service ({what}): use another DATA_DIR")
+    return StartError(f"the table in {folder} belongs to another version of the service ({what}): use another DATA_DIR")
 
 
 def _keys(hash_key: str, range_key: str) -> list[dict[str, str]]:

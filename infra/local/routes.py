@@ -1,4 +1,4 @@
-"""Which function answers a path, chosen as API Gateway does."""
+"""Selects the function for a path by API Gateway's rules."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from infra.topology import Function
 
 @dataclass(frozen=True)
 class Match:
-    """`resource` is the route's path as the topology has it; the parameters' values are still percent-encoded."""
+    """A matching route. `resource` is its path in the topology. The parameters' values are percent-encoded."""
 
     function: Function
     resource: str
@@ -18,15 +18,15 @@ class Match:
 
 
 class Routes:
-    """The routes of all functions, the most specific first."""
+    """The routes of all functions, ordered from the most specific one."""
 
     def __init__(self, functions: Iterable[Function]) -> None:
         routes = [(_segments(path), path, function) for function in functions for path in function.routes]
-        # Segment by segment a literal comes before `{name}`, and that before `{name+}`.
+        # For each segment, a literal precedes `{name}`, which precedes `{name+}`.
         self._routes = sorted(routes, key=lambda route: [_rank(segment) for segment in route[0]], reverse=True)
 
     def match(self, path: str) -> Match | None:
-        """The function for a request's path; a slash at its end makes no difference to the choice."""
+        """The route for a request's path, or None. A slash at the end of the path is ignored."""
         asked = _segments(path)
         for segments, resource, function in self._routes:
             parameters = _parameters(segments, asked)

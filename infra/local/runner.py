@@ -1,4 +1,4 @@
-"""Starts everything, waits for a signal, stops everything."""
+"""The runner: starts all parts of the service, waits for a signal, and stops them."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from infra.local.sqs import Engine
 _ROOT = Path(__file__).parents[2]
 _LOG_SIZE = 20 * 1024 * 1024
 _OPEN_FILES = 4096
-# Stopping takes five seconds at the most: this, and what the server gives to requests under way.
+# Stopping takes at most five seconds: this, and the time that the server waits for requests in progress.
 _BACKEND_PATIENCE = 2.5
 
 
 def main() -> int:
-    """Run until a signal or the backend's end; the exit code. Raises StartError."""
+    """Run until a signal arrives or the backend ends. Returns the exit code. Raises StartError."""
     runner = Runner(read(os.environ))
     try:
         runner.start()
@@ -53,7 +53,7 @@ class Runner:
     """One run of the service."""
 
     def __init__(self, settings: Settings) -> None:
-        """Take hold of the port and the data directory. Raises StartError."""
+        """Reserve the port and lock the data directory. Raises StartError."""
         self._settings = settings
         self._socket = _bind(settings.port)
         self._data_dir = DataDir(settings.data_dir)
@@ -63,22 +63,22 @@ class Runner:
         self._forget_ready()
 
     def start(self) -> None:
-        """Bring up everything but the HTTP server. Raises StartError."""
+        """Start everything except the HTTP server. Raises StartError."""
         _allow_open_files()
         access_key_id = self._data_dir.secret("credentials.json", {"access_key_id": lambda: secrets.token_hex(16)})
         self._data_dir.secret(
             "kms.json", {"key_id": lambda: str(uuid.uuid4()), "key_material": lambda: secrets.token_hex(32)}
         )
-        say("Starting the database and the stand-ins for AWS …")
+        say("Starting DynamoDB Local and the emulators of AWS …")
         os.environ.update(_aws_environment(access_key_id["access_key_id"]))
-        # For the backend, too: what is meant for queues there, it forwards.
+        # The backend reads this variable too: it forwards requests to SQS.
         os.environ["AWS_ENDPOINT_URL_SQS"] = sqs_endpoint.serve(self._queues)
         backend = self._start_backend()
         os.environ["AWS_ENDPOINT_URL"] = backend["aws_url"]
         os.environ["AWS_ENDPOINT_URL_DYNAMODB"] = backend["dynamodb_url"]
         os.environ["AWS_ENDPOINT_URL_DYNAMODB_STREAMS"] = backend["dynamodb_url"]
 
-        # One try: this is loopback, and a damaged database should be told at once.
+        # One attempt: the endpoint is on loopback, and a damaged database should be reported at once.
         config = Config(retries={"total_max_attempts": 1}, read_timeout=60, max_pool_connections=64)
         stream_arn = resources.ensure_table(boto3.client("dynamodb", config=config), self._data_dir.path)
         addresses = resources.create_queues(boto3.client("sqs", config=config))
@@ -95,11 +95,11 @@ class Runner:
             )
         os.environ |= {"SPEED": f"{self._settings.speed:g}", "ALLOW_LOOPBACK_RECEIVERS": "1", "SIMULATE_LIVE": "1"}
         os.environ.setdefault("LOG_LEVEL", "INFO")
-        # The one variable whose value differs between functions, which share a process here.
+        # The only variable whose value differs between functions. Here, they share a process.
         os.environ["POWERTOOLS_SERVICE_NAME"] = "local"
 
         _log_to(self._data_dir.path / "service.log")
-        # Both import what is shared with Lambda, which may look at the environment from here on.
+        # Imported here because these modules import `shared`, which reads the environment set above.
         from infra.local import demo
 
         self._functions = Lambdas(topology.FUNCTIONS)
@@ -124,7 +124,7 @@ class Runner:
                 timer.start(function, function.every, self._settings.speed, self._functions, self._stop)
 
     async def serve(self) -> int:
-        """Serve HTTP; the exit code once a signal came or the backend ended."""
+        """Serve HTTP until a signal arrives or the backend ends. Returns the exit code."""
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[int] = loop.create_future()
 
@@ -151,7 +151,7 @@ class Runner:
         return code
 
     def stop(self) -> None:
-        """End what was started."""
+        """Stop everything that was started."""
         self._stop.set()
         self._queues.close()
         self._forget_ready()
@@ -171,18 +171,18 @@ class Runner:
             self._backend = subprocess.Popen(
                 [sys.executable, "-m", "infra.local.backend", str(folder)],
                 cwd=_ROOT,
-                # moto compares a state machine's times, in UTC, with the local clock.
+                # moto compares a state machine's times, which are in UTC, with the local time.
                 env=os.environ | {"TZ": "UTC"},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                # Ctrl-C is for this process, which ends the other in good order.
+                # Ctrl-C must reach only this process, which stops the child in order.
                 start_new_session=True,
             )
         assert self._backend.stdout is not None
         line = self._backend.stdout.readline()
         if not line:
-            raise StartError(f"the database and the stand-ins for AWS did not start: see {folder / 'backend.log'}")
+            raise StartError(f"DynamoDB Local and the emulators of AWS did not start: see {folder / 'backend.log'}")
         answer: dict[str, str] = json.loads(line)
         if "error" in answer:
             raise StartError(answer["error"])
@@ -204,22 +204,24 @@ class Runner:
 
 
 def _bind(port: int) -> socket.socket:
-    """The port, taken before anything slow begins; connections are refused until the server listens."""
+    """Bind the port before the slow steps. Connections are refused until the server listens. Raises StartError."""
     taken = socket.socket()
     taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         taken.bind(("127.0.0.1", port))
-        # Others may bind a port that nobody listens on.
+        # The bind can succeed although another process uses the port, so check that nothing listens on it.
         with socket.socket() as probe:
             if probe.connect_ex(taken.getsockname()) == 0:
                 raise OSError
     except OSError:
-        raise StartError(f"port {port} cannot be had: stop what uses it, or name another: make run PORT=8001") from None
+        raise StartError(
+            f"port {port} is in use: stop the process that uses it, or choose another port: make run PORT=8001"
+        ) from None
     return taken
 
 
 def _allow_open_files() -> None:
-    """Many threads with an event loop and connections each need more than some systems' default."""
+    """Raise the limit of open files: each of many threads has an event loop and connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -227,7 +229,7 @@ def _allow_open_files() -> None:
 
 
 def _aws_environment(access_key_id: str) -> Mapping[str, str]:
-    """So that no client reaches for the person's own AWS account, or for a proxy."""
+    """Variables that keep clients from using the person's own AWS account, or a proxy."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_REGION"):
         os.environ.pop(name, None)
     return {
@@ -244,7 +246,7 @@ def _aws_environment(access_key_id: str) -> Mapping[str, str]:
 
 
 def _log_to(path: Path) -> None:
-    """Send what Lambda's log would get, standard output and error, to a file; one older file is kept."""
+    """Redirect standard output and error, which are the functions' log, to a file. Keeps one older file."""
     if path.exists() and path.stat().st_size > _LOG_SIZE:
         path.replace(path.with_suffix(".log.1"))
     file = path.open("a", buffering=1)

@@ -1,7 +1,6 @@
-"""HTTP on loopback, in front of the functions as API Gateway is.
+"""The HTTP server on loopback, which takes the place of API Gateway in front of the functions.
 
-The event loop only reads and writes; each call of a function has a thread of its own, so that requests
-that take long hold up none.
+The event loop only reads and writes. Each call of a function runs in a thread, so slow requests do not block others.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from infra.local.routes import Routes
 
 THREADS = 128
 MAX_BODY = 10 * 1024 * 1024
-"""Bytes; API Gateway's own limit."""
+"""Bytes: API Gateway's limit."""
 MAX_HEAD = 10_240
-"""Bytes of the request line and the header values together; API Gateway's own limit."""
+"""Bytes of the request line and the header values together: API Gateway's limit."""
 HEAD_TOO_LARGE = f"The request line and the header values have more than {MAX_HEAD:,} bytes together."
 PATIENCE = 1.5
-"""Seconds that requests under way get when the runner stops."""
+"""Seconds to wait for requests in progress when the runner stops."""
 
 log = logging.getLogger(__name__)
 
 
 class Gateway:
-    """The HTTP server. `base_url` is where it is reached."""
+    """The HTTP server, at `base_url`."""
 
     def __init__(self, listening: socket.socket, routes: Routes, functions: Lambdas) -> None:
         self._socket = listening
@@ -46,18 +45,18 @@ class Gateway:
         self._runner: web.ServerRunner | None = None
 
     async def start(self) -> None:
-        """Serve requests from now on."""
+        """Start to serve requests."""
         self._runner = web.ServerRunner(_Server(self), shutdown_timeout=PATIENCE)
         await self._runner.setup()
         await web.SockSite(self._runner, self._socket, backlog=512).start()
 
     async def stop(self) -> None:
-        """Take no more requests, and give those under way `PATIENCE` seconds."""
+        """Accept no more requests, and wait up to `PATIENCE` seconds for those in progress."""
         if self._runner is not None:
             await self._runner.cleanup()
 
     async def answer(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The response to any request."""
+        """Call the function for a request, and return its response."""
         request_id = str(uuid.uuid4())
         if _head_size(request) > MAX_HEAD:
             return self.error(request, request_id, 400, "parameter_invalid", HEAD_TOO_LARGE)
@@ -86,7 +85,7 @@ class Gateway:
             call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             return self.error(request, request_id, 504, "service_unavailable", "The request took too long.")
         except Exception:
-            # Logged where it was called.
+            # `Lambdas.call` has logged it.
             return self.error(request, request_id, 502, "internal_error", "Something went wrong on our side.")
         try:
             return _http(proxy.response(result))
@@ -97,13 +96,13 @@ class Gateway:
     def error(
         self, request: web.BaseRequest, request_id: str, status: int, code: str, message: str
     ) -> web.StreamResponse:
-        """A response that no function made."""
+        """An error response of the gateway itself."""
         return _http(proxy.gateway_error(request_id, status, code, message, self.base_url))
 
 
 class _Server(web.Server):
     def __init__(self, gateway: Gateway) -> None:
-        # aiohttp's parser in C refuses methods it does not know; what to answer them is the functions' to say.
+        # aiohttp's C parser rejects unknown methods, but the functions must respond to them.
         web_protocol.HttpRequestParser = HttpRequestParserPy  # type: ignore[attr-defined]
         super().__init__(
             gateway.answer,
@@ -122,7 +121,7 @@ class _Server(web.Server):
         self, message: RawRequestMessage, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]
     ) -> web.BaseRequest:
         if message.method == hdrs.METH_CONNECT:
-            # What follows is for a tunnel, and there is none: neither a body nor another request is waited for.
+            # There is no tunnel, so neither a body nor another request follows on this connection.
             payload.feed_eof()
             message = message._replace(should_close=True)
         return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=MAX_BODY)
@@ -140,7 +139,7 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The response to what is not HTTP, or has a line beyond the limit; closes the connection."""
+        """The response to invalid HTTP, or to a line above the limit. Closes the connection."""
         super().handle_error(request, status, exc, message)
         text = f"The request is not valid HTTP: {message}" if status < 500 else "Something went wrong on our side."
         if isinstance(exc, LineTooLong):

@@ -1,4 +1,4 @@
-"""The runner's settings, from the environment (`make run PORT=9000` sets it too)."""
+"""The runner's settings, from environment variables (`make run PORT=9000` sets one too)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infra.local.console import StartError
 
 @dataclass(frozen=True)
 class Settings:
-    """`port` 0 takes a free one; `speed` divides the service's waits."""
+    """The settings. Port 0 selects a free port. `speed` divides the service's waits."""
 
     port: int
     data_dir: Path
@@ -21,7 +21,7 @@ class Settings:
 
 
 def read(environment: Mapping[str, str]) -> Settings:
-    """The settings, an empty variable being an absent one. Raises StartError."""
+    """Read the settings. An empty variable counts as absent. Raises StartError."""
     port = environment.get("PORT") or "8000"
     if not (port.isascii() and port.isdigit() and int(port) <= 65535):
         raise StartError(f"PORT must be a number from 0 to 65535, not {port!r}")

@@ -1,11 +1,11 @@
-"""SQS in memory, by AWS's rules, as far as the service, Step Functions and Lambda's pollers use it.
+"""SQS in memory, by AWS's rules, with the features that the service, Step Functions and Lambda's pollers use.
 
-`sqs_endpoint` serves it to AWS's clients over HTTP; the pollers (`queues`) call it directly. Messages are lost with the
-process, and may be: they are hints, and `sweep` finds owed work at the next start.
+`sqs_endpoint` serves it to AWS clients over HTTP. The pollers (`queues`) call it directly. Messages are lost when the
+process ends, which is acceptable: they are hints, and `sweep` finds owed work at the next start.
 
-    group       of a FIFO queue: in order, and while a message is in flight the others wait
-                of a standard queue: fair, those of which the fewest messages are in flight come first
-    in flight   received and neither deleted nor visible again
+    group       in a FIFO queue: its messages are received in order, one batch at a time
+                in a standard queue: groups with the fewest messages in flight come first, which is fair
+    in flight   received, and neither deleted nor visible again
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ LONGEST_VISIBILITY = 43_200
 LONGEST_WAIT = 20
 DEDUPLICATED_FOR = 300
 PURGE_EVERY = 60
-"""Seconds, all of these."""
+"""All of these are seconds."""
 MAX_BATCH = 10
 MAX_SIZE = 1_048_576
-"""Bytes of a message with its attributes, and of a batch."""
+"""Bytes of a message with its attributes, or of a batch."""
 
 _FIRST_NUMBER = 18_870_000_000_000_000_000
 _BETWEEN_NUMBERS = 256
@@ -50,7 +50,7 @@ _VALID_CONTENT = (
 )
 _MAX_ATTRIBUTES = 10
 _VALUE_OF = {"String": "StringValue", "Number": "StringValue", "Binary": "BinaryValue"}
-"""By the first part of an attribute's type, which a dot and a label may follow."""
+"""The field of the value, by the first part of an attribute's type. A dot and a label may follow that part."""
 
 _NUMBERS = {
     "DelaySeconds": (0, LONGEST_DELAY, 0),
@@ -59,7 +59,7 @@ _NUMBERS = {
     "ReceiveMessageWaitTimeSeconds": (0, LONGEST_WAIT, 0),
     "VisibilityTimeout": (0, LONGEST_VISIBILITY, 30),
 }
-"""Least, most, default."""
+"""Minimum, maximum, default."""
 _FLAGS = ("FifoQueue", "ContentBasedDeduplication", "SqsManagedSseEnabled")
 _OTHERS = ("RedrivePolicy", "RedriveAllowPolicy", "Policy", "KmsMasterKeyId", "KmsDataKeyReusePeriodSeconds")
 _OF_FIFO = {
@@ -68,11 +68,11 @@ _OF_FIFO = {
 }
 
 Received = dict[str, Any]
-"""A message as ReceiveMessage has it, with all its attributes."""
+"""A message in the format of ReceiveMessage, with all its attributes."""
 
 
 class SqsError(Exception):
-    """What SQS refuses; `code` is the name that its JSON protocol gives the error."""
+    """SQS rejects the request. `code` is the error's name in the JSON protocol."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -80,19 +80,19 @@ class SqsError(Exception):
 
 
 def invalid(parameter: str, value: object, reason: str) -> SqsError:
-    """The error of a parameter whose value SQS does not take."""
+    """The error for an invalid parameter."""
     text = f"Value {value} for parameter {parameter} is invalid. Reason: {reason}"
     return SqsError("InvalidParameterValue", text)
 
 
 def missing(parameter: str) -> SqsError:
-    """The error of a parameter that has to be there."""
+    """The error for a missing parameter."""
     return SqsError("MissingParameter", f"The request must contain the parameter {parameter}.")
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A message to be sent. Binary values of `attributes` are in base64, as the protocol has them."""
+    """A message to send. Binary values of `attributes` are in base64, as in the protocol."""
 
     body: str
     delay: int | None = None
@@ -103,7 +103,7 @@ class Draft:
 
     @property
     def size(self) -> int:
-        """What counts against the limit, in bytes."""
+        """The bytes that count towards the size limit."""
         parts = [self.body]
         for name, value in self.attributes.items():
             parts += [name, *value.values()]
@@ -112,14 +112,14 @@ class Draft:
 
 @dataclass(eq=False)
 class Message:
-    """A message in a queue. `visible_at` is when it is next handed out, unless it is `ready`."""
+    """A message in a queue. It is `ready`, or becomes visible at `visible_at`."""
 
     id: str
     draft: Draft
     number: int
     visible_at: float
     attributes: dict[str, str]
-    """The system's."""
+    """The system attributes."""
     receipt: str | None = None
     received: int = 0
     ready: bool = False
@@ -128,16 +128,16 @@ class Message:
 
     @property
     def group(self) -> str:
-        """Messages without a group are each one of their own."""
+        """The message group. A message without a group forms its own."""
         return self.draft.group or self.id
 
     @property
     def sequence_number(self) -> str | None:
-        """Of a FIFO queue's message."""
+        """The sequence number of a message in a FIFO queue."""
         return self.attributes.get("SequenceNumber")
 
     def as_received(self) -> Received:
-        """What a receiver gets of the message."""
+        """The message in the format of ReceiveMessage."""
         found: Received = {
             "MessageId": self.id,
             "ReceiptHandle": self.receipt,
@@ -153,7 +153,7 @@ class Message:
 
 @dataclass(eq=False)
 class _Group:
-    """The messages of one group; `ready` is a heap by age."""
+    """The messages of one group. `ready` is a heap by age."""
 
     ready: list[tuple[int, Message]] = field(default_factory=list)
     in_flight: int = 0
@@ -167,7 +167,7 @@ class _Group:
 
 
 def _check_attributes(draft: Draft) -> None:
-    """Refuse what SQS refuses of a message's own attributes."""
+    """Check the message attributes by the rules of SQS. Raises SqsError."""
     if len(draft.attributes) > _MAX_ATTRIBUTES:
         count = len(draft.attributes)
         text = f"Number of message attributes [{count}] exceeds the allowed maximum [{_MAX_ATTRIBUTES}]."
@@ -191,7 +191,7 @@ class Queue:
         self._purged = -math.inf
         self._messages: dict[str, Message] = {}
         self._groups: dict[str, _Group] = {}
-        # Both heaps keep entries that no longer hold, which are found out when they come up.
+        # Entries of these heaps can be outdated, which is checked when they are popped.
         self._order: list[tuple[int, int, str]] = []
         self._sleeping: list[tuple[float, int, Message]] = []
         self._deduplicated: dict[tuple[str, str], tuple[float, Message]] = {}
@@ -201,7 +201,7 @@ class Queue:
     # Attributes
 
     def attributes(self, wanted: Sequence[str] = ("All",)) -> dict[str, str]:
-        """The queue's attributes of these names."""
+        """The queue's attributes with these names. Raises SqsError."""
         with self._engine.lock:
             self._wake()
             messages = self._messages.values()
@@ -273,7 +273,7 @@ class Queue:
     # Sending
 
     def send(self, draft: Draft) -> Message:
-        """Put a message in; one that was sent already comes back as it was. Raises SqsError."""
+        """Add a message. If it is a duplicate, return the first message instead. Raises SqsError."""
         with self._engine.lock:
             self._check(draft)
             now = self._now()
@@ -292,7 +292,7 @@ class Queue:
             return message
 
     def _check(self, draft: Draft) -> None:
-        """Refuse what SQS refuses of a message."""
+        """Check a message by the rules of SQS. Raises SqsError."""
         if not draft.body:
             raise missing("MessageBody")
         if draft.size > self._number("MaximumMessageSize"):
@@ -333,7 +333,7 @@ class Queue:
         return (str(draft.group) if by_group else "", id)
 
     def _sent_already(self, key: tuple[str, str], now: float) -> Message | None:
-        # Oldest first, as they came.
+        # Entries are in the order in which they expire.
         while self._deduplicated:
             oldest = next(iter(self._deduplicated))
             if self._deduplicated[oldest][0] > now:
@@ -355,10 +355,10 @@ class Queue:
     # Receiving
 
     def receive(self, most: int = 1, visibility: int | None = None, wait: float | None = None) -> list[Received]:
-        """Up to `most` messages, at once or the first within `wait` seconds.
+        """Receive up to `most` messages. If there are none, wait up to `wait` seconds for the first.
 
-        They are invisible for `visibility` seconds, the queue's own time-out if None. An engine that is closed gives
-        nothing any more.
+        The messages are invisible for `visibility` seconds; the default is the queue's visibility timeout. After the
+        engine is closed, the result is empty.
         """
         for_seconds = self._number("VisibilityTimeout") if visibility is None else visibility
         deadline = self._now() + (self._number("ReceiveMessageWaitTimeSeconds") if wait is None else wait)
@@ -372,7 +372,7 @@ class Queue:
                 self._changed.wait(min(soonest - now, threading.TIMEOUT_MAX))
 
     def delete(self, receipt: str) -> None:
-        """Remove the message that was received with this handle; done already is fine. Raises SqsError."""
+        """Delete the message with this receipt handle, if it still exists. Raises SqsError."""
         with self._engine.lock:
             message = self._of(receipt)
             if message is None or message.receipt != receipt:
@@ -383,7 +383,7 @@ class Queue:
             self._remove(message)
 
     def change_visibility(self, receipt: str, seconds: int) -> None:
-        """Hand a message in flight out again after so many seconds from now. Raises SqsError."""
+        """Make a message in flight visible again in `seconds` seconds. Raises SqsError."""
         if not 0 <= seconds <= LONGEST_VISIBILITY:
             reason = f"VisibilityTimeout must be >= 0 and <= {LONGEST_VISIBILITY}."
             raise invalid("VisibilityTimeout", seconds, reason)
@@ -396,7 +396,7 @@ class Queue:
             self._sleep(message, self._now() + seconds)
 
     def purge(self) -> None:
-        """Remove all messages. Raises SqsError."""
+        """Delete all messages. Raises SqsError."""
         with self._engine.lock:
             now = self._now()
             if now - self._purged < PURGE_EVERY:
@@ -407,7 +407,7 @@ class Queue:
                 self._remove(message)
 
     def wake_receivers(self) -> None:
-        """Let those look again who wait for a message."""
+        """Wake all receivers that wait for a message."""
         with self._changed:
             self._changed.notify_all()
 
@@ -418,7 +418,7 @@ class Queue:
         taken: list[Message] = []
         while len(taken) < most and (name := self._next_group()):
             group = self._groups[name]
-            # A group of a FIFO queue gives what it has, for it is locked from then on.
+            # Take all messages of a FIFO group at once, because the group is locked afterwards.
             for _ in range(most - len(taken) if self.fifo else 1):
                 message = group.head()
                 if message is None:
@@ -434,7 +434,7 @@ class Queue:
         return taken
 
     def take_over(self, message: Message, source_arn: str) -> None:
-        """Put in a message that another queue has given up, under its id."""
+        """Add a message that another queue has moved to its dead-letter queue. It keeps its id."""
         with self._engine.lock:
             number = next(self._engine.numbers)
             attributes = message.attributes | {"DeadLetterQueueSourceArn": source_arn}
@@ -461,7 +461,7 @@ class Queue:
             )
         return self._messages.get(id)
 
-    # What is where
+    # Internal state
 
     def _add(self, message: Message) -> None:
         self._messages[message.id] = message
@@ -497,7 +497,7 @@ class Queue:
         self._rank(message.group)
 
     def _wake(self) -> None:
-        """Make ready what has slept long enough."""
+        """Make messages ready whose `visible_at` has passed."""
         now = self._now()
         while self._sleeping:
             until, _, message = self._sleeping[0]
@@ -509,7 +509,7 @@ class Queue:
                 self._make_ready(message)
 
     def _place(self, name: str) -> tuple[int, int, str] | None:
-        """Where a group stands in the order, if it has something to give."""
+        """A group's place in the order, or None if it has no message that may be received."""
         group = self._groups.get(name)
         head = group.head() if group else None
         if group is None or head is None or (self.fifo and group.in_flight):
@@ -529,7 +529,7 @@ class Queue:
 
 
 class Engine:
-    """All queues. `now` is the time in Unix seconds."""
+    """All queues. `now` returns the time in Unix seconds."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self.now = now
@@ -539,7 +539,7 @@ class Engine:
         self._queues: dict[str, Queue] = {}
 
     def create(self, name: str, attributes: Mapping[str, str]) -> Queue:
-        """A new queue, or the one that is there with the same attributes. Raises SqsError."""
+        """Create a queue, or return the existing one if its attributes are the same. Raises SqsError."""
         fifo = attributes.get("FifoQueue") == "true"
         if fifo and not _FIFO_NAME.fullmatch(name):
             text = (
@@ -577,24 +577,24 @@ class Engine:
         return found if found and found.arn == arn else None
 
     def all(self) -> Iterable[Queue]:
-        """All queues by name."""
+        """All queues, sorted by name."""
         with self.lock:
             return [self._queues[name] for name in sorted(self._queues)]
 
     def close(self) -> None:
-        """Whoever waits for a message gets none."""
+        """End all waits for messages."""
         self.closed = True
         for queue in self.all():
             queue.wake_receivers()
 
 
 def md5(content: bytes) -> str:
-    """The digest that clients compare."""
+    """The MD5 digest of a message, which clients check."""
     return hashlib.md5(content, usedforsecurity=False).hexdigest()
 
 
 def md5_of_attributes(attributes: Mapping[str, Mapping[str, str]]) -> str:
-    """The digest of message attributes, over names, types and values with their lengths."""
+    """The MD5 digest of message attributes: of the names, types and values, each with its length."""
 
     def counted(part: bytes) -> bytes:
         return len(part).to_bytes(4, "big") + part

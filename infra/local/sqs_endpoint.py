@@ -1,4 +1,4 @@
-"""The queues of `sqs` over HTTP on loopback, in the JSON protocol that AWS's clients speak: `AWS_ENDPOINT_URL_SQS`."""
+"""Serves the queues of `sqs` over HTTP on loopback, in the JSON protocol of AWS clients (`AWS_ENDPOINT_URL_SQS`)."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ _QUERY_CODES = {
         "TooManyEntriesInBatchRequest",
     )
 }
-"""The code of an error, which SQS also tells in its older protocol's words, where that is another one."""
+"""The error codes that differ in SQS's older query protocol, which responses contain as well."""
 _TYPES = {
     "InvalidParameterValue": "com.amazon.coral.service#InvalidParameterValueException",
     "MissingParameter": "com.amazon.coral.service#MissingRequiredParameterException",
     "SerializationException": "com.amazon.coral.service#SerializationException",
     "UnknownOperationException": "com.amazon.coral.service#UnknownOperationException",
 }
-"""The types of errors that are not the service's own."""
+"""The types of errors that are not specific to SQS."""
 
 log = logging.getLogger(__name__)
 
 
 def serve(engine: Engine) -> str:
-    """Serve the engine from threads of this process; the URL it answers at."""
+    """Serve the engine from threads of this process. Returns the URL."""
     server = _Server(("127.0.0.1", 0), _Handler)
     server.actions = Actions(engine)
     threading.Thread(target=server.serve_forever, name="sqs", daemon=True).start()
@@ -59,7 +59,7 @@ def serve(engine: Engine) -> str:
 
 
 class Actions:
-    """SQS's actions: a request's parameters in, the response's out. All raise SqsError."""
+    """The actions of SQS. Each takes a request's parameters, returns the response's, and raises SqsError."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -80,9 +80,9 @@ class Actions:
         }
 
     def carry_out(self, action: str, request: Request) -> Response:
-        """The response to an action's request."""
+        """Carry out an action and return its response."""
         if action not in self._by_name:
-            raise SqsError("UnknownOperationException", f"{action or 'This'} is no action of these queues.")
+            raise SqsError("UnknownOperationException", f"The action {action or ''!r} is not supported.")
         return self._by_name[action](request)
 
     def _queue(self, request: Request) -> Queue:
@@ -204,7 +204,7 @@ def _sent(draft: Draft, message: Message) -> Response:
 
 
 def _asked_for(message: Received, system: set[str], own: Sequence[str]) -> Response:
-    """The message with the attributes that the receiver names; of its own ones a name may end in `.*`."""
+    """The message with the attributes that the receiver requests. The name of a message attribute may end in `.*`."""
     found = {name: value for name, value in message.items() if not name.endswith("Attributes")}
     attributes = {k: v for k, v in message["Attributes"].items() if system & {"All", k}}
     chosen = {k: v for k, v in message.get("MessageAttributes", {}).items() if any(_matches(k, name) for name in own)}
@@ -239,7 +239,7 @@ def _entries(request: Request) -> Sequence[Request]:
 
 
 def _each(entries: Sequence[Request], act: Callable[[Request], Response]) -> Response:
-    """What became of each entry of a batch; one that is refused leaves the others alone."""
+    """The result of each entry of a batch. A rejected entry does not affect the others."""
     done, failed = [], []
     for entry in entries:
         try:
@@ -259,12 +259,12 @@ class _Server(socketserver.ThreadingTCPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
-    # A response leaves at once and in one piece.
+    # A response is sent at once and in one piece.
     disable_nagle_algorithm = True
     wbufsize = -1
 
     def do_POST(self) -> None:
-        """One action."""
+        """Handle one request."""
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         try:
             action = (self.headers.get("X-Amz-Target") or "").removeprefix(_TARGET)
@@ -289,7 +289,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests are not logged."""
+        """Do nothing: requests are not logged."""
 
 
 def _parsed(body: bytes) -> Request:
@@ -298,5 +298,5 @@ def _parsed(body: bytes) -> Request:
     except ValueError:
         request = None
     if not isinstance(request, dict):
-        raise SqsError("SerializationException", "The request is no JSON object.")
+        raise SqsError("SerializationException", "The request is not a JSON object.")
     return request

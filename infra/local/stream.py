@@ -1,8 +1,8 @@
-"""What Lambda's event source mapping does for the table's stream: read, filter, call, remember how far.
+"""Lambda's event source mapping for the table's stream: reads, filters, calls the function, stores the position.
 
-Records come in order within a shard, a shard after its parent. A batch that fails is cut in half, down to
-the record to blame; that one is tried again `retries` times and then put aside in `stream_failures`, in the
-form of Lambda's on-failure destination, so that the stream goes on.
+Records are processed in order within a shard, and a shard after its parent. A failing batch is halved until the
+failing record is alone. That record is retried `retries` times and then written to `stream_failures`, in the format of
+Lambda's on-failure destination, so that it does not block the stream.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodbstreams.client import DynamoDBStreamsClient
 
 INTERVAL = 0.2
-"""Seconds between looks while nobody nudges."""
+"""Seconds between two reads of the stream without a nudge."""
 SHARDS_EVERY = 10.0
-"""Seconds between looks for new shards."""
+"""Seconds between two reads of the list of shards."""
 _PAUSE_AFTER_ERROR = 1.0
 _LONGEST_PAUSE = 30.0
 _DONE = "done"
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 
 
 class Poller:
-    """Feeds the stream's records to a function until `stop` is set."""
+    """Calls a function with the stream's records until `stop` is set."""
 
     def __init__(
         self,
@@ -54,13 +54,13 @@ class Poller:
         data_dir: DataDir,
         stop: threading.Event,
     ) -> None:
-        """Take up the kept checkpoint. Raises StartError if it is damaged."""
+        """Load the stored position. Raises StartError if it is damaged."""
         self._function, self._source, self._arn = function, source, stream_arn
         self._streams, self._functions, self._stop = streams, functions, stop
         self._data_dir = data_dir
         kept = data_dir.load("stream.json") or {"stream": stream_arn, "shards": {}}
         try:
-            # Sequence numbers of another table's stream would mean nothing.
+            # Sequence numbers are valid only for the stream that they belong to.
             self._checkpoints: dict[str, str] = dict(kept["shards"]) if kept["stream"] == stream_arn else {}
         except (KeyError, TypeError, ValueError):
             path = data_dir.path / "stream.json"
@@ -72,11 +72,11 @@ class Poller:
         self._thread = threading.Thread(target=self._run, name="stream", daemon=True)
 
     def start(self) -> None:
-        """Begin in a thread of its own."""
+        """Start in a new thread."""
         self._thread.start()
 
     def nudge(self) -> None:
-        """Something may have been written: look at once."""
+        """Read the stream at once, because a row may have been written."""
         self._nudged.set()
 
     def _run(self) -> None:
@@ -92,7 +92,7 @@ class Poller:
                     self._stop.wait(_PAUSE_AFTER_ERROR)
 
     def read(self) -> None:
-        """Handle what the stream has at the moment."""
+        """Process all records that the stream has now."""
         if time.monotonic() >= self._shards_known_until:
             self._find_shards()
         for shard in list(self._parents):
@@ -112,7 +112,7 @@ class Poller:
             if "LastEvaluatedShardId" not in found:
                 break
             page = {"ExclusiveStartShardId": found["LastEvaluatedShardId"]}
-        # Parents come before their children, since a shard's id begins with the time it was opened.
+        # Sorting puts parents before children, because a shard's id begins with the time at which it was opened.
         self._parents = {
             shard["ShardId"]: shard.get("ParentShardId") for shard in sorted(shards, key=lambda shard: shard["ShardId"])
         }
@@ -120,7 +120,7 @@ class Poller:
         self._shards_known_until = time.monotonic() + SHARDS_EVERY
 
     def _read_batch(self, shard: str) -> bool:
-        """Handle the next records of a shard; whether there may be more at once."""
+        """Process the next records of a shard. Returns whether there may be more."""
         iterator = self._iterators.pop(shard, None) or self._iterator(shard)
         try:
             answer = self._streams.get_records(ShardIterator=iterator, Limit=self._source.batch_size)
@@ -134,7 +134,7 @@ class Poller:
         if wanted:
             self._handle(shard, wanted)
         if self._stop.is_set():
-            # What was not handled is read again at the next start.
+            # Records that were not processed are read again at the next start.
             return False
         following = answer.get("NextShardIterator")
         if following is None:
@@ -161,7 +161,7 @@ class Poller:
         return str(answer["ShardIterator"])
 
     def _read_on_from_what_is_left(self, shard: str) -> None:
-        warn("The stream was trimmed after 24 hours: changes older than that may have made no events.")
+        warn("The stream was trimmed after 24 hours: older changes may have no events.")
         log.warning("checkpoint %s of shard %s was trimmed", self._checkpoints.pop(shard, None), shard)
 
     def _remember(self, shard: str, mark: str) -> None:
@@ -173,7 +173,7 @@ class Poller:
         return any(image.get("kind", {}).get("S") in self._source.kinds for image in images)
 
     def _handle(self, shard: str, records: Sequence[Event]) -> None:
-        """Call the function until each record was taken or put aside."""
+        """Call the function until each record is processed, or written to `stream_failures`."""
         todo = [list(records)]
         tries = 0
         while todo and not self._stop.is_set():
@@ -193,7 +193,7 @@ class Poller:
                 self._put_aside(shard, rest)
 
     def _call(self, batch: list[Event]) -> int | None:
-        """The position of the first record that the function could not take, or None."""
+        """Call the function. Returns the position of the first record on which it failed, or None."""
         try:
             failed = failed_items(self._functions.call(self._function, {"Records": batch}))
         except Exception:
@@ -207,13 +207,13 @@ class Poller:
         now = datetime.now(UTC)
         path = folder / f"{now:%Y-%m-%dT%H.%M.%S}-{uuid.uuid4()}.json"
         write_json(path, failure(self._function, self._source, self._arn, shard, records, now))
-        warn(f"{self._function.name} could not take a change of the table: put aside in {path}")
+        warn(f"{self._function.name} could not process a change of the table: its batch is in {path}")
 
 
 def stream_record(record: Any, stream_arn: str) -> Event:
-    """A record of GetRecords as Lambda's event has it: times in Unix seconds, binary values in base64.
+    """A record of GetRecords in the format of Lambda's events: times in Unix seconds, binary values in base64.
 
-    The database names its records' region and the stream otherwise than AWS does.
+    The region and the stream's ARN are replaced, because DynamoDB Local uses its own.
     """
     change = dict(record["dynamodb"])
     change["ApproximateCreationDateTime"] = change["ApproximateCreationDateTime"].timestamp()
@@ -234,7 +234,7 @@ def stream_record(record: Any, stream_arn: str) -> Event:
 def failure(
     function: Function, source: StreamSource, stream_arn: str, shard: str, records: Sequence[Event], at: datetime
 ) -> dict[str, Any]:
-    """What Lambda's on-failure destination in S3 gets for a batch: `payload` is the whole event as JSON text."""
+    """A failed batch in the format of Lambda's on-failure destination in S3. `payload` is the event as JSON text."""
     changes = [record["dynamodb"] for record in records]
     arrivals = [
         f"{datetime.fromtimestamp(change['ApproximateCreationDateTime'], UTC):%Y-%m-%dT%H:%M:%SZ}" for change in changes

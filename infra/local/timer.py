@@ -1,4 +1,4 @@
-"""What EventBridge schedules do: call a function now and then."""
+"""EventBridge schedules: calls a function periodically."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from infra.local.proxy import Event
 from infra.topology import Function
 
 SHORTEST = 1.0
-"""Seconds between two calls at any speed."""
+"""The shortest time between two calls, in seconds, at any speed."""
 
 
 def start(function: Function, every: int, speed: float, functions: Lambdas, stop: threading.Event) -> None:
-    """Call the function at once and then each `every` seconds, divided by `speed`, in a thread of its own."""
+    """In a new thread, call the function at once and then every `every` seconds, divided by `speed`."""
     thread = lambdas.threads(f"{function.name}-timer", 1)
 
     def run() -> None:
         while not stop.is_set():
-            # Logged where it was called; the next call may do better.
+            # `Lambdas.call` has logged it; the next call may succeed.
             with contextlib.suppress(Exception):
                 functions.call(function, _event(function))
             stop.wait(max(SHORTEST, every / speed))

@@ -80,7 +80,7 @@ def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str
         ({"domain": ZONED | {"name": "badexample.com"}}, "domain.name is not in the zone example.com"),
         ({"domain": "api.example.com"}, "domain should be an object"),
         ({"log_level": "VERBOSE"}, "log_level should be 'DEBUG', 'INFO'"),
-        ({"log_retention": "A_WEEK"}, "log_retention is none of"),
+        ({"log_retention": "A_WEEK"}, "log_retention must be one of"),
         ({"requests_per_second": 0}, "requests_per_second should be greater than 200"),
         ({"burst": 100}, "burst should be greater than 200"),
         ({"burst": "500"}, "burst should be a valid integer"),
@@ -99,11 +99,11 @@ def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str
         ({"reserved_concurrency": {"deliver": 1000}}, "reserved_concurrency lacks "),
         (
             {"reserved_concurrency": RESERVED | {"deliver": DELIVER - 1}},
-            f"reserved_concurrency.deliver is less than its queues start at once, {DELIVER}",
+            f"reserved_concurrency.deliver is less than the concurrency of its queues, {DELIVER}",
         ),
         (
             {"warm_throughput": {"by_day": {"reads": 12_000, "writes": 4_000}}},
-            "warm_throughput names neither table nor",
+            "warm_throughput names neither the table nor",
         ),
         (
             {"warm_throughput": {"table": {"reads": 1, "writes": 4_000}}},
@@ -116,9 +116,9 @@ def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str
         ({"backup": {"region": COPIES_REGION, "days": 0}}, "backup.days should be greater than or equal to 1"),
         (
             {"account": ACCOUNT, "region": REGION, "backup": {"region": REGION}},
-            "backup.region is the stage's own; copies belong in another one",
+            "backup.region is the stage's own; use another region for the copies",
         ),
-        ({"memory": 512}, "it has no setting 'memory'; there are account, alarm_email, alarm_topic,"),
+        ({"memory": 512}, "it has no setting 'memory'; its settings are account, alarm_email, alarm_topic,"),
         ({"firewall": {"requests_per_minute": "many"}}, "firewall.requests_per_minute should be a valid integer"),
         ({"firewall": {"requests_per_minute": True}}, "firewall.requests_per_minute should be a valid integer"),
         (

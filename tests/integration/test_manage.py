@@ -220,7 +220,7 @@ def test_a_revoked_key_is_refused_at_once_and_the_project_s_others_are_not(runne
 
     assert (status, answer["error"]["code"]) == (401, "api_key_revoked")
     assert runner.get(other)[0] == 200
-    since = re.fullmatch(rf"key {id} is revoked since (\S+)\n", told)
+    since = re.fullmatch(rf"key {id} was revoked at (\S+)\n", told)
     assert since
     assert f"revoked {since[1]}" in runner.done("keys", "list", str(project))
     assert runner.done("keys", "revoke", str(project), id) == told
@@ -327,7 +327,7 @@ def test_a_batch_that_was_put_aside_is_given_again_and_then_gone(runner: Runner)
     path = put_aside(runner, "2026-01-01", record)
     told = runner.done("redrive-stream")
 
-    assert told == f"{path.name}: 1 records\n1 batches given again\n"
+    assert told == f"{path.name}: 1 records\n1 batches processed again\n"
     assert not path.exists()
     (event,) = events_about(runner, key, lost["id"])
     assert (event["type"], event["data"]["object"]) == ("customer.created", lost)
@@ -363,7 +363,7 @@ def test_a_batch_that_still_cannot_be_taken_stays_and_is_told(runner: Runner) ->
 
 
 def test_without_batches_there_is_nothing_to_give_again(runner: Runner) -> None:
-    assert runner.done("redrive-stream") == "0 batches given again\n"
+    assert runner.done("redrive-stream") == "0 batches processed again\n"
 
 
 def session_when_ended(runner: Runner, key: str, id: str) -> Any:
