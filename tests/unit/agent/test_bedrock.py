@@ -383,7 +383,7 @@ def test_a_wrong_call_does_nothing_and_may_be_mended(model: Model, name: str, gi
 @pytest.mark.parametrize(("name", "given"), WRONG)
 def test_the_second_wrong_call_of_a_turn_fails_it(model: Model, name: str, given: Any) -> None:
     model.calls((name, given)).calls(("list_appointments", {})).calls((name, given))
-    with pytest.raises(AgentFailed, match="wrongly twice"):
+    with pytest.raises(AgentFailed, match="two invalid tool calls"):
         asked(tools_of())
 
 
@@ -484,7 +484,7 @@ def test_a_call_that_was_cut_off_is_not_made(model: Model) -> None:
 @pytest.mark.parametrize("text", ["", " \n", "<thinking>hm</thinking>", "![](https://evil.example/a.png)", "\u200b"])
 def test_an_answer_that_says_nothing_fails(model: Model, text: str) -> None:
     model.says(text)
-    with pytest.raises(AgentFailed, match="said nothing"):
+    with pytest.raises(AgentFailed, match="no text"):
         asked(tools_of())
 
 
@@ -502,7 +502,7 @@ def test_any_other_end_fails(model: Model) -> None:
 # Failures and time
 
 
-@pytest.mark.parametrize("code", sorted(bedrock.RETRIED))
+@pytest.mark.parametrize("code", sorted(bedrock.RETRYABLE))
 def test_a_busy_model_is_asked_again_after_a_wait(model: Model, passing: Passing, code: str) -> None:
     model.fails(code).fails(code).says("Hello.")
     assert asked(tools_of(), passing=passing).content == "Hello."
@@ -511,11 +511,11 @@ def test_a_busy_model_is_asked_again_after_a_wait(model: Model, passing: Passing
 
 
 def test_a_model_that_stays_busy_fails_after_a_few_tries(model: Model, passing: Passing) -> None:
-    for _ in range(bedrock.TRIES):
+    for _ in range(bedrock.ATTEMPTS):
         model.fails("ThrottlingException")
     with pytest.raises(AgentFailed, match="ThrottlingException"):
         asked(tools_of(), passing=passing, seconds=1000)
-    assert len(passing.slept) == bedrock.TRIES - 1
+    assert len(passing.slept) == bedrock.ATTEMPTS - 1
 
 
 @pytest.mark.parametrize(
@@ -529,7 +529,7 @@ def test_other_errors_are_final(model: Model, passing: Passing, code: str) -> No
 
 
 def test_no_request_is_begun_that_could_outlast_the_turn(model: Model, passing: Passing) -> None:
-    with pytest.raises(AgentFailed, match="time is over"):
+    with pytest.raises(AgentFailed, match="no time left"):
         asked(tools_of(), passing=passing, seconds=13.9)
     assert model.requests == []
 
@@ -537,7 +537,7 @@ def test_no_request_is_begun_that_could_outlast_the_turn(model: Model, passing: 
 def test_rounds_and_waits_share_one_budget(model: Model, passing: Passing) -> None:
     model.calls(("list_appointments", {}))
     model.takes = lambda: passing.sleep(8)
-    with pytest.raises(AgentFailed, match="time is over"):
+    with pytest.raises(AgentFailed, match="no time left"):
         asked(tools_of(), passing=passing, seconds=21)
     assert len(model.requests) == 1
 
@@ -764,7 +764,7 @@ def test_a_call_has_its_manners_and_the_businesss_instructions_as_system(model: 
     assert blocks[:2] == [bedrock.SYSTEM, "It is now 2026-09-21T14:13:20.000Z (UTC), a Monday."]
     assert blocks[2] == bedrock.IN_CALL
     assert "Asia/Tokyo" in blocks[3]
-    assert blocks[4] == f"{bedrock.INSTRUCTED}\n\nAsk whether parking is needed."
+    assert blocks[4] == f"{bedrock.INSTRUCTIONS_INTRO}\n\nAsk whether parking is needed."
     assert len(blocks) == 5
     assert system(model.requests[1]) == [*blocks[:2], bedrock.IN_CALL]
 
@@ -789,8 +789,8 @@ def test_what_was_said_in_a_call_stays_apart_from_the_system(model: Model) -> No
 
 
 def test_a_made_up_answer_of_the_phone_is_what_a_customer_said() -> None:
-    [message] = history([Utterance("user", bedrock.ANSWERED)], in_call=True)
-    assert json.loads(message["content"][0]["text"]) == {"customer_said": bedrock.ANSWERED}
+    [message] = history([Utterance("user", bedrock.CALL_ANSWERED)], in_call=True)
+    assert json.loads(message["content"][0]["text"]) == {"customer_said": bedrock.CALL_ANSWERED}
 
 
 def test_a_model_can_end_a_call_to_call_again(model: Model) -> None:
