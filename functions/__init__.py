@@ -1,1 +1,1 @@
-"""One module for each Lambda function: the route groups of the API, and the workers."""
+"""The Lambda functions, one module each: the route groups of the API, and the workers."""

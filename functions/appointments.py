@@ -20,7 +20,7 @@ Reason = Annotated[str, fields.text(500)]
 
 
 class AppointmentFields(fields.Input):
-    """The fields that a new appointment and a patch have in common."""
+    """The common fields of a new appointment and a patch."""
 
     timezone: fields.Timezone | None = None
     duration_minutes: Duration | None = None
@@ -50,7 +50,10 @@ class AppointmentPatch(AppointmentFields):
 
 
 def create(request: Request[AppointmentCreate]) -> Response:
-    """Create an appointment of a customer. Event: `appointment.created` (contract 6)."""
+    """Create an appointment of a customer and return it, with the event `appointment.created` (contract 6).
+
+    An unknown `customer_id` is 400 `resource_not_found`; a deleted customer is 409 `customer_deleted`.
+    """
     values = request.body.model_dump()
     customer_exists = customers.must_exist(request.scope, values["customer_id"], "customer_id")
 
@@ -63,10 +66,12 @@ def create(request: Request[AppointmentCreate]) -> Response:
 
 
 def update(request: Request[AppointmentPatch]) -> Response:
-    """Change an appointment by a merge patch (contract 6).
+    """Change an appointment by a merge patch and return it (contract 3 and 6).
 
-    A new `appointment_at` reschedules, `status` moves along the allowed transitions, and each change of state has one
-    event. A patch that changes nothing is a 200 without an event.
+    A new `appointment_at` reschedules it. `status` changes only along the allowed transitions; another change is 409
+    `invalid_status_transition`. Each change of the status or the time has one event. A patch that changes nothing is a
+    200 without an event. A deleted appointment is 409 `appointment_deleted`; values that cannot be combined are 400
+    `parameters_exclusive`; an unknown id is 404 `resource_not_found`.
     """
     patch = request.body.model_dump(exclude_unset=True)
 
@@ -81,9 +86,10 @@ def update(request: Request[AppointmentPatch]) -> Response:
 
 
 def delete(request: Request[None]) -> Response:
-    """Cancel an appointment, if it is not cancelled, and soft-delete it (contract 6).
+    """Cancel an appointment, soft-delete it and return it (contract 6).
 
-    Lists no longer contain it; it can still be retrieved. Repeating the request returns the same appointment.
+    Lists no longer include it, but it can still be retrieved. A repeated request returns the same appointment. An
+    unknown id is 404 `resource_not_found`.
     """
 
     def decide() -> Decision:

@@ -1,6 +1,6 @@
-"""Queue -> events of calls: what Amazon Connect reports, and the recordings and transcripts that it stores.
+"""Queue -> events of live calls: contact events of Amazon Connect, and its recordings and transcripts in S3.
 
-An event is only a hint: the `dial` worker asks Connect for the state of the call.
+An event is only a hint. The `dial` worker reads the state of the call from Connect.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from shared.work import batches, hints
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
-    """A batch of events; each is independent of the others."""
-    return batches.each_message(event, context, take)
+    """Process a batch of events. The items are independent."""
+    return batches.each_message(event, context, process)
 
 
-def take(record: SQSRecord) -> None:
-    """Store what an event reports, and send a hint for its call. Events of other calls are ignored."""
+def process(record: SQSRecord) -> None:
+    """Store the data of an event and send a hint for its call. Events of unknown calls are ignored."""
     event = json.loads(record.body)
     call = _object_created(event["detail"]) if event.get("source") == "aws.s3" else _contact_changed(event)
     if call is not None:
@@ -41,10 +41,10 @@ def _contact_changed(event: Any) -> tuple[Scope, str] | None:
 
 def _object_created(detail: Any) -> tuple[Scope, str] | None:
     bucket, key = detail["bucket"]["name"], detail["object"]["key"]
-    stored = contact_lens.object_of(key)
-    if stored is None:
+    contact_object = contact_lens.object_of(key)
+    if contact_object is None:
         return None
-    kind, contact_id = stored
+    kind, contact_id = contact_object
     call = live_calls.of_contact(contact_id)
     if call is None:
         return None

@@ -1,6 +1,6 @@
-"""Queue -> the steps of requests for consent, and what WhatsApp publishes of customers' answers (contract 7).
+"""Queue -> the steps of consent requests, and the replies of customers on WhatsApp (contract 7).
 
-Messages are hints of the service and of the `call_consent` state machine, whose first one brings its task token, and
+The messages are hints of the service, hints of the `call_consent` state machine (the first has its task token), and
 notifications of WhatsApp.
 """
 
@@ -18,12 +18,12 @@ from shared.work import batches
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
-    """A batch of messages; each is independent of the others."""
-    return batches.each_message(event, context, take)
+    """Process a batch of messages. The items are independent."""
+    return batches.each_message(event, context, process)
 
 
-def take(record: SQSRecord) -> None:
-    """Take the steps that are due, or store an answer from WhatsApp."""
+def process(record: SQSRecord) -> None:
+    """Run the steps of a consent request that are due, or store a reply from WhatsApp."""
     message = json.loads(record.body)
     if "whatsAppWebhookEntry" in message:
         for reply in whatsapp.replies(record.body):

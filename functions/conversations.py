@@ -1,4 +1,4 @@
-"""/v1/conversations and /v1/messages: threads that the agent answers in."""
+"""/v1/conversations and /v1/messages: create, list, retrieve and end conversations; send and list messages."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from shared.resources.lists import Page
 from shared.work import hints
 
 POLLS = (0.15, 0.15, 0.2, 0.3, 0.4, 0.5, 0.8)
-"""Seconds between polls for the reply; the last one repeats."""
+"""Seconds between polls for the reply. The last wait repeats."""
 
 
 class CustomerReference(CustomerFields):
-    """Whom a conversation is with: an id, or what to match or create a customer by (contract 8)."""
+    """The customer of a conversation: an id, or the fields to match or create a customer (contract 8)."""
 
     id: str = ""
     phone: fields.Phone | None = None
@@ -42,7 +42,7 @@ class CustomerReference(CustomerFields):
 
 
 class ConversationCreate(fields.Input):
-    """A conversation without messages."""
+    """A new conversation; every field is optional (contract 8)."""
 
     external_id: fields.ExternalId | None = None
     customer: CustomerReference | None = None
@@ -50,7 +50,7 @@ class ConversationCreate(fields.Input):
 
 
 class MessageCreate(fields.Input):
-    """A message to a conversation that the path names; `customer` and `metadata` have no effect."""
+    """A message to the conversation in the path. `customer` and `metadata` have no effect (contract 8)."""
 
     content: Annotated[str, fields.text(8000, least=1)]
     markdown: bool = True
@@ -59,13 +59,18 @@ class MessageCreate(fields.Input):
 
 
 class ThreadMessageCreate(MessageCreate):
-    """A message to the caller's own thread; `customer` and `metadata` are for a conversation that it opens."""
+    """A message to a thread. `customer` and `metadata` apply only if it creates a conversation (contract 8)."""
 
     external_conversation_id: fields.ExternalId
 
 
 def create(request: Request[ConversationCreate]) -> Response:
-    """Open a conversation without messages (contract 8)."""
+    """Create a conversation without messages and return it (contract 8).
+
+    The customer is matched, or created without a match. An active conversation with the same `external_id` is 409
+    `conversation_exists`; a deleted customer is 409 `customer_deleted`; an unknown customer id is 400
+    `resource_not_found`.
+    """
     values = request.body.model_dump(exclude_unset=True)
     participants.check(values.get("customer"))
 
@@ -80,7 +85,10 @@ def create(request: Request[ConversationCreate]) -> Response:
 
 
 def list_messages(request: Request[None]) -> Response:
-    """Return a page of a conversation's messages, oldest first unless `order=desc` (contract 8)."""
+    """Return a page of a conversation's messages, oldest first unless `order=desc` (contract 8).
+
+    An unknown id is 404 `resource_not_found`.
+    """
     query = MESSAGES.query(request.query)
     conversation = CONVERSATIONS.find(request.scope, request.id)
     partition = conversations.messages_pk(request.scope, conversation.doc["id"])
@@ -89,7 +97,11 @@ def list_messages(request: Request[None]) -> Response:
 
 
 def end(request: Request[fields.Nothing]) -> Response:
-    """End a conversation, which frees its `external_id`. Ending an ended one returns it unchanged (contract 8)."""
+    """End a conversation and return it (contract 8).
+
+    Its `external_id` can then be used by another conversation. A conversation that has already ended is returned
+    unchanged. An unknown id is 404 `resource_not_found`.
+    """
 
     def decide() -> Decision:
         record = CONVERSATIONS.find(request.scope, request.id)
@@ -103,10 +115,12 @@ def end(request: Request[fields.Nothing]) -> Response:
 
 
 def send(request: Request[MessageCreate]) -> Response:
-    """Send a message to a conversation; the response has the agent's reply (specification; contract 8).
+    """Send a message to a conversation and return it with the agent's reply (specification, "Message"; contract 8).
 
-    The request waits 20 seconds for the reply. After that it is 504 `agent_timeout`, and the reply appears in the
-    transcript; the same Idempotency-Key waits for the same reply again.
+    The request waits up to 20 seconds for the reply. Then it is 504 `agent_timeout`: the reply will be in the messages
+    of the conversation, and a retry with the same Idempotency-Key waits for it again. An ended conversation is 409
+    `conversation_ended`; a pending reply to another message is 409 `conversation_busy`; an unknown id is 404
+    `resource_not_found`.
     """
     participants.check(_customer(request.body))
 
@@ -118,9 +132,11 @@ def send(request: Request[MessageCreate]) -> Response:
 
 
 def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:
-    """Send a message to the conversation with the caller's own thread id, which opens one if none is active.
+    """Send a message to the active conversation with this `external_conversation_id`, and return it with the reply.
 
-    Otherwise as a message to a conversation by its id (specification, "POST /v1/messages"; contract 8).
+    Creates the conversation if none is active. Otherwise this is the same as a message to a conversation by its id
+    (specification, "POST /v1/messages"; contract 8). A deleted customer is 409 `customer_deleted`; a pending reply to
+    another message is 409 `conversation_busy`.
     """
     body, customer = request.body, _customer(request.body)
     participants.check(customer)
@@ -141,14 +157,14 @@ def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:
 
 def _message(scope: Scope, record: ConversationRecord, body: MessageCreate) -> tuple[list[table.Operation], table.Row]:
     """The writes that add a message to a conversation, and the message's row. Raises ApiError."""
-    conversations.must_take_message(record)
+    conversations.check_open(record)
     message = conversations.new_message(scope, record.doc, body.content, body.markdown)
     conversation, lock = conversations.locked(record.doc, message)
     return [CONVERSATIONS.update(scope, record, conversation, lock), table.Put(message)], message
 
 
 def _commit_message(request: Request[Any], decide: Callable[[], tuple[list[table.Operation], table.Row]]) -> Response:
-    """Store the message and hint at its turn. The response's body is the turn's outcome, which `_resume` waits for."""
+    """Store the message and send the hints for its turn, which writes the response's body. `_resume` waits for it."""
 
     def decide_message() -> Decision:
         writes, message = decide()
@@ -161,15 +177,15 @@ def _commit_message(request: Request[Any], decide: Callable[[], tuple[list[table
 
 
 def _resume(request: Request[Any], response: Response) -> str:
-    """The body that the turn's commit froze. Raises `agent_timeout` at the end of the request's window."""
+    """Wait for the response body that the turn commits. Raises `agent_timeout` at the end of the request's window."""
     assert response.deferred is not None
     conversation_id, message_id = response.deferred.split("/")
-    # The first hint of a replayed request's turn may have been lost together with the first request.
+    # The first request may have died before it sent the hints, so a replay sends one again.
     hint_again = response.original_request is not None
     window = conversations.WINDOW if hint_again else conversations.window(request.scope, request.body.content)
     pk, polls = conversations.messages_pk(request.scope, conversation_id), 0
-    while (left := request.seconds_left(window)) > 0:
-        clock.sleep(min(POLLS[min(polls, len(POLLS) - 1)], left))
+    while (seconds := request.seconds_left(window)) > 0:
+        clock.sleep(min(POLLS[min(polls, len(POLLS) - 1)], seconds))
         polls += 1
         row = None
         # The message is stored, so a failed poll is not fatal.

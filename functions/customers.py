@@ -28,7 +28,10 @@ class CustomerPatch(CustomerFields):
 
 
 def create(request: Request[CustomerCreate]) -> Response:
-    """Create a customer. Neither `phone` nor `external_id` is unique (contract 5)."""
+    """Create a customer and return it, with the event `customer.created` (contract 5).
+
+    Neither `phone` nor `external_id` is unique.
+    """
     values = request.body.model_dump()
 
     def decide() -> Decision:
@@ -40,9 +43,10 @@ def create(request: Request[CustomerCreate]) -> Response:
 
 
 def update(request: Request[CustomerPatch]) -> Response:
-    """Change a customer by a merge patch (contract 3, 5).
+    """Change a customer by a merge patch and return it, with the event `customer.updated` (contract 3 and 5).
 
-    A patch that changes nothing is a 200 without an event. A deleted customer is 409 `customer_deleted`.
+    A patch that changes nothing is a 200 without an event. A deleted customer is 409 `customer_deleted`; an unknown id
+    is 404 `resource_not_found`.
     """
     patch = request.body.model_dump(exclude_unset=True)
 
@@ -57,9 +61,10 @@ def update(request: Request[CustomerPatch]) -> Response:
 
 
 def delete(request: Request[None]) -> Response:
-    """Soft-delete a customer: `deleted_at` is set, and lists no longer contain it (contract 5).
+    """Soft-delete a customer and return it with `deleted_at`, with the event `customer.deleted` (contract 5).
 
-    Its queued and consent-pending calls fail. Repeating the request returns the same customer.
+    Lists no longer include the customer, and its queued and consent-pending calls fail. A repeated request returns the
+    same customer. An unknown id is 404 `resource_not_found`.
     """
 
     def decide() -> Decision:
@@ -67,8 +72,8 @@ def delete(request: Request[None]) -> Response:
         customer = customers.deleted(record.doc)
         if customer is None:
             return Decision([], responses.ok(record.json))
-        ended = placing.of_deleted_customer(request.scope, record)
-        return Decision([*customers.deletion(request.scope, record, customer), *ended], responses.ok(customer))
+        call_writes = placing.of_deleted_customer(request.scope, record)
+        return Decision([*customers.deletion(request.scope, record, customer), *call_writes], responses.ok(customer))
 
     return request.commit(decide)
 

@@ -1,4 +1,4 @@
-"""Queues -> one attempt to deliver an event to an endpoint: claim, send, record, set the next timer."""
+"""Queues -> one attempt of a delivery: claim the delivery, send the event, record the attempt, set the next timer."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from shared.webhooks.events import EVENTS
 from shared.work import batches, hints, owed
 
 BEHIND = 10 * clock.SECOND
-"""A first attempt that waited this long in the queue means that its endpoint has fallen behind."""
+"""How long a first attempt may wait in the queue (milliseconds) before its endpoint counts as slow."""
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
-    """A batch of hints; each is independent of the others."""
+    """Process a batch of hints. The items are independent."""
     return batches.each_message(event, context, deliver)
 
 
 def deliver(record: SQSRecord) -> None:
-    """Make the attempt that a hint names, if it is still owed."""
+    """Make the attempt that is due for the delivery of a hint. Does nothing if none is due."""
     message = json.loads(record.body)
     scope = Scope(message["project_id"], message["livemode"])
     claim = _claim(scope, message["event_id"], message["delivery_id"])
@@ -56,37 +56,37 @@ def _claim(scope: Scope, event_id: str, delivery_id: str) -> Claim | None:
     if isinstance(claim, owed.NotDue) and claim.wait <= owed.EARLY:
         clock.sleep((claim.wait + 1) / clock.SECOND)
         claim = deliveries.claim(scope, event_id, delivery_id)
-    # An attempt that is due later has its own timer, and `sweep`.
+    # An attempt that is due later has its own timer and is found by `sweep`.
     return claim if isinstance(claim, Claim) else None
 
 
 def _is_first_attempt(record: SQSRecord) -> bool:
-    """Whether the message comes from the FIFO queue of first attempts, whose generated name the stack hands over."""
+    """Whether the message comes from the FIFO queue of first attempts, whose generated name is in the environment."""
     return aws.queue_name("deliveries") == record.event_source_arn.rpartition(":")[2]
 
 
 def _lane(claim: Claim, endpoint: State) -> str:
-    """The dimension of an attempt's lateness: an endpoint that is known to be slow makes its own wait."""
+    """The `lane` of an attempt's lateness metric. A slow endpoint causes its own lateness, so it has its own lane."""
     if endpoint.slow_until > clock.now():
         return facts.SLOW_ENDPOINTS
     return facts.FIRST_ATTEMPTS if claim.number == 1 else facts.LATER_ATTEMPTS
 
 
 def _attempt(claim: Claim, endpoint: State, body: bytes, behind: bool) -> None:
-    """Send the event, and record what came of it."""
+    """Send the event and record the outcome."""
     url, endpoint_id = endpoint.doc["url"], endpoint.doc["id"]
     secret = signing.decrypt(endpoint_id, endpoint.secret)
     headers = {"Content-Type": "application/json"}
     headers |= signing.headers(secret, claim.doc["event_id"], body, clock.now() // clock.SECOND)
     metrics.milliseconds(facts.DELIVERY_LATENESS, clock.now() - claim.due_at, lane=_lane(claim, endpoint))
     outcome = http_client.post(url, headers, body, allow_loopback=endpoints.loopback_allowed())
-    latest: list[State | None] = [endpoint]
+    unread: list[State | None] = [endpoint]
 
     def record() -> None:
-        # The endpoint may be changed, or deleted, while the receiver answers.
-        present = latest.pop() if latest else endpoints.states(claim.scope, [endpoint_id]).get(endpoint_id)
-        step = deliveries.next_step(claim.number, outcome, closed=claim.is_closed(present))
-        also = health.writes(claim.scope, present, url, step, outcome, behind=behind)
+        # The endpoint may be changed or deleted during the attempt.
+        current = unread.pop() if unread else endpoints.states(claim.scope, [endpoint_id]).get(endpoint_id)
+        step = deliveries.next_step(claim.number, outcome, closed=claim.is_closed(current))
+        also = health.writes(claim.scope, current, url, step, outcome, behind=behind)
         deliveries.record(claim, url, outcome, step, also)
 
     owed.retry_on_conflict(record)

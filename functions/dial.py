@@ -1,4 +1,4 @@
-"""Queue -> the steps of calls that are due: dial, follow the call to its end, make its files available."""
+"""Queue -> the steps of calls that are due: dial, track the call to its end, publish its transcript and recording."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from shared.work import batches, hints, owed
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
-    """A batch of hints; each is independent of the others."""
+    """Process a batch of hints. The items are independent."""
     return batches.each_message(event, context, dial)
 
 
 def dial(record: SQSRecord) -> None:
-    """Take the steps of a session that are due, and send the hint for the next one."""
+    """Run the steps of a session that are due, and send the hint for the next one."""
     message = json.loads(record.body)
     scope, session_id = Scope(message["project_id"], message["livemode"]), message["session_id"]
     at = owed.run_due_steps(scope.pk(SESSIONS.kind), session_id, sessions.LEASE, lambda claim: _step(scope, claim))
@@ -30,8 +30,8 @@ def dial(record: SQSRecord) -> None:
 
 
 def _step(scope: Scope, claim: owed.Claim) -> None:
-    """Take one step. Raises ConditionFailed or Contended if the rows changed meanwhile."""
-    # Each function instance pays for the import of what it uses.
+    """Run one step. Raises ConditionFailed or Contended if the rows were modified concurrently."""
+    # Imported here, because a step needs only one of the two modules.
     if mode.is_simulated(scope):
         from shared.calls import simulated
 

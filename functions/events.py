@@ -1,4 +1,4 @@
-"""/v1/events: the audit log of events and of their deliveries, and manual retry."""
+"""/v1/events: the audit log of events, their deliveries, and manual retries."""
 
 from __future__ import annotations
 
@@ -16,30 +16,37 @@ from shared.work import hints
 
 
 def retrieve(request: Request[None]) -> Response:
-    """Return the event with the id in the path, exactly as it was sent to receivers (contract 9)."""
+    """Return an event exactly as it was sent to receivers (contract 9). An unknown id is 404 `resource_not_found`."""
     return responses.ok(events.find(request.scope, request.id)["doc"])
 
 
 def list_deliveries(request: Request[None]) -> Response:
-    """Return a page of an event's deliveries, newest first (contract 9)."""
+    """Return a page of an event's deliveries, newest first (contract 9).
+
+    An unknown event is 404 `resource_not_found`.
+    """
     query = DELIVERIES.query(request.query)
     partition = deliveries.partition(request.scope, events.validate_id(request.id))
     page = DELIVERIES.page(request.scope, query, partition=partition, seconds_left=request.seconds_left)
     if not page.rows:
-        # Nothing was delivered, or there is no such event.
+        # The event has no deliveries, or it does not exist.
         events.find(request.scope, request.id)
     views = deliveries.views(request.scope, page.rows)
     return responses.ok(page.envelope(request.path, [fields.to_json(delivery) for delivery in views]))
 
 
 def retrieve_delivery(request: Request[None]) -> Response:
-    """Return a delivery with all of its attempts (contract 9)."""
+    """Return a delivery with all of its attempts (contract 9). An unknown id is 404 `resource_not_found`."""
     row = deliveries.find(request.scope, request.id, request.params["delivery_id"])
     return responses.ok(deliveries.views(request.scope, [row])[0])
 
 
 def retry_delivery(request: Request[fields.Nothing]) -> Response:
-    """Queue a new delivery of the same event to the same endpoint, with a full schedule of retries (contract 9)."""
+    """Queue a new delivery of the event to the same endpoint, with the full retry schedule, and return it (contract 9).
+
+    An unknown delivery or a deleted endpoint is 404 `resource_not_found`; an earlier delivery that has not ended is 409
+    `delivery_in_progress`; a disabled endpoint is 409 `webhook_endpoint_disabled`.
+    """
 
     def decide() -> Decision:
         writes, delivery = deliveries.retry(request.scope, request.id, request.params["delivery_id"])

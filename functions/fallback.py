@@ -1,4 +1,4 @@
-"""Paths that no route group owns, and /docs/errors, the page behind every error's `doc_url`."""
+"""Unknown paths, and /docs/errors, the page to which the `doc_url` of every error links."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ _PAGE = """<!doctype html>
 </head>
 <body>
 <h1>Errors</h1>
-<p>Every error response has one key, <code>error</code>, and its <code>doc_url</code> leads to the code's entry on this
-page. Quote <code>request_id</code>, which is also the <code>Service-Request-Id</code> header, to support.</p>
+<p>Every error response has one key, <code>error</code>. Its <code>doc_url</code> links to the code's entry on this
+page. If you contact support, include the <code>request_id</code>, which is also the <code>Service-Request-Id</code>
+header.</p>
 <pre>{{"error": {{"type": "invalid_request_error", "code": "phone_invalid_format", "message": "…",
   "param": "phone", "request_id": "req_…", "doc_url": "…/docs/errors#phone_invalid_format"}}}}</pre>
-<p>The header <code>Service-Should-Retry</code> tells whether the same request may succeed later.</p>
+<p>The header <code>Service-Should-Retry</code> says whether a retry of the same request may succeed.</p>
 {entries}
 </body>
 </html>
@@ -49,7 +50,7 @@ _SECURITY = {
 
 
 def page() -> str:
-    """The error table as HTML, by status."""
+    """The HTML page of all errors, grouped by status."""
     statuses = sorted({kind.status for kind in ERRORS.values()})
     return _PAGE.format(entries="\n".join(_of_status(status) for status in statuses))
 
@@ -60,7 +61,7 @@ def _of_status(status: int) -> str:
 
 
 def _entry(code: str, kind: Kind) -> str:
-    note = ". Passes by itself; never saved for an Idempotency-Key" if code in TRANSIENT else ""
+    note = ". Temporary; never saved for an Idempotency-Key" if code in TRANSIENT else ""
     return (
         f'<section id="{code}"><h3><a href="#{code}">{code}</a></h3>'
         f"<p>{_prose(kind.meaning)} {_prose(kind.remedy)}</p>"
@@ -69,16 +70,16 @@ def _entry(code: str, kind: Kind) -> str:
 
 
 def _prose(text: str) -> str:
-    """Escaped text, with what stands between backticks as code."""
+    """The text as HTML. Text between backticks is code."""
     parts = escape(text).split("`")
     return "".join(f"<code>{part}</code>" if number % 2 else part for number, part in enumerate(parts))
 
 
 class Errors:
-    """GET /docs/errors."""
+    """The ASGI app of GET /docs/errors."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve the page. Raises `method_not_allowed`."""
+        """Return the HTML page of all errors (contract 2). Other methods are 405 `method_not_allowed`."""
         request = Request(scope, receive)
         if request.method not in ("GET", "HEAD"):
             raise ApiError("method_not_allowed", "Use one of GET, HEAD.", headers={"Allow": "GET, HEAD"})

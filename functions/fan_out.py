@@ -1,4 +1,4 @@
-"""Table stream -> events -> deliveries -> queues. Running a batch twice changes nothing."""
+"""Table stream -> events -> deliveries -> queues. Processing a batch twice has no further effect."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from shared.work.hints import Hint
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
-    """A batch of stream records, in order; returns the ones that Lambda is to repeat."""
-    # Read once for the batch: an endpoint that was created before a change of this batch exists by now.
+    """Process a batch of stream records in order. The response names the record from which Lambda must retry."""
+    # Read once for the batch: every endpoint that was created before a change in this batch already exists.
     endpoints_of = functools.cache(endpoints.of_project)
     first: list[Hint] = []
     slow: list[Hint] = []
@@ -34,7 +34,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
             and events.matches(endpoint.doc["event_filters"], change.type)
         ]
         rows = [deliveries.new_row(change, endpoint) for endpoint in receivers]
-        # The condition fails if this batch was handled before; its hints may have been lost all the same.
+        # The condition fails if the record was processed before. Its hints are sent again, because they may be lost.
         with contextlib.suppress(table.ConditionFailed):
             table.write([table.Put(change.row()), *map(table.Put, rows)], change.id)
         for endpoint, row in zip(receivers, rows, strict=True):

@@ -1,4 +1,4 @@
-"""/v1/ping: the project and mode behind an API key."""
+"""/v1/ping: the project and mode of an API key."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from shared.api.routes import Endpoint, Route, lambda_handler, service
 
 
 class Ping(TypedDict):
-    """Whom an API key speaks for (specification, "Ping")."""
+    """The project and mode of an API key (specification, "Ping")."""
 
     object: str
     """`ping`."""
     project_id: int
-    """The project behind the key."""
+    """The project's number."""
     project_name: str
     livemode: bool
     """False for a test key."""
@@ -25,7 +25,7 @@ class Ping(TypedDict):
 
 
 def ping(request: Request[None]) -> Response:
-    """Return the project and mode behind the API key (specification, "GET /v1/ping")."""
+    """Return the project and mode of the API key (specification, "GET /v1/ping")."""
     body: Ping = {
         "object": "ping",
         "project_id": request.scope.project_id,

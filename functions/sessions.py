@@ -1,4 +1,4 @@
-"""/v1/sessions and the call action: place calls; list and retrieve sessions, transcripts and recordings."""
+"""/v1/sessions and /v1/customers/{id}/call: place calls; list and retrieve sessions, transcripts and recordings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class CallCreate(fields.Input):
 
 
 class Transcript(TypedDict):
-    """What was said in a call (contract 7)."""
+    """The transcript of a call (contract 7)."""
 
     object: str
     """`transcript`."""
@@ -36,11 +36,11 @@ class Transcript(TypedDict):
     status: str
     """`processing`, `available` or `failed`."""
     data: list[Line]
-    """In order of time; `[]` unless the status is `available`."""
+    """The lines in chronological order; `[]` unless the status is `available`."""
 
 
 class Recording(TypedDict):
-    """The sound of a call (contract 7)."""
+    """The recording of a call (contract 7)."""
 
     object: str
     """`recording`."""
@@ -50,7 +50,7 @@ class Recording(TypedDict):
     url: str | None
     """A link that is valid for 15 minutes. Null unless the status is `available`."""
     url_expires_at: str | None
-    """When the link expires. Null without one."""
+    """When the link expires. Null without a link."""
     content_type: str
     """`audio/wav`."""
     duration_seconds: int | None
@@ -58,26 +58,28 @@ class Recording(TypedDict):
 
 
 def call_customer(request: Request[CallCreate]) -> Response:
-    """Place a one-shot call to a customer: 201 if it is queued, 202 if the customer is asked for consent first.
+    """Place one call to a customer and return it: 201 if it is queued, 202 if the customer's consent is pending.
 
-    Track it by the session's `call_status`; it is never redialed (specification; contract 7).
+    The session's `call_status` shows its progress. A call is never redialed (specification; contract 7). An unknown
+    customer is 404 `resource_not_found`, an unknown appointment 400 `resource_not_found`. If the customer, the
+    appointment or a limit does not allow the call, the response is a 409 with the reason.
     """
     order = placing.Order(**request.body.model_dump())
 
     def decide() -> Decision:
-        placed = placing.place(request.scope, request.id, order)
-        call = placing.call_of(placed.session)
+        placement = placing.place(request.scope, request.id, order)
+        call = placing.call_of(placement.session)
         if call["status"] == "consent_pending":
             response = responses.accepted(call)
         else:
             response = responses.created(call, f"/v1/sessions/{call['session_id']}")
-        return Decision(placed.writes, response, after=lambda: placing.send_hints(request.scope, placed))
+        return Decision(placement.writes, response, after=lambda: placing.send_hints(request.scope, placement))
 
     return request.commit(decide)
 
 
 def transcript(request: Request[None]) -> Response:
-    """Return what was said in a call (contract 7). A session without a transcript is 404."""
+    """Return the transcript of a call (contract 7). A session without a transcript is 404 `resource_not_found`."""
     session = SESSIONS.find(request.scope, request.id)
     status = _status(session, session.doc["transcript_status"], "transcript")
     row = transcripts.find(request.scope, session.doc["id"])
@@ -92,7 +94,10 @@ def transcript(request: Request[None]) -> Response:
 
 
 def recording(request: Request[None]) -> Response:
-    """Return a link to the recording of a call, valid for 15 minutes (contract 7). None is 404."""
+    """Return a link to the recording of a call, which is valid for 15 minutes (contract 7).
+
+    A session without a recording is 404 `resource_not_found`.
+    """
     session = SESSIONS.find(request.scope, request.id)
     body: Recording = {
         "object": "recording",
@@ -111,7 +116,7 @@ def recording(request: Request[None]) -> Response:
 
 
 def _status(session: SessionRecord, status: str, part: str) -> str:
-    """The status of a part of the session. Raises `resource_not_found` if there is none."""
+    """The status of the session's transcript or recording. Raises `resource_not_found` if there is none."""
     if status == sessions.NONE:
         raise ApiError("resource_not_found", f"The session {session.doc['id']} has no {part}.")
     return status

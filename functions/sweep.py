@@ -1,4 +1,4 @@
-"""Each minute: send another hint for work that is overdue, for each row less often the longer it waits."""
+"""Schedule, each minute -> hints for overdue work. The interval between the hints of a row doubles."""
 
 from __future__ import annotations
 
@@ -12,37 +12,38 @@ from shared.core.log import logger
 from shared.webhooks import deliveries
 from shared.work import hints, owed
 
-SOONEST = 60
-LATEST = 3600
-"""Seconds, scaled, between the hints of a row: doubled from the first to the second figure."""
+MIN_INTERVAL = 60
+MAX_INTERVAL = 3600
+"""Seconds, scaled, between two hints of a row. The interval doubles from the first value to the second."""
 PAGE = 100
-TIME_KEPT = 10 * clock.SECOND
-"""Milliseconds of the function's time that are kept for the last page."""
+"""Index entries in a page."""
+PAGE_TIME = 10 * clock.SECOND
+"""Milliseconds that must remain of the function's time for another page."""
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
-    """Go through all that is overdue, or as far as the time allows; returns how many rows were hinted at."""
-    hinted = 0
+    """Send hints for all overdue rows, as far as the time allows. Returns the number of rows."""
+    overdue = 0
     for shard in keys.due_shards():
         pages = table.query(shard, index="due", at_most=keys.due(clock.now()), limit=PAGE, forward=True)
         for page in pages:
-            rows = [row for row in map(_put_off, page) if row is not None]
+            rows = [row for row in map(_postpone, page) if row is not None]
             for kind, (queue, hint) in LANES.items():
                 hints.send(queue, [hint(row) for row in rows if row["kind"] == kind])
-            hinted += len(rows)
-            if context.get_remaining_time_in_millis() < TIME_KEPT:
+            overdue += len(rows)
+            if context.get_remaining_time_in_millis() < PAGE_TIME:
                 break
-    if hinted:
-        logger().warning("overdue", extra={"rows": hinted})
-    return {"hinted": hinted}
+    if overdue:
+        logger().warning("overdue", extra={"rows": overdue})
+    return {"hinted": overdue}
 
 
-def _put_off(entry: table.Row) -> table.Row | None:
-    """Move the row's next hint further away; None if the row has moved on, or a worker has it."""
+def _postpone(entry: table.Row) -> table.Row | None:
+    """Postpone the row's next hint. Returns the row; None if it has changed or a worker has claimed it."""
     row = table.get(entry["pk"], entry["sk"])
     if row is None or row.get("due") != entry["due"]:
         return None
-    wait = clock.scaled(min(SOONEST * 2 ** row.get("hints", 0), LATEST))
+    wait = clock.scaled(min(MIN_INTERVAL * 2 ** row.get("hints", 0), MAX_INTERVAL))
     return owed.postpone_hint(entry["pk"], entry["sk"], entry["due"], wait)
 
 
@@ -68,4 +69,4 @@ LANES = {
     "session": ("dials", _session),
     "consent": ("consents", _consent),
 }
-"""By the kind of a row: the queue of the worker that it owes work to, and the hint for it."""
+"""By the kind of a row: the queue of its worker, and the function that returns its hint."""

@@ -1,4 +1,4 @@
-"""Queue -> one turn: the agent answers a message, and the reply and all that it changes are committed together."""
+"""Queue -> one turn: the agent replies to a message, and the reply is committed together with its changes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from shared.work import batches
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
-    """A batch of hints; each is independent of the others."""
+    """Process a batch of hints. The items are independent."""
     return batches.each_message(event, context, take_turn)
 
 
 def take_turn(record: SQSRecord) -> None:
-    """Answer the message that a hint names, if it is still owed an answer."""
+    """Reply to the message of a hint, if its reply is still owed."""
     message = json.loads(record.body)
     scope = Scope(message["project_id"], message["livemode"])
     answering.take_turn(scope, message["conversation_id"], message["message_id"])

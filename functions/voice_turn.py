@@ -1,4 +1,4 @@
-"""Lex -> one turn of a live call: the agent answers what the customer said."""
+"""Lex -> one turn of a live call: the agent replies to the customer's utterance."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.telephony import lex
 
-TIME_KEPT = 3
-"""Seconds of the function's time that are kept for the commit."""
+COMMIT_SECONDS = 3
+"""Seconds of the function's time that are reserved for the commit."""
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
-    """The code hook of the bot in the contact flow. Raises ValueError for an event that is not Lex's."""
+    """The code hook of the Lex bot in the contact flow. Raises ValueError for any other event."""
     turn = lex.read(event)
     scope = Scope(turn.project_id, turn.livemode)
-    seconds = context.get_remaining_time_in_millis() / clock.SECOND - TIME_KEPT
+    seconds = context.get_remaining_time_in_millis() / clock.SECOND - COMMIT_SECONDS
     response = voice.turn(scope, turn.session_id, turn.text, seconds)
     logger().info("voice turn", extra={"session_id": turn.session_id, "ends_call": response.ends_call})
     return lex.respond(turn, response.text, close=response.ends_call)

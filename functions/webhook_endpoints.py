@@ -1,4 +1,4 @@
-"""/v1/webhook_endpoints: register receivers, rotate their secrets, send them a test event."""
+"""/v1/webhook_endpoints: create, list, retrieve, update and delete endpoints, rotate secrets, send test events."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from shared.work import hints
 
 
 class WebhookEndpointCreate(fields.Input):
-    """A new endpoint; `url` is required, no filters mean all events (contract 9)."""
+    """A new endpoint; `url` is required. Without filters it receives all events (contract 9)."""
 
     url: str
     event_filters: list[str] | None = None
@@ -37,7 +37,11 @@ class WebhookEndpointPatch(fields.Input):
 
 
 def create(request: Request[WebhookEndpointCreate]) -> Response:
-    """Register a receiver of events. The response is the only one that shows the signing secret (contract 9)."""
+    """Create an endpoint and return it with its signing secret, which no later response shows (contract 9).
+
+    A URL that cannot receive webhooks is 400 `url_invalid`; an unknown filter is 400 `event_filter_invalid`; a 17th
+    endpoint is 409 `webhook_endpoint_limit`.
+    """
     values = request.body.model_dump()
     endpoints.check_url(values["url"])
     endpoints.check_filters(values["event_filters"] or [])
@@ -52,7 +56,11 @@ def create(request: Request[WebhookEndpointCreate]) -> Response:
 
 
 def update(request: Request[WebhookEndpointPatch]) -> Response:
-    """Change an endpoint by a merge patch. Disabling it cancels its waiting deliveries (contract 9)."""
+    """Change an endpoint by a merge patch and return it (contract 3 and 9).
+
+    Disabling it cancels its waiting deliveries. The errors are those of create, without the limit; an unknown id is 404
+    `resource_not_found`.
+    """
     patch = request.body.model_dump(exclude_unset=True)
     if "url" in patch:
         endpoints.check_url(patch["url"])
@@ -71,7 +79,10 @@ def update(request: Request[WebhookEndpointPatch]) -> Response:
 
 
 def delete(request: Request[None]) -> Response:
-    """Delete an endpoint for good. Its waiting deliveries are canceled (contract 9)."""
+    """Delete an endpoint permanently and return `{id, object, deleted: true}` (contract 9).
+
+    Its waiting deliveries are canceled. An unknown id is 404 `resource_not_found`.
+    """
 
     def decide() -> Decision:
         record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)
@@ -82,7 +93,10 @@ def delete(request: Request[None]) -> Response:
 
 
 def rotate_secret(request: Request[fields.Nothing]) -> Response:
-    """Replace the signing secret. The old one is invalid at once; the response alone shows the new one."""
+    """Replace the signing secret and return the endpoint with the new one, which no later response shows (contract 9).
+
+    The previous secret is invalid immediately. An unknown id is 404 `resource_not_found`.
+    """
     secret = signing.new_secret()
 
     def decide() -> Decision:
@@ -96,7 +110,11 @@ def rotate_secret(request: Request[fields.Nothing]) -> Response:
 
 
 def test(request: Request[fields.Nothing]) -> Response:
-    """Queue a synthetic `appointment.created` event to this endpoint alone, whatever its filters (contract 9)."""
+    """Queue a test event, `appointment.created`, to this endpoint only and return its delivery (contract 9).
+
+    The endpoint's filters do not apply. A disabled endpoint is 409 `webhook_endpoint_disabled`; an unknown id is 404
+    `resource_not_found`.
+    """
 
     def decide() -> Decision:
         record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)

@@ -1,10 +1,10 @@
-"""The agent that answers people: a Protocol with two implementations, and the tools that both use.
+"""The agent that replies to customers: a Protocol with two implementations, and the tools that both use.
 
-    scripted    test mode and local runs: deterministic, no network
+    scripted    test mode and the local runner: deterministic, no network
     bedrock     live mode: a model on Amazon Bedrock
 
-An agent is given what was said and the tools, and returns what to say. It changes nothing by itself: tools
-stage at most one change, which the turn commits together with the reply (contract 8).
+An agent gets the messages of a conversation and the tools, and returns a reply. It does not write: the tools stage at
+most one change, which the turn commits together with the reply (contract 8).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Role = Literal["user", "assistant"]
 
 @dataclass(frozen=True)
 class Utterance:
-    """One message of a conversation. What a user said is untrusted text."""
+    """One message of a conversation or call. The content of a user's message is untrusted."""
 
     role: Role
     content: str
@@ -28,7 +28,7 @@ class Utterance:
 
 @dataclass(frozen=True)
 class Usage:
-    """What a reply cost: the model and its tokens; zeros for an agent that costs nothing."""
+    """The model and tokens of a reply; no tokens for an agent that costs nothing."""
 
     model: str = "scripted"
     input_tokens: int = 0
@@ -37,18 +37,18 @@ class Usage:
 
 @dataclass(frozen=True)
 class Reply:
-    """What the agent says, as Markdown."""
+    """The agent's reply. The content is Markdown."""
 
     content: str
     usage: Usage = field(default_factory=Usage)
 
 
 class AgentFailed(Exception):
-    """The agent could not produce a reply this time; the turn may try again."""
+    """The agent could not produce a reply. The turn may retry."""
 
 
 class Agent(Protocol):
-    """Something that answers."""
+    """An agent that replies to customers."""
 
-    def reply(self, said: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
-        """Answer the last message of `said`, a user's, within `seconds`. Raises AgentFailed."""
+    def reply(self, utterances: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
+        """Reply to the last utterance, which is a user's, within `seconds`. Raises AgentFailed."""

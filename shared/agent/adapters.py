@@ -1,4 +1,4 @@
-"""Which agent answers: the scripted one in test mode and on the local runner, the stage's model in live mode."""
+"""The choice of the agent: scripted in test mode and on the local runner, the stage's model in live mode."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _live_agent: Agent | None = None
 
 
 def use(agent: Agent | None) -> None:
-    """Let this agent answer live customers, for tests; None restores the stage's model."""
+    """Use this agent in live mode, for tests. None restores the stage's model."""
     global _live_agent
     _live_agent = agent
 
 
 def agent_for(scope: Scope) -> Agent:
-    """The agent that answers the customers of this project and mode."""
+    """The agent for the customers of this project and mode."""
     if mode.is_simulated(scope):
         return _scripted()
     return _live_agent or _bedrock()
@@ -33,7 +33,7 @@ def _scripted() -> Agent:
 
 @functools.cache
 def _bedrock() -> Agent:
-    # Only functions that answer live customers pay for the import.
+    # Imported here, because only functions that reply to live customers need it.
     from shared.agent.bedrock import Bedrock
 
     return Bedrock.from_environment()

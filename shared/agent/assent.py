@@ -1,9 +1,8 @@
-"""Whether a person's message agrees to a proposal. A security boundary: tools commit only what passes here.
+"""Whether a user's message agrees to a proposal. A security boundary: tools commit a proposal only if it does.
 
-The judgement is a grammar of whole messages, not a search for words: the message must be made of known phrases
-from its first word to its last, and one of them must say yes. What is not known (a time, a condition, a second
-wish, a question mark, somebody else's line) is not agreement. A wrong no costs one more question; a wrong yes
-costs an appointment.
+The check is a grammar of whole messages, not a search for words. The message must consist of known phrases from the
+first word to the last, and one of them must mean yes. Anything else (a time, a condition, a second request, a question
+mark, quoted text) is not agreement. A false no costs another question; a false yes costs an appointment.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 LONGEST = 80
-"""Characters of the longest message that can be a plain yes or no."""
+"""The length in characters of the longest message that can be a plain yes or no."""
 
-# Phrases of lower-case words. Left out on purpose, since people also refuse or doubt with them: "right",
+# Phrases of lower-case words. Omitted because people also use them to refuse or to express doubt: "right",
 # "it's fine", "that's okay", "no problem", "no worries", "all good", "I'm good", "why not", "I guess", "oh great".
 _YES = (
     r"y|ye+s+|yea+h*|yup+|yep+|ya|yah|aye|(?:oh|ah) yes|yes i (?:do|am)|yes you (?:can|may)|sim|s[ií]|oui|ja|jawohl",
@@ -44,9 +43,9 @@ _POLITE = (
     r"hi|hello|hey|then|cool|nice|lovely|awesome|brilliant|super|good|totally",
     r"[🙏😊🙂😀😃😄😁👏❤🎉]",
 )
-# Agrees, but not to a cancellation: there it can mean that the appointment is to stand.
+# Agrees, except to a cancellation: there it can mean that the appointment should stay.
 _CONFIRM = r"(?:i )?confirm|confirmed"
-# To say again what was proposed agrees to that, and to nothing else. "Cancel that" may mean the proposal itself.
+# Repeating the proposal agrees to it, and to no other proposal. "Cancel that" may mean the proposal itself.
 _IT = r"(?:it|(?:the|my) appointment)"
 _AGAIN = {
     "cancel": (rf"(?:(?:please|you can|go ahead and) )?cancel {_IT}", r"confirm the cancell?ation"),
@@ -75,62 +74,62 @@ _AGREEING = {
     "cancel": _phrases(_YES + _AGAIN["cancel"], _POLITE),
     "reschedule": _phrases((*_YES, _CONFIRM, *_AGAIN["reschedule"]), _POLITE),
 }
-# "Confirm it" can mean what was proposed, or the appointment as it is.
+# "Confirm it" can mean the proposal, or the appointment as it is.
 _DOUBTFUL = {
     "cancel": _phrases((rf"(?:{_CONFIRM})(?: (?:it|that|this))?",), _YES + _POLITE),
     "reschedule": _phrases((rf"(?:{_CONFIRM})(?: (?:that|this|{_IT}))?",), _YES + _POLITE),
 }
 _REFUSING = _phrases(_NO, _POLITE + _REGRET)
 _LONGEST_PHRASE = 9
-_PICTURE = re.compile("([👍👌✅✔☑💯🙏😊🙂😀😃😄😁👏❤🎉👎❌🚫])[\U0001f3fb-\U0001f3ff\ufe0f]*")
-# Signs between words that change nothing. An ellipsis hesitates and a question mark asks, so neither is here.
-_PAUSE = re.compile(r"[,.!;\-\u2013\u2014]")
+_EMOJI = re.compile("([👍👌✅✔☑💯🙏😊🙂😀😃😄😁👏❤🎉👎❌🚫])[\U0001f3fb-\U0001f3ff\ufe0f]*")
+# Punctuation that does not change the meaning. An ellipsis (doubt) and a question mark (a question) do.
+_PUNCTUATION = re.compile(r"[,.!;\-\u2013\u2014]")
 
 
 def agrees(text: str, kind: Literal["cancel", "reschedule"] | None = None) -> bool:
-    """Whether the message is a clear, unconditional yes and nothing more.
+    """Whether the message is an unconditional yes and nothing else.
 
-    With the proposal's `kind`, "yes, cancel it" agrees to a cancellation, and never to a new time.
+    With the `kind` of the proposal, "yes, cancel it" agrees to a cancellation, but not to a new time.
     """
-    return _made_of(_AGREEING[kind], text)
+    return _consists_of(_AGREEING[kind], text)
 
 
 def is_doubtful(text: str, kind: Literal["cancel", "reschedule"]) -> bool:
-    """Whether the message says "confirm" and nothing more that would tell the proposal from the appointment."""
-    return not agrees(text, kind) and _made_of(_DOUBTFUL[kind], text)
+    """Whether the message says "confirm" without making clear whether it means the proposal or the appointment."""
+    return not agrees(text, kind) and _consists_of(_DOUBTFUL[kind], text)
 
 
 def refuses(text: str) -> bool:
-    """Whether the message is a clear no and nothing more. One that neither agrees nor refuses says something else."""
-    return _made_of(_REFUSING, text)
+    """Whether the message is a clear no and nothing else. Many messages neither agree nor refuse."""
+    return _consists_of(_REFUSING, text)
 
 
-def _made_of(phrases: _Phrases, text: str) -> bool:
+def _consists_of(phrases: _Phrases, text: str) -> bool:
     return is_row(_words(text), *phrases)
 
 
 def is_row(words: Sequence[str], decisive: re.Pattern[str], beside: re.Pattern[str]) -> bool:
-    """Whether the words are a row of these phrases, from the first to the last, with a decisive one among them."""
-    # How far phrases reach from the start, and whether one of them decided: no backtracking, whatever the text.
-    reached = {(0, False)}
+    """Whether all words form a sequence of these phrases, at least one of them decisive."""
+    # The positions that phrases reach from the start, and whether one was decisive. This needs no backtracking.
+    positions = {(0, False)}
     for start in range(len(words)):
         for decided in (False, True):
-            if (start, decided) not in reached:
+            if (start, decided) not in positions:
                 continue
             for end in range(start + 1, min(start + _LONGEST_PHRASE, len(words)) + 1):
                 phrase = " ".join(words[start:end])
                 if decisive.fullmatch(phrase):
-                    reached.add((end, True))
+                    positions.add((end, True))
                 if beside.fullmatch(phrase):
-                    reached.add((end, decided))
-    return (len(words), True) in reached
+                    positions.add((end, decided))
+    return (len(words), True) in positions
 
 
 def _words(text: str) -> list[str]:
-    """The words and pictures of a message, in lower case; none where it is too long or hesitates."""
+    """The words and emoji of a message in lower case; none if it is too long or has an ellipsis."""
     if len(text) > LONGEST:
         return []
     plain = unicodedata.normalize("NFKC", text).replace("\u2019", "'").lower()
     if ".." in plain:
         return []
-    return _PAUSE.sub(" ", _PICTURE.sub(r" \1 ", plain)).split()
+    return _PUNCTUATION.sub(" ", _EMOJI.sub(r" \1 ", plain)).split()

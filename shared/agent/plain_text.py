@@ -1,26 +1,24 @@
-"""An agent's Markdown reply as plain text, for `markdown: false` (contract, section 8).
+"""Converts the agent's Markdown replies to plain text, for `markdown: false` (contract 8).
 
-What a reader gets:
+The result:
 
-- A link is `label: url`, or the url alone when there is no other label; an image is its alt text. Only http,
-  https, mailto and tel are shown (the latter two as the bare address or number): of every other link the label
-  stays. Urls are shown percent-encoded, as a browser would send them.
-- Lists keep their bullets, numbers, task boxes and nesting; quotes are indented; a table's row is `a | b`; a
-  rule is a blank line; line breaks stay line breaks. Code is verbatim but for the exceptions below.
-- HTML is read as HTML: comments, scripts and styles vanish, `<a>` and `<img>` become what a link and an image
-  become, block tags and `<br>` break the line, entities are decoded.
+- A link is `label: url`, or only the URL if it has no other label. An image is its alt text. Only http, https, mailto
+  and tel links have a URL (the last two as the plain address or number); other links become their label. URLs are
+  percent-encoded, as a browser sends them.
+- Lists keep their bullets, numbers, task boxes and nesting. Quotes are indented. A table row is `a | b`. A rule is a
+  blank line. Line breaks are preserved. Code is unchanged, with the exceptions below.
+- HTML is parsed as HTML: comments, scripts and styles are removed, `<a>` and `<img>` become links and images as above,
+  block tags and `<br>` break the line, and entities are decoded.
 
-What is promised to a client that shows the text raw: nothing in it is an HTML tag, wherever it came from. An
-escaped or coded tag, as in code or `&lt;script&gt;`, is the author's text and is kept, but with a space after
-its `<` (`< script>`, and so `a< b` for `a<b`): every HTML parser reads that as text, also after the client has
-decoded entities once. There are no control characters but newline and, in code, tab; no bidirectional
-overrides; no trailing spaces.
+A client can insert the result into HTML: it contains no HTML tag. A tag in code or an escaped tag such as
+`&lt;script&gt;` is the author's text. It is preserved with a space after its `<` (`< script>`, and `a< b` for `a<b`),
+which every HTML parser reads as text, even after the client has decoded entities once. The result has no control
+characters except newline and, in code, tab; no bidirectional overrides; and no trailing spaces.
 
-HTML is read by the standard library's `html.parser`, Markdown by markdown-it-py, compared in November 2026 with
-mistune, marko and commonmark: it passes CommonMark's own examples (mistune fails one in eight), is typed (commonmark
-still supports Python 2), limits nesting and stays near 0.2 s on 8,000 hostile characters (marko overflows the stack,
-commonmark runs for 10 s). It is the slowest to import, 20 ms beside what a function has loaded anyway, so it is
-imported at the first use.
+The parsers are the standard library's `html.parser` and markdown-it-py. The latter was compared with mistune, marko and
+commonmark in November 2026: it passes CommonMark's examples (mistune fails one in eight), is typed (commonmark still
+supports Python 2), limits nesting, and takes about 0.2 s for 8,000 hostile characters (marko overflows the stack,
+commonmark takes 10 s). Its import takes 20 ms, the longest of the four, so it is imported at first use.
 """
 
 from __future__ import annotations
@@ -39,14 +37,14 @@ if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
-# Controls, bidirectional overrides and isolates (they make a url read as another), lone surrogates.
-_UNSEEN = re.compile(r"[\x00-\x08\x0d-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+# Control characters, bidirectional overrides and isolates (they can disguise a URL), and lone surrogates.
+_INVISIBLE = re.compile(r"[\x00-\x08\x0d-\x1f\x7f-\x84\x86-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 _ODD_BREAK = re.compile(r"[\x0b\x0c\x85\u2028\u2029]")
 
-# Where an HTML parser begins a tag, a comment or a declaration, as is or after one decoding of entities.
+# Where an HTML parser starts a tag, a comment or a declaration, before or after decoding entities once.
 _TAG_START = re.compile(r"(?:<|&lt;?|&#0*60;?|&#x0*3c;?)(?=[a-z/!?&])", re.IGNORECASE)
 
-# `html.unescape` raises on a number of more than 4,300 digits.
+# `html.unescape` raises for a number with more than 4,300 digits.
 _ENDLESS_NUMBER = re.compile(r"&#x?[0-9a-f]{32,};?", re.IGNORECASE)
 _END = "<!---->"
 _CODE_ELEMENTS = ("script", "style")
@@ -66,7 +64,7 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def plain(markdown: str) -> str:
-    """Return the text of a Markdown document, without markup and HTML; never raises."""
+    """The text of a Markdown document, without markup and HTML. Never raises."""
     source = _printable(markdown.replace("\r\n", "\n").replace("\r", "\n"))
     text = _printable(_Writer().document(_parser().parse(source)))
     text = _TAG_START.sub(r"\g<0> ", text)
@@ -74,7 +72,7 @@ def plain(markdown: str) -> str:
 
 
 def _printable(text: str) -> str:
-    return _ODD_BREAK.sub(" ", _UNSEEN.sub("", text))
+    return _ODD_BREAK.sub(" ", _INVISIBLE.sub("", text))
 
 
 @cache
@@ -83,7 +81,7 @@ def _parser() -> MarkdownIt:
     from markdown_it.parser_block import ParserBlock
 
     class Blocks(ParserBlock):
-        """CommonMark's blocks and GFM's tables; what is nested too deep is a paragraph, where upstream drops it."""
+        """CommonMark's blocks and GFM's tables. Blocks nested too deep become paragraphs; upstream drops them."""
 
         def tokenize(self, state: StateBlock, startLine: int, endLine: int) -> None:
             if state.level < state.md.options.maxNesting:
@@ -97,7 +95,7 @@ def _parser() -> MarkdownIt:
             return None
 
     class Parser(MarkdownIt):
-        """Takes every link for a link; which of them are shown is decided in `_address`."""
+        """Accepts every URL in a link. `_address` decides which URLs are in the text."""
 
         def validateLink(self, url: str) -> bool:
             return True
@@ -110,7 +108,7 @@ def _parser() -> MarkdownIt:
 
 
 def _bare_url(state: StateInline, silent: bool) -> bool:
-    """GFM's autolink: keeps `_`, `*` and `~` of a url in running text from being read as emphasis."""
+    """GFM's autolinks: `_`, `*` and `~` in a bare URL are not emphasis."""
     source, colon = state.src, state.pos
     if source[colon] != ":":
         return False
@@ -127,7 +125,7 @@ def _bare_url(state: StateInline, silent: bool) -> bool:
 
 
 def _without_punctuation(url: str) -> str:
-    """Drop what ends the sentence rather than the url, as GFM does."""
+    """Remove the punctuation that ends the sentence and not the URL, as GFM does."""
     surplus = url.count(")") - url.count("(")
     end = len(url)
     while end and (url[end - 1] in "?!.,:;*_~'\"" or (url[end - 1] == ")" and surplus > 0)):
@@ -137,7 +135,7 @@ def _without_punctuation(url: str) -> str:
 
 
 def _address(url: str) -> str | None:
-    """What a reader is shown of a link's url; None when it is not for readers."""
+    """The URL of a link as it appears in the text; None if only the label does."""
     if _WEB_URL.match(url):
         return url
     scheme, _, rest = url.partition(":")
@@ -156,7 +154,7 @@ def _flat(label: str, url: str, address: str) -> str:
 
 
 def _number(text: str) -> str | None:
-    """The digits of a telephone number, however it is spaced."""
+    """The digits of a telephone number, without separators; None if the text is not a number."""
     return re.sub(r"[^\d+]", "", text) if re.fullmatch(r"[\d+()./\s-]+", text) else None
 
 
@@ -174,7 +172,7 @@ def _indented(text: str, first: str, others: str) -> str:
 
 
 def _markup(tokens: Iterable[Token]) -> list[str]:
-    """The pieces of HTML, in the order in which a `_Writer` meets them."""
+    """The pieces of HTML, in the order in which a `_Writer` reads them."""
     pieces = []
     for token in tokens:
         if token.type in ("html_block", "html_inline"):
@@ -186,11 +184,11 @@ def _markup(tokens: Iterable[Token]) -> list[str]:
 
 @dataclass
 class _Container:
-    """A document, quote, list or item that is being read: its finished blocks, and a list's state."""
+    """An open document, quote, list or item: its finished blocks, and the state of a list."""
 
     blocks: list[str] = field(default_factory=list)
-    tight: bool = True  # a list's items stand without blank lines between them
-    number: int | None = None  # of an ordered list's next item
+    tight: bool = True  # whether a list has no blank lines between its items
+    number: int | None = None  # the number of an ordered list's next item
 
     def add(self, block: str) -> None:
         if block.strip():
@@ -198,18 +196,18 @@ class _Container:
 
 
 class _Writer:
-    """Writes one document."""
+    """Converts one document."""
 
     def __init__(self) -> None:
         self.containers = [_Container()]
         self.rows: list[str] = []
         self.row: list[str] = []
-        # The block at hand: its pieces, and for each open link where its label starts, its url, is it HTML.
+        # The current block: its parts, and for each open link the start of its label, its URL, and whether it is HTML.
         self.parts: list[str] = []
         self.links: list[tuple[int, str, bool]] = []
         self.after_url = False
         self.after_tag = False
-        # The script or style that is being skipped; which piece of HTML is next; the last that ends each.
+        # The script or style that is skipped, the number of the next piece of HTML, and the last piece that ends each.
         self.muted: str | None = None
         self.piece = 0
         self.last_end: dict[str, int] = {}
@@ -245,7 +243,7 @@ class _Writer:
                 self.container(token)
 
     def text(self, text: str, before: str) -> None:
-        """Add a paragraph, a heading or a table's cell."""
+        """Add a paragraph, a heading or a table cell."""
         if before == "paragraph_open":
             self.containers[-1].add(text)
         elif before == "heading_open":
@@ -266,8 +264,8 @@ class _Writer:
             case "list_item_close":
                 self.end_item(token.markup)
             case "bullet_list_close" | "ordered_list_close":
-                ended = self.containers.pop()
-                self.containers[-1].add(("\n" if ended.tight else "\n\n").join(ended.blocks))
+                items = self.containers.pop()
+                self.containers[-1].add(("\n" if items.tight else "\n\n").join(items.blocks))
 
     def end_item(self, markup: str) -> None:
         item, parent = self.containers.pop(), self.containers[-1]
@@ -300,7 +298,7 @@ class _Writer:
         return self.take()
 
     def take(self) -> str:
-        """End the block at hand and return its text, with at most one blank line in a row."""
+        """End the current block and return its text, with at most one consecutive blank line."""
         while self.links:
             self.close_link()
         lines = (line.strip(" ") for line in "".join(self.parts).split("\n"))
@@ -314,7 +312,7 @@ class _Writer:
             return
         last = self.parts[-1][-1] if self.parts else "\n"
         if self.after_tag and last in " \n":
-            text = text.lstrip(" \n")  # the tag stood between two spaces, or alone on its line
+            text = text.lstrip(" \n")  # the tag was between two spaces, or alone on its line
         if not text:
             return
         if self.after_url and _EXTENDS_A_URL.match(text):
@@ -323,7 +321,7 @@ class _Writer:
         self.after_url = self.after_tag = False
 
     def close_link(self) -> bool:
-        """End the innermost open link; False when that was Markdown's, which may hold HTML's, or there is none."""
+        """End the innermost open link. False if it is Markdown, which may contain HTML links, or if there is none."""
         if not self.links:
             return False
         start, url, is_html = self.links.pop()
@@ -344,16 +342,16 @@ class _Writer:
 
     def html(self, source: str) -> None:
         reader = _HtmlReader(self)
-        # What is left open swallows the rest, as in a browser; text after the last tag is complete.
+        # An unclosed tag or comment consumes the rest, as in a browser. `_END` completes the text after the last tag.
         source = _ENDLESS_NUMBER.sub("\ufffd", source) + _END
         reader.feed(f"<{self.muted}>{source}" if self.muted else source)
-        # Of a script that nobody ends, a block's rest is taken for code, but not the rest of a sentence.
+        # A script without an end tag consumes the rest of an HTML block, but not the rest of a sentence.
         if self.muted and self.last_end.get(self.muted, -1) <= self.piece:
             self.muted, self.after_tag = None, True
         self.piece += 1
 
     def tag(self, name: str, closing: bool, attributes: Mapping[str, str | None]) -> None:
-        """Read an HTML tag; its name is in lower case."""
+        """Handle an HTML tag. Its name is in lower case."""
         if name in _CODE_ELEMENTS:
             self.muted = None if closing else name
         if not self.muted:
@@ -378,7 +376,7 @@ class _Writer:
                 self.parts.append("- ")
 
     def anchor(self, href: str | None) -> None:
-        """End the HTML link at hand, if there is one, and begin another."""
+        """End the open HTML link, if there is one, and begin another."""
         if self.links and self.links[-1][2]:
             self.close_link()
         if href:
@@ -386,7 +384,7 @@ class _Writer:
 
 
 class _HtmlReader(HTMLParser):
-    """Reads a piece of HTML for a writer. What is neither a tag nor text is not for readers."""
+    """Parses a piece of HTML for a writer. Comments and declarations are ignored."""
 
     def __init__(self, writer: _Writer) -> None:
         super().__init__()

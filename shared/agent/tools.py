@@ -1,9 +1,9 @@
-"""What an agent can do: ordinary domain operations, bound by the server to one customer (contract 8).
+"""The tools of an agent: domain operations that the server binds to one customer (contract 8).
 
-Tools are bound to a project, a mode and a customer when they are made, never by an agent's arguments: an id
-of anybody else's appointment is an unknown id. At most one change is staged in a turn; it is committed with
-the reply. A cancellation or a new time is first proposed and committed only by a later turn, with the very
-arguments proposed, and only if the user's message in between agrees (`shared.agent.assent`).
+Tools are created for a project, a mode and a customer. The agent's arguments cannot change that: the id of another
+customer's appointment is an unknown id. A turn stages at most one change, which is committed with the reply. A
+cancellation or a new time is first proposed. The next turn can commit exactly this proposal, and only if the user's
+message agrees (`shared/agent/assent.py`).
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from shared.core import clock
 from shared.core.errors import ApiError
 
 LATEST_CALL = 366 * clock.DAY
-"""How far ahead a customer can ask to be called again."""
+"""How far in the future a customer can request the next call (milliseconds)."""
 
 
 class Action(TypedDict):
-    """What a reply did. Which of the other fields is present follows from `type` (contract 8)."""
+    """An action of a reply. `type` determines which other field is present (contract 8)."""
 
     type: str
     """`handoff`, `appointment_confirmed`, `appointment_rescheduled`, `appointment_cancelled`, `call_requested` or
     `conversation_ended`."""
     reason: NotRequired[str]
-    """Of a handoff: why a person is needed."""
+    """Only on a handoff: why a person is needed."""
     appointment_id: NotRequired[str]
-    """Of a change to an appointment."""
+    """Only on a change of an appointment."""
     session_id: NotRequired[str]
-    """Of a requested call."""
+    """Only on a requested call."""
 
 
 @dataclass(frozen=True)
 class AppointmentView:
-    """An appointment of the customer as an agent sees it: times local to `timezone` (UTC where it has none)."""
+    """An appointment of the customer as an agent sees it. `local` is the time in `timezone`, which is UTC if unset."""
 
     id: str
     status: str
@@ -53,9 +53,9 @@ class AppointmentView:
 
 @dataclass(frozen=True)
 class Proposal:
-    """What the agent offered to do, to be done exactly so if the user agrees.
+    """A change that the agent proposed, to be committed exactly if the user agrees.
 
-    `present_at` is the appointment's time when it was offered, `at` the new one; RFC 3339 in UTC.
+    `present_at` is the appointment's time at the proposal, `at` the new time; both RFC 3339 in UTC.
     """
 
     kind: Literal["cancel", "reschedule"]
@@ -66,7 +66,7 @@ class Proposal:
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a tool: whether it did what it says, and a sentence for the agent."""
+    """The result of a tool: whether it succeeded, and a sentence for the agent."""
 
     ok: bool
     message: str
@@ -74,44 +74,47 @@ class Result:
 
 @dataclass
 class Tools:
-    """The tools of one turn.
-
-    `appointments` are the customer's appointments that have not passed, soonest first; `proposal` is what the previous
-    turn proposed; `message` is the user's message of this turn. After the turn, `actions` is what
-    `reply.actions` shows, `change` the appointment to write, `proposed` the proposal to keep.
-
-    In a call (`in_call`), `instructions` are the business's own for it, `timezone` is the one in which a time to be
-    called again is read where no coming appointment tells, `changed_before` says that an earlier turn of the call
-    has changed an appointment, and `later` is the instant in milliseconds that the customer asked to be called
-    again at, which ends the call.
-    """
+    """The tools of one turn of a conversation or call."""
 
     appointments: Sequence[AppointmentRecord]
+    """The customer's future appointments, soonest first."""
     message: str
+    """The user's message of this turn."""
     proposal: Proposal | None = None
+    """The proposal of the previous turn."""
     can_call: bool = False
+    """Whether the customer can be called by phone."""
     in_call: bool = False
+    """Whether this is a turn of a call."""
     instructions: str | None = None
+    """In a call: the instructions of the business."""
     timezone: str | None = None
+    """In a call: the zone for the time of the next call if there is no future appointment."""
     changed_before: bool = False
+    """In a call: whether an earlier turn changed an appointment."""
     actions: list[Action] = field(default_factory=list)
+    """After the turn: the `actions` of the reply."""
     change: tuple[AppointmentRecord, Appointment] | None = None
+    """After the turn: the appointment as read, and as it must be written."""
     proposed: Proposal | None = None
+    """After the turn: the proposal for the next turn."""
     wants_call: bool = False
+    """After the turn: whether the customer requested a call."""
     later: int | None = None
+    """After the turn: the instant (milliseconds) of the next call that the customer requested, which ends this call."""
 
     def list_appointments(self) -> list[AppointmentView]:
-        """The customer's coming appointments, soonest first."""
+        """The customer's future appointments, soonest first."""
         return [to_view(record.doc) for record in self.appointments]
 
     def confirm(self, appointment_id: str) -> Result:
-        """Confirm an appointment, at once, unless the message can just as well mean the proposal."""
+        """Confirm an appointment in this turn, unless the message may mean the proposal."""
         if (doubt := self._doubt()) is not None:
             return doubt
         return self._change(appointment_id, {"status": appointments.CONFIRMED}, "appointment_confirmed")
 
     def propose_cancellation(self, appointment_id: str) -> Result:
-        """Offer to cancel an appointment; done only if the user's next message agrees."""
+        """Propose to cancel an appointment. It is cancelled only if the user's next message agrees."""
         record = self._appointment(appointment_id)
         if record is None:
             return _UNKNOWN
@@ -120,7 +123,7 @@ class Tools:
         return self._propose(Proposal("cancel", appointment_id, record.doc["appointment_at"]))
 
     def propose_reschedule(self, appointment_id: str, at: str) -> Result:
-        """Offer a new time, RFC 3339 with an offset; done only if the user's next message agrees."""
+        """Propose a new time, RFC 3339 with an offset. The appointment moves only if the user's next message agrees."""
         record = self._appointment(appointment_id)
         if record is None:
             return _UNKNOWN
@@ -137,7 +140,7 @@ class Tools:
         return self._propose(Proposal("reschedule", appointment_id, record.doc["appointment_at"], clock.iso(instant)))
 
     def commit_proposal(self) -> Result:
-        """Do what the previous turn proposed, if the user's message agrees to it."""
+        """Commit the proposal of the previous turn, if the user's message agrees to it."""
         if self.proposal is None:
             return Result(False, "Nothing was proposed in the previous turn.")
         if (doubt := self._doubt()) is not None:
@@ -158,7 +161,7 @@ class Tools:
         return self._change(self.proposal.appointment_id, changes, "appointment_rescheduled")
 
     def request_call(self) -> Result:
-        """Ask that the customer be called by phone, now."""
+        """Request a phone call to the customer now."""
         if not self.can_call or self.in_call:
             return Result(False, "Calls cannot be placed for this customer; offer to hand off to a person.")
         if refusal := self._refusal():
@@ -167,11 +170,11 @@ class Tools:
         return Result(True, "The customer will be called.")
 
     def call_later(self, at: str) -> Result:
-        """End the call because the customer wants to be called again at another time, RFC 3339 with an offset."""
+        """End the call because the customer wants the next call at this time, RFC 3339 with an offset."""
         if not self.in_call:
-            return Result(False, "This is no phone call.")
+            return Result(False, "This is not a phone call.")
         if self.changed_before:
-            return Result(False, "An appointment was changed in this call already; another call is not needed.")
+            return Result(False, "An appointment was already changed in this call; another call is not needed.")
         if refusal := self._refusal():
             return refusal
         try:
@@ -181,10 +184,10 @@ class Tools:
         if not clock.now() < instant < clock.now() + LATEST_CALL:
             return Result(False, "The time of the next call must be in the future, and within a year.")
         self.later = instant
-        return Result(True, "Noted. The call ends with your reply.")
+        return Result(True, "Saved. The call ends with your reply.")
 
     def hand_off(self, reason: str) -> Result:
-        """Hand the conversation to a person; the agent changes nothing afterwards."""
+        """Hand the conversation to a person. The agent can change nothing afterwards."""
         if not any(action["type"] == "handoff" for action in self.actions):
             self.actions.append({"type": "handoff", "reason": reason[:200]})
         return Result(True, "A person will take over.")
@@ -196,7 +199,7 @@ class Tools:
         return Result(True, "The conversation ends with your reply.")
 
     def _doubt(self) -> Result | None:
-        """Propose again if "confirm" can mean the proposal or the appointment, so that the user is asked once more."""
+        """Repeat the proposal if "confirm" can mean the proposal or the appointment; the user is asked again."""
         proposal = self.proposal
         if proposal is None or not assent.is_doubtful(self.message, proposal.kind):
             return None
@@ -204,7 +207,9 @@ class Tools:
         if record is None or record.doc["appointment_at"] != proposal.present_at:
             return None
         result = self._propose(proposal)
-        message = "The message can mean the proposal or the appointment. It was proposed again; ask for a yes or a no."
+        message = (
+            "The message can mean the proposal or the appointment. The proposal was repeated; ask for a yes or a no."
+        )
         return Result(False, message) if result.ok else result
 
     def _change(self, appointment_id: str, patch: Mapping[str, Any], action: str) -> Result:
@@ -218,7 +223,7 @@ class Tools:
         except ApiError as error:
             return Result(False, error.message)
         if after is None:
-            return Result(True, "Nothing had to be changed.")
+            return Result(True, "No change was necessary.")
         self.change = (record, after)
         self.actions.append({"type": action, "appointment_id": appointment_id})
         return Result(True, "Done.")
@@ -227,10 +232,10 @@ class Tools:
         if refusal := self._refusal():
             return refusal
         self.proposed = proposal
-        return Result(True, "Proposed. Say what you would do and ask whether the user agrees; it is not done yet.")
+        return Result(True, "Proposed, but not done yet. Describe the change and ask whether the user agrees.")
 
     def _refusal(self) -> Result | None:
-        """Why nothing more can be done in this turn."""
+        """The reason why this turn can make no further change; None if it can."""
         if any(action["type"] == "handoff" for action in self.actions):
             return Result(False, "The conversation was handed to a person; nothing more can be changed.")
         changed = any(action["type"].startswith("appointment_") for action in self.actions)
@@ -243,11 +248,11 @@ class Tools:
 
 
 _UNKNOWN = Result(False, "This customer has no such appointment.")
-_ONE_CHANGE = Result(False, "Only one change or proposal can be made in a turn; see to the rest afterwards.")
+_ONE_CHANGE = Result(False, "Only one change or proposal can be made in a turn; do the rest in later turns.")
 
 
 def to_view(doc: Appointment) -> AppointmentView:
-    """Return an appointment's document as an agent sees it."""
+    """The appointment as an agent sees it."""
     zone = doc["timezone"] or "UTC"
     local = clock.local(clock.parse(doc["appointment_at"]), ZoneInfo(zone))
     return AppointmentView(

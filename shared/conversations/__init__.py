@@ -1,1 +1,1 @@
-"""Conversations: threads, messages, whom they are with, and the turns in which the agent answers."""
+"""Conversations: threads, their messages and customers, and the turns in which the agent replies."""

@@ -1,4 +1,4 @@
-"""Answering: the agent takes a turn, from the claim to the commit (contract 8)."""
+"""Answering: one turn of the agent, from the claim to the commit (contract 8)."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from shared.core.log import logger
 from shared.work import owed
 
 HISTORY = 40
-"""Messages that the agent is shown."""
-TRIES = 3
-"""How often an agent that fails is asked, and how often it answers anew because a commit lost a race."""
+"""The number of latest messages that the agent gets."""
+ATTEMPTS = 3
+"""The most requests to an agent that fails, and the most commits of a turn whose rows are modified concurrently."""
 SIMULATED_ERROR = "[[sim:error]]"
 APOLOGY = "Sorry, something went wrong on my side. I have asked a person of our team to get back to you."
-HOLDING = "A person of our team has your conversation and will answer you here. I have passed your message on."
+HOLDING = "A person of our team has taken over this conversation and will reply here. I have passed on your message."
 CUSTOMER_DELETED = "I cannot help with this one myself. I have asked a person of our team to get back to you."
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The agent's reply, and the tools with what they did. `failed`: the reply is an apology."""
+class Outcome:
+    """The agent's reply, and the tools with their changes. If `failed`, the reply is an apology."""
 
     reply: Reply
     tools: Tools
@@ -37,9 +37,10 @@ class Answer:
 
 
 def take_turn(scope: Scope, conversation_id: str, message_id: str) -> None:
-    """Answer a message, if it is owed an answer and no other worker has it.
+    """Reply to a message, if its reply is owed and no other worker has claimed it.
 
-    Raises ConditionFailed or Contended if the turn's rows keep changing; the turn is then free for another worker.
+    Raises ConditionFailed or Contended if the rows of the turn are modified concurrently too often. The turn is then
+    released.
     """
     turn = turns.claim(scope, conversation_id, message_id)
     if turn is None:
@@ -49,43 +50,43 @@ def take_turn(scope: Scope, conversation_id: str, message_id: str) -> None:
     def attempt() -> None:
         nonlocal may_call
         conversation = CONVERSATIONS.find(scope, turn.conversation_id)
-        answer = _answer(turn, conversation, may_call)
+        outcome = _outcome(turn, conversation, may_call)
         try:
-            turns.commit(turn, conversation, answer.reply, answer.tools, failed=answer.failed)
+            turns.commit(turn, conversation, outcome.reply, outcome.tools, failed=outcome.failed)
         except ApiError as error:
             logger().info("call refused", extra={"message_id": turn.id, "code": error.code})
             may_call = False
-            answer = _answer(turn, conversation, may_call)
-            turns.commit(turn, conversation, answer.reply, answer.tools, failed=answer.failed)
-        logger().info("turn", extra={"message_id": turn.id, "failed": answer.failed})
+            outcome = _outcome(turn, conversation, may_call)
+            turns.commit(turn, conversation, outcome.reply, outcome.tools, failed=outcome.failed)
+        logger().info("turn", extra={"message_id": turn.id, "failed": outcome.failed})
 
     try:
-        owed.retry_on_conflict(attempt, tries=TRIES)
+        owed.retry_on_conflict(attempt, tries=ATTEMPTS)
     except Exception:
-        turns.give_back(turn)
+        turns.release(turn)
         raise
 
 
-def _answer(turn: Turn, conversation: ConversationRecord, may_call: bool) -> Answer:
-    """What the agent answers, on the rows as they are now."""
+def _outcome(turn: Turn, conversation: ConversationRecord, may_call: bool) -> Outcome:
+    """The agent's reply and changes, for the current rows."""
     tools = Tools(appointments=(), message=turn.message["content"])
-    if turn.hopeless:
+    if turn.is_lost:
         return _apology(tools)
     if conversation.row.get("handed_off"):
-        return Answer(Reply(HOLDING), tools)
+        return Outcome(Reply(HOLDING), tools)
     customer_id = conversation.doc["customer_id"]
     if customer_id is not None:
         customer = turns.customer(turn.scope, customer_id)
         if customer is None:
             tools.hand_off("customer_deleted")
-            return Answer(Reply(CUSTOMER_DELETED), tools)
+            return Outcome(Reply(CUSTOMER_DELETED), tools)
         tools.can_call = may_call and placing.can_be_called(customer)
-        tools.appointments = turns.coming_appointments(turn.scope, customer_id)
+        tools.appointments = turns.upcoming_appointments(turn.scope, customer_id)
     tools.proposal = turns.proposal(conversation)
     return _ask_agent(turn, tools)
 
 
-def _ask_agent(turn: Turn, tools: Tools) -> Answer:
+def _ask_agent(turn: Turn, tools: Tools) -> Outcome:
     if mode.is_simulated(turn.scope) and tools.message == SIMULATED_ERROR:
         return _apology(tools)
     history = [
@@ -93,19 +94,19 @@ def _ask_agent(turn: Turn, tools: Tools) -> Answer:
         for message in conversations.transcript(turn.scope, turn.conversation_id, HISTORY)
         if message["id"] <= turn.id
     ]
-    for _ in range(TRIES):
-        fresh = dataclasses.replace(tools, actions=[])
+    for _ in range(ATTEMPTS):
+        attempt_tools = dataclasses.replace(tools, actions=[])
         try:
-            reply = adapters.agent_for(turn.scope).reply(history, fresh, turn.seconds)
+            reply = adapters.agent_for(turn.scope).reply(history, attempt_tools, turn.seconds)
         except AgentFailed as error:
             logger().warning("agent failed", extra={"message_id": turn.id, "error": str(error)})
             if turn.seconds <= 1:
                 break
         else:
-            return Answer(reply, fresh)
+            return Outcome(reply, attempt_tools)
     return _apology(tools)
 
 
-def _apology(tools: Tools) -> Answer:
+def _apology(tools: Tools) -> Outcome:
     tools.hand_off(turns.AGENT_FAILED)
-    return Answer(Reply(APOLOGY), tools, failed=True)
+    return Outcome(Reply(APOLOGY), tools, failed=True)

@@ -1,8 +1,7 @@
 """Conversations and their messages (specification, "Conversation", "Message"; contract 8).
 
-A message and the turn that answers it are one row: a user's message owes its reply (`shared/work/owed.py`). The
-conversation's row holds the lock (`turn`, the message that is being answered), what the agent has proposed, and
-whether a person has taken over.
+A user's message and its turn are one row, which owes the reply (`shared/work/owed.py`). The conversation's row holds
+the lock (`turn`, the message whose reply is pending), the agent's proposal, and whether a person has taken over.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from shared.resources.documents import Resource, ResourceRow
 from shared.work import hints, owed
 
 WINDOW = 20
-"""Seconds, from a request's start, that it waits for a reply; never scaled."""
+"""Seconds from the start of a request that it waits for the reply. Never scaled."""
 GIVE_UP = 108 * clock.SECOND
-"""The age at which a turn is ended by an apology, so that it holds its conversation for 120 s at the most."""
+"""The age of a message (milliseconds) from which its turn ends with an apology. A turn then ends within 120 s."""
 BUSY_RETRY = 2
-"""Seconds after which a client may try a busy conversation again."""
+"""The `Retry-After` of `conversation_busy` (seconds)."""
 ACTIVE, ENDED = STATUSES = ("active", "ended")
 PENDING, COMPLETE, FAILED = "pending", "complete", "failed"
 SIMULATED_TIMEOUT = "[[sim:timeout]]"
@@ -35,18 +34,18 @@ _SIMULATED_REPLY = 7 * clock.SECOND
 
 
 class Conversation(Resource):
-    """A thread in which the agent answers (specification, "Conversation"; contract 8). Id prefix `conv_`."""
+    """A thread in which the agent replies (specification, "Conversation"; contract 8). Id prefix `conv_`."""
 
     status: str
-    """`active` or `ended`. An ended conversation stays ended."""
+    """`active` or `ended`, which is final."""
     external_id: str | None
-    """The caller's thread identifier, unique among active conversations. Null for a thread without one."""
+    """The caller's own thread identifier, unique among active conversations. Null when unset."""
     customer_id: str | None
-    """The customer whom the conversation is with. Null when unknown."""
+    """The id of the customer in the conversation. Null when unknown."""
     metadata: dict[str, Any]
-    """At most 50 keys, from the request that opened the conversation; `{}` when unset."""
+    """At most 50 keys, from the request that created the conversation; `{}` when unset."""
     last_message_at: str | None
-    """The time of the latest message of either side. Null before the first."""
+    """The time of the latest message of the user or the agent. Null before the first."""
     ended_at: str | None
     """When the conversation ended. Null while it is active."""
 
@@ -63,19 +62,19 @@ class Message(TypedDict):
     role: str
     """`user` or `assistant`."""
     content: str
-    """As sent; a reply's is Markdown."""
+    """The text as sent. A reply is Markdown."""
     created_at: str
     reply_status: NotRequired[str]
-    """Of a user's message: `pending` until the agent has replied, then `complete`, or `failed` if it apologised."""
+    """Only on a user's message: `pending` until the reply, then `complete`, or `failed` if the reply is an apology."""
     actions: NotRequired[list[Action]]
-    """Of an assistant's message: what the reply did; `[]` if nothing."""
+    """Only on an assistant's message: the actions of the reply; `[]` if there are none."""
 
 
 class AnsweredMessage(Message):
-    """The response of a message endpoint: the user's message with the agent's reply."""
+    """The response of a message endpoint: the user's message with the agent's reply (specification, "Message")."""
 
     reply: Message
-    """The assistant's message; as plain text if the request said `markdown: false`."""
+    """The assistant's message. Its content is plain text if the request has `markdown: false`."""
     conversation: Conversation
     """The conversation after the reply."""
 
@@ -84,11 +83,11 @@ class ConversationRow(ResourceRow):
     """A conversation's row."""
 
     turn: NotRequired[str]
-    """The message that is being answered, which locks the conversation."""
+    """The id of the message whose reply is pending. It locks the conversation."""
     proposal: NotRequired[str]
-    """The change that the agent has proposed and the user has not answered yet, as JSON text."""
+    """The agent's proposal from the previous turn, as JSON text. Absent if there is none."""
     handed_off: NotRequired[bool]
-    """A person has taken over; the agent only holds the line."""
+    """Whether a person has taken over. The agent then only sends holding replies."""
 
 
 CONVERSATIONS: Collection[Conversation, ConversationRow] = Collection(
@@ -108,7 +107,7 @@ ConversationRecord = Record[Conversation, ConversationRow]
 def new(
     scope: Scope, external_id: str | None, customer_id: str | None, metadata: Mapping[str, Any] | None
 ) -> Conversation:
-    """An active conversation without messages."""
+    """A new conversation without messages."""
     return CONVERSATIONS.new(
         scope,
         status=ACTIVE,
@@ -121,17 +120,17 @@ def new(
 
 
 def messages_pk(scope: Scope, conversation_id: str) -> str:
-    """The partition of a conversation's messages."""
+    """The partition key of a conversation's messages."""
     return scope.pk(CONVERSATIONS.kind, conversation_id)
 
 
 def thread_key(scope: Scope, external_id: str) -> tuple[str, str]:
-    """The key of the row that makes an external id unique among active conversations."""
+    """The key of the row that makes an `external_id` unique among active conversations."""
     return scope.pk("thread", hashlib.sha256(external_id.encode()).hexdigest()), "thread"
 
 
 def of_thread(scope: Scope, external_id: str) -> ConversationRecord | None:
-    """The active conversation of the caller's thread, None if there is none."""
+    """The active conversation with this `external_id`; None if there is none."""
     thread = table.get(*thread_key(scope, external_id))
     return None if thread is None else CONVERSATIONS.find(scope, thread["conversation_id"])
 
@@ -142,7 +141,10 @@ def insertion(
     internal: Mapping[str, table.Value] | None = None,
     on_thread_taken: table.OnConditionFailed = table.decide_again,
 ) -> list[table.Operation]:
-    """The writes that create a conversation; `on_thread_taken` decides if its thread has an active one."""
+    """The writes that create a conversation.
+
+    `on_thread_taken` is called if its `external_id` already has an active conversation.
+    """
     writes: list[table.Operation] = [CONVERSATIONS.insert(scope, conversation, **(internal or {}))]
     if conversation["external_id"] is not None:
         pk, sk = thread_key(scope, conversation["external_id"])
@@ -152,12 +154,12 @@ def insertion(
 
 
 def thread_taken(old: table.Row | None) -> ApiError:
-    """The error for a second active conversation on a thread."""
+    """The error for a second active conversation with the same `external_id`."""
     return ApiError("conversation_exists", param="external_id")
 
 
 def ended(conversation: Conversation) -> Conversation | None:
-    """The conversation, ended; None if it already is."""
+    """The conversation after its end; None if it has already ended."""
     if conversation["status"] == ENDED:
         return None
     changed = documents.touched(conversation, {"status": ENDED, "ended_at": clock.iso(clock.now())})
@@ -165,16 +167,16 @@ def ended(conversation: Conversation) -> Conversation | None:
 
 
 def ending(scope: Scope, conversation: Conversation) -> list[table.Operation]:
-    """The writes beside the conversation's own that free its thread."""
+    """The further writes of a conversation's end, which release its `external_id`."""
     if conversation["external_id"] is None:
         return []
     pk, sk = thread_key(scope, conversation["external_id"])
-    mine = {":mine": conversation["id"]}
-    return [table.Delete(pk, sk, condition="attribute_not_exists(pk) OR conversation_id = :mine", values=mine)]
+    own_id = {":id": conversation["id"]}
+    return [table.Delete(pk, sk, condition="attribute_not_exists(pk) OR conversation_id = :id", values=own_id)]
 
 
-def must_take_message(record: ConversationRecord) -> None:
-    """Raises `conversation_ended`, or `conversation_busy` while a turn holds the lock."""
+def check_open(record: ConversationRecord) -> None:
+    """Raises `conversation_ended`, or `conversation_busy` if a turn holds the lock."""
     if record.doc["status"] == ENDED:
         raise ApiError("conversation_ended")
     if "turn" in record.row:
@@ -182,9 +184,9 @@ def must_take_message(record: ConversationRecord) -> None:
 
 
 def new_message(scope: Scope, conversation: Conversation, content: str, markdown: bool) -> table.Row:
-    """The row of a user's message, which owes its reply from now on."""
+    """The row of a new user's message, which owes its reply."""
     now, last = clock.now(), conversation["last_message_at"]
-    # Whatever this host's clock says, the message stands after the reply before it.
+    # The message is ordered after the previous reply, even if this host's clock is behind.
     asked_at = now if last is None else max(now, clock.parse(last) + 1)
     message: Message = {
         "id": ids.new(MESSAGES.prefix, asked_at),
@@ -208,21 +210,21 @@ def new_message(scope: Scope, conversation: Conversation, content: str, markdown
 
 
 def window(scope: Scope, content: str) -> int:
-    """Seconds, from the request's start, that the request which stores this message waits for the reply.
+    """Seconds from its start that the first request with this message waits for the reply.
 
-    A retry with the same Idempotency-Key waits `WINDOW`, whatever the message (contract 10).
+    A retry with the same Idempotency-Key always waits `WINDOW` (contract 10).
     """
     return _SIMULATED_WINDOW if _is_simulated_timeout(scope, content) else WINDOW
 
 
 def locked(conversation: Conversation, message: table.Row) -> tuple[Conversation, dict[str, table.Value]]:
-    """The conversation with a new message, and the attributes that lock it."""
+    """The conversation after a new message, and the attributes that lock it."""
     at = clock.iso(message["asked_at"])
     return documents.touched(conversation, {"last_message_at": at}), {"turn": message["sk"]}
 
 
 def hints_of(scope: Scope, message: table.Row) -> list[hints.Hint]:
-    """The messages that tell the worker of a turn: one now, one when the turn would have to be given up."""
+    """The hints for a turn: one for when it is due, and one for when it must end with an apology."""
     body = {
         "project_id": scope.project_id,
         "livemode": scope.livemode,

@@ -1,4 +1,4 @@
-"""Whom a conversation is with: the `customer` of a request (contract 8)."""
+"""The customer of a conversation, from the `customer` of a request (contract 8)."""
 
 from __future__ import annotations
 
@@ -17,23 +17,30 @@ _REQUIRED = ("external_id", "phone", "email")
 
 
 def check(customer: Mapping[str, Any] | None) -> None:
-    """Raises ApiError for a `customer` that names nobody, or names somebody twice."""
+    """Validate the `customer` of a request.
+
+    Raises `parameter_missing` if nothing identifies the customer, `parameters_exclusive` if `id` is combined with other
+    fields, and `resource_not_found` for a malformed id.
+    """
     if customer is None:
         return
     if "id" in customer:
         if len(customer) > 1:
-            raise ApiError("parameters_exclusive", "customer[id] goes alone.", param="customer")
+            raise ApiError(
+                "parameters_exclusive", "customer[id] cannot be combined with other fields.", param="customer"
+            )
         if not ids.is_id(CUSTOMERS.prefix, customer["id"]):
             raise not_found_in_body("customer", customer["id"], "customer[id]")
     elif all(customer.get(name) is None for name in _REQUIRED):
-        message = "customer needs one of id, external_id, phone and email."
+        message = "customer must have one of id, external_id, phone and email."
         raise ApiError("parameter_missing", message, param="customer")
 
 
 def resolve(scope: Scope, customer: Mapping[str, Any] | None) -> tuple[str | None, list[table.Operation]]:
-    """The id of the customer that a request means, and the writes that create or check it. Raises ApiError.
+    """The id of the customer of a request, and the writes that create the customer or check that it exists.
 
-    Matched by id, else external_id, else phone among those that are not deleted, the newest first; else created.
+    A customer that is not deleted is matched by id, otherwise by external_id, otherwise by phone; the newest if several
+    match. Without a match, a customer is created. The check raises `customer_deleted` or `resource_not_found`.
     """
     if customer is None:
         return None, []

@@ -2,7 +2,7 @@
 
 A delivery's row owes its next attempt (`shared/work/owed.py`). A worker claims the row, sends the event, and records
 the attempt on condition that it still has the claim. Two pure functions hold the rules: `next_step` depends on the
-number and outcome of an attempt; `phase` depends on a row and its endpoint. Workers, reads and manual retries use both.
+number and outcome of an attempt. `phase` depends on a row and its endpoint; workers, reads and manual retries use it.
 """
 
 from __future__ import annotations

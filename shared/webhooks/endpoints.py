@@ -115,7 +115,7 @@ def check_url(url: str) -> None:
 
 
 def check_filters(filters: list[str]) -> None:
-    """Raises `event_filter_invalid` for an unknown event type or wildcard; `parameter_invalid` for too many."""
+    """Raises `event_filter_invalid` for an unknown event type or wildcard, `parameter_invalid` for too many filters."""
     if len(filters) > FILTERS_LIMIT:
         message = f"At most {FILTERS_LIMIT} event filters are allowed."
         raise ApiError("parameter_invalid", message, param="event_filters")

@@ -296,7 +296,7 @@ def test_the_agent_knows_the_instructions_and_what_was_said(stage: Stage, stoppe
     talks(stage, stopped_clock, call, "Thank you.")
     assert [tools.instructions for tools in agent.tools] == [INSTRUCTIONS] * 2
     assert all(tools.in_call for tools in agent.tools)
-    assert all(0 < seconds <= 60 - voice_turn.TIME_KEPT for seconds in agent.seconds)
+    assert all(0 < seconds <= 60 - voice_turn.COMMIT_SECONDS for seconds in agent.seconds)
     opening = line.started[0][-1]
     assert [(one.role, one.content) for one in agent.said[1]] == [
         ("assistant", opening),

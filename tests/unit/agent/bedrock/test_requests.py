@@ -143,7 +143,7 @@ def test_a_call_has_its_manners_and_the_businesss_instructions_as_system(model: 
     assert blocks[:2] == [bedrock.SYSTEM, "It is now 2026-09-21T14:13:20.000Z (UTC), a Monday."]
     assert blocks[2] == bedrock.IN_CALL
     assert "Asia/Tokyo" in blocks[3]
-    assert blocks[4] == f"{bedrock.INSTRUCTED}\n\nAsk whether parking is needed."
+    assert blocks[4] == f"{bedrock.INSTRUCTIONS_INTRO}\n\nAsk whether parking is needed."
     assert len(blocks) == 5
     assert system(model.requests[1]) == [*blocks[:2], bedrock.IN_CALL]
 
@@ -168,8 +168,8 @@ def test_what_was_said_in_a_call_stays_apart_from_the_system(model: Model) -> No
 
 
 def test_a_made_up_answer_of_the_phone_is_what_a_customer_said() -> None:
-    [message] = history([Utterance("user", bedrock.ANSWERED)], in_call=True)
-    assert json.loads(message["content"][0]["text"]) == {"customer_said": bedrock.ANSWERED}
+    [message] = history([Utterance("user", bedrock.CALL_ANSWERED)], in_call=True)
+    assert json.loads(message["content"][0]["text"]) == {"customer_said": bedrock.CALL_ANSWERED}
 
 
 def test_a_model_can_end_a_call_to_call_again(model: Model) -> None:

@@ -152,7 +152,7 @@ def test_a_wrong_call_does_nothing_and_may_be_mended(model: Model, name: str, gi
 @pytest.mark.parametrize(("name", "given"), WRONG)
 def test_the_second_wrong_call_of_a_turn_fails_it(model: Model, name: str, given: Any) -> None:
     model.calls((name, given)).calls(("list_appointments", {})).calls((name, given))
-    with pytest.raises(AgentFailed, match="wrongly twice"):
+    with pytest.raises(AgentFailed, match="two invalid tool calls"):
         asked(tools_of())
 
 
