@@ -6,15 +6,13 @@ import itertools
 import json
 import re
 import socket
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from typing import Any
 
 import pytest
 
-from tests.support.client import Client, assert_error, eventually
+from tests.support.client import Client, eventually
 from tests.support.given import (
     Subscribe,
     create_appointment,
@@ -24,29 +22,16 @@ from tests.support.given import (
     delivery_when,
     ended,
     event_about,
+    notify,
+    seconds,
     unique_phone,
 )
 from tests.support.runner import Service, free_port
 from tests.support.shapes import assert_shape
-from tests.support.signed_receiver import (
-    Answer,
-    Receiver,
-    service_signature_is_valid,
-    standard_signature_is_valid,
-)
+from tests.support.signed_receiver import Answer, Receiver, service_signature_is_valid, standard_signature_is_valid
 
 WAITS = (5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)
 """Seconds before attempts 2 to 9."""
-
-
-def seconds(timestamp: str) -> float:
-    return datetime.fromisoformat(timestamp).timestamp()
-
-
-def notify(client: Client, endpoint: Any, **fields: object) -> Any:
-    """The delivery to the endpoint of a new customer's `customer.created`."""
-    customer = create_customer(client, **fields)
-    return delivery_to(client, event_about(client, customer["id"], "customer.created")["id"], endpoint["id"])
 
 
 # While other tests run, one receiver never answers and one answers without end.
@@ -453,239 +438,6 @@ def test_a_hanging_endpoint_does_not_hold_up_another(client: Client, subscribe: 
     for _ in range(3):
         hook.wait_about(create_customer(client)["id"])
     assert time.monotonic() - since < 10
-
-
-# Disabled and deleted endpoints
-
-
-def waiting(client: Client, endpoint: Any) -> Any:
-    """A delivery after its third failed attempt, the fourth being some seconds off."""
-    return delivery_when(client, notify(client, endpoint), lambda found: found["attempt_count"] == 3)
-
-
-@pytest.mark.parametrize("how", ["disable", "delete"])
-def test_waiting_deliveries_are_canceled_at_once(
-    client: Client, subscribe: Subscribe, receiver: Receiver, how: str
-) -> None:
-    endpoint = subscribe(client, receiver.hook(500), "customer.created")
-    delivery = waiting(client, endpoint)
-    assert delivery["status"] == "attempting"
-    path = f"/v1/webhook_endpoints/{endpoint['id']}"
-    if how == "disable":
-        client.patch(path, {"enabled": False}).ok()
-    else:
-        client.delete(path).ok()
-    (listed,) = deliveries_of(client, delivery["event_id"])
-    found = client.get(f"/v1/events/{delivery['event_id']}/deliveries/{delivery['id']}").ok()
-    for shown in (listed, found):
-        assert shown["status"] == "canceled"
-        assert shown["next_attempt_at"] is None
-        assert shown["completed_at"] is not None
-        assert_shape(shown, "webhook_delivery")
-
-
-def test_a_canceled_delivery_is_never_sent_even_if_the_endpoint_is_enabled_again(
-    service: Service, client: Client, subscribe: Subscribe, receiver: Receiver
-) -> None:
-    assert service.speed
-    hook = receiver.hook(500)
-    endpoint = subscribe(client, hook, "customer.created")
-    delivery = waiting(client, endpoint)
-    path = f"/v1/webhook_endpoints/{endpoint['id']}"
-    client.patch(path, {"enabled": False}).ok()
-    client.patch(path, {"enabled": True}).ok()
-    due = seconds(delivery["next_attempt_at"])
-    eventually(lambda: time.time() > due + 1.5, timeout=30)
-    found = client.get(f"/v1/events/{delivery['event_id']}/deliveries/{delivery['id']}").ok()
-    assert (found["status"], found["attempt_count"]) == ("canceled", 3)
-    assert len(hook.received) == 3
-
-
-@pytest.mark.parametrize(
-    ("how", "status", "end", "refusals"),
-    [
-        ("disable", 200, "succeeded", ("delivery_in_progress", "webhook_endpoint_disabled")),
-        ("delete", 500, "canceled", ("resource_not_found", "resource_not_found")),
-        ("disable_and_enable", 404, "canceled", ("delivery_in_progress", None)),
-    ],
-)
-def test_what_is_being_sent_stays_attempting_until_its_attempt_has_ended(
-    client: Client, subscribe: Subscribe, receiver: Receiver, how: str, status: int, end: str, refusals: Any
-) -> None:
-    answered = threading.Event()
-    hook = receiver.hook(Answer(status, once=answered), 200)
-    endpoint = subscribe(client, hook, "customer.created")
-    delivery = notify(client, endpoint)
-    hook.wait()
-    path = f"/v1/webhook_endpoints/{endpoint['id']}"
-    if how == "delete":
-        client.delete(path).ok()
-    else:
-        client.patch(path, {"enabled": False}).ok()
-    if how == "disable_and_enable":
-        client.patch(path, {"enabled": True}).ok()
-    retry = f"/v1/events/{delivery['event_id']}/deliveries/{delivery['id']}/retry"
-    assert deliveries_of(client, delivery["event_id"]) == [delivery]
-    assert_error(client.post(retry), 404 if how == "delete" else 409, refusals[0])
-    assert delivery_when(client, delivery, lambda found: not ended(found)) == delivery
-    answered.set()
-    done = delivery_when(client, delivery, ended)
-    assert_shape(done, "webhook_delivery")
-    assert (done["status"], done["response_status_code"], done["attempt_count"]) == (end, status, 1)
-    assert done["next_attempt_at"] is None
-    assert done["completed_at"] >= done["last_attempt_at"]
-    if refusals[1]:
-        assert_error(client.post(retry), 404 if how == "delete" else 409, refusals[1])
-    else:
-        delivery_when(client, client.post(retry).ok(202), ended)
-    assert delivery_when(client, delivery, ended) == done
-    assert len(hook.received) == (1 if refusals[1] else 2)
-
-
-def test_a_disabled_endpoint_is_sent_nothing_and_can_be_caught_up_by_hand(
-    client: Client, subscribe: Subscribe, receiver: Receiver
-) -> None:
-    hook = receiver.hook()
-    endpoint = subscribe(client, hook, "customer.created")
-    path = f"/v1/webhook_endpoints/{endpoint['id']}"
-    client.patch(path, {"enabled": False}).ok()
-    canceled = notify(client, endpoint)
-    assert (canceled["status"], canceled["error_code"]) == ("canceled", "endpoint_disabled")
-    assert canceled["attempt_count"] == 0
-    assert canceled["attempts"] == []
-    assert canceled["next_attempt_at"] is None
-    retry = f"/v1/events/{canceled['event_id']}/deliveries/{canceled['id']}/retry"
-    assert_error(client.post(retry), 409, "webhook_endpoint_disabled")
-    client.patch(path, {"enabled": True}).ok()
-    queued = client.post(retry).ok(202)
-    assert (queued["trigger"], queued["retry_of"]) == ("manual", canceled["id"])
-    assert delivery_when(client, queued, ended)["status"] == "succeeded"
-    (received,) = hook.received
-    assert received.event["id"] == canceled["event_id"]
-
-
-# Retries by hand
-
-
-def test_a_retry_by_hand_is_a_new_delivery_of_the_same_event(
-    client: Client, subscribe: Subscribe, receiver: Receiver
-) -> None:
-    hook = receiver.hook(404, 200)
-    endpoint = subscribe(client, hook, "customer.created")
-    failed = delivery_when(client, notify(client, endpoint), ended)
-    assert failed["status"] == "failed"
-    queued = client.post(f"/v1/events/{failed['event_id']}/deliveries/{failed['id']}/retry").ok(202)
-    assert_shape(queued, "webhook_delivery")
-    expected = {
-        "event_id": failed["event_id"],
-        "webhook_endpoint_id": endpoint["id"],
-        "trigger": "manual",
-        "retry_of": failed["id"],
-        "status": "attempting",
-        "attempt_count": 0,
-        "max_attempts": 9,
-        "attempts": [],
-    }
-    assert queued | expected == queued
-    assert queued["id"] != failed["id"]
-    since = time.monotonic()
-    first, second = hook.wait(2)
-    assert time.monotonic() - since < 3
-    assert first.body == second.body
-    assert first.headers["webhook-id"] == second.headers["webhook-id"]
-    assert service_signature_is_valid(second, endpoint["secret"])
-    done = delivery_when(client, queued, ended)
-    assert (done["status"], done["attempt_count"]) == ("succeeded", 1)
-    # The row it was made from stays what it was.
-    assert client.get(f"/v1/events/{failed['event_id']}/deliveries/{failed['id']}").ok() == failed
-    assert {one["id"] for one in deliveries_of(client, failed["event_id"])} == {failed["id"], queued["id"]}
-
-
-def test_a_success_can_be_sent_again_and_so_can_a_retry(
-    client: Client, subscribe: Subscribe, receiver: Receiver
-) -> None:
-    hook = receiver.hook()
-    delivery = delivery_when(client, notify(client, subscribe(client, hook, "customer.created")), ended)
-    for count in (2, 3):
-        retry = f"/v1/events/{delivery['event_id']}/deliveries/{delivery['id']}/retry"
-        queued = client.post(retry).ok(202)
-        assert queued["retry_of"] == delivery["id"]
-        delivery = delivery_when(client, queued, ended)
-        assert delivery["status"] == "succeeded"
-        assert len(hook.received) == count
-
-
-def test_a_retry_by_hand_has_a_full_new_ladder(client: Client, subscribe: Subscribe, receiver: Receiver) -> None:
-    hook = receiver.hook(404, 500, 500, 200)
-    endpoint = subscribe(client, hook, "customer.created")
-    failed = delivery_when(client, notify(client, endpoint), ended)
-    queued = client.post(f"/v1/events/{failed['event_id']}/deliveries/{failed['id']}/retry").ok(202)
-    done = delivery_when(client, queued, ended)
-    assert done["status"] == "succeeded"
-    assert [attempt["number"] for attempt in done["attempts"]] == [1, 2, 3]
-
-
-def test_while_a_delivery_is_attempting_no_other_is_queued(
-    client: Client, subscribe: Subscribe, receiver: Receiver
-) -> None:
-    endpoint = subscribe(client, receiver.hook(500), "customer.created")
-    delivery = waiting(client, endpoint)
-    path = f"/v1/events/{delivery['event_id']}/deliveries"
-    response = client.post(f"{path}/{delivery['id']}/retry")
-    error = assert_error(response, 409, "delivery_in_progress")
-    assert error["type"] == "conflict_error"
-    assert len(deliveries_of(client, delivery["event_id"])) == 1
-
-
-def test_while_a_retry_by_hand_is_attempting_no_other_is_queued(
-    client: Client, subscribe: Subscribe, receiver: Receiver
-) -> None:
-    endpoint = subscribe(client, receiver.hook(404, 500), "customer.created")
-    failed = delivery_when(client, notify(client, endpoint), ended)
-    retry = f"/v1/events/{failed['event_id']}/deliveries/{failed['id']}/retry"
-    client.post(retry).ok(202)
-    assert_error(client.post(retry), 409, "delivery_in_progress")
-
-
-def test_of_several_retries_at_once_one_is_queued(client: Client, subscribe: Subscribe, receiver: Receiver) -> None:
-    endpoint = subscribe(client, receiver.hook(404, 500), "customer.created")
-    failed = delivery_when(client, notify(client, endpoint), ended)
-    retry = f"/v1/events/{failed['event_id']}/deliveries/{failed['id']}/retry"
-    with ThreadPoolExecutor(5) as pool:
-        answers = list(pool.map(lambda _: client.post(retry), range(5)))
-    assert sorted(answer.status for answer in answers) == [202, 409, 409, 409, 409]
-    assert len(deliveries_of(client, failed["event_id"])) == 2
-
-
-def test_a_retry_is_refused_once_the_endpoint_is_deleted(
-    client: Client, subscribe: Subscribe, receiver: Receiver
-) -> None:
-    endpoint = subscribe(client, receiver.hook(404), "customer.created")
-    failed = delivery_when(client, notify(client, endpoint), ended)
-    client.delete(f"/v1/webhook_endpoints/{endpoint['id']}").ok()
-    retry = f"/v1/events/{failed['event_id']}/deliveries/{failed['id']}/retry"
-    assert_error(client.post(retry), 404, "resource_not_found")
-
-
-def test_a_retry_is_refused_while_the_endpoint_is_disabled(
-    client: Client, subscribe: Subscribe, receiver: Receiver
-) -> None:
-    endpoint = subscribe(client, receiver.hook(404), "customer.created")
-    failed = delivery_when(client, notify(client, endpoint), ended)
-    client.patch(f"/v1/webhook_endpoints/{endpoint['id']}", {"enabled": False}).ok()
-    retry = f"/v1/events/{failed['event_id']}/deliveries/{failed['id']}/retry"
-    assert_error(client.post(retry), 409, "webhook_endpoint_disabled")
-
-
-def test_a_retry_is_idempotent(client: Client, subscribe: Subscribe, receiver: Receiver) -> None:
-    hook = receiver.hook(404, 200)
-    failed = delivery_when(client, notify(client, subscribe(client, hook, "customer.created")), ended)
-    retry = f"/v1/events/{failed['event_id']}/deliveries/{failed['id']}/retry"
-    first = client.post(retry, idempotency_key=failed["id"])
-    delivery_when(client, first.ok(202), ended)
-    second = client.post(retry, idempotency_key=failed["id"])
-    assert (second.status, second.body, second.replayed) == (202, first.body, True)
-    assert len(deliveries_of(client, failed["event_id"])) == 2
 
 
 # Deadlines, at the end: fifteen seconds have mostly passed by now

@@ -6,16 +6,18 @@ a right fails, and a run of the whole folder fails if a right was used by no tes
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from shared.core import clock
+from shared.core import clock, keys, table
 from tests.support import privileges
 from tests.support import stage as stages
 from tests.support.clocks import Clock
+from tests.support.conversing import Thread, opened
 
 AUDIT = pytest.StashKey[privileges.Audit]()
 
@@ -60,6 +62,29 @@ def stopped_clock() -> Iterator[Clock]:
 def project(stage: stages.Stage) -> stages.Project:
     """A new project, which the stage calls as from now on."""
     return stage.project()
+
+
+@pytest.fixture
+def owed_by_nobody_else(stage: stages.Stage) -> None:
+    """Nothing that other tests left is due."""
+    for shard in keys.due_shards():
+        for page in list(table.query(shard, index="due", limit=1000)):
+            for row in page:
+                with suppress(table.ConditionFailed):
+                    table.update(table.Update(row["pk"], row["sk"], set={"due": None, "due_shard": None}))
+
+
+@pytest.fixture
+def live_thread(stage: stages.Stage, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Thread]:
+    """Makes a thread in live mode, in a new project; the stage calls with its live key from then on."""
+    monkeypatch.setenv("SIMULATE_LIVE", "1")
+
+    def thread() -> Thread:
+        project = stage.project()
+        stage._key = project.live_key
+        return opened(stage, project, livemode=True)
+
+    return thread
 
 
 # Rights that no test used are found at the end: workers of xdist tell the process that runs them what they saw.

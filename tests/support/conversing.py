@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -12,8 +13,8 @@ from shared.core.keys import Scope
 from tests.support import privileges
 from tests.support.clocks import Clock
 from tests.support.racing import just_before
-from tests.support.resources import hinted, keyed
-from tests.support.stage import Answer, Stage
+from tests.support.resources import created, hinted, keyed, seen
+from tests.support.stage import Answer, Project, Stage, sqs_record
 
 LEASE = 50
 
@@ -93,3 +94,91 @@ def given_again(stage: Stage, time: Clock, thread: Thread, record: dict[str, Any
     if by_sweep:
         stage.invoke("sweep", {})
     work(stage, hinted(stage, thread.scope) if by_sweep else [record])
+
+
+WHEN = "2030-05-06T07:08:09Z"
+
+PHONE = "+15005550006"
+
+CONFIRM = "Please confirm my appointment"
+CANCEL = "Please cancel my appointment"
+
+
+def opened(stage: Stage, project: Project | None = None, livemode: bool = False, **fields: Any) -> Thread:
+    """A thread in a new project, or in this one."""
+    project = project or stage.project()
+    customer = created(stage, "/v1/customers", phone=PHONE)["id"]
+    appointment = created(stage, "/v1/appointments", customer_id=customer, appointment_at=WHEN)["id"]
+    conversation = created(stage, "/v1/conversations", customer={"id": customer}, **fields)["id"]
+    return Thread(Scope(project.id, livemode), conversation, customer, f"/v1/appointments/{appointment}")
+
+
+def hint(stage: Stage, thread: Thread, message_id: str) -> dict[str, Any]:
+    """A hint at a turn."""
+    told: dict[str, Any] = {"project_id": thread.scope.project_id, "livemode": thread.scope.livemode}
+    told |= {"conversation_id": thread.id, "message_id": message_id}
+    return sqs_record(json.dumps(told), stage.queues["turns"].arn)
+
+
+def answered(stage: Stage, thread: Thread) -> None:
+    """Let the turn worker have what its queue holds for the thread."""
+    assert work(stage, hinted(stage, thread.scope)) == 1
+
+
+def conversed(stage: Stage, time: Clock, thread: Thread, content: str, key: str | None = None) -> Any:
+    """The 201 of a message that is answered while its request waits."""
+    with meanwhile(time, lambda: answered(stage, thread)):
+        found = send(stage, thread, content, key)
+    assert found.status == 201, found.body
+    return found.json
+
+
+def events_of(stage: Stage, thread: Thread) -> list[str]:
+    """The types of the events of the thread's appointment, oldest first."""
+    stage.fan_out()
+    id = thread.appointment.rpartition("/")[2]
+    return [event["type"] for event in seen(stage, f"/v1/events?object_id={id}")["data"]][::-1]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A message that changes the appointment, and what that comes to."""
+
+    content: str
+    before: Sequence[str]
+    action: str
+    event: str
+    status: str
+
+
+WISHES = (
+    Wish(CONFIRM, (), "appointment_confirmed", "appointment.confirmed", "confirmed"),
+    Wish("yes", (CANCEL,), "appointment_cancelled", "appointment.cancelled", "cancelled"),
+)
+
+
+def wrongs(stage: Stage, time: Clock, thread: Thread, wish: Wish) -> Iterator[str]:
+    """What is wrong with a wish that was granted, whatever happened to its workers."""
+    messages = seen(stage, thread.messages)["data"][2 * len(wish.before) :]
+    if [message["role"] for message in messages] != ["user", "assistant"]:
+        yield f"the transcript is {messages}"
+        return
+    message, reply = messages
+    if message["reply_status"] != "complete":
+        yield f"reply_status {message['reply_status']}"
+    if [action["type"] for action in reply["actions"]] != [wish.action]:
+        yield f"actions {reply['actions']}"
+    # The key's message waits for nothing any more.
+    with meanwhile(time, lambda: None):
+        found = send(stage, thread, wish.content, "k")
+    conversation = seen(stage, f"/v1/conversations/{thread.id}")
+    if (found.status, found.headers.get("idempotent-replayed")) != (201, "true"):
+        yield f"{found.status} {found.body[:90]!r}"
+    elif found.json != message | {"reply": reply, "conversation": conversation}:
+        yield "the 201 is not what the transcript shows"
+    if (status := seen(stage, thread.appointment)["status"]) != wish.status:
+        yield f"the appointment is {status}"
+    if (happened := events_of(stage, thread)) != ["appointment.created", wish.event]:
+        yield f"events {happened}"
+    if (code := send(Hurried(stage), thread, "Hello").code) != "agent_timeout":
+        yield f"the next message is {code}"

@@ -121,3 +121,14 @@ def deaths(calls: int) -> Iterator[tuple[int | None, int | None]]:
     for position in range(calls):
         yield position, None
         yield None, position
+
+
+PHONE = "+15005550006"
+URL = "https://example.com/hook"
+
+TROUBLES = {
+    "passing": PASSING_TROUBLE,
+    "lasting": LASTING_TROUBLE,
+    "conflict": CONFLICTS,
+    "conflict_over_the_record": CONFLICTS_OVER_THE_RECORD,
+}

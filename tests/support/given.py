@@ -170,3 +170,14 @@ def sessions_of(client: Client, customer_id: str) -> list[str]:
     """The ids of the customer's sessions, newest first, of all that were made by now."""
     found = client.get("/v1/sessions", {"limit": 100}).ok()["data"]
     return [session["id"] for session in found if session["customer_id"] == customer_id]
+
+
+def notify(client: Client, endpoint: Any, **fields: object) -> Any:
+    """The delivery to the endpoint of a new customer's `customer.created`."""
+    customer = create_customer(client, **fields)
+    return delivery_to(client, event_about(client, customer["id"], "customer.created")["id"], endpoint["id"])
+
+
+def waiting(client: Client, endpoint: Any) -> Any:
+    """A delivery after its third failed attempt, the fourth being some seconds off."""
+    return delivery_when(client, notify(client, endpoint), lambda found: found["attempt_count"] == 3)

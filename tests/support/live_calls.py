@@ -236,3 +236,10 @@ def dies(stage: Stage, call: LiveCall, line: Line) -> list[int]:
     assert "contact_id" not in call.row
     sent = [entry for batch in wired.of("SendMessageBatch") for entry in batch.parameters["Entries"]]
     return [entry["DelaySeconds"] for entry in sent if json.loads(entry["MessageBody"])["session_id"] == call.id]
+
+
+SECRETS = (PHONE, PHONE[1:], NAME, TITLE, "on my way")
+
+
+def recording_of(contact_id: str) -> str:
+    return f"connect/CallRecordings/ivr/2026/11/21/{contact_id}_20261121T09:47_UTC.wav"

@@ -1,0 +1,146 @@
+"""Transcript and recording of a live call, whenever they come (contract 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from shared.calls.live import FILES_WITHIN, POLL
+from shared.core import aws, clock
+from shared.telephony import ContactState, Ending
+from tests.support import privileges
+from tests.support.clocks import Clock
+from tests.support.live_calls import (
+    HUNG_UP,
+    Line,
+    LiveCall,
+    after,
+    analysis_of,
+    answered,
+    assert_over,
+    events_of,
+    files,
+    object_event,
+    recording_of,
+    tell,
+    work,
+)
+from tests.support.resources import hinted
+from tests.support.stage import Stage
+
+
+def ended(stage: Stage, line: Line, time: Clock, ending: Ending = HUNG_UP) -> LiveCall:
+    """A live call that was answered, and is over."""
+    call = answered(stage, line)
+    time.forward(20)
+    line.state = ContactState(clock.now() - 20_000, clock.now(), ending)
+    after(stage, time, call, POLL)
+    return call
+
+
+# Transcript and recording
+
+
+def test_files_that_come_before_the_calls_end_are_there_at_its_end(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = answered(stage, line)
+    contact = line.contacts[call.id]
+    for _ in range(2):
+        tell(stage, object_event(recording_of(contact)), object_event(analysis_of(contact)))
+        work(stage, call)
+        assert call.doc["call_status"] == "dialing"
+    line.state = ContactState(clock.now(), clock.now(), HUNG_UP)
+    after(stage, stopped_clock, call, POLL)
+    assert files(call) == ("available", "available")
+    assert_over(call)
+
+
+@pytest.mark.parametrize("first", ["recording", "transcript"])
+def test_files_that_come_after_the_calls_end_are_waited_for(
+    stage: Stage, stopped_clock: Clock, line: Line, first: str
+) -> None:
+    call = ended(stage, line, stopped_clock)
+    contact = line.contacts[call.id]
+    assert files(call) == ("processing", "processing")
+    come = [object_event(recording_of(contact)), object_event(analysis_of(contact))]
+    for event in come if first == "recording" else reversed(come):
+        stopped_clock.forward(60)
+        for _ in range(2):
+            stage.messages("dials")
+            tell(stage, event)
+            [record] = hinted(stage, call.scope, "dials")
+            stage.invoke("dial", {"Records": [record]})
+        assert call.doc[f"{first}_status"] == "available"
+    assert files(call) == ("available", "available")
+    ready = [f"session.{name}_ready" for name in (first, "recording" if first == "transcript" else "transcript")]
+    assert events_of(stage, call.id) == ["session.created", "session.dialing", "session.completed", *ready]
+    assert_over(call)
+    after(stage, stopped_clock, call, FILES_WITHIN)
+    assert files(call) == ("available", "available")
+
+
+def test_a_file_that_never_comes_is_given_up_and_one_that_comes_later_changes_nothing(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = ended(stage, line, stopped_clock)
+    tell(stage, object_event(recording_of(line.contacts[call.id])))
+    work(stage, call)
+    assert files(call) == ("processing", "available")
+    # The call ended POLL ago.
+    after(stage, stopped_clock, call, FILES_WITHIN - POLL - 2000)
+    assert files(call) == ("processing", "available")
+    after(stage, stopped_clock, call, 2000)
+    assert files(call) == ("failed", "available")
+    assert_over(call)
+    tell(stage, object_event(analysis_of(line.contacts[call.id])))
+    work(stage, call)
+    assert files(call) == ("failed", "available")
+    assert_over(call)
+    assert "session.transcript_ready" not in events_of(stage, call.id)
+
+
+def test_an_analysis_that_failed_is_no_transcript(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = ended(stage, line, stopped_clock)
+    tell(stage, object_event(analysis_of(line.contacts[call.id], {"JobStatus": "FAILED"})))
+    work(stage, call)
+    assert call.doc["transcript_status"] == "processing"
+    after(stage, stopped_clock, call, FILES_WITHIN)
+    assert call.doc["transcript_status"] == "failed"
+
+
+@contextmanager
+def after_the_first_write(work: Callable[[], Any]) -> Iterator[None]:
+    """The work is done once, as soon as one row was written."""
+    left, events = [work], aws.dynamodb().meta.events
+
+    def called(**others: Any) -> None:
+        if left:
+            with privileges.running(None):
+                left.pop()()
+
+    names = [f"after-call.dynamodb.{name}" for name in ("PutItem", "UpdateItem")]
+    for name in names:
+        events.register(name, called)
+    try:
+        yield
+    finally:
+        for name in names:
+            events.unregister(name, called)
+    assert not left, "nothing was written"
+
+
+@pytest.mark.parametrize("part", ["recording", "transcript"])
+def test_a_worker_that_looks_while_a_file_is_noted_does_not_put_it_off(
+    stage: Stage, stopped_clock: Clock, line: Line, part: str
+) -> None:
+    call = ended(stage, line, stopped_clock)
+    contact = line.contacts[call.id]
+    key = recording_of(contact) if part == "recording" else analysis_of(contact)
+    with after_the_first_write(lambda: work(stage, call)):
+        tell(stage, object_event(key))
+    work(stage, call)
+    assert call.doc[f"{part}_status"] == "available"

@@ -1,0 +1,470 @@
+"""Consent to live calls, with a messenger in WhatsApp's place: who is asked, and what an answer does (contract 7)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from botocore.stub import ANY, Stubber
+
+from shared.calls import consents
+from shared.calls import limits as call_limits
+from shared.calls.consents import DECLINED, GRANTED, PENDING
+from shared.core import table
+from shared.telephony import Busy, NotConfigured, adapters, whatsapp
+from tests.support.calling import (
+    FEW_TROUBLES,
+    HINTS_LOST,
+    Callee,
+    callee,
+    dial,
+    doubled,
+    events_of,
+    place,
+    placed,
+    session_of,
+    sweep,
+    untidy,
+    work,
+)
+from tests.support.clocks import Clock
+from tests.support.consenting import another, ended, known, remind, reminder
+from tests.support.faults import WRITES, deaths
+from tests.support.racing import at_once
+from tests.support.resources import hinted, listed
+from tests.support.stage import Stage, sqs_record
+from tests.support.wire import Fault, Killed, wire
+
+ANYBODY = "+14155552671"
+DAY = 24 * 3600
+
+
+class Messenger:
+    """WhatsApp as the service sees it: keeps whom it asked; fails as it is told to, one request after the other."""
+
+    def __init__(self, *failures: Exception | None) -> None:
+        self.asked: list[str] = []
+        self.permits = False
+        self._failures = list(failures)
+
+    def permitted(self, to: str) -> bool:
+        """Whether the customer may be called without being asked."""
+        return self.permits
+
+    def ask(self, to: str, text: str) -> str:
+        """Ask for consent."""
+        self.asked.append(to)
+        failure = self._failures.pop(0) if self._failures else None
+        if failure is not None:
+            raise failure
+        return f"message-{len(self.asked)}"
+
+
+Use = Callable[..., Messenger]
+
+
+@pytest.fixture
+def messenger(monkeypatch: pytest.MonkeyPatch, stopped_clock: Clock) -> Iterator[Use]:
+    """Puts a messenger in for live calls, which are not simulated then."""
+    monkeypatch.delenv("SIMULATE_LIVE", raising=False)
+    # Carriers tell whole seconds.
+    stopped_clock.now = float(int(stopped_clock.now))
+
+    def use(*failures: Exception | None) -> Messenger:
+        # Whom a phone's answer is for is known for all projects, those of other tests too.
+        for page in list(table.query(consents.askers_pk(ANYBODY), limit=100)):
+            for row in page:
+                table.write([table.Delete(row["pk"], row["sk"])], "test")
+        found = Messenger(*failures)
+        adapters.use(messenger=found)
+        return found
+
+    yield use
+    adapters.use()
+
+
+def reply(stage: Stage, phone: str, accepted: bool, at: float, context: str | None = None) -> dict[str, Any]:
+    """What WhatsApp publishes of a customer's answer."""
+    decided = {"response": "accept" if accepted else "reject", "is_permanent": accepted}
+    message = {
+        "from": phone.removeprefix("+"),
+        "id": f"wamid.{at}",
+        "timestamp": str(int(at)),
+        "type": "interactive",
+        "interactive": {"type": "call_permission_reply", "call_permission_reply": decided},
+    } | ({"context": {"id": context}} if context else {})
+    entry = {"id": "1", "changes": [{"field": "messages", "value": {"messages": [message]}}]}
+    body = {"context": {}, "whatsAppWebhookEntry": json.dumps(entry)}
+    return sqs_record(json.dumps(body), stage.queues["consents"].arn)
+
+
+def answered(stage: Stage, phone: str, accepted: bool, at: float, context: str | None = None) -> None:
+    """A customer answers, and the worker is told."""
+    given = {"Records": [reply(stage, phone, accepted, at, context)]}
+    assert stage.invoke("consent", given) == {"batchItemFailures": []}
+
+
+# Live requests, with a messenger in WhatsApp's place
+
+
+def requested(stage: Stage, phone: str = ANYBODY) -> tuple[Callee, str]:
+    """In a new project: a live call on WhatsApp that waits for consent, and its session."""
+    whom = callee(stage, phone, livemode=True)
+    return whom, placed(stage, whom, channel="whatsapp")
+
+
+def test_a_live_request_is_sent_once_and_its_answer_settles_it(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    for accepted in (True, False):
+        sent = messenger()
+        whom, id = requested(stage)
+        for _ in range(3):
+            remind(stage, whom.scope, ANYBODY)
+        assert sent.asked == [ANYBODY]
+        stopped_clock.forward(60)
+        answered(stage, ANYBODY, accepted, stopped_clock.now)
+        session = session_of(stage, id)
+        assert session["consent"]["status"] == (GRANTED if accepted else DECLINED)
+        assert session["call_status"] == ("queued" if accepted else "failed")
+        assert bool(hinted(stage, whom.scope, "dials")) is accepted
+        # A live call on WhatsApp has nothing to carry its media.
+        dial(stage, stopped_clock, whom.scope, id)
+        assert ended(stage, id) == ("failed", "provider_error" if accepted else "consent_declined")
+        assert list(untidy(whom.scope)) == []
+
+
+def test_a_live_request_goes_out_from_the_stages_whatsapp_number(
+    stage: Stage, stopped_clock: Clock, messenger: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messenger()
+    monkeypatch.setenv("WHATSAPP_PHONE_NUMBER_ID", "phone-number-id-1")
+    number = whatsapp.WhatsApp.from_environment()
+    adapters.use(messenger=number)
+    whom, id = requested(stage)
+    sender = {"originationPhoneNumberId": "phone-number-id-1"}
+    with Stubber(number.client) as stubber:
+        unknown = {"permission": {"status": "no_permission"}, "actions": []}
+        stubber.add_response("get_whatsapp_call_permission", unknown, sender | {"destinationPhoneNumber": ANYBODY})
+        request = sender | {"metaApiVersion": ANY, "message": ANY}
+        stubber.add_response("send_whatsapp_message", {"messageId": "message"}, request)
+        remind(stage, whom.scope, ANYBODY)
+        stubber.assert_no_pending_responses()
+    assert session_of(stage, id)["consent"]["status"] == PENDING
+    stopped_clock.forward(60)
+    answered(stage, ANYBODY, True, stopped_clock.now)
+    assert session_of(stage, id)["consent"]["status"] == GRANTED
+
+
+def test_a_customer_who_has_said_yes_by_another_way_is_not_asked(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    sent = messenger()
+    sent.permits = True
+    whom, id = requested(stage)
+    remind(stage, whom.scope, ANYBODY)
+    assert sent.asked == []
+    assert session_of(stage, id)["consent"]["status"] == GRANTED
+    dial(stage, stopped_clock, whom.scope, id)
+    assert list(untidy(whom.scope)) == []
+
+
+def test_a_live_request_that_nobody_answers_expires_after_seven_days(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    sent = messenger()
+    whom, id = requested(stage)
+    with wire(HINTS_LOST):
+        remind(stage, whom.scope, ANYBODY)
+    stopped_clock.forward(7 * DAY - 60)
+    remind(stage, whom.scope, ANYBODY)
+    assert session_of(stage, id)["call_status"] == "queued"
+    stopped_clock.forward(60)
+    sweep(stage, stopped_clock, whom.scope)
+    assert ended(stage, id) == ("failed", "consent_expired")
+    assert sent.asked == [ANYBODY]
+    # A grant that comes too late holds for the next call.
+    answered(stage, ANYBODY, True, stopped_clock.now)
+    assert session_of(stage, id)["call_status"] == "failed"
+    assert place(stage, whom, channel="whatsapp").status == 201
+
+
+def test_a_phone_gets_one_request_a_day_and_two_a_week(stage: Stage, stopped_clock: Clock, messenger: Use) -> None:
+    sent = messenger()
+    whom = callee(stage, ANYBODY, livemode=True)
+    start = stopped_clock.now
+    day: float
+    for day, status in ((0, 202), (0.5, 409), (0.999, 409), (1, 202), (2, 409), (6.999, 409), (7, 202), (7.5, 409)):
+        stopped_clock.now = start + day * DAY
+        found = place(stage, whom, "k" if status == 409 else f"day {day}", channel="whatsapp")
+        assert found.status == status, (day, found.body)
+        if status == 409:
+            assert found.code == "consent_request_limited"
+            assert list(untidy(whom.scope)) == []
+        else:
+            remind(stage, whom.scope, ANYBODY)
+            stopped_clock.forward(1)
+            answered(stage, ANYBODY, False, stopped_clock.now)
+            assert ended(stage, found.json["session_id"]) == ("failed", "consent_declined")
+    assert len(sent.asked) == 3
+    # A refusal is not saved: with the week's window past, the same key asks.
+    stopped_clock.now = start + 8 * DAY + 2
+    assert place(stage, whom, "k", channel="whatsapp").status == 202
+
+
+def test_two_customers_of_one_phone_cannot_make_two_requests_at_once(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    sent = messenger()
+    whom = callee(stage, ANYBODY, livemode=True)
+    everybody = [whom, *(another(stage, whom, ANYBODY) for _ in range(5))]
+    answers = at_once([partial(place, stage, each, channel="whatsapp") for each in everybody])
+    assert {answer.status for answer in answers} == {202}
+    at_once([partial(remind, stage, whom.scope, ANYBODY)] * 6)
+    assert sent.asked == [ANYBODY]
+    assert len(known(whom.scope, ANYBODY)["sessions"]) == 6
+
+
+@pytest.mark.parametrize(
+    "failure", [NotConfigured("`phone_number_id` is missing."), whatsapp.CannotAsk("AccessDenied")], ids=repr
+)
+def test_where_nobody_can_be_asked_the_sessions_that_wait_fail(
+    stage: Stage, stopped_clock: Clock, messenger: Use, failure: Exception
+) -> None:
+    messenger(failure)
+    whom, id = requested(stage)
+    second = placed(stage, another(stage, whom, ANYBODY), channel="whatsapp")
+    remind(stage, whom.scope, ANYBODY)
+    for each in (id, second):
+        session = session_of(stage, each)
+        assert (session["call_status"], session["ended_reason"]) == ("failed", "provider_error")
+        assert session["summary"]
+        assert session["consent"]["status"] != PENDING
+    stage.fan_out()
+    assert events_of(stage, id) == ["session.created", "session.failed"]
+    assert list(untidy(whom.scope)) == []
+
+
+@pytest.mark.parametrize("by_sweep", [False, True], ids=["message_again", "sweep"])
+def test_a_messenger_that_is_busy_is_asked_again_once(
+    stage: Stage, stopped_clock: Clock, messenger: Use, by_sweep: bool
+) -> None:
+    sent = messenger(Busy("ThrottlingException"))
+    whom, id = requested(stage)
+    remind(stage, whom.scope, ANYBODY)
+    # The message may be on its way: not at once again.
+    remind(stage, whom.scope, ANYBODY)
+    assert len(sent.asked) == 1
+    stopped_clock.forward(61)
+    if by_sweep:
+        sweep(stage, stopped_clock, whom.scope, 3)
+    for _ in range(3):
+        remind(stage, whom.scope, ANYBODY)
+        stopped_clock.forward(61)
+    assert len(sent.asked) == 2
+    assert session_of(stage, id)["consent"]["status"] == PENDING
+    answered(stage, ANYBODY, True, stopped_clock.now)
+    assert session_of(stage, id)["consent"]["status"] == GRANTED
+
+
+def test_an_answer_to_an_earlier_request_does_not_settle_the_next(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    messenger()
+    whom, _ = requested(stage)
+    remind(stage, whom.scope, ANYBODY)
+    at = stopped_clock.now + 60
+    stopped_clock.now = at
+    answered(stage, ANYBODY, False, at)
+    stopped_clock.forward(DAY)
+    id = placed(stage, whom, channel="whatsapp")
+    remind(stage, whom.scope, ANYBODY)
+    answered(stage, ANYBODY, False, at)
+    assert session_of(stage, id)["consent"]["status"] == PENDING
+    answered(stage, ANYBODY, True, stopped_clock.now)
+    assert session_of(stage, id)["consent"]["status"] == GRANTED
+
+
+def test_a_live_refusal_after_a_grant_holds_for_the_next_call(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    messenger()
+    whom, _ = requested(stage)
+    remind(stage, whom.scope, ANYBODY)
+    stopped_clock.forward(60)
+    answered(stage, ANYBODY, True, stopped_clock.now)
+    stopped_clock.forward(60)
+    answered(stage, ANYBODY, False, stopped_clock.now)
+    [session] = listed(stage, "/v1/sessions")
+    dial(stage, stopped_clock, whom.scope, session["id"])
+    assert ended(stage, session["id"]) == ("failed", "consent_revoked")
+    # SNS may bring the grant again, which is the older answer by now.
+    answered(stage, ANYBODY, True, stopped_clock.now - 60)
+    assert place(stage, whom, channel="whatsapp").code == "consent_request_limited"
+
+
+def test_an_answer_goes_to_the_project_whose_request_it_answers(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    messenger()
+    first, _ = requested(stage)
+    remind(stage, first.scope, ANYBODY)
+    stopped_clock.forward(1)
+    second, _ = requested(stage)
+    remind(stage, second.scope, ANYBODY)
+    stopped_clock.forward(1)
+    answered(stage, ANYBODY, True, stopped_clock.now, "message-1")
+    assert known(first.scope, ANYBODY)["status"] == GRANTED
+    assert known(second.scope, ANYBODY)["status"] == PENDING
+    answered(stage, ANYBODY, False, stopped_clock.now)
+    assert known(first.scope, ANYBODY)["status"] == GRANTED
+    assert known(second.scope, ANYBODY)["status"] == DECLINED
+
+
+def ask_operations(stage: Stage, messenger: Use) -> list[str]:
+    messenger()
+    whom, _ = requested(stage)
+    with wire() as line:
+        remind(stage, whom.scope, ANYBODY)
+    return line.operations()
+
+
+def test_a_live_worker_that_dies_over_asking_asks_at_most_once_more(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    problems = []
+    for death in deaths(len(ask_operations(stage, messenger))):
+        sent = messenger()
+        whom, id = requested(stage)
+        with wire(None, *death), pytest.raises(Killed):
+            remind(stage, whom.scope, ANYBODY)
+        for _ in range(3):
+            stopped_clock.forward(61)
+            remind(stage, whom.scope, ANYBODY)
+        if not 1 <= len(sent.asked) <= 2:
+            problems.append(f"{death}: asked {len(sent.asked)} times")
+        answered(stage, ANYBODY, False, stopped_clock.now)
+        if ended(stage, id) != ("failed", "consent_declined"):
+            problems.append(f"{death}: {ended(stage, id)}")
+        problems += [f"{death}: {each}" for each in untidy(whom.scope)]
+    assert not problems, "\n".join(problems)
+
+
+def test_an_answer_counts_though_its_worker_died_over_writing_down_that_it_asked(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    last = max(n for n, name in enumerate(ask_operations(stage, messenger)) if name == "TransactWriteItems")
+    sent = messenger()
+    whom, id = requested(stage)
+    with wire(kill_before=last), pytest.raises(Killed):
+        remind(stage, whom.scope, ANYBODY)
+    assert sent.asked == [ANYBODY]
+    stopped_clock.forward(5)
+    answered(stage, ANYBODY, True, stopped_clock.now)
+    stopped_clock.forward(61)
+    remind(stage, whom.scope, ANYBODY)
+    assert session_of(stage, id)["consent"]["status"] == GRANTED
+    assert sent.asked == [ANYBODY]
+
+
+def answers_in(stage: Stage, time: Clock, messenger: Use) -> tuple[Callee, str, dict[str, Any]]:
+    """A live request, its session, and the message with the customer's refusal."""
+    messenger()
+    whom, id = requested(stage)
+    work(stage, "consent", reminder(stage, whom.scope, ANYBODY, task_token="t"))
+    time.forward(60)
+    return whom, id, reply(stage, ANYBODY, False, time.now)
+
+
+def unsettled(stage: Stage, whom: Callee, id: str) -> Iterator[str]:
+    """What is wrong with a session whose customer declined."""
+    yield from doubled(stage.fan_out())
+    yield from untidy(whom.scope)
+    if (found := ended(stage, id)) != ("failed", "consent_declined"):
+        yield f"the session is {found}"
+    if (happened := events_of(stage, id)) != ["session.created", "session.failed"]:
+        yield f"events {happened}"
+
+
+def test_an_answer_whose_worker_dies_at_any_point_settles_once(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    _, _, record = answers_in(stage, stopped_clock, messenger)
+    with wire() as line:
+        work(stage, "consent", record)
+    problems = []
+    for death in deaths(len(line.calls)):
+        whom, id, record = answers_in(stage, stopped_clock, messenger)
+        with wire(None, *death), pytest.raises(Killed):
+            work(stage, "consent", record)
+        work(stage, "consent", record)
+        problems += [f"{death}: {each}" for each in unsettled(stage, whom, id)]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.parametrize("trouble", FEW_TROUBLES, ids=lambda trouble: trouble.name)
+def test_an_answer_whose_worker_is_in_trouble_settles_once(
+    stage: Stage, stopped_clock: Clock, messenger: Use, trouble: Any
+) -> None:
+    _, _, record = answers_in(stage, stopped_clock, messenger)
+    with wire() as line:
+        work(stage, "consent", record)
+    problems = []
+    for position, call in enumerate(line.calls):
+        if trouble.writes_only and call.operation not in WRITES:
+            continue
+        whom, id, record = answers_in(stage, stopped_clock, messenger)
+        with wire(Fault(position, trouble.disturbance, trouble.tries)):
+            work(stage, "consent", record)
+        work(stage, "consent", record)
+        problems += [f"{position} {call.operation}: {each}" for each in unsettled(stage, whom, id)]
+    assert not problems, "\n".join(problems)
+
+
+def test_a_customer_who_joins_while_the_request_is_being_sent_is_asked_nothing_new(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    sent = messenger()
+    first, _ = requested(stage)
+    second = another(stage, first, ANYBODY)
+
+    class Slow(Messenger):
+        def ask(self, to: str, text: str) -> str:
+            assert place(stage, second, channel="whatsapp").status == 202
+            return super().ask(to, text)
+
+    slow = Slow()
+    adapters.use(messenger=slow)
+    for _ in range(3):
+        remind(stage, first.scope, ANYBODY)
+        stopped_clock.forward(61)
+    assert (slow.asked, sent.asked) == ([ANYBODY], [])
+    assert len(known(first.scope, ANYBODY)["sessions"]) == 2
+
+
+def test_a_messenger_that_never_answers_is_given_up(stage: Stage, stopped_clock: Clock, messenger: Use) -> None:
+    sent = messenger(*[Busy("ReadTimeoutError")] * 9)
+    whom, id = requested(stage)
+    for _ in range(6):
+        remind(stage, whom.scope, ANYBODY)
+        stopped_clock.forward(61)
+    assert sent.asked == [ANYBODY] * 3
+    assert ended(stage, id) == ("failed", "provider_error")
+    # The customer may have seen them, so the request counts.
+    assert place(stage, whom, channel="whatsapp").code == "consent_request_limited"
+    assert list(untidy(whom.scope)) == []
+
+
+def test_nobody_is_asked_for_a_call_that_would_be_refused(stage: Stage, stopped_clock: Clock, messenger: Use) -> None:
+    sent = messenger()
+    whom = callee(stage, ANYBODY, livemode=True)
+    call_limits.set_limits(whom.scope.project_id, call_limits.Limits(prefixes=("+44",)))
+    found = place(stage, whom, channel="whatsapp")
+    assert (found.status, session_of(stage, found.json["session_id"])["consent"]) == (201, None)
+    assert consents.find(whom.scope, ANYBODY).version == 0
+    dial(stage, stopped_clock, whom.scope, found.json["session_id"])
+    assert ended(stage, found.json["session_id"]) == ("failed", "destination_not_allowed")
+    assert sent.asked == []

@@ -1,0 +1,182 @@
+"""A message's request in trouble: it is stored once, and answered once (contract 8)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from shared.core.keys import Scope
+from tests.support.clocks import Clock
+from tests.support.conversing import PHONE, Hurried, Thread, answered, meanwhile, opened, send, work
+from tests.support.faults import FEWER_TROUBLES, LASTING_TROUBLE, PASSING_TROUBLE, WRITES, Trouble, deaths
+from tests.support.resources import created, hinted, keyed, listed, seen
+from tests.support.stage import Answer, Stage
+from tests.support.wire import Fault, Killed, Wire, wire
+
+
+@dataclass(frozen=True)
+class Post:
+    """A message on the thread `t`, and how many messages and customers there are when it is stored."""
+
+    new: bool
+    customer: Any = None
+
+    def send(self, stage: Stage, key: str | None) -> Answer:
+        """The answer, without a wait for the reply."""
+        body = {"external_conversation_id": "t", "content": "Hello"}
+        body |= {"customer": self.customer} if self.customer else {}
+        return Hurried(stage).call("POST", "/v1/messages", body, headers=keyed(key))
+
+
+POSTS = {
+    "first": Post(new=True, customer={"external_id": "x", "phone": PHONE}),
+    "later": Post(new=False),
+}
+
+
+def prepared(stage: Stage, time: Clock, post: Post) -> Scope:
+    """A new project; with the thread, if the message is not to be the first."""
+    time.forward(1)
+    scope = Scope(stage.project().id, False)
+    if not post.new:
+        created(stage, "/v1/conversations", external_id="t")
+    return scope
+
+
+def settled(stage: Stage, time: Clock, scope: Scope, post: Post) -> Iterator[str]:
+    """What is wrong with the thread after its message, once the hints and sweep have been heard."""
+    time.forward(31)
+    stage.invoke("sweep", {})
+    work(stage, hinted(stage, scope))
+    conversations = listed(stage, "/v1/conversations")
+    if len(conversations) != 1:
+        yield f"{len(conversations)} conversations"
+        return
+    messages = seen(stage, f"/v1/conversations/{conversations[0]['id']}/messages")["data"]
+    if [message["role"] for message in messages] != ["user", "assistant"]:
+        yield f"the transcript is {[message['role'] for message in messages]}"
+    if len(listed(stage, "/v1/customers")) != bool(post.customer):
+        yield "not one customer"
+
+
+def calls_of(stage: Stage, time: Clock, post: Post, key: str | None) -> Wire:
+    prepared(stage, time, post)
+    with wire() as line:
+        assert post.send(stage, key).code == "agent_timeout"
+    return line
+
+
+def decides_anew(trouble: Trouble) -> bool:
+    """Whether the request has to decide anew to come through."""
+    return trouble.code is None and trouble.tries >= 3
+
+
+def expected(trouble: Trouble, service: str) -> str:
+    """The code that a request in this trouble is answered with; hints are best effort."""
+    return "agent_timeout" if service == "sqs" or trouble.code is None else trouble.code
+
+
+@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.parametrize("kind", FEWER_TROUBLES)
+@pytest.mark.parametrize("post", POSTS.values(), ids=POSTS)
+def test_a_message_in_trouble_has_the_contracts_answer_and_is_stored_once_under_its_key(
+    stage: Stage, stopped_clock: Clock, post: Post, kind: str
+) -> None:
+    calls = calls_of(stage, stopped_clock, post, "k").calls
+    problems = []
+    for trouble, (position, call) in itertools.product(FEWER_TROUBLES[kind], enumerate(calls)):
+        # Who is in a hurry does not take part in a race for long: `conflict` may come early.
+        if trouble.writes_only and (call.operation not in WRITES or position == 0 or decides_anew(trouble)):
+            continue
+        scope = prepared(stage, stopped_clock, post)
+        with wire(Fault(position, trouble.disturbance, trouble.tries)):
+            first = post.send(stage, "k")
+        stopped_clock.forward(1)
+        second = post.send(stage, "k")
+        wrong = [f"{first.status} {first.body[:90]!r}"] if first.code != expected(trouble, call.service) else []
+        wrong += ["not to be retried"] if first.headers["service-should-retry"] != "true" else []
+        wrong += [f"retry: {second.status} {second.body[:90]!r}"] if second.code != "agent_timeout" else []
+        wrong += settled(stage, stopped_clock, scope, post)
+        third, fourth = post.send(stage, "k"), post.send(stage, "k")
+        # Without time to wait there is no look either: the reply is asked for with time.
+        wrong += [] if third.code == fourth.code == "agent_timeout" else ["the hurried replay is no 504"]
+        body = {"external_conversation_id": "t", "content": "Hello"}
+        body |= {"customer": post.customer} if post.customer else {}
+        replay = stage.call("POST", "/v1/messages", body, headers=keyed("k"))
+        if (replay.status, replay.headers.get("idempotent-replayed")) != (201, "true"):
+            wrong.append(f"replay: {replay.status} {replay.body[:90]!r}")
+        problems += [f"{trouble.name} at {position} {call.operation}: {each}" for each in wrong]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.parametrize("kind", ["passing", "lasting", "conflict"])
+@pytest.mark.parametrize("post", POSTS.values(), ids=POSTS)
+def test_a_message_without_a_key_in_trouble_has_the_contracts_answer_and_is_stored_at_most_once(
+    stage: Stage, stopped_clock: Clock, post: Post, kind: str
+) -> None:
+    calls = calls_of(stage, stopped_clock, post, None).calls
+    problems = []
+    for trouble, (position, call) in itertools.product(FEWER_TROUBLES[kind], enumerate(calls)):
+        # Who is in a hurry does not take part in a race for long: `conflict` may come early.
+        if trouble.writes_only and (call.operation not in WRITES or position == 0 or decides_anew(trouble)):
+            continue
+        scope = prepared(stage, stopped_clock, post)
+        with wire(Fault(position, trouble.disturbance, trouble.tries)):
+            first = post.send(stage, None)
+        wrong = [f"{first.status} {first.body[:90]!r}"] if first.code != expected(trouble, call.service) else []
+        if first.code == "agent_timeout":
+            wrong += settled(stage, stopped_clock, scope, post)
+        else:
+            found = listed(stage, "/v1/conversations")
+            sizes = [len(seen(stage, f"/v1/conversations/{each['id']}/messages")["data"]) for each in found]
+            if len(sizes) > 1 or any(size > 1 for size in sizes):
+                wrong.append(f"messages {sizes}")
+        problems += [f"{trouble.name} at {position} {call.operation}: {each}" for each in wrong]
+    assert not problems, "\n".join(problems)
+
+
+@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.parametrize("post", POSTS.values(), ids=POSTS)
+def test_a_message_whose_request_dies_at_any_point_is_stored_once_under_its_key_and_answered(
+    stage: Stage, stopped_clock: Clock, post: Post
+) -> None:
+    problems = []
+    for death in deaths(len(calls_of(stage, stopped_clock, post, "k").calls)):
+        scope = prepared(stage, stopped_clock, post)
+        with wire(None, *death), suppress(Killed):
+            post.send(stage, "k")
+        stopped_clock.forward(1)
+        assert post.send(stage, "k").code == "agent_timeout"
+        problems += [f"{death}: {wrong}" for wrong in settled(stage, stopped_clock, scope, post)]
+    assert problems == []
+
+
+def test_a_look_for_the_reply_in_trouble_is_followed_by_another_and_the_reply_is_found(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    for trouble in (*PASSING_TROUBLE, *LASTING_TROUBLE):
+        thread = opened(stage)
+
+        def disturbed(thread: Thread = thread, trouble: Trouble = trouble) -> None:
+            answered(stage, thread)
+            line.fault = Fault(len(line.calls), trouble.disturbance, trouble.tries)
+
+        def over() -> None:
+            line.fault = None
+
+        with wire() as line, meanwhile(stopped_clock, disturbed, over):
+            first = send(stage, thread, "Hello", "k")
+        assert line.disturbed, trouble.name
+        # The message is stored: without a key, a client that was sent away would send it twice.
+        assert first.status == 201, (trouble.name, first.body)
+        stopped_clock.forward(1)
+        again = send(stage, thread, "Hello", "k")
+        assert again.status == 201
+        assert again.body == first.body
+        assert len(seen(stage, thread.messages)["data"]) == 2

@@ -1,0 +1,133 @@
+"""Usage: what live turns and calls are counted as."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
+from botocore.stub import Stubber
+
+from shared.agent import adapters
+from shared.agent.bedrock import Bedrock
+from shared.core import clock, table
+from shared.core.keys import Scope
+from shared.projects import usage
+from tests.support import models
+from tests.support.clocks import Clock
+from tests.support.conversing import (
+    CONFIRM,
+    WISHES,
+    Thread,
+    asked,
+    conversed,
+    given_again,
+    hint,
+    opened,
+    send,
+    work,
+    wrongs,
+)
+from tests.support.faults import FEWER_TROUBLES, deaths
+from tests.support.resources import hinted
+from tests.support.stage import Project, Stage
+from tests.support.wire import Fault, Killed, wire
+
+
+def used(scope: Scope) -> dict[str, int]:
+    """This month's usage."""
+    return dict(usage.of_month(scope, clock.iso(clock.now())[:7]))
+
+
+def test_a_live_turn_is_counted_once_and_a_test_turn_is_not(
+    stage: Stage, stopped_clock: Clock, live_thread: Callable[[], Thread]
+) -> None:
+    stopped_clock.now = 1_900_000_000.0
+    thread = live_thread()
+    contents = ("Hello", CONFIRM, "[[sim:error]]", CONFIRM)
+    for count, content in enumerate(contents, 1):
+        found = conversed(stage, stopped_clock, thread, content, f"k{count}")
+        assert found["conversation"]["livemode"] is True
+        assert used(thread.scope)["messages"] == count
+    # The key again, and the hint again, are no further turns.
+    assert send(stage, thread, "Hello", "k1").status == 201
+    work(stage, [hint(stage, thread, found["id"])])
+    assert used(thread.scope)["messages"] == len(contents)
+    # A month has its own sum; so have a mode and a project.
+    stopped_clock.forward(31 * 24 * 3600)
+    assert used(thread.scope) == dict.fromkeys(usage.COUNTERS, 0)
+    conversed(stage, stopped_clock, thread, "Hello")
+    assert used(thread.scope)["messages"] == 1
+    assert used(Scope(thread.scope.project_id, False))["messages"] == 0
+    tested = opened(stage)
+    conversed(stage, stopped_clock, tested, "Hello")
+    for livemode in (False, True):
+        assert used(Scope(tested.scope.project_id, livemode))["messages"] == 0
+
+
+def test_a_live_turn_whose_worker_dies_or_is_in_trouble_is_counted_once(
+    stage: Stage, stopped_clock: Clock, live_thread: Callable[[], Thread]
+) -> None:
+    def one() -> tuple[Thread, dict[str, Any]]:
+        thread = live_thread()
+        asked(stage, thread, CONFIRM, "k")
+        [record] = hinted(stage, thread.scope)
+        return thread, record
+
+    thread, record = one()
+    with wire() as line:
+        work(stage, [record])
+    kills = [partial(wire, None, *death) for death in deaths(len(line.calls))]
+    last = len(line.calls) - 1
+    troubles = [trouble for kind in ("passing", "lasting", "conflict") for trouble in FEWER_TROUBLES[kind]]
+    faults = [partial(wire, Fault(last, each.disturbance, each.tries)) for each in troubles]
+    for disturbed in (*kills, *faults):
+        thread, record = one()
+        with disturbed(), suppress(Killed, BatchProcessingError):
+            stage.invoke("turn", {"Records": [record]})
+        given_again(stage, stopped_clock, thread, record, by_sweep=False)
+        assert used(thread.scope)["messages"] == 1, disturbed
+        assert not list(wrongs(stage, stopped_clock, thread, WISHES[0])), disturbed
+        assert used(thread.scope)["messages"] == 1, disturbed
+
+
+def test_a_live_message_is_answered_by_the_stages_model_and_its_tokens_are_counted(
+    stage: Stage,
+    stopped_clock: Clock,
+    live_thread: Callable[[], Thread],
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    monkeypatch.setenv("SIMULATE_LIVE", "0")
+    monkeypatch.setenv("MODEL_ID", "model")
+    agent = Bedrock.from_environment()
+    adapters.use(agent)
+    request.addfinalizer(lambda: adapters.use(None))
+    thread = live_thread()
+    with Stubber(agent.client) as model:
+        model.add_response("converse", models.answer("end_turn", [{"text": "Good morning."}], tokens=(100, 10)))
+        found = conversed(stage, stopped_clock, thread, "Hello")
+        model.assert_no_pending_responses()
+    assert found["reply"]["content"] == "Good morning."
+    counted = used(thread.scope)
+    assert (counted["messages"], counted["input_tokens"], counted["output_tokens"]) == (1, 100, 10)
+
+
+def test_a_months_usage_sums_the_tokens_of_all_its_turns(stage: Stage, project: Project) -> None:
+    scope = Scope(project.id, True)
+    for month, count in (("2031-01", 3), ("2031-02", 5)):
+        for number in range(count):
+            tokens = {"input_tokens": 10 + number, "output_tokens": 100 * number}
+            at = clock.parse(f"{month}-15T12:00:00Z")
+            table.write([table.Put(usage.row(scope, f"msg_{number:026d}", at, messages=1, model="m", **tokens))], "r")
+        call = usage.row(scope, "sess_" + "0" * 26, at, calls=1, call_seconds=90)
+        table.write([table.Put(call)], "r")
+    nothing = dict.fromkeys(usage.COUNTERS, 0)
+    january = {"messages": 3, "input_tokens": 33, "output_tokens": 300, "calls": 1, "call_seconds": 90}
+    february = {"messages": 5, "input_tokens": 60, "output_tokens": 1000, "calls": 1, "call_seconds": 90}
+    assert usage.of_month(scope, "2031-01") == january
+    assert usage.of_month(scope, "2031-02") == february
+    assert usage.of_month(scope, "2031-03") == nothing

@@ -1,0 +1,39 @@
+"""Consent to be called: what is stored of a phone, and the hints at it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from shared.calls import consents
+from shared.core.keys import Scope
+from tests.support.calling import WHEN, Callee, session_of, work
+from tests.support.resources import created
+from tests.support.stage import Stage, sqs_record
+
+
+def known(scope: Scope, phone: str) -> Any:
+    """What is stored of a phone's consent."""
+    return consents.find(scope, phone).doc
+
+
+def reminder(stage: Stage, scope: Scope, phone: str, **also: Any) -> dict[str, Any]:
+    """A hint at a consent; `task_token` in it as the machine sends it."""
+    told = {"project_id": scope.project_id, "livemode": scope.livemode, "consent": consents.pk(scope, phone)}
+    return sqs_record(json.dumps(told | also), stage.queues["consents"].arn)
+
+
+def remind(stage: Stage, scope: Scope, phone: str) -> None:
+    """Give the worker a hint; it may fail."""
+    work(stage, "consent", reminder(stage, scope, phone))
+
+
+def another(stage: Stage, whom: Callee, phone: str) -> Callee:
+    """Another customer of the same project."""
+    id = created(stage, "/v1/customers", phone=phone)["id"]
+    return Callee(whom.scope, id, created(stage, "/v1/appointments", customer_id=id, appointment_at=WHEN)["id"])
+
+
+def ended(stage: Stage, id: str) -> tuple[str, str]:
+    session = session_of(stage, id)
+    return session["call_status"], session["ended_reason"]

@@ -1,0 +1,12 @@
+"""A request of the webhook client to a receiver."""
+
+from shared.webhooks.http_client import Client, Outcome
+
+BODY = b'{"id":"evt_1"}'
+HEADERS = {"Content-Type": "application/json", "webhook-id": "evt_1"}
+PLENTY = 60.0
+"""A deadline for exchanges that are to end in another way; none waits for it."""
+
+
+def send(client: Client, url: str, *, deadline: float = PLENTY, allow_loopback: bool = True) -> Outcome:
+    return client.post(url, HEADERS, BODY, allow_loopback=allow_loopback, deadline=deadline)
