@@ -1,4 +1,4 @@
-"""The units that `infra/costs.py` states, counted: requests, runs, calls, capacity, queue requests, bytes.
+"""The units that `infra/costs` states, counted: requests, runs, calls, capacity, queue requests, bytes.
 
 Capacity is counted by DynamoDB's rules from the rows as they were and are: the local one is wrong for transactions.
 """

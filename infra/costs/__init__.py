@@ -299,7 +299,3 @@ def _words(price: Price) -> str:
 def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     rule = ["---", *["---:"] * (len(heads) - 1)]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (heads, rule, *rows))
-
-
-if __name__ == "__main__":
-    print(markdown(), sources(), sep="\n\n")
