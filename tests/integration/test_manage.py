@@ -419,7 +419,7 @@ def test_revoked_consent_is_asked_for_anew(runner: Runner) -> None:
     ("arguments", "problem"),
     [
         (("consents", "revoke", "999", "+15005550020"), "there is no project 999"),
-        (("consents", "revoke", "1", "12"), "a phone is written +15005550006"),
+        (("consents", "revoke", "1", "12"), "a phone number has the form +15005550006"),
         (("calls", "limit", "999"), "there is no project 999"),
         (("calls", "limit", "1", "--at-once", "-1"), "--at-once"),
         (("calls", "limit", "1", "--prefix", "44"), "a prefix is the beginning of a number"),
