@@ -1,1 +1,1 @@
-"""What all resources have in common: fields, documents, collections, lists and how their pages are read."""
+"""The common parts of all resources: fields, documents, collections, lists, and the reading of pages."""

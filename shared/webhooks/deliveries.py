@@ -26,7 +26,7 @@ from shared.work import hints, owed
 from shared.work.hints import Hint
 
 if TYPE_CHECKING:
-    # Only the worker that sends pays for the import of the HTTP client.
+    # Only the delivery worker imports the HTTP client.
     from shared.webhooks.http_client import Outcome
 
 WAITS = (0, 5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)

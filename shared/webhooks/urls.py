@@ -108,7 +108,7 @@ def read_url(url: str, *, allow_loopback: bool) -> WebhookUrl:
     """Parse `url`. With `allow_loopback`, loopback hosts are allowed too, with https or http. Raises UrlRefused."""
     if len(url) > MAX_URL_LENGTH:
         raise UrlRefused(f"The URL is longer than {MAX_URL_LENGTH} characters.")
-    if any(one.isspace() or unicodedata.category(one) in ("Cc", "Cf", "Cs") for one in url):
+    if any(c.isspace() or unicodedata.category(c) in ("Cc", "Cf", "Cs") for c in url):
         raise UrlRefused("The URL contains whitespace or control characters.")
     if "\\" in url:  # a slash to browsers, a part of the host to other parsers
         raise UrlRefused("The URL contains a backslash.")
