@@ -27,15 +27,11 @@ from aws_cdk import aws_stepfunctions as sfn
 from infra import topology
 from infra.stack_names import ALARM_TOPIC_OUTPUT, construct_id
 from infra.stage import Stage
+from shared.core import facts
 
-NAMESPACE = "Appointments"
-"""Of the metrics that the functions print (`shared/core/metrics.py`)."""
 DELIVER = "deliver"
-LATENESS = "DeliveryLateness"
-LOST = "LostDelivery"
-WATCHED_LANES = ("first_attempts", "later_attempts")
-LANES = (*WATCHED_LANES, "slow_endpoints")
-"""Values of the dimension `lane` of a delivery's lateness (`functions/deliver.py`)."""
+WATCHED_LANES = (facts.FIRST_ATTEMPTS, facts.LATER_ATTEMPTS)
+"""Lanes whose lateness wakes somebody."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +73,8 @@ FAILED_BATCHES = Kind(
 LOST_BATCHES = Kind("LostBatches", "{} could not process changes, nor write them to the bucket of failed batches.", 1)
 # Milliseconds; a first attempt is promised within about a second. One lost hint costs two minutes, so that a
 # minute's lateness means something only if it lasts.
-DELIVERY_LATENESS = Kind("DeliveryLateness", "Webhooks are late: {}.", 60_000, "p99", periods=3)
-LOST_DELIVERY = Kind("LostDelivery", "Workers of {} died over a delivery three times; it was given up.", 1)
+DELIVERY_LATENESS = Kind(facts.DELIVERY_LATENESS, "Webhooks are late: {}.", 60_000, "p99", periods=3)
+LOST_DELIVERY = Kind(facts.LOST_DELIVERY, "Workers of {} died over a delivery three times; it was given up.", 1)
 # Per cent of the requests, from five on; an agent that took too long is a 504, and no fault by itself.
 SERVER_ERRORS = Kind("ServerErrors", "The {} answered one request in a hundred or more with 500 or above.", 1)
 FEWEST_ERRORS = 5
@@ -207,23 +203,25 @@ def lateness(table: dynamodb.Table, lane: str) -> cloudwatch.Metric:
 
     Receivers cause the lateness of the lane of slow endpoints; the age of its queue shows a fault of the service.
     """
-    return _printed(table, LATENESS, lane=lane)
+    return _printed(table, facts.DELIVERY_LATENESS, lane=lane)
 
 
 def lost(table: dynamodb.Table) -> cloudwatch.Metric:
     """Deliveries that were given up because worker after worker died over them."""
-    return _printed(table, LOST)
+    return _printed(table, facts.LOST_DELIVERY)
 
 
 def _printed(table: dynamodb.Table, name: str, **dimensions: str) -> cloudwatch.Metric:
     """A metric of `deliver`. CloudWatch finds a metric only by all of its dimensions."""
     everywhere = {"service": DELIVER, "table": table.table_name}
-    return cloudwatch.Metric(namespace=NAMESPACE, metric_name=name, dimensions_map=everywhere | dimensions)
+    return cloudwatch.Metric(namespace=facts.METRIC_NAMESPACE, metric_name=name, dimensions_map=everywhere | dimensions)
 
 
 def failed_requests(stack: Stack) -> cloudwatch.Metric:
     """Requests that were answered with 500 or above, but for those whose agent took too long; by the access log."""
-    return cloudwatch.Metric(namespace=f"{NAMESPACE}/{stack.stack_name}", metric_name="FailedRequests", statistic="Sum")
+    return cloudwatch.Metric(
+        namespace=f"{facts.METRIC_NAMESPACE}/{stack.stack_name}", metric_name="FailedRequests", statistic="Sum"
+    )
 
 
 def _error_rate(stack: Stack, api: apigateway.RestApi, access_log: logs.LogGroup) -> cloudwatch.MathExpression:

@@ -18,6 +18,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 
 from infra import alarms, topology
+from shared.core import facts
 
 SHOWN = Duration.hours(3)
 WIDTH = 24
@@ -144,7 +145,7 @@ def _events(table: dynamodb.Table, functions: Mapping[str, lambda_.Function]) ->
     for statistic in ("p50", "p99"):
         yield (
             f"Webhooks: lateness of attempts, {statistic} (ms)",
-            [alarms.lateness(table, lane).with_(statistic=statistic, label=lane) for lane in alarms.LANES],
+            [alarms.lateness(table, lane).with_(statistic=statistic, label=lane) for lane in facts.LANES],
         )
 
 

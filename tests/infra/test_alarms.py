@@ -164,7 +164,7 @@ def test_what_deliver_prints_is_what_its_alarms_go_by(
 
 
 def test_webhooks_that_stay_late_are_an_alarm_and_a_late_one_is_not(prod: Synthesized) -> None:
-    found = watched(prod, alarms.LATENESS, "lane")
+    found = watched(prod, facts.DELIVERY_LATENESS, "lane")
     assert found.keys() == {*alarms.WATCHED_LANES}
     for alarm in found.values():
         assert (alarm["ExtendedStatistic"], alarm["Threshold"]) == ("p99", MINUTE * 1000)
