@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
@@ -34,7 +36,8 @@ def deliver(record: SQSRecord) -> None:
         return
     endpoint_id = claim.doc["webhook_endpoint_id"]
     event_key = (scope.pk(EVENTS.kind), claim.doc["event_id"])
-    rows = table.get_many([event_key, *endpoints.row_keys(scope, endpoint_id)])
+    with _released_on_failure(claim):
+        rows = table.get_many([event_key, *endpoints.row_keys(scope, endpoint_id)])
     endpoint = endpoints.state(scope, endpoint_id, rows)
     if endpoint is None or claim.is_closed(endpoint):
         deliveries.cancel(claim, endpoint)
@@ -60,6 +63,16 @@ def _claim(scope: Scope, event_id: str, delivery_id: str) -> Claim | None:
     return claim if isinstance(claim, Claim) else None
 
 
+@contextlib.contextmanager
+def _released_on_failure(claim: Claim) -> Iterator[None]:
+    """Release the claim if the block fails: nothing was sent yet, so the worker does not count as lost."""
+    try:
+        yield
+    except Exception:
+        deliveries.release(claim)
+        raise
+
+
 def _is_first_attempt(record: SQSRecord) -> bool:
     """Whether the message comes from the FIFO queue of first attempts, whose generated name is in the environment."""
     return aws.queue_name("deliveries") == record.event_source_arn.rpartition(":")[2]
@@ -75,7 +88,8 @@ def _lane(claim: Claim, endpoint: State) -> str:
 def _attempt(claim: Claim, endpoint: State, body: bytes, behind: bool) -> None:
     """Send the event and record the outcome."""
     url, endpoint_id = endpoint.doc["url"], endpoint.doc["id"]
-    secret = signing.decrypt(endpoint_id, endpoint.secret)
+    with _released_on_failure(claim):
+        secret = signing.decrypt(endpoint_id, endpoint.secret)
     headers = {"Content-Type": "application/json"}
     headers |= signing.headers(secret, claim.doc["event_id"], body, clock.now() // clock.SECOND)
     metrics.milliseconds(facts.DELIVERY_LATENESS, clock.now() - claim.due_at, lane=_lane(claim, endpoint))

@@ -32,7 +32,11 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
                 hints.send(queue, [hint(row) for row in rows if row["kind"] == kind])
             overdue += len(rows)
             if context.get_remaining_time_in_millis() < PAGE_TIME:
-                break
+                return _report(overdue)
+    return _report(overdue)
+
+
+def _report(overdue: int) -> dict[str, int]:
     if overdue:
         logger().warning("overdue", extra={"rows": overdue})
     return {"hinted": overdue}

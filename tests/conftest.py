@@ -11,9 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 pytest.register_assert_rewrite("tests.support")
+# Four processes share two cores: how long an example takes says nothing.
+settings.register_profile("shared machine", deadline=None)
+settings.load_profile("shared machine")
 
 TESTS = Path(__file__).parent
 RUNNERS = 2

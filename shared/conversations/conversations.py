@@ -132,7 +132,11 @@ def thread_key(scope: Scope, external_id: str) -> tuple[str, str]:
 def of_thread(scope: Scope, external_id: str) -> ConversationRecord | None:
     """The active conversation with this `external_id`; None if there is none."""
     thread = table.get(*thread_key(scope, external_id))
-    return None if thread is None else CONVERSATIONS.find(scope, thread["conversation_id"])
+    if thread is None:
+        return None
+    conversation = CONVERSATIONS.find(scope, thread["conversation_id"])
+    # It may have ended, which frees the thread, between the two reads.
+    return None if conversation.doc["status"] == ENDED else conversation
 
 
 def insertion(

@@ -83,6 +83,7 @@ TRANSIENT = frozenset(
         "conversation_busy",
         "call_in_progress",
         "call_limit_reached",
+        "webhook_endpoint_limit",
         "delivery_in_progress",
         "consent_request_limited",
         "conflict",

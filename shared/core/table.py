@@ -95,7 +95,6 @@ def versioned(row: Row, version: int) -> Put:
 
 
 Operation = Put | Update | Delete | Check
-_TRANSACTED = {Check: "ConditionCheck"}
 _OLD_ON_FAILURE = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 
 

@@ -39,9 +39,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
-from shared.webhooks.urls import UrlRefused, WebhookUrl, read_url, refuse_address, refuse_url
-
-__all__ = ["DEADLINE", "Client", "Outcome", "post", "refuse_url"]
+from shared.webhooks.urls import UrlRefused, WebhookUrl, read_url, refuse_address
 
 DEADLINE = 15.0
 """Seconds for the whole exchange: DNS lookup, connect, TLS, request, response head and body (contract 9)."""

@@ -55,6 +55,7 @@ def test_conflicts_that_pass_are_those_of_contract_4() -> None:
         "conversation_busy",
         "delivery_in_progress",
         "idempotency_key_in_use",
+        "webhook_endpoint_limit",
     ]
     assert {ERRORS[code].status for code in TRANSIENT} == {409}
 
