@@ -66,7 +66,7 @@ class Dialogue:
         self.said.append(Utterance("assistant", reply.content))
         if self.tools.change:
             before, after = self.tools.change
-            self.documents = [after if doc is before.doc else doc for doc in self.documents]
+            self.documents = [after if doc["id"] == before.doc["id"] else doc for doc in self.documents]
         return reply.content
 
     @property
@@ -93,7 +93,7 @@ def test_confirming_happens_at_once() -> None:
     assert dialogue.untouched()
 
 
-@pytest.mark.parametrize("text", ["Confirm", "yes, I'll be there", "Please confirm.", "I'm coming", "count me in!"])
+@pytest.mark.parametrize("text", ["Confirm", "yes, I'll be there", "Please confirm.", "I'm coming"])
 def test_people_confirm_in_many_words(text: str) -> None:
     dialogue = Dialogue(dental())
     dialogue.say(text)
@@ -195,7 +195,7 @@ def test_what_is_missing_of_a_new_time_is_asked_for_and_put_together() -> None:
 
 def test_the_day_may_come_after_the_time() -> None:
     dialogue = Dialogue(dental())
-    assert 'Say "same day" for Friday 5 March 2027' in dialogue.say("move it to 4pm")
+    assert "On which day at 16:00?" in dialogue.say("move it to 4pm")
     assert dialogue.say("same day").endswith("to **Friday 5 March 2027 at 16:00** (Europe/Berlin)?")
 
 
@@ -204,7 +204,12 @@ def test_the_day_may_come_after_the_time() -> None:
     [
         ("move it to 03/04/2027 at 10", "**3 April** or **4 March**"),
         ("move it to next week", "day and the time"),
-        ("move it to Friday morning", "At what time on Friday 5 March 2027?"),
+        ("move it to Friday", "At what time on Friday 5 March 2027?"),
+        ("move it to Friday morning", "one exact time"),
+        ("move it to Friday at half past nine", "one exact time"),
+        ("move it to the 9th at 10", "one exact time"),
+        ("move it to Monday around 3pm", "one exact time"),
+        ("move my Monday appointment at 10", "one exact time"),
         ("move it to 31 February at 10", "no such date"),
         ("move it to yesterday at 10", "has passed"),
         ("move it to tomorrow at 25:00", "no such time"),
@@ -221,34 +226,37 @@ def test_a_time_that_is_not_exact_is_asked_back(text: str, asked: str) -> None:
 def test_an_ambiguous_date_is_made_clear_in_the_next_message() -> None:
     dialogue = Dialogue(dental())
     dialogue.say("move it to 03/04/2027 at 10")
-    assert dialogue.say("4 March").endswith("to **Thursday 4 March 2027 at 10:00** (Europe/Berlin)?")
+    assert "At what time on Thursday 4 March 2027?" in dialogue.say("4 March")
+    assert dialogue.say("at 10").endswith("to **Thursday 4 March 2027 at 10:00** (Europe/Berlin)?")
 
 
-def test_a_proposal_is_corrected_by_another_time() -> None:
+@pytest.mark.parametrize("text", ["no, make it 4pm", "yes but at 5pm", "Tuesday", "can we find another time?"])
+def test_another_time_alone_drops_the_proposal(text: str) -> None:
     dialogue = Dialogue(dental())
     dialogue.say("move it to Monday at 3pm")
-    assert dialogue.say("no, make it 4pm").endswith("to **Monday 8 March 2027 at 16:00** (Europe/Berlin)?")
-    assert dialogue.say("yes but at 5pm").endswith("to **Monday 8 March 2027 at 17:00** (Europe/Berlin)?")
-    assert dialogue.say("Tuesday").endswith("to **Tuesday 9 March 2027 at 17:00** (Europe/Berlin)?")
+    assert "I have not changed anything." in dialogue.say(text)
+    assert dialogue.proposed is None
+    dialogue.say("yes")
+    assert dialogue.untouched()
+
+
+def test_a_proposal_is_corrected_by_another_request() -> None:
+    dialogue = Dialogue(dental())
+    dialogue.say("move it to Monday at 3pm")
+    assert dialogue.say("no, move it to Tuesday at 5pm").endswith(
+        "to **Tuesday 9 March 2027 at 17:00** (Europe/Berlin)?"
+    )
     assert dialogue.untouched()
     dialogue.say("perfect")
     assert dialogue.documents[0]["appointment_at"] == "2027-03-09T16:00:00.000Z"
 
 
-def test_another_time_without_a_time_is_asked_for() -> None:
-    dialogue = Dialogue(dental())
-    dialogue.say("move it to Monday at 3pm")
-    assert dialogue.say("can we find another time?").startswith("When shall I move")
-    assert dialogue.proposed is None
-
-
 def test_agreeing_to_one_thing_does_not_do_another() -> None:
     dialogue = Dialogue(dental(), physio())
     dialogue.say("move the dental to Monday at 3pm")
-    answer = dialogue.say("yes, and cancel the other one too")
-    assert "I have not changed anything" in answer
-    assert "Shall I cancel **Physio**" in answer
+    assert dialogue.say("yes, and cancel the other one too").startswith("Which appointment shall I cancel?")
     assert dialogue.untouched()
+    assert dialogue.proposed is None
     dialogue.say("yes, move it")
     assert dialogue.untouched()
 
@@ -274,10 +282,20 @@ def test_cancel_instead_of_moving_is_one_wish() -> None:
     assert dialogue.say("no, cancel it instead").startswith("Shall I cancel")
 
 
-def test_not_cancelling_but_moving_moves() -> None:
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Don't cancel, but move it to Monday at 10",
+        "I don't want to talk to a person, cancel my appointment",
+        "I can't make it on Friday, how about Monday at 10?",
+        "I can't make it on Friday",
+    ],
+)
+def test_beside_a_not_nothing_is_proposed(text: str) -> None:
     dialogue = Dialogue(dental())
-    dialogue.say("Don't cancel, but move it to Monday at 10")
-    assert dialogue.proposed == ("reschedule", dialogue.documents[0]["id"], "2027-03-08T09:00:00.000Z")
+    assert dialogue.say(text) == ("All right. I have not changed anything. Is there anything else I can do for you?")
+    assert dialogue.untouched()
+    assert dialogue.proposed is None
 
 
 @pytest.mark.parametrize(
@@ -291,7 +309,6 @@ def test_not_cancelling_but_moving_moves() -> None:
         "Monday",
         "the physio",
         "Physio please",
-        "the last one",
         "the one at 10am",
     ],
 )
@@ -346,13 +363,21 @@ def test_an_appointment_that_is_not_there_is_not_taken_for_another() -> None:
     dialogue = Dialogue(dental())
     assert dialogue.say("confirm my appointment on Monday").startswith("Which appointment shall I confirm?")
     assert dialogue.untouched()
-    dialogue.say("that one")
+    dialogue.say("1")
     assert dialogue.actions == ["appointment_confirmed"]
 
 
-def test_cancelling_all_is_done_one_by_one() -> None:
+@pytest.mark.parametrize("text", ["cancel the second one", "cancel my appointment next week", "cancel it on the 9th"])
+def test_an_appointment_that_is_not_there_is_asked_about(text: str) -> None:
+    dialogue = Dialogue(dental())
+    assert dialogue.say(text).startswith("Which appointment shall I cancel?")
+    assert dialogue.proposed is None
+
+
+@pytest.mark.parametrize("text", ["cancel both", "cancel all of them", "cancel the last one", "cancel the other one"])
+def test_cancelling_all_is_done_one_by_one(text: str) -> None:
     dialogue = Dialogue(dental(), physio())
-    assert dialogue.say("cancel both").startswith("Which appointment shall I cancel first?")
+    assert dialogue.say(text).startswith("Which appointment shall I cancel?")
     assert dialogue.proposed is None
 
 
@@ -386,7 +411,7 @@ def test_it_has_the_customer_called(text: str) -> None:
 
 def test_it_offers_a_person_where_no_call_can_be_placed() -> None:
     dialogue = Dialogue(dental(), can_call=False)
-    assert dialogue.say("call me").endswith("Would you like a person to take over?")
+    assert dialogue.say("call me").endswith("Would you like a person to get back to you?")
     dialogue.say("yes please")
     assert dialogue.tools.actions == [{"type": "handoff", "reason": "customer_request"}]
 
@@ -408,11 +433,11 @@ def test_who_asks_for_a_person_gets_one(text: str) -> None:
     assert dialogue.tools.actions == [{"type": "handoff", "reason": "customer_request"}]
 
 
-def test_who_wants_no_person_gets_none() -> None:
+@pytest.mark.parametrize("text", ["I don't want to talk to a person", "no person please", "are you a person?"])
+def test_who_wants_no_person_gets_none(text: str) -> None:
     dialogue = Dialogue(dental())
-    dialogue.say("I don't want to talk to a person, cancel my appointment")
-    assert dialogue.untouched()
-    assert dialogue.proposed is not None
+    dialogue.say(text)
+    assert dialogue.actions == []
 
 
 @pytest.mark.parametrize("text", ["hi", "Hello!", "good morning", "hey there", "help"])
@@ -447,10 +472,12 @@ def test_a_goodbye_among_other_words_ends_nothing(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["no, the first one", "no, the other one", "no, I meant the dental"])
-def test_a_proposal_is_corrected_by_another_appointment(text: str) -> None:
+def test_another_appointment_alone_drops_the_proposal(text: str) -> None:
     dialogue = Dialogue(dental(), physio())
     dialogue.say("cancel the second one")
-    assert dialogue.say(text).startswith("Shall I cancel **Dental check-up**")
+    assert "I have not changed anything." in dialogue.say(text)
+    assert dialogue.proposed is None
+    assert dialogue.say("no, cancel the first one").startswith("Shall I cancel **Dental check-up**")
     dialogue.say("yes, cancel it")
     assert [doc["status"] for doc in dialogue.documents] == ["cancelled", "pending"]
 
@@ -465,21 +492,14 @@ def test_an_appointment_that_changed_meanwhile_is_left_alone() -> None:
     assert dialogue.untouched()
 
 
-def test_two_misses_in_a_row_bring_a_person() -> None:
-    dialogue = Dialogue(dental())
-    assert dialogue.say("blue cheese").startswith("Sorry, I did not understand that.")
-    dialogue.say("hello")
-    assert dialogue.say("red cheese").startswith("Sorry, I did not understand that.")
-    dialogue.say("green cheese")
-    assert dialogue.tools.actions == [{"type": "handoff", "reason": "not_understood"}]
-
-
-def test_answers_that_answer_nothing_bring_a_person_too() -> None:
+def test_what_is_not_understood_is_asked_back_every_time() -> None:
     dialogue = Dialogue(dental(), physio())
+    for text in ("blue cheese", "red cheese", "green cheese"):
+        assert dialogue.say(text).startswith("Sorry, I did not understand that. I have not changed anything. I can ")
     dialogue.say("cancel my appointment")
-    assert "Which appointment shall I cancel?" in dialogue.say("cheese")
-    dialogue.say("more cheese")
-    assert dialogue.actions == ["handoff"]
+    for text in ("cheese", "more cheese", "x" * 201):
+        assert dialogue.say(text).startswith("Which appointment shall I cancel?")
+    assert dialogue.untouched()
 
 
 def test_a_miss_does_not_forget_the_question() -> None:
@@ -496,26 +516,16 @@ def test_without_an_appointment_it_says_so_and_offers_a_person(text: str) -> Non
     dialogue = Dialogue()
     answer = dialogue.say(text)
     assert "no upcoming appointment" in answer
-    assert answer.endswith("Would you like a person to take over?")
+    assert answer.endswith("Would you like a person to get back to you?")
     assert "All right" in dialogue.say("no thanks")
     assert dialogue.untouched()
 
 
-def test_who_cannot_come_is_asked_what_to_do() -> None:
-    dialogue = Dialogue(dental())
-    assert dialogue.say("I can't make it on Friday").endswith("Shall I move it or cancel it?")
-    assert dialogue.say("cancel").startswith("Shall I cancel **Dental check-up**")
-
-
-def test_who_cannot_come_may_name_another_time_at_once() -> None:
-    dialogue = Dialogue(dental())
-    assert dialogue.say("I can't make it on Friday, how about Monday at 10?").startswith("Shall I move")
-    assert dialogue.proposed == ("reschedule", dialogue.documents[0]["id"], "2027-03-08T09:00:00.000Z")
-
-
 def test_it_makes_no_new_appointments() -> None:
     dialogue = Dialogue(dental())
-    assert dialogue.say("I'd like to book a table").startswith("I cannot make new appointments.")
+    assert dialogue.say("I'd like to book a table").startswith("Sorry, I did not understand that.")
+    assert dialogue.untouched()
+    assert dialogue.proposed is None
 
 
 def test_a_title_is_shown_as_plain_words() -> None:
@@ -570,6 +580,7 @@ def test_a_long_or_hostile_message_is_answered_in_no_time() -> None:
     started = time.process_time()
     for text in (
         "thank you " * 100_000,
+        "move it to monday " * 11,
         "cancel " * 140,
         "move to monday " * 60,
         "1 " * 490,
@@ -602,8 +613,6 @@ def phoned(*documents: Appointment, **given: Any) -> Dialogue:
         "I'm driving. Call again tomorrow at 10 please",
         "Sorry, I am in a meeting, can you call me back tomorrow at ten?",
         "call me later, tomorrow at 10:00",
-        "Now is a bad time. Tomorrow at 10 would be better",
-        "not now, tomorrow at 10",
         "call me in 24 hours",
     ],
 )
@@ -612,6 +621,24 @@ def test_who_cannot_talk_now_is_called_again_at_the_time_named(text: str) -> Non
     answer = dialogue.say(text)
     assert answer == "All right, we will call you again on **Thursday 4 March 2027 at 10:00** (Europe/Berlin). Goodbye!"
     assert dialogue.tools.later == LATER
+    assert dialogue.untouched()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Now is a bad time. Tomorrow at 10 would be better",
+        "not now, tomorrow at 10",
+        "I don't want you to call me tomorrow at 10",
+        "call me tomorrow at 10 or 11",
+        "call me tomorrow at 10 if it is free",
+        "call me any day but Monday at 10",
+    ],
+)
+def test_a_time_in_other_words_ends_no_call(text: str) -> None:
+    dialogue = phoned(dental())
+    dialogue.say(text)
+    assert dialogue.tools.later is None
     assert dialogue.untouched()
 
 
@@ -634,8 +661,9 @@ def test_a_time_to_be_called_is_read_in_the_zone_of_the_appointment_or_the_calls
         ("call me tomorrow", "At what time on Thursday 4 March 2027?"),
         ("call me at 5pm", "On which day at 17:00?"),
         ("call me tomorrow at 5", "**05:00** or **17:00**"),
-        ("call me on Friday or on Monday at 3", "Which of them"),
-        ("call me yesterday at 3", "has passed"),
+        ("call me on Friday or on Monday at 3", "Please tell me the day and the time"),
+        ("call me yesterday at 10", "has passed"),
+        ("call me yesterday at 3", "**03:00** or **15:00**"),
         ("call me next week", "day and the time"),
         ("busy right now, call me on 03/04 at 10", "**3 April** or **4 March**"),
     ],
@@ -666,12 +694,13 @@ def test_the_day_of_a_move_is_not_the_day_to_call() -> None:
     assert dialogue.tools.later == LATER
 
 
-def test_who_never_names_a_time_gets_a_person() -> None:
+def test_who_never_names_a_time_is_asked_again() -> None:
     dialogue = phoned(dental())
     dialogue.say("I can't talk right now")
-    assert dialogue.say("hm hm").startswith("Sorry, I did not understand that. When should we call you again?")
-    assert dialogue.say("hm hm") == "I have asked a person of our team to get back to you."
-    assert dialogue.actions == ["handoff"]
+    for text in ("hm hm", "around noon tomorrow", "tomorrow or on Friday at 10", "not tomorrow"):
+        dialogue.say(text)
+        assert dialogue.tools.later is None
+    assert dialogue.untouched()
 
 
 @pytest.mark.parametrize("text", ["call me on 4 March 2029 at 10", "call me on 5 March 2028 at 10"])
@@ -708,11 +737,18 @@ def test_a_plain_yes_to_the_opening_confirms(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["No", "no, sorry", "No, I can't"])
-def test_a_plain_no_to_the_opening_is_asked_what_to_do(text: str) -> None:
+def test_a_plain_no_to_the_opening_changes_nothing(text: str) -> None:
     dialogue = phoned(dental())
-    assert dialogue.say(text) == "Sorry to hear that. Shall I move it or cancel it?"
+    assert dialogue.say(text).startswith("All right. I have not changed anything.")
     assert dialogue.untouched()
     assert dialogue.say("cancel it").startswith("Shall I cancel")
+
+
+@pytest.mark.parametrize("text", ["hm", "the weather is bad", "Yes, if it does not rain", "yes, but I am late"])
+def test_anything_but_a_plain_yes_to_the_opening_confirms_nothing(text: str) -> None:
+    dialogue = phoned(dental())
+    dialogue.say(text)
+    assert dialogue.untouched()
 
 
 def test_a_no_with_a_wish_is_about_the_wish() -> None:
@@ -762,7 +798,7 @@ def test_outside_of_a_call_nobody_is_called_later(text: str) -> None:
 @pytest.mark.parametrize("text", ["I'm not sure yet", "I don't know", "I have to think about it", "I can't say"])
 def test_who_has_not_decided_is_not_pressed(text: str) -> None:
     dialogue = Dialogue(dental())
-    assert dialogue.say(text).startswith("All right, there is no hurry. I have not changed anything.")
+    assert dialogue.say(text).startswith("All right. I have not changed anything.")
     assert dialogue.untouched()
 
 
@@ -857,12 +893,20 @@ def test_a_question_or_a_remark_about_calling_places_no_call(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["My doctor will call me tomorrow at 10", "Did you call me yesterday at 10?", "Will you call me on Friday at 10?"],
+    [
+        "My doctor will call me tomorrow at 10",
+        "Did you call me yesterday at 10?",
+        "Will you call me on Friday at 10?",
+        "call me ... tomorrow at 10, Ada",
+    ],
 )
 def test_a_remark_about_calling_ends_no_call(text: str) -> None:
     dialogue = phoned(dental())
     assert dialogue.say(text).endswith("?") or "Please tell me" in dialogue.said[-1].content
     assert dialogue.tools.later is None
+    for answer in ("hm hm", "at 10"):
+        dialogue.say(answer)
+        assert dialogue.tools.later is None
 
 
 def test_a_doubtful_confirmation_is_asked_about_and_a_yes_confirms() -> None:
@@ -886,8 +930,28 @@ def test_a_doubtful_confirmation_of_one_of_several_asks_which() -> None:
     assert dialogue.say("yes").startswith("Which appointment shall I confirm?")
     assert dialogue.say("is it the second one?").startswith("You have 2 upcoming appointments")
     assert dialogue.untouched()
-    dialogue.say("confirm the physio")
+    assert dialogue.say("confirm the physio").startswith("Would you like me to confirm **Physio** on")
+    assert dialogue.untouched()
+    dialogue.say("yes")
     assert [doc["status"] for doc in dialogue.documents] == ["pending", "confirmed"]
+
+
+@pytest.mark.parametrize(
+    "text", ["I wonder if I'm coming on Monday", "the physio?", "maybe the physio", "not the physio", "no, the physio"]
+)
+def test_an_answer_that_is_in_doubt_confirms_nothing(text: str) -> None:
+    dialogue = Dialogue(dental(), physio())
+    assert dialogue.say("confirm").startswith("Which appointment shall I confirm?")
+    dialogue.say(text)
+    assert dialogue.untouched()
+
+
+@pytest.mark.parametrize("asked", ["Did you call me?", "move it"])
+def test_confirm_after_another_question_is_asked_back(asked: str) -> None:
+    dialogue = Dialogue(dental())
+    dialogue.say(asked)
+    assert dialogue.say("confirm").startswith("Would you like me to confirm **Dental check-up**")
+    assert dialogue.untouched()
 
 
 def test_a_doubtful_call_is_asked_about_and_a_yes_places_it() -> None:
@@ -906,8 +970,7 @@ def test_a_doubtful_call_is_asked_about_and_a_yes_places_it() -> None:
         "Can you confirm my appointment?",
         "Could you please confirm it?",
         "yes, please confirm my appointment, thank you!",
-        "I would like to confirm my dental check-up.",
-        "confirm the Dental check-up",
+        "I would like to confirm my appointment.",
         "confirm my appointment on Friday",
         "confirm the one on Friday at 14:30 please",
         "Hi, I confirm my appointment for Friday, 5 March at 14:30.",
@@ -928,7 +991,6 @@ def test_a_plain_request_confirms(text: str) -> None:
         "Would you call me back, please?",
         "I want a call? no: call me",
         "can someone call me?",
-        "I would like a call back",
         "Give me a ring!",
     ],
 )
@@ -936,6 +998,20 @@ def test_a_plain_request_places_a_call(text: str) -> None:
     dialogue = Dialogue(dental())
     dialogue.say(text)
     assert dialogue.tools.wants_call is ("no:" not in text)
+
+
+@pytest.mark.parametrize("text", ["I would like to confirm my dental check-up.", "confirm the physio", "confirm both"])
+def test_a_request_to_confirm_in_other_words_is_asked_about(text: str) -> None:
+    dialogue = Dialogue(dental(), physio())
+    assert dialogue.say(text).startswith("Would you like me to confirm")
+    assert dialogue.untouched()
+
+
+@pytest.mark.parametrize("text", ["I would like a call back", "call me later", "call me soon", "call me at 10"])
+def test_a_request_for_a_call_in_other_words_is_asked_about(text: str) -> None:
+    dialogue = Dialogue(dental())
+    assert dialogue.say(text) == "Would you like us to call you now?"
+    assert dialogue.untouched()
 
 
 @pytest.mark.parametrize("text", ["confirm", "Confirm.", "I confirm", "yes, confirm", "confirm it"])
