@@ -18,8 +18,6 @@ LATER = clock.parse("2027-03-04T09:00:00Z")  # tomorrow at ten in Berlin
         "I'm driving. Call again tomorrow at 10 please",
         "Sorry, I am in a meeting, can you call me back tomorrow at ten?",
         "call me later, tomorrow at 10:00",
-        "Now is a bad time. Tomorrow at 10 would be better",
-        "not now, tomorrow at 10",
         "call me in 24 hours",
     ],
 )
@@ -28,6 +26,24 @@ def test_who_cannot_talk_now_is_called_again_at_the_time_named(text: str) -> Non
     answer = dialogue.say(text)
     assert answer == "All right, we will call you again on **Thursday 4 March 2027 at 10:00** (Europe/Berlin). Goodbye!"
     assert dialogue.tools.later == LATER
+    assert dialogue.untouched()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Now is a bad time. Tomorrow at 10 would be better",
+        "not now, tomorrow at 10",
+        "I don't want you to call me tomorrow at 10",
+        "call me tomorrow at 10 or 11",
+        "call me tomorrow at 10 if it is free",
+        "call me any day but Monday at 10",
+    ],
+)
+def test_a_time_in_other_words_ends_no_call(text: str) -> None:
+    dialogue = phoned(dental())
+    dialogue.say(text)
+    assert dialogue.tools.later is None
     assert dialogue.untouched()
 
 
@@ -50,8 +66,9 @@ def test_a_time_to_be_called_is_read_in_the_zone_of_the_appointment_or_the_calls
         ("call me tomorrow", "At what time on Thursday 4 March 2027?"),
         ("call me at 5pm", "On which day at 17:00?"),
         ("call me tomorrow at 5", "**05:00** or **17:00**"),
-        ("call me on Friday or on Monday at 3", "Which of them"),
-        ("call me yesterday at 3", "has passed"),
+        ("call me on Friday or on Monday at 3", "Please tell me the day and the time"),
+        ("call me yesterday at 10", "has passed"),
+        ("call me yesterday at 3", "**03:00** or **15:00**"),
         ("call me next week", "day and the time"),
         ("busy right now, call me on 03/04 at 10", "**3 April** or **4 March**"),
     ],
@@ -82,12 +99,13 @@ def test_the_day_of_a_move_is_not_the_day_to_call() -> None:
     assert dialogue.tools.later == LATER
 
 
-def test_who_never_names_a_time_gets_a_person() -> None:
+def test_who_never_names_a_time_is_asked_again() -> None:
     dialogue = phoned(dental())
     dialogue.say("I can't talk right now")
-    assert dialogue.say("hm hm").startswith("Sorry, I did not understand that. When should we call you again?")
-    assert dialogue.say("hm hm") == "I have asked a person of our team to get back to you."
-    assert dialogue.actions == ["handoff"]
+    for text in ("hm hm", "around noon tomorrow", "tomorrow or on Friday at 10", "not tomorrow"):
+        dialogue.say(text)
+        assert dialogue.tools.later is None
+    assert dialogue.untouched()
 
 
 @pytest.mark.parametrize("text", ["call me on 4 March 2029 at 10", "call me on 5 March 2028 at 10"])
@@ -124,11 +142,18 @@ def test_a_plain_yes_to_the_opening_confirms(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["No", "no, sorry", "No, I can't"])
-def test_a_plain_no_to_the_opening_is_asked_what_to_do(text: str) -> None:
+def test_a_plain_no_to_the_opening_changes_nothing(text: str) -> None:
     dialogue = phoned(dental())
-    assert dialogue.say(text) == "Sorry to hear that. Shall I move it or cancel it?"
+    assert dialogue.say(text).startswith("All right. I have not changed anything.")
     assert dialogue.untouched()
     assert dialogue.say("cancel it").startswith("Shall I cancel")
+
+
+@pytest.mark.parametrize("text", ["hm", "the weather is bad", "Yes, if it does not rain", "yes, but I am late"])
+def test_anything_but_a_plain_yes_to_the_opening_confirms_nothing(text: str) -> None:
+    dialogue = phoned(dental())
+    dialogue.say(text)
+    assert dialogue.untouched()
 
 
 def test_a_no_with_a_wish_is_about_the_wish() -> None:
@@ -178,5 +203,5 @@ def test_outside_of_a_call_nobody_is_called_later(text: str) -> None:
 @pytest.mark.parametrize("text", ["I'm not sure yet", "I don't know", "I have to think about it", "I can't say"])
 def test_who_has_not_decided_is_not_pressed(text: str) -> None:
     dialogue = Dialogue(dental())
-    assert dialogue.say(text).startswith("All right, there is no hurry. I have not changed anything.")
+    assert dialogue.say(text).startswith("All right. I have not changed anything.")
     assert dialogue.untouched()

@@ -17,6 +17,8 @@ NO_CONFIRMATION = (
     *("confirm the dentist's number", "I can confirm that it hurts", "no need to confirm", "> confirm", "`confirm`"),
     *("will you confirm my insurance?", "I'm coming down with a cold", "I'll be there if I can", "not confirmed"),
 )
+
+
 NO_CALL = (
     *("Did you call me?", "My doctor will call me", "call me Ada", "call me?", "Why did you call me?", "don't call me"),
     *(
@@ -52,12 +54,20 @@ def test_a_question_or_a_remark_about_calling_places_no_call(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["My doctor will call me tomorrow at 10", "Did you call me yesterday at 10?", "Will you call me on Friday at 10?"],
+    [
+        "My doctor will call me tomorrow at 10",
+        "Did you call me yesterday at 10?",
+        "Will you call me on Friday at 10?",
+        "call me ... tomorrow at 10, Ada",
+    ],
 )
 def test_a_remark_about_calling_ends_no_call(text: str) -> None:
     dialogue = phoned(dental())
     assert dialogue.say(text).endswith("?") or "Please tell me" in dialogue.said[-1].content
     assert dialogue.tools.later is None
+    for answer in ("hm hm", "at 10"):
+        dialogue.say(answer)
+        assert dialogue.tools.later is None
 
 
 def test_a_doubtful_confirmation_is_asked_about_and_a_yes_confirms() -> None:
@@ -81,8 +91,28 @@ def test_a_doubtful_confirmation_of_one_of_several_asks_which() -> None:
     assert dialogue.say("yes").startswith("Which appointment shall I confirm?")
     assert dialogue.say("is it the second one?").startswith("You have 2 upcoming appointments")
     assert dialogue.untouched()
-    dialogue.say("confirm the physio")
+    assert dialogue.say("confirm the physio").startswith("Would you like me to confirm **Physio** on")
+    assert dialogue.untouched()
+    dialogue.say("yes")
     assert [doc["status"] for doc in dialogue.documents] == ["pending", "confirmed"]
+
+
+@pytest.mark.parametrize(
+    "text", ["I wonder if I'm coming on Monday", "the physio?", "maybe the physio", "not the physio", "no, the physio"]
+)
+def test_an_answer_that_is_in_doubt_confirms_nothing(text: str) -> None:
+    dialogue = Dialogue(dental(), physio())
+    assert dialogue.say("confirm").startswith("Which appointment shall I confirm?")
+    dialogue.say(text)
+    assert dialogue.untouched()
+
+
+@pytest.mark.parametrize("asked", ["Did you call me?", "move it"])
+def test_confirm_after_another_question_is_asked_back(asked: str) -> None:
+    dialogue = Dialogue(dental())
+    dialogue.say(asked)
+    assert dialogue.say("confirm").startswith("Would you like me to confirm **Dental check-up**")
+    assert dialogue.untouched()
 
 
 def test_a_doubtful_call_is_asked_about_and_a_yes_places_it() -> None:
@@ -101,8 +131,7 @@ def test_a_doubtful_call_is_asked_about_and_a_yes_places_it() -> None:
         "Can you confirm my appointment?",
         "Could you please confirm it?",
         "yes, please confirm my appointment, thank you!",
-        "I would like to confirm my dental check-up.",
-        "confirm the Dental check-up",
+        "I would like to confirm my appointment.",
         "confirm my appointment on Friday",
         "confirm the one on Friday at 14:30 please",
         "Hi, I confirm my appointment for Friday, 5 March at 14:30.",
@@ -123,7 +152,6 @@ def test_a_plain_request_confirms(text: str) -> None:
         "Would you call me back, please?",
         "I want a call? no: call me",
         "can someone call me?",
-        "I would like a call back",
         "Give me a ring!",
     ],
 )
@@ -131,6 +159,20 @@ def test_a_plain_request_places_a_call(text: str) -> None:
     dialogue = Dialogue(dental())
     dialogue.say(text)
     assert dialogue.tools.wants_call is ("no:" not in text)
+
+
+@pytest.mark.parametrize("text", ["I would like to confirm my dental check-up.", "confirm the physio", "confirm both"])
+def test_a_request_to_confirm_in_other_words_is_asked_about(text: str) -> None:
+    dialogue = Dialogue(dental(), physio())
+    assert dialogue.say(text).startswith("Would you like me to confirm")
+    assert dialogue.untouched()
+
+
+@pytest.mark.parametrize("text", ["I would like a call back", "call me later", "call me soon", "call me at 10"])
+def test_a_request_for_a_call_in_other_words_is_asked_about(text: str) -> None:
+    dialogue = Dialogue(dental())
+    assert dialogue.say(text) == "Would you like us to call you now?"
+    assert dialogue.untouched()
 
 
 @pytest.mark.parametrize("text", ["confirm", "Confirm.", "I confirm", "yes, confirm", "confirm it"])
