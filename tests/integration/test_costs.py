@@ -289,7 +289,7 @@ def _written(operation: str, params: Any) -> Iterator[tuple[str, Item]]:
 
 def visited(machine: topology.StateMachine) -> list[Any]:
     """The states that an execution goes through if all goes well."""
-    definition = json.loads((Path(costs.__file__).parent / "state_machines" / machine.definition).read_text())
+    definition = json.loads((Path(topology.__file__).parent / "state_machines" / machine.definition).read_text())
     name, found = definition["StartAt"], []
     while name:
         found.append(definition["States"][name])
