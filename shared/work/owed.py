@@ -142,10 +142,12 @@ def commit(claim: Claim, writes: Sequence[table.Operation], *, keep: bool = Fals
 def release(claim: Claim, *, failed: bool = False) -> None:
     """End the claim. The work stays due, so that the next hint can claim it. Best effort: the lease expires anyway.
 
-    If `failed` is set, the worker counts as lost, like one that died, and `sweep` keeps its growing intervals.
+    Only a recorded step resets the counts of lost workers and of hints. If `failed` is set, the worker counts as lost,
+    like one that died.
     """
-    counted = {"lost": claim.lost_workers + 1, "hints": claim.row.get("hints")} if failed else {}
-    write = held(claim, table.Update(claim.row["pk"], claim.row["sk"], set=counted))
+    lost = claim.lost_workers + (1 if failed else 0)
+    counts = {"lost": lost or None, "hints": claim.row.get("hints")}
+    write = held(claim, table.Update(claim.row["pk"], claim.row["sk"], set=counts))
     try:
         table.write([write], claim.token)
     except (table.ConditionFailed, table.Contended):

@@ -152,6 +152,13 @@ def test_a_released_row_is_free_and_still_due(job: Job) -> None:
     assert again.lost_workers == 0
 
 
+def test_a_released_row_keeps_the_count_of_its_dead_workers(job: Job, stopped_clock: Clock) -> None:
+    job.claimed()
+    stopped_clock.forward(LEASE / clock.SECOND)
+    owed.release(job.claimed())
+    assert job.claimed().lost_workers == 1
+
+
 def test_a_claim_does_not_move_the_row_in_the_index(job: Job) -> None:
     before = job.row["due"]
     job.claimed()
