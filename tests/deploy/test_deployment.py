@@ -210,7 +210,7 @@ def test_make_smoke_passes_and_leaves_nothing_behind(cloud: Cloud, deployed: Dep
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ([], "URL=https://… (what make deploy printed) and KEY=sk_test_…"),
+        ([], "URL=https://… (the ApiUrl that make deploy prints) and KEY=sk_test_…"),
         (["URL=https://example.com"], "KEY=sk_test_…"),
         (["URL=https://example.com", "KEY=sk_live_1"], "must be a test key"),
     ],
