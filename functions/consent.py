@@ -12,7 +12,6 @@ from typing import Any
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from shared.calls import asking
-from shared.core.keys import Scope
 from shared.telephony import whatsapp
 from shared.work import batches
 
@@ -29,7 +28,6 @@ def process(record: SQSRecord) -> None:
         for reply in whatsapp.replies(record.body):
             asking.take_reply(reply)
         return
-    scope = Scope(message["project_id"], message["livemode"])
     if "task_token" in message:
-        asking.keep_task_token(scope, message["consent"], message["task_token"])
-    asking.work_off(scope, message["consent"])
+        asking.keep_task_token(message["pk"], message["task_token"])
+    asking.run_due_steps(message["pk"])

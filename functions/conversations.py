@@ -170,7 +170,8 @@ def _commit_message(request: Request[Any], decide: Callable[[], tuple[list[table
         writes, message = decide()
         turn = f"{message['conversation_id']}/{message['sk']}"
         response = Response(201, "", _messages_path(message["conversation_id"]), deferred=turn)
-        turn_hints = conversations.hints_of(request.scope, message)
+        give_up = conversations.turn_hint(message, delay=conversations.GIVE_UP // clock.SECOND + 1)
+        turn_hints = [conversations.turn_hint(message), give_up]
         return Decision(writes, response, after=lambda: hints.send("turns", turn_hints))
 
     return request.commit(decide_message)
@@ -194,7 +195,7 @@ def _resume(request: Request[Any], response: Response) -> str:
         if row is not None and "answer" in row:
             return str(row["answer"])
         if row is not None and hint_again:
-            hints.send("turns", conversations.hints_of(request.scope, row)[:1])
+            hints.send("turns", [conversations.turn_hint(row)])
             hint_again = False
     raise ApiError(
         "agent_timeout",

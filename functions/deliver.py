@@ -10,7 +10,6 @@ from typing import Any
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from shared.core import aws, clock, facts, metrics, table
-from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.webhooks import deliveries, endpoints, health, http_client, signing
 from shared.webhooks.deliveries import Claim
@@ -29,12 +28,11 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
 def deliver(record: SQSRecord) -> None:
     """Make the attempt that is due for the delivery of a hint. Does nothing if none is due."""
-    message = json.loads(record.body)
-    scope = Scope(message["project_id"], message["livemode"])
-    claim = _claim(scope, message["event_id"], message["delivery_id"])
+    hint = json.loads(record.body)
+    claim = _claim(hint["pk"], hint["sk"])
     if claim is None:
         return
-    endpoint_id = claim.doc["webhook_endpoint_id"]
+    scope, endpoint_id = claim.scope, claim.doc["webhook_endpoint_id"]
     event_key = (scope.pk(EVENTS.kind), claim.doc["event_id"])
     with _released_on_failure(claim):
         rows = table.get_many([event_key, *endpoints.row_keys(scope, endpoint_id)])
@@ -43,22 +41,22 @@ def deliver(record: SQSRecord) -> None:
         deliveries.cancel(claim, endpoint)
     elif claim.lost_workers >= deliveries.LOST_WORKERS:
         deliveries.fail_lost(claim, endpoint)
-        logger().error("worker lost", extra={"delivery_id": message["delivery_id"]})
+        logger().error("worker lost", extra={"delivery_id": claim.doc["id"]})
         metrics.count(facts.LOST_DELIVERY)
     elif _is_first_attempt(record) and endpoint.slow_until > clock.now():
         # Move it off the FIFO queue, so that it does not block its message group.
         deliveries.release(claim)
-        hints.send("slow_deliveries", [deliveries.hint_of(scope, claim.doc)])
+        hints.send("slow_deliveries", [deliveries.hint(claim.work.row)])
     else:
         behind = _is_first_attempt(record) and clock.now() - int(record.attributes.sent_timestamp) > BEHIND
         _attempt(claim, endpoint, rows[event_key]["doc"].encode(), behind)
 
 
-def _claim(scope: Scope, event_id: str, delivery_id: str) -> Claim | None:
-    claim = deliveries.claim(scope, event_id, delivery_id)
+def _claim(pk: str, sk: str) -> Claim | None:
+    claim = deliveries.claim(pk, sk)
     if isinstance(claim, owed.NotDue) and claim.wait <= owed.EARLY:
         clock.sleep((claim.wait + 1) / clock.SECOND)
-        claim = deliveries.claim(scope, event_id, delivery_id)
+        claim = deliveries.claim(pk, sk)
     # An attempt that is due later has its own timer and is found by `sweep`.
     return claim if isinstance(claim, Claim) else None
 

@@ -10,7 +10,7 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 from shared.calls import sessions
 from shared.calls.sessions import SESSIONS
 from shared.core import mode
-from shared.core.keys import Scope
+from shared.core.keys import Scope, scope_of
 from shared.core.log import logger
 from shared.work import batches, hints, owed
 
@@ -22,11 +22,11 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
 def dial(record: SQSRecord) -> None:
     """Run the steps of a session that are due, and send the hint for the next one."""
-    message = json.loads(record.body)
-    scope, session_id = Scope(message["project_id"], message["livemode"]), message["session_id"]
-    at = owed.run_due_steps(scope.pk(SESSIONS.kind), session_id, sessions.LEASE, lambda claim: _step(scope, claim))
+    hint = json.loads(record.body)
+    scope = scope_of(hint["pk"])
+    at = owed.run_due_steps(hint["pk"], hint["sk"], sessions.LEASE, lambda claim: _step(scope, claim))
     if at is not None:
-        hints.send("dials", [sessions.hint(scope, session_id, at)])
+        hints.send("dials", [sessions.hint(scope, hint["sk"], at)])
 
 
 def _step(scope: Scope, claim: owed.Claim) -> None:

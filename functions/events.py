@@ -50,8 +50,8 @@ def retry_delivery(request: Request[fields.Nothing]) -> Response:
 
     def decide() -> Decision:
         writes, delivery = deliveries.retry(request.scope, request.id, request.params["delivery_id"])
-        hint = deliveries.hint_of(request.scope, delivery)
-        return Decision(writes, responses.accepted(delivery), after=lambda: hints.send("retries", [hint]))
+        hint = deliveries.hint(delivery)
+        return Decision(writes, responses.accepted(delivery["doc"]), after=lambda: hints.send("retries", [hint]))
 
     return request.commit(decide)
 

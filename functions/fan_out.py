@@ -40,7 +40,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
         for endpoint, row in zip(receivers, rows, strict=True):
             if endpoint.doc["enabled"]:
                 lane = slow if endpoint.slow_until > clock.now() else first
-                lane.append(deliveries.hint(change.scope, change.id, row["sk"], endpoint.doc["id"]))
+                lane.append(deliveries.hint(row))
 
     response = batches.each_record(event, context, fan_out)
     hints.send("deliveries", first)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Callable
 from typing import Any
 
 from shared.calls import consents, sessions
@@ -51,26 +51,10 @@ def _postpone(entry: table.Row) -> table.Row | None:
     return owed.postpone_hint(entry["pk"], entry["sk"], entry["due"], wait)
 
 
-def _delivery(row: table.Row) -> hints.Hint:
-    return deliveries.hint_of(keys.scope_of(row["pk"]), json.loads(row["doc"]))
-
-
-def _turn(row: table.Row) -> hints.Hint:
-    return conversations.hints_of(keys.scope_of(row["pk"]), row)[0]
-
-
-def _session(row: table.Row) -> hints.Hint:
-    return sessions.hint(keys.scope_of(row["pk"]), row["sk"])
-
-
-def _consent(row: table.Row) -> hints.Hint:
-    return consents.hint(keys.scope_of(row["pk"]), row["pk"])
-
-
-LANES = {
-    "delivery": ("retries", _delivery),
-    "message": ("turns", _turn),
-    "session": ("dials", _session),
-    "consent": ("consents", _consent),
+LANES: dict[str, tuple[str, Callable[[table.Row], hints.Hint]]] = {
+    "delivery": ("retries", deliveries.hint),
+    "message": ("turns", conversations.turn_hint),
+    "session": ("dials", lambda row: sessions.hint(keys.scope_of(row["pk"]), row["sk"])),
+    "consent": ("consents", lambda row: consents.hint(row["pk"])),
 }
 """By the kind of a row: the queue of its worker, and the function that returns its hint."""

@@ -8,7 +8,6 @@ from typing import Any
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from shared.conversations import answering
-from shared.core.keys import Scope
 from shared.work import batches
 
 
@@ -19,6 +18,5 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
 def take_turn(record: SQSRecord) -> None:
     """Reply to the message of a hint, if its reply is still owed."""
-    message = json.loads(record.body)
-    scope = Scope(message["project_id"], message["livemode"])
-    answering.take_turn(scope, message["conversation_id"], message["message_id"])
+    hint = json.loads(record.body)
+    answering.take_turn(hint["pk"], hint["sk"])

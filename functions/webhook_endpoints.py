@@ -119,8 +119,8 @@ def test(request: Request[fields.Nothing]) -> Response:
     def decide() -> Decision:
         record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)
         writes, delivery = deliveries.test(request.scope, endpoints.state_of(record.row))
-        hint = deliveries.hint_of(request.scope, delivery)
-        return Decision(writes, responses.accepted(delivery), after=lambda: hints.send("retries", [hint]))
+        hint = deliveries.hint(delivery)
+        return Decision(writes, responses.accepted(delivery["doc"]), after=lambda: hints.send("retries", [hint]))
 
     return request.commit(decide)
 

@@ -63,9 +63,9 @@ def created(body: Mapping[str, object], location: str) -> Response:
     return Response(201, fields.to_json(body), location)
 
 
-def accepted(body: Mapping[str, object]) -> Response:
-    """A 202 with this document: the work is queued."""
-    return Response(202, fields.to_json(body))
+def accepted(body: Mapping[str, object] | str) -> Response:
+    """A 202 with this document, or its JSON text: the work is queued."""
+    return Response(202, body if isinstance(body, str) else fields.to_json(body))
 
 
 def common_headers(context: RequestContext) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from shared.calls import consents, placing, settlements
 from shared.calls.consents import DECLINED, EXPIRED, GRANTED, Consent
 from shared.core import clock, mode, table
-from shared.core.keys import Scope
+from shared.core.keys import Scope, scope_of
 from shared.core.log import logger
 from shared.projects import projects
 from shared.telephony import Busy, NotConfigured, adapters, whatsapp
@@ -26,11 +26,12 @@ NOT_SET_UP = "Calls on WhatsApp are not set up for this deployment. "
 CANNOT_ASK = "The customer could not be asked for consent on WhatsApp."
 
 
-def work_off(scope: Scope, key: str) -> None:
-    """Take the steps that are due of the consent in this partition, and send the hint for the next one."""
-    at = owed.run_due_steps(key, "consent", LEASE, lambda claim: _step(scope, claim))
+def run_due_steps(pk: str) -> None:
+    """Run the steps of a consent that are due, and send the hint for the next one."""
+    scope = scope_of(pk)
+    at = owed.run_due_steps(pk, "consent", LEASE, lambda claim: _step(scope, claim))
     if at is not None:
-        hints.send("consents", [consents.hint(scope, key, at)])
+        hints.send("consents", [consents.hint(pk, at)])
 
 
 def take_reply(reply: whatsapp.PermissionReply) -> None:
@@ -42,11 +43,11 @@ def take_reply(reply: whatsapp.PermissionReply) -> None:
     settlements.answer(scope, reply.phone, GRANTED if reply.accepted else DECLINED, reply.at, reply.until)
 
 
-def keep_task_token(scope: Scope, key: str, task_token: str) -> None:
+def keep_task_token(pk: str, task_token: str) -> None:
     """Store the token that resumes the state machine, or resume it at once if the request has been answered."""
 
     def attempt() -> None:
-        consent = consents.find_by_key(scope, key)
+        consent = consents.find_by_key(scope_of(pk), pk)
         if consent is None or not consent.pending:
             settlements.resume_machine(task_token)
         else:

@@ -288,18 +288,17 @@ def unchanged(consent: Consent) -> table.Check:
     return table.Check(consent.key, "consent", condition="v = :v", values={":v": consent.version})
 
 
-def hint(scope: Scope, key: str, at: int | None = None) -> hints.Hint:
-    """The message that tells the worker of a consent's next step, now or about `at`."""
-    delay = 0 if at is None else hints.delay_until(at)
-    return hints.Hint(_message(scope, key), group=scope.pk("consents"), delay=delay)
+def hint(pk: str, at: int | None = None) -> hints.Hint:
+    """The hint for the next step of a consent, now or at about the instant `at`."""
+    return hints.Hint(pk, "consent", group=_group(scope_of(pk)), delay=0 if at is None else hints.delay_until(at))
 
 
 def start_machine(consent: Consent) -> None:
     """Start the state machine that sends the hints of a request that has been written, and waits for its answer."""
     seconds = -(-(consent.expires_at - clock.now()) // clock.SECOND)
     execution_input = {
-        **_message(consent.scope, consent.key),
-        "group": consent.scope.pk("consents"),
+        **hint(consent.key).message,
+        "group": _group(consent.scope),
         "timeout_seconds": max(1, seconds),
     }
     hints.start("call_consent", consent.execution_name, execution_input)
@@ -347,5 +346,5 @@ def _is_limited(consent: Consent, now: int) -> bool:
     return any(sum(now - at < period for at in earlier) >= limit for period, limit in REQUESTS)
 
 
-def _message(scope: Scope, key: str) -> dict[str, str | int | bool]:
-    return {"project_id": scope.project_id, "livemode": scope.livemode, "consent": key}
+def _group(scope: Scope) -> str:
+    return scope.pk("consents")

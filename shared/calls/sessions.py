@@ -199,9 +199,9 @@ def new(
 
 
 def hint(scope: Scope, session_id: str, at: int | None = None) -> hints.Hint:
-    """The message that tells the worker of a session's next step, now or about `at`."""
-    message = {"project_id": scope.project_id, "livemode": scope.livemode, "session_id": session_id}
-    return hints.Hint(message, group=scope.pk("dials"), delay=0 if at is None else hints.delay_until(at))
+    """The hint for the next step of a session, now or at about the instant `at`."""
+    delay = 0 if at is None else hints.delay_until(at)
+    return hints.Hint(scope.pk(SESSIONS.kind), session_id, group=scope.pk("dials"), delay=delay)
 
 
 def awaits_consent(session: Session) -> bool:

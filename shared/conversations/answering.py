@@ -13,7 +13,6 @@ from shared.conversations.conversations import CONVERSATIONS, ConversationRecord
 from shared.conversations.turns import Turn
 from shared.core import mode
 from shared.core.errors import ApiError
-from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.work import owed
 
@@ -36,20 +35,20 @@ class Outcome:
     failed: bool = False
 
 
-def take_turn(scope: Scope, conversation_id: str, message_id: str) -> None:
-    """Reply to a message, if its reply is owed and no other worker has claimed it.
+def take_turn(pk: str, sk: str) -> None:
+    """Reply to the message with this key, if its reply is owed and no other worker has claimed it.
 
     Raises ConditionFailed or Contended if the rows of the turn are modified concurrently too often. The turn is then
     released.
     """
-    turn = turns.claim(scope, conversation_id, message_id)
+    turn = turns.claim(pk, sk)
     if turn is None:
         return
     may_call = True
 
     def attempt() -> None:
         nonlocal may_call
-        conversation = CONVERSATIONS.find(scope, turn.conversation_id)
+        conversation = CONVERSATIONS.find(turn.scope, turn.conversation_id)
         outcome = _outcome(turn, conversation, may_call)
         try:
             turns.commit(turn, conversation, outcome.reply, outcome.tools, failed=outcome.failed)

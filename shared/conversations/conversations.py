@@ -14,7 +14,7 @@ from typing import Any, NotRequired, TypedDict, cast
 from shared.agent.tools import Action
 from shared.core import clock, ids, mode, table
 from shared.core.errors import ApiError
-from shared.core.keys import Scope
+from shared.core.keys import Scope, scope_of
 from shared.resources import documents, fields, lists
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
@@ -227,18 +227,11 @@ def locked(conversation: Conversation, message: table.Row) -> tuple[Conversation
     return documents.touched(conversation, {"last_message_at": at}), {"turn": message["sk"]}
 
 
-def hints_of(scope: Scope, message: table.Row) -> list[hints.Hint]:
-    """The hints for a turn: one for when it is due, and one for when it must end with an apology."""
-    body = {
-        "project_id": scope.project_id,
-        "livemode": scope.livemode,
-        "conversation_id": message["conversation_id"],
-        "message_id": message["sk"],
-    }
-    group = scope.pk("turns")
-    wait = max(0, message["due_at"] - clock.now())
-    first = hints.Hint(body, group, delay=-(-wait // clock.SECOND))
-    return [first, hints.Hint(body, group, delay=GIVE_UP // clock.SECOND + 1)]
+def turn_hint(message: table.Row, delay: int | None = None) -> hints.Hint:
+    """The hint for the turn of a message, `delay` seconds from now; by default, for when the turn is due."""
+    if delay is None:
+        delay = max(0, -(-(message["due_at"] - clock.now()) // clock.SECOND))
+    return hints.Hint(message["pk"], message["sk"], group=scope_of(message["pk"]).pk("turns"), delay=delay)
 
 
 def transcript(scope: Scope, conversation_id: str, limit: int) -> Sequence[Message]:

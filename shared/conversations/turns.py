@@ -28,7 +28,7 @@ from shared.conversations.conversations import (
     Message,
 )
 from shared.core import clock, ids, table
-from shared.core.keys import Scope
+from shared.core.keys import Scope, scope_of
 from shared.customers import CUSTOMERS
 from shared.projects import usage
 from shared.resources import documents, fields
@@ -88,15 +88,15 @@ class Turn:
         return max(1.0, self.work.seconds_left - COMMIT_SECONDS)
 
 
-def claim(scope: Scope, conversation_id: str, message_id: str) -> Turn | None:
+def claim(pk: str, sk: str) -> Turn | None:
     """Claim the turn, if it is due and no other worker has claimed it. None otherwise."""
     now = clock.now()
     # The id of a message holds the time at which it was sent. No lease lasts beyond the time at which the turn must end
     # with an apology.
-    give_up = ids.instant(MESSAGES.prefix, message_id) + conversations.GIVE_UP
+    give_up = ids.instant(MESSAGES.prefix, sk) + conversations.GIVE_UP
     until = now + APOLOGY_LEASE if now >= give_up else min(now + LEASE, give_up)
-    work = owed.claim(conversations.messages_pk(scope, conversation_id), message_id, until)
-    return Turn(scope, work) if isinstance(work, owed.Claim) else None
+    work = owed.claim(pk, sk, until)
+    return Turn(scope_of(pk), work) if isinstance(work, owed.Claim) else None
 
 
 def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRecord]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 from shared import appointments
 from shared.core import clock, facts, ids, table
 from shared.core.errors import ApiError, not_found
-from shared.core.keys import Scope
+from shared.core.keys import Scope, scope_of
 from shared.resources import fields
 from shared.resources.collections import Collection
 from shared.webhooks import endpoints, events
@@ -244,26 +244,15 @@ def new_row(
     return row | {"doc": fields.to_json(doc)} | owed.owed(id, now, GRACE)
 
 
-def hint(scope: Scope, event_id: str, delivery_id: str, endpoint_id: str, delay: int = 0) -> Hint:
-    """The hint for a delivery, `delay` seconds from now. Takes ids, for callers without the document."""
-    message = {
-        "project_id": scope.project_id,
-        "livemode": scope.livemode,
-        "event_id": event_id,
-        "delivery_id": delivery_id,
-    }
-    return Hint(message, group=endpoint_id, once=delivery_id, delay=delay)
+def hint(row: table.Row, delay: int = 0) -> Hint:
+    """The hint for a delivery, `delay` seconds from now. The message group is the endpoint."""
+    return Hint(row["pk"], row["sk"], group=row["endpoint"], delay=delay)
 
 
-def hint_of(scope: Scope, delivery: Delivery, delay: int = 0) -> Hint:
-    """The hint for a delivery, `delay` seconds from now."""
-    return hint(scope, delivery["event_id"], delivery["id"], delivery["webhook_endpoint_id"], delay)
-
-
-def claim(scope: Scope, event_id: str, delivery_id: str) -> Claim | owed.NotDue | None:
+def claim(pk: str, sk: str) -> Claim | owed.NotDue | None:
     """Claim the delivery, if its attempt is due and no other worker has claimed it. None if nothing is owed."""
-    work = owed.claim(partition(scope, event_id), delivery_id, clock.now() + LEASE)
-    return Claim(scope, work, json.loads(work.row["doc"])) if isinstance(work, owed.Claim) else work
+    work = owed.claim(pk, sk, clock.now() + LEASE)
+    return Claim(scope_of(pk), work, json.loads(work.row["doc"])) if isinstance(work, owed.Claim) else work
 
 
 def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: Sequence[table.Operation] = ()) -> None:
@@ -340,8 +329,8 @@ def of_event(scope: Scope, event_id: str) -> list[table.Row]:
     return [row for page in table.query(partition(scope, event_id), limit=100) for row in page]
 
 
-def retry(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.Operation], Delivery]:
-    """The writes of a manual retry, and the new delivery (contract 9).
+def retry(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.Operation], table.Row]:
+    """The writes of a manual retry, and the row of the new delivery (contract 9).
 
     Raises `resource_not_found`, `delivery_in_progress` or `webhook_endpoint_disabled`, checked in this order.
     """
@@ -365,11 +354,11 @@ def retry(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.Ope
         condition="retries = :retries" if retries else "attribute_exists(pk) AND attribute_not_exists(retries)",
         values={":retries": retries} if retries else {},
     )
-    return [count_retry, table.Put(new), endpoints.unchanged(scope, endpoint)], json.loads(new["doc"])
+    return [count_retry, table.Put(new), endpoints.unchanged(scope, endpoint)], new
 
 
-def test(scope: Scope, endpoint: endpoints.State) -> tuple[list[table.Operation], Delivery]:
-    """The writes of a synthetic `appointment.created` event for this endpoint only, and its delivery (contract 9).
+def test(scope: Scope, endpoint: endpoints.State) -> tuple[list[table.Operation], table.Row]:
+    """The writes of a synthetic `appointment.created` event for this endpoint only, and its delivery's row.
 
     Raises `webhook_endpoint_disabled`.
     """
@@ -379,7 +368,7 @@ def test(scope: Scope, endpoint: endpoints.State) -> tuple[list[table.Operation]
     instant = clock.parse(appointment["created_at"])
     event = events.build(scope, ids.new(EVENTS.prefix, instant), "appointment.created", instant, appointment, None)
     new = new_row(event, endpoint, trigger="test")
-    return [table.Put(event.row()), table.Put(new), endpoints.unchanged(scope, endpoint)], json.loads(new["doc"])
+    return [table.Put(event.row()), table.Put(new), endpoints.unchanged(scope, endpoint)], new
 
 
 def _ended(doc: Delivery, status: str, at: str) -> Delivery:
@@ -451,7 +440,7 @@ def _save(claim: Claim, doc: Delivery, owing: owed.Attributes, also: Sequence[ta
 def _set_timer(claim: Claim, wait: int, now: int, at: int) -> None:
     # The unscaled wait decides between queue and state machine, so that a fast local run uses both.
     if wait <= facts.LONGEST_QUEUE_DELAY:
-        hints.send("retries", [hint_of(claim.scope, claim.doc, (at - now) // clock.SECOND)])
+        hints.send("retries", [hint(claim.work.row, (at - now) // clock.SECOND)])
     else:
         name = f"{claim.doc['id']}-{claim.number + 1}"
-        hints.wait("delayed_delivery", name, at, hint_of(claim.scope, claim.doc))
+        hints.wait("delayed_delivery", name, at, hint(claim.work.row))

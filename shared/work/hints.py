@@ -1,7 +1,7 @@
 """Hints: queue messages and timers that start the worker of a row that owes work.
 
-A hint is best effort. The due time in the row is the truth: `sweep` sends another hint if the work is overdue, so a
-lost hint only causes a delay.
+A hint is the key of the row, `{"pk", "sk"}`, for all kinds of rows. It is best effort. The due time in the row is the
+truth: `sweep` sends another hint if the work is overdue, so a lost hint only causes a delay.
 """
 
 from __future__ import annotations
@@ -22,12 +22,20 @@ _BATCH = 10  # the limit of SendMessageBatch
 
 @dataclass(frozen=True)
 class Hint:
-    """A queue message: its message group, its deduplication id in a FIFO queue (`once`), and its delay in seconds."""
+    """The key of a row that owes work, with the message group of its queue message and the delay in seconds.
 
-    message: Mapping[str, Any]
+    SQS serves message groups in turn, so that no group waits behind all messages of another.
+    """
+
+    pk: str
+    sk: str
     group: str
-    once: str | None = None
     delay: int = 0
+
+    @property
+    def message(self) -> dict[str, str]:
+        """The body of the queue message."""
+        return {"pk": self.pk, "sk": self.sk}
 
 
 def delay_until(at: int) -> int:
@@ -71,8 +79,8 @@ def start(machine: str, name: str, execution_input: Mapping[str, Any]) -> None:
 def _entry(number: int, hint: Hint, url: str) -> Any:
     entry: dict[str, Any] = {"Id": str(number), "MessageBody": json.dumps(hint.message), "MessageGroupId": hint.group}
     # Only FIFO queues accept a deduplication id, and only standard queues a delay per message.
-    if hint.once and url.endswith(".fifo"):
-        entry["MessageDeduplicationId"] = hint.once
+    if url.endswith(".fifo"):
+        entry["MessageDeduplicationId"] = hint.sk
     if hint.delay:
         entry["DelaySeconds"] = hint.delay
     return entry

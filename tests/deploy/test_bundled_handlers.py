@@ -35,17 +35,8 @@ MEMORY_SHARE = 0.7
 ANSWERS, SILENT = "+15005550006", "+15005550022"
 """Of simulated customers: one who confirms, and one who does not answer a request for consent."""
 
-NOTHING = {
-    "project_id": 999,
-    "livemode": False,
-    "event_id": "evt_01jd3v7k2m9q8r5t6w0x1y2z3a",
-    "delivery_id": "whd_01jd3v7k2m9q8r5t6w0x1y2z3a",
-    "conversation_id": "conv_01jd3v7k2m9q8r5t6w0x1y2z3a",
-    "message_id": "msg_01jd3v7k2m9q8r5t6w0x1y2z3a",
-    "session_id": "sess_01jd3v7k2m9q8r5t6w0x1y2z3a",
-    "consent": "P#999#test#consent#none",
-}
-"""A message for any worker about what does not exist."""
+NOTHING = {"pk": "P#999#test#conversation#conv_01jd3v7k2m9q8r5t6w0x1y2z3a", "sk": "msg_01jd3v7k2m9q8r5t6w0x1y2z3a"}
+"""A hint for any worker, for a row that does not exist."""
 
 HTTP = [function for function in topology.FUNCTIONS if function.routes]
 WORKERS = [function for function in topology.FUNCTIONS if function.queues]
@@ -262,7 +253,7 @@ def sweep(functions: Functions, _: Receiver) -> None:
         ExpressionAttributeValues={":long_ago": {"S": f"{0:015d}"}},
     )
     assert functions.call("sweep", event)["hinted"] >= 1
-    hinted = [json.loads(hint["Records"][0]["body"])["session_id"] for hint in functions.take("dials")]
+    hinted = [json.loads(hint["Records"][0]["body"])["sk"] for hint in functions.take("dials")]
     assert session["id"] in hinted
 
 

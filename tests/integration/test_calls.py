@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -48,7 +47,7 @@ from tests.support.clocks import Clock
 from tests.support.faults import FEWER_TROUBLES, WRITES, Request, Trouble, deaths, faults, wrongs
 from tests.support.racing import at_once
 from tests.support.resources import created, hinted, listed, seen
-from tests.support.stage import Stage, sqs_record
+from tests.support.stage import Stage, hint_record
 from tests.support.wire import Fault, Killed, wire
 
 
@@ -58,8 +57,7 @@ def finish(stage: Stage, time: Clock, scope: Scope) -> None:
         for row in rows(scope, "consent"):
             if "due_at" in row:
                 time.now = max(time.now, (max(row["due_at"], row.get("lease_until", 0)) + 1) / clock.SECOND)
-                told = {"project_id": scope.project_id, "livemode": scope.livemode, "consent": row["pk"]}
-                work(stage, "consent", sqs_record(json.dumps(told), stage.queues["consents"].arn))
+                work(stage, "consent", hint_record(stage, "consents", row["pk"], row["sk"]))
     for row in rows(scope, "session"):
         dial(stage, time, scope, row["sk"])
 

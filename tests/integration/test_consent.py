@@ -12,7 +12,7 @@ import pytest
 from shared.calls import consents, settlements
 from shared.calls.consents import DECLINED, EXPIRED, GRANTED, PENDING
 from shared.core import aws, clock
-from shared.core.keys import Scope
+from shared.core.keys import Scope, scope_of
 from tests.support import conversing
 from tests.support.calling import (
     FEW_TROUBLES,
@@ -51,7 +51,7 @@ def stop_machine(scope: Scope, phone: str) -> None:
         for message in found:
             aws.sqs().delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
             told = json.loads(message["Body"])
-            waits = told["project_id"] == scope.project_id and "task_token" in told
+            waits = scope_of(told["pk"]) == scope and "task_token" in told
     arn = aws.state_machine_arn("call_consent")
     machines = aws.stepfunctions().list_executions(stateMachineArn=arn, statusFilter="RUNNING")["executions"]
     [mine] = [each for each in machines if each["name"] == consents.find(scope, phone).execution_name]

@@ -13,6 +13,7 @@ from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingErro
 
 from shared.core import clock, keys, table
 from shared.core.aws import Unavailable
+from shared.core.keys import Scope
 from shared.webhooks import deliveries
 from tests.support.clocks import Clock
 from tests.support.faults import (
@@ -27,7 +28,7 @@ from tests.support.faults import (
     deaths,
 )
 from tests.support.receivers import Receiver, answer
-from tests.support.resources import listed, made
+from tests.support.resources import hinted, listed, made
 from tests.support.stage import Stage, sqs_record
 from tests.support.wire import ALWAYS, Fault, Killed, refused, throttled, wire
 
@@ -64,8 +65,7 @@ def next_hint(stage: Stage) -> Any:
 
 def own_hints(stage: Stage) -> list[Any]:
     """What the queue of retries gives of this project; what others delayed comes out whenever its time is over."""
-    project_id = stage.call("GET", "/v1/ping").json["project_id"]
-    return [each for each in stage.messages("retries") if json.loads(each["body"])["project_id"] == project_id]
+    return hinted(stage, Scope(stage.call("GET", "/v1/ping").json["project_id"], False), "retries")
 
 
 def swept(stage: Stage) -> int:
@@ -280,7 +280,7 @@ def all_fanned_out(stage: Stage) -> None:
     for event in events:
         reached = Counter(each["webhook_endpoint_id"] for each in found if each["event_id"] == event["id"])
         assert reached == endpoints
-    hinted = {json.loads(message["body"])["delivery_id"] for message in stage.messages("deliveries")}
+    hinted = {json.loads(message["body"])["sk"] for message in stage.messages("deliveries")}
     assert hinted == {each["id"] for each in found}
 
 
@@ -393,10 +393,10 @@ def test_what_sweep_found_when_it_died_is_found_again(stage: Stage, stopped_cloc
         stage.fan_out()
         stopped_clock.forward(61)
         stage.messages("retries")
-        return {json.loads(message["body"])["delivery_id"] for message in stage.messages("deliveries")}
+        return {json.loads(message["body"])["sk"] for message in stage.messages("deliveries")}
 
     def hints() -> set[str]:
-        return {json.loads(message["body"])["delivery_id"] for message in own_hints(stage)}
+        return {json.loads(message["body"])["sk"] for message in own_hints(stage)}
 
     rows = due()
     with wire() as line:

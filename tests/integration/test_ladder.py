@@ -137,7 +137,7 @@ def test_a_state_machine_that_waits_is_asked_once_for_each_attempt(stage: Stage,
     mine = [execution for execution in started if delivery["id"] in execution["name"]]
     assert [execution["name"] for execution in mine] == [f"{delivery['id']}-5"]
     given = json.loads(machines.describe_execution(executionArn=mine[0]["executionArn"])["input"])
-    assert json.loads(given["message"])["delivery_id"] == delivery["id"]
+    assert json.loads(given["message"])["sk"] == delivery["id"]
 
 
 def test_a_hint_within_a_second_of_its_time_waits_for_it(stage: Stage, stopped_clock: Clock) -> None:

@@ -515,7 +515,7 @@ def test_a_day_in_the_life_of_a_project_takes_no_right_that_a_function_lacks(
     appointment = api("POST", "/v1/appointments", about)
     placed = api("POST", f"/v1/customers/{asked['id']}/call", {"appointment_id": appointment["id"]})
     scope = Scope(project.id, False)
-    hint = consents.hint(scope, consents.pk(scope, ASKED)).message
+    hint = consents.hint(consents.pk(scope, ASKED)).message
     for seconds in (0, 6):
         stopped_clock.forward(seconds)
         stage.nudge("consent", "consents", hint)

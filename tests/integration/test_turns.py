@@ -478,7 +478,7 @@ def test_sweep_hints_at_messages_and_deliveries_each_in_the_queue_of_its_worker(
     stage.invoke("sweep", {})
     [record] = hinted(stage, thread.scope)
     assert json.loads(record["body"]) == json.loads(hint(stage, thread, message)["body"])
-    assert {json.loads(each["body"])["delivery_id"] for each in hinted(stage, thread.scope, "retries")} == deliveries
+    assert {json.loads(each["body"])["sk"] for each in hinted(stage, thread.scope, "retries")} == deliveries
     work(stage, [record])
     # What is answered is not hinted at again.
     stopped_clock.forward(7200)

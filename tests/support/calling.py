@@ -17,7 +17,7 @@ from shared.core.keys import Scope
 from tests.support.clocks import Clock
 from tests.support.faults import CONFLICTS, Trouble
 from tests.support.resources import created, hinted, keyed, listed, seen
-from tests.support.stage import Answer, Stage, sqs_record
+from tests.support.stage import Answer, Stage, hint_record
 from tests.support.wire import ALWAYS, Fault, lost, refused, throttled, wire
 
 WHEN = "2030-05-06T07:08:09Z"
@@ -71,8 +71,7 @@ def session_of(stage: Stage, id: str) -> Any:
 
 def hint(stage: Stage, scope: Scope, id: str) -> dict[str, Any]:
     """A hint at a call."""
-    told = {"project_id": scope.project_id, "livemode": scope.livemode, "session_id": id}
-    return sqs_record(json.dumps(told), stage.queues["dials"].arn)
+    return hint_record(stage, "dials", scope.pk("session"), id)
 
 
 def work(stage: Stage, function: str, record: dict[str, Any]) -> None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from shared.calls import consents
 from shared.core.keys import Scope
 from tests.support.calling import WHEN, Callee, session_of, work
 from tests.support.resources import created
-from tests.support.stage import Stage, sqs_record
+from tests.support.stage import Stage, hint_record
 
 
 def known(scope: Scope, phone: str) -> Any:
@@ -19,8 +18,7 @@ def known(scope: Scope, phone: str) -> Any:
 
 def reminder(stage: Stage, scope: Scope, phone: str, **also: Any) -> dict[str, Any]:
     """A hint at a consent; `task_token` in it as the machine sends it."""
-    told = {"project_id": scope.project_id, "livemode": scope.livemode, "consent": consents.pk(scope, phone)}
-    return sqs_record(json.dumps(told | also), stage.queues["consents"].arn)
+    return hint_record(stage, "consents", consents.pk(scope, phone), "consent", **also)
 
 
 def remind(stage: Stage, scope: Scope, phone: str) -> None:

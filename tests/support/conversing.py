@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from shared.conversations import conversations
 from shared.core import clock
 from shared.core.keys import Scope
 from tests.support import privileges
 from tests.support.clocks import Clock
 from tests.support.racing import just_before
 from tests.support.resources import created, hinted, keyed, seen
-from tests.support.stage import Answer, Project, Stage, sqs_record
+from tests.support.stage import Answer, Project, Stage, hint_record
 
 LEASE = 50
 
@@ -115,9 +115,7 @@ def opened(stage: Stage, project: Project | None = None, livemode: bool = False,
 
 def hint(stage: Stage, thread: Thread, message_id: str) -> dict[str, Any]:
     """A hint at a turn."""
-    told: dict[str, Any] = {"project_id": thread.scope.project_id, "livemode": thread.scope.livemode}
-    told |= {"conversation_id": thread.id, "message_id": message_id}
-    return sqs_record(json.dumps(told), stage.queues["turns"].arn)
+    return hint_record(stage, "turns", conversations.messages_pk(thread.scope, thread.id), message_id)
 
 
 def answered(stage: Stage, thread: Thread) -> None:

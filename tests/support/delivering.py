@@ -31,12 +31,8 @@ def only(stage: Stage, deliveries: str) -> Any:
 def hint(stage: Stage, delivery: Any, queue: str = "retries", sent: float | None = None) -> None:
     """The hint at a delivery comes out of a queue."""
     project = stage.call("GET", "/v1/ping").json
-    message = {
-        "project_id": project["project_id"],
-        "livemode": project["livemode"],
-        "event_id": delivery["event_id"],
-        "delivery_id": delivery["id"],
-    }
+    scope = Scope(project["project_id"], project["livemode"])
+    message = {"pk": deliveries.partition(scope, delivery["event_id"]), "sk": delivery["id"]}
     at = {"SentTimestamp": str(clock.now() if sent is None else int(sent * 1000))}
     stage.invoke("deliver", {"Records": [sqs_record(json.dumps(message), stage.queues[queue].arn, at)]})
 
@@ -52,5 +48,5 @@ def delete(stage: Stage, endpoint: str) -> None:
 def dies_over(stage: Stage, delivery: Any) -> None:
     """A worker takes the delivery and is never heard of again."""
     project = stage.call("GET", "/v1/ping").json["project_id"]
-    claimed = deliveries.claim(Scope(project, False), delivery["event_id"], delivery["id"])
+    claimed = deliveries.claim(deliveries.partition(Scope(project, False), delivery["event_id"]), delivery["id"])
     assert isinstance(claimed, deliveries.Claim)

@@ -21,7 +21,7 @@ from shared.projects import usage
 from shared.telephony import ContactState, Ending
 from tests.support.clocks import Clock
 from tests.support.resources import created, seen
-from tests.support.stage import Stage, sqs_record
+from tests.support.stage import Stage, hint_record, sqs_record
 from tests.support.wire import Killed, wire
 
 PHONE, NAME, TITLE = "+491715550123", "Ada Byron", "Root canal"
@@ -126,8 +126,7 @@ def placed(stage: Stage, **order: Any) -> LiveCall:
 
 def hint(stage: Stage, call: LiveCall) -> dict[str, Any]:
     """A hint at the call's next step."""
-    told = {"project_id": call.scope.project_id, "livemode": True, "session_id": call.id}
-    return sqs_record(json.dumps(told), stage.queues["dials"].arn)
+    return hint_record(stage, "dials", call.scope.pk("session"), call.id)
 
 
 def work(stage: Stage, call: LiveCall) -> None:
@@ -235,7 +234,7 @@ def dies(stage: Stage, call: LiveCall, line: Line) -> list[int]:
         work(stage, call)
     assert "contact_id" not in call.row
     sent = [entry for batch in wired.of("SendMessageBatch") for entry in batch.parameters["Entries"]]
-    return [entry["DelaySeconds"] for entry in sent if json.loads(entry["MessageBody"])["session_id"] == call.id]
+    return [entry["DelaySeconds"] for entry in sent if json.loads(entry["MessageBody"])["sk"] == call.id]
 
 
 SECRETS = (PHONE, PHONE[1:], NAME, TITLE, "on my way")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared.core.keys import Scope
+from shared.core.keys import Scope, scope_of
 from tests.support.stage import Stage
 
 
@@ -32,7 +32,8 @@ def keyed(key: str | None) -> dict[str, str] | None:
 
 def hinted(stage: Stage, scope: Scope, queue: str = "turns") -> list[dict[str, Any]]:
     """What a queue has for a project right now."""
-    return [each for each in stage.messages(queue) if json.loads(each["body"])["project_id"] == scope.project_id]
+    messages = [(scope_of(json.loads(each["body"])["pk"]), each) for each in stage.messages(queue)]
+    return [each for owner, each in messages if owner.project_id == scope.project_id]
 
 
 def made(stage: Stage, kind: str, **fields: Any) -> str:

@@ -228,6 +228,11 @@ def sqs_record(body: str, arn: str, attributes: Mapping[Any, Any] | None = None)
     }
 
 
+def hint_record(stage: Stage, queue: str, pk: str, sk: str, **also: str) -> dict[str, Any]:
+    """The hint for a row as Lambda gives it to the worker that reads the queue."""
+    return sqs_record(json.dumps({"pk": pk, "sk": sk, **also}), stage.queues[queue].arn)
+
+
 @contextmanager
 def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
     """A stage whose database is in memory and logs to `folder`; ends with the context.

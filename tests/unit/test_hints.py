@@ -26,6 +26,6 @@ def test_a_message_has_only_the_fields_that_its_kind_of_queue_takes(
             "provide-client-params.sqs.SendMessageBatch", lambda params, **_: sent.extend(params["Entries"])
         )
         delay = 0 if attributes else 5
-        hints.send("some", [Hint({"n": 1}, group="whk_1", once="whd_1", delay=delay)])
+        hints.send("some", [Hint("P#1#test#event#evt_1", "whd_1", group="whk_1", delay=delay)])
     aws.sqs.cache_clear()
     assert [set(entry) for entry in sent] == [{"Id", "MessageBody", "MessageGroupId", field}]
