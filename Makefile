@@ -39,7 +39,7 @@ test: check $(VENV)/.node-dev ## Everything: check, then integration, infra and 
 		tests/infra tests/integration tests/conformance
 	@echo "make test took $$(( $$(date +%s) - $(STARTED) )) seconds."
 
-test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: a quarter of an hour
+test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: ten minutes
 	$(BIN)/python -m pytest --capture=no --verbose --exitfirst tests/deploy
 
 smoke: $(VENV)/.dev ## Test a deployed stage with a test key; deletes what it creates

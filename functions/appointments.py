@@ -43,8 +43,8 @@ class AppointmentCreate(AppointmentFields):
 class AppointmentPatch(AppointmentFields):
     """A merge patch: an absent field keeps its value, null clears it. The customer never changes."""
 
-    appointment_at: fields.Instant = ""
-    status: Literal["pending", "confirmed", "rescheduled", "cancelled", "failed"] = "pending"
+    appointment_at: fields.Instant = fields.ABSENT
+    status: Literal["pending", "confirmed", "rescheduled", "cancelled", "failed"] = fields.ABSENT
     cancellation_reason: Reason | None = None
     failure_reason: Reason | None = None
 

@@ -23,7 +23,7 @@ class CustomerCreate(CustomerFields):
 class CustomerPatch(CustomerFields):
     """A merge patch: an absent field keeps its value, null clears it. The phone cannot be cleared."""
 
-    phone: fields.Phone = ""
+    phone: fields.Phone = fields.ABSENT
     metadata: fields.MetadataPatch | None = None
 
 

@@ -29,11 +29,11 @@ class WebhookEndpointCreate(fields.Input):
 class WebhookEndpointPatch(fields.Input):
     """A merge patch: an absent field keeps its value, null clears it."""
 
-    url: str = ""
+    url: str = fields.ABSENT
     event_filters: list[str] | None = None
     label: Annotated[str, fields.text(200)] | None = None
     description: Annotated[str, fields.text(500)] | None = None
-    enabled: bool = True
+    enabled: bool = fields.ABSENT
 
 
 def create(request: Request[WebhookEndpointCreate]) -> Response:

@@ -21,11 +21,12 @@ PENDING, CONFIRMED, RESCHEDULED, CANCELLED, FAILED = STATUSES = (
 )
 TRANSITIONS: Mapping[str, frozenset[str]] = {
     PENDING: frozenset({CONFIRMED, RESCHEDULED, CANCELLED, FAILED}),
-    CONFIRMED: frozenset({RESCHEDULED, CANCELLED, FAILED}),
+    CONFIRMED: frozenset({CONFIRMED, RESCHEDULED, CANCELLED, FAILED}),
     RESCHEDULED: frozenset({CONFIRMED, RESCHEDULED, CANCELLED, FAILED}),
     FAILED: frozenset({CONFIRMED, RESCHEDULED, CANCELLED}),
     CANCELLED: frozenset(),
 }
+"""By status: the statuses that can follow. A confirmed or rescheduled appointment keeps its status with a new time."""
 REASONS = {"cancellation_reason": CANCELLED, "failure_reason": FAILED}
 """By field: the status that has this reason."""
 
@@ -163,8 +164,7 @@ def _check_combination(changes: Mapping[str, Any], requested: str | None, moved:
 
 
 def _check_transition(current: str, target: str) -> None:
-    # A confirmed appointment can move to a new time and stay confirmed.
-    if target not in TRANSITIONS[current] and not target == current == CONFIRMED:
+    if target not in TRANSITIONS[current]:
         raise ApiError(
             "invalid_status_transition",
             f"The status cannot change from {current} to {target}.",

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from infra.gateway_responses import GATEWAY_RESPONSES
 from infra.local import names
 from infra.local.routes import Match
 
 STAGE = "local"
 # These headers concern a single connection, or are set by the server.
 _HOP_BY_HOP = frozenset({"connection", "content-length", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"})
+
+_GATEWAY_RESPONSES = {response.kind: response for response in GATEWAY_RESPONSES}
 
 Event = dict[str, Any]
 
@@ -130,22 +133,23 @@ def response(result: object) -> Response:
     return Response(status, headers, content)
 
 
-def gateway_error(request_id: str, status: int, code: str, message: str, base_url: str) -> Response:
-    """An error response of the gateway itself, in the same envelope as the stack's gateway responses."""
-    error = {
-        "type": "invalid_request_error" if status < 500 else "api_error",
-        "code": code,
-        "message": message,
-        "request_id": request_id,
-        "doc_url": f"{base_url}/docs/errors#{code}",
-    }
-    headers = [
-        ("Content-Type", "application/json"),
-        ("Cache-Control", "no-store"),
-        ("Service-Request-Id", request_id),
-        ("Service-Should-Retry", "true" if status == 503 else "false"),
-    ]
-    return Response(status, headers, json.dumps({"error": error}).encode())
+def gateway_error(
+    kind: str, request_id: str, base_url: str, *, status: int | None = None, message: str | None = None
+) -> Response:
+    """An error response of the gateway itself, as the stack's gateway response of this kind defines it.
+
+    `status` is needed for a kind without a status of its own. `message` replaces the message.
+    """
+    found = _GATEWAY_RESPONSES[kind]
+    if message is not None:
+        found = dataclasses.replace(found, message=message)
+    body = found.body(at_root=True).replace("https://$context.domainName", base_url)
+    variables = {"context.requestId": request_id}
+    mapped = found.header_mappings().items()
+    headers = [("Content-Type", "application/json"), *((name, variables.get(v) or v.strip("'")) for name, v in mapped)]
+    code = found.status or status
+    assert code is not None, f"{kind} has no status"
+    return Response(code, headers, body.replace("$context.requestId", request_id).encode())
 
 
 def _grouped(pairs: Sequence[tuple[str, str]], same: Any) -> dict[str, list[str]]:

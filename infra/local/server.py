@@ -59,13 +59,13 @@ class Gateway:
         """Call the function for a request, and return its response."""
         request_id = str(uuid.uuid4())
         if _head_size(request) > MAX_HEAD:
-            return self.error(request, request_id, 400, "parameter_invalid", HEAD_TOO_LARGE)
+            return self.error("DEFAULT_4XX", request_id, status=400, message=HEAD_TOO_LARGE)
         if request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         try:
             body = await request.read()
         except web.HTTPRequestEntityTooLarge:
-            return self.error(request, request_id, 413, "request_too_large", "The body is larger than 10 MB.")
+            return self.error("REQUEST_TOO_LARGE", request_id)
         asked = proxy.Request(
             method=request.method,
             target=request.raw_path,
@@ -76,28 +76,28 @@ class Gateway:
         )
         match = self._routes.match(asked.path)
         if match is None:
-            return self.error(request, request_id, 404, "route_not_found", "No endpoint has this path.")
+            return self.error("RESOURCE_NOT_FOUND", request_id)
         event = proxy.event(asked, match, request_id)
         call = asyncio.get_running_loop().run_in_executor(self._threads, self._functions.call, match.function, event)
         try:
             result = await asyncio.wait_for(asyncio.shield(call), match.function.timeout)
         except TimeoutError:
             call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
-            return self.error(request, request_id, 504, "service_unavailable", "The request took too long.")
+            return self.error("INTEGRATION_TIMEOUT", request_id)
         except Exception:
             # `Lambdas.call` has logged it.
-            return self.error(request, request_id, 502, "internal_error", "Something went wrong on our side.")
+            return self.error("INTEGRATION_FAILURE", request_id)
         try:
             return _http(proxy.response(result))
         except proxy.BadResult:
             log.exception("%s, request %s", match.function.name, request_id)
-            return self.error(request, request_id, 502, "internal_error", "Something went wrong on our side.")
+            return self.error("INTEGRATION_FAILURE", request_id)
 
     def error(
-        self, request: web.BaseRequest, request_id: str, status: int, code: str, message: str
+        self, kind: str, request_id: str, *, status: int | None = None, message: str | None = None
     ) -> web.StreamResponse:
         """An error response of the gateway itself."""
-        return _http(proxy.gateway_error(request_id, status, code, message, self.base_url))
+        return _http(proxy.gateway_error(kind, request_id, self.base_url, status=status, message=message))
 
 
 class _Server(web.Server):
@@ -141,11 +141,11 @@ class _Connection(web.RequestHandler):
     ) -> web.StreamResponse:
         """The response to invalid HTTP, or to a line above the limit. Closes the connection."""
         super().handle_error(request, status, exc, message)
-        text = f"The request is not valid HTTP: {message}" if status < 500 else "Something went wrong on our side."
-        if isinstance(exc, LineTooLong):
-            text = HEAD_TOO_LARGE
-        code = "parameter_invalid" if status < 500 else "internal_error"
-        response = self._gateway.error(request, str(uuid.uuid4()), status, code, text)
+        kind, text = "DEFAULT_5XX", None
+        if status < 500:
+            kind = "DEFAULT_4XX"
+            text = HEAD_TOO_LARGE if isinstance(exc, LineTooLong) else f"The request is not valid HTTP: {message}"
+        response = self._gateway.error(kind, str(uuid.uuid4()), status=status, message=text)
         response.force_close()
         return response
 

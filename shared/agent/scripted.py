@@ -101,9 +101,9 @@ _PLACE = f"({'|'.join(_PLACES)})"
 class Scripted:
     """An Agent that follows `RULES`."""
 
-    def reply(self, said: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
+    def reply(self, utterances: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
         """Answer the last message; takes no time to speak of."""
-        turn = _Turn(said, tools)
+        turn = _Turn(utterances, tools)
         return Reply(next(answer for rule in RULES if (answer := rule.answer(turn)) is not None))
 
 
@@ -128,8 +128,8 @@ class _Message:
 class _Turn:
     """The last message with what it answers, and the answers of the rules: None if a rule does not apply."""
 
-    def __init__(self, said: Sequence[Utterance], tools: Tools) -> None:
-        self.tools, self.thread = tools, _thread(said)
+    def __init__(self, utterances: Sequence[Utterance], tools: Tools) -> None:
+        self.tools, self.thread = tools, _thread(utterances)
         self.text, self.plain, self.previous = self.thread[-1].text, self.thread[-1].plain, self.thread[-1].previous
         self.topic = CONFIRM if tools.in_call and self.previous.endswith(ATTEND) else self.thread[-1].topic
         self.now = datetime.fromtimestamp(clock.now() / clock.SECOND, UTC)
@@ -317,15 +317,15 @@ RULES: Sequence[Rule] = (
 )
 
 
-def _thread(said: Sequence[Utterance]) -> list[_Message]:
+def _thread(utterances: Sequence[Utterance]) -> list[_Message]:
     """The user's messages that belong together: the last, and those before it with only one question in between."""
     thread: list[_Message] = []
-    for index in range(len(said) - 1, -1, -2):
-        before = said[index - 1] if index else None
+    for index in range(len(utterances) - 1, -1, -2):
+        before = utterances[index - 1] if index else None
         previous = before.content if before and before.role == "assistant" else ""
-        if said[index].role != "user":
+        if utterances[index].role != "user":
             break
-        thread.insert(0, _Message(said[index].content, previous))
+        thread.insert(0, _Message(utterances[index].content, previous))
         if thread[0].topic is None or thread[0].topic != thread[-1].topic:
             break
     return thread

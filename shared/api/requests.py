@@ -1,6 +1,7 @@
 """Requests: the checks that all requests share, and `Request`, the argument of an endpoint.
 
-The order of checks (contract 2): route, key, rate limit, version header, size, content type, JSON, validation.
+The order of checks (contract 2): route and method, API key, rate limit, version header, size, content type, JSON,
+Idempotency-Key, query, validation of the body, the work.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ A partition key begins with the owner, so that a row of another project or mode 
 | deleted appointment        | `P#..#deleted_appointment`             | `appt_...`       | |
 | session                    | `P#..#session`                         | `sess_...`       | f1-f4, due |
 | transcript of a session    | `P#..#session#{sess_...}`              | `transcript`     | |
-| consent of a phone         | `P#..#consent#{sha256 of phone}`       | `consent`        | due |
+| consent of a phone         | `P#..#consent#{hash of phone}`         | `consent`        | due |
 | conversation               | `P#..#conversation`                    | `conv_...`       | f1-f3 |
 | message, with its turn     | `P#..#conversation#{conv_...}`         | `msg_...`        | due |
 | thread of a conversation   | `P#..#thread#{sha256 of external_id}`  | `thread`         | |
@@ -24,17 +24,20 @@ A partition key begins with the owner, so that a row of another project or mode 
 | count of live calls        | `P#..#count`                           | `call`           | |
 | idempotency record         | `P#..#idempotency#{sha256 of key}`     | `record`         | |
 | contact of a live call     | `CONTACT#{contact id}`                 | `contact`        | |
-| consent requests to a phone | `ASKED#{sha256 of phone}`             | pk of the consent | |
+| consent requests to a phone | `ASKED#{hash of phone}`               | pk of the consent | |
 | project                    | `PROJECTS`                             | 10-digit number  | |
 | API key                    | `KEY#{sha256 of the key}`              | `key`            | |
 | API key of a project       | `P#{project}#keys`                     | `key_...`        | |
 
-Attributes: `doc` is the public object as JSON text, `v` the number of its writes, `req` the request that last wrote
-the row, `kind` the row's kind, and `expires_at` (Unix seconds) the time to live. The index partitions `f1`-`f4` are
-scope, field and hashed value, sorted by id; `t0`-`t4` are the same, sorted by `sort_time` (time and id). Client text
-enters an index key only as a hash. Rows that owe work have the attributes of `shared/work/owed.py`. Deleting a customer
-or an appointment moves its row to a partition that lists do not read; `before` is its document before the deletion,
-for the event. The other attributes are declared with their resources (`CustomerRow`, `SessionRow`, ...).
+The hash of a phone is the first 32 hexadecimal digits of its SHA-256.
+
+Attributes: `doc` is the public object as JSON text, `v` the version, which each write on condition of the version
+increases by 1, `req` the request that last wrote the row, `kind` the row's kind, and `expires_at` (Unix seconds) the
+time to live. The index partitions `f1`-`f4` are scope, field and hashed value, sorted by id; `t0`-`t4` are the same,
+sorted by `sort_time` (time and id). Client text enters an index key only as a hash. Rows that owe work have the
+attributes of `shared/work/owed.py`. Deleting a customer or an appointment moves its row to a partition that lists do
+not read; `before` is its document before the deletion, for the event. The other attributes are declared with their
+resources (`CustomerRow`, `SessionRow`, ...).
 """
 
 from __future__ import annotations

@@ -33,6 +33,10 @@ class Input(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, defer_build=True)
 
 
+ABSENT: Any = None
+"""The default of a field in a merge patch that must not be null. Only the fields of the request are read."""
+
+
 class Nothing(Input):
     """The body of an action without parameters."""
 

@@ -67,6 +67,29 @@ class EventRow(TypedDict):
     """The number of manual retries of its deliveries."""
 
 
+def _type(text: str) -> tuple[str, str]:
+    if text in FAMILIES:
+        return "family", text
+    if text in EVENT_TYPES:
+        return "type", text
+    raise PydanticCustomError("parameter_invalid", "type must be an event type or a wildcard such as appointment.*")
+
+
+def _values(envelope: Mapping[str, Any]) -> Mapping[str, Any]:
+    type = envelope["type"]
+    return {"object_id": envelope["data"]["object"]["id"], "type": type, "family": type.split(".")[0] + ".*"}
+
+
+EVENTS: Collection[Event, EventRow] = Collection(
+    kind="event",
+    prefix="evt_",
+    slots=("object_id", "type", "family"),
+    filters={"type": _type, "object_id": lambda text: ("object_id", text)},
+    created="created",
+    values=_values,
+)
+
+
 @dataclass(frozen=True)
 class NewEvent:
     """An event to be written or delivered. `doc` is the JSON text that every receiver gets."""
@@ -178,26 +201,3 @@ def _session(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str 
 
 
 _EVENT_NAMES = {"customer": _customer, "appointment": _appointment, "session": _session}
-
-
-def _type(text: str) -> tuple[str, str]:
-    if text in FAMILIES:
-        return "family", text
-    if text in EVENT_TYPES:
-        return "type", text
-    raise PydanticCustomError("parameter_invalid", "type must be an event type or a wildcard such as appointment.*")
-
-
-def _values(envelope: Mapping[str, Any]) -> Mapping[str, Any]:
-    type = envelope["type"]
-    return {"object_id": envelope["data"]["object"]["id"], "type": type, "family": type.split(".")[0] + ".*"}
-
-
-EVENTS: Collection[Event, EventRow] = Collection(
-    kind="event",
-    prefix="evt_",
-    slots=("object_id", "type", "family"),
-    filters={"type": _type, "object_id": lambda text: ("object_id", text)},
-    created="created",
-    values=_values,
-)

@@ -117,13 +117,26 @@ def test_a_malformed_result_is_refused(result: object) -> None:
         proxy.response(result)
 
 
-def test_the_gateways_own_errors_have_our_envelope() -> None:
-    answer = proxy.gateway_error("r-1", 502, "internal_error", "Sorry.", "http://127.0.0.1:8000")
-    assert dict(answer.headers)["Service-Request-Id"] == "r-1"
+@pytest.mark.parametrize("kind", ["INTEGRATION_FAILURE", "INTEGRATION_TIMEOUT"])
+def test_a_function_that_fails_is_the_stacks_503_that_is_not_to_be_retried(kind: str) -> None:
+    answer = proxy.gateway_error(kind, "r-1", "http://127.0.0.1:8000")
+    assert answer.status == 503
+    assert dict(answer.headers) == {
+        "Content-Type": "application/json",
+        "Cache-Control": "no-store",
+        "Retry-After": "5",
+        "Service-Request-Id": "r-1",
+        "Service-Should-Retry": "false",
+    }
     assert json.loads(answer.body)["error"] == {
         "type": "api_error",
-        "code": "internal_error",
-        "message": "Sorry.",
+        "code": "service_unavailable",
+        "message": "The service did not respond. The request may have been processed.",
         "request_id": "r-1",
-        "doc_url": "http://127.0.0.1:8000/docs/errors#internal_error",
+        "doc_url": "http://127.0.0.1:8000/docs/errors#service_unavailable",
     }
+
+
+def test_an_error_of_the_runner_alone_has_its_own_message() -> None:
+    answer = proxy.gateway_error("DEFAULT_4XX", "r-1", "http://x", status=431, message='A "quoted" one.')
+    assert (answer.status, json.loads(answer.body)["error"]["message"]) == (431, 'A "quoted" one.')
