@@ -16,7 +16,7 @@ from aws_cdk import aws_lambda as lambda_
 from infra import bundle
 from infra.backup import CopiesStack
 from infra.stack import ServiceStack
-from infra.stage import BadSetting, Stage, described
+from infra.stage import BadSetting, Stage, parse
 
 OUTPUT = "cdk.out"
 
@@ -36,10 +36,10 @@ def stage_of(app: App) -> Stage:
     name, stages = app.node.get_context("stage"), app.node.get_context("stages")
     if name not in stages:
         raise UnknownStage(f"no stage {name!r} in cdk.json; its stages are {', '.join(sorted(stages))}")
-    return described(name, stages[name])
+    return parse(name, stages[name])
 
 
-def describe(app: App, stage: Stage, code: lambda_.Code) -> ServiceStack:
+def create_stacks(app: App, stage: Stage, code: lambda_.Code) -> ServiceStack:
     """Create the stacks of a stage. Returns the service's stack."""
     made = ServiceStack(app, stage=stage, code=code)
     if stage.backup:
@@ -61,7 +61,7 @@ def main() -> int:
         return 1
     print(f"Lambda asset: {built}", file=sys.stderr)
     # The digest excludes bytecode, so that a change of only the compiler deploys nothing.
-    describe(app, stage, lambda_.Code.from_asset(str(built.folder), asset_hash=built.digest))
+    create_stacks(app, stage, lambda_.Code.from_asset(str(built.folder), asset_hash=built.digest))
     app.synth()
     return 0
 

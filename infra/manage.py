@@ -25,26 +25,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infra import topology
-from infra.stack_names import FAILURES_OUTPUT, FAN_OUT_OUTPUT, TABLE_OUTPUT, stack_name
+from infra.local.data_dir import STREAM_FAILURES
+from infra.stack_names import FAILURES_OUTPUT, FAN_OUT_OUTPUT, RUNNER, TABLE_OUTPUT, stack_name
 from shared.core.aws import Unavailable
 
 if TYPE_CHECKING:
     from shared.calls.limits import Limits
-
-FAILURES = "stream_failures"
 
 
 class NotReachable(Exception):
     """The stage cannot be reached. The message says why and what to do."""
 
 
+class CommandFailed(Exception):
+    """A command could not do its work. The message says why and what to do."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns 0, or 1 with one line on standard error if it fails."""
     options = _parser().parse_args(arguments)
     try:
-        stage = _Local(Path(options.data_dir)) if options.stage == "local" else _Deployed(options.stage)
+        stage = _Local(Path(options.data_dir)) if options.stage == RUNNER else _Deployed(options.stage)
         options.command(stage, options)
-    except (NotReachable, LookupError, ValueError) as error:
+    except (NotReachable, CommandFailed, LookupError, ValueError) as error:
         print(f"error: {error.args[0]}", file=sys.stderr)
         return 1
     except Unavailable as error:
@@ -77,7 +80,7 @@ class _Local:
 
     def failures(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
         """The name and content of each failed batch, and a function that deletes it."""
-        for path in sorted((self.data_dir / FAILURES).glob("*.json")):
+        for path in sorted((self.data_dir / STREAM_FAILURES).glob("*.json")):
             yield path.name, path.read_text(), path.unlink
 
     def fan_out(self, event: Any) -> Any:
@@ -124,7 +127,7 @@ class _Deployed:
         )
         result = json.loads(answer["Payload"].read())
         if "FunctionError" in answer:
-            raise NotReachable(f"fan_out failed again: {result.get('errorMessage')}")
+            raise CommandFailed(f"fan_out failed again: {result.get('errorMessage')}")
         return result
 
 
@@ -167,7 +170,7 @@ def _list_keys(stage: Stage, options: argparse.Namespace) -> None:
     for key in api_keys.of_project(options.project):
         mode = "live" if key.livemode else "test"
         state = f"revoked {key.revoked_at}" if key.revoked_at else f"last used {key.last_used_at or 'never'}"
-        print(f"{key.id}\tsk_{mode}_…{key.hint}\tcreated {key.created_at}\t{state}\t{key.label}")
+        print(f"{key.id}\tsk_{mode}_…{key.last_four}\tcreated {key.created_at}\t{state}\t{key.label}")
 
 
 def _revoke_key(stage: Stage, options: argparse.Namespace) -> None:
@@ -257,7 +260,7 @@ def _redrive_stream(stage: Stage, options: argparse.Namespace) -> None:
         event = json.loads(payload) if isinstance(payload, str) else payload
         failed = stage.fan_out(event).get("batchItemFailures")
         if failed:
-            raise NotReachable(f"fan_out failed again on {len(failed)} records of {name}: see its log")
+            raise CommandFailed(f"fan_out failed again on {len(failed)} records of {name}: see its log")
         remove()
         done += 1
         print(f"{name}: {len(event['Records'])} records")
@@ -266,7 +269,7 @@ def _redrive_stream(stage: Stage, options: argparse.Namespace) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m infra.manage", description=__doc__.split("\n")[0])
-    parser.add_argument("--stage", default="local", help="local (the default), or a deployed stage such as dev or prod")
+    parser.add_argument("--stage", default=RUNNER, help="local (the default), or a deployed stage such as dev or prod")
     parser.add_argument(
         "--data-dir", default=os.environ.get("DATA_DIR", ".data"), help="the local runner's data directory"
     )

@@ -14,7 +14,7 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.app import context
-from infra.stage import BadSetting, Stage, described
+from infra.stage import BadSetting, Stage, parse
 from infra.topology import FUNCTIONS
 
 UNRESERVED = 100
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"infra.preflight: cdk.json has no stage {name!r}", file=sys.stderr)
         return 1
     try:
-        found = [*refusals(described(name, settings[name]))]
+        found = [*refusals(parse(name, settings[name]))]
     except (BadSetting, BotoCoreError, ClientError) as problem:
         found = [str(problem)]
     for refusal in found:

@@ -1,6 +1,8 @@
 """The names by which a deployed stage is found: of its stack, outputs and constructs."""
 
 SERVICE = "appointments"
+RUNNER = "local"
+"""The name of the local runner in `infra.manage`. No stage can have it."""
 
 API_OUTPUT = "ApiUrl"
 DOMAIN_TARGET_OUTPUT = "DomainTarget"

@@ -12,17 +12,13 @@ from aws_cdk import aws_logs as logs
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from infra import topology
+from infra.stack_names import RUNNER
+from shared.core import facts
 
-REQUESTS_OF_A_KEY = 5000
-"""Requests per minute of one API key (contract 3)."""
-BURST_OF_A_KEY = 100
-"""Requests per second of one API key."""
 INFERENCE_GEOGRAPHIES = frozenset({"apac", "au", "ca", "eu", "global", "jp", "us", "us-gov"})
 """Prefixes of cross-region inference profile ids (Bedrock user guide, "Geographic cross-Region inference")."""
 CARRIER = frozenset({"instance_id", "contact_flow_id", "queue_id", "source_phone_number"})
 """The `connect` settings that the functions read."""
-RUNNER = "local"
-"""The name that `infra.manage` uses for the runner on this machine."""
 
 
 class BadSetting(Exception):
@@ -106,7 +102,7 @@ class Backup(_Settings):
 class Firewall(_Settings):
     """AWS WAF. `requests_per_minute` is the limit of one IP address."""
 
-    requests_per_minute: int = Field(ge=REQUESTS_OF_A_KEY, le=2_000_000_000)
+    requests_per_minute: int = Field(ge=facts.REQUESTS_PER_MINUTE, le=2_000_000_000)
 
 
 TrafficShift = Annotated[
@@ -156,13 +152,13 @@ class Stage(_Settings):
     keep_data: bool
     log_retention: Annotated[str, AfterValidator(_retention)]
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
-    requests_per_second: int = Field(gt=2 * BURST_OF_A_KEY)
-    burst: int = Field(gt=2 * BURST_OF_A_KEY)
+    requests_per_second: int = Field(gt=2 * facts.REQUESTS_PER_SECOND)
+    burst: int = Field(gt=2 * facts.REQUESTS_PER_SECOND)
     model: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+(\.[a-z0-9:-]+)+$")]
     alarm_topic: Annotated[str, StringConstraints(pattern=r"^(arn:[a-z-]+:sns:.+)?$")] = ""
     alarm_email: Annotated[str, StringConstraints(pattern=r"^([^@\s]+@[^@\s]+\.[^@\s]+)?$")] = ""
-    messages_per_second: int = Field(gt=BURST_OF_A_KEY)
-    messages_burst: int = Field(gt=BURST_OF_A_KEY)
+    messages_per_second: int = Field(gt=facts.REQUESTS_PER_SECOND)
+    messages_burst: int = Field(gt=facts.REQUESTS_PER_SECOND)
     reserved_concurrency: dict[str, Annotated[int, Field(ge=1, le=100_000)]] = {}
     warm_throughput: dict[str, Throughput] = {}
     monthly_budget: Annotated[int, Field(ge=1)] | None = None
@@ -239,7 +235,7 @@ GROUPS: Mapping[str, type[_Settings]] = {
 """The groups of settings, all optional."""
 
 
-def described(name: str, settings: Any) -> Stage:
+def parse(name: str, settings: Any) -> Stage:
     """The stage of this name, from its settings in JSON. Raises BadSetting."""
     if not isinstance(settings, Mapping):
         raise BadSetting(f"stage {name}: its settings must be an object")

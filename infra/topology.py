@@ -221,7 +221,7 @@ QUEUES = (
     Queue("deliveries", visibility=240, fifo=True),
     # First attempts to slow endpoints: unordered, fair between endpoints.
     Queue("slow_deliveries", visibility=240),
-    # Later attempts that wait at most 900 s, manual retries, test events, and overdue attempts found by `sweep`.
+    # Later attempts, manual retries, test events, and overdue attempts found by `sweep`.
     Queue("retries", visibility=240),
     # Messages that an agent must answer, and reminders of the times at which a turn must be given up.
     Queue("turns", visibility=420),
@@ -243,11 +243,11 @@ QUEUES = (
 STATE_MACHINES = (
     # Waits for more than 900 s, then sends a message to `retries`.
     StateMachine("delayed_delivery", definition="delayed_delivery.asl.json", sends=("retries",)),
-    # Asks a customer for consent, and waits seven days for the answer.
+    # Sends the hint to ask a customer for consent, waits up to seven days for the answer, and sends another hint.
     StateMachine("call_consent", definition="call_consent.asl.json", sends=("consents",)),
 )
 
-KEY_CHECK = ("dynamodb:UpdateItem",)
+UPDATE = ("dynamodb:UpdateItem",)
 QUERY = ("dynamodb:Query",)
 READ = ("dynamodb:GetItem", "dynamodb:BatchGetItem", *QUERY)
 WRITE = ("dynamodb:PutItem",)
@@ -255,19 +255,19 @@ DELETE = ("dynamodb:DeleteItem",)
 CHECK = ("dynamodb:ConditionCheckItem",)
 
 FUNCTIONS = (
-    Function("ping", "functions.ping.handler", routes=("/v1/ping",), table=KEY_CHECK),
+    Function("ping", "functions.ping.handler", routes=("/v1/ping",), table=UPDATE),
     Function(
         "customers",
         "functions.customers.handler",
         routes=("/v1/customers", "/v1/customers/{id}", "/v1/customers/{id}/{proxy+}"),
-        table=KEY_CHECK + READ + WRITE + DELETE,
+        table=UPDATE + READ + WRITE + DELETE,
         indexes=QUERY,
     ),
     Function(
         "appointments",
         "functions.appointments.handler",
         routes=("/v1/appointments", "/v1/appointments/{proxy+}"),
-        table=KEY_CHECK + READ + WRITE + CHECK + DELETE,
+        table=UPDATE + READ + WRITE + CHECK + DELETE,
         indexes=QUERY,
     ),
     Function(
@@ -280,7 +280,7 @@ FUNCTIONS = (
             "/v1/conversations/{id}/messages",
             "/v1/messages",
         ),
-        table=KEY_CHECK + READ + WRITE + CHECK + DELETE,
+        table=UPDATE + READ + WRITE + CHECK + DELETE,
         indexes=QUERY,
         sends=("turns",),
     ),
@@ -288,7 +288,7 @@ FUNCTIONS = (
         "sessions",
         "functions.sessions.handler",
         routes=("/v1/sessions", "/v1/sessions/{proxy+}", "/v1/customers/{id}/call"),
-        table=KEY_CHECK + READ + WRITE,
+        table=UPDATE + READ + WRITE,
         indexes=QUERY,
         sends=("dials",),
         starts=("call_consent",),
@@ -298,7 +298,7 @@ FUNCTIONS = (
         "webhook_endpoints",
         "functions.webhook_endpoints.handler",
         routes=("/v1/webhook_endpoints", "/v1/webhook_endpoints/{proxy+}"),
-        table=(*KEY_CHECK, "dynamodb:GetItem", *QUERY, *WRITE, *CHECK, *DELETE),
+        table=(*UPDATE, "dynamodb:GetItem", *QUERY, *WRITE, *CHECK, *DELETE),
         sends=("retries",),
         signing_key=("kms:Encrypt",),
     ),
@@ -306,7 +306,7 @@ FUNCTIONS = (
         "events",
         "functions.events.handler",
         routes=("/v1/events", "/v1/events/{proxy+}"),
-        table=KEY_CHECK + READ + WRITE + CHECK,
+        table=UPDATE + READ + WRITE + CHECK,
         indexes=QUERY,
         sends=("retries",),
     ),

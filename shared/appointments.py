@@ -26,7 +26,7 @@ TRANSITIONS: Mapping[str, frozenset[str]] = {
     FAILED: frozenset({CONFIRMED, RESCHEDULED, CANCELLED}),
     CANCELLED: frozenset(),
 }
-"""By status: the statuses that can follow. A confirmed or rescheduled appointment keeps its status with a new time."""
+"""By status: the statuses that can follow. A status that follows itself requires a new time in the same change."""
 REASONS = {"cancellation_reason": CANCELLED, "failure_reason": FAILED}
 """By field: the status that has this reason."""
 

@@ -268,10 +268,10 @@ def markdown() -> str:
     month.append(["**total**", *map(_dollars, sums), f"**{_dollars(sum(sums) + still)}**"])
     return "\n\n".join(
         (
-            _table(("per million", *COLUMNS, "total"), ([work.about, *_amounts(work)] for work in WORK.values())),
-            _table(("per month, without traffic", "total"), nothing),
-            _table(("example: a month of a chain of clinics", *COLUMNS, "total"), month),
-            _table(("item", "price"), ([name, _words(price)] for name, price in BY_USE.items())),
+            table(("per million", *COLUMNS, "total"), ([work.about, *_amounts(work)] for work in WORK.values())),
+            table(("per month, without traffic", "total"), nothing),
+            table(("example: a month of a chain of clinics", *COLUMNS, "total"), month),
+            table(("item", "price"), ([name, _words(price)] for name, price in BY_USE.items())),
         )
     )
 
@@ -279,7 +279,7 @@ def markdown() -> str:
 def sources() -> str:
     """The source and date of each price, as a table."""
     prices = (*PRICES.values(), *BY_USE.values())
-    return _table(("price", "source", "known"), ([_words(price), price.source, price.known] for price in prices))
+    return table(("price", "source", "known"), ([_words(price), price.source, price.known] for price in prices))
 
 
 def _amounts(work: Work, times: int = MILLION) -> list[str]:
@@ -296,6 +296,7 @@ def _words(price: Price) -> str:
     return f"{paid} per {price.unit}" if price.per == 1 else f"{paid} per {price.per:,} {price.unit}"
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown. The first column is text, the others are numbers."""
     rule = ["---", *["---:"] * (len(heads) - 1)]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (heads, rule, *rows))

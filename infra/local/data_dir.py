@@ -5,6 +5,7 @@
     kms.json            the key that encrypts signing secrets        demo.json       the demo projects' API keys
     s3/                 recordings of calls
     stream_failures/    batches that fan_out could not process       runner.json     the addresses of the running runner
+    format.json         the version of the stored formats
     service.log, dynamodb.log, backend.log
 
 Files are replaced atomically, and only their owner may read them.
@@ -22,6 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from infra.local.console import StartError
+
+STREAM_FAILURES = "stream_failures"
+FORMAT = 2
+"""The version of the stored formats. A change with which older data cannot be read increases it."""
 
 
 def write_json(path: Path, value: object) -> None:
@@ -57,6 +62,16 @@ class DataDir:
         # Drafts of a runner that was killed while it wrote them.
         for draft in path.glob(".*.json.*"):
             draft.unlink()
+        self._check_format()
+
+    def _check_format(self) -> None:
+        """Raises StartError if the database was written by a version of the service with other stored formats."""
+        if not (self.path / "dynamodb").exists():
+            self.save("format.json", FORMAT)
+        elif self.load("format.json") != FORMAT:
+            raise StartError(
+                f"the data in {self.path} is of another version of the service: use another DATA_DIR, or delete it"
+            )
 
     def close(self) -> None:
         """Unlock the folder."""

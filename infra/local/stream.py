@@ -21,7 +21,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.local import names
 from infra.local.console import StartError, warn
-from infra.local.data_dir import DataDir, write_json
+from infra.local.data_dir import STREAM_FAILURES, DataDir, write_json
 from infra.local.lambdas import Lambdas
 from infra.local.proxy import Event
 from infra.local.queues import failed_items
@@ -202,7 +202,7 @@ class Poller:
         return min(positions) if positions else 0 if failed else None
 
     def _put_aside(self, shard: str, records: list[Event]) -> None:
-        folder = self._data_dir.path / "stream_failures"
+        folder = self._data_dir.path / STREAM_FAILURES
         folder.mkdir(exist_ok=True, mode=0o700)
         now = datetime.now(UTC)
         path = folder / f"{now:%Y-%m-%dT%H.%M.%S}-{uuid.uuid4()}.json"

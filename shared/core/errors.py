@@ -48,7 +48,7 @@ ERRORS: Mapping[str, Kind] = {
     "api_key_missing": Kind(401, AUTHENTICATION, "The request has no API key.", "Send `Authorization: Bearer <API_KEY>`."),
     "api_key_invalid": Kind(401, AUTHENTICATION, "The API key does not exist.", "Check that the key is complete and belongs to this service."),
     "api_key_revoked": Kind(401, AUTHENTICATION, "The API key was revoked.", "Send another API key of the project."),
-    "permission_denied": Kind(403, "permission_error", "The API key does not have permission for the request.", "Send an API key that has the permission."),
+    "permission_denied": Kind(403, "permission_error", "The request is not allowed.", "Contact the operator: the firewall or the gateway has refused the request."),
     "resource_not_found": Kind(404, INVALID_REQUEST, "The resource does not exist in the project and mode of the API key. The status is 400 if the id is in the body.", "Check the id, and that the API key belongs to the same project and mode."),
     "route_not_found": Kind(404, INVALID_REQUEST, "No endpoint has this path.", "Check the path. Paths have no trailing slash."),
     "method_not_allowed": Kind(405, INVALID_REQUEST, "The path does not support this method.", "Use one of the methods in the `Allow` header."),

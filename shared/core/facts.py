@@ -30,6 +30,9 @@ EVENT_TYPES = (
 STREAM_KINDS = ("customer", "appointment", "session", "deleted_customer", "deleted_appointment")
 """The values of a row's `kind` whose changes become events. The stream's event filter passes only these."""
 
+REQUESTS_PER_SECOND, REQUESTS_PER_MINUTE = 100, 5000
+"""The rate limits of one API key (specification, "Limits")."""
+
 METRIC_NAMESPACE = "Appointments"
 """The CloudWatch namespace of the service's own metrics."""
 DELIVERY_LATENESS = "DeliveryLateness"

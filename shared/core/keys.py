@@ -1,7 +1,8 @@
 """The keys of the table.
 
-A partition key begins with the owner, so that a row of another project or mode cannot be addressed:
-`P#{project}#{test|live}#{kind}`. The sort key is the public id, so the base table lists in creation order.
+The partition key of a row that belongs to a project begins with the project and the mode, so that a row of another
+project or mode cannot be addressed: `P#{project}#{test|live}#{kind}`. The sort key is the public id, so the base table
+lists in creation order.
 
 | row                        | pk                                     | sk               | indexes |
 |----------------------------|----------------------------------------|------------------|---------|
@@ -31,13 +32,13 @@ A partition key begins with the owner, so that a row of another project or mode 
 
 The hash of a phone is the first 32 hexadecimal digits of its SHA-256.
 
-Attributes: `doc` is the public object as JSON text, `v` the version, which each write on condition of the version
-increases by 1, `req` the request that last wrote the row, `kind` the row's kind, and `expires_at` (Unix seconds) the
-time to live. The index partitions `f1`-`f4` are scope, field and hashed value, sorted by id; `t0`-`t4` are the same,
-sorted by `sort_time` (time and id). Client text enters an index key only as a hash. Rows that owe work have the
-attributes of `shared/work/owed.py`. Deleting a customer or an appointment moves its row to a partition that lists do
-not read; `before` is its document before the deletion, for the event. The other attributes are declared with their
-resources (`CustomerRow`, `SessionRow`, ...).
+Attributes: `doc` is the public object as JSON text, `v` the version, which every write that changes `doc` increases by
+1, `req` the request that last wrote the row, `kind` the row's kind, and `expires_at` (Unix seconds) the time to live.
+The index partitions `f1`-`f4` are scope, field and hashed value, sorted by id; `t0`-`t4` are the same, sorted by
+`sort_time` (time and id). Client text enters an index key only as a hash. Rows that owe work have the attributes of
+`shared/work/owed.py`. Deleting a customer or an appointment moves its row to a partition that lists do not read;
+`before` is its document before the deletion, for the event. The other attributes are declared with their resources
+(`CustomerRow`, `SessionRow`, ...).
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class Key:
     project_id: int
     livemode: bool
     label: str
-    hint: str
+    last_four: str
     created_at: str
     revoked_at: str | None
     last_used_at: str | None
@@ -75,7 +75,7 @@ def create(project_id: int, livemode: bool, label: str, plaintext: str | None = 
         raise ValueError(f"the plaintext of this mode must be sk_{mode}_ and 16 to 128 letters or digits")
     key_id, created_at = ids.new("key_"), clock.iso(clock.now())
     digest = _digest(plaintext)
-    facts = {"label": label, "created_at": created_at, "livemode": livemode, "hint": plaintext[-4:]}
+    facts = {"label": label, "created_at": created_at, "livemode": livemode, "last_four": plaintext[-4:]}
     owner = {"project_id": project_id, "project_name": project["name"]}
     table.write(
         [
@@ -171,7 +171,7 @@ def _of_row(row: table.Row) -> Key:
         row["project_id"],
         row["livemode"],
         row["label"],
-        row["hint"],
+        row["last_four"],
         row["created_at"],
         row.get("revoked_at"),
         clock.iso(row["m"] * clock.MINUTE) if "m" in row else None,

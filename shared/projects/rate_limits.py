@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shared.core import clock, table
+from shared.core import clock, facts, table
 
-PER_SECOND = 100
-PER_MINUTE = 5000
+PER_SECOND, PER_MINUTE = facts.REQUESTS_PER_SECOND, facts.REQUESTS_PER_MINUTE
 CONDITION = "attribute_exists(pk) AND attribute_not_exists(revoked_at)"
 """The condition of every update that counts a request: the key exists and is not revoked."""
 

@@ -34,7 +34,7 @@ class ResourceRow(TypedDict):
     doc: str
     """The resource as JSON text."""
     v: int
-    """The number of writes of the row, from 1."""
+    """The version, from 1. Every write that changes `doc` increases it by 1."""
     req: NotRequired[str]
     """The request that last wrote the row."""
 
@@ -44,7 +44,7 @@ D = TypeVar("D", bound=Mapping[str, Any])
 
 def changed(document: D, changes: Mapping[str, Any]) -> D | None:
     """The document with these changes and a new `updated_at`; None if no value differs (contract 3)."""
-    if all(same(document[name], value) for name, value in changes.items()):
+    if all(same(document.get(name), value) for name, value in changes.items()):
         return None
     # `updated_at` never decreases, even if the clock is set back.
     now = max(clock.now(), clock.parse(document["updated_at"]))

@@ -9,9 +9,9 @@ import pytest
 from aws_cdk import App
 from aws_cdk import aws_lambda as lambda_
 
-from infra.app import context, describe
+from infra.app import context, create_stacks
 from infra.stack import ServiceStack
-from infra.stage import described as stage_of
+from infra.stage import parse
 from tests.support.synth import CALLS, GUARDED, NAMED, OWNED, Synthesized, synthesized
 
 
@@ -38,7 +38,7 @@ def stacks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ServiceStack]:
         "named": described["dev"] | NAMED,
     }
     return {
-        name: describe(app, stage_of(name, settings), lambda_.Code.from_asset(str(asset)))
+        name: create_stacks(app, parse(name, settings), lambda_.Code.from_asset(str(asset)))
         for name, settings in described.items()
     }
 

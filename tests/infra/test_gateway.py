@@ -10,13 +10,13 @@ import pytest
 
 from infra import stack_names, topology
 from infra.stack import ServiceStack
-from infra.stage import REQUESTS_OF_A_KEY
 from infra.topology import Function
 from shared.core.errors import ERRORS
+from shared.core.facts import REQUESTS_PER_MINUTE
 from tests.support.synth import DOMAIN_NAME, FIREWALL, Resource, Synthesized
 from tests.support.templates import text
 
-KEY_LIMITS = (100, REQUESTS_OF_A_KEY / 60)
+KEY_LIMITS = (100, REQUESTS_PER_MINUTE / 60)
 """Requests a second that one API key may make, for a second and on the average of a minute."""
 
 each_function = pytest.mark.parametrize("function", topology.FUNCTIONS, ids=lambda function: function.name)
@@ -215,7 +215,7 @@ def test_the_firewall_stands_before_the_api_and_lets_an_honest_key_through(stage
     limit = rate["Statement"]["RateBasedStatement"]
     assert rate["Action"] == {"Block": {}}
     assert (limit["AggregateKeyType"], limit["EvaluationWindowSec"]) == ("IP", 60)
-    assert limit["Limit"] == FIREWALL["requests_per_minute"] >= REQUESTS_OF_A_KEY
+    assert limit["Limit"] == FIREWALL["requests_per_minute"] >= REQUESTS_PER_MINUTE
     groups = {
         rule["Statement"]["ManagedRuleGroupStatement"]["Name"]: rule["OverrideAction"]
         for rule in acl["Rules"]

@@ -11,7 +11,7 @@ import pytest
 
 from infra import preflight
 from infra.app import context
-from infra.stage import described
+from infra.stage import parse
 from tests.support.synth import ACCOUNT, OWNED, REGION
 
 OTHER_ACCOUNT = "111122223333"
@@ -57,7 +57,7 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
     server.server_close()
 
 
-PROD = described("prod", context()["stages"]["prod"] | OWNED)
+PROD = parse("prod", context()["stages"]["prod"] | OWNED)
 
 
 def test_an_account_with_room_takes_the_stage(account: Account, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from aws_cdk import App
 
 from infra import topology
 from infra.app import UnknownStage, context, stage_of
-from infra.stage import BadSetting, Stage, described
+from infra.stage import BadSetting, Stage, parse
 from tests.support.synth import ACCOUNT, COPIES_REGION, OWNED, REGION
 
 NAMED = {"name": "api.example.com", "certificate_arn": "arn:aws:acm:eu-central-1:123456789012:certificate/1"}
@@ -21,12 +21,12 @@ CONNECT = {"instance_id": "instance", "contact_flow_id": "flow", "queue_id": "qu
 
 
 def stage(**settings: Any) -> Stage:
-    return described("trial", context()["stages"]["dev"] | settings)
+    return parse("trial", context()["stages"]["dev"] | settings)
 
 
 def test_the_stages_of_cdk_json_are_good_and_place_no_calls() -> None:
     for name, settings in context()["stages"].items():
-        found = described(name, settings | (OWNED if settings["keep_data"] else {}))
+        found = parse(name, settings | (OWNED if settings["keep_data"] else {}))
         assert not found.carrier
         assert not found.messenger
 
@@ -35,9 +35,9 @@ def test_a_stage_that_keeps_data_is_not_deployed_before_it_is_known_who_hears_it
     prod = context()["stages"]["prod"] | OWNED
     unheard = prod | {"alarm_email": ""}
     with pytest.raises(BadSetting, match=r"^stage trial: it keeps data and lacks alarm_topic or alarm_email$"):
-        described("trial", unheard)
-    assert described("trial", unheard | {"alarm_topic": TOPIC}).alarm_topic == TOPIC
-    assert described("trial", prod).alarm_email == OWNED["alarm_email"]
+        parse("trial", unheard)
+    assert parse("trial", unheard | {"alarm_topic": TOPIC}).alarm_topic == TOPIC
+    assert parse("trial", prod).alarm_email == OWNED["alarm_email"]
 
 
 @pytest.mark.parametrize("missing", ["account", "region", "backup"])
@@ -45,7 +45,7 @@ def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str
     prod = context()["stages"]["prod"] | OWNED
     del prod[missing]
     with pytest.raises(BadSetting, match=f"^stage trial: .*lacks .*{missing}"):
-        described("trial", prod)
+        parse("trial", prod)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_missing_setting_is_named() -> None:
     settings = context()["stages"]["dev"]
     del settings["model"]
     with pytest.raises(BadSetting, match=r"^stage trial: lacks model$"):
-        described("trial", settings)
+        parse("trial", settings)
 
 
 @pytest.mark.parametrize("domain", [NAMED, ZONED, ZONED | {"name": "example.com"}])
@@ -153,13 +153,13 @@ def test_a_host_name_may_be_in_its_zone_or_have_a_certificate(domain: dict[str, 
 
 @pytest.mark.parametrize("name", ["dev", "prod", "Prod", "eu-1", "x" * 32])
 def test_a_stage_may_have_this_name(name: str) -> None:
-    assert described(name, context()["stages"]["dev"]).name == name
+    assert parse(name, context()["stages"]["dev"]).name == name
 
 
 @pytest.mark.parametrize("name", ["my_stage", "eu.1", "a--b", "-a", "a-", "", "x" * 33, "local"])
 def test_a_name_that_aws_or_the_operators_tool_does_not_take_is_refused(name: str) -> None:
     with pytest.raises(BadSetting, match="name"):
-        described(name, context()["stages"]["dev"])
+        parse(name, context()["stages"]["dev"])
 
 
 def test_an_app_refuses_a_bad_setting_and_an_unknown_stage() -> None:
