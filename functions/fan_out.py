@@ -8,7 +8,8 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.dynamo_db_stream_event import DynamoDBRecord
 
-from shared.core import clock, table
+from shared.core import clock, table, trace
+from shared.core.log import logger
 from shared.webhooks import deliveries, endpoints, events
 from shared.work import batches, hints
 from shared.work.hints import Hint
@@ -23,10 +24,12 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
     def fan_out(record: DynamoDBRecord) -> None:
         images = record.raw_event["dynamodb"]
-        old, new = (images.get(name) for name in ("OldImage", "NewImage"))
-        change = events.derive(old and table.decode(old), new and table.decode(new))
-        if change is None:
+        old, new = (table.decode(images[name]) if name in images else None for name in ("OldImage", "NewImage"))
+        change = events.derive(old, new)
+        if change is None or new is None:
             return
+        trace.follow(new)
+        trace.name(event_id=change.id)
         receivers = [
             endpoint
             for endpoint in endpoints_of(change.scope)
@@ -37,6 +40,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
         # The condition fails if the record was processed before. Its hints are sent again, because they may be lost.
         with contextlib.suppress(table.ConditionFailed):
             table.write([table.Put(change.row()), *map(table.Put, rows)], change.id)
+            logger().info("event", extra={"type": change.type, "object_id": new["sk"], "deliveries": len(rows)})
         for endpoint, row in zip(receivers, rows, strict=True):
             if endpoint.doc["enabled"]:
                 lane = slow if endpoint.slow_until > clock.now() else first

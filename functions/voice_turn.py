@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shared.calls import voice
-from shared.core import clock
+from shared.core import clock, trace
 from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.telephony import lex
@@ -19,6 +19,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     turn = lex.read(event)
     scope = Scope(turn.project_id, turn.livemode)
     seconds = context.get_remaining_time_in_millis() / clock.SECOND - COMMIT_SECONDS
-    response = voice.turn(scope, turn.session_id, turn.text, seconds)
-    logger().info("voice turn", extra={"session_id": turn.session_id, "ends_call": response.ends_call})
+    with trace.naming():
+        response = voice.turn(scope, turn.session_id, turn.text, seconds)
+        logger().info("voice turn", extra={"session_id": turn.session_id, "ends_call": response.ends_call})
     return lex.respond(turn, response.text, close=response.ends_call)

@@ -163,43 +163,43 @@ WORK = {
     ),
     "create": Work(
         "create with an Idempotency-Key, and its event",
-        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=4, writes=21, reads=1, logged=360, sent_out=916,
+        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=4, writes=21, reads=1, logged=686, sent_out=916,
     ),
     "update": Work(
         "update, and its event",
-        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=5, writes=12, reads=2, logged=365, sent_out=855,
+        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=5, writes=12, reads=2, logged=690, sent_out=855,
     ),
     "message": Work(
         "message answered by the scripted agent",
-        requests=1, runs={"conversations": 1, "turn": 2}, calls=14, writes=20, reads=8.5, fair=5, logged=583,
+        requests=1, runs={"conversations": 1, "turn": 2}, calls=14, writes=20, reads=8.5, fair=5, logged=627,
         sent_out=1_184, waits=300,
     ),
     "model_message": Work(
         "message answered by the model, without tokens",
-        requests=1, runs={"conversations": 1, "turn": 2}, calls=19, writes=20, reads=13.5, fair=5, logged=583,
+        requests=1, runs={"conversations": 1, "turn": 2}, calls=19, writes=20, reads=13.5, fair=5, logged=627,
         sent_out=1_184, waits=2_500 + MODEL_MS,
     ),
     "call": Work(
         "simulated call with transcript and recording",
         requests=1, runs={"sessions": 1, "dial": 3, "fan_out": 17}, calls=37, writes=109, reads=12, fair=9, puts=1,
-        logged=1_624, sent_out=588,
+        logged=3_857, sent_out=588,
     ),
     "asked_call": Work(
         "simulated call that asks for consent first",
         requests=1, runs={"sessions": 1, "consent": 2, "dial": 3, "fan_out": 18}, calls=51, writes=129, reads=16,
-        fair=15, transitions=2, puts=1, logged=1_624, sent_out=540,
+        fair=15, transitions=2, puts=1, logged=3_857, sent_out=540,
     ),
     "delivery": Work(
         "delivery, first attempt",
-        runs={"deliver": 1}, calls=4, writes=8, reads=3, fifo=3, logged=552, sent_out=1_242, waits=RECEIVER_MS,
+        runs={"deliver": 1}, calls=4, writes=8, reads=3, fifo=3, logged=670, sent_out=1_242, waits=RECEIVER_MS,
     ),
     "queue_retry": Work(
         "delivery, later attempt after up to 15 minutes",
-        runs={"deliver": 1}, calls=4, writes=6, reads=3, fair=3, logged=572, sent_out=1_243, waits=RECEIVER_MS,
+        runs={"deliver": 1}, calls=4, writes=6, reads=3, fair=3, logged=691, sent_out=1_243, waits=RECEIVER_MS,
     ),
     "machine_retry": Work(
         "delivery, later attempt after a longer wait",
-        runs={"deliver": 1}, calls=4, writes=6, reads=3, fair=3, transitions=3, logged=572, sent_out=1_243,
+        runs={"deliver": 1}, calls=4, writes=6, reads=3, fair=3, transitions=3, logged=691, sent_out=1_243,
         waits=RECEIVER_MS,
     ),
 }  # fmt: skip

@@ -33,7 +33,7 @@ from starlette.types import Scope as ASGIScope
 from shared.api import idempotency, responses
 from shared.api.requests import Request, check_query, read_api_key, read_json, read_version
 from shared.api.responses import RequestContext, Response
-from shared.core import clock, ids, log, table
+from shared.core import clock, ids, log, table, trace
 from shared.core.aws import Unavailable
 from shared.core.errors import ApiError
 from shared.projects import api_keys
@@ -139,6 +139,10 @@ class Service:
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         """Serve one request; every exception becomes an error response."""
         context = scope["context"] = _context(scope)
+        with trace.naming(request_id=context.request_id):
+            await self._serve(scope, context, receive, send)
+
+    async def _serve(self, scope: ASGIScope, context: RequestContext, receive: Receive, send: Send) -> None:
         status = 500
 
         async def send_with_headers(message: Message) -> None:
@@ -184,7 +188,7 @@ def _api_error(error: Exception, context: RequestContext) -> ApiError:
         return error
     if isinstance(error, Unavailable | table.Contended):
         return ApiError("service_unavailable", headers={"Retry-After": "1"})
-    log.logger().error("internal error", exc_info=error, extra={"request_id": context.request_id})
+    log.logger().error("internal error", exc_info=error)
     return ApiError("internal_error")
 
 

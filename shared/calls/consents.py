@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import NotRequired, TypedDict, cast
 
 from shared.calls.sessions import SessionConsent
-from shared.core import clock, mode, table
+from shared.core import clock, mode, table, trace
 from shared.core.errors import ApiError
 from shared.core.keys import Scope, scope_of
 from shared.resources import fields
@@ -320,7 +320,10 @@ def asked_by(phone: str, message_id: str | None) -> Scope | None:
     """The project and mode that a phone's reply is for: whose message it answers, else who asked last."""
     rows = [row for page in table.query(askers_pk(phone), limit=100) for row in page if not table.is_expired(row)]
     rows.sort(key=lambda row: (row["message_id"] == message_id, row["asked_at"]))
-    return scope_of(rows[-1]["sk"]) if rows else None
+    if not rows:
+        return None
+    trace.follow(rows[-1])
+    return scope_of(rows[-1]["sk"])
 
 
 def _unknown(phone: str) -> ConsentDocument:

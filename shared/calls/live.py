@@ -17,7 +17,7 @@ from shared.calls import dialogue, placing, sessions, transcripts
 from shared.calls.placing import Clearance
 from shared.calls.sessions import AVAILABLE, MISSED, NONE, PROCESSING, SESSIONS, Session, SessionRecord
 from shared.calls.transcripts import Line
-from shared.core import clock, table
+from shared.core import clock, table, trace
 from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.projects import projects
@@ -62,6 +62,8 @@ def step(scope: Scope, claim: owed.Claim) -> None:
 def of_contact(contact_id: str) -> tuple[Scope, str] | None:
     """The project, mode and session of a contact; None for a contact that is not a call of this service."""
     row = table.get(_contact_pk(contact_id), "contact")
+    if row is not None:
+        trace.follow(row)
     return None if row is None else (Scope(row["project_id"], row["livemode"]), str(row["session_id"]))
 
 

@@ -18,7 +18,7 @@ from shared.appointments import APPOINTMENTS
 from shared.calls import dialogue, sessions, transcripts
 from shared.calls.sessions import SESSIONS, SessionRecord
 from shared.calls.transcripts import Line
-from shared.core import clock, table
+from shared.core import clock, table, trace
 from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.resources import fields
@@ -63,6 +63,7 @@ def turn(scope: Scope, session_id: str, text: str | None, seconds: float) -> Res
 
     def attempt() -> Response:
         session = SESSIONS.find(scope, session_id)
+        trace.follow(session.row)
         if session.doc["call_status"] != sessions.DIALING:
             return Response(LOST, ends_call=True)
         if text is None:

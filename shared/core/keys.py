@@ -33,12 +33,12 @@ lists in creation order.
 The hash of a phone is the first 32 hexadecimal digits of its SHA-256.
 
 Attributes: `doc` is the public object as JSON text, `v` the version, which every write that changes `doc` increases by
-1, `req` the request that last wrote the row, `kind` the row's kind, and `expires_at` (Unix seconds) the time to live.
-The index partitions `f1`-`f4` are scope, field and hashed value, sorted by id; `t0`-`t4` are the same, sorted by
-`sort_time` (time and id). Client text enters an index key only as a hash. Rows that owe work have the attributes of
-`shared/work/owed.py`. Deleting a customer or an appointment moves its row to a partition that lists do not read;
-`before` is its document before the deletion, for the event. The other attributes are declared with their resources
-(`CustomerRow`, `SessionRow`, ...).
+1, `req` the request or worker's token that last wrote the row, `cause` the API request that caused this write, `kind`
+the row's kind, and `expires_at` (Unix seconds) the time to live. The index partitions `f1`-`f4` are scope, field and
+hashed value, sorted by id; `t0`-`t4` are the same, sorted by `sort_time` (time and id). Client text enters an index key
+only as a hash. Rows that owe work have the attributes of `shared/work/owed.py`. Deleting a customer or an appointment
+moves its row to a partition that lists do not read; `before` is its document before the deletion, for the event. The
+other attributes are declared with their resources (`CustomerRow`, `SessionRow`, ...).
 """
 
 from __future__ import annotations

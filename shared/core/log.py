@@ -1,10 +1,15 @@
-"""The structured log. It never contains names, phone numbers, message contents, keys or secrets."""
+"""The structured log. It never contains names, phone numbers, message contents, keys or secrets.
+
+Each line has the ids of what caused it (`shared/core/trace.py`).
+"""
 
 from __future__ import annotations
 
 import functools
 import logging
 from typing import TYPE_CHECKING
+
+from shared.core import trace
 
 if TYPE_CHECKING:
     from aws_lambda_powertools import Logger
@@ -17,4 +22,6 @@ def logger() -> Logger:
 
     # Mangum logs exceptions to which the service has already responded.
     logging.getLogger("mangum").setLevel(logging.CRITICAL)
-    return Logger()
+    made = Logger()
+    made.addFilter(trace.add_ids)
+    return made

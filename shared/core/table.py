@@ -20,7 +20,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from shared.core import aws, clock
+from shared.core import aws, clock, trace
 from shared.core.aws import Unavailable
 
 Value = str | int | bool | bytes | dict[str, int]
@@ -200,7 +200,9 @@ def write(ops: Sequence[Operation], request: str) -> None:
     """Execute the operations, all or none, on behalf of the request with this id.
 
     A row stores the request that last wrote it (`req`). A condition that fails because an earlier attempt of the same
-    request took effect counts as success. Raises ConditionFailed, Contended or Unavailable.
+    request took effect counts as success. Workers use a token of their own as the request. `cause` is the API request
+    that caused the write; if it is unknown, the row keeps its previous one. Raises ConditionFailed, Contended or
+    Unavailable.
     """
     if len(ops) == 1 and not isinstance(ops[0], Check):
         _write_one(ops[0], request)
@@ -312,11 +314,11 @@ def _in_transaction(op: Operation, request: str) -> dict[str, Any]:
 
 def _parameters(op: Operation, request: str | None) -> dict[str, Any]:
     if isinstance(op, Put):
-        row = op.row if request is None else op.row | {"req": request}
+        row = op.row if request is None else op.row | _author(request)
         return {"Item": _item(row)} | _condition(op.condition, op.values)
     if isinstance(op, Delete | Check):
         return {"Key": _key(op.pk, op.sk)} | _condition(op.condition, op.values)
-    attributes = dict(op.set) if request is None else {**op.set, "req": request}
+    attributes = dict(op.set) if request is None else {**op.set, **_author(request)}
     sets = [f"{name} = :s_{name}" for name, value in attributes.items() if value is not None] + list(op.expressions)
     removes = [name for name, value in attributes.items() if value is None]
     expression = " ".join(
@@ -324,6 +326,12 @@ def _parameters(op: Operation, request: str | None) -> dict[str, Any]:
     )
     values = {f":s_{name}": value for name, value in attributes.items() if value is not None} | dict(op.values)
     return {"Key": _key(op.pk, op.sk), "UpdateExpression": expression} | _condition(op.condition, values)
+
+
+def _author(request: str) -> dict[str, Value]:
+    """The attributes that say who wrote a row, and which API request caused it."""
+    cause = request if request.startswith("req_") else trace.request_id()
+    return {"req": request} if cause is None else {"req": request, "cause": cause}
 
 
 def _condition(condition: str, values: Mapping[str, Value]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 from shared import appointments
-from shared.core import clock, facts, ids, table
+from shared.core import clock, facts, ids, table, trace
 from shared.core.errors import ApiError, not_found
 from shared.core.keys import Scope, scope_of
 from shared.resources import fields
@@ -252,7 +252,11 @@ def hint(row: table.Row, delay: int = 0) -> Hint:
 def claim(pk: str, sk: str) -> Claim | owed.NotDue | None:
     """Claim the delivery, if its attempt is due and no other worker has claimed it. None if nothing is owed."""
     work = owed.claim(pk, sk, clock.now() + LEASE)
-    return Claim(scope_of(pk), work, json.loads(work.row["doc"])) if isinstance(work, owed.Claim) else work
+    if not isinstance(work, owed.Claim):
+        return work
+    claim = Claim(scope_of(pk), work, json.loads(work.row["doc"]))
+    trace.name(event_id=claim.doc["event_id"])
+    return claim
 
 
 def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: Sequence[table.Operation] = ()) -> None:

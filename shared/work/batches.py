@@ -7,6 +7,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
 
+from shared.core import trace
 from shared.core.log import logger
 
 
@@ -23,11 +24,18 @@ def each_record(event: dict[str, Any], context: Any, work: Callable[[Any], None]
 
 def _each(processor: BatchProcessor, event: dict[str, Any], context: Any, work: Callable[[Any], None]) -> Any:
     def work_and_log(record: Any) -> None:
-        try:
-            work(record)
-        except Exception:
-            # The processor does not log the exception.
-            logger().exception("item failed")
-            raise
+        with trace.naming(**_ids(record)):
+            try:
+                work(record)
+            except Exception:
+                # The processor does not log the exception.
+                logger().exception("item failed")
+                raise
 
     return process_partial_response(event, work_and_log, processor, context)
+
+
+def _ids(record: Any) -> dict[str, str]:
+    """The ids of a record that lines name until they name the request that caused it."""
+    raw = record.raw_event
+    return {"sqs_message_id": raw["messageId"]} if "messageId" in raw else {"stream_event_id": raw["eventID"]}

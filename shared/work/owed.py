@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from shared.core import clock, table
+from shared.core import clock, table, trace
 from shared.core.keys import due, due_shard
 
 GRACE = 30
@@ -92,7 +92,15 @@ def claim(pk: str, sk: str, until: int) -> Claim | NotDue | None:
     """Claim the row until the instant `until`, if its work is due and no other worker has claimed it.
 
     None if the row owes no work, or another worker's lease has not expired. Makes one write in the common case.
+    From then on, log lines and writes name the API request that caused the work.
     """
+    result = _claim(pk, sk, until)
+    if isinstance(result, Claim):
+        trace.follow(result.row)
+    return result
+
+
+def _claim(pk: str, sk: str, until: int) -> Claim | NotDue | None:
     now, token = clock.now(), uuid.uuid4().hex
     lease: dict[str, table.Value | None] = {"lease": token, "lease_until": until}
     free = table.Update(

@@ -2,34 +2,10 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
-from shared.core import log
+from tests.support.logged import lines
 from tests.support.stage import Stage
-
-
-@contextmanager
-def lines() -> Iterator[list[logging.LogRecord]]:
-    """What is logged while the block runs."""
-    found: list[logging.LogRecord] = []
-
-    class Keep(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            found.append(record)
-
-    logger: Any = log.logger()
-    handler = Keep()
-    level = logger.log_level
-    logger.addHandler(handler)
-    logger.setLevel("INFO")
-    try:
-        yield found
-    finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
 
 
 def test_a_requests_line_names_the_line_of_the_gateways_access_log(stage: Stage) -> None:
