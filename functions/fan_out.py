@@ -8,6 +8,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.dynamo_db_stream_event import DynamoDBRecord
 
+from shared.calls import measures
 from shared.core import clock, table, trace
 from shared.core.log import logger
 from shared.webhooks import deliveries, endpoints, events
@@ -41,6 +42,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
         with contextlib.suppress(table.ConditionFailed):
             table.write([table.Put(change.row()), *map(table.Put, rows)], change.id)
             logger().info("event", extra={"type": change.type, "object_id": new["sk"], "deliveries": len(rows)})
+            measures.count_event(change.type, new)
         for endpoint, row in zip(receivers, rows, strict=True):
             if endpoint.doc["enabled"]:
                 lane = slow if endpoint.slow_until > clock.now() else first

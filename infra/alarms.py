@@ -75,6 +75,20 @@ LOST_BATCHES = Kind("LostBatches", "{} could not process changes, nor write them
 # minute's lateness means something only if it lasts.
 DELIVERY_LATENESS = Kind(facts.DELIVERY_LATENESS, "Webhooks are late: {}.", 60_000, "p99", periods=3)
 LOST_DELIVERY = Kind(facts.LOST_DELIVERY, "Workers of {} died over a delivery three times; it was given up.", 1)
+# The share of a quarter of an hour's turns or calls, so that with little traffic a single failure counts.
+FAILED_TURNS = Kind(
+    facts.FAILED_TURNS, "The {} failed to answer one live message in ten or more.", 0.1, "Average", minutes=15
+)
+FAILED_CALLS = Kind(
+    facts.FAILED_CALLS,
+    "One in ten or more of the live {} failed because of the carrier or the service.",
+    0.1,
+    "Average",
+    minutes=15,
+)
+# Per cent of the turns of an hour, from ten on; customers who ask for a person are no fault by themselves.
+HANDOFFS = Kind(facts.HANDOFFS, "The {} hands half of the live conversations or more to a person.", 50, minutes=60)
+FEWEST_HANDOFFS = 10
 # Per cent of the requests, from five on; an agent that took too long is a 504, and no fault by itself.
 SERVER_ERRORS = Kind("ServerErrors", "The {} answered one request in a hundred or more with 500 or above.", 1)
 FEWEST_ERRORS = 5
@@ -114,6 +128,9 @@ def watch(
         *_of_functions(stack, functions),
         *((DELIVERY_LATENESS, lane, lateness(table, lane)) for lane in WATCHED_LANES),
         (LOST_DELIVERY, DELIVER, lost(table)),
+        (FAILED_TURNS, facts.AGENT, failed_turns(table)),
+        (HANDOFFS, facts.AGENT, _handoff_rate(table)),
+        (FAILED_CALLS, facts.CALLS, failed_calls(table)),
         (SERVER_ERRORS, "api", _error_rate(stack, api, access_log)),
         (ACCOUNT_CONCURRENCY, "account", _claimed_share()),
         (TABLE_THROTTLES, "table", _sum(throttles(table))),
@@ -211,9 +228,34 @@ def lost(table: dynamodb.Table) -> cloudwatch.Metric:
     return _printed(table, facts.LOST_DELIVERY)
 
 
-def _printed(table: dynamodb.Table, name: str, **dimensions: str) -> cloudwatch.Metric:
-    """A metric of `deliver`. CloudWatch finds a metric only by all of its dimensions."""
-    everywhere = {"service": DELIVER, "table": table.table_name}
+def failed_turns(table: dynamodb.Table) -> cloudwatch.Metric:
+    """1 for each live turn in which the agent failed, 0 for each other one."""
+    return _printed(table, facts.FAILED_TURNS, facts.AGENT)
+
+
+def handoffs(table: dynamodb.Table) -> cloudwatch.Metric:
+    """1 for each live turn that handed the conversation to a person, 0 for each other one."""
+    return _printed(table, facts.HANDOFFS, facts.AGENT)
+
+
+def failed_calls(table: dynamodb.Table) -> cloudwatch.Metric:
+    """1 for each live call that the carrier or the service failed, 0 for each other one."""
+    return _printed(table, facts.FAILED_CALLS, facts.CALLS)
+
+
+def _handoff_rate(table: dynamodb.Table) -> cloudwatch.MathExpression:
+    """The percentage of turns that handed off; 0 if fewer than `FEWEST_HANDOFFS` did."""
+    metric = handoffs(table)
+    return cloudwatch.MathExpression(
+        expression=f"IF(handoffs >= {FEWEST_HANDOFFS}, 100 * share, 0)",
+        using_metrics={"handoffs": metric.with_(statistic="Sum"), "share": metric.with_(statistic="Average")},
+        label="handoffs (percent)",
+    )
+
+
+def _printed(table: dynamodb.Table, name: str, service: str = DELIVER, **dimensions: str) -> cloudwatch.Metric:
+    """A metric that the functions print. CloudWatch finds a metric only by all of its dimensions."""
+    everywhere = {"service": service, "table": table.table_name}
     return cloudwatch.Metric(namespace=facts.METRIC_NAMESPACE, metric_name=name, dimensions_map=everywhere | dimensions)
 
 

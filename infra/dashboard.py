@@ -61,6 +61,7 @@ def draw(
         _queues(queues),
         _events(table, functions),
         _given_up(stack, table, functions),
+        _live(table),
         _machines(machines),
         _handed_over(rules, alarms.all_topics(topics, topic)),
         _table(table),
@@ -162,6 +163,27 @@ def _given_up(stack: Stack, table: dynamodb.Table, functions: Mapping[str, lambd
         ],
     )
     yield "Webhooks: deliveries lost because workers died", [alarms.lost(table).with_(statistic="Sum", label="lost")]
+
+
+def _live(table: dynamodb.Table) -> Row:
+    yield (
+        "Live turns: share in which the agent failed, and which it handed off",
+        [
+            alarms.failed_turns(table).with_(statistic="Average", label="failed"),
+            alarms.handoffs(table).with_(statistic="Average", label="handed off"),
+        ],
+    )
+    yield (
+        "Live turns and calls",
+        [
+            alarms.failed_turns(table).with_(statistic="SampleCount", label="turns"),
+            alarms.failed_calls(table).with_(statistic="SampleCount", label="calls"),
+        ],
+    )
+    yield (
+        "Live calls: share that the carrier or the service failed",
+        [alarms.failed_calls(table).with_(statistic="Average", label="failed")],
+    )
 
 
 def _machines(machines: Mapping[str, sfn.StateMachine]) -> Row:

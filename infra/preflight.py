@@ -1,7 +1,7 @@
 """`python -m infra.preflight STAGE`: checks that a stage can be deployed to the AWS account, before the deploy.
 
 It uses the AWS credentials and region of the environment, like the CDK's command line. It prints one line for each
-problem, with what to do about it, and nothing if there is none.
+problem, with what to do about it, and nothing if there is none. It calls the stage's model once, for one token.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 import boto3
+from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.app import context
@@ -20,6 +21,19 @@ from infra.topology import FUNCTIONS
 UNRESERVED = 100
 """Executions that must stay unreserved in an account (Lambda developer guide, "Reserved concurrency")."""
 CONCURRENCY_QUOTA = "L-B99A9384"
+TROUBLE = frozenset(
+    {
+        "InternalServerException",
+        "ModelNotReadyException",
+        "ModelTimeoutException",
+        "ServiceUnavailableException",
+        "ThrottlingException",
+    }
+)
+"""Errors of Bedrock that pass. They do not concern the id of the model or access to it."""
+NO_PERMISSION = "no identity-based policy allows"
+"""In the message of an AccessDeniedException: these credentials lack the permission, which the functions have."""
+MODEL_HELP = "(set `model` in cdk.json to a model or inference profile that the account may use in this region)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,6 +60,7 @@ def refusals(stage: Stage) -> Iterator[str]:
     if stage.account not in (None, account):
         yield f"stage {stage.name} belongs to account {stage.account}; these credentials are of account {account}"
         return
+    yield from _of_model(stage, region)
     limits = boto3.client("lambda", region_name=region).get_account_settings()["AccountLimit"]
     allowed = limits["ConcurrentExecutions"]
     if stage.reserved_concurrency:
@@ -55,6 +70,29 @@ def refusals(stage: Stage) -> Iterator[str]:
     elif allowed < (wanted := _at_once()):
         # The deploy works, but the queues share the executions and slow each other down.
         print(f"infra.preflight: workers use up to {wanted} concurrent executions; {_request(allowed, wanted)}")
+
+
+def _of_model(stage: Stage, region: str | None) -> Iterator[str]:
+    """Why the stage's model cannot be called, if so: a wrong id, or an account or region without access to it."""
+    config = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 3})
+    client = boto3.client("bedrock-runtime", region_name=region, config=config)
+    named = f"the model {stage.model}"
+    try:
+        client.converse(
+            modelId=stage.model,
+            messages=[{"role": "user", "content": [{"text": "Hello"}]}],
+            inferenceConfig={"maxTokens": 1},
+        )
+    except ClientError as error:
+        code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
+        if code in TROUBLE:
+            print(f"infra.preflight: {named} could not be checked, because Bedrock did not respond: {code}")
+        elif NO_PERMISSION in message:
+            print(f"infra.preflight: {named} was not checked: these credentials lack bedrock:InvokeModel")
+        else:
+            yield f"stage {stage.name} cannot use {named} in {client.meta.region_name}: {code}: {message} {MODEL_HELP}"
+    except BotoCoreError as error:
+        yield f"stage {stage.name} cannot use {named} in {client.meta.region_name}: {error} {MODEL_HELP}"
 
 
 def _at_once() -> int:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared import customers
-from shared.agent import Agent, AgentFailed, Utterance, adapters, plain_text
-from shared.agent.tools import Proposal, Tools
+from shared.agent import Agent, AgentFailed, Utterance, adapters, measures, plain_text
+from shared.agent.tools import Action, Proposal, Tools
 from shared.appointments import APPOINTMENTS
 from shared.calls import dialogue, sessions, transcripts
 from shared.calls.sessions import SESSIONS, SessionRecord
@@ -55,6 +55,8 @@ class _Turn:
 
     response: Response
     writes: Sequence[table.Operation]
+    actions: Sequence[Action] | None = None
+    """What the agent did; None if it was not asked."""
 
 
 def turn(scope: Scope, session_id: str, text: str | None, seconds: float) -> Response:
@@ -72,6 +74,8 @@ def turn(scope: Scope, session_id: str, text: str | None, seconds: float) -> Res
             left = (deadline - clock.now()) / clock.SECOND
             turn = _answer(scope, session, text, adapters.agent_for(scope), left)
         table.write(turn.writes, uuid.uuid4().hex)
+        if turn.actions is not None:
+            measures.count_turn(scope, turn.actions)
         return turn.response
 
     try:
@@ -97,11 +101,11 @@ def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, secon
     except AgentFailed as error:
         logger().warning("agent failed", extra={"session_id": session.doc["id"], "error": str(error)})
         tools = Tools(appointments=(), message=text, in_call=True)
-        tools.hand_off("agent_failed")
+        tools.hand_off(measures.AGENT_FAILED)
         response = Response(LOST, ends_call=True)
     lines = [*lines, *_lines(session, lines, text, response.text)]
     put = transcripts.write(scope, session.doc["id"], lines, transcript["v"] if transcript else 0)
-    return _Turn(response, [*_writes(scope, session, tools), put])
+    return _Turn(response, [*_writes(scope, session, tools), put], tools.actions)
 
 
 def _tools(scope: Scope, session: SessionRecord, text: str) -> Tools:

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shared import appointments, customers
-from shared.agent import Reply, plain_text
+from shared.agent import Reply, measures, plain_text
+from shared.agent.measures import AGENT_FAILED
 from shared.agent.tools import Proposal, Tools
 from shared.appointments import APPOINTMENTS, AppointmentRecord
 from shared.calls import placing, sessions
@@ -45,8 +46,6 @@ COMMIT_SECONDS = 5
 """Seconds of the lease that are reserved for the commit."""
 MAX_APPOINTMENTS = 50
 """The most appointments that the agent gets."""
-AGENT_FAILED = "agent_failed"
-"""The reason of the handoff with which a turn ends if the agent failed. The agent replies to the next message again."""
 
 
 @dataclass(frozen=True)
@@ -158,6 +157,7 @@ def commit(turn: Turn, conversation: ConversationRecord, reply: Reply, tools: To
         _completion(turn, message, response),
     ]
     table.write(writes, turn.work.token)
+    measures.count_turn(scope, actions)
     if placed is not None:
         placing.send_hints(scope, placed)
 

@@ -26,6 +26,9 @@ RINGS = {
     "LostBatches": ("Sum", 5, 1, 1),
     "DeliveryLateness": ("p99", 5, 3, 60_000),
     "LostDelivery": ("Sum", 5, 1, 1),
+    "FailedTurns": ("Average", 15, 1, 0.1),
+    "FailedCalls": ("Average", 15, 1, 0.1),
+    "Handoffs": ("Average, Sum", 60, 1, 50),
     "ServerErrors": ("Sum", 5, 1, 1),
     "SlowAnswers": ("p99", 5, 3, 3_000),
     "AccountConcurrency": ("Maximum", 5, 1, 90),
@@ -163,6 +166,40 @@ def test_what_deliver_prints_is_what_its_alarms_go_by(
     assert told == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "service"),
+    [(facts.FAILED_TURNS, facts.AGENT), (facts.HANDOFFS, facts.AGENT), (facts.FAILED_CALLS, facts.CALLS)],
+)
+def test_what_several_functions_print_of_turns_and_calls_is_what_one_alarm_goes_by(
+    prod: Synthesized,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    service: str,
+) -> None:
+    monkeypatch.setenv("TABLE_NAME", f"${{{prod.table}}}")
+    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "turn")
+    metrics.rate(name, True, service=service)
+    line = json.loads(capsys.readouterr().out)
+    [described] = line["_aws"]["CloudWatchMetrics"]
+    [dimensions] = described["Dimensions"]
+    (alarm,) = [
+        alarm for alarm in prod.all("AWS::CloudWatch::Alarm").values() if alarm["AlarmName"].endswith(f"-{name}")
+    ]
+    stats = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
+    for metric in stats or [alarm]:
+        assert (metric["Namespace"], metric["MetricName"]) == (described["Namespace"], name)
+        assert {key: flat(value) for key, value in dimensions_of(metric).items()} == {
+            each: line[each] for each in dimensions
+        }
+
+
+def test_handoffs_are_an_alarm_only_if_there_are_several(prod: Synthesized) -> None:
+    expression, metrics = expressed(prod, "agent-Handoffs")
+    assert expression == "IF(handoffs >= 10, 100 * share, 0)"
+    assert {name: stat["Stat"] for name, stat in metrics.items()} == {"handoffs": "Sum", "share": "Average"}
+
+
 def test_webhooks_that_stay_late_are_an_alarm_and_a_late_one_is_not(prod: Synthesized) -> None:
     found = watched(prod, facts.DELIVERY_LATENESS, "lane")
     assert found.keys() == {*alarms.WATCHED_LANES}
@@ -257,6 +294,7 @@ def test_an_alarms_name_says_stack_thing_and_kind(stages: dict[str, Synthesized]
         names = [alarm["AlarmName"] for alarm in stage.all("AWS::CloudWatch::Alarm").values()]
         assert len(set(names)) == len(names)
         things = {*stage.queues, *stage.machines, *stage.functions, *alarms.WATCHED_LANES, "api", "account", "table"}
+        things |= {facts.AGENT, facts.CALLS}
         things |= {index.name for index in topology.TABLE.indexes} | {"connect", "s3", "whatsapp", "alarms"}
         kinds = {kind.name for kind in vars(alarms).values() if isinstance(kind, alarms.Kind)} - absent(stage)
         assert {each.removeprefix(f"appointments-{name}-").split("-")[0] for each in names} <= things
@@ -305,10 +343,10 @@ def test_an_alarm_of_each_kind_rings_when_it_should(stages: dict[str, Synthesize
         found: dict[str, set[object]] = {}
         for alarm in stage.all("AWS::CloudWatch::Alarm").values():
             stats = [part["MetricStat"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
-            (statistic,) = {stat["Stat"] for stat in stats} or {alarm.get("Statistic") or alarm["ExtendedStatistic"]}
+            statistics = {stat["Stat"] for stat in stats} or {alarm.get("Statistic") or alarm["ExtendedStatistic"]}
             (period,) = {stat["Period"] for stat in stats} or {alarm["Period"]}
             periods = alarm["EvaluationPeriods"]
             assert alarm.get("DatapointsToAlarm", periods) == periods
-            rings = (statistic, period // MINUTE, periods, alarm["Threshold"])
+            rings = (", ".join(sorted(statistics)), period // MINUTE, periods, alarm["Threshold"])
             found.setdefault(alarm["AlarmName"].rpartition("-")[2], set()).add(rings)
         assert found == {kind: {rings} for kind, rings in RINGS.items() if kind not in absent(stage)}

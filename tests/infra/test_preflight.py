@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import MappingProxyType
+from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -21,7 +24,13 @@ Account = Callable[[str, int], None]
 
 
 @pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
+def model() -> dict[str, str]:
+    """What Bedrock has against the model: `status`, `code` and `message`; nothing as long as it is empty."""
+    return {}
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch, model: dict[str, str]) -> Iterator[Account]:
     """Says whose the credentials are, and how many executions the account may have at once."""
     limits: dict[str, str] = {}
 
@@ -32,12 +41,30 @@ def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[Account]:
             self._answer(json.dumps({"AccountLimit": {"ConcurrentExecutions": allowed}}))
 
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            sent = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path.endswith("/converse"):
+                self._converse(json.loads(sent))
+                return
             result = f"<GetCallerIdentityResult><Account>{limits['account']}</Account></GetCallerIdentityResult>"
             self._answer(f"<GetCallerIdentityResponse>{result}</GetCallerIdentityResponse>")
 
-        def _answer(self, body: str) -> None:
-            self.send_response(200)
+        def _converse(self, asked: Any) -> None:
+            assert f"/{REGION}/bedrock/" in self.headers["Authorization"]
+            assert unquote(self.path) == f"/model/{PROD.model}/converse"
+            assert asked["inferenceConfig"] == {"maxTokens": 1}
+            if "code" in model:
+                headers = {"x-amzn-ErrorType": model["code"]}
+                self._answer(json.dumps({"message": model["message"]}), int(model["status"]), headers)
+            else:
+                reply = {"message": {"role": "assistant", "content": [{"text": "Hi"}]}}
+                usage = {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}
+                told = {"output": reply, "stopReason": "max_tokens", "usage": usage, "metrics": {"latencyMs": 1}}
+                self._answer(json.dumps(told))
+
+        def _answer(self, body: str, status: int = 200, headers: Mapping[str, str] = MappingProxyType({})) -> None:
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body.encode())
@@ -77,6 +104,44 @@ def test_too_small_an_account_is_refused_with_what_to_request(account: Account) 
     (line,) = preflight.refusals(PROD)
     assert f"needs {NEEDED} concurrent executions" in line
     assert "aws service-quotas request-service-quota-increase --service-code lambda" in line
+
+
+WRONG_ID = ("400", "ValidationException", "The provided model identifier is invalid.")
+ON_DEMAND = ("400", "ValidationException", "Invocation of model ID with on-demand throughput isn\u2019t supported.")
+NO_ACCESS = ("403", "AccessDeniedException", "You don't have access to the model with the specified model ID.")
+FORBIDDEN = ("403", "AccessDeniedException", "not authorized, with an explicit deny in a service control policy")
+RETIRED = ("404", "ResourceNotFoundException", "This model version has reached the end of its life.")
+
+
+@pytest.mark.parametrize("trouble", [WRONG_ID, ON_DEMAND, NO_ACCESS, FORBIDDEN, RETIRED])
+def test_a_model_that_the_account_cannot_call_is_refused_with_what_bedrock_says(
+    account: Account, model: dict[str, str], trouble: tuple[str, str, str]
+) -> None:
+    account(ACCOUNT, NEEDED)
+    status, code, message = trouble
+    model.update(status=status, code=code, message=message)
+    (line,) = preflight.refusals(PROD)
+    assert line.startswith(f"stage prod cannot use the model {PROD.model} in {REGION}: {code}: {message}")
+    assert "`model` in cdk.json" in line
+
+
+def test_credentials_that_may_not_call_models_deploy_without_the_check_and_are_told(
+    account: Account, model: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    account(ACCOUNT, NEEDED)
+    message = "User is not authorized to perform: bedrock:InvokeModel because no identity-based policy allows it"
+    model.update(status="403", code="AccessDeniedException", message=message)
+    assert [*preflight.refusals(PROD)] == []
+    assert "was not checked: these credentials lack bedrock:InvokeModel" in capsys.readouterr().out
+
+
+def test_a_model_that_is_busy_does_not_keep_a_stage_from_being_deployed(
+    account: Account, model: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    account(ACCOUNT, NEEDED)
+    model.update(status="429", code="ThrottlingException", message="Too many requests")
+    assert [*preflight.refusals(PROD)] == []
+    assert "Bedrock did not respond: ThrottlingException" in capsys.readouterr().out
 
 
 def test_a_stage_that_lacks_what_its_owner_knows_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,15 +1,18 @@
-"""What deliver measures of its attempts, in CloudWatch's embedded metric format (design, "Deployment")."""
+"""What the functions measure of deliveries, turns and calls, in CloudWatch's metric format (design, "Deployment")."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from shared.core import clock, facts
 from shared.webhooks import deliveries
+from tests.support import calling
 from tests.support.clocks import Clock
+from tests.support.conversing import Thread, conversed, opened
 from tests.support.delivering import dies_over, happen, hint, only
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import made
@@ -94,3 +97,57 @@ def test_a_delivery_that_worker_after_worker_died_over_is_counted(
     printed = capsys.readouterr().out
     [line] = [json.loads(line) for line in printed.splitlines() if line.startswith('{"_aws"')]
     assert line[facts.LOST_DELIVERY] == [1.0]
+
+
+def rates(printed: pytest.CaptureFixture[str], *names: str) -> list[tuple[str, str, float]]:
+    """Name, `service` and value of each of these metrics since the last look."""
+    lines = [json.loads(line) for line in printed.readouterr().out.splitlines() if line.startswith('{"_aws"')]
+    return [(name, line["service"], line[name][0]) for line in lines for name in names if name in line]
+
+
+TURN = (facts.FAILED_TURNS, facts.HANDOFFS)
+
+
+@pytest.mark.parametrize(
+    ("content", "failed", "handed_off"), [("Hello", 0, 0), ("[[sim:error]]", 1, 0), ("[[sim:handoff]]", 0, 1)]
+)
+def test_a_live_turn_is_measured_by_whether_the_agent_failed_or_handed_off(
+    stage: Stage,
+    stopped_clock: Clock,
+    live_thread: Callable[[], Thread],
+    capsys: pytest.CaptureFixture[str],
+    content: str,
+    failed: int,
+    handed_off: int,
+) -> None:
+    thread = live_thread()
+    conversed(stage, stopped_clock, thread, content)
+    assert rates(capsys, *TURN) == [
+        (facts.FAILED_TURNS, facts.AGENT, failed),
+        (facts.HANDOFFS, facts.AGENT, handed_off),
+    ]
+
+
+def test_a_test_keys_turn_is_not_measured_because_it_chooses_its_outcome(
+    stage: Stage, stopped_clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    conversed(stage, stopped_clock, opened(stage), "[[sim:error]]")
+    assert rates(capsys, *TURN) == []
+
+
+@pytest.mark.parametrize(("number", "failed"), [("00", 0), ("02", 0), ("04", 0), ("11", 1)])
+@pytest.mark.parametrize("livemode", [True, False])
+def test_a_live_call_is_measured_at_its_end_by_whether_the_carrier_failed(
+    stage: Stage,
+    stopped_clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: str,
+    failed: int,
+    livemode: bool,
+) -> None:
+    monkeypatch.setenv("SIMULATE_LIVE", "1")
+    whom = calling.callee(stage, f"+150055500{number}", livemode=livemode)
+    calling.dial(stage, stopped_clock, whom.scope, calling.placed(stage, whom))
+    stage.fan_out()
+    assert rates(capsys, facts.FAILED_CALLS) == ([(facts.FAILED_CALLS, facts.CALLS, failed)] if livemode else [])

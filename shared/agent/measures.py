@@ -1,0 +1,20 @@
+"""Metrics of the agent in live mode. Test keys choose failures themselves, so their turns are not counted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from shared.core import facts, metrics
+from shared.core.keys import Scope
+
+AGENT_FAILED = "agent_failed"
+"""The reason of the handoff with which a turn ends if the agent failed."""
+
+
+def count_turn(scope: Scope, actions: Sequence[Any]) -> None:
+    """Record a turn that ended with these actions: whether the agent failed, and whether it handed off."""
+    if scope.livemode:
+        reasons = {action["reason"] for action in actions if action["type"] == "handoff"}
+        metrics.rate(facts.FAILED_TURNS, AGENT_FAILED in reasons, service=facts.AGENT)
+        metrics.rate(facts.HANDOFFS, bool(reasons - {AGENT_FAILED}), service=facts.AGENT)
