@@ -6,7 +6,7 @@ not set off an alarm, except for the kinds whose fault is the silence itself (`a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from aws_cdk import CfnOutput, Duration, Stack
@@ -75,6 +75,14 @@ LOST_BATCHES = Kind("LostBatches", "{} could not process changes, nor write them
 # minute's lateness means something only if it lasts.
 DELIVERY_LATENESS = Kind(facts.DELIVERY_LATENESS, "Webhooks are late: {}.", 60_000, "p99", periods=3)
 LOST_DELIVERY = Kind(facts.LOST_DELIVERY, "Workers of {} died over a delivery three times; it was given up.", 1)
+# One failed or missing run may be a deploy or a lost schedule.
+CANARY_FAILED = Kind(
+    "CanaryFailed",
+    "The {} found the service not working, or did not report, twice.",
+    1,
+    periods=2,
+    at_least=True,
+)
 # The share of a quarter of an hour's turns or calls, so that with little traffic a single failure counts.
 FAILED_TURNS = Kind(
     facts.FAILED_TURNS, "The {} failed to answer one live message in ten or more.", 0.1, "Average", minutes=15
@@ -125,7 +133,8 @@ def watch(
     watched = [
         *_of_queues(queues),
         *((FAILED_EXECUTIONS, name, machine.metric_failed()) for name, machine in machines.items()),
-        *_of_functions(stack, functions),
+        *_of_functions(stack, functions, scheduled={*rules}),
+        *([(CANARY_FAILED, facts.CANARY, canary_passed(table))] if facts.CANARY in rules else []),
         *((DELIVERY_LATENESS, lane, lateness(table, lane)) for lane in WATCHED_LANES),
         (LOST_DELIVERY, DELIVER, lost(table)),
         (FAILED_TURNS, facts.AGENT, failed_turns(table)),
@@ -150,7 +159,8 @@ def of_a_release(
 ) -> list[cloudwatch.Alarm]:
     """The alarms that roll back a new version of a function."""
     kinds = [(FUNCTION_ERRORS, function.name), (THROTTLES, function.name)]
-    return [alarms[each] for each in [*kinds, *([(SERVER_ERRORS, "api")] if function.routes else [])]]
+    wanted = [*kinds, *([(SERVER_ERRORS, "api")] if function.routes else [])]
+    return [alarms[each] for each in wanted if each in alarms]
 
 
 def budget(stack: Stack, amount: int, topic: sns.ITopic) -> None:
@@ -226,6 +236,16 @@ def lateness(table: dynamodb.Table, lane: str) -> cloudwatch.Metric:
 def lost(table: dynamodb.Table) -> cloudwatch.Metric:
     """Deliveries that were given up because worker after worker died over them."""
     return _printed(table, facts.LOST_DELIVERY)
+
+
+def canary_passed(table: dynamodb.Table) -> cloudwatch.Metric:
+    """1 for each run of the canary that passed, 0 for each one that failed."""
+    return _printed(table, facts.CANARY_PASSED, facts.CANARY)
+
+
+def canary_webhook(table: dynamodb.Table) -> cloudwatch.Metric:
+    """Milliseconds in which the canary's change arrived as a webhook."""
+    return _printed(table, facts.CANARY_WEBHOOK, facts.CANARY)
 
 
 def failed_turns(table: dynamodb.Table) -> cloudwatch.Metric:
@@ -355,14 +375,18 @@ def _of_queues(queues: Mapping[str, sqs.Queue]) -> Iterator[Watched]:
         yield OLDEST_MESSAGE, name, queue.metric_approximate_age_of_oldest_message()
 
 
-def _of_functions(stack: Stack, functions: Mapping[str, lambda_.Function]) -> Iterator[Watched]:
+def _of_functions(
+    stack: Stack, functions: Mapping[str, lambda_.Function], *, scheduled: Collection[str]
+) -> Iterator[Watched]:
     for described in topology.FUNCTIONS:
         name, function = described.name, functions[described.name]
         yield THROTTLES, name, function.metric_throttles()
-        yield FUNCTION_ERRORS, name, function.metric_errors()
+        if name != facts.CANARY:
+            # The alarm of the canary's results also covers its crashes and its schedule.
+            yield FUNCTION_ERRORS, name, function.metric_errors()
         if described.routes and not {*described.routes} & topology.MESSAGE_ROUTES:
             yield SLOW_ANSWERS, name, function.metric_duration()
-        if described.every:
+        if name in scheduled and name != facts.CANARY:
             yield NOT_RUNNING, name, function.metric_invocations()
         if described.stream:
             yield ITERATOR_AGE, name, function.metric("IteratorAge")

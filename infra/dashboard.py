@@ -62,6 +62,7 @@ def draw(
         _events(table, functions),
         _given_up(stack, table, functions),
         _live(table),
+        *([_canary(table)] if facts.CANARY in rules else []),
         _machines(machines),
         _handed_over(rules, alarms.all_topics(topics, topic)),
         _table(table),
@@ -163,6 +164,20 @@ def _given_up(stack: Stack, table: dynamodb.Table, functions: Mapping[str, lambd
         ],
     )
     yield "Webhooks: deliveries lost because workers died", [alarms.lost(table).with_(statistic="Sum", label="lost")]
+
+
+def _canary(table: dynamodb.Table) -> Row:
+    yield (
+        "Canary: runs, and those that passed",
+        [
+            alarms.canary_passed(table).with_(statistic="SampleCount", label="runs"),
+            alarms.canary_passed(table).with_(statistic="Sum", label="passed"),
+        ],
+    )
+    yield (
+        "Canary: time from a change to its webhook (ms)",
+        [alarms.canary_webhook(table).with_(statistic="Maximum", label="webhook")],
+    )
 
 
 def _live(table: dynamodb.Table) -> Row:

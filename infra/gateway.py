@@ -100,6 +100,14 @@ def url(stage: Stage, api: apigateway.RestApi) -> str:
     return f"https://{stage.domain.name}" if stage.domain else api.url.removesuffix("/")
 
 
+def address(stage: Stage, api: apigateway.RestApi) -> str:
+    """The same for the functions, on which the API's deployment depends: it does not refer to that deployment."""
+    if stage.domain:
+        return f"https://{stage.domain.name}"
+    stack = Stack.of(api)
+    return f"https://{api.rest_api_id}.execute-api.{stack.region}.{stack.url_suffix}/{stage.name}"
+
+
 def _name(stack: Stack, settings: Domain, api: apigateway.RestApi) -> None:
     """Give the API its host name. If the stage names no hosted zone, the owner of the name creates the DNS record."""
     zone = None

@@ -82,6 +82,9 @@ class ServiceStack(Stack):
         self._contact_center()
         access_log = self._log_group("AccessLog")
         self.api = gateway.rest_api(self, stage, self.aliases, access_log)
+        for function in topology.FUNCTIONS:
+            if function.client:
+                self.functions[function.name].add_environment("BASE_URL", gateway.address(stage, self.api))
         topic = alarms.topic(self, stage)
         vault = backup.back_up(self, stage, stage.backup, self.table) if stage.backup else None
         watched = alarms.watch(
@@ -368,7 +371,7 @@ class ServiceStack(Stack):
             )
         if function.stream:
             self._read_stream(function, live, function.stream)
-        if function.every:
+        if function.every and self.stage.runs(function):
             self.rules[function.name] = events.Rule(
                 self,
                 f"{construct_id(function.name)}Schedule",

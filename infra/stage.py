@@ -138,6 +138,7 @@ class Stage(_Settings):
     - `alarm_topic`: the ARN of the SNS topic that alarms notify. `alarm_email`: instead, the address that the stack
       subscribes to a new topic.
     - `monthly_budget`: in US dollars.
+    - `canary`: tests the stage every five minutes.
     - `traffic_shift`: shifts requests gradually to new versions of the functions.
     """
 
@@ -161,6 +162,7 @@ class Stage(_Settings):
     messages_burst: int = Field(gt=facts.REQUESTS_PER_SECOND)
     reserved_concurrency: dict[str, Annotated[int, Field(ge=1, le=100_000)]] = {}
     warm_throughput: dict[str, Throughput] = {}
+    canary: bool = False
     monthly_budget: Annotated[int, Field(ge=1)] | None = None
     traffic_shift: TrafficShift | None = None
     backup: Backup | None = None
@@ -203,6 +205,10 @@ class Stage(_Settings):
             least = sum(source.concurrency for source in function.queues)
             if reserved is not None and reserved < least:
                 raise ValueError(f"reserved_concurrency.{name} is less than the concurrency of its queues, {least}")
+
+    def runs(self, function: topology.Function) -> bool:
+        """Whether the function's schedule is on."""
+        return bool(function.every) and (not function.switch or bool(getattr(self, function.switch)))
 
     @property
     def creates_flow(self) -> bool:

@@ -127,6 +127,8 @@ class Function:
     - `signing_key`: KMS actions. `recordings`: S3 actions on recordings. `carrier`: Amazon Connect actions.
     - `model`: whether it may invoke the stage's Bedrock model. `messenger`: whether it may send WhatsApp messages.
     - `queues`, `stream`: its event sources. `bot`: whether Lex may invoke it. `every`: runs it every so many seconds.
+    - `switch`: the stage's setting that turns its schedule on; empty if it always is. `client`: whether it gets the
+      API's base URL.
     """
 
     name: str
@@ -148,6 +150,8 @@ class Function:
     queues: tuple[QueueSource, ...] = ()
     stream: StreamSource | None = None
     every: int | None = None
+    switch: str = ""
+    client: bool = False
 
     @property
     def grants(self) -> tuple[Grant, ...]:
@@ -177,12 +181,13 @@ class Function:
         model: str | None = None,
         carrier: Mapping[str, str] | None = None,
         messenger: Mapping[str, str] | None = None,
+        base_url: str | None = None,
     ) -> dict[str, str]:
         """The environment variables of this function. They name only the resources that it may use.
 
         `queues` maps a queue's name to its URL, and `machines` a state machine's name to its ARN. `model` is the id of
         a Bedrock model or inference profile. `carrier` and `messenger` are the stage's settings of Amazon Connect and
-        WhatsApp. A parameter is None if the stage has no such resource.
+        WhatsApp. A parameter is None if the stage has no such resource. `base_url` is the API's.
         """
         found = {"TABLE_NAME": table, "POWERTOOLS_SERVICE_NAME": self.name}
         read = tuple(source.queue for source in self.queues)
@@ -198,6 +203,8 @@ class Function:
             found |= {f"CONNECT_{name.upper()}": value for name, value in (carrier or {}).items()}
         if self.messenger:
             found |= {f"WHATSAPP_{name.upper()}": value for name, value in (messenger or {}).items()}
+        if self.client and base_url:
+            found["BASE_URL"] = base_url
         return found
 
 
@@ -388,5 +395,28 @@ FUNCTIONS = (
         indexes=QUERY,
         sends=("retries", "turns", "dials", "consents"),
         every=60,
+    ),
+    # Tests the stage as a client: calls its API with a key of its own, and has a webhook sent to `canary_receiver`.
+    Function(
+        "canary",
+        "functions.canary.handler",
+        timeout=60,
+        table=(
+            "dynamodb:BatchGetItem",
+            "dynamodb:GetItem",
+            "dynamodb:UpdateItem",
+            *QUERY,
+            *WRITE,
+            *DELETE,
+        ),
+        every=300,
+        switch="canary",
+        client=True,
+    ),
+    Function(
+        "canary_receiver",
+        "functions.canary_receiver.handler",
+        routes=("/canary", "/canary/{proxy+}"),
+        table=("dynamodb:GetItem", "dynamodb:UpdateItem"),
     ),
 )

@@ -92,6 +92,7 @@ class Runner:
                 machines=machines,
                 signing_key=backend["signing_key"],
                 recordings=recordings,
+                base_url=f"http://127.0.0.1:{self._socket.getsockname()[1]}",
             )
         os.environ |= {"SPEED": f"{self._settings.speed:g}", "ALLOW_LOOPBACK_RECEIVERS": "1", "SIMULATE_LIVE": "1"}
         os.environ.setdefault("LOG_LEVEL", "INFO")
@@ -120,7 +121,7 @@ class Runner:
             for source in function.queues:
                 queue = self._queues.queue(addresses[source.queue].name)
                 queues.Poller(function, source, queue, self._functions, self._stop).start()
-            if function.every:
+            if function.every and (not function.switch or getattr(self._settings, function.switch)):
                 timer.start(function, function.every, self._settings.speed, self._functions, self._stop)
 
     async def serve(self) -> int:

@@ -12,12 +12,13 @@ from infra.local.console import StartError
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings. Port 0 selects a free port. `speed` divides the service's waits."""
+    """The settings. Port 0 selects a free port. `speed` divides the service's waits. `canary` turns the canary on."""
 
     port: int
     data_dir: Path
     speed: float
     ready_file: Path | None
+    canary: bool = False
 
 
 def read(environment: Mapping[str, str]) -> Settings:
@@ -33,9 +34,13 @@ def read(environment: Mapping[str, str]) -> Settings:
     if not 0 < factor < math.inf:
         raise StartError(f"SPEED must be a number above 0, not {speed!r}")
     ready_file = environment.get("READY_FILE")
+    canary = environment.get("CANARY") or "0"
+    if canary not in ("0", "1"):
+        raise StartError(f"CANARY must be 0 or 1, not {canary!r}")
     return Settings(
         port=int(port),
         data_dir=Path(environment.get("DATA_DIR") or ".data").absolute(),
         speed=factor,
         ready_file=Path(ready_file).absolute() if ready_file else None,
+        canary=canary == "1",
     )

@@ -192,8 +192,13 @@ def _api_error(error: Exception, context: RequestContext) -> ApiError:
     return ApiError("internal_error")
 
 
+def no_route(path: str) -> ApiError:
+    """The 404 for a path that has no endpoint."""
+    return ApiError("route_not_found", f"No endpoint has the path {path[:200]}.")
+
+
 async def _no_route(scope: ASGIScope, receive: Receive, send: Send) -> None:
-    raise ApiError("route_not_found", f"No endpoint has the path {scope['path'][:200]}.")
+    raise no_route(scope["path"])
 
 
 def _context(scope: ASGIScope) -> RequestContext:

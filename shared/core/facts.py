@@ -47,6 +47,12 @@ FAILED_CALLS = "FailedCalls"
 """1 for a live call that ended because of the carrier or the service, 0 for every other one."""
 AGENT, CALLS = "agent", "calls"
 """The `service` of these metrics, which several functions record."""
+CANARY_PASSED = "CanaryPassed"
+"""1 for a run of the canary that found everything in order, 0 for one that failed."""
+CANARY_WEBHOOK = "CanaryWebhook"
+"""Milliseconds from the creation of the canary's customer to the arrival of the webhook."""
+CANARY = "canary"
+"""The `service` of the canary's metrics, and the name of its function."""
 FIRST_ATTEMPTS, LATER_ATTEMPTS, SLOW_ENDPOINTS = LANES = ("first_attempts", "later_attempts", "slow_endpoints")
 """The values of `lane`. Slow endpoints have their own, because they cause their lateness themselves."""
 

@@ -27,6 +27,7 @@ lists in creation order.
 | contact of a live call     | `CONTACT#{contact id}`                 | `contact`        | |
 | consent requests to a phone | `ASKED#{hash of phone}`               | pk of the consent | |
 | project                    | `PROJECTS`                             | 10-digit number  | |
+| run of the canary          | `CANARY`                               | sha256 of its token | |
 | API key                    | `KEY#{sha256 of the key}`              | `key`            | |
 | API key of a project       | `P#{project}#keys`                     | `key_...`        | |
 

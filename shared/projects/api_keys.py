@@ -109,6 +109,14 @@ def revoke(project_id: int, key_id: str) -> Key:
     return _of_row(table.update(op))
 
 
+def delete(project_id: int, key_id: str) -> None:
+    """Delete a key for good, unlike `revoke`. Deleting an unknown key has no effect."""
+    pointer = table.get(f"P#{project_id}#keys", key_id)
+    if pointer is not None:
+        rows = (_row_key(pointer["digest"]), (pointer["pk"], pointer["sk"]))
+        table.write([table.Delete(pk, sk, condition="") for pk, sk in rows], ids.new("req_"))
+
+
 def authenticate(plaintext: str) -> Caller:
     """Authenticate a request by its key and count it. Makes one update in the common case.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 
 from shared.core import clock, ids, table
@@ -30,6 +31,14 @@ def create(name: str) -> Project:
             return project
         except table.ConditionFailed:
             continue
+
+
+def ensure(project_id: int, name: str) -> None:
+    """Create the project with this number, unless it exists."""
+    pk, sk = row_key(project_id)
+    row = {"pk": pk, "sk": sk, "kind": "project", "name": name, "created_at": clock.iso(clock.now())}
+    with contextlib.suppress(table.ConditionFailed):
+        table.write([table.Put(row)], ids.new("req_"))
 
 
 def list_all() -> list[Project]:

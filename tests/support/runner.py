@@ -67,14 +67,15 @@ def quick_folder() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def local_runner(folder: Path, speed: float) -> Iterator[Service]:
-    """The local runner as a subprocess with its own data, stopped again by SIGTERM."""
+def local_runner(folder: Path, speed: float, **settings: str) -> Iterator[Service]:
+    """The local runner as a subprocess with its own data, stopped again by SIGTERM; `settings` are more variables."""
     ready_file, log_file = folder / "ready.json", folder / "runner.log"
     environment = os.environ | {
         "PORT": str(free_port()),
         "DATA_DIR": str(folder / "data"),
         "SPEED": str(speed),
         "READY_FILE": str(ready_file),
+        **settings,
     }
     with log_file.open("wb") as log:
         process = subprocess.Popen(

@@ -1,0 +1,25 @@
+"""Schedule, every five minutes -> one run of the canary, and its result as metrics. Failures are alarms."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from shared.canary import runs
+from shared.core import facts, metrics, trace
+from shared.core.log import logger
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, bool]:
+    """Test the stage once. Whatever goes wrong, the metric says that the run failed."""
+    with trace.naming():
+        try:
+            took = runs.run(os.environ["BASE_URL"])
+        except Exception as error:
+            logger().error("canary failed", extra={"reason": str(error)}, exc_info=not isinstance(error, runs.Failed))
+            metrics.rate(facts.CANARY_PASSED, False, service=facts.CANARY)
+            return {"passed": False}
+    logger().info("canary passed", extra={"webhook_ms": took})
+    metrics.rate(facts.CANARY_PASSED, True, service=facts.CANARY)
+    metrics.milliseconds(facts.CANARY_WEBHOOK, took, service=facts.CANARY)
+    return {"passed": True}
