@@ -25,7 +25,7 @@ NODE_IS_FINE = node -e 'process.exit(+process.versions.node.split(".")[0] < 18 ?
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo
-	@echo "  make run takes PORT=8000 DATA_DIR=.data SPEED=1 READY_FILE="
+	@echo "  make run takes PORT=8000 DATA_DIR=.data SPEED=1 READY_FILE= CANARY=0"
 	@echo "  make synth, deploy and destroy take STAGE=dev"
 	@echo "  make smoke takes URL=https://….amazonaws.com/dev KEY=sk_test_…"
 

@@ -121,8 +121,7 @@ class Runner:
             for source in function.queues:
                 queue = self._queues.queue(addresses[source.queue].name)
                 queues.Poller(function, source, queue, self._functions, self._stop).start()
-            if function.every and (not function.switch or getattr(self._settings, function.switch)):
-                timer.start(function, function.every, self._settings.speed, self._functions, self._stop)
+        self._start_timers(clients=False)
 
     async def serve(self) -> int:
         """Serve HTTP until a signal arrives or the backend ends. Returns the exit code."""
@@ -138,6 +137,7 @@ class Runner:
         threading.Thread(target=self._watch_backend, args=(loop, end), daemon=True).start()
         gateway = Gateway(self._socket, Routes(topology.FUNCTIONS), self._functions)
         await gateway.start()
+        self._start_timers(clients=True)
         ready = {"base_url": gateway.base_url, "admin_url": None, **self._facts}
         access_key_id = os.environ["AWS_ACCESS_KEY_ID"]
         more = {"region": names.REGION, "access_key_id": access_key_id, "queues": self._queue_urls}
@@ -165,6 +165,13 @@ class Runner:
             self._backend.wait(_BACKEND_PATIENCE)
         except subprocess.TimeoutExpired:
             self._backend.kill()
+
+    def _start_timers(self, *, clients: bool) -> None:
+        """Start the schedules that are on, of the functions that are clients of the API or of the others."""
+        for function in topology.FUNCTIONS:
+            on = not function.switch or getattr(self._settings, function.switch)
+            if function.every and on and function.client is clients:
+                timer.start(function, function.every, self._settings.speed, self._functions, self._stop)
 
     def _start_backend(self) -> dict[str, str]:
         folder = self._data_dir.path

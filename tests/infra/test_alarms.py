@@ -26,6 +26,7 @@ RINGS = {
     "LostBatches": ("Sum", 5, 1, 1),
     "DeliveryLateness": ("p99", 5, 3, 60_000),
     "LostDelivery": ("Sum", 5, 1, 1),
+    "CanaryFailed": ("Sum", 5, 2, 1),
     "FailedTurns": ("Average", 15, 1, 0.1),
     "FailedCalls": ("Average", 15, 1, 0.1),
     "Handoffs": ("Average, Sum", 60, 1, 50),
@@ -72,7 +73,14 @@ def within(alarm: Resource) -> int:
 
 def absent(stage: Synthesized) -> set[str]:
     """The kinds of alarms for which a stage has nothing to watch."""
-    return set() if stage.all("AWS::Backup::BackupVault") else {"FailedBackups"}
+    backups = set() if stage.all("AWS::Backup::BackupVault") else {"FailedBackups"}
+    return backups if stage.all("AWS::Events::Rule").keys() & canaries(stage) else {*backups, "CanaryFailed"}
+
+
+def canaries(stage: Synthesized) -> set[str]:
+    """The rules that run the canary."""
+    rules = stage.all("AWS::Events::Rule").items()
+    return {name for name, rule in rules if rule["Targets"][0]["Arn"] == stage.live(facts.CANARY)}
 
 
 def test_every_queue_has_an_alarm_for_messages_that_nobody_takes(prod: Synthesized) -> None:
@@ -100,17 +108,22 @@ def test_every_function_has_an_alarm_for_throttles(prod: Synthesized) -> None:
 
 def test_every_function_has_an_alarm_for_crashes(prod: Synthesized) -> None:
     found = watched(prod, "Errors")
-    assert found.keys() == {f"${{{function}}}" for function in prod.functions.values()}
+    others = {name: function for name, function in prod.functions.items() if name != facts.CANARY}
+    assert found.keys() == {f"${{{function}}}" for function in others.values()}
     # What runs on a schedule must be able to fail often enough.
     for function in topology.FUNCTIONS:
-        if function.every:
+        if function.every and function.name in others:
             alarm = found[f"${{{prod.functions[function.name]}}}"]
             assert alarm["Threshold"] <= within(alarm) / function.every
 
 
 def test_a_schedule_that_stops_is_an_alarm_by_its_silence(prod: Synthesized) -> None:
     found = watched(prod, "Invocations")
-    scheduled = {prod.functions[function.name]: function.every for function in topology.FUNCTIONS if function.every}
+    scheduled = {
+        prod.functions[function.name]: function.every
+        for function in topology.FUNCTIONS
+        if function.every and function.name != facts.CANARY
+    }
     assert found.keys() == {f"${{{function}}}" for function in scheduled}
     for function, every in scheduled.items():
         alarm = found[f"${{{function}}}"]
@@ -166,11 +179,27 @@ def test_what_deliver_prints_is_what_its_alarms_go_by(
     assert told == expected
 
 
+def test_a_canary_that_fails_twice_or_falls_silent_is_an_alarm_where_it_runs(stages: dict[str, Synthesized]) -> None:
+    for name, stage in stages.items():
+        found = watched(stage, facts.CANARY_PASSED, "service")
+        assert bool(found) is bool(canaries(stage)) is (name in ("prod", "calls"))
+        for alarm in found.values():
+            assert (alarm["Statistic"], alarm["Threshold"], alarm["EvaluationPeriods"]) == ("Sum", 1, 2)
+            assert (alarm["ComparisonOperator"], alarm["TreatMissingData"]) == ("LessThanThreshold", "breaching")
+            (every,) = [function.every for function in topology.FUNCTIONS if function.name == facts.CANARY]
+            assert alarm["Period"] == every
+
+
 @pytest.mark.parametrize(
     ("name", "service"),
-    [(facts.FAILED_TURNS, facts.AGENT), (facts.HANDOFFS, facts.AGENT), (facts.FAILED_CALLS, facts.CALLS)],
+    [
+        (facts.CANARY_PASSED, facts.CANARY),
+        (facts.FAILED_TURNS, facts.AGENT),
+        (facts.HANDOFFS, facts.AGENT),
+        (facts.FAILED_CALLS, facts.CALLS),
+    ],
 )
-def test_what_several_functions_print_of_turns_and_calls_is_what_one_alarm_goes_by(
+def test_what_is_printed_of_turns_calls_and_the_canary_is_what_one_alarm_goes_by(
     prod: Synthesized,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -184,7 +213,9 @@ def test_what_several_functions_print_of_turns_and_calls_is_what_one_alarm_goes_
     [described] = line["_aws"]["CloudWatchMetrics"]
     [dimensions] = described["Dimensions"]
     (alarm,) = [
-        alarm for alarm in prod.all("AWS::CloudWatch::Alarm").values() if alarm["AlarmName"].endswith(f"-{name}")
+        alarm
+        for alarm in prod.all("AWS::CloudWatch::Alarm").values()
+        if name in str(alarm.get("Metrics", alarm.get("MetricName")))
     ]
     stats = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
     for metric in stats or [alarm]:
@@ -282,7 +313,7 @@ def test_a_month_that_costs_more_than_the_stages_budget_is_told(prod: Synthesize
 def test_no_report_is_no_alarm_and_each_says_what_is_wrong(stages: dict[str, Synthesized]) -> None:
     for stage in stages.values():
         for alarm in stage.all("AWS::CloudWatch::Alarm").values():
-            if alarm.get("MetricName") == "Invocations":
+            if alarm.get("MetricName") in ("Invocations", facts.CANARY_PASSED):
                 continue
             assert alarm["TreatMissingData"] == "notBreaching"
             assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
@@ -294,7 +325,7 @@ def test_an_alarms_name_says_stack_thing_and_kind(stages: dict[str, Synthesized]
         names = [alarm["AlarmName"] for alarm in stage.all("AWS::CloudWatch::Alarm").values()]
         assert len(set(names)) == len(names)
         things = {*stage.queues, *stage.machines, *stage.functions, *alarms.WATCHED_LANES, "api", "account", "table"}
-        things |= {facts.AGENT, facts.CALLS}
+        things |= {facts.AGENT, facts.CALLS, facts.CANARY}
         things |= {index.name for index in topology.TABLE.indexes} | {"connect", "s3", "whatsapp", "alarms"}
         kinds = {kind.name for kind in vars(alarms).values() if isinstance(kind, alarms.Kind)} - absent(stage)
         assert {each.removeprefix(f"appointments-{name}-").split("-")[0] for each in names} <= things

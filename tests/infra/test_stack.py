@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from infra.app import context
 from infra.preflight import UNRESERVED
 from infra.stack import ServiceStack
 from infra.topology import Function, Queue
+from shared.core import facts
 from tests.support.synth import Resource, Synthesized, lint_findings
-from tests.support.templates import allowed, arn, below, matches, may, text
+from tests.support.templates import allowed, arn, below, flat, matches, may, text
 
 MODEL = context()["stages"]["prod"]["model"]
 
@@ -67,10 +69,27 @@ def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: S
         signing_key=json.dumps({"Fn::GetAtt": [prod.key, "Arn"]}),
         recordings=json.dumps({"Ref": prod.recordings}),
         model=MODEL,
+        base_url="of the canary alone",
     )
     found = prod[prod.functions[function.name]]["Environment"]["Variables"]
     as_text = {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
+    if "BASE_URL" in as_text:
+        as_text["BASE_URL"] = "of the canary alone"
     assert as_text == expected | {"LOG_LEVEL": "INFO"}
+
+
+@each_stage
+def test_the_canary_calls_the_stage_at_the_address_that_clients_have(
+    stages: dict[str, Synthesized], stage: str
+) -> None:
+    made = stages[stage]
+    clients = [function for function in topology.FUNCTIONS if function.client]
+    assert [function.name for function in clients] == [facts.CANARY]
+    for function in clients:
+        called = flat(made[made.functions[function.name]]["Environment"]["Variables"]["BASE_URL"])
+        # The function cannot refer to the API's deployment, which depends on it.
+        told = flat(made.template["Outputs"][stack_names.API_OUTPUT]["Value"])
+        assert called == re.sub(r"\$\{ApiDeploymentStage\w+\}", stage, told).removesuffix("/")
 
 
 @each_function

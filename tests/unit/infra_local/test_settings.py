@@ -15,8 +15,25 @@ def test_an_empty_variable_is_an_absent_one() -> None:
 
 @pytest.mark.parametrize(
     "environment",
-    [{"PORT": "http"}, {"PORT": "-1"}, {"PORT": "65536"}, {"SPEED": "0"}, {"SPEED": "nan"}, {"SPEED": "fast"}],
+    [
+        {"CANARY": "yes"},
+        {"PORT": "http"},
+        {"PORT": "-1"},
+        {"PORT": "65536"},
+        {"SPEED": "0"},
+        {"SPEED": "nan"},
+        {"SPEED": "fast"},
+    ],
 )
 def test_a_setting_that_makes_no_sense_is_refused(environment: dict[str, str]) -> None:
     with pytest.raises(StartError):
         read(environment)
+
+
+def test_the_canary_is_off_unless_it_is_turned_on() -> None:
+    assert [read(setting).canary for setting in ({}, {"CANARY": ""}, {"CANARY": "0"}, {"CANARY": "1"})] == [
+        False,
+        False,
+        False,
+        True,
+    ]
