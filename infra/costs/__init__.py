@@ -107,6 +107,7 @@ BY_USE = {
 # Assumptions, because a test cannot count these.
 
 CPU_MS = {
+    "ping": 4, "customers": 7, "webhook_endpoints": 8, "canary": 20, "canary_receiver": 6,
     "appointments": 7, "sessions": 12, "conversations": 15, "turn": 20, "fan_out": 5, "deliver": 10, "dial": 15,
     "consent": 10, "sweep": 18,
 }  # fmt: skip
@@ -119,7 +120,7 @@ PLATFORM_LOG, ACCESS_LOG, MACHINE_LOG = 330, 360, 1_300
 """Bytes that AWS logs for an invocation, a request and a state transition."""
 POLLERS, POLL_SECONDS = 5, 20
 """Lambda sends this many concurrent long polls to an idle queue, each of this length."""
-ALARM_METRICS, RULES = 95, 3
+ALARM_METRICS, RULES = 105, 3
 """The metrics of all alarms of a stage with calls and backups, and the firewall rules in `gateway.py`."""
 
 
@@ -207,6 +208,15 @@ WORK = {
 
 A delivery excludes the cost of its event. Later attempts are attempts that fail and set the timer of the next one.
 """
+CANARY = Work(
+    "run of the canary",
+    requests=7, runs={
+        "canary": 1, "ping": 1, "webhook_endpoints": 3, "customers": 2, "fan_out": 4, "deliver": 1,
+        "canary_receiver": 1,
+    }, calls=80, writes=52, reads=50, fifo=3, logged=8_000, sent_out=4_000, waits=2_000,
+)  # fmt: skip
+"""Reads, calls and bytes are upper bounds, because the run and the receiver poll. They wait for the other functions."""
+CANARY_MINUTES = 5
 SWEEP = Work("run of `sweep` that finds nothing", runs={"sweep": 1}, calls=8, reads=4)
 EXAMPLE = {
     "retrieve": 6_000_000, "filtered_list": 2_000_000, "create": 1_000_000, "update": 1_000_000,
@@ -250,6 +260,7 @@ def idle() -> dict[str, float]:
     return {
         f"empty receives on {len(QUEUES)} queues": empty,
         "`sweep`, every minute": MINUTES * sum(cost(SWEEP).values()),
+        f"canary, every {CANARY_MINUTES} minutes": MINUTES / CANARY_MINUTES * sum(cost(CANARY).values()),
         f"alarms on {ALARM_METRICS} metrics": priced(alarm=ALARM_METRICS),
         "dashboard": priced(dashboard=1),
         "KMS keys, for signing secrets and for WhatsApp's topic": priced(key=2),

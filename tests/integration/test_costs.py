@@ -13,6 +13,8 @@ import itertools
 import json
 import logging
 import math
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -27,6 +29,7 @@ from infra.costs import Work
 from infra.local import resources
 from shared.core import aws, clock, log
 from tests.support.clocks import Clock
+from tests.support.http_gateway import delivering, serving
 from tests.support.receivers import Receiver, answer
 from tests.support.stage import Answer, Stage, queue_name, sqs_record
 from tests.support.wire import wire
@@ -103,6 +106,7 @@ class Meter(Stage):
         self.rows = boto3.Session().client("dynamodb", region_name="us-east-1")
         self.hints: list[tuple[float, int, str, str | None]] = []
         self.while_waiting: list[Callable[[], None]] = []
+        self._one_call = threading.RLock()
         self._number = itertools.count()
         self._reset()
 
@@ -236,10 +240,18 @@ class Meter(Stage):
         self.counts["puts"] += 1
 
     def _asked(self, params: Any, model: Any, **others: Any) -> None:
+        # Until its response is counted: what a call writes is read before and after it.
+        self._one_call.acquire()
         self._params = dict(params)
         self._before = [(verb, key, self._row(key)) for verb, key in _written(model.name, params)]
 
     def _answered(self, parsed: Any, model: Any, **others: Any) -> None:
+        try:
+            self._count(parsed, model)
+        finally:
+            self._one_call.release()
+
+    def _count(self, parsed: Any, model: Any) -> None:
         consumed = parsed.get("ConsumedCapacity") or []
         local = sum(part["CapacityUnits"] for part in ([consumed] if isinstance(consumed, Mapping) else consumed))
         if model.name not in WRITES:
@@ -437,3 +449,28 @@ def test_a_sweep_that_finds_nothing_takes_what_is_stated(meter: Meter) -> None:
     with meter.counting():
         meter.invoke("sweep", {})
     assert_states(costs.SWEEP, meter.work)
+
+
+def test_a_run_of_the_canary_takes_at_most_what_is_stated(meter: Meter, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(meter) as served:
+        monkeypatch.setenv("BASE_URL", served.base_url)
+        for _ in range(2):
+            # The first run creates the canary's project.
+            requests, sent_out = len(served.sent), sum(map(len, served.answered))
+            with meter.counting():
+                clock.use(time.time, time.sleep)
+                with delivering(meter):
+                    assert meter.invoke("canary", {}) == {"passed": True}
+                meter.fan_out_singly()
+        counts = {name: meter.counts[name] for name in ("calls", "writes", "reads", "fifo", "logged")}
+        counts |= {"requests": len(served.sent) - requests, "sent_out": sum(map(len, served.answered)) - sent_out}
+    stated = costs.CANARY
+    runs = {name: count for name, count in meter.runs.items() if name != "fan_out"}
+    assert stated.runs == runs | {"fan_out": stated.runs["fan_out"]}, meter.runs
+    # Changes share runs of fan_out, and how often who waits reads depends on the machine.
+    assert meter.runs["fan_out"] <= stated.runs["fan_out"]
+    assert {name: getattr(stated, name) for name in ("requests", "writes", "fifo")} == {
+        name: counts[name] for name in ("requests", "writes", "fifo")
+    }, counts
+    for name in ("calls", "reads", "logged", "sent_out"):
+        assert counts[name] <= getattr(stated, name), counts

@@ -60,11 +60,13 @@ def test_work_that_takes_nothing_costs_nothing() -> None:
 
 
 def test_a_month_without_traffic_is_paid_for_polling_sweeping_alarms_and_keys() -> None:
-    polling, sweeping, alarms, dashboard, key = costs.idle().values()
+    polling, sweeping, canary, alarms, dashboard, key = costs.idle().values()
     # Five long polls of 20 seconds are 15 a minute, 648,000 a month for each of six queues and one FIFO queue.
     assert polling == pytest.approx(6 * 0.648 * 0.40 + 0.648 * 0.50)
     # 43,200 runs: 4 read units and 330 bytes of log each, and 0.0511 GB-seconds (62.2 ms of code, 40 ms of calls).
     assert sweeping == pytest.approx(0.0432 * (0.20 + 4 * 0.125 + 0.165 + 0.0511 * 13.3334), rel=1e-2)
+    # A run each five minutes.
+    assert canary == pytest.approx(8_640 * sum(costs.cost(costs.CANARY).values()))
     assert alarms == pytest.approx(costs.ALARM_METRICS * 0.10)
     assert (dashboard, key) == (3, 2)
 
