@@ -68,7 +68,7 @@ def _deliver(api: _Api, token: str) -> int:
             took = clock.now() - started
             genuine = _is_signed(created["secret"], webhook)
             receipts.judge(token, genuine=genuine)
-            _expect(genuine, "the webhook's signature is not valid")
+            _expect(genuine, "the webhook has no valid signature")
             event = json.loads(webhook.body)
             _expect(event["type"] == "customer.created", f"the webhook is of an event {event['type']}")
             _expect(event["data"]["object"]["id"] == customer, "the webhook is of another customer")
