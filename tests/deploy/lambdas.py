@@ -181,7 +181,9 @@ class Functions:
         return self._folder / "functions" / f"{name}.log"
 
     def _environment(self, function: Function) -> dict[str, str]:
-        ours = function.environment(**self._things, model=MODEL, carrier=CARRIER, messenger=MESSENGER)
+        ours = function.environment(
+            **self._things, model=MODEL, carrier=CARRIER, messenger=MESSENGER, base_url="http://127.0.0.1:1"
+        )
         of_lambda = {
             "AWS_EXECUTION_ENV": f"AWS_Lambda_python{bundles.PYTHON}",
             "AWS_LAMBDA_FUNCTION_NAME": function.name,

@@ -101,7 +101,8 @@ def test_aws_sample_request_is_for_no_route(function: Function, functions: Funct
 def test_aws_sample_request_for_its_route_has_no_key(function: Function, functions: Functions) -> None:
     path = function.routes[0].removeprefix("/")
     answer = functions.call(function.name, samples.sample("apigateway", "aws-proxy", method="GET", path=path))
-    expected = (404, "route_not_found") if function.name == "fallback" else (401, "api_key_missing")
+    unknown = function.name in ("fallback", "canary_receiver")
+    expected = (404, "route_not_found") if unknown else (401, "api_key_missing")
     assert error_of(answer) == expected
 
 
@@ -257,6 +258,17 @@ def sweep(functions: Functions, _: Receiver) -> None:
     assert session["id"] in hinted
 
 
+def canary(functions: Functions, _: Receiver) -> None:
+    """Nothing is served at its address, so it reports that it failed."""
+    assert functions.call("canary", samples.sample("cloudwatch", "scheduled-event")) == {"passed": False}
+
+
+def canary_receiver(functions: Functions, _: Receiver) -> None:
+    """No run expects anything."""
+    unexpected = samples.request("POST", f"/canary/{'x' * 43}", functions.keys.test, {})
+    assert error_of(functions.call("canary_receiver", unexpected)) == (404, "route_not_found")
+
+
 WORK: Mapping[str, Callable[[Functions, Receiver], None]] = {
     one.__name__: one
     for one in (
@@ -276,6 +288,8 @@ WORK: Mapping[str, Callable[[Functions, Receiver], None]] = {
         call_events,
         voice_turn,
         sweep,
+        canary,
+        canary_receiver,
     )
 }
 """What a function is seen to do on its sample, by the function's name."""
