@@ -47,14 +47,16 @@ def send(queue: str, hints: Sequence[Hint]) -> None:
     """Send hints to a queue, in order. Best effort: a failure is logged."""
     url = aws.queue_url(queue) if hints else ""
     for start in range(0, len(hints), _BATCH):
-        entries = [_entry(number, hint, url) for number, hint in enumerate(hints[start : start + _BATCH])]
+        batch = hints[start : start + _BATCH]
+        entries = [_entry(number, hint, url) for number, hint in enumerate(batch)]
+        about = {"queue": queue, "rows": [hint.sk for hint in batch]}
         try:
             response = aws.sqs().send_message_batch(QueueUrl=url, Entries=entries)
         except (ClientError, BotoCoreError) as error:
-            logger().warning("hint lost", extra={"queue": queue, "error": type(error).__name__})
+            logger().warning("hint lost", extra=about | {"error": type(error).__name__})
             continue
         if response.get("Failed"):
-            logger().warning("hint lost", extra={"queue": queue, "error": response["Failed"][0]["Code"]})
+            logger().warning("hint lost", extra=about | {"error": response["Failed"][0]["Code"]})
 
 
 def wait(machine: str, name: str, due: int, hint: Hint) -> None:
@@ -73,7 +75,7 @@ def start(machine: str, name: str, execution_input: Mapping[str, Any]) -> None:
         )
     except (ClientError, BotoCoreError) as error:
         if not isinstance(error, ClientError) or error.response["Error"]["Code"] != "ExecutionAlreadyExists":
-            logger().warning("timer lost", extra={"machine": machine, "error": type(error).__name__})
+            logger().warning("timer lost", extra={"machine": machine, "timer": name, "error": type(error).__name__})
 
 
 def _entry(number: int, hint: Hint, url: str) -> Any:

@@ -157,7 +157,8 @@ def test_a_line_that_is_logged_while_a_request_is_served_names_it(stage: Stage) 
     with lines() as logged, wire(Fault(0, refused, service="sqs")):
         whom = calling.callee(stage)
         placed = calling.place(stage, whom)
-    assert ids(logged, "hint lost", "request_id") == [(placed.headers["service-request-id"],)]
+    lost = (placed.headers["service-request-id"], [placed.json["session_id"]])
+    assert ids(logged, "hint lost", "request_id", "rows") == [lost]
 
 
 def test_a_row_remembers_the_request_when_something_from_outside_writes_it(stage: Stage) -> None:
