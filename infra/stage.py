@@ -12,6 +12,7 @@ from aws_cdk import aws_logs as logs
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
 from infra import topology
+from shared.core.facts import MAX_DUE_SHARDS
 
 REQUESTS_OF_A_KEY = 5000
 """Requests per minute of one API key (contract 3)."""
@@ -137,6 +138,7 @@ class Stage(_Settings):
     - `messages_per_second`, `messages_burst`: limits of each of the routes that receive messages.
     - `reserved_concurrency`: by function.
     - `warm_throughput`: by `table` and the names of its indexes.
+    - `due_shards`: the number of partitions of the index `by_due`, each of which accepts 1,000 writes per second.
     - `log_retention`: a name of the CDK's `RetentionDays`.
     - `model`: the id of the Bedrock model, or cross-region inference profile, of live conversations.
     - `alarm_topic`: the ARN of the SNS topic that alarms notify. `alarm_email`: instead, the address that the stack
@@ -165,6 +167,7 @@ class Stage(_Settings):
     messages_burst: int = Field(gt=BURST_OF_A_KEY)
     reserved_concurrency: dict[str, Annotated[int, Field(ge=1, le=100_000)]] = {}
     warm_throughput: dict[str, Throughput] = {}
+    due_shards: int = Field(default=topology.DUE_SHARDS, ge=1, le=MAX_DUE_SHARDS)
     monthly_budget: Annotated[int, Field(ge=1)] | None = None
     traffic_shift: TrafficShift | None = None
     backup: Backup | None = None

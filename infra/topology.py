@@ -15,6 +15,9 @@ from shared.core.facts import STREAM_KINDS
 MESSAGE_ROUTES = frozenset({"/v1/messages", "/v1/conversations/{id}/messages"})
 """Routes whose POST waits many seconds for an agent. The gateway has separate limits for them."""
 
+DUE_SHARDS = 8
+"""The partitions of the index `by_due`, unless a stage sets another number."""
+
 MODEL = ("bedrock:InvokeModel",)
 MESSENGER = ("social-messaging:SendWhatsAppMessage", "social-messaging:GetWhatsAppCallPermission")
 
@@ -174,17 +177,19 @@ class Function:
         machines: dict[str, str],
         signing_key: str,
         recordings: str,
+        due_shards: int = DUE_SHARDS,
         model: str | None = None,
         carrier: Mapping[str, str] | None = None,
         messenger: Mapping[str, str] | None = None,
     ) -> dict[str, str]:
         """The environment variables of this function. They name only the resources that it may use.
 
-        `queues` maps a queue's name to its URL, and `machines` a state machine's name to its ARN. `model` is the id of
-        a Bedrock model or inference profile. `carrier` and `messenger` are the stage's settings of Amazon Connect and
-        WhatsApp. A parameter is None if the stage has no such resource.
+        `queues` maps a queue's name to its URL, and `machines` a state machine's name to its ARN. `due_shards` is the
+        number of partitions of the index `by_due`. `model` is the id of a Bedrock model or inference profile. `carrier`
+        and `messenger` are the stage's settings of Amazon Connect and WhatsApp. A parameter is None if the stage has no
+        such resource.
         """
-        found = {"TABLE_NAME": table, "POWERTOOLS_SERVICE_NAME": self.name}
+        found = {"TABLE_NAME": table, "DUE_SHARDS": str(due_shards), "POWERTOOLS_SERVICE_NAME": self.name}
         read = tuple(source.queue for source in self.queues)
         found |= {f"QUEUE_{name.upper()}": queues[name] for name in (*self.sends, *read)}
         found |= {f"STATE_MACHINE_{name.upper()}": machines[name] for name in self.starts}

@@ -31,6 +31,7 @@ def test_cfn_lint_finds_nothing(stages: dict[str, Synthesized], stage: str) -> N
 def test_outputs_tell_where_the_service_is_and_how_to_get_a_key(stages: dict[str, Synthesized], stage: str) -> None:
     outputs = stages[stage].template["Outputs"]
     assert outputs[stack_names.TABLE_OUTPUT]["Value"] == {"Ref": stages[stage].table}
+    assert outputs[stack_names.DUE_SHARDS_OUTPUT]["Value"] == ("16" if stage == "prod" else "8")
     assert outputs[stack_names.FAILURES_OUTPUT]["Value"] == {"Ref": stages[stage].bucket}
     assert outputs[stack_names.FAN_OUT_OUTPUT]["Value"] == stages[stage].live("fan_out")
     if not stages[stage].all("AWS::ApiGateway::DomainName"):
@@ -66,6 +67,7 @@ def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: S
         machines={name: json.dumps({"Ref": machine}) for name, machine in prod.machines.items()},
         signing_key=json.dumps({"Fn::GetAtt": [prod.key, "Arn"]}),
         recordings=json.dumps({"Ref": prod.recordings}),
+        due_shards=16,
         model=MODEL,
     )
     found = prod[prod.functions[function.name]]["Environment"]["Variables"]
