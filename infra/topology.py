@@ -388,8 +388,9 @@ FUNCTIONS = (
     Function(
         "sweep",
         "functions.sweep.handler",
-        timeout=60,
-        table=("dynamodb:GetItem", "dynamodb:UpdateItem"),
+        memory=1769,
+        timeout=90,
+        table=("dynamodb:BatchGetItem", "dynamodb:UpdateItem"),
         indexes=QUERY,
         sends=("retries", "turns", "dials", "consents"),
         every=60,

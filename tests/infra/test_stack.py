@@ -31,7 +31,8 @@ def test_cfn_lint_finds_nothing(stages: dict[str, Synthesized], stage: str) -> N
 def test_outputs_tell_where_the_service_is_and_how_to_get_a_key(stages: dict[str, Synthesized], stage: str) -> None:
     outputs = stages[stage].template["Outputs"]
     assert outputs[stack_names.TABLE_OUTPUT]["Value"] == {"Ref": stages[stage].table}
-    assert outputs[stack_names.DUE_SHARDS_OUTPUT]["Value"] == ("16" if stage == "prod" else "8")
+    variables = stages[stage][stages[stage].functions["sweep"]]["Environment"]["Variables"]
+    assert outputs[stack_names.DUE_SHARDS_OUTPUT]["Value"] == variables["DUE_SHARDS"]
     assert outputs[stack_names.FAILURES_OUTPUT]["Value"] == {"Ref": stages[stage].bucket}
     assert outputs[stack_names.FAN_OUT_OUTPUT]["Value"] == stages[stage].live("fan_out")
     if not stages[stage].all("AWS::ApiGateway::DomainName"):
