@@ -258,7 +258,7 @@ def _redrive_stream(stage: Stage, options: argparse.Namespace) -> None:
         event = json.loads(payload) if isinstance(payload, str) else payload
         failed = stage.fan_out(event).get("batchItemFailures")
         if failed:
-            raise NotReachable(f"fan_out failed again on {len(failed)} records of {name}: see its log")
+            raise NotReachable(f"fan_out failed again on {name}, at {failed[0]['itemIdentifier']}: see its log")
         remove()
         done += 1
         print(f"{name}: {len(event['Records'])} records")

@@ -114,13 +114,7 @@ def claim(pk: str, sk: str, until: int) -> Claim | NotDue | None:
         return Claim(old, token)
     if old["due_at"] > now:
         return NotDue(int(old["due_at"]) - now)
-    return None if is_claimed(old) else _take_over(pk, sk, lease, old)
-
-
-def is_claimed(row: table.Row) -> bool:
-    """Whether a worker has claimed the row and its lease has not expired."""
-    now = clock.now()
-    return now < int(row.get("lease_until", 0)) <= now + MAX_LEASE
+    return None if _is_leased(old) else _take_over(pk, sk, lease, old)
 
 
 def held(claim: Claim, write: Write, *, keep: bool = False) -> Write:
@@ -223,7 +217,7 @@ def overdue(entries: Sequence[table.Row]) -> list[table.Row]:
     """
     rows = table.get_many([(entry["pk"], entry["sk"]) for entry in entries])
     found = ((entry, rows.get((entry["pk"], entry["sk"]))) for entry in entries)
-    return [row for entry, row in found if row and row.get("due") == entry["due"] and not is_claimed(row)]
+    return [row for entry, row in found if row and row.get("due") == entry["due"] and not _is_leased(row)]
 
 
 def postpone_hint(row: table.Row) -> None:
@@ -244,6 +238,12 @@ def postpone_hint(row: table.Row) -> None:
     )
     with contextlib.suppress(table.ConditionFailed, table.Contended):
         table.update(update)
+
+
+def _is_leased(row: table.Row) -> bool:
+    """Whether a worker has claimed the row and its lease has not expired."""
+    now = clock.now()
+    return bool(now < row.get("lease_until", 0) <= now + MAX_LEASE)
 
 
 def _held_if_of(row: tuple[str, str], claim: Claim, write: table.Operation, keep: bool) -> table.Operation:

@@ -106,9 +106,10 @@ def virtual_aws(answers: Answers, latency: float) -> Iterator[VirtualAws]:
     with mock.patch.dict(os.environ, environment):
         for client in clients:
             client.cache_clear()
-            events: Any = client().meta.events
-            events.register_first("before-send", made._call)
-            events.register_first("needs-retry", _again)
+            meta: Any = client().meta
+            service = meta.service_model.service_id.hyphenize()
+            meta.events.register_first(f"before-send.{service}", made._call)
+            meta.events.register_first(f"needs-retry.{service}", _again)
         clock.use(made.time.now, made.time.forward)
         try:
             yield made

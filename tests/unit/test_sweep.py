@@ -165,7 +165,7 @@ def test_the_hints_of_rows_go_out_before_the_rows_are_postponed() -> None:
     assert found == len(backlog.hinted) == len(backlog.postponed) == 8 * 35
 
 
-@pytest.mark.parametrize("latency", [0.5, 8, 39])
+@pytest.mark.parametrize("latency", [2, 8, 39])
 def test_it_stops_in_time_however_long_calls_take(latency: float) -> None:
     backlog = Backlog(dict.fromkeys(SHARDS, BACKLOG))
     run, _ = swept(backlog, latency, seconds=90)
@@ -209,11 +209,11 @@ def test_a_shard_in_trouble_holds_no_other_up() -> None:
     assert len(backlog.postponed) == 7 * 30
 
 
-@pytest.mark.parametrize("shard", ["due#8", "due#40", "due#63"])
-def test_rows_of_a_higher_setting_are_found_within_an_hour(shard: str) -> None:
-    backlog = Backlog({shard: 30})
+def test_rows_of_a_higher_setting_are_found_within_an_hour() -> None:
+    former = [f"due#{number}" for number in range(len(SHARDS), MAX_DUE_SHARDS)]
+    backlog = Backlog(dict.fromkeys(former, 1))
     with virtual_aws(backlog.answers, LATENCY) as aws:
-        for _ in range(MAX_DUE_SHARDS - len(SHARDS)):
+        for _ in range(60):
             aws.time.forward(60 - aws.time.elapsed % 60)
             sweep.handler({}, Invocation(aws, aws.time.elapsed + SECONDS))
-    assert len(backlog.postponed) == 30
+    assert {*backlog.postponed} == {*backlog.due}
