@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import itertools
+import threading
+from collections.abc import Sequence
 from typing import Any
 
-from aws_lambda_powertools.utilities.data_classes.dynamo_db_stream_event import DynamoDBRecord
+from cachetools import cached
 
 from shared.calls import measures
 from shared.core import clock, table, trace
+from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.webhooks import deliveries, endpoints, events
 from shared.work import batches, hints
@@ -17,18 +20,20 @@ from shared.work.hints import Hint
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
-    """Process a batch of stream records in order. The response names the record from which Lambda must retry."""
-    # Read once for the batch: every endpoint that was created before a change in this batch already exists.
-    endpoints_of = functools.cache(endpoints.of_project)
-    first: list[Hint] = []
-    slow: list[Hint] = []
+    """Process a batch of stream records. The response names the record from which Lambda must retry."""
 
-    def fan_out(record: DynamoDBRecord) -> None:
-        images = record.raw_event["dynamodb"]
+    # Read once for the batch: every endpoint that was created before a change in this batch already exists.
+    @cached({}, condition=threading.Condition())
+    def endpoints_of(scope: Scope) -> list[endpoints.State]:
+        return endpoints.of_project(scope)
+
+    def fan_out(record: batches.Record) -> Sequence[tuple[str, Hint]]:
+        """Write the event and its deliveries. Returns the hints, each with the queue to which it is sent."""
+        images = record["dynamodb"]
         old, new = (table.decode(images[name]) if name in images else None for name in ("OldImage", "NewImage"))
         change = events.derive(old, new)
         if change is None or new is None:
-            return
+            return ()
         trace.follow(new)
         trace.name(event_id=change.id)
         receivers = [
@@ -43,12 +48,15 @@ def handler(event: dict[str, Any], context: Any) -> Any:
             table.write([table.Put(change.row()), *map(table.Put, rows)], change.id)
             logger().info("event", extra={"type": change.type, "object_id": new["sk"], "deliveries": len(rows)})
             measures.count_event(change.type, new)
-        for endpoint, row in zip(receivers, rows, strict=True):
-            if endpoint.doc["enabled"]:
-                lane = slow if endpoint.slow_until > clock.now() else first
-                lane.append(deliveries.hint(row))
+        return [
+            ("slow_deliveries" if endpoint.slow_until > clock.now() else "deliveries", deliveries.hint(row))
+            for endpoint, row in zip(receivers, rows, strict=True)
+            if endpoint.doc["enabled"]
+        ]
 
-    response = batches.each_record(event, context, fan_out)
-    hints.send("deliveries", first)
-    hints.send("slow_deliveries", slow)
-    return response
+    processed = batches.each_record(event, fan_out)
+    # Sent at the end, so that the hints for each endpoint have the order of the batch.
+    found = list(itertools.chain.from_iterable(processed.in_order))
+    for queue in ("deliveries", "slow_deliveries"):
+        hints.send(queue, [hint for name, hint in found if name == queue])
+    return processed.response

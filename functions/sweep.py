@@ -2,53 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from shared.calls import consents, sessions
 from shared.conversations import conversations
-from shared.core import clock, keys, table
+from shared.core import aws, clock, keys, table, threads
 from shared.core.log import logger
 from shared.webhooks import deliveries
 from shared.work import hints, owed
 
-MIN_INTERVAL = 60
-MAX_INTERVAL = 3600
-"""Seconds, scaled, between two hints of a row. The interval doubles from the first value to the second."""
 PAGE = 100
-"""Index entries in a page."""
-PAGE_TIME = 10 * clock.SECOND
-"""Milliseconds that must remain of the function's time for another page."""
+"""Index entries in a page: as many rows as one call reads."""
+GROUP = 10
+"""Rows that are hinted before they are postponed: as many messages as one call sends."""
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
-    """Send hints for all overdue rows, as far as the time allows. Returns the number of rows."""
-    overdue = 0
-    for shard in keys.due_shards():
-        pages = table.query(shard, index="due", at_most=keys.due(clock.now()), limit=PAGE, forward=True)
-        for page in pages:
-            rows = [row for row in map(_postpone, page) if row is not None]
-            for kind, (queue, hint) in LANES.items():
-                hints.send(queue, [hint(row) for row in rows if row["kind"] == kind])
-            overdue += len(rows)
-            if context.get_remaining_time_in_millis() < PAGE_TIME:
-                return _report(overdue)
-    return _report(overdue)
+    """Send hints for overdue rows, as far as the time allows. Returns the number of rows.
 
+    Each shard of the index has its own thread, so that all progress equally. In a shard, the oldest row comes first.
+    """
 
-def _report(overdue: int) -> dict[str, int]:
+    def has_time() -> bool:
+        return bool(context.get_remaining_time_in_millis() >= aws.LONGEST_CALL * clock.SECOND)
+
+    shards = _shards()
+    overdue = sum(threads.run_all(lambda shard: _sweep(shard, has_time), shards, at_once=len(shards)))
     if overdue:
         logger().warning("overdue", extra={"rows": overdue})
     return {"hinted": overdue}
 
 
-def _postpone(entry: table.Row) -> table.Row | None:
-    """Postpone the row's next hint. Returns the row; None if it has changed or a worker has claimed it."""
-    row = table.get(entry["pk"], entry["sk"])
-    if row is None or row.get("due") != entry["due"]:
-        return None
-    wait = clock.scaled(min(MIN_INTERVAL * 2 ** row.get("hints", 0), MAX_INTERVAL))
-    return owed.postpone_hint(entry["pk"], entry["sk"], entry["due"], wait)
+def _shards() -> list[str]:
+    """All shards, and in turn one of those that contain rows only if the stage's number of shards was once higher."""
+    former = keys.former_due_shards()
+    turn = clock.now() // clock.MINUTE % max(1, len(former))
+    return keys.due_shards() + former[turn : turn + 1]
+
+
+def _sweep(shard: str, has_time: Callable[[], bool]) -> int:
+    """Send hints for the overdue rows of a shard while there is time. Returns their number."""
+    overdue = 0
+    pages = table.query(shard, index="due", at_most=keys.due(clock.now()), limit=PAGE, forward=True)
+    while has_time() and (page := next(pages, None)) is not None:
+        for group in _groups(owed.overdue(page) if has_time() else []):
+            _send_hints(group, has_time)
+            # If the time is over, hints may be unsent. The rows are not postponed then, and the next run begins here.
+            for row in group:
+                if not has_time():
+                    return overdue
+                owed.postpone_hint(row)
+                overdue += 1
+    return overdue
+
+
+def _groups(rows: Sequence[table.Row]) -> Iterator[Sequence[table.Row]]:
+    return (rows[start : start + GROUP] for start in range(0, len(rows), GROUP))
+
+
+def _send_hints(rows: Sequence[table.Row], has_time: Callable[[], bool]) -> None:
+    by_queue: dict[str, list[hints.Hint]] = defaultdict(list)
+    for row in rows:
+        # A later release may have written kinds that this one does not know.
+        if row["kind"] in LANES:
+            queue, hint = LANES[row["kind"]]
+            by_queue[queue].append(hint(row))
+    for queue, unsent in by_queue.items():
+        if has_time():
+            hints.send(queue, unsent)
 
 
 LANES: dict[str, tuple[str, Callable[[table.Row], hints.Hint]]] = {

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from infra import topology
 from infra.local.data_dir import STREAM_FAILURES
-from infra.stack_names import FAILURES_OUTPUT, FAN_OUT_OUTPUT, RUNNER, TABLE_OUTPUT, stack_name
+from infra.stack_names import DUE_SHARDS_OUTPUT, FAILURES_OUTPUT, FAN_OUT_OUTPUT, RUNNER, TABLE_OUTPUT, stack_name
 from shared.core.aws import Unavailable
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ class _Local:
             "AWS_DEFAULT_REGION": facts["region"],
             "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",
             "TABLE_NAME": facts["table_name"],
+            "DUE_SHARDS": str(topology.DUE_SHARDS),
         }
         self._queues: dict[str, str] = facts["queues"]
         os.environ.pop("AWS_PROFILE", None)
@@ -108,7 +109,7 @@ class _Deployed:
         except (BotoCoreError, ClientError) as error:
             raise NotReachable(f"stack {name} cannot be read: {error}") from None
         self.outputs = {output["OutputKey"]: output["OutputValue"] for output in stacks[0].get("Outputs", [])}
-        os.environ["TABLE_NAME"] = self.outputs[TABLE_OUTPUT]
+        os.environ |= {"TABLE_NAME": self.outputs[TABLE_OUTPUT], "DUE_SHARDS": self.outputs[DUE_SHARDS_OUTPUT]}
 
     def failures(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
         """The name and content of each failed batch, and a function that deletes it."""
@@ -260,7 +261,7 @@ def _redrive_stream(stage: Stage, options: argparse.Namespace) -> None:
         event = json.loads(payload) if isinstance(payload, str) else payload
         failed = stage.fan_out(event).get("batchItemFailures")
         if failed:
-            raise CommandFailed(f"fan_out failed again on {len(failed)} records of {name}: see its log")
+            raise CommandFailed(f"fan_out failed again on {name}, at {failed[0]['itemIdentifier']}: see its log")
         remove()
         done += 1
         print(f"{name}: {len(event['Records'])} records")

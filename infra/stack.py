@@ -25,6 +25,7 @@ from constructs import Construct
 from infra import alarms, backup, contact_center, dashboard, gateway, releases, topology
 from infra.stack_names import (
     API_OUTPUT,
+    DUE_SHARDS_OUTPUT,
     FAILURES_OUTPUT,
     FAN_OUT_OUTPUT,
     FIRST_KEY_OUTPUT,
@@ -126,6 +127,7 @@ class ServiceStack(Stack):
 
         CfnOutput(self, API_OUTPUT, value=gateway.url(stage, self.api))
         CfnOutput(self, TABLE_OUTPUT, value=self.table.table_name)
+        CfnOutput(self, DUE_SHARDS_OUTPUT, value=str(stage.due_shards))
         CfnOutput(self, FAILURES_OUTPUT, value=self.failed_batches.bucket_name)
         for function in topology.FUNCTIONS:
             if function.stream:
@@ -335,6 +337,7 @@ class ServiceStack(Stack):
                 machines={name: machine.state_machine_arn for name, machine in self.machines.items()},
                 signing_key=self.signing_key.key_arn,
                 recordings=self.recordings.bucket_name,
+                due_shards=self.stage.due_shards,
                 model=self.stage.model,
                 carrier=self.stage.carrier,
                 messenger=self.stage.messenger,

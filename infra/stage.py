@@ -133,6 +133,7 @@ class Stage(_Settings):
     - `messages_per_second`, `messages_burst`: limits of each of the routes that receive messages.
     - `reserved_concurrency`: by function.
     - `warm_throughput`: by `table` and the names of its indexes.
+    - `due_shards`: the number of partitions of the index `by_due`, each of which accepts 1,000 writes per second.
     - `log_retention`: a name of the CDK's `RetentionDays`.
     - `model`: the id of the Bedrock model, or cross-region inference profile, of live conversations.
     - `alarm_topic`: the ARN of the SNS topic that alarms notify. `alarm_email`: instead, the address that the stack
@@ -163,6 +164,7 @@ class Stage(_Settings):
     reserved_concurrency: dict[str, Annotated[int, Field(ge=1, le=100_000)]] = {}
     warm_throughput: dict[str, Throughput] = {}
     canary: bool = False
+    due_shards: int = Field(default=topology.DUE_SHARDS, ge=1, le=facts.MAX_DUE_SHARDS)
     monthly_budget: Annotated[int, Field(ge=1)] | None = None
     traffic_shift: TrafficShift | None = None
     backup: Backup | None = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from infra.topology import QUEUES
+from infra.topology import FUNCTIONS, QUEUES
 
 MILLION = 1_000_000
 MINUTES = 30 * 24 * 60
@@ -113,7 +113,7 @@ CPU_MS = {
 }  # fmt: skip
 """CPU time of an invocation on a whole core: medians of warm handlers in one process, on a busy two-core machine."""
 MEMORY_MB, WHOLE_CORE_MB = 512, 1769
-"""The memory of the functions, and the memory at which Lambda provides a whole core. CPU is proportional to memory."""
+"""The memory of most functions, and the memory at which Lambda provides a whole core. CPU is proportional to memory."""
 CALL_MS, MODEL_MS, RECEIVER_MS = 5, 2_000, 200
 """How long a function waits for an AWS call, for the model's reply, and for the response of a webhook's receiver."""
 PLATFORM_LOG, ACCESS_LOG, MACHINE_LOG = 330, 360, 1_300
@@ -217,7 +217,9 @@ CANARY = Work(
 )  # fmt: skip
 """Reads, calls and bytes are upper bounds, because the run and the receiver poll. They wait for the other functions."""
 CANARY_MINUTES = 5
-SWEEP = Work("run of `sweep` that finds nothing", runs={"sweep": 1}, calls=8, reads=4)
+SHARDS = 16
+"""The shards of the index `by_due` in prod. `sweep` reads each, and one that a higher setting would have used."""
+SWEEP = Work("run of `sweep` that finds nothing", runs={"sweep": 1}, calls=SHARDS + 1, reads=(SHARDS + 1) / 2)
 EXAMPLE = {
     "retrieve": 6_000_000, "filtered_list": 2_000_000, "create": 1_000_000, "update": 1_000_000,
     "model_message": 1_000_000, "call": 100_000, "delivery": 3_000_000, "queue_retry": 60_000, "machine_retry": 30_000,
@@ -228,8 +230,15 @@ COLUMNS = ("API Gateway", "Lambda", "DynamoDB", "SQS", "Step Functions", "logs",
 
 def gb_seconds(work: Work) -> float:
     """GB-seconds of Lambda, by the assumptions above."""
-    cpu = sum(count * CPU_MS[function] for function, count in work.runs.items()) * WHOLE_CORE_MB / MEMORY_MB
-    return (cpu + work.calls * CALL_MS + work.waits) / 1000 * MEMORY_MB / 1024
+    memory = _memory(work)
+    cpu = sum(count * CPU_MS[function] for function, count in work.runs.items()) * WHOLE_CORE_MB / memory
+    return (cpu + work.calls * CALL_MS + work.waits) / 1000 * memory / 1024
+
+
+def _memory(work: Work) -> int:
+    """The memory of the functions of one operation, which is the same for all of them."""
+    (memory,) = {function.memory for function in FUNCTIONS if function.name in work.runs} or {MEMORY_MB}
+    return memory
 
 
 def cost(work: Work) -> dict[str, float]:

@@ -1,61 +1,80 @@
-"""AWS clients, created at first use and reused for the life of the process, and the errors of their calls."""
+"""AWS clients, created at first use and reused for the life of the process, and the errors of their calls.
+
+Threads share the clients. Clients are thread-safe, but creating one is not (boto3, "Multithreading or multiprocessing
+with clients").
+"""
 
 from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError
 
 if TYPE_CHECKING:
-    from botocore.config import Config
     from mypy_boto3_dynamodb.client import DynamoDBClient
     from mypy_boto3_kms.client import KMSClient
     from mypy_boto3_s3.client import S3Client
     from mypy_boto3_sqs.client import SQSClient
     from mypy_boto3_stepfunctions.client import SFNClient
 
+T = TypeVar("T")
+_creating = threading.Lock()
 
-@functools.cache
+
+class _Once(Generic[T]):
+    """A function without parameters that is executed only once, even if many threads call it."""
+
+    def __init__(self, create: Callable[[], T]) -> None:
+        self._cached = functools.cache(create)
+        self.cache_clear = self._cached.cache_clear
+
+    def __call__(self) -> T:
+        with _creating:
+            return self._cached()
+
+
+@_Once
 def dynamodb() -> DynamoDBClient:
     """The DynamoDB client. Parameter validation is off: it costs time on every call, and `table` builds valid ones."""
-    import boto3
+    client: DynamoDBClient = _client("dynamodb", parameter_validation=False)
+    return client
 
-    return boto3.client("dynamodb", config=_config(parameter_validation=False))
 
-
-@functools.cache
+@_Once
 def sqs() -> SQSClient:
     """The SQS client."""
-    import boto3
+    client: SQSClient = _client("sqs")
+    return client
 
-    return boto3.client("sqs", config=_config())
 
-
-@functools.cache
+@_Once
 def stepfunctions() -> SFNClient:
     """The Step Functions client."""
-    import boto3
+    client: SFNClient = _client("stepfunctions")
+    return client
 
-    return boto3.client("stepfunctions", config=_config())
 
-
-@functools.cache
+@_Once
 def kms() -> KMSClient:
     """The KMS client, for the key that encrypts signing secrets."""
-    import boto3
+    client: KMSClient = _client("kms")
+    return client
 
-    return boto3.client("kms", config=_config())
 
-
-@functools.cache
+@_Once
 def s3() -> S3Client:
     """The S3 client, for recordings. Presigned URLs name the bucket's region; their signatures are valid only there."""
-    import boto3
+    client: S3Client = _client("s3", signature_version="s3v4", s3={"addressing_style": "virtual"})
+    return client
 
-    return boto3.client("s3", config=_config(signature_version="s3v4", s3={"addressing_style": "virtual"}))
+
+_CONNECT_TIMEOUT, _READ_TIMEOUT, _ATTEMPTS = 2, 6, 4
+LONGEST_CALL = 40
+"""Seconds that one call takes at most: four attempts that time out, and the pauses of up to 1, 2 and 4 s in between."""
 
 
 def queue_url(name: str) -> str:
@@ -109,14 +128,16 @@ _TRANSIENT = frozenset(
 )
 
 
-def _config(**settings: Any) -> Config:
+def _client(service: Any, **settings: Any) -> Any:
+    import boto3
     from botocore.config import Config
 
     # Short timeouts, so that a lost response is retried while the caller still waits.
-    return Config(
-        connect_timeout=2,
-        read_timeout=6,
-        retries={"mode": "standard", "total_max_attempts": 4},
+    config = Config(
+        connect_timeout=_CONNECT_TIMEOUT,
+        read_timeout=_READ_TIMEOUT,
+        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
         max_pool_connections=128,
         **settings,
     )
+    return boto3.client(service, config=config)

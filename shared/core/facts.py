@@ -56,5 +56,8 @@ CANARY = "canary"
 FIRST_ATTEMPTS, LATER_ATTEMPTS, SLOW_ENDPOINTS = LANES = ("first_attempts", "later_attempts", "slow_endpoints")
 """The values of `lane`. Slow endpoints have their own, because they cause their lateness themselves."""
 
+MAX_DUE_SHARDS = 64
+"""The most partitions that rows with owed work may be spread over in the index `by_due`."""
+
 LONGEST_QUEUE_DELAY = 900
 """The longest delay of an SQS message, in seconds. Longer waits use a state machine."""

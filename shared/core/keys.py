@@ -45,9 +45,10 @@ other attributes are declared with their resources (`CustomerRow`, `SessionRow`,
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import dataclass
 
-DUE_SHARDS = 8
+from shared.core.facts import MAX_DUE_SHARDS
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,25 @@ def scope_of(pk: str) -> Scope:
 
 def due_shard(sk: str) -> str:
     """The partition of the due index for a row. Shards distribute the writes to the index."""
-    return f"due#{int(hashlib.sha256(sk.encode()).hexdigest(), 16) % DUE_SHARDS}"
+    return _shard(int(hashlib.sha256(sk.encode()).hexdigest(), 16) % _due_shards())
 
 
 def due_shards() -> list[str]:
-    """All partitions of the due index."""
-    return [f"due#{shard}" for shard in range(DUE_SHARDS)]
+    """The partitions of the due index. Their number is a setting of the stage."""
+    return [_shard(number) for number in range(_due_shards())]
+
+
+def former_due_shards() -> list[str]:
+    """Partitions that contain rows only if the stage's number of shards was once higher."""
+    return [_shard(number) for number in range(_due_shards(), MAX_DUE_SHARDS)]
+
+
+def _shard(number: int) -> str:
+    return f"due#{number}"
+
+
+def _due_shards() -> int:
+    return int(os.environ["DUE_SHARDS"])
 
 
 def due(instant: int) -> str:

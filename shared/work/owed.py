@@ -14,11 +14,13 @@ row whose work is overdue and sends another. A row that owes work has these attr
 
 A worker claims the row (`claim`), works, and writes the outcome on condition that it still has the claim (`held`). If
 the worker dies, its lease expires and the next worker takes over the row. A claim does not change `due`, which would
-cost two writes to the index; instead `sweep` skips rows whose lease has not expired.
+cost two writes to the index; instead `sweep` skips rows whose lease has not expired. `sweep` sends a hint before it
+postpones the next one: if it dies in between, the row gets one more hint.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import random
@@ -30,6 +32,9 @@ from typing import TypeVar
 from shared.core import clock, table, trace
 from shared.core.keys import due, due_shard
 
+MIN_INTERVAL = 60
+MAX_INTERVAL = 3600
+"""Seconds, scaled, between two hints of an overdue row. The interval doubles from the first value to the second."""
 GRACE = 30
 """Seconds, scaled, after `due_at` from which `sweep` sends another hint."""
 MIN_GRACE = 2 * clock.SECOND
@@ -117,8 +122,7 @@ def _claim(pk: str, sk: str, until: int) -> Claim | NotDue | None:
         return Claim(old, token)
     if old["due_at"] > now:
         return NotDue(int(old["due_at"]) - now)
-    alive = now < old.get("lease_until", 0) <= now + MAX_LEASE
-    return None if alive else _take_over(pk, sk, lease, old)
+    return None if _is_leased(old) else _take_over(pk, sk, lease, old)
 
 
 def held(claim: Claim, write: Write, *, keep: bool = False) -> Write:
@@ -154,8 +158,9 @@ def release(claim: Claim, *, failed: bool = False) -> None:
     like one that died.
     """
     lost = claim.lost_workers + (1 if failed else 0)
-    counts = {"lost": lost or None, "hints": claim.row.get("hints")}
-    write = held(claim, table.Update(claim.row["pk"], claim.row["sk"], set=counts))
+    end = {"lease": None, "lease_until": None, "lost": lost or None}
+    # `keep`, because `sweep` may have counted a hint during the claim.
+    write = held(claim, table.Update(claim.row["pk"], claim.row["sk"], set=end), keep=True)
     try:
         table.write([write], claim.token)
     except (table.ConditionFailed, table.Contended):
@@ -213,24 +218,40 @@ def pause(conflicts: int) -> None:
     clock.sleep(random.uniform(0, 0.02 * min(conflicts, 25)))
 
 
-def postpone_hint(pk: str, sk: str, entry_due: str, wait: int) -> table.Row | None:
-    """Postpone the row's next hint to `wait` milliseconds from now, and count this one. Returns the row after that.
+def overdue(entries: Sequence[table.Row]) -> list[table.Row]:
+    """The rows of these entries of the index `by_due`, in their order, for which a hint may be sent.
 
-    None if the row has changed since `entry_due` was read from the index, or a worker has claimed it.
+    Omits rows that have changed since the entries were read, and rows that a worker has claimed.
     """
-    now = clock.now()
+    rows = table.get_many([(entry["pk"], entry["sk"]) for entry in entries])
+    found = ((entry, rows.get((entry["pk"], entry["sk"]))) for entry in entries)
+    return [row for entry, row in found if row and row.get("due") == entry["due"] and not _is_leased(row)]
+
+
+def postpone_hint(row: table.Row) -> None:
+    """Count a hint that was sent for the overdue row, and postpone the next one; each interval is twice the previous.
+
+    Does nothing if another step has become due since the row was read. A claim does not matter: the worker that the
+    hint has started may be the one that holds it.
+    """
+    wait = clock.scaled(min(MIN_INTERVAL * 2 ** row.get("hints", 0), MAX_INTERVAL))
     update = table.Update(
-        pk,
-        sk,
-        set={"due": due(now + wait)},
+        row["pk"],
+        row["sk"],
+        # The shard, too: the stage may have another number of shards than when the row was written.
+        set={"due": due(clock.now() + wait), "due_shard": due_shard(row["sk"])},
         expressions=("hints = if_not_exists(hints, :none) + :one",),
-        condition="due = :due AND (attribute_not_exists(lease_until) OR NOT lease_until BETWEEN :now AND :longest)",
-        values={":due": entry_due, ":now": now + 1, ":longest": now + MAX_LEASE, ":none": 0, ":one": 1},
+        condition="due = :due",
+        values={":due": row["due"], ":none": 0, ":one": 1},
     )
-    try:
-        return table.update(update)
-    except (table.ConditionFailed, table.Contended):
-        return None
+    with contextlib.suppress(table.ConditionFailed, table.Contended):
+        table.update(update)
+
+
+def _is_leased(row: table.Row) -> bool:
+    """Whether a worker has claimed the row and its lease has not expired."""
+    now = clock.now()
+    return bool(now < row.get("lease_until", 0) <= now + MAX_LEASE)
 
 
 def _held_if_of(row: tuple[str, str], claim: Claim, write: table.Operation, keep: bool) -> table.Operation:

@@ -33,6 +33,8 @@ def test_cfn_lint_finds_nothing(stages: dict[str, Synthesized], stage: str) -> N
 def test_outputs_tell_where_the_service_is_and_how_to_get_a_key(stages: dict[str, Synthesized], stage: str) -> None:
     outputs = stages[stage].template["Outputs"]
     assert outputs[stack_names.TABLE_OUTPUT]["Value"] == {"Ref": stages[stage].table}
+    variables = stages[stage][stages[stage].functions["sweep"]]["Environment"]["Variables"]
+    assert outputs[stack_names.DUE_SHARDS_OUTPUT]["Value"] == variables["DUE_SHARDS"]
     assert outputs[stack_names.FAILURES_OUTPUT]["Value"] == {"Ref": stages[stage].bucket}
     assert outputs[stack_names.FAN_OUT_OUTPUT]["Value"] == stages[stage].live("fan_out")
     if not stages[stage].all("AWS::ApiGateway::DomainName"):
@@ -68,6 +70,7 @@ def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: S
         machines={name: json.dumps({"Ref": machine}) for name, machine in prod.machines.items()},
         signing_key=json.dumps({"Fn::GetAtt": [prod.key, "Arn"]}),
         recordings=json.dumps({"Ref": prod.recordings}),
+        due_shards=16,
         model=MODEL,
         base_url="of the canary alone",
     )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aws_cdk import App
 
-from infra import topology
+from infra import costs, topology
 from infra.app import UnknownStage, context, stage_of
 from infra.stage import BadSetting, Stage, parse
 from tests.support.synth import ACCOUNT, COPIES_REGION, OWNED, REGION
@@ -29,6 +29,10 @@ def test_the_stages_of_cdk_json_are_good_and_place_no_calls() -> None:
         found = parse(name, settings | (OWNED if settings["keep_data"] else {}))
         assert not found.carrier
         assert not found.messenger
+
+
+def test_prod_has_the_shards_whose_reads_are_paid_for() -> None:
+    assert context()["stages"]["prod"]["due_shards"] == costs.SHARDS
 
 
 def test_a_stage_that_keeps_data_is_not_deployed_before_it_is_known_who_hears_its_alarms() -> None:
@@ -110,6 +114,9 @@ def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str
             "warm_throughput.table.reads should be greater",
         ),
         ({"warm_throughput": {"table": {"reads": 12_000}}}, "warm_throughput table lacks writes"),
+        ({"due_shards": 0}, "due_shards should be greater than or equal to 1"),
+        ({"due_shards": 65}, "due_shards should be less than or equal to 64"),
+        ({"due_shards": "16"}, "due_shards should be a valid integer"),
         ({"monthly_budget": 100}, "it has monthly_budget and lacks alarm_topic or alarm_email"),
         ({"traffic_shift": "AllAtOnce"}, "traffic_shift should match pattern"),
         ({"backup": {}}, "backup lacks region"),

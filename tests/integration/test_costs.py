@@ -444,7 +444,8 @@ def test_retries_take_what_is_stated(meter: Meter) -> None:
     assert_states(costs.WORK["machine_retry"], counted[5], costs.RECEIVER_MS)
 
 
-def test_a_sweep_that_finds_nothing_takes_what_is_stated(meter: Meter) -> None:
+def test_a_sweep_that_finds_nothing_takes_what_is_stated(meter: Meter, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUE_SHARDS", str(costs.SHARDS))
     meter.time.now = 1.0
     with meter.counting():
         meter.invoke("sweep", {})

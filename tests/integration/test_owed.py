@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shared.core import aws, clock, ids, table
-from shared.core.keys import due
+from shared.core.keys import due, due_shard
 from shared.work import owed
 from shared.work.owed import Claim, NotDue
 from tests.support.clocks import Clock
@@ -42,6 +42,11 @@ class Job:
         found = self.claim()
         assert isinstance(found, Claim)
         return found
+
+    def overdue(self, entry: str | None = None) -> table.Row | None:
+        """The row for `sweep` that found this due time in the index, by default its own."""
+        found = owed.overdue([{"pk": self.pk, "sk": self.sk, "due": entry or self.row["due"]}])
+        return found[0] if found else None
 
     @property
     def row(self) -> table.Row:
@@ -142,7 +147,7 @@ def test_a_lease_of_a_clock_that_ran_ahead_holds_nothing_up(job: Job, stopped_cl
     ahead = job.claimed()
     stopped_clock.forward(-24 * 3600)
     job.owe(lease=ahead.token, lease_until=ahead.row["lease_until"])
-    assert owed.postpone_hint(job.pk, job.sk, job.row["due"], 60_000) is not None
+    assert job.overdue() is not None
     assert job.claimed().lost_workers == 1
 
 
@@ -259,8 +264,7 @@ def test_a_step_that_fails_gives_the_row_back(job: Job) -> None:
     def step(claim: Claim) -> None:
         raise ValueError("the provider's response makes no sense")
 
-    overdue = owed.postpone_hint(job.pk, job.sk, job.row["due"], 60_000)
-    assert overdue is not None
+    owed.postpone_hint(job.row)
     with pytest.raises(ValueError, match="no sense"):
         owed.run_due_steps(job.pk, job.sk, LEASE, step)
     assert job.row["hints"] == 1, "sweep goes on to hint less and less often"
@@ -334,22 +338,67 @@ def test_conflicts_without_end_are_given_up(job: Job) -> None:
     assert tries[-1] - tries[0] <= (owed.CONFLICT_SECONDS + 1) * clock.SECOND
 
 
-def test_an_overdue_row_is_put_off_unless_a_worker_has_it(job: Job, stopped_clock: Clock) -> None:
-    entry = job.row["due"]
+def test_an_overdue_row_is_hinted_unless_a_worker_has_it(job: Job, stopped_clock: Clock) -> None:
     claim = job.claimed()
-    assert owed.postpone_hint(job.pk, job.sk, entry, 60_000) is None
+    assert job.overdue() is None
     owed.release(claim)
-    for hints in (1, 2):
-        row = owed.postpone_hint(job.pk, job.sk, job.row["due"], 60_000)
-        assert row is not None
-        assert (row["hints"], row["due"]) == (hints, due(clock.now() + 60_000))
-        stopped_clock.forward(60)
-    assert owed.postpone_hint(job.pk, job.sk, entry, 60_000) is None, "the row has moved on"
-    claim = job.claimed()
+    assert job.overdue() == job.row
+    job.claimed()
     stopped_clock.forward(LEASE / clock.SECOND)
-    assert owed.postpone_hint(job.pk, job.sk, job.row["due"], 60_000) is not None, "the worker is dead"
-    record(job.claimed(), job.done(1))
+    assert job.overdue() == job.row, "the worker is dead"
+
+
+def test_overdue_rows_keep_the_order_of_the_index(stage: Stage, stopped_clock: Clock) -> None:
+    jobs = [Job().owe() for _ in range(5)]
+    entries = [{"pk": job.pk, "sk": job.sk, "due": job.row["due"]} for job in jobs]
+    assert owed.overdue(entries) == [job.row for job in jobs]
+    assert owed.overdue(entries[::-1]) == [job.row for job in jobs][::-1]
+
+
+def test_the_interval_between_hints_doubles_until_a_step_is_recorded(job: Job, stopped_clock: Clock) -> None:
+    first = job.row["due"]
+    for hints, wait in enumerate((60, 120, 240, 480, 960, 1920, 3600, 3600), 1):
+        owed.postpone_hint(job.row)
+        row = job.row
+        assert (row["hints"], row["due"]) == (hints, due(clock.now() + wait * clock.SECOND))
+    assert job.overdue(first) is None, "the row has moved on"
+    record(job.claimed(), job.done(1, clock.now()))
     assert "hints" not in job.row
+
+
+def test_a_hint_whose_row_has_another_step_since_postpones_nothing(job: Job, stopped_clock: Clock) -> None:
+    seen = job.row
+    stopped_clock.forward(1)
+    record(job.claimed(), job.done(1, clock.now()))
+    after = job.row
+    owed.postpone_hint(seen)
+    assert job.row == after
+    record(job.claimed(), job.done(2))
+    after = job.row
+    owed.postpone_hint(seen)
+    assert job.row == after
+
+
+def test_a_hint_counts_although_its_worker_has_the_row_already_and_fails(job: Job, stopped_clock: Clock) -> None:
+    """Otherwise a row whose worker always fails would get a hint each minute."""
+    seen = job.row
+    claim = job.claimed()
+    owed.postpone_hint(seen)
+    owed.release(claim, failed=True)
+    assert job.row["hints"] == 1
+    assert job.claimed().lost_workers == 1
+
+
+def test_a_postponed_row_moves_to_its_shard_of_the_present_setting(
+    job: Job, stopped_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DUE_SHARDS", "64")
+    rows = [Job(sk=f"job_{number}").owe() for number in range(20)]
+    assert any(row.row["due_shard"] not in {f"due#{n}" for n in range(8)} for row in rows)
+    monkeypatch.setenv("DUE_SHARDS", "8")
+    for each in rows:
+        owed.postpone_hint(each.row)
+        assert each.row["due_shard"] == due_shard(each.sk)
 
 
 def test_a_claim_that_meets_a_write_of_somebody_else_is_decided_on_the_row_as_it_is_then(job: Job) -> None:

@@ -8,7 +8,7 @@
         stage.call(...)
 
 Calls are the API calls of our code; botocore's own tries of one call are not counted twice, and follow each
-other here without its pauses.
+other here without its pauses. Several threads may call at once: a call's position is that of its start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ALWAYS = 1_000
 
 
 class Killed(BaseException):
-    """The process is gone: nothing catches this."""
+    """The process is gone: nothing catches this, and no other thread makes a call any more."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,13 @@ def conflicting(position: int) -> Disturbance:
 _session = URLLib3Session()
 
 
+class _Current(threading.local):
+    """The call that this thread is making: its position, and whether its last try was disturbed."""
+
+    position = 0
+    disturbed = False
+
+
 @dataclass
 class Wire:
     """The calls so far, and what is to become of them."""
@@ -151,8 +158,9 @@ class Wire:
     disturbed: int = 0
     """How many tries the fault has met."""
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _disturbed_last: bool = False
+    _current: _Current = field(default_factory=lambda: _Current())
     _faulted: str | None = None
+    _dead: bool = False
 
     def operations(self, *services: str) -> list[str]:
         """The names of the calls, of all services where none is named."""
@@ -164,13 +172,14 @@ class Wire:
 
     def _asked(self, service: str, operation: str, params: dict[str, Any]) -> None:
         with self._lock:
+            self._current.position = len(self.calls)
             self.calls.append(Sent(service, operation, dict(params)))
         if service == "dynamodb":
             params["ReturnConsumedCapacity"] = "TOTAL"
 
     def _calling(self) -> None:
-        if self.kill_before == len(self.calls) - 1:
-            raise Killed(f"before {self.calls[-1].operation}")
+        if self._dead or self.kill_before == self._current.position:
+            self._die("before")
 
     def _called(self, parsed: Mapping[str, Any]) -> None:
         with self._lock:
@@ -178,12 +187,16 @@ class Wire:
             consumed = parsed.get("ConsumedCapacity") or []
             for part in [consumed] if isinstance(consumed, Mapping) else consumed:
                 self.capacity += part["CapacityUnits"]
-        if self.kill_after == len(self.calls) - 1:
-            raise Killed(f"after {self.calls[-1].operation}")
+        if self._dead or self.kill_after == self._current.position:
+            self._die("after")
+
+    def _die(self, when: str) -> None:
+        self._dead = True
+        raise Killed(f"{when} {self.calls[self._current.position].operation}")
 
     def _sending(self, attempt: _Try) -> AWSResponse | None:
         if attempt.before:
-            self._disturbed_last = False
+            self._current.disturbed = False
         fault = self.fault
         if fault is None or not self._meant(fault, attempt):
             return None
@@ -201,17 +214,17 @@ class Wire:
     def _meant(self, fault: Fault, attempt: _Try) -> bool:
         if fault.service is not None:
             return attempt.service == fault.service
-        at = len(self.calls) - 1
+        at = self._current.position
         # A call made again by our own code, after the one that was meant, is meant too.
         return at == fault.position or (at > fault.position and self._faulted == attempt.operation)
 
     def _meet(self, attempt: _Try) -> None:
         self.disturbed += 1
-        self._disturbed_last = True
+        self._current.disturbed = True
         self._faulted = attempt.operation
 
     def _again(self, response: Any, attempts: int) -> float | None:
-        if not self._disturbed_last or attempts >= MOST_TRIES:
+        if not self._current.disturbed or attempts >= MOST_TRIES:
             return None
         if response is None:
             return 0

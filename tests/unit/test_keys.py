@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -45,7 +46,11 @@ def test_due_times_sort_as_instants(instants: list[int]) -> None:
     assert all(keys.due(one) < keys.due(other) for one, other in pairwise(in_order))
 
 
-def test_every_row_is_in_one_of_the_shards_that_sweep_looks_at_and_they_share_the_load() -> None:
+@pytest.mark.parametrize("count", [1, 8, 16, 64])
+def test_every_row_is_in_one_of_the_shards_of_the_setting_and_they_share_the_load(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setenv("DUE_SHARDS", str(count))
     shards = keys.due_shards()
     counts = dict.fromkeys(shards, 0)
 
@@ -53,6 +58,19 @@ def test_every_row_is_in_one_of_the_shards_that_sweep_looks_at_and_they_share_th
         counts[keys.due_shard(f"whd_{number}")] += 1
 
     assert set(counts) == set(shards)
-    assert len(set(shards)) == keys.DUE_SHARDS
-    assert min(counts.values()) > 800
+    assert len(set(shards)) == count
+    assert min(counts.values()) > 0.6 * 8000 / count
     assert keys.due_shard("whd_1") == keys.due_shard("whd_1")
+
+
+def test_the_shards_of_a_higher_and_a_lower_setting_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def known(count: int) -> tuple[list[str], list[str]]:
+        monkeypatch.setenv("DUE_SHARDS", str(count))
+        return keys.due_shards(), keys.former_due_shards()
+
+    (few, beyond_few), (many, beyond_many) = known(8), known(16)
+
+    assert set(few) < set(many), "rows that were written before the setting was raised"
+    assert set(many) - set(few) <= set(beyond_few), "rows that were written before it was lowered"
+    assert not set(many) & set(beyond_many)
+    assert known(64)[1] == []
