@@ -348,7 +348,7 @@ FUNCTIONS = (
         "dial",
         "functions.dial.handler",
         timeout=60,
-        table=("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem", *WRITE, *CHECK),
+        table=(*READ, "dynamodb:UpdateItem", *WRITE, *CHECK, *DELETE),
         sends=("dials",),
         recordings=("s3:PutObject",),
         carrier=("connect:StartOutboundVoiceContact", "connect:DescribeContact", "connect:StopContact"),
@@ -370,7 +370,8 @@ FUNCTIONS = (
         timeout=40,
         table=("dynamodb:GetItem", "dynamodb:UpdateItem", *WRITE),
         sends=("dials",),
-        recordings=("s3:GetObject",),
+        recordings=("s3:GetObject", "s3:DeleteObject"),
+        carrier=("connect:GetContactAttributes", "connect:StopContact"),
         queues=(QueueSource("call_events", concurrency=20),),
     ),
     Function(

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from shared import appointments, customers
 from shared.agent import Reply, plain_text
-from shared.agent.tools import Proposal, Tools
+from shared.agent.tools import AGENT_FAILED, Proposal, Tools
 from shared.appointments import APPOINTMENTS, AppointmentRecord
 from shared.calls import placing, sessions
 from shared.conversations import conversations
@@ -45,8 +45,6 @@ COMMIT_SECONDS = 5
 """Seconds of the lease that are reserved for the commit."""
 MAX_APPOINTMENTS = 50
 """The most appointments that the agent gets."""
-AGENT_FAILED = "agent_failed"
-"""The reason of the handoff with which a turn ends if the agent failed. The agent replies to the next message again."""
 
 
 @dataclass(frozen=True)

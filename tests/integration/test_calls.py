@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from shared.calls import limits as call_limits
+from shared.calls import limits
 from shared.calls.limits import Limits
 from shared.core import aws, clock
 from shared.core.keys import Scope
@@ -356,10 +356,10 @@ def test_a_call_that_nobody_answers_frees_the_customer_for_the_next(stage: Stage
 # Limits of live calls
 
 
-def limited(stage: Stage, *phones: str, **limits: Any) -> list[Callee]:
+def limited(stage: Stage, *phones: str, **settings: Any) -> list[Callee]:
     """Customers in a new project with limits, for live calls."""
     first = callee(stage, phones[0], livemode=True)
-    call_limits.set_limits(first.scope.project_id, Limits(**limits))
+    limits.set_limits(first.scope.project_id, Limits(**settings))
     return [first, *(callee(stage, phone, first.scope) for phone in phones[1:])]
 
 
@@ -456,7 +456,7 @@ def test_a_call_that_ends_after_midnight_leaves_the_new_days_calls_alone(stage: 
 
 def test_test_mode_has_no_limits(stage: Stage, stopped_clock: Clock) -> None:
     whom = callee(stage)
-    call_limits.set_limits(whom.scope.project_id, Limits(("+44",), 0, 0))
+    limits.set_limits(whom.scope.project_id, Limits(("+44",), 0, 0))
     placed(stage, whom)
     sweep(stage, stopped_clock, whom.scope)
     assert list(incomplete(stage, whom)) == []

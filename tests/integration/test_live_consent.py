@@ -11,7 +11,7 @@ import pytest
 from botocore.stub import ANY, Stubber
 
 from shared.calls import consents
-from shared.calls import limits as call_limits
+from shared.calls import limits
 from shared.calls.consents import DECLINED, GRANTED, PENDING
 from shared.core import table
 from shared.telephony import Busy, NotConfigured, adapters, whatsapp
@@ -54,7 +54,7 @@ class Messenger:
         """Whether the customer may be called without being asked."""
         return self.permits
 
-    def ask(self, to: str, text: str) -> str:
+    def ask(self, to: str, text: str, reference: str) -> str:
         """Ask for consent."""
         self.asked.append(to)
         failure = self._failures.pop(0) if self._failures else None
@@ -432,9 +432,9 @@ def test_a_customer_who_joins_while_the_request_is_being_sent_is_asked_nothing_n
     second = another(stage, first, ANYBODY)
 
     class Slow(Messenger):
-        def ask(self, to: str, text: str) -> str:
+        def ask(self, to: str, text: str, reference: str) -> str:
             assert place(stage, second, channel="whatsapp").status == 202
-            return super().ask(to, text)
+            return super().ask(to, text, reference)
 
     slow = Slow()
     adapters.use(messenger=slow)
@@ -461,7 +461,7 @@ def test_a_messenger_that_never_answers_is_given_up(stage: Stage, stopped_clock:
 def test_nobody_is_asked_for_a_call_that_would_be_refused(stage: Stage, stopped_clock: Clock, messenger: Use) -> None:
     sent = messenger()
     whom = callee(stage, ANYBODY, livemode=True)
-    call_limits.set_limits(whom.scope.project_id, call_limits.Limits(prefixes=("+44",)))
+    limits.set_limits(whom.scope.project_id, limits.Limits(prefixes=("+44",)))
     found = place(stage, whom, channel="whatsapp")
     assert (found.status, session_of(stage, found.json["session_id"])["consent"]) == (201, None)
     assert consents.find(whom.scope, ANYBODY).version == 0

@@ -13,12 +13,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.calls import limits as call_limits
+from shared.calls import limits
 from shared.core import aws, clock, table
 from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.projects import usage
-from shared.telephony import ContactState, Ending
+from shared.telephony import ContactState, Ending, Placed
 from tests.support.clocks import Clock
 from tests.support.resources import created, seen
 from tests.support.stage import Stage, hint_record, sqs_record
@@ -64,6 +64,12 @@ class Line:
 
     def stop(self, contact_id: str) -> None:
         self.stopped.append(contact_id)
+
+    def placed(self, contact_id: str) -> Placed | None:
+        for _, session_id, project_id, livemode, _ in self.started:
+            if self.contacts.get(session_id) == contact_id:
+                return Placed(project_id, livemode, session_id)
+        return None
 
 
 @dataclass(frozen=True)
@@ -203,7 +209,7 @@ def used(call: LiveCall) -> dict[str, int]:
 
 def under_way(call: LiveCall) -> int:
     """How many calls the project's counter holds."""
-    _, counts = call_limits.read(call.scope, table.get_many(call_limits.keys(call.scope)))
+    _, counts = limits.read(call.scope, table.get_many(limits.keys(call.scope)))
     return counts.at_once
 
 

@@ -101,7 +101,7 @@ def test_a_start_that_amazon_connect_refuses_ends_the_call(
     work(stage, call)
     assert outcome(call)[:2] == ending
     after(stage, stopped_clock, call, POLL)
-    assert_over(call)
+    assert_over(call, calls=0)
 
 
 def test_a_throttled_start_is_made_again(stage: Stage, stopped_clock: Clock, connect: Stubber) -> None:

@@ -478,6 +478,7 @@ def test_an_event_tells_contact_type_and_instants() -> None:
     assert contact_event(disconnected()) == ContactEvent(
         contact_id=CONTACT,
         event_type="DISCONNECTED",
+        by_api=False,
         initiated_at=instant("2021-08-04T17:17:53Z"),
         answered_at=instant("2021-08-04T17:17:55Z"),
         ended_at=instant("2021-08-04T17:18:37Z"),
@@ -491,7 +492,7 @@ def test_the_other_detail_type_is_taken_as_well() -> None:
 def test_names_may_begin_with_a_capital() -> None:
     detail = {"ContactId": CONTACT, "Channel": "VOICE", "InitiationMethod": "API", "EventType": "CONNECTED_TO_SYSTEM"}
     happened = contact_event(disconnected(detail=detail))
-    assert happened == ContactEvent(CONTACT, "CONNECTED_TO_SYSTEM", None, None, None)
+    assert happened == ContactEvent(CONTACT, "CONNECTED_TO_SYSTEM", True, None, None, None)
 
 
 @pytest.mark.parametrize("unset", ["1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00Z", "", "soon", None, 0, []])
