@@ -30,9 +30,9 @@ from shared.core.keys import Scope
 HELD = 30 * clock.MINUTE
 """How long a call that is not released keeps its place: longer than a call may take."""
 CHECK_SOON = 5 * clock.SECOND
-"""The wait of a call that takes one of the next places that become free."""
-CHECK_LATER = 60 * clock.SECOND
-"""The wait of a call that others come before."""
+"""The wait of the first call for a place; those behind it wait longer, the more calls come before them."""
+CHECK_WITHIN = 60 * clock.SECOND
+"""The longest wait for a place."""
 MIN_WAIT = clock.SECOND
 """The shortest wait, because queues delay by whole seconds."""
 LATE = 5 * clock.SECOND
@@ -75,7 +75,7 @@ def admit(scope: Scope, session_id: str) -> Start | Wait:
     next_start = min(max(now, pace.get("next_start", 0)), now + BACK_OFF + interval)
     at = next_start + ahead * interval
     if free <= 0:
-        return wait(scope, session_id, now + (CHECK_SOON if ahead < active_calls() else CHECK_LATER))
+        return wait(scope, session_id, now + min(CHECK_SOON + CHECK_SOON * ahead // active_calls(), CHECK_WITHIN))
     if at > now:
         return wait(scope, session_id, max(at, now + MIN_WAIT))
     row = {"pk": _PK, "sk": _PACE, "kind": "pace", "next_start": now + interval}

@@ -178,9 +178,10 @@ def object_event(key: str) -> dict[str, Any]:
     return {"source": "aws.s3", "detail-type": "Object Created", "detail": detail}
 
 
-def analysis_of(contact_id: str, content: Any = ANALYSIS) -> str:
-    """The key of a contact's analysis, which lies in the bucket."""
-    key = f"connect/Analysis/Voice/ivr/2026/11/21/{contact_id}_analysis_2026-11-21T09:51:16Z.json"
+def analysis_of(contact_id: str, content: Any = ANALYSIS, *, redacted: bool = False) -> str:
+    """The key of a contact's analysis, which is in the bucket."""
+    folder, word = ("Redacted/", "analysis_redacted") if redacted else ("", "analysis")
+    key = f"connect/Analysis/Voice/ivr/{folder}2026/11/21/{contact_id}_{word}_2026-11-21T09:51:16Z.json"
     aws.s3().put_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=key, Body=json.dumps(content).encode())
     return key
 
@@ -246,5 +247,8 @@ def dies(stage: Stage, call: LiveCall, line: Line) -> list[int]:
 SECRETS = (PHONE, PHONE[1:], NAME, TITLE, "on my way")
 
 
-def recording_of(contact_id: str) -> str:
+def recording_of(contact_id: str, *, redacted: bool = False) -> str:
+    if redacted:
+        folder = "connect/Analysis/Voice/ivr/Redacted/2026/11/21"
+        return f"{folder}/{contact_id}_call_recording_redacted_2026-11-21T09:51:16Z.wav"
     return f"connect/CallRecordings/ivr/2026/11/21/{contact_id}_20261121T09:47_UTC.wav"

@@ -6,8 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from shared.calls import consents, settlements
-from shared.calls import limits
+from shared.calls import consents, limits, settlements
 from shared.calls.live import BUSY, FILES_WITHIN, POLL, START_AGAIN, START_WITHIN
 from shared.core import clock
 from shared.telephony import Busy, CallRefused, ContactState, Ending, NoCapacity, adapters, amazon_connect

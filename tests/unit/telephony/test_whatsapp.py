@@ -64,10 +64,12 @@ def sent(message: Any, phone_number_id: str = PHONE_NUMBER_ID, version: str = ME
     }
 
 
+REFERENCE = "P#7#live#consent#0123456789abcdef0123456789abcdef 2"
 FREE_FORM = {
     "messaging_product": "whatsapp",
     "recipient_type": "individual",
     "to": PHONE,
+    "biz_opaque_callback_data": REFERENCE,
     "type": "interactive",
     "interactive": {
         "type": "call_permission_request",
@@ -79,6 +81,7 @@ FROM_TEMPLATE = {
     "messaging_product": "whatsapp",
     "recipient_type": "individual",
     "to": PHONE,
+    "biz_opaque_callback_data": REFERENCE,
     "type": "template",
     "template": {"name": "call_permission", "language": {"code": "en_US"}},
 }
