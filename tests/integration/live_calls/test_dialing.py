@@ -182,7 +182,7 @@ def test_a_start_that_a_worker_died_over_is_given_up_once_the_call_may_have_rung
     assert events_of(stage, call.id) == ["session.created", "session.failed"]
 
 
-@pytest.mark.parametrize("death", [(position, after) for position in range(7) for after in (False, True)])
+@pytest.mark.parametrize("death", [(position, after) for position in range(10) for after in (False, True)])
 def test_a_call_whose_worker_dies_anywhere_is_started_under_one_token_and_ends(
     stage: Stage, stopped_clock: Clock, line: Line, death: tuple[int, bool]
 ) -> None:

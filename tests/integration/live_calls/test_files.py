@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from shared.calls.live import FILES_WITHIN, POLL
 from shared.core import aws, clock
@@ -33,7 +34,6 @@ from tests.support.live_calls import (
 )
 from tests.support.resources import hinted, seen
 from tests.support.stage import Stage, sqs_record
-from tests.support.wire import Fault, refused, wire
 
 
 def ended(stage: Stage, line: Line, time: Clock, ending: Ending = HUNG_UP) -> LiveCall:
@@ -164,6 +164,21 @@ def in_bucket(key: str) -> bool:
     return bool(found["KeyCount"])
 
 
+@contextmanager
+def no_deletion() -> Iterator[None]:
+    """The bucket does not answer requests for a deletion."""
+
+    def fail(**others: Any) -> None:
+        raise EndpointConnectionError(endpoint_url="bucket")
+
+    events = aws.s3().meta.events
+    events.register("before-call.s3.DeleteObject", fail)
+    try:
+        yield
+    finally:
+        events.unregister("before-call.s3.DeleteObject", fail)
+
+
 @pytest.mark.parametrize("first", ["raw", "redacted"])
 def test_of_a_recording_and_its_redacted_copy_the_copy_is_kept(
     stage: Stage, stopped_clock: Clock, line: Line, first: str
@@ -201,7 +216,7 @@ def test_a_raw_recording_whose_deletion_failed_is_deleted_at_the_next_try(
     raw, redacted = stored(recording_of(contact)), stored(recording_of(contact, redacted=True))
     tell(stage, object_event(raw))
     event = sqs_record(json.dumps(object_event(redacted)), stage.queues["call_events"].arn)
-    with wire(Fault(0, refused, service="s3")):
+    with no_deletion():
         failed = stage.invoke("call_events", {"Records": [event]})["batchItemFailures"]
     assert failed == [{"itemIdentifier": event["messageId"]}]
     assert in_bucket(raw)
