@@ -284,6 +284,7 @@ FUNCTIONS = (
         indexes=QUERY,
         sends=("turns",),
     ),
+    # It also places calls, for the permissions that only this needs.
     Function(
         "sessions",
         "functions.sessions.handler",
