@@ -46,8 +46,8 @@ LONGEST = 15 * clock.MINUTE
 FILES_WITHIN = 30 * clock.MINUTE
 """When a transcript or a recording that has not arrived is given up."""
 CONTACT_KEPT = 7 * clock.DAY
-"""How long a contact's session can be found. Its last events and files arrive within hours; a dead-letter queue may
-hold them for days."""
+"""How long a contact's session can be found. Its last events arrive within hours, and stay in a queue for days if they
+fail."""
 TIMEOUT = Ending(sessions.FAILED, "provider_timeout")
 NOT_SET_UP = "Live phone calls are not set up for this deployment. "
 NO_MEDIA_BRIDGE = "Live calls on WhatsApp need a media bridge, which this deployment does not have."
@@ -251,7 +251,7 @@ def _placed(scope: Scope, record: SessionRecord, contact_id: str, due_at: int) -
 
 
 def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> list[table.Operation]:
-    """The writes that take over the carrier's state of a call that is under way."""
+    """The writes that bring a call under way up to date with the carrier's state of it."""
     session, now = record.doc, clock.now()
     age, patience = _since_dialed(session), LOST_AFTER
     due = owed.owed(session["id"], now + POLL)
@@ -301,7 +301,7 @@ def _end(
 
 
 def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
-    """The write that takes over the state of a transcript or a recording, one status a write."""
+    """The write of the next status of a transcript or a recording. No write changes both."""
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
         return sessions.update(scope, record, {}, owed.NOTHING)

@@ -325,7 +325,7 @@ def _channel(scope: Scope, phone: str, order: Order) -> str:
 
 
 def _must_have_room(scope: Scope, to: str, rows: Mapping[tuple[str, str], table.Row]) -> bool:
-    """Whether the number may be called at all. Raises `call_limit_reached`."""
+    """Whether the project may call this number. Raises `call_limit_reached` if it has no call left now."""
     if not scope.livemode:
         return True
     allowed, counts = limits.read(scope, rows)
@@ -335,7 +335,7 @@ def _must_have_room(scope: Scope, to: str, rows: Mapping[tuple[str, str], table.
 
 
 def _claim_customer(scope: Scope, customer: CustomerRecord, session: Session) -> table.Update:
-    """The write that makes this the customer's one call."""
+    """The write that makes this call the only one of the customer."""
     return table.Update(
         scope.pk(CUSTOMERS.kind),
         customer.doc["id"],
