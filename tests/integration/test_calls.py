@@ -429,8 +429,9 @@ def test_a_days_calls_are_limited_when_placed_and_when_dialed_until_the_next_day
     found = place(stage, third, "k")
     assert (found.status, found.code) == (409, "call_limit_reached")
     dial(stage, stopped_clock, one.scope, second)
-    assert session_of(stage, second)["call_status"] == "failed"
-    assert session_of(stage, second)["dialed_at"] is None
+    above = session_of(stage, second)
+    assert (above["call_status"], above["ended_reason"], above["dialed_at"]) == ("failed", "blocked", None)
+    assert "1 live calls a day" in above["summary"]
     stopped_clock.now = 1_893_456_000.0 + 24 * 3600 - 30
     assert place(stage, third, "k").code == "call_limit_reached"
     stopped_clock.forward(31)
