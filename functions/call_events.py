@@ -10,8 +10,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from shared.calls import live as live_calls
-from shared.calls import sessions
+from shared.calls import live, sessions
 from shared.core import aws
 from shared.core.keys import Scope
 from shared.telephony import amazon_connect, contact_lens
@@ -33,24 +32,28 @@ def process(record: SQSRecord) -> None:
 
 def _contact_changed(event: Any) -> tuple[Scope, str] | None:
     contact = amazon_connect.contact_event(event)
-    call = None if contact is None else live_calls.of_contact(contact.contact_id)
+    if contact is None:
+        return None
+    call = live.of_contact(contact.contact_id)
     if call is not None:
-        live_calls.wake(*call)
+        live.wake(*call)
+    elif contact.by_api and contact.event_type in amazon_connect.BEGINNINGS:
+        call = live.adopt(contact.contact_id)
     return call
 
 
 def _object_created(detail: Any) -> tuple[Scope, str] | None:
     bucket, key = detail["bucket"]["name"], detail["object"]["key"]
-    contact_object = contact_lens.object_of(key)
-    if contact_object is None:
+    file = contact_lens.file_of(key)
+    if file is None:
         return None
-    kind, contact_id = contact_object
-    call = live_calls.of_contact(contact_id)
+    call = live.of_contact(file.contact_id)
     if call is None:
         return None
-    if kind == "recording":
-        live_calls.wake(*call, {"recording_key": key})
+    if file.kind == "recording":
+        live.keep_recording(*call, key, redacted=file.redacted)
     else:
         content = aws.call(aws.s3().get_object, Bucket=bucket, Key=key)["Body"].read()
-        live_calls.keep_transcript(*call, contact_lens.lines(json.loads(content)))
+        lines = contact_lens.lines(json.loads(content))
+        live.keep_transcript(*call, lines, redacted=file.redacted)
     return call

@@ -1,4 +1,4 @@
-"""Queue -> the steps of consent requests, and the replies of customers on WhatsApp (contract 7).
+"""Queue -> the steps of consent requests, and what WhatsApp reports of them (contract 7).
 
 The messages are hints of the service, hints of the `call_consent` state machine (the first has its task token), and
 notifications of WhatsApp.
@@ -22,11 +22,13 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
 
 def process(record: SQSRecord) -> None:
-    """Run the steps of a consent request that are due, or store a reply from WhatsApp."""
+    """Run the steps of a consent request that are due, or store a customer's reply or a failure from WhatsApp."""
     message = json.loads(record.body)
     if "whatsAppWebhookEntry" in message:
         for reply in whatsapp.replies(record.body):
-            asking.take_reply(reply)
+            asking.store_reply(reply)
+        for failure in whatsapp.failures(record.body):
+            asking.end_undelivered(failure)
         return
     if "task_token" in message:
         asking.keep_task_token(message["pk"], message["task_token"])

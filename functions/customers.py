@@ -1,4 +1,7 @@
-"""/v1/customers: create, list, retrieve, update and soft-delete customers."""
+"""/v1/customers: create, list, retrieve, update and soft-delete customers.
+
+`POST /v1/customers/{id}/call` is in `functions/sessions.py`, because its result is a session.
+"""
 
 from __future__ import annotations
 

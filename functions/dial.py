@@ -37,8 +37,8 @@ def _step(scope: Scope, claim: owed.Claim) -> None:
 
         simulated.step(scope, claim)
     else:
-        from shared.calls import live as live_calls
+        from shared.calls import live
 
-        live_calls.step(scope, claim)
+        live.step(scope, claim)
     session = SESSIONS.record(claim.row).doc
     logger().info("call", extra={"session_id": session["id"], "before": session["call_status"]})

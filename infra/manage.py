@@ -182,23 +182,23 @@ def _revoke_key(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _limit_calls(stage: Stage, options: argparse.Namespace) -> None:
-    from shared.calls import limits as call_limits
+    from shared.calls import limits
 
-    limits = call_limits.Limits(tuple(options.prefix), options.at_once, options.per_day)
-    call_limits.set_limits(options.project, limits)
-    print(_in_words(options.project, limits))
+    allowed = limits.Limits(tuple(options.prefix), options.at_once, options.per_day)
+    limits.set_limits(options.project, allowed)
+    print(_in_words(options.project, allowed))
 
 
 def _show_calls(stage: Stage, options: argparse.Namespace) -> None:
-    from shared.calls import limits as call_limits
+    from shared.calls import limits
     from shared.core import table
     from shared.core.keys import Scope
     from shared.projects import projects
 
     projects.name_of(options.project)
     scope = Scope(options.project, livemode=True)
-    limits, counts = call_limits.read(scope, table.get_many(call_limits.keys(scope)))
-    print(_in_words(options.project, limits))
+    allowed, counts = limits.read(scope, table.get_many(limits.keys(scope)))
+    print(_in_words(options.project, allowed))
     print(f"now {counts.at_once}, today {counts.today}")
 
 

@@ -17,7 +17,9 @@ from shared.core import facts
 
 INFERENCE_GEOGRAPHIES = frozenset({"apac", "au", "ca", "eu", "global", "jp", "us", "us-gov"})
 """Prefixes of cross-region inference profile ids (Bedrock user guide, "Geographic cross-Region inference")."""
-CARRIER = frozenset({"instance_id", "contact_flow_id", "queue_id", "source_phone_number"})
+CARRIER = frozenset(
+    {"instance_id", "contact_flow_id", "queue_id", "source_phone_number", "active_calls", "starts_per_second"}
+)
 """The `connect` settings that the functions read."""
 
 
@@ -41,7 +43,11 @@ HostName = Annotated[str, StringConstraints(pattern=r"^([a-z0-9]([a-z0-9-]*[a-z0
 
 
 class Connect(_Settings):
-    """Live calls by Amazon Connect. With `create_flow`, the stack creates the contact flow; omit `contact_flow_id`."""
+    """Live calls by Amazon Connect. With `create_flow`, the stack creates the contact flow; omit `contact_flow_id`.
+
+    `active_calls` and `starts_per_second` limit the calls of all projects together, to the quotas of the instance and
+    the account.
+    """
 
     instance_id: Text
     contact_flow_id: Text | None = None
@@ -49,6 +55,8 @@ class Connect(_Settings):
     source_phone_number: Text | None = None
     create_flow: bool = False
     store_recordings: bool = False
+    active_calls: int = Field(default=facts.CONNECT_ACTIVE_CALLS, ge=1, le=2_000)
+    starts_per_second: int = Field(default=facts.CONNECT_STARTS_PER_SECOND, ge=1, le=100)
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -220,7 +228,8 @@ class Stage(_Settings):
     @property
     def carrier(self) -> Mapping[str, str]:
         """The `connect` settings that the functions receive."""
-        return self.connect.model_dump(include={*CARRIER}, exclude_none=True) if self.connect else {}
+        found = self.connect.model_dump(include={*CARRIER}, exclude_none=True) if self.connect else {}
+        return {name: str(value) for name, value in found.items()}
 
     @property
     def messenger(self) -> Mapping[str, str]:

@@ -296,6 +296,7 @@ FUNCTIONS = (
         indexes=QUERY,
         sends=("turns",),
     ),
+    # It also places calls, for the permissions that only this needs.
     Function(
         "sessions",
         "functions.sessions.handler",
@@ -360,7 +361,7 @@ FUNCTIONS = (
         "dial",
         "functions.dial.handler",
         timeout=60,
-        table=("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem", *WRITE, *CHECK),
+        table=(*READ, "dynamodb:UpdateItem", *WRITE, *CHECK, *DELETE),
         sends=("dials",),
         recordings=("s3:PutObject",),
         carrier=("connect:StartOutboundVoiceContact", "connect:DescribeContact", "connect:StopContact"),
@@ -382,7 +383,8 @@ FUNCTIONS = (
         timeout=40,
         table=("dynamodb:GetItem", "dynamodb:UpdateItem", *WRITE),
         sends=("dials",),
-        recordings=("s3:GetObject",),
+        recordings=("s3:GetObject", "s3:DeleteObject"),
+        carrier=("connect:GetContactAttributes", "connect:StopContact"),
         queues=(QueueSource("call_events", concurrency=20),),
     ),
     Function(

@@ -57,12 +57,16 @@ class DataDir:
             raise StartError(f"DATA_DIR {path} cannot be used: {error.strerror}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Drafts of a runner that was killed while it wrote them.
+            for draft in path.glob(".*.json.*"):
+                draft.unlink()
+            self._check_format()
         except BlockingIOError:
+            self.close()
             raise StartError(f"DATA_DIR {path} is in use by another runner: stop it or use another folder") from None
-        # Drafts of a runner that was killed while it wrote them.
-        for draft in path.glob(".*.json.*"):
-            draft.unlink()
-        self._check_format()
+        except StartError:
+            self.close()
+            raise
 
     def _check_format(self) -> None:
         """Raises StartError if the database was written by a version of the service with other stored formats."""

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from shared.agent.tools import AGENT_FAILED
 from shared.core import facts, metrics
 from shared.core.keys import Scope
-
-AGENT_FAILED = "agent_failed"
-"""The reason of the handoff with which a turn ends if the agent failed."""
 
 
 def count_turn(scope: Scope, actions: Sequence[Any]) -> None:

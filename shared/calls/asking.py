@@ -1,4 +1,4 @@
-"""Asking: the steps of a request for consent, from the question to its answer or its expiry (contract 7)."""
+"""Asking: the steps of a request for consent, until it is answered or expires (contract 7)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Callable
 
 from shared.calls import consents, placing, settlements
-from shared.calls.consents import DECLINED, EXPIRED, GRANTED, Consent
+from shared.calls.consents import DECLINED, EXPIRED, GRANTED, Consent, ConsentDocument
 from shared.core import clock, mode, table
 from shared.core.keys import Scope, scope_of
 from shared.core.log import logger
@@ -15,13 +15,13 @@ from shared.telephony import Busy, NotConfigured, adapters, whatsapp
 from shared.work import hints, owed
 
 LEASE = 40 * clock.SECOND
-"""How long a worker may take for a step: as long as its function runs at the most."""
+"""How long a worker may take for a step: the timeout of its function."""
 ASK_AGAIN = 60 * clock.SECOND
-"""The wait after a request of which it is not known whether it was sent."""
+"""The wait before a request is sent again that may not have been sent."""
 ASK_TRIES = 3
 """How often such a request is sent. The customer may see each of them."""
 PERMISSION_LASTS = clock.DAY
-"""How long a permission counts that WhatsApp knows of and this service does not, before WhatsApp is asked again."""
+"""How long a permission is valid that the customer gave in WhatsApp itself, before WhatsApp is asked again."""
 NOT_SET_UP = "Calls on WhatsApp are not set up for this deployment. "
 CANNOT_ASK = "The customer could not be asked for consent on WhatsApp."
 
@@ -34,13 +34,30 @@ def run_due_steps(pk: str) -> None:
         hints.send("consents", [consents.hint(pk, at)])
 
 
-def take_reply(reply: whatsapp.PermissionReply) -> None:
+def store_reply(reply: whatsapp.PermissionReply) -> None:
     """Store a customer's answer for the project whose request it answers, else for the one that asked last."""
     scope = consents.asked_by(reply.phone, reply.context_id)
     if scope is None:
         logger().info("a reply without a request")
         return
     settlements.answer(scope, reply.phone, GRANTED if reply.accepted else DECLINED, reply.at, reply.until)
+
+
+def end_undelivered(failure: whatsapp.Failure) -> None:
+    """Fail the calls that wait for a request that WhatsApp accepted and did not deliver. They free their customers.
+
+    If the request was sent more than once, one of the others may have been delivered: the request stays pending.
+    """
+
+    def attempt() -> None:
+        consent = consents.referred(failure.reference)
+        if consent is None or not consent.pending or consent.ask_tries > 1:
+            logger().info("a failure of no pending request", extra={"error": failure.code})
+            return
+        logger().warning("request for consent not delivered", extra={"error": failure.code})
+        settlements.settle(consent, _given_up(consent, sent=False), placing.PROVIDER_ERROR, summary=CANNOT_ASK)
+
+    owed.retry_on_conflict(attempt)
 
 
 def keep_task_token(pk: str, task_token: str) -> None:
@@ -57,7 +74,7 @@ def keep_task_token(pk: str, task_token: str) -> None:
 
 
 def _step(scope: Scope, claim: owed.Claim) -> None:
-    """Take one step. Raises ConditionFailed or Contended if the rows changed meanwhile."""
+    """Run one step. Raises ConditionFailed or Contended if the rows were modified concurrently."""
     consent, now = consents.of_row(scope, claim.row), clock.now()
     if not consent.pending:
         owed.commit(claim, [consents.update(consent, consent.doc, owed.NOTHING)])
@@ -74,13 +91,13 @@ def _step(scope: Scope, claim: owed.Claim) -> None:
 
 
 def _ask(claim: owed.Claim, consent: Consent) -> None:
-    """Send the request, unless WhatsApp knows of a permission. If it cannot be sent, the calls that wait fail."""
+    """Send the request, unless the customer has permitted calls. If it cannot be sent, the calls that wait fail."""
     if mode.is_simulated(consent.scope):
         owed.commit(claim, [_asked(consent)])
         return
     tries = consent.ask_tries + 1
     started = consents.update(consent, consent.doc, {"ask_tries": tries})
-    # The answer may come before this worker records that the request was sent.
+    # The answer may arrive before this worker records that the request was sent.
     owed.commit(claim, [started, consents.asker(consent, "")], keep=True)
     consent = consents.after(consent, started)
     try:
@@ -91,7 +108,7 @@ def _ask(claim: owed.Claim, consent: Consent) -> None:
             _while_pending(claim, consent, lambda present: _grant(claim, present))
             return
         name = projects.name_of(consent.scope.project_id)
-        message_id = messenger.ask(consent.phone, f"May {name} call you on WhatsApp?")
+        message_id = messenger.ask(consent.phone, f"May {name} call you on WhatsApp?", consent.reference)
     except Busy as busy:
         logger().warning("messenger busy", extra={"error": str(busy)})
         _while_pending(claim, consent, lambda present: _ask_again(claim, present))
@@ -108,9 +125,9 @@ def _ask(claim: owed.Claim, consent: Consent) -> None:
 
 
 def _while_pending(claim: owed.Claim, consent: Consent, record: Callable[[Consent], None]) -> None:
-    """Let `record` write what came of the request, on the consent as it is then: other sessions may have joined it.
+    """Let `record` write the outcome of the request on the current consent, which other sessions may have joined.
 
-    If the request has been answered meanwhile, nothing is written.
+    If the request has been settled meanwhile, nothing is written.
     """
 
     def attempt() -> None:
@@ -130,21 +147,24 @@ def _asked(consent: Consent) -> table.Update:
 
 
 def _ask_again(claim: owed.Claim, consent: Consent) -> None:
-    """Put the request off, because it may have been sent."""
+    """Postpone the next try of a request that may have been sent."""
     owed.commit(claim, [consents.update(consent, consent.doc, owed.owed(consent.key, clock.now() + ASK_AGAIN))])
 
 
 def _grant(claim: owed.Claim, consent: Consent) -> None:
-    """Settle the request by a permission that the customer has given in another way."""
+    """Settle the request with a permission that the customer gave in another way."""
     now = clock.now()
     doc = consents.answered(consent, GRANTED, now, now + PERMISSION_LASTS)
     settlements.settle(consent, doc, None, claim=claim)
 
 
 def _give_up(claim: owed.Claim, consent: Consent, summary: str, *, sent: bool) -> None:
-    """Fail the calls that wait for a request that cannot be sent. `sent` if an earlier try may have been."""
-    doc = consents.answered(consent, EXPIRED, clock.now())
-    if not sent:
-        # Only what was sent counts towards the limits.
-        doc = {**doc, "requests": doc["requests"][:-1]}
+    """Fail the calls that wait for a request that cannot be sent. `sent` if an earlier try may have been sent."""
+    doc = _given_up(consent, sent=sent)
     settlements.settle(consent, doc, placing.PROVIDER_ERROR, summary=summary, claim=claim)
+
+
+def _given_up(consent: Consent, *, sent: bool) -> ConsentDocument:
+    """The consent after its request was given up. Only requests that were sent count towards the limits."""
+    doc = consents.answered(consent, EXPIRED, clock.now())
+    return doc if sent else {**doc, "requests": doc["requests"][:-1]}

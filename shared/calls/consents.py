@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NotRequired, TypedDict, cast
@@ -35,11 +36,13 @@ REQUESTS = ((clock.DAY, 1), (7 * clock.DAY, 2))
 SESSIONS_LIMIT = 30
 """Sessions that may wait for one answer, because all of them are written in one transaction."""
 ASKER_KEPT = 400 * clock.DAY
-"""How long it is remembered who asked a phone. An operator can revoke a permission that lasts longer."""
+"""How long the projects that asked a phone are stored. An operator can revoke a permission that lasts longer."""
+
+_REFERENCE = re.compile(r"(P#[0-9]{1,18}#(?:live|test)#consent#[0-9a-f]{32}) [0-9]{1,18}")
 
 
 class ConsentDocument(TypedDict):
-    """What is known of a phone: its latest request and the answer. Times are as in resources."""
+    """A phone's latest request and the answer to it. Times are as in resources."""
 
     phone: str
     status: str | None
@@ -152,13 +155,18 @@ class Consent:
 
     @property
     def public(self) -> SessionConsent:
-        """What a session shows of it. A phone that may be called without a request shows as granted."""
+        """The consent in a session. A phone that may be called without a request has the status `granted`."""
         return public(self.doc if self.doc["status"] else {**self.doc, "status": GRANTED})
 
     @property
     def request(self) -> int:
         """The number of the present request."""
         return self.doc["request"]
+
+    @property
+    def reference(self) -> str:
+        """Names the present request in the reports of WhatsApp. The phone is in it as a hash only."""
+        return f"{self.key} {self.request}"
 
     @property
     def execution_name(self) -> str:
@@ -182,6 +190,13 @@ def find(scope: Scope, phone: str) -> Consent:
     return Consent(scope, phone, _unknown(phone)) if row is None else of_row(scope, row)
 
 
+def referred(reference: str) -> Consent | None:
+    """The consent whose present request has this reference; None if there is none."""
+    match = _REFERENCE.fullmatch(reference)
+    consent = None if match is None else find_by_key(scope_of(match[1]), match[1])
+    return consent if consent is not None and consent.reference == reference else None
+
+
 def find_by_key(scope: Scope, key: str) -> Consent | None:
     """The consent in this partition, None if there is none."""
     row = table.get(key, "consent")
@@ -195,7 +210,7 @@ def of_row(scope: Scope, row: table.Row) -> Consent:
 
 
 def public(doc: ConsentDocument) -> SessionConsent:
-    """What a session shows of a consent."""
+    """The consent in a session."""
     return {
         "status": doc["status"],
         "requested_at": doc["requested_at"],
@@ -261,8 +276,7 @@ def update(
 ) -> table.Update:
     """The write that makes `doc` the phone's consent, on condition that it did not change since it was read.
 
-    `internal` attributes are set, or removed if they are None. Among them is what the row owes (`owed.owed`), if that
-    changes.
+    `internal` attributes are set, or removed if they are None. They include the owed work (`owed.owed`), if it changes.
     """
     condition, values = (table.ABSENT, {}) if consent.row is None else ("v = :v", {":v": consent.version})
     attributes: dict[str, table.Value | None] = {
@@ -305,19 +319,19 @@ def start_machine(consent: Consent) -> None:
 
 
 def askers_pk(phone: str) -> str:
-    """The partition of the rows that record who asked a phone."""
+    """The partition of the rows that record which projects asked a phone."""
     return f"ASKED#{hashlib.sha256(phone.encode()).hexdigest()[:32]}"
 
 
 def asker(consent: Consent, message_id: str) -> table.Put:
-    """The write that records who asked a phone, by which a reply finds its project."""
+    """The write that records which project asked a phone, so that a reply finds it."""
     row = {"pk": askers_pk(consent.phone), "sk": consent.key, "kind": "asker", "message_id": message_id}
     expires_at = (clock.now() + ASKER_KEPT) // clock.SECOND
     return table.Put(row | {"asked_at": clock.now(), "expires_at": expires_at}, condition="")
 
 
 def asked_by(phone: str, message_id: str | None) -> Scope | None:
-    """The project and mode that a phone's reply is for: whose message it answers, else who asked last."""
+    """The project and mode of a phone's reply: those whose message it answers, else those that asked last."""
     rows = [row for page in table.query(askers_pk(phone), limit=100) for row in page if not table.is_expired(row)]
     rows.sort(key=lambda row: (row["message_id"] == message_id, row["asked_at"]))
     if not rows:
@@ -327,7 +341,7 @@ def asked_by(phone: str, message_id: str | None) -> Scope | None:
 
 
 def _unknown(phone: str) -> ConsentDocument:
-    """What is known of a phone that was never asked and never answered."""
+    """The document of a phone that was never asked and never answered."""
     return {
         "phone": phone,
         "status": None,

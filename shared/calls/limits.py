@@ -1,7 +1,8 @@
 """Limits of a project's live calls: which numbers it may call, and how often. They guard against toll fraud.
 
 An operator sets a project's limits (`infra.manage calls limit`); they apply to live keys. A counter row is written
-together with each session that begins to dial and each one that ends, so the counts are exact.
+together with each session that begins to dial and each one that ends, so the counts are exact. The limits of the
+carrier, for all projects together, are in `shared/calls/pacing.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from shared.projects import projects
 
 AT_ONCE = 50
 PER_DAY = 1000
-"""The limits of a project that nobody has set any for. It may call every number."""
+"""The limits of a project for which no operator has set any. It may call every number."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,11 @@ class Limits:
     prefixes: tuple[str, ...] = ()
     at_once: int = AT_ONCE
     per_day: int = PER_DAY
+
+    @property
+    def daily(self) -> str:
+        """The limit of a day in words."""
+        return f"{self.per_day} live calls a day"
 
     def allows(self, to: str) -> bool:
         """Whether the number may be called at all."""
@@ -43,11 +49,11 @@ class Counts:
         """The limit that another call would exceed, in words; None if there is room."""
         if self.at_once >= limits.at_once:
             return f"{limits.at_once} live calls at once"
-        return f"{limits.per_day} live calls a day" if self.today >= limits.per_day else None
+        return limits.daily if self.today >= limits.per_day else None
 
 
 def keys(scope: Scope) -> list[tuple[str, str]]:
-    """The keys of the rows that hold limits and counts. None in test mode, where calls cost nothing."""
+    """The keys of the rows with limits and counts; empty in test mode, where calls cost nothing."""
     return [projects.row_key(scope.project_id), _key(scope)] if scope.livemode else []
 
 
@@ -62,16 +68,23 @@ def read(scope: Scope, rows: Mapping[tuple[str, str], table.Row]) -> tuple[Limit
 
 
 def increment(scope: Scope, counts: Counts) -> table.Put:
-    """The write that counts a call which begins to dial, on condition that the counts did not change."""
+    """The write that counts a call that begins to dial, on condition that the counts did not change."""
     pk, sk = _key(scope)
     row = {"pk": pk, "sk": sk, "kind": "count", "calls_now": counts.at_once + 1}
     return table.versioned(row | {"counted_day": _day(), "calls_today": counts.today + 1}, counts.version)
 
 
 def decrement(scope: Scope) -> table.Update:
-    """The write that counts a dialed call which has ended."""
+    """The write that counts the end of such a call."""
     pk, sk = _key(scope)
     return table.Update(pk, sk, expressions=("calls_now = calls_now - :one", "v = v + :one"), values={":one": 1})
+
+
+def undo(scope: Scope) -> table.Update:
+    """The write that takes back `increment` for a call that was not dialed after all."""
+    pk, sk = _key(scope)
+    expressions = ("calls_now = calls_now - :one", "calls_today = calls_today - :one", "v = v + :one")
+    return table.Update(pk, sk, expressions=expressions, values={":one": 1})
 
 
 def set_limits(project_id: int, limits: Limits) -> None:

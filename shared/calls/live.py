@@ -1,8 +1,12 @@
 """The steps of a live call, as the carrier describes it (contract 7, design "A call").
 
-A step is taken when it is due, or when an event arrives. In both cases the carrier is asked for the state of the call,
-so events may be lost, repeated or out of order. If a worker dies after it placed a call and before it recorded the
-call's id, the next worker places the call again under the same token, which yields the same call.
+A step runs when it is due, or when an event arrives. In both cases the worker asks the carrier for the state of the
+call, so events may be lost, repeated or out of order.
+
+A call stays `queued` until the carrier has accepted it, so that a call for which the carrier has no capacity can wait:
+1. A worker writes `started_at`, together with the counts of the limits and the call's place (`shared/calls/pacing.py`).
+2. It places the call. If it dies here, the next worker places it again with the same token, which yields the same call.
+3. It writes `dialing` and the call's id. If the carrier had no capacity, it undoes step 1 instead.
 """
 
 from __future__ import annotations
@@ -13,50 +17,57 @@ from dataclasses import replace
 from typing import Any
 
 from shared.agent.tools import to_view
-from shared.calls import dialogue, placing, sessions, transcripts
+from shared.calls import dialogue, limits, pacing, placing, recordings, sessions, transcripts
 from shared.calls.placing import Clearance
-from shared.calls.sessions import AVAILABLE, MISSED, NONE, PROCESSING, SESSIONS, Session, SessionRecord
+from shared.calls.sessions import AVAILABLE, ENDED, MISSED, NONE, PROCESSING, SESSIONS, Session, SessionRecord
 from shared.calls.transcripts import Line
 from shared.core import clock, table, trace
 from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.projects import projects
-from shared.telephony import Busy, CallRefused, ContactState, Ending, NotConfigured, adapters
+from shared.telephony import Busy, CallRefused, ContactState, Ending, NoCapacity, NotConfigured, adapters
 from shared.work import hints, owed
 
+DIALED_WITHIN = clock.HOUR
+"""How long a call may wait to be dialed."""
 START_AGAIN = 20 * clock.SECOND
-"""When another worker follows one that died over placing a call; later than the lease ends."""
+"""When another worker follows one that died while it placed a call; later than the lease ends."""
 START_WITHIN = 45 * clock.SECOND
 """When a call that could not be placed is given up. After an unanswered call has rung out, the same token could place a
 second one."""
 BUSY = 5 * clock.SECOND
-"""The wait before a busy carrier is asked again to place a call."""
+"""The wait before a carrier that did not respond is asked again to place a call."""
 POLL = 30 * clock.SECOND
 """How often the carrier is asked for the state of a call for which no event arrives."""
 LOST_AFTER = 10 * clock.MINUTE
 """When a call that the carrier does not know has failed."""
 LONGEST = 15 * clock.MINUTE
-"""How long a call may take from dialing on."""
+"""How long a call may take, from dialing on."""
 FILES_WITHIN = 30 * clock.MINUTE
 """When a transcript or a recording that has not arrived is given up."""
+CONTACT_KEPT = 7 * clock.DAY
+"""How long a contact's session can be found. Its last events arrive within hours, and stay in a queue for days if they
+fail."""
 TIMEOUT = Ending(sessions.FAILED, "provider_timeout")
 NOT_SET_UP = "Live phone calls are not set up for this deployment. "
 NO_MEDIA_BRIDGE = "Live calls on WhatsApp need a media bridge, which this deployment does not have."
+WAITED_TOO_LONG = "The call waited for an hour, because too many calls were under way."
 
 
 def step(scope: Scope, claim: owed.Claim) -> None:
-    """Take the next step of a call. Raises ConditionFailed or Contended if the rows changed meanwhile."""
+    """Run the next step of a call. Raises ConditionFailed or Contended if the rows were modified concurrently."""
     record = SESSIONS.record(claim.row)
-    if record.doc["call_status"] == sessions.QUEUED:
-        _dial(scope, claim, record)
-    elif record.doc["call_status"] != sessions.DIALING:
-        owed.commit(claim, [_update_files(scope, record)])
-    elif "contact_id" in record.row:
-        owed.commit(claim, _poll(scope, record, record.row["contact_id"]))
-    elif _since_dialed(record.doc) >= START_WITHIN:
-        owed.commit(claim, _end(scope, record, TIMEOUT, None, clock.now()))
-    else:
+    if sessions.is_starting(record):
+        if clock.now() - record.row["started_at"] >= START_WITHIN:
+            owed.commit(claim, _end(scope, record, TIMEOUT, None, clock.now()))
+        else:
+            _place(scope, claim, record, first=False)
+    elif record.doc["call_status"] == sessions.QUEUED:
         _start(scope, claim, record)
+    elif record.doc["call_status"] == sessions.DIALING:
+        owed.commit(claim, _poll(scope, record, record.row["contact_id"]))
+    else:
+        owed.commit(claim, [_update_files(scope, record)])
 
 
 def of_contact(contact_id: str) -> tuple[Scope, str] | None:
@@ -65,6 +76,36 @@ def of_contact(contact_id: str) -> tuple[Scope, str] | None:
     if row is not None:
         trace.follow(row)
     return None if row is None else (Scope(row["project_id"], row["livemode"]), str(row["session_id"]))
+
+
+def adopt(contact_id: str) -> tuple[Scope, str] | None:
+    """Record a contact that no worker has recorded, if it is a call of this service. Returns the call.
+
+    The worker that placed it died, or did not get the response. If the call was given up meanwhile, the contact is
+    stopped, and the result is None. Raises Busy if it could not be stopped.
+    """
+    try:
+        placed = adapters.carrier().placed(contact_id)
+    except Busy as busy:
+        # The contact may be another application's, which is no reason to fail.
+        logger().warning("contact not identified", extra={"contact_id": contact_id, "error": str(busy)})
+        return None
+    if placed is None:
+        return None
+    scope, session_id = Scope(placed.project_id, placed.livemode), placed.session_id
+
+    def attempt() -> bool:
+        row = SESSIONS.row(scope, session_id)
+        record = None if row is None else SESSIONS.record(row)
+        if record is not None and sessions.is_starting(record):
+            table.write(_placed(scope, record, contact_id, clock.now()), uuid.uuid4().hex)
+            return True
+        if record is None or (record.doc["call_status"] in ENDED and record.row.get("contact_id") != contact_id):
+            logger().warning("contact of an ended call stopped", extra={"session_id": session_id})
+            adapters.carrier().stop(contact_id)
+        return False
+
+    return (scope, session_id) if owed.retry_on_conflict(attempt) else None
 
 
 def wake(scope: Scope, session_id: str, attributes: Mapping[str, table.Value] | None = None) -> None:
@@ -79,43 +120,100 @@ def wake(scope: Scope, session_id: str, attributes: Mapping[str, table.Value] | 
     table.write([update], uuid.uuid4().hex)
 
 
-def keep_transcript(scope: Scope, session_id: str, lines: Sequence[Line]) -> None:
-    """Store a call's transcript, unless the agent has written one, and wake the call.
+def keep_recording(scope: Scope, session_id: str, key: str, *, redacted: bool) -> None:
+    """Record the key of a call's recording, and wake the call.
 
-    An analysis without lines has failed; a transcript may still arrive.
+    Of a recording and its redacted copy, which may arrive in any order, the copy is kept and the other one is deleted.
+    """
+
+    def attempt() -> str | None:
+        row = SESSIONS.find(scope, session_id).row
+        present = row.get("recording_key")
+        attributes: dict[str, table.Value | None] = {"recording_key": key}
+        if redacted:
+            attributes["recording_redacted"] = True
+            if present != key and present is not None:
+                attributes["raw_recording_key"] = present
+        elif row.get("recording_redacted"):
+            attributes = {"raw_recording_key": key}
+        due = owed.owed(session_id, clock.now())
+        update = table.Update(
+            scope.pk(SESSIONS.kind),
+            session_id,
+            set={**due, **attributes, "v": row["v"] + 1},
+            condition="v = :v",
+            values={":v": row["v"]},
+        )
+        table.write([update], uuid.uuid4().hex)
+        raw = attributes.get("raw_recording_key") or row.get("raw_recording_key")
+        return None if raw is None else str(raw)
+
+    raw = owed.retry_on_conflict(attempt)
+    if raw is not None:
+        recordings.delete(raw)
+
+
+def keep_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, redacted: bool) -> None:
+    """Store the transcript that the carrier made of a call, and wake the call.
+
+    The agent's own transcript is kept, and a redacted one replaces the carrier's other one. An analysis without lines
+    has failed; a transcript may still arrive.
     """
     if lines:
-        try:
-            table.write([transcripts.write(scope, session_id, lines)], uuid.uuid4().hex)
-        except table.ConditionFailed:
-            logger().info("transcript exists", extra={"session_id": session_id})
+        owed.retry_on_conflict(lambda: _store_transcript(scope, session_id, lines, redacted=redacted))
     wake(scope, session_id)
 
 
-def _dial(scope: Scope, claim: owed.Claim, record: SessionRecord) -> None:
+def _store_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, redacted: bool) -> None:
+    present = transcripts.find(scope, session_id)
+    source = transcripts.REDACTED if redacted else transcripts.RAW
+    if present is None:
+        table.write([transcripts.write(scope, session_id, lines, source=source)], uuid.uuid4().hex)
+    elif redacted and present.get("source") == transcripts.RAW:
+        table.write([transcripts.write(scope, session_id, lines, present["v"], source=source)], uuid.uuid4().hex)
+    else:
+        logger().info("transcript exists", extra={"session_id": session_id})
+
+
+def _start(scope: Scope, claim: owed.Claim, record: SessionRecord) -> None:
+    """Place a queued call, if its limits and the carrier's allow it now."""
+    if "customer_deleted" in record.row:
+        owed.commit(claim, placing.ending(scope, record, placing.CUSTOMER_DELETED))
+        return
     clear = placing.clearance(scope, record)
-    if isinstance(clear, Ending):
+    if isinstance(clear, placing.Denied):
         owed.commit(claim, placing.not_dialing(scope, record, clear))
         return
+    session_id = record.doc["id"]
     if record.doc["channel"] == sessions.WHATSAPP:
         logger().error(
             "a call on WhatsApp needs a media bridge: connect one that takes WebRTC for the stage's number",
-            extra={"session_id": record.doc["id"]},
+            extra={"session_id": session_id},
         )
         changes = {"summary": NO_MEDIA_BRIDGE}
         owed.commit(claim, placing.ending(scope, record, placing.PROVIDER_ERROR, changes))
         return
+    if clock.now() - clock.parse(record.doc["created_at"]) >= DIALED_WITHIN:
+        owed.commit(claim, placing.ending(scope, record, TIMEOUT, {"summary": WAITED_TOO_LONG}))
+        return
     if not isinstance(clear, Clearance):
         owed.commit(claim, placing.not_dialing(scope, record, clear))
         return
+    turn = pacing.admit(scope, session_id)
+    if isinstance(turn, pacing.Wait):
+        waits = sessions.update(scope, record, {}, owed.owed(session_id, turn.until))
+        owed.commit(claim, [waits, *turn.writes])
+        return
+    now = clock.now()
     # Stored before the customer hears it: the first turn needs it, and a repeated start must say the same.
-    opening = _opening(scope, record)
-    owed.commit(claim, placing.dialing(scope, record, clear, clock.now(), opening=opening), keep=True)
-    _start(scope, claim, SESSIONS.find(scope, record.doc["id"]))
+    attributes = {**owed.owed(session_id, now), "started_at": now, "opening": _opening(scope, record)}
+    starts = sessions.update(scope, record, {}, attributes)
+    owed.commit(claim, [starts, *clear.writes, *turn.writes], keep=True)
+    _place(scope, claim, SESSIONS.find(scope, session_id), first=True)
 
 
-def _start(scope: Scope, claim: owed.Claim, record: SessionRecord) -> None:
-    """Place the call, and record its id."""
+def _place(scope: Scope, claim: owed.Claim, record: SessionRecord, *, first: bool) -> None:
+    """Let the carrier place the call, and record its id. `first` if no earlier request can have placed it."""
     session = record.doc
     # For the next worker, if this one dies. `sweep`, or the present message if the queue repeats it, comes too late.
     hints.send("dials", [sessions.hint(scope, session["id"], clock.now() + START_AGAIN)])
@@ -124,8 +222,7 @@ def _start(scope: Scope, claim: owed.Claim, record: SessionRecord) -> None:
         contact_id = adapters.carrier().start(session["to"], session["id"], scope.project_id, scope.livemode, opening)
     except Busy as busy:
         logger().warning("carrier busy", extra={"session_id": session["id"], "error": str(busy)})
-        again = owed.owed(session["id"], clock.now() + BUSY)
-        owed.commit(claim, [sessions.update(scope, record, {}, again)])
+        owed.commit(claim, _try_again(scope, record, placed_none=first and isinstance(busy, NoCapacity)))
     except CallRefused as refused:
         owed.commit(claim, placing.ending(scope, record, refused.ending))
     except NotConfigured as error:
@@ -133,12 +230,30 @@ def _start(scope: Scope, claim: owed.Claim, record: SessionRecord) -> None:
         changes = {"summary": NOT_SET_UP + str(error)}
         owed.commit(claim, placing.ending(scope, record, placing.PROVIDER_ERROR, changes))
     else:
-        attributes = {**owed.owed(session["id"], clock.now() + POLL), "contact_id": contact_id}
-        owed.commit(claim, [sessions.update(scope, record, {}, attributes), _contact(scope, session, contact_id)])
+        owed.commit(claim, _placed(scope, record, contact_id, clock.now() + POLL))
+
+
+def _try_again(scope: Scope, record: SessionRecord, *, placed_none: bool) -> list[table.Operation]:
+    """The writes after a busy carrier's answer. If it `placed_none`, the call waits as if it had not been started."""
+    session_id = record.doc["id"]
+    if not placed_none:
+        return [sessions.update(scope, record, {}, owed.owed(session_id, clock.now() + BUSY))]
+    turn = pacing.refused(scope, session_id)
+    attributes = {**owed.owed(session_id, turn.until), "started_at": None, "opening": None}
+    return [sessions.update(scope, record, {}, attributes), limits.undo(scope), *turn.writes]
+
+
+def _placed(scope: Scope, record: SessionRecord, contact_id: str, due_at: int) -> list[table.Operation]:
+    """The writes of a call that the carrier has accepted, whose next step is due at the instant `due_at`."""
+    session = record.doc
+    dialed_at = max(record.row["started_at"], clock.parse(session["created_at"]))
+    changes = {"call_status": sessions.DIALING, "dialed_at": clock.iso(dialed_at)}
+    attributes = {**owed.owed(session["id"], due_at), "contact_id": contact_id}
+    return [sessions.update(scope, record, changes, attributes), _contact(scope, session, contact_id)]
 
 
 def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> list[table.Operation]:
-    """The writes that take over the carrier's state of a call that is under way."""
+    """The writes that bring a call under way up to date with the carrier's state of it."""
     session, now = record.doc, clock.now()
     age, patience = _since_dialed(session), LOST_AFTER
     due = owed.owed(session["id"], now + POLL)
@@ -156,7 +271,7 @@ def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> list[table.Op
         if answered_at is not None and session["answered_at"] is None:
             changes = {"answered_at": answered_at, "transcript_status": PROCESSING}
             return [sessions.update(scope, record, changes, due)]
-    # Nothing is new. The version stays as it is, or a turn under way would be taken again.
+    # Nothing is new. The version stays the same, so that a turn under way need not run again.
     unchanged = {":v": record.version}
     return [table.Update(scope.pk(SESSIONS.kind), session["id"], set=due, condition="v = :v", values=unchanged)]
 
@@ -174,10 +289,10 @@ def _describe(contact_id: str, age: int) -> ContactState | None:
 def _end(
     scope: Scope, record: SessionRecord, ending: Ending, answered_at: str | None, at: int | None
 ) -> list[table.Operation]:
-    """The writes that end a call at the instant `at`, with what the agent's turns did."""
+    """The writes that end a call at the instant `at`, with the outcome of the agent's turns."""
     changes: dict[str, Any] = {"answered_at": answered_at or record.doc["answered_at"]}
     if record.row.get("talked"):
-        # A customer who spoke with the agent is a person, unless the carrier says otherwise.
+        # Whoever spoke with the agent is a person, unless the carrier reports a machine.
         ending = replace(ending, answered_by=ending.answered_by or "human")
     if "later" in record.row and ending.call_status == sessions.COMPLETED:
         ending = Ending(sessions.CALL_LATER, "callback_requested", "human")
@@ -188,7 +303,7 @@ def _end(
 
 
 def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
-    """The write that takes over the state of a transcript or a recording, one status a write."""
+    """The write of the next status of a transcript or a recording. No write changes both."""
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
         return sessions.update(scope, record, {}, owed.NOTHING)
@@ -232,7 +347,8 @@ def _since_dialed(session: Session) -> int:
 def _contact(scope: Scope, session: Session, contact_id: str) -> table.Put:
     """The write by which events of the contact find its session."""
     row: table.Row = {"pk": _contact_pk(contact_id), "sk": "contact", "kind": "contact", "session_id": session["id"]}
-    return table.Put(row | {"project_id": scope.project_id, "livemode": scope.livemode}, condition="")
+    owner = {"project_id": scope.project_id, "livemode": scope.livemode}
+    return table.Put(row | owner | {"expires_at": (clock.now() + CONTACT_KEPT) // clock.SECOND}, condition="")
 
 
 def _contact_pk(contact_id: str) -> str:

@@ -1,7 +1,7 @@
-"""Calls: placing one, letting it dial, and ending it (contract 7).
+"""Calls: how one is placed (`POST /v1/customers/{id}/call`), dialed and ended (contract 7).
 
 Functions return the writes of one transaction and perform none. `send_hints` sends the hints after the transaction.
-A call takes the customer's row (`active_session`) when it is placed and frees it when it ends.
+The customer's row names the call (`active_session`) from its request to its end.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any, TypedDict, cast
 
 from shared import appointments
 from shared.appointments import APPOINTMENTS, AppointmentRecord
-from shared.calls import consents, sessions
-from shared.calls import limits as call_limits
+from shared.calls import consents, limits, pacing, sessions
 from shared.calls.consents import Consent
 from shared.calls.sessions import SESSIONS, Session, SessionRecord
 from shared.core import clock, ids, mode, table
@@ -29,13 +28,15 @@ from shared.work import hints, owed
 DIALS_AFTER = 1
 """Seconds, scaled, after which a simulated call is dialed (contract 10)."""
 PUT_OFF = 5
-"""Seconds, scaled, after which a call is dialed again that would have exceeded the calls at once."""
+"""Seconds, scaled, after which a call that the limit of calls at once does not allow is tried again."""
 CONSENT_DECLINED = Ending(sessions.FAILED, "consent_declined")
 CONSENT_EXPIRED = Ending(sessions.FAILED, "consent_expired")
 CONSENT_REVOKED = Ending(sessions.FAILED, "consent_revoked")
 CUSTOMER_DELETED = Ending(sessions.FAILED, "customer_deleted")
 NOT_ALLOWED = Ending(sessions.FAILED, "destination_not_allowed")
+BLOCKED = Ending(sessions.FAILED, "blocked")
 PROVIDER_ERROR = Ending(sessions.FAILED, "provider_error")
+LIMIT_REACHED = "This project has reached its limit of {}."
 
 
 class Call(TypedDict):
@@ -63,7 +64,7 @@ class Call(TypedDict):
 
 @dataclass(frozen=True)
 class Order:
-    """What a request asks of a call. Without a channel it goes by phone, unless a test number implies WhatsApp."""
+    """The options of a requested call. Without a channel it goes by phone, unless a test number implies WhatsApp."""
 
     appointment_id: str | None = None
     channel: str | None = None
@@ -88,6 +89,14 @@ class Clearance:
     """A queued call may dial, in one transaction with these writes."""
 
     writes: Sequence[table.Operation] = ()
+
+
+@dataclass(frozen=True)
+class Denied:
+    """A queued call may not dial. It ends, and the session's summary says why, if the ending does not."""
+
+    ending: Ending
+    summary: str | None = None
 
 
 @dataclass(frozen=True)
@@ -161,20 +170,22 @@ def call_of(session: Session) -> Call:
     }
 
 
-def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Ending:
-    """Whether a queued call may dial now: what goes with dialing, until when it waits, or how it ends instead."""
+def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denied:
+    """Whether the project's limits and the customer's consent allow a queued call to dial now."""
     to, writes = record.doc["to"], list[table.Operation]()
     if scope.livemode:
-        limits, counts = call_limits.read(scope, table.get_many(call_limits.keys(scope)))
-        if not limits.allows(to) or counts.today >= limits.per_day:
-            return NOT_ALLOWED
-        if counts.at_once >= limits.at_once:
+        allowed, counts = limits.read(scope, table.get_many(limits.keys(scope)))
+        if not allowed.allows(to):
+            return Denied(NOT_ALLOWED)
+        if counts.today >= allowed.per_day:
+            return Denied(BLOCKED, LIMIT_REACHED.format(allowed.daily))
+        if counts.at_once >= allowed.at_once:
             return PutOff(clock.now() + clock.scaled(PUT_OFF))
-        writes.append(call_limits.increment(scope, counts))
+        writes.append(limits.increment(scope, counts))
     if record.doc["channel"] == sessions.WHATSAPP:
         consent = consents.find(scope, to)
         if not consent.granted:
-            return CONSENT_REVOKED
+            return Denied(CONSENT_REVOKED)
         writes.append(consents.unchanged(consent))
     return Clearance(writes)
 
@@ -189,10 +200,10 @@ def dialing(
     return [sessions.update(scope, record, changes, attributes), *clear.writes]
 
 
-def not_dialing(scope: Scope, record: SessionRecord, reason: PutOff | Ending) -> list[table.Operation]:
+def not_dialing(scope: Scope, record: SessionRecord, reason: PutOff | Denied) -> list[table.Operation]:
     """The writes that put a queued call off, or end it."""
-    if isinstance(reason, Ending):
-        return ending(scope, record, reason)
+    if isinstance(reason, Denied):
+        return ending(scope, record, reason.ending, {} if reason.summary is None else {"summary": reason.summary})
     return [sessions.update(scope, record, {}, owed.owed(record.doc["id"], reason.until))]
 
 
@@ -227,8 +238,12 @@ def ending(
                 values={":id": session["id"]},
             )
         )
-    if scope.livemode and session["call_status"] == sessions.DIALING:
-        writes.append(call_limits.decrement(scope))
+    dialed = session["call_status"] == sessions.DIALING
+    if scope.livemode and (dialed or sessions.is_starting(record)):
+        writes.append(limits.decrement(scope))
+    if "started_at" in record.row:
+        writes.append(pacing.release(session["id"]))
+    if scope.livemode and dialed:
         used = {"calls": 1, "call_seconds": ended["duration_seconds"] or 0}
         writes.append(table.Put(usage.row(scope, session["id"], now, **used), condition=""))
     return writes
@@ -239,8 +254,8 @@ def of_deleted_customer(scope: Scope, customer: CustomerRecord) -> list[table.Op
     if "active_session" not in customer.row:
         return []
     active = SESSIONS.find(scope, customer.row["active_session"])
-    if active.doc["call_status"] != sessions.QUEUED:
-        # The version stays as it is, or a turn under way would be taken again.
+    if active.doc["call_status"] != sessions.QUEUED or sessions.is_starting(active):
+        # The version stays the same, so that a turn under way need not run again.
         return [table.Update(scope.pk(SESSIONS.kind), active.doc["id"], set={"customer_deleted": True})]
     writes = ending(scope, active, CUSTOMER_DELETED, frees_customer=False)
     if sessions.awaits_consent(active.doc):
@@ -269,7 +284,7 @@ def _read(scope: Scope, customer_id: str, order: Order) -> Mapping[tuple[str, st
     """The rows that placing a call depends on, apart from the consent, in one read."""
     if not ids.is_id(CUSTOMERS.prefix, customer_id):
         raise not_found("customer", customer_id)
-    keys = [(scope.pk(CUSTOMERS.kind), customer_id), *call_limits.keys(scope)]
+    keys = [(scope.pk(CUSTOMERS.kind), customer_id), *limits.keys(scope)]
     if order.appointment_id is not None:
         if not ids.is_id(APPOINTMENTS.prefix, order.appointment_id):
             raise not_found_in_body("appointment", order.appointment_id, "appointment_id")
@@ -310,17 +325,17 @@ def _channel(scope: Scope, phone: str, order: Order) -> str:
 
 
 def _must_have_room(scope: Scope, to: str, rows: Mapping[tuple[str, str], table.Row]) -> bool:
-    """Whether the number may be called at all. Raises `call_limit_reached`."""
+    """Whether the project may call this number. Raises `call_limit_reached` if it has no call left now."""
     if not scope.livemode:
         return True
-    limits, counts = call_limits.read(scope, rows)
-    if exceeded := counts.exceeded(limits):
-        raise ApiError("call_limit_reached", f"This project has reached its limit of {exceeded}.")
-    return limits.allows(to)
+    allowed, counts = limits.read(scope, rows)
+    if exceeded := counts.exceeded(allowed):
+        raise ApiError("call_limit_reached", LIMIT_REACHED.format(exceeded))
+    return allowed.allows(to)
 
 
 def _claim_customer(scope: Scope, customer: CustomerRecord, session: Session) -> table.Update:
-    """The write that makes this the customer's one call."""
+    """The write that makes this call the only one of the customer."""
     return table.Update(
         scope.pk(CUSTOMERS.kind),
         customer.doc["id"],

@@ -30,6 +30,11 @@ def store(key: str, content: bytes) -> None:
     aws.call(aws.s3().put_object, Bucket=_bucket(), Key=key, Body=content, ContentType=CONTENT_TYPE)
 
 
+def delete(key: str) -> None:
+    """Delete a recording. Raises Unavailable."""
+    aws.call(aws.s3().delete_object, Bucket=_bucket(), Key=key)
+
+
 def link(key: str) -> Link:
     """A link to a recording."""
     expires_at = clock.now() + LINK_LASTS

@@ -36,14 +36,14 @@ TRANSITIONS: Mapping[str, frozenset[str]] = {
 }
 CHANNELS = PHONE, WHATSAPP = "phone", "whatsapp"
 NONE, PROCESSING, AVAILABLE, MISSED = "none", "processing", "available", "failed"
-"""What a transcript or a recording can be."""
+"""The statuses of a transcript or a recording."""
 LEASE = 18 * clock.SECOND
 """How long a worker may take for a step. One that takes longer writes nothing; a call that it placed is placed again
-under the same token, which yields the same call."""
+with the same token, which yields the same call."""
 
 
 class SessionConsent(TypedDict):
-    """What a session shows of the request for consent that it waited for."""
+    """The request for consent that a session waited for."""
 
     status: str | None
     """`pending`, `granted`, `declined` or `expired`."""
@@ -91,7 +91,7 @@ class Session(Resource):
     recording_status: str
     """`none`, `processing`, `available` or `failed`."""
     summary: str | None
-    """What came of the call, in a sentence. Null until it has ended, and if there is nothing to say."""
+    """The outcome of the call in a sentence. Null until it has ended, and if there is nothing to say."""
     metadata: dict[str, Any]
     """At most 50 keys, from the request that placed the call; `{}` when unset."""
 
@@ -100,25 +100,31 @@ class SessionRow(ResourceRow):
     """A session's row. It owes the call's next step, too (`shared/work/owed.py`)."""
 
     instructions: NotRequired[str]
-    """What the agent is told of this call, from the request that placed it."""
+    """Instructions to the agent, from the request that placed the call."""
     customer_deleted: NotRequired[bool]
     """The customer was deleted while the call was under way."""
+    started_at: NotRequired[int]
+    """When a worker began to place a live call (milliseconds). The call counts towards the limits from then on."""
     contact_id: NotRequired[str]
     """The carrier's id of a live call, once it is placed."""
     opening: NotRequired[str]
-    """What the agent says first in a live call."""
+    """The agent's first words in a live call."""
     talked: NotRequired[bool]
     """The customer has spoken with the agent."""
     silences: NotRequired[int]
-    """How often in a row the customer said nothing."""
+    """The number of consecutive turns in which the customer said nothing."""
     proposal: NotRequired[str]
     """The change that the agent has proposed and the customer has not answered yet, as JSON text."""
     outcome: NotRequired[str]
-    """What the agent's turns did, as the summary will say it."""
+    """The outcome of the agent's turns, in the words of the summary."""
     later: NotRequired[int]
     """When the customer wants to be called again (milliseconds)."""
     recording_key: NotRequired[str]
     """The recording's object in the bucket."""
+    recording_redacted: NotRequired[bool]
+    """The recording is a redacted copy."""
+    raw_recording_key: NotRequired[str]
+    """The object of the recording before it was redacted. It is deleted."""
     recording_seconds: NotRequired[int]
     """The recording's length, if it differs from the call's."""
 
@@ -141,7 +147,7 @@ SessionRecord = Record[Session, SessionRow]
 
 @dataclass(frozen=True)
 class Subject:
-    """Whom a call is with and what it is about, as they are now.
+    """The customer and the appointment of a call, as they are now.
 
     `customer` is None if the customer was deleted. `appointment` is None if the call is about none, and if the customer
     was deleted: a call that is under way then changes nothing any more.
@@ -208,6 +214,11 @@ def awaits_consent(session: Session) -> bool:
     """Whether the call waits for the customer's consent."""
     consent = session["consent"]
     return session["call_status"] == QUEUED and consent is not None and consent["status"] == "pending"
+
+
+def is_starting(record: SessionRecord) -> bool:
+    """Whether a worker is placing the call, or died while it did: the customer's phone may ring."""
+    return record.doc["call_status"] == QUEUED and "started_at" in record.row
 
 
 def update(

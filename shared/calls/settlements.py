@@ -1,4 +1,4 @@
-"""Settlements: how a request for consent ends, and with it whatever waits for the answer (contract 7)."""
+"""Settlements: the end of a request for consent, and of the calls that wait for it (contract 7)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDINGS = {
     consents.DECLINED: placing.CONSENT_DECLINED,
     consents.EXPIRED: placing.CONSENT_EXPIRED,
 }
-"""How the sessions that wait end, by the consent's new status; None for those that are dialed."""
+"""The endings of the sessions that wait, by the consent's new status; None if they are dialed."""
 
 
 def answer(scope: Scope, phone: str, status: str, at: int, until: int | None = None, *, revoked: bool = False) -> None:
@@ -50,8 +50,8 @@ def settle(
 ) -> None:
     """Make `doc` the phone's consent and dial the sessions that wait, or end them if there is an `ending`.
 
-    `summary` is what the sessions say of it. `claim` is the worker's, if it has claimed the consent's row. Raises
-    ConditionFailed or Contended if one of the rows changed since `consent` was read.
+    `summary` is the summary of the sessions that end. `claim` is the worker's claim of the consent's row, if it has
+    one. Raises ConditionFailed or Contended if one of the rows changed since `consent` was read.
     """
     scope = consent.scope
     changes: dict[str, Any] = {"consent": consents.public(doc)}
@@ -78,7 +78,7 @@ def settle(
 
 
 def resume_machine(task_token: str) -> None:
-    """End the state machine that waits with this token. Best effort: it ends at its time-out, or has ended already."""
+    """End the state machine that waits with this token. Best effort: otherwise it ends when it times out."""
     try:
         aws.stepfunctions().send_task_success(taskToken=task_token, output="{}")
     except (ClientError, BotoCoreError) as error:

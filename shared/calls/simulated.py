@@ -1,6 +1,6 @@
 """The steps of a simulated call, each due at its time (contract 10).
 
-A call in which people talk is a real dialogue between the scripted agent and a scripted customer
+An answered call is a real dialogue between the scripted agent and a scripted customer
 (`shared/calls/dialogue.py`), and changes the appointment through the agent's tools. No write changes two of a session's
 call, transcript and recording status.
 """
@@ -29,7 +29,7 @@ ENDED_AFTER = 2
 
 
 def step(scope: Scope, claim: owed.Claim) -> None:
-    """Take the next step of a call. Raises ConditionFailed or Contended if the rows changed meanwhile."""
+    """Run the next step of a call. Raises ConditionFailed or Contended if the rows were modified concurrently."""
     owed.commit(claim, _step(scope, SESSIONS.record(claim.row)))
 
 
@@ -40,7 +40,7 @@ def _step(scope: Scope, record: SessionRecord) -> list[table.Operation]:
         case sessions.QUEUED:
             return _dial(scope, record, outcome)
         case sessions.DIALING if outcome.says:
-            return _answer_and_talk(scope, record, outcome)
+            return _answer_and_end(scope, record, outcome)
         case sessions.DIALING:
             return placing.ending(scope, record, outcome.ending)
         case _:
@@ -55,8 +55,8 @@ def _dial(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.O
     return placing.dialing(scope, record, clear, clock.now() + clock.scaled(seconds))
 
 
-def _answer_and_talk(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Operation]:
-    """The writes of a call that somebody answers: the answer, the beginning of the recording, the end of the talk."""
+def _answer_and_end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Operation]:
+    """The writes of a call that somebody answers: the answer, the beginning of the recording, the end."""
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
         changes = {"answered_at": clock.iso(now), "answered_by": "human", "transcript_status": PROCESSING}
@@ -69,22 +69,22 @@ def _answer_and_talk(scope: Scope, record: SessionRecord, outcome: Outcome) -> l
 
 
 def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Operation]:
-    """The writes that end a call in which people talked."""
-    talk = _talk(scope, record, outcome)
-    changes: dict[str, str | None] = {"summary": talk.summary}
-    if talk.later is not None:
-        changes["call_later_at"] = clock.iso(talk.later)
+    """The writes that end an answered call."""
+    result = _dialogue(scope, record, outcome)
+    changes: dict[str, str | None] = {"summary": result.summary}
+    if result.later is not None:
+        changes["call_later_at"] = clock.iso(result.later)
     ending = outcome.ending
     if ending.call_status == sessions.COMPLETED:
-        ending = dataclasses.replace(ending, ended_reason=f"{talk.ended_by}_hangup")
+        ending = dataclasses.replace(ending, ended_reason=f"{result.ended_by}_hangup")
     writes = placing.ending(scope, record, ending, changes, due_at=clock.now())
-    writes.append(transcripts.write(scope, record.doc["id"], talk.lines))
-    if talk.change is not None:
-        writes.append(APPOINTMENTS.update(scope, *talk.change))
+    writes.append(transcripts.write(scope, record.doc["id"], result.lines))
+    if result.change is not None:
+        writes.append(APPOINTMENTS.update(scope, *result.change))
     return writes
 
 
-def _talk(scope: Scope, record: SessionRecord, outcome: Outcome) -> Dialogue:
+def _dialogue(scope: Scope, record: SessionRecord, outcome: Outcome) -> Dialogue:
     subject = sessions.subject(scope, record.doc)
     customer = subject.customer or CUSTOMERS.find(scope, record.doc["customer_id"])
     return dialogue.simulate(

@@ -1,4 +1,4 @@
-"""Transcripts: what was said in a call, one row for each session (contract 7)."""
+"""Transcripts of calls: one row for each session (contract 7)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from shared.core.keys import Scope
 from shared.resources import fields
 
 Speaker = Literal["agent", "customer"]
+RAW, REDACTED = "raw", "redacted"
+"""The sources of a transcript that the carrier made. One that the agent wrote has no source."""
 
 
 class Line(TypedDict):
@@ -38,10 +40,13 @@ def lines(row: table.Row) -> list[Line]:
     return parsed
 
 
-def write(scope: Scope, session_id: str, lines: Sequence[Line], version: int = 0) -> table.Put:
+def write(
+    scope: Scope, session_id: str, lines: Sequence[Line], version: int = 0, *, source: str | None = None
+) -> table.Put:
     """The write of a transcript, on condition that its version did not change since it was read; 0 for a new one."""
     pk, sk = _key(scope, session_id)
-    return table.versioned({"pk": pk, "sk": sk, "kind": "transcript", "doc": fields.to_json(lines)}, version)
+    row: table.Row = {"pk": pk, "sk": sk, "kind": "transcript", "doc": fields.to_json(lines)}
+    return table.versioned(row if source is None else row | {"source": source}, version)
 
 
 def _key(scope: Scope, session_id: str) -> tuple[str, str]:

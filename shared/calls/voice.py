@@ -1,7 +1,7 @@
 """A turn of a live call: the agent answers the customer, with the tools of a conversation (contract 7, 8).
 
-What was said before is the transcript, one row. A turn extends it in the transaction that carries out what the tools
-did. The session's row keeps the agent's proposal and what the call has led to.
+The transcript, one row, is the history of the call. A turn extends it in the transaction that commits the changes of
+the tools. The session's row stores the agent's proposal and the outcome of the call so far.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from shared import customers
 from shared.agent import Agent, AgentFailed, Utterance, adapters, measures, plain_text
-from shared.agent.tools import Action, Proposal, Tools
+from shared.agent.tools import AGENT_FAILED, Action, Proposal, Tools
 from shared.appointments import APPOINTMENTS
 from shared.calls import dialogue, sessions, transcripts
 from shared.calls.sessions import SESSIONS, SessionRecord
@@ -25,25 +25,25 @@ from shared.resources import fields
 from shared.work import owed
 
 TRIES = 3
-"""How often the agent answers a turn whose commit loses races."""
+"""How often the agent answers a turn if the rows are modified concurrently."""
 LOST = "Sorry, something went wrong on my side. A person of our team will get back to you. Goodbye."
 SILENCE = "Sorry, I did not hear you. Could you say that again?"
 SILENCES = 3
-"""After so many silences in a row the agent ends the call."""
+"""The number of consecutive silences after which the agent ends the call."""
 FAREWELL = "I cannot hear you. Goodbye."
 CHANGES = {
     "appointment_confirmed": "The customer confirmed the appointment.",
     "appointment_rescheduled": "The customer moved the appointment.",
     "appointment_cancelled": "The customer cancelled the appointment.",
 }
-"""What the summary says of the agent's actions that change an appointment."""
+"""The summary's sentence for each action that changes an appointment."""
 HANDOFF = "The customer is to be called back by a person."
 CALL_LATER = "The customer asked to be called again."
 
 
 @dataclass(frozen=True)
 class Response:
-    """What the agent says, and whether the call ends with it."""
+    """The agent's words, and whether the call ends with them."""
 
     text: str
     ends_call: bool
@@ -51,7 +51,7 @@ class Response:
 
 @dataclass(frozen=True)
 class _Turn:
-    """What the agent says in a turn, and the writes that belong to it."""
+    """The agent's response in a turn, and the writes that belong to it."""
 
     response: Response
     writes: Sequence[table.Operation]
@@ -60,13 +60,13 @@ class _Turn:
 
 
 def turn(scope: Scope, session_id: str, text: str | None, seconds: float) -> Response:
-    """Answer what the customer said within `seconds`; `text` is None if it was nothing. Raises ApiError."""
+    """Answer the customer's words within `seconds`; `text` is None if the customer said nothing. Raises ApiError."""
     deadline = clock.now() + int(seconds * clock.SECOND)
 
     def attempt() -> Response:
         session = SESSIONS.find(scope, session_id)
         trace.follow(session.row)
-        if session.doc["call_status"] != sessions.DIALING:
+        if session.doc["call_status"] != sessions.DIALING and not sessions.is_starting(session):
             return Response(LOST, ends_call=True)
         if text is None:
             turn = _silence(scope, session)
@@ -101,7 +101,7 @@ def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, secon
     except AgentFailed as error:
         logger().warning("agent failed", extra={"session_id": session.doc["id"], "error": str(error)})
         tools = Tools(appointments=(), message=text, in_call=True)
-        tools.hand_off(measures.AGENT_FAILED)
+        tools.hand_off(AGENT_FAILED)
         response = Response(LOST, ends_call=True)
     lines = [*lines, *_lines(session, lines, text, response.text)]
     put = transcripts.write(scope, session.doc["id"], lines, transcript["v"] if transcript else 0)
@@ -123,7 +123,7 @@ def _tools(scope: Scope, session: SessionRecord, text: str) -> Tools:
 
 
 def _writes(scope: Scope, session: SessionRecord, tools: Tools) -> list[table.Operation]:
-    """The writes of what the tools did, and of what the session keeps of it."""
+    """The writes of a turn: the tools' change, and the session's new state."""
     proposal = fields.to_json(vars(tools.proposed)) if tools.proposed else None
     internal: dict[str, table.Value | None] = {"proposal": proposal, "talked": True, "silences": None}
     if tools.later is not None:
@@ -139,7 +139,7 @@ def _writes(scope: Scope, session: SessionRecord, tools: Tools) -> list[table.Op
 
 
 def _outcome(tools: Tools) -> str | None:
-    """What the turn did, as the session's summary says it; None if it did nothing of note."""
+    """The turn's outcome as a sentence of the session's summary; None if there is none."""
     sentences = {**CHANGES, "handoff": HANDOFF}
     for action in tools.actions:
         if action["type"] in sentences:
@@ -152,13 +152,13 @@ def _opening(session: SessionRecord) -> list[Line]:
 
 
 def _lines(session: SessionRecord, before: Sequence[Line], text: str, reply: str) -> list[Line]:
-    """The two lines of a turn: the customer has just stopped speaking, and the agent is about to begin."""
+    """The lines of a turn: the customer's, which ends now, and the agent's, which begins now."""
     began = session.doc["answered_at"] or session.doc["dialed_at"]
-    assert began is not None, "a call that is under way was dialed"
+    began_at = session.row["started_at"] if began is None else clock.parse(began)
     customer, agent = dialogue.spoken([("customer", text), ("agent", reply)])
     length = customer["ended_at_ms"] - customer["started_at_ms"]
     last = before[-1]["ended_at_ms"] if before else 0
-    start = max(last + 1, clock.now() - clock.parse(began) - length)
+    start = max(last + 1, clock.now() - began_at - length)
     return [
         {**line, "started_at_ms": line["started_at_ms"] + start, "ended_at_ms": line["ended_at_ms"] + start}
         for line in (customer, agent)

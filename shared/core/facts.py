@@ -61,3 +61,6 @@ MAX_DUE_SHARDS = 64
 
 LONGEST_QUEUE_DELAY = 900
 """The longest delay of an SQS message, in seconds. Longer waits use a state machine."""
+
+CONNECT_ACTIVE_CALLS, CONNECT_STARTS_PER_SECOND = 10, 2
+"""Amazon Connect's default quotas: active calls in an instance, and calls that an account starts in a second."""

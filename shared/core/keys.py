@@ -25,6 +25,7 @@ lists in creation order.
 | count of live calls        | `P#..#count`                           | `call`           | |
 | idempotency record         | `P#..#idempotency#{sha256 of key}`     | `record`         | |
 | contact of a live call     | `CONTACT#{contact id}`                 | `contact`        | |
+| live calls of the stage    | `CARRIER`                              | see `shared/calls/pacing.py` | |
 | consent requests to a phone | `ASKED#{hash of phone}`               | pk of the consent | |
 | project                    | `PROJECTS`                             | 10-digit number  | |
 | run of the canary          | `CANARY`                               | sha256 of its token | |

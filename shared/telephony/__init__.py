@@ -44,8 +44,21 @@ class Busy(Exception):
     """The provider has no capacity or did not respond: the same request may succeed later."""
 
 
+class NoCapacity(Busy):
+    """The provider refused the request because a quota is used up; it did nothing."""
+
+
 class NotConfigured(Exception):
     """A setting of the stage is missing; the text names it."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Whose call a contact is."""
+
+    project_id: int
+    livemode: bool
+    session_id: str
 
 
 class Carrier(Protocol):
@@ -55,7 +68,7 @@ class Carrier(Protocol):
         """Place the call, and return the carrier's id of it.
 
         `opening` is what the agent says first. A request that is repeated for the same session within seconds places
-        no second call. Raises CallRefused, Busy.
+        no second call. Raises CallRefused, Busy, and NoCapacity if this request placed none.
         """
 
     def describe(self, contact_id: str) -> ContactState | None:
@@ -64,6 +77,9 @@ class Carrier(Protocol):
     def stop(self, contact_id: str) -> None:
         """End a call. A call that has ended is left alone. Raises Busy."""
 
+    def placed(self, contact_id: str) -> Placed | None:
+        """Return whose call a contact is; None if this service did not place it. Raises Busy."""
+
 
 class Messenger(Protocol):
     """Something that asks live customers for consent to calls."""
@@ -71,5 +87,8 @@ class Messenger(Protocol):
     def permitted(self, to: str) -> bool:
         """Return whether the phone may be called now. Raises Busy, whatsapp.CannotAsk."""
 
-    def ask(self, to: str, text: str) -> str:
-        """Send a request for consent to a phone, and return the message's id. Raises Busy, whatsapp.CannotAsk."""
+    def ask(self, to: str, text: str, reference: str) -> str:
+        """Send a request for consent to a phone, and return the message's id. Raises Busy, whatsapp.CannotAsk.
+
+        `reference` returns with the report of a request that is not delivered.
+        """

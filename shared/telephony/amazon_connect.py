@@ -10,6 +10,9 @@ administrator guide):
   1 January 1970.
 - `DisconnectReason` is null for contacts that end for reasons outside of the list.
 - Contact events are delivered at best effort, repeatedly and in any order. They only say when to call `describe`.
+- A start that exceeds a quota is refused with status 429: "ThrottlingException" for the requests in a second,
+  "LimitExceededException" for the calls under way. "OutboundContactNotPermittedException" and
+  "DestinationNotAllowedException" concern the number, and are final.
 - Answering machine detection works for outbound campaigns only; its status is read if there is one.
 """
 
@@ -27,12 +30,14 @@ from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
 from shared.core import clock
 from shared.core.log import logger
-from shared.telephony import Busy, CallRefused, ContactState, Ending, NotConfigured
+from shared.telephony import Busy, CallRefused, ContactState, Ending, NoCapacity, NotConfigured, Placed
 
 REASON_DELAY = 30 * clock.SECOND
 """How long a contact that has ended counts as under way while its reason is missing."""
 EVENTS = ("Amazon Connect Contact Event", "Contact Event")
 """The detail-types of contact events; the first is the documented one."""
+BEGINNINGS = ("INITIATED", "CONNECTED_TO_SYSTEM")
+"""The types of the events of a call that rings or was answered."""
 
 CUSTOMER_HANGUP = Ending("completed", "customer_hangup")
 AGENT_HANGUP = Ending("completed", "agent_hangup")
@@ -143,16 +148,22 @@ CHECKS: Mapping[str, str] = {
 }
 """What an operator checks after a start was refused, by error code."""
 
-TRANSIENT = frozenset({"InternalServiceException", "LimitExceededException", "ThrottlingException"})
-"""Errors that are transient whatever their HTTP status; all errors of status 429 and 5xx are transient, too."""
+QUOTA = frozenset({"LimitExceededException", "ThrottlingException", "TooManyRequestsException"})
+"""Errors of an exceeded quota, of calls under way or of requests in a second. All errors of status 429 are, too."""
+TRANSIENT = frozenset({"InternalServiceException"})
+"""Errors that are transient whatever their HTTP status; all errors of status 5xx are transient, too."""
 
 
 @dataclass(frozen=True)
 class ContactEvent:
-    """An event of a contact, with its instants in milliseconds as far as they are known."""
+    """An event of a contact, with its instants in milliseconds as far as they are known.
+
+    `by_api` if it is a call that a request started, as this service's calls are.
+    """
 
     contact_id: str
     event_type: str
+    by_api: bool
     initiated_at: int | None
     answered_at: int | None
     ended_at: int | None
@@ -218,6 +229,18 @@ class Connect:
             if contact is not None and _instant(contact.get("DisconnectTimestamp")) is None:
                 raise _busy("StopContact", error) from None
 
+    def placed(self, contact_id: str) -> Placed | None:
+        """Return whose call a contact is, by its attributes; None if this service set none. Raises Busy."""
+        try:
+            response = _call(
+                self.client.get_contact_attributes, InstanceId=self.instance_id, InitialContactId=contact_id
+            )
+        except ClientError as error:
+            if _code(error) == "ResourceNotFoundException":
+                return None
+            raise _busy("GetContactAttributes", error) from None
+        return _placed(response.get("Attributes") or {})
+
     def _contact(self, contact_id: str) -> Mapping[str, Any] | None:
         try:
             response = _call(self.client.describe_contact, InstanceId=self.instance_id, ContactId=contact_id)
@@ -269,6 +292,7 @@ def contact_event(event: Any) -> ContactEvent | None:
     return ContactEvent(
         contact_id=contact_id,
         event_type=event_type,
+        by_api=detail.get("initiationMethod") == "API" and str(detail.get("channel")).upper() == "VOICE",
         initiated_at=_instant(detail.get("initiationTimestamp")),
         answered_at=_instant(detail.get("connectedToSystemTimestamp")),
         ended_at=_instant(detail.get("disconnectTimestamp")),
@@ -278,7 +302,18 @@ def contact_event(event: Any) -> ContactEvent | None:
 _REQUIRED = {"CONNECT_INSTANCE_ID": "instance_id", "CONNECT_CONTACT_FLOW_ID": "contact_flow_id"}
 _EITHER = {"CONNECT_QUEUE_ID": "queue_id", "CONNECT_SOURCE_PHONE_NUMBER": "source_phone_number"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LIVEMODES = {"true": True, "false": False}
+_PROJECT_ID = re.compile(r"[0-9]{1,18}")
 _OF_THE_NUMBER = re.compile(r"destination|phone ?number", re.IGNORECASE)
+
+
+def _placed(attributes: Mapping[str, str]) -> Placed | None:
+    """Whose call a contact with these attributes is, as `start` sets them."""
+    session_id, project_id = attributes.get("session_id", ""), attributes.get("project_id", "")
+    livemode = _LIVEMODES.get(attributes.get("livemode", ""))
+    if not session_id or livemode is None or not _PROJECT_ID.fullmatch(project_id):
+        return None
+    return Placed(int(project_id), livemode, session_id)
 
 
 def _detection(status: str | None) -> Detection:
@@ -286,13 +321,15 @@ def _detection(status: str | None) -> Detection:
 
 
 def _call(method: Callable[..., Any], **parameters: Any) -> Any:
-    """The response of a method of the client. Raises Busy, ClientError."""
+    """The response of a method of the client. Raises Busy (NoCapacity for a quota), ClientError."""
     # The texts of errors may quote the number, so they are not kept as causes.
     try:
         return method(**parameters)
     except ClientError as error:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        if _code(error) in TRANSIENT or status == 429 or status >= 500:
+        if _code(error) in QUOTA or status == 429:
+            raise NoCapacity(_code(error)) from None
+        if _code(error) in TRANSIENT or status >= 500:
             raise Busy(_code(error)) from None
         raise
     except (ConnectionError, HTTPClientError) as error:
@@ -346,9 +383,10 @@ def _client() -> Any:
     import boto3
     from botocore.config import Config
 
+    # The client does not retry: after an attempt that placed the call, a throttled one would look like no call.
     config = Config(
         connect_timeout=2,
         read_timeout=6,
-        retries={"mode": "standard", "total_max_attempts": 2},
+        retries={"mode": "standard", "total_max_attempts": 1},
     )
     return boto3.client("connect", config=config)

@@ -10,10 +10,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 from urllib.parse import unquote_plus
 
 Kind = Literal["recording", "transcript"]
+
+
+@dataclass(frozen=True)
+class File:
+    """A file of a contact. `redacted` if it is the copy without sensitive data."""
+
+    kind: Kind
+    contact_id: str
+    redacted: bool
 
 
 class Line(TypedDict):
@@ -27,22 +37,23 @@ class Line(TypedDict):
 
 _DAY_AND_ID = r"[0-9]{4}/[0-9]{2}/[0-9]{2}/([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
 _ANALYSIS = r"(?:.*/)?Analysis/Voice/(?:ivr/)?"
-_OBJECTS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
-    ("recording", re.compile(rf"(?:.*/)?CallRecordings/(?:ivr/)?{_DAY_AND_ID}_[0-9]{{8}}T[0-9:]{{5}}_UTC\.wav")),
-    ("recording", re.compile(rf"{_ANALYSIS}Redacted/{_DAY_AND_ID}_call_recording_redacted_[^/]+\.wav")),
-    ("transcript", re.compile(rf"{_ANALYSIS}(?:Redacted/)?{_DAY_AND_ID}_analysis_[^/]+\.json")),
+_FILES: tuple[tuple[Kind, bool, re.Pattern[str]], ...] = (
+    ("recording", False, re.compile(rf"(?:.*/)?CallRecordings/(?:ivr/)?{_DAY_AND_ID}_[0-9]{{8}}T[0-9:]{{5}}_UTC\.wav")),
+    ("recording", True, re.compile(rf"{_ANALYSIS}Redacted/{_DAY_AND_ID}_call_recording_redacted_[^/]+\.wav")),
+    ("transcript", False, re.compile(rf"{_ANALYSIS}{_DAY_AND_ID}_analysis_[^/]+\.json")),
+    ("transcript", True, re.compile(rf"{_ANALYSIS}Redacted/{_DAY_AND_ID}_analysis_[^/]+\.json")),
 )
 
 
-def object_of(key: str) -> tuple[Kind, str] | None:
-    """The kind of an object in the instance's bucket, and its contact; None for any other object.
+def file_of(key: str) -> File | None:
+    """The file with this key in the instance's bucket; None for any other object.
 
     The key may be URL-encoded, as in S3's notifications.
     """
     plain = unquote_plus(key)
-    for kind, pattern in _OBJECTS:
+    for kind, redacted, pattern in _FILES:
         if match := pattern.fullmatch(plain):
-            return kind, match[1]
+            return File(kind, match[1], redacted)
     return None
 
 

@@ -10,7 +10,9 @@ user call permissions", WhatsApp Business Calling API):
 - Nothing is sent when a request or a permission expires.
 
 AWS queues a message and responds at once. What Meta refuses later (no template outside the 24 hours, the limits above,
-a phone without WhatsApp) arrives as a `failed` status at the event destination, not from `ask`.
+a phone without WhatsApp) arrives as a `failed` status at the event destination, not from `ask`. A status has the
+`biz_opaque_callback_data` of its message (Meta, "Status messages webhook reference"), by which the request is found:
+AWS does not document how the id that it returned relates to Meta's.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ _THROTTLED, _TOO_MANY_REQUESTS, _SERVER_ERRORS = "ThrottlingException", 429, 500
 _PHONE = re.compile(r"\+?[1-9][0-9]{6,14}")
 _SECONDS = re.compile(r"[0-9]{1,12}")
 _ID = re.compile(r"[!-~]{1,255}")
+_LONGEST_REFERENCE = 512
 
 
 class CannotAsk(Exception):
@@ -60,6 +63,14 @@ class PermissionReply:
     context_id: str | None
     """Meta's id of the request that is answered, or of a call, if the user granted the permission by calling. None if
     the user decided without a request."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A request that did not reach the user. `code` is Meta's error code, 0 if unknown."""
+
+    reference: str
+    code: int
 
 
 @dataclass(frozen=True)
@@ -88,18 +99,19 @@ class WhatsApp:
         version = os.environ.get("WHATSAPP_META_API_VERSION") or META_API_VERSION
         return cls(_client(), phone_number_id, _template(os.environ.get("WHATSAPP_TEMPLATE") or ""), version)
 
-    def ask(self, to: str, text: str) -> str:
+    def ask(self, to: str, text: str, reference: str) -> str:
         """Send a call permission request to a phone (E.164); returns AWS's id of the message. Raises Busy, CannotAsk.
 
-        `text` (at most 1,024 characters) is the request's body; a template has its own body and ignores it. AWS has no
-        idempotency token: after Busy the request may have been sent, and the user can see a repeated one. AWS does not
-        promise that its id is the `context_id` of the reply: find the request by the phone.
+        `reference` (at most 512 characters, no personal data) returns in the `Failure` of this request. `text` (at most
+        1,024 characters) is the request's body; a template has its own body and ignores it. AWS has no idempotency
+        token: after Busy the request may have been sent, and the user can see a repeated one. AWS does not promise that
+        its id is the `context_id` of the reply: find the request by the phone.
         """
         response = _call(
             self.client.send_whatsapp_message,
             originationPhoneNumberId=self.phone_number_id,
             metaApiVersion=self.meta_api_version,
-            message=json.dumps(self._request(to, text)).encode(),
+            message=json.dumps(self._request(to, text, reference)).encode(),
         )
         return str(response["messageId"])
 
@@ -115,8 +127,13 @@ class WhatsApp:
         )
         return response["permission"]["status"] in ("temporary", "permanent")
 
-    def _request(self, to: str, text: str) -> dict[str, Any]:
-        message = {"messaging_product": "whatsapp", "recipient_type": "individual", "to": to}
+    def _request(self, to: str, text: str, reference: str) -> dict[str, Any]:
+        message = {
+            "messaging_product": "whatsapp",
+            "recipient_type": "individual",
+            "to": to,
+            "biz_opaque_callback_data": reference,
+        }
         if self.template is not None:
             name, language = self.template
             return message | {"type": "template", "template": {"name": name, "language": {"code": language}}}
@@ -141,22 +158,41 @@ def replies(sns_message: str) -> list[PermissionReply]:
     reply that is not later; of two in the same second the refusal holds. The caller stores decisions by the phone, not
     by `context_id`, because a user may decide without a request.
     """
+    return [reply for message in _items(sns_message, "messages") if (reply := _reply(message)) is not None]
+
+
+def failures(sns_message: str) -> list[Failure]:
+    """The requests that were not sent or delivered, by a message as in `replies`. Raises ValueError as `replies` does.
+
+    Everything else in it is ignored, such as other statuses, and failures of messages that have no reference.
+    """
+    statuses = [status for status in _items(sns_message, "statuses") if _of(status, "status") == "failed"]
+    return [failure for status in statuses if (failure := _failure(status)) is not None]
+
+
+def _items(sns_message: str, name: str) -> Iterator[Any]:
+    """The items of the `messages` or `statuses` in a message that the event destination published."""
     envelope = _parsed(sns_message)
     if not isinstance(envelope, dict):
         raise ValueError("the notification is not an object")
-    entry = envelope.get("whatsAppWebhookEntry")
-    if not isinstance(entry, str):
+    text = envelope.get("whatsAppWebhookEntry")
+    if not isinstance(text, str):
         raise ValueError("the notification has no whatsAppWebhookEntry")
-    return [reply for message in _messages(_parsed(entry)) if (reply := _reply(message)) is not None]
-
-
-def _messages(entry: Any) -> Iterator[Any]:
+    entry = _parsed(text)
     # One entry, several entries, or the whole body of Meta's webhook.
     entries = entry if isinstance(entry, list) else [entry, *_list(entry, "entry")]
     for each in entries:
         for change in _list(each, "changes"):
             if _of(change, "field") == "messages":
-                yield from _list(_of(change, "value"), "messages")
+                yield from _list(_of(change, "value"), name)
+
+
+def _failure(status: Any) -> Failure | None:
+    reference = _of(status, "biz_opaque_callback_data")
+    if not isinstance(reference, str) or not 0 < len(reference) <= _LONGEST_REFERENCE:
+        return None
+    codes = [code for error in _list(status, "errors") if type(code := _of(error, "code")) is int]
+    return Failure(reference, codes[0] if codes else 0)
 
 
 def _reply(message: Any) -> PermissionReply | None:

@@ -266,4 +266,4 @@ def test_recordings_go_where_the_service_looks_for_them(calls: Synthesized) -> N
     assert (storage["ResourceType"], storage["StorageType"]) == ("CALL_RECORDINGS", "S3")
     assert storage["S3Config"]["BucketName"] == {"Ref": calls.recordings}
     key = f"{storage['S3Config']['BucketPrefix']}/ivr/2026/11/21/{CONTACT_ID}_20261121T06:30_UTC.wav"
-    assert contact_lens.object_of(key) == ("recording", CONTACT_ID)
+    assert contact_lens.file_of(key) == contact_lens.File("recording", CONTACT_ID, redacted=False)

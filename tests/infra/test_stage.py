@@ -66,6 +66,8 @@ def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str
             "connect lacks contact_flow_id or create_flow",
         ),
         ({"connect": CONNECT | {"create_flow": True}}, "connect has both contact_flow_id and create_flow"),
+        ({"connect": CONNECT | {"active_calls": 0}}, "connect.active_calls should be greater than or equal to 1"),
+        ({"connect": CONNECT | {"starts_per_second": "2"}}, "connect.starts_per_second should be a valid integer"),
         ({"connect": CONNECT | {"flow": "flow"}}, "connect has no setting 'flow'"),
         ({"connect": CONNECT | {"store_recordings": "yes"}}, "connect.store_recordings should be a valid boolean"),
         ({"connect": CONNECT | {"queue_id": True}}, "connect.queue_id should be a valid string"),
@@ -190,5 +192,6 @@ def test_functions_are_told_of_the_instance_but_not_of_switches() -> None:
             messenger=made.messenger,
         )
         of_calls = {name: value for name, value in told.items() if name.startswith(("CONNECT_", "WHATSAPP_"))}
-        expected = {f"CONNECT_{name.upper()}": value for name, value in CONNECT.items()} if function.carrier else {}
+        settings = CONNECT | {"active_calls": "10", "starts_per_second": "2"}
+        expected = {f"CONNECT_{name.upper()}": value for name, value in settings.items()} if function.carrier else {}
         assert of_calls == expected | ({"WHATSAPP_PHONE_NUMBER_ID": "phone"} if function.messenger else {})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from shared.calls import limits as call_limits
+from shared.calls import limits
 from shared.calls.limits import Limits
 from shared.core import aws, clock
 from shared.core.keys import Scope
@@ -356,10 +356,10 @@ def test_a_call_that_nobody_answers_frees_the_customer_for_the_next(stage: Stage
 # Limits of live calls
 
 
-def limited(stage: Stage, *phones: str, **limits: Any) -> list[Callee]:
+def limited(stage: Stage, *phones: str, **settings: Any) -> list[Callee]:
     """Customers in a new project with limits, for live calls."""
     first = callee(stage, phones[0], livemode=True)
-    call_limits.set_limits(first.scope.project_id, Limits(**limits))
+    limits.set_limits(first.scope.project_id, Limits(**settings))
     return [first, *(callee(stage, phone, first.scope) for phone in phones[1:])]
 
 
@@ -429,8 +429,9 @@ def test_a_days_calls_are_limited_when_placed_and_when_dialed_until_the_next_day
     found = place(stage, third, "k")
     assert (found.status, found.code) == (409, "call_limit_reached")
     dial(stage, stopped_clock, one.scope, second)
-    assert session_of(stage, second)["call_status"] == "failed"
-    assert session_of(stage, second)["dialed_at"] is None
+    above = session_of(stage, second)
+    assert (above["call_status"], above["ended_reason"], above["dialed_at"]) == ("failed", "blocked", None)
+    assert "1 live calls a day" in above["summary"]
     stopped_clock.now = 1_893_456_000.0 + 24 * 3600 - 30
     assert place(stage, third, "k").code == "call_limit_reached"
     stopped_clock.forward(31)
@@ -456,7 +457,7 @@ def test_a_call_that_ends_after_midnight_leaves_the_new_days_calls_alone(stage: 
 
 def test_test_mode_has_no_limits(stage: Stage, stopped_clock: Clock) -> None:
     whom = callee(stage)
-    call_limits.set_limits(whom.scope.project_id, Limits(("+44",), 0, 0))
+    limits.set_limits(whom.scope.project_id, Limits(("+44",), 0, 0))
     placed(stage, whom)
     sweep(stage, stopped_clock, whom.scope)
     assert list(incomplete(stage, whom)) == []

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from botocore.stub import ANY, Stubber
 
-from shared.calls import consents
-from shared.calls import limits as call_limits
+from shared.calls import consents, limits
 from shared.calls.consents import DECLINED, GRANTED, PENDING
 from shared.core import table
 from shared.telephony import Busy, NotConfigured, adapters, whatsapp
@@ -47,6 +46,7 @@ class Messenger:
 
     def __init__(self, *failures: Exception | None) -> None:
         self.asked: list[str] = []
+        self.references: list[str] = []
         self.permits = False
         self._failures = list(failures)
 
@@ -54,9 +54,10 @@ class Messenger:
         """Whether the customer may be called without being asked."""
         return self.permits
 
-    def ask(self, to: str, text: str) -> str:
+    def ask(self, to: str, text: str, reference: str) -> str:
         """Ask for consent."""
         self.asked.append(to)
+        self.references.append(reference)
         failure = self._failures.pop(0) if self._failures else None
         if failure is not None:
             raise failure
@@ -98,6 +99,21 @@ def reply(stage: Stage, phone: str, accepted: bool, at: float, context: str | No
     } | ({"context": {"id": context}} if context else {})
     entry = {"id": "1", "changes": [{"field": "messages", "value": {"messages": [message]}}]}
     body = {"context": {}, "whatsAppWebhookEntry": json.dumps(entry)}
+    return sqs_record(json.dumps(body), stage.queues["consents"].arn)
+
+
+def undelivered(stage: Stage, reference: str) -> dict[str, Any]:
+    """What WhatsApp publishes of a request that it accepted and did not deliver."""
+    status = {
+        "id": "wamid.1",
+        "status": "failed",
+        "timestamp": "1795336062",
+        "recipient_id": ANYBODY.removeprefix("+"),
+        "biz_opaque_callback_data": reference,
+        "errors": [{"code": 131026, "title": "Message undeliverable"}],
+    }
+    entry = {"id": "1", "changes": [{"field": "messages", "value": {"statuses": [status]}}]}
+    body = {"context": {}, "whatsAppWebhookEntry": json.dumps(entry), "messageId": "another"}
     return sqs_record(json.dumps(body), stage.queues["consents"].arn)
 
 
@@ -157,6 +173,73 @@ def test_a_live_request_goes_out_from_the_stages_whatsapp_number(
     stopped_clock.forward(60)
     answered(stage, ANYBODY, True, stopped_clock.now)
     assert session_of(stage, id)["consent"]["status"] == GRANTED
+
+
+def test_a_request_that_whatsapp_does_not_deliver_ends_the_calls_and_frees_the_customers(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    sent = messenger()
+    whom, id = requested(stage)
+    second = another(stage, whom, ANYBODY)
+    joined = placed(stage, second, channel="whatsapp")
+    remind(stage, whom.scope, ANYBODY)
+    [reference] = sent.references
+    assert ANYBODY.removeprefix("+") not in reference
+    assert len(reference) <= 512
+    for _ in range(2):
+        failure = undelivered(stage, reference)
+        assert stage.invoke("consent", {"Records": [failure]}) == {"batchItemFailures": []}
+    for each in (id, joined):
+        assert ended(stage, each) == ("failed", "provider_error")
+        assert session_of(stage, each)["summary"]
+    stage.fan_out()
+    assert events_of(stage, id) == ["session.created", "session.failed"]
+    assert list(untidy(whom.scope)) == []
+    # The customer has seen no request, so the next one is not limited.
+    assert place(stage, whom, channel="whatsapp").status == 202
+    # A report of the earlier request does not end the next.
+    stage.invoke("consent", {"Records": [undelivered(stage, reference)]})
+    assert known(whom.scope, ANYBODY)["status"] == PENDING
+
+
+def test_a_failure_that_comes_before_the_request_is_recorded_ends_the_calls(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    messenger()
+    whom, id = requested(stage)
+
+    class Quick(Messenger):
+        def ask(self, to: str, text: str, reference: str) -> str:
+            stage.invoke("consent", {"Records": [undelivered(stage, reference)]})
+            return super().ask(to, text, reference)
+
+    adapters.use(messenger=Quick())
+    remind(stage, whom.scope, ANYBODY)
+    assert ended(stage, id) == ("failed", "provider_error")
+    assert list(untidy(whom.scope)) == []
+
+
+def test_a_failure_of_one_of_several_tries_leaves_the_request_pending(
+    stage: Stage, stopped_clock: Clock, messenger: Use
+) -> None:
+    sent = messenger(Busy("ReadTimeoutError"))
+    whom, id = requested(stage)
+    for _ in range(2):
+        remind(stage, whom.scope, ANYBODY)
+        stopped_clock.forward(61)
+    stage.invoke("consent", {"Records": [undelivered(stage, sent.references[-1])]})
+    assert session_of(stage, id)["consent"]["status"] == PENDING
+    answered(stage, ANYBODY, True, stopped_clock.now)
+    assert session_of(stage, id)["consent"]["status"] == GRANTED
+
+
+@pytest.mark.parametrize("reference", ["", "text", "P#1#live#consent#x 1", f"P#999#live#consent#{'0' * 32} 1"])
+def test_a_failure_of_another_message_changes_nothing(stage: Stage, messenger: Use, reference: str) -> None:
+    messenger()
+    whom, id = requested(stage)
+    remind(stage, whom.scope, ANYBODY)
+    assert stage.invoke("consent", {"Records": [undelivered(stage, reference)]}) == {"batchItemFailures": []}
+    assert session_of(stage, id)["consent"]["status"] == PENDING
 
 
 def test_a_customer_who_has_said_yes_by_another_way_is_not_asked(
@@ -432,9 +515,9 @@ def test_a_customer_who_joins_while_the_request_is_being_sent_is_asked_nothing_n
     second = another(stage, first, ANYBODY)
 
     class Slow(Messenger):
-        def ask(self, to: str, text: str) -> str:
+        def ask(self, to: str, text: str, reference: str) -> str:
             assert place(stage, second, channel="whatsapp").status == 202
-            return super().ask(to, text)
+            return super().ask(to, text, reference)
 
     slow = Slow()
     adapters.use(messenger=slow)
@@ -461,7 +544,7 @@ def test_a_messenger_that_never_answers_is_given_up(stage: Stage, stopped_clock:
 def test_nobody_is_asked_for_a_call_that_would_be_refused(stage: Stage, stopped_clock: Clock, messenger: Use) -> None:
     sent = messenger()
     whom = callee(stage, ANYBODY, livemode=True)
-    call_limits.set_limits(whom.scope.project_id, call_limits.Limits(prefixes=("+44",)))
+    limits.set_limits(whom.scope.project_id, limits.Limits(prefixes=("+44",)))
     found = place(stage, whom, channel="whatsapp")
     assert (found.status, session_of(stage, found.json["session_id"])["consent"]) == (201, None)
     assert consents.find(whom.scope, ANYBODY).version == 0

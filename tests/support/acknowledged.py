@@ -97,7 +97,7 @@ ACKNOWLEDGED = (
         r"AwsSolutions-IAM5\[Resource::<Recordings\w+\.Arn>/\*\]",
         "(CallEvents|Dial|Sessions)Role/DefaultPolicy/Resource",
         "The bucket holds recordings and transcripts of calls and nothing else, under names that are made with each "
-        "call; the function may either read or write them, not both.",
+        "call; one function reads them, one writes them, and one reads and deletes what Amazon Connect stored.",
     ),
     Acknowledged(
         r"AwsSolutions-IAM5\[Resource::<FailedBatches\w+\.Arn>/\*\]",
@@ -108,7 +108,7 @@ ACKNOWLEDGED = (
     Acknowledged(
         r"AwsSolutions-IAM5\[Resource::arn:<AWS::Partition>:connect:[^:]+:[^:]+:"
         r"instance/[\w-]+/contact/\*\]",
-        "DialRole/DefaultPolicy/Resource",
+        "(CallEvents|Dial)Role/DefaultPolicy/Resource",
         "Amazon Connect makes a contact's id when the call is placed, so a policy can only name the contacts of the "
         "stage's one instance.",
     ),

@@ -13,12 +13,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.calls import limits as call_limits
+from shared.calls import limits
 from shared.core import aws, clock, table
 from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.projects import usage
-from shared.telephony import ContactState, Ending
+from shared.telephony import ContactState, Ending, Placed
 from tests.support.clocks import Clock
 from tests.support.resources import created, seen
 from tests.support.stage import Stage, hint_record, sqs_record
@@ -64,6 +64,12 @@ class Line:
 
     def stop(self, contact_id: str) -> None:
         self.stopped.append(contact_id)
+
+    def placed(self, contact_id: str) -> Placed | None:
+        for _, session_id, project_id, livemode, _ in self.started:
+            if self.contacts.get(session_id) == contact_id:
+                return Placed(project_id, livemode, session_id)
+        return None
 
 
 @dataclass(frozen=True)
@@ -172,9 +178,10 @@ def object_event(key: str) -> dict[str, Any]:
     return {"source": "aws.s3", "detail-type": "Object Created", "detail": detail}
 
 
-def analysis_of(contact_id: str, content: Any = ANALYSIS) -> str:
-    """The key of a contact's analysis, which lies in the bucket."""
-    key = f"connect/Analysis/Voice/ivr/2026/11/21/{contact_id}_analysis_2026-11-21T09:51:16Z.json"
+def analysis_of(contact_id: str, content: Any = ANALYSIS, *, redacted: bool = False) -> str:
+    """The key of a contact's analysis, which is in the bucket."""
+    folder, word = ("Redacted/", "analysis_redacted") if redacted else ("", "analysis")
+    key = f"connect/Analysis/Voice/ivr/{folder}2026/11/21/{contact_id}_{word}_2026-11-21T09:51:16Z.json"
     aws.s3().put_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=key, Body=json.dumps(content).encode())
     return key
 
@@ -203,7 +210,7 @@ def used(call: LiveCall) -> dict[str, int]:
 
 def under_way(call: LiveCall) -> int:
     """How many calls the project's counter holds."""
-    _, counts = call_limits.read(call.scope, table.get_many(call_limits.keys(call.scope)))
+    _, counts = limits.read(call.scope, table.get_many(limits.keys(call.scope)))
     return counts.at_once
 
 
@@ -240,5 +247,8 @@ def dies(stage: Stage, call: LiveCall, line: Line) -> list[int]:
 SECRETS = (PHONE, PHONE[1:], NAME, TITLE, "on my way")
 
 
-def recording_of(contact_id: str) -> str:
+def recording_of(contact_id: str, *, redacted: bool = False) -> str:
+    if redacted:
+        folder = "connect/Analysis/Voice/ivr/Redacted/2026/11/21"
+        return f"{folder}/{contact_id}_call_recording_redacted_2026-11-21T09:51:16Z.wav"
     return f"connect/CallRecordings/ivr/2026/11/21/{contact_id}_20261121T09:47_UTC.wav"

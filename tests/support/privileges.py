@@ -201,9 +201,11 @@ _RULES: Mapping[str, Mapping[str, _Rule]] = {
     "sqs": dict.fromkeys(("SendMessage", "SendMessageBatch"), _message),
     "stepfunctions": dict.fromkeys(("StartExecution", "SendTaskSuccess"), _machine),
     "kms": dict.fromkeys(("Encrypt", "Decrypt", "GenerateDataKey"), _key),
-    "s3": dict.fromkeys(("GetObject", "PutObject"), _object),
+    "s3": dict.fromkeys(("GetObject", "PutObject", "DeleteObject"), _object),
     "bedrock-runtime": dict.fromkeys(("Converse", "ConverseStream"), _model),
-    "connect": dict.fromkeys(("StartOutboundVoiceContact", "DescribeContact", "StopContact"), _contact),
+    "connect": dict.fromkeys(
+        ("StartOutboundVoiceContact", "DescribeContact", "GetContactAttributes", "StopContact"), _contact
+    ),
     "socialmessaging": dict.fromkeys(("SendWhatsAppMessage", "GetWhatsAppCallPermission"), _whatsapp),
 }
 

@@ -11,7 +11,8 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 
-from shared.calls.live import BUSY, LONGEST, POLL
+from shared.calls.live import LONGEST, POLL, START_WITHIN
+from shared.calls.pacing import BACK_OFF
 from shared.core import clock
 from shared.telephony import adapters
 from shared.telephony.amazon_connect import REASON_DELAY, Connect
@@ -101,7 +102,7 @@ def test_a_start_that_amazon_connect_refuses_ends_the_call(
     work(stage, call)
     assert outcome(call)[:2] == ending
     after(stage, stopped_clock, call, POLL)
-    assert_over(call)
+    assert_over(call, calls=0)
 
 
 def test_a_throttled_start_is_made_again(stage: Stage, stopped_clock: Clock, connect: Stubber) -> None:
@@ -109,7 +110,7 @@ def test_a_throttled_start_is_made_again(stage: Stage, stopped_clock: Clock, con
     connect.add_client_error("start_outbound_voice_contact", "ThrottlingException", f"slow down, {PHONE}", 429)
     work(stage, call)
     start_answers(connect, call, contact)
-    after(stage, stopped_clock, call, BUSY)
+    after(stage, stopped_clock, call, BACK_OFF)
     assert call.row["contact_id"] == contact
 
 
@@ -124,4 +125,30 @@ def test_a_call_that_takes_too_long_is_stopped_at_amazon_connect(
     connect.add_response("stop_contact", {}, {"InstanceId": "instance", "ContactId": contact})
     after(stage, stopped_clock, call, LONGEST)
     assert outcome(call)[:2] == ("completed", "max_duration")
+    connect.assert_no_pending_responses()
+
+
+def test_a_contact_of_a_call_that_was_given_up_is_stopped_at_amazon_connect(
+    stage: Stage, stopped_clock: Clock, connect: Stubber
+) -> None:
+    call, contact = placed(stage), str(uuid.uuid4())
+    connect.add_client_error("start_outbound_voice_contact", "InternalServiceException", "", 500)
+    work(stage, call)
+    after(stage, stopped_clock, call, START_WITHIN)
+    assert outcome(call)[:2] == ("failed", "provider_timeout")
+    attributes = {"session_id": call.id, "project_id": str(call.scope.project_id), "livemode": "true"}
+    asked = {"InstanceId": "instance", "InitialContactId": contact}
+    connect.add_response("get_contact_attributes", {"Attributes": attributes}, asked)
+    connect.add_response("stop_contact", {}, {"InstanceId": "instance", "ContactId": contact})
+    tell(stage, contact_event(contact, initiationMethod="API"))
+    connect.assert_no_pending_responses()
+
+
+def test_contacts_of_other_applications_are_left_alone(stage: Stage, connect: Stubber) -> None:
+    answers: tuple[dict[str, Any], ...] = ({"Attributes": {}}, {"Attributes": {"session_id": "theirs"}})
+    for answer in answers:
+        connect.add_response("get_contact_attributes", answer)
+        tell(stage, contact_event(str(uuid.uuid4()), "INITIATED", initiationMethod="API"))
+    connect.add_client_error("get_contact_attributes", "TooManyRequestsException", "", 429)
+    tell(stage, contact_event(str(uuid.uuid4()), "INITIATED", initiationMethod="API"))
     connect.assert_no_pending_responses()

@@ -6,11 +6,10 @@ from contextlib import suppress
 
 import pytest
 
-from shared.calls import consents, settlements
-from shared.calls import limits as call_limits
+from shared.calls import consents, limits, settlements
 from shared.calls.live import BUSY, FILES_WITHIN, POLL, START_AGAIN, START_WITHIN
 from shared.core import clock
-from shared.telephony import Busy, CallRefused, ContactState, Ending, adapters, amazon_connect
+from shared.telephony import Busy, CallRefused, ContactState, Ending, NoCapacity, adapters, amazon_connect
 from tests.support.clocks import Clock
 from tests.support.live_calls import (
     HUNG_UP,
@@ -178,11 +177,12 @@ def test_a_start_that_a_worker_died_over_is_given_up_once_the_call_may_have_rung
     assert len(line.started) == 1
     assert outcome(call) == ("failed", "provider_timeout", None)
     after(stage, stopped_clock, call, 0)
-    assert_over(call)
+    assert_over(call, calls=0)
     assert files(call) == ("none", "none")
+    assert events_of(stage, call.id) == ["session.created", "session.failed"]
 
 
-@pytest.mark.parametrize("death", [(position, after) for position in range(7) for after in (False, True)])
+@pytest.mark.parametrize("death", [(position, after) for position in range(10) for after in (False, True)])
 def test_a_call_whose_worker_dies_anywhere_is_started_under_one_token_and_ends(
     stage: Stage, stopped_clock: Clock, line: Line, death: tuple[int, bool]
 ) -> None:
@@ -203,9 +203,11 @@ def test_a_call_whose_worker_dies_anywhere_is_started_under_one_token_and_ends(
 # A carrier that does not place the call
 
 
-def test_a_busy_carrier_is_asked_again_under_the_same_token(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+def test_a_carrier_that_may_have_placed_the_call_is_asked_again_under_the_same_token(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
     call = placed(stage)
-    line.trouble += [Busy("ThrottlingException"), Busy("ThrottlingException")]
+    line.trouble += [Busy("ReadTimeoutError"), NoCapacity("ThrottlingException")]
     for expected in (1, 2, 3):
         after(stage, stopped_clock, call, BUSY)
         assert len(line.started) == expected
@@ -215,12 +217,12 @@ def test_a_busy_carrier_is_asked_again_under_the_same_token(stage: Stage, stoppe
 
 def test_a_carrier_that_stays_busy_is_given_up(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = placed(stage)
-    line.trouble += [Busy("ThrottlingException") for _ in range(100)]
+    line.trouble += [Busy("ReadTimeoutError") for _ in range(100)]
     for _ in range(START_WITHIN // BUSY + 2):
         after(stage, stopped_clock, call, BUSY)
     assert len(line.started) <= START_WITHIN // BUSY + 1
     assert outcome(call) == ("failed", "provider_timeout", None)
-    assert_over(call)
+    assert_over(call, calls=0)
 
 
 @pytest.mark.parametrize(
@@ -240,9 +242,10 @@ def test_a_refused_call_is_over(stage: Stage, stopped_clock: Clock, line: Line, 
     assert outcome(call) == (ending.call_status, ending.ended_reason, None)
     after(stage, stopped_clock, call, POLL)
     assert len(line.started) == 1
-    assert_over(call)
+    assert_over(call, calls=0)
+    assert call.doc["dialed_at"] is None
     assert files(call) == ("none", "none")
-    assert events_of(stage, call.id) == ["session.created", "session.dialing", f"session.{ending.call_status}"]
+    assert events_of(stage, call.id) == ["session.created", f"session.{ending.call_status}"]
 
 
 def test_a_stage_without_its_settings_fails_calls_and_names_what_is_missing(
@@ -256,12 +259,12 @@ def test_a_stage_without_its_settings_fails_calls_and_names_what_is_missing(
     assert "CONNECT_INSTANCE_ID" in call.doc["summary"]
     assert [line for line in logged if "CONNECT_INSTANCE_ID" in line and "ERROR" in line]
     after(stage, stopped_clock, call, 0)
-    assert_over(call)
+    assert_over(call, calls=0)
 
 
 def test_a_number_beyond_the_limits_is_not_called(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = placed(stage)
-    call_limits.set_limits(call.scope.project_id, call_limits.Limits(prefixes=("+1",)))
+    limits.set_limits(call.scope.project_id, limits.Limits(prefixes=("+1",)))
     work(stage, call)
     assert line.started == []
     assert outcome(call) == ("failed", "destination_not_allowed", None)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from shared.calls.live import FILES_WITHIN, POLL
 from shared.core import aws, clock
@@ -14,6 +17,7 @@ from shared.telephony import ContactState, Ending
 from tests.support import privileges
 from tests.support.clocks import Clock
 from tests.support.live_calls import (
+    ANALYSIS,
     HUNG_UP,
     Line,
     LiveCall,
@@ -28,8 +32,8 @@ from tests.support.live_calls import (
     tell,
     work,
 )
-from tests.support.resources import hinted
-from tests.support.stage import Stage
+from tests.support.resources import hinted, seen
+from tests.support.stage import Stage, sqs_record
 
 
 def ended(stage: Stage, line: Line, time: Clock, ending: Ending = HUNG_UP) -> LiveCall:
@@ -144,3 +148,93 @@ def test_a_worker_that_looks_while_a_file_is_noted_does_not_put_it_off(
         tell(stage, object_event(key))
     work(stage, call)
     assert call.doc[f"{part}_status"] == "available"
+
+
+# Redacted copies
+
+
+def stored(key: str) -> str:
+    """The key of an object that is in the bucket."""
+    aws.s3().put_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=key, Body=b"RIFF")
+    return key
+
+
+def in_bucket(key: str) -> bool:
+    found = aws.s3().list_objects_v2(Bucket=os.environ["RECORDINGS_BUCKET"], Prefix=key)
+    return bool(found["KeyCount"])
+
+
+@contextmanager
+def no_deletion() -> Iterator[None]:
+    """The bucket does not answer requests for a deletion."""
+
+    def fail(**others: Any) -> None:
+        raise EndpointConnectionError(endpoint_url="bucket")
+
+    events = aws.s3().meta.events
+    events.register("before-call.s3.DeleteObject", fail)
+    try:
+        yield
+    finally:
+        events.unregister("before-call.s3.DeleteObject", fail)
+
+
+@pytest.mark.parametrize("first", ["raw", "redacted"])
+def test_of_a_recording_and_its_redacted_copy_the_copy_is_kept(
+    stage: Stage, stopped_clock: Clock, line: Line, first: str
+) -> None:
+    call = ended(stage, line, stopped_clock)
+    contact = line.contacts[call.id]
+    raw, redacted = stored(recording_of(contact)), stored(recording_of(contact, redacted=True))
+    events = [object_event(raw), object_event(redacted)]
+    # EventBridge may deliver each event again.
+    for event in [*(events if first == "raw" else reversed(events)), *events]:
+        tell(stage, event)
+        work(stage, call)
+    assert "Redacted" in seen(stage, f"/v1/sessions/{call.id}/recording")["url"]
+    assert in_bucket(redacted)
+    assert not in_bucket(raw)
+    assert files(call)[1] == "available"
+    assert events_of(stage, call.id).count("session.recording_ready") == 1
+
+
+def test_a_recording_without_a_redacted_copy_stays(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = ended(stage, line, stopped_clock)
+    raw = stored(recording_of(line.contacts[call.id]))
+    for _ in range(2):
+        tell(stage, object_event(raw))
+        work(stage, call)
+    assert in_bucket(raw)
+    assert files(call)[1] == "available"
+
+
+def test_a_raw_recording_whose_deletion_failed_is_deleted_at_the_next_try(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = ended(stage, line, stopped_clock)
+    contact = line.contacts[call.id]
+    raw, redacted = stored(recording_of(contact)), stored(recording_of(contact, redacted=True))
+    tell(stage, object_event(raw))
+    event = sqs_record(json.dumps(object_event(redacted)), stage.queues["call_events"].arn)
+    with no_deletion():
+        failed = stage.invoke("call_events", {"Records": [event]})["batchItemFailures"]
+    assert failed == [{"itemIdentifier": event["messageId"]}]
+    assert in_bucket(raw)
+    assert stage.invoke("call_events", {"Records": [event]}) == {"batchItemFailures": []}
+    assert not in_bucket(raw)
+
+
+@pytest.mark.parametrize("first", ["raw", "redacted"])
+def test_of_an_analysis_and_its_redacted_copy_the_copy_is_the_transcript(
+    stage: Stage, stopped_clock: Clock, line: Line, first: str
+) -> None:
+    call = ended(stage, line, stopped_clock)
+    contact = line.contacts[call.id]
+    hidden = json.loads(json.dumps(ANALYSIS).replace("I am on my way", "I am [PII]"))
+    events = [object_event(analysis_of(contact)), object_event(analysis_of(contact, hidden, redacted=True))]
+    for event in [*(events if first == "raw" else reversed(events)), *events]:
+        tell(stage, event)
+        work(stage, call)
+    contents = [line["content"] for line in seen(stage, f"/v1/sessions/{call.id}/transcript")["data"]]
+    assert contents == ["Hello there", "I am [PII]"]
+    assert events_of(stage, call.id).count("session.transcript_ready") == 1

@@ -16,14 +16,12 @@ from botocore.stub import Stubber
 
 from shared.core import clock
 from shared.core.log import logger
-from shared.telephony import Busy, CallRefused, ContactState, Ending, NotConfigured
+from shared.telephony import Busy, CallRefused, ContactState, Ending, NoCapacity, NotConfigured, Placed
 from shared.telephony.amazon_connect import (
     DETECTIONS,
     DISCONNECTS,
     REASON_DELAY,
     Connect,
-    ContactEvent,
-    contact_event,
     ending,
     state_of,
 )
@@ -289,6 +287,46 @@ def test_trouble_that_passes_is_busy(
         getattr(connect, operation)(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("code", "status", "placed_none"),
+    [
+        ("LimitExceededException", 429, True),
+        ("ThrottlingException", 429, True),
+        ("ThrottlingException", 400, True),
+        ("AnotherException", 429, True),
+        ("InternalServiceException", 500, False),
+        ("ServiceUnavailable", 503, False),
+    ],
+)
+def test_only_an_exceeded_quota_tells_that_no_call_was_placed(
+    connect: Connect, stubber: Stubber, code: str, status: int, placed_none: bool
+) -> None:
+    stubber.add_client_error("start_outbound_voice_contact", code, "", status)
+    with pytest.raises(Busy) as caught:
+        connect.start(PHONE, SESSION, 7, True, OPENING)
+    assert isinstance(caught.value, NoCapacity) is placed_none
+
+
+def test_the_clients_own_settings_send_each_request_once(settings: pytest.MonkeyPatch) -> None:
+    # A repeated request that is throttled would hide that the first one placed the call.
+    settings.setenv("AWS_ACCESS_KEY_ID", "none")
+    settings.setenv("AWS_SECRET_ACCESS_KEY", "none")
+    connect, requests = Connect.from_environment(), list[Any]()
+
+    def fail(request: Any, **_: Any) -> None:
+        requests.append(request)
+        raise ReadTimeoutError(endpoint_url="https://connect.example")
+
+    events = connect.client.meta.events
+    events.register("before-send.connect", fail)
+    try:
+        with pytest.raises(Busy):
+            connect.start(PHONE, SESSION, 7, True, OPENING)
+    finally:
+        events.unregister("before-send.connect", fail)
+    assert len(requests) == 1
+
+
 @pytest.mark.parametrize("error", [ReadTimeoutError, ConnectTimeoutError, EndpointConnectionError])
 def test_silence_is_busy(error: Any) -> None:
     class Silent:
@@ -352,6 +390,37 @@ def test_an_end_that_a_detection_explains_counts_at_once() -> None:
 def test_a_tone_of_the_network_is_no_answer_though_connected_to_the_system() -> None:
     busy = contact(AnsweringMachineDetectionStatus="SIT_TONE_BUSY", DisconnectReason="OTHER")
     assert state_of(busy) == ContactState(None, ENDED, Ending(*LINE_BUSY))
+
+
+ATTRIBUTES = {"session_id": SESSION, "project_id": "7", "livemode": "true", "opening": OPENING}
+
+
+def test_a_contact_tells_whose_call_it_is(connect: Connect, stubber: Stubber) -> None:
+    request = {"InstanceId": INSTANCE, "InitialContactId": CONTACT}
+    stubber.add_response("get_contact_attributes", {"Attributes": ATTRIBUTES}, request)
+    assert connect.placed(CONTACT) == Placed(7, True, SESSION)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {},
+        {"Attributes": {}},
+        {"Attributes": ATTRIBUTES | {"session_id": ""}},
+        {"Attributes": ATTRIBUTES | {"project_id": "seven"}},
+        {"Attributes": ATTRIBUTES | {"livemode": "yes"}},
+    ],
+)
+def test_a_contact_without_our_attributes_is_nobodys(
+    connect: Connect, stubber: Stubber, attributes: dict[str, Any]
+) -> None:
+    stubber.add_response("get_contact_attributes", attributes)
+    assert connect.placed(CONTACT) is None
+
+
+def test_a_contact_that_does_not_exist_is_nobodys(connect: Connect, stubber: Stubber) -> None:
+    stubber.add_client_error("get_contact_attributes", "ResourceNotFoundException", "", 404)
+    assert connect.placed(CONTACT) is None
 
 
 def test_a_stop_names_the_contact(connect: Connect, stubber: Stubber) -> None:
@@ -437,93 +506,6 @@ def test_every_ending_is_one_of_the_contract() -> None:
     endings += [one.ending for one in DETECTIONS.values() if one.ending]
     assert all(one.ended_reason in known[one.call_status] for one in endings)
     assert {one.answered_by for one in DETECTIONS.values()} <= {None, "human", "machine"}
-
-
-# Contact events
-
-
-def disconnected(**changes: Any) -> dict[str, Any]:
-    """The sample of the administrator guide: a voice call is disconnected."""
-    event = {
-        "version": "0",
-        "id": "abcabcab-abca-abca-abca-abcabcabcabc",
-        "detail-type": "Amazon Connect Contact Event",
-        "source": "aws.connect",
-        "account": "111122223333",
-        "time": "2021-08-04T17:43:48Z",
-        "region": "eu-central-1",
-        "resources": ["arn:aws:...", "contactArn", "instanceArn"],
-        "detail": {
-            "eventType": "DISCONNECTED",
-            "contactId": CONTACT,
-            "initialContactId": "11111111-2222-3333-4444-555555555555",
-            "previousContactId": "11111111-2222-3333-4444-555555555555",
-            "channel": "Voice",
-            "instanceArn": f"arn:aws::connect:eu-central-1:123456789012:instance/{INSTANCE}",
-            "initiationMethod": "OUTBOUND",
-            "initiationTimestamp": "2021-08-04T17:17:53.000Z",
-            "connectedToSystemTimestamp": "2021-08-04T17:17:55.000Z",
-            "disconnectTimestamp": "2021-08-04T17:18:37.000Z",
-            "tags": {"aws:connect:instanceId": INSTANCE, "Dept": "Finance"},
-        },
-    }
-    return event | changes
-
-
-def instant(text: str) -> int:
-    return clock.parse(text)
-
-
-def test_an_event_tells_contact_type_and_instants() -> None:
-    assert contact_event(disconnected()) == ContactEvent(
-        contact_id=CONTACT,
-        event_type="DISCONNECTED",
-        initiated_at=instant("2021-08-04T17:17:53Z"),
-        answered_at=instant("2021-08-04T17:17:55Z"),
-        ended_at=instant("2021-08-04T17:18:37Z"),
-    )
-
-
-def test_the_other_detail_type_is_taken_as_well() -> None:
-    assert contact_event(disconnected(**{"detail-type": "Contact Event"})) == contact_event(disconnected())
-
-
-def test_names_may_begin_with_a_capital() -> None:
-    detail = {"ContactId": CONTACT, "Channel": "VOICE", "InitiationMethod": "API", "EventType": "CONNECTED_TO_SYSTEM"}
-    happened = contact_event(disconnected(detail=detail))
-    assert happened == ContactEvent(CONTACT, "CONNECTED_TO_SYSTEM", None, None, None)
-
-
-@pytest.mark.parametrize("unset", ["1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00Z", "", "soon", None, 0, []])
-def test_an_instant_that_is_unset_or_malformed_is_none(unset: object) -> None:
-    detail = disconnected()["detail"] | {"connectedToSystemTimestamp": unset, "eventType": "CONTACT_DATA_UPDATED"}
-    happened = contact_event(disconnected(detail=detail))
-    assert happened is not None
-    assert (happened.event_type, happened.answered_at) == ("CONTACT_DATA_UPDATED", None)
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        None,
-        [],
-        "event",
-        {},
-        disconnected(source="aws.s3"),
-        disconnected(**{"detail-type": "Contact Lens Analysis State Change"}),
-        disconnected(**{"detail-type": ["Contact Event"]}),
-        disconnected(detail=None),
-        disconnected(detail=[]),
-        disconnected(detail={}),
-        disconnected(detail={"contactId": CONTACT}),
-        disconnected(detail={"contactId": CONTACT, "eventType": ""}),
-        disconnected(detail={"contactId": CONTACT, "eventType": {}}),
-        disconnected(detail={"contactId": "", "eventType": "INITIATED"}),
-        disconnected(detail={"contactId": 7, "eventType": "INITIATED"}),
-    ],
-)
-def test_other_events_and_malformed_ones_are_none(event: Any) -> None:
-    assert contact_event(event) is None
 
 
 # Settings

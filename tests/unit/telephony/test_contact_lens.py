@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
-from shared.telephony.contact_lens import lines, object_of
+from shared.telephony.contact_lens import File, file_of, lines
 
 ID = "9ce60a8f-1b1c-4a31-9f3c-2b6c1a7d0e55"
-RECORDING, TRANSCRIPT = ("recording", ID), ("transcript", ID)
+RECORDING, TRANSCRIPT = File("recording", ID, redacted=False), File("transcript", ID, redacted=False)
+REDACTED_RECORDING, REDACTED_TRANSCRIPT = File("recording", ID, redacted=True), File("transcript", ID, redacted=True)
 AGENT, CUSTOMER = "the agent's ID", "the customer's ID"
 
 
@@ -51,17 +52,23 @@ def turn(participant: str, content: str | None, begin: int, end: int) -> dict[st
         (f"connect/clinic/CallRecordings/ivr/2026/11/21/{ID}_20261121T09%3A47_UTC.wav", RECORDING),
         (f"connect/my+clinic/CallRecordings/ivr/2026/11/21/{ID}_20261121T09%3A47_UTC.wav", RECORDING),
         (f"CallRecordings/2026/11/21/{ID}_20261121T09:47_UTC.wav", RECORDING),
-        (f"Analysis/Voice/Redacted/2026/11/21/{ID}_call_recording_redacted_2026-11-21T09:51:16Z.wav", RECORDING),
+        (
+            f"Analysis/Voice/Redacted/2026/11/21/{ID}_call_recording_redacted_2026-11-21T09:51:16Z.wav",
+            REDACTED_RECORDING,
+        ),
         (f"Analysis/Voice/2026/11/21/{ID}_analysis_2026-11-21T09:51:16Z.json", TRANSCRIPT),
         (f"Analysis/Voice/2026/11/21/{ID}_analysis_2026-11-21T09%3A51%3A16Z.json", TRANSCRIPT),
         (f"Analysis/Voice/ivr/2026/11/21/{ID}_analysis_2026-11-21T09%3A51%3A16Z.json", TRANSCRIPT),
         (f"connect/clinic/Analysis/Voice/2026/11/21/{ID}_analysis_2026-11-21T09:51:16Z.json", TRANSCRIPT),
-        (f"Analysis/Voice/Redacted/2026/11/21/{ID}_analysis_redacted_2026-11-21T09:51:16Z.json", TRANSCRIPT),
-        (f"Analysis/Voice/ivr/Redacted/2026/11/21/{ID}_analysis_redacted_2026-11-21T09:51:16Z.json", TRANSCRIPT),
+        (f"Analysis/Voice/Redacted/2026/11/21/{ID}_analysis_redacted_2026-11-21T09:51:16Z.json", REDACTED_TRANSCRIPT),
+        (
+            f"Analysis/Voice/ivr/Redacted/2026/11/21/{ID}_analysis_redacted_2026-11-21T09:51:16Z.json",
+            REDACTED_TRANSCRIPT,
+        ),
     ],
 )
-def test_a_key_tells_kind_and_contact(key: str, named: tuple[str, str]) -> None:
-    assert object_of(key) == named
+def test_a_key_tells_kind_contact_and_redaction(key: str, named: File) -> None:
+    assert file_of(key) == named
 
 
 @pytest.mark.parametrize(
@@ -88,7 +95,7 @@ def test_a_key_tells_kind_and_contact(key: str, named: tuple[str, str]) -> None:
     ],
 )
 def test_any_other_key_is_none(key: str) -> None:
-    assert object_of(key) is None
+    assert file_of(key) is None
 
 
 def test_lines_tell_who_said_what_and_when() -> None:

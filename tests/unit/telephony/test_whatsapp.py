@@ -64,10 +64,12 @@ def sent(message: Any, phone_number_id: str = PHONE_NUMBER_ID, version: str = ME
     }
 
 
+REFERENCE = "P#7#live#consent#0123456789abcdef0123456789abcdef 2"
 FREE_FORM = {
     "messaging_product": "whatsapp",
     "recipient_type": "individual",
     "to": PHONE,
+    "biz_opaque_callback_data": REFERENCE,
     "type": "interactive",
     "interactive": {
         "type": "call_permission_request",
@@ -79,6 +81,7 @@ FROM_TEMPLATE = {
     "messaging_product": "whatsapp",
     "recipient_type": "individual",
     "to": PHONE,
+    "biz_opaque_callback_data": REFERENCE,
     "type": "template",
     "template": {"name": "call_permission", "language": {"code": "en_US"}},
 }
@@ -126,13 +129,13 @@ def test_half_a_template_is_named(settings: pytest.MonkeyPatch, setting: str) ->
 
 def test_a_request_is_asked_in_free_form(client: Any, stubber: Stubber) -> None:
     stubber.add_response("send_whatsapp_message", {"messageId": REQUEST}, sent(FREE_FORM))
-    assert WhatsApp(client, PHONE_NUMBER_ID).ask(PHONE, TEXT) == REQUEST
+    assert WhatsApp(client, PHONE_NUMBER_ID).ask(PHONE, TEXT, REFERENCE) == REQUEST
 
 
 def test_a_request_is_asked_by_the_template_where_there_is_one(client: Any, stubber: Stubber) -> None:
     arn = "arn:aws:social-messaging:eu-central-1:123456789012:phone-number-id/976c72a700aac43eaf573ae050example"
     stubber.add_response("send_whatsapp_message", {"messageId": REQUEST}, sent(FROM_TEMPLATE, arn, "v26.0"))
-    assert WhatsApp(client, arn, ("call_permission", "en_US"), "v26.0").ask(PHONE, TEXT) == REQUEST
+    assert WhatsApp(client, arn, ("call_permission", "en_US"), "v26.0").ask(PHONE, TEXT, REFERENCE) == REQUEST
 
 
 @pytest.mark.parametrize(
@@ -153,7 +156,7 @@ def test_meta_is_asked_whether_a_phone_may_be_called(
 
 
 ASKED: list[tuple[str, Callable[[WhatsApp], object]]] = [
-    ("send_whatsapp_message", lambda whatsapp: whatsapp.ask(PHONE, TEXT)),
+    ("send_whatsapp_message", lambda whatsapp: whatsapp.ask(PHONE, TEXT, REFERENCE)),
     ("get_whatsapp_call_permission", lambda whatsapp: whatsapp.permitted(PHONE)),
 ]
 PASSING = [
@@ -218,7 +221,7 @@ def test_silence_is_busy_and_a_request_that_cannot_be_made_is_not(
 
     client.meta.events.register("before-send.socialmessaging", fail)
     with pytest.raises(kind, match=f"^{type(failure).__name__}$"):
-        WhatsApp(client, PHONE_NUMBER_ID).ask(PHONE, TEXT)
+        WhatsApp(client, PHONE_NUMBER_ID).ask(PHONE, TEXT, REFERENCE)
     assert len(tries) == 1
 
 
@@ -236,7 +239,7 @@ def test_the_clients_own_settings_send_once_and_reach_aws_with_the_message_in_ba
 
     whatsapp.client.meta.events.register("before-send.socialmessaging", fail)
     with pytest.raises(Busy):
-        whatsapp.ask(PHONE, TEXT)
+        whatsapp.ask(PHONE, TEXT, REFERENCE)
     [request] = requests
     assert request.url.endswith("/v1/whatsapp/send")
     assert json.loads(base64.b64decode(json.loads(request.body)["message"])) == FREE_FORM
