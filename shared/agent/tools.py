@@ -19,6 +19,8 @@ from shared.appointments import Appointment, AppointmentRecord
 from shared.core import clock
 from shared.core.errors import ApiError
 
+AGENT_FAILED = "agent_failed"
+"""The reason of a handoff if the agent failed. In a conversation, it answers the next message again (contract 8)."""
 LATEST_CALL = 366 * clock.DAY
 """How far in the future a customer can request the next call (milliseconds)."""
 

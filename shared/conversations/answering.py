@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from shared.agent import AgentFailed, Reply, Utterance, adapters, measures
-from shared.agent.tools import Tools
+from shared.agent import AgentFailed, Reply, Utterance, adapters
+from shared.agent.tools import AGENT_FAILED, Tools
 from shared.calls import placing
 from shared.conversations import conversations, turns
 from shared.conversations.conversations import CONVERSATIONS, ConversationRecord
@@ -107,5 +107,5 @@ def _ask_agent(turn: Turn, tools: Tools) -> Outcome:
 
 
 def _apology(tools: Tools) -> Outcome:
-    tools.hand_off(measures.AGENT_FAILED)
+    tools.hand_off(AGENT_FAILED)
     return Outcome(Reply(APOLOGY), tools, failed=True)

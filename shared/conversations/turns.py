@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from shared import appointments, customers
 from shared.agent import Reply, measures, plain_text
-from shared.agent.measures import AGENT_FAILED
-from shared.agent.tools import Proposal, Tools
+from shared.agent.tools import AGENT_FAILED, Proposal, Tools
 from shared.appointments import APPOINTMENTS, AppointmentRecord
 from shared.calls import placing, sessions
 from shared.conversations import conversations
