@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from shared.agent.tools import AGENT_FAILED
+from shared.agent.tools import AGENT_FAILED, Action
 from shared.core import facts, metrics
 from shared.core.keys import Scope
 
 
-def count_turn(scope: Scope, actions: Sequence[Any]) -> None:
+def count_turn(scope: Scope, actions: Sequence[Action]) -> None:
     """Record a turn that ended with these actions: whether the agent failed, and whether it handed off."""
     if scope.livemode:
         reasons = {action["reason"] for action in actions if action["type"] == "handoff"}
