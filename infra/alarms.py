@@ -318,7 +318,7 @@ def _of_functions(stack: Stack, functions: Mapping[str, lambda_.Function]) -> It
         name, function = described.name, functions[described.name]
         yield THROTTLES, name, function.metric_throttles()
         yield FUNCTION_ERRORS, name, function.metric_errors()
-        if described.routes and not {*described.routes} & topology.MESSAGE_ROUTES:
+        if described.routes and not described.posts:
             yield SLOW_ANSWERS, name, function.metric_duration()
         if described.every:
             yield NOT_RUNNING, name, function.metric_invocations()

@@ -26,7 +26,7 @@ from shared.work import owed
 
 TRIES = 3
 """How often the agent answers a turn whose commit loses races."""
-LOST = "Sorry, something went wrong on my side. A person of our team will get back to you. Goodbye."
+LOST = "Sorry, something went wrong on my side. Someone from our team will get back to you. Goodbye."
 SILENCE = "Sorry, I did not hear you. Could you say that again?"
 SILENCES = 3
 """After so many silences in a row the agent ends the call."""
