@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from shared.agent import AgentUnavailable
 from shared.api.requests import Decision, Request
 from shared.api.responses import Response
 from shared.api.routes import Endpoint, Route, lambda_handler, service
@@ -129,7 +128,7 @@ def _resume(request: Request[Any], response: Response) -> str:
     conversation_id, message_id = response.deferred.split("/")
     key = {"pk": conversations.messages_pk(request.scope, conversation_id), "sk": message_id}
     window = Window(request, {**key, "conversation_id": conversation_id}, conversations.WINDOW)
-    return window.wait_for_reply((0, *POLLS), hinted=False)
+    return window.wait_for_reply((0, *POLLS), may_take=True, hinted=False)
 
 
 @dataclass(frozen=True)
@@ -149,15 +148,15 @@ class Window:
         """The body of the response to the request that stored the message. Raises `agent_timeout`."""
         if turn is None:
             hints.send("turns", conversations.turn_hints(self.message))
-            body = None
-        else:
-            body = self._take(turn, conversation)
-        return self.wait_for_reply(POLLS, hinted=True) if body is None else body
+        elif (body := self._take(turn, conversation)) is not None:
+            return body
+        return self.wait_for_reply(POLLS, may_take=False, hinted=True)
 
-    def wait_for_reply(self, polls: Sequence[float], *, hinted: bool) -> str:
-        """Poll for the reply, and take the turn if it is free. Returns the body. Raises `agent_timeout`.
+    def wait_for_reply(self, polls: Sequence[float], *, may_take: bool, hinted: bool) -> str:
+        """Poll for the reply. Returns the body. Raises `agent_timeout`.
 
-        `polls` are the waits (seconds). `hinted` says whether the hints for the turn were sent.
+        `polls` are the waits (seconds). With `may_take`, the request takes the turn once, if it is free. `hinted` says
+        whether the hints for the turn were sent.
         """
         for wait in itertools.chain(polls, itertools.repeat(polls[-1])):
             seconds = self.seconds_left
@@ -169,26 +168,27 @@ class Window:
                 continue
             if "answer" in row:
                 return str(row["answer"])
-            turn = turns.claim_in_window(row, self.seconds_left)
-            body = None if turn is None else self._take(turn)
-            if body is not None:
-                return body
-            if turn is None and not hinted:
+            turn = turns.claim_in_window(row, self.seconds_left) if may_take else None
+            if turn is not None:
+                may_take, hinted, body = False, True, self._take(turn)
+                if body is not None:
+                    return body
+            elif not hinted:
                 # The first request may have died before it sent them.
+                hinted = True
                 hints.send("turns", conversations.turn_hints(row))
-            hinted = True
         raise self._timeout()
 
     def _take(self, turn: Turn, conversation: ConversationRecord | None = None) -> str | None:
-        """Run the agent and commit its reply. Returns the body; None if another worker or request must retry the turn.
+        """Run the agent and commit its reply. Returns the body; None if the worker must retry the turn.
 
-        Raises `agent_timeout` if this request has no time for that.
+        Raises `agent_timeout` if the window leaves the worker no time for that.
         """
         hints.send("turns", conversations.turn_hints(turn.work.row))
         try:
             return answering.answer(turn, conversation)
-        except (AgentUnavailable, table.ConditionFailed, table.Contended, Unavailable):
-            # The message is stored, so this request does not fail: the worker takes over.
+        except answering.RETRYABLE:
+            # The message is stored, so the request does not fail.
             hints.send("turns", [conversations.turn_hint(turn.work.row, delay=0)])
         if not turns.fits(self.seconds_left):
             raise self._timeout()

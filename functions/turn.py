@@ -11,12 +11,11 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from shared.agent import AgentUnavailable
 from shared.conversations import answering, conversations, turns
 from shared.work import batches, hints
 
 RETRY_SECONDS = 5
-"""Seconds after which a turn is retried whose agent was unavailable."""
+"""Seconds after which a turn is retried whose agent, or the table, was unavailable."""
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -32,5 +31,8 @@ def take_turn(record: SQSRecord) -> None:
         return
     try:
         answering.answer(turn)
-    except AgentUnavailable:
+    except answering.RETRYABLE:
+        # The visibility timeout of the queue is longer than a turn may last. Then the queue retries, and gives up.
+        if turn.is_too_old:
+            raise
         hints.send("turns", [conversations.turn_hint(turn.work.row, delay=RETRY_SECONDS)])

@@ -11,7 +11,8 @@ from shared.calls import placing
 from shared.conversations import conversations, turns
 from shared.conversations.conversations import CONVERSATIONS, ConversationRecord
 from shared.conversations.turns import Turn
-from shared.core import mode
+from shared.core import mode, table
+from shared.core.aws import Unavailable
 from shared.core.errors import ApiError
 from shared.core.log import logger
 from shared.work import owed
@@ -20,6 +21,8 @@ HISTORY = 40
 """The number of latest messages that the agent gets."""
 ATTEMPTS = 3
 """The most requests to an agent that fails, and the most commits of a turn whose rows are modified concurrently."""
+RETRYABLE = (AgentUnavailable, Unavailable, table.ConditionFailed, table.Contended)
+"""The failures after which a turn is retried soon, by a worker."""
 SIMULATED_ERROR = "[[sim:error]]"
 APOLOGY = "Sorry, something went wrong on my side. I have asked someone from our team to get back to you."
 HOLDING = "Someone from our team has taken over this conversation and will reply here. I have passed on your message."
@@ -39,8 +42,8 @@ def answer(turn: Turn, conversation: ConversationRecord | None = None) -> str:
     """Get the agent's reply to the message of a turn and commit it. Returns the body of the request's response.
 
     `conversation` saves a read if the caller knows its current row. If there is no reply, the turn is released, for
-    another worker or request to claim. Raises AgentUnavailable if the agent is throttled or has no reply in the turn's
-    time, and ConditionFailed or Contended if the rows of the turn are modified concurrently too often.
+    another worker or request to claim. Raises one of `RETRYABLE`: AgentUnavailable if the agent is throttled or has no
+    reply in the turn's time, ConditionFailed or Contended if the rows of the turn are modified concurrently too often.
     """
     may_call, known = True, [conversation] if conversation is not None else []
 
@@ -60,8 +63,8 @@ def answer(turn: Turn, conversation: ConversationRecord | None = None) -> str:
 
     try:
         return owed.retry_on_conflict(attempt, tries=ATTEMPTS)
-    except AgentUnavailable:
-        # The worker is not to blame: a turn is retried until it is too old, not only until three workers are lost.
+    except (AgentUnavailable, Unavailable):
+        # The worker is not to blame: the turn is retried until it is too old, not only until three workers are lost.
         owed.release(turn.work)
         raise
     except Exception:

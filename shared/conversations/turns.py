@@ -90,9 +90,14 @@ class Turn:
         return int(self.work.row["asked_at"])
 
     @property
+    def is_too_old(self) -> bool:
+        """Whether the turn must end with an apology because of its age."""
+        return clock.now() >= self.asked_at + conversations.GIVE_UP
+
+    @property
     def is_lost(self) -> bool:
         """Whether the turn must end with an apology: it is too old, or too many workers were lost."""
-        return clock.now() >= self.asked_at + conversations.GIVE_UP or self.work.lost_workers >= WORKERS
+        return self.is_too_old or self.work.lost_workers >= WORKERS
 
     @property
     def seconds(self) -> float:
