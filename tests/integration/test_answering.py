@@ -33,8 +33,8 @@ from tests.support.conversing import (
 )
 from tests.support.faults import FEWER_TROUBLES, WRITES, deaths
 from tests.support.racing import at_once
-from tests.support.resources import hinted, seen
-from tests.support.stage import Stage, sqs_record
+from tests.support.resources import created, hinted, seen
+from tests.support.stage import Stage, queue_name, sqs_record
 from tests.support.wire import Fault, Killed, Wire, wire
 
 WINDOW = 20
@@ -465,3 +465,17 @@ def sent_while(stage: Stage, thread: Thread, change: Callable[[], Any]) -> Any:
     pending[0].__exit__(None, None, None)
     assert found.status == 201, found.body
     return found.json
+
+
+def test_a_request_may_end_the_conversation_or_place_a_call(stage: Stage, stopped_clock: Clock) -> None:
+    thread = opened(stage, external_id="t")
+    with wire() as line:
+        placed = conversed(stage, stopped_clock, thread, "Please call me")["reply"]["actions"]
+    assert [action["type"] for action in placed] == ["call_requested"]
+    # The request has sent the hint for the dial, too.
+    assert [queue_name(call.parameters["QueueUrl"]) for call in line.of("SendMessageBatch")] == ["turns", "dials"]
+    stopped_clock.forward(1)
+    ended = conversed(stage, stopped_clock, thread, "Goodbye")
+    assert [action["type"] for action in ended["reply"]["actions"]] == ["conversation_ended"]
+    assert ended["conversation"]["status"] == "ended"
+    assert created(stage, "/v1/conversations", external_id="t")["status"] == "active"
