@@ -287,7 +287,7 @@ FUNCTIONS = (
         "functions.messages.handler",
         routes=("/v1/messages",),
         posts=("/v1/messages", "/v1/conversations/{id}/messages"),
-        table=KEY_CHECK + READ + WRITE + CHECK + DELETE,
+        table=UPDATE + READ + WRITE + CHECK + DELETE,
         indexes=QUERY,
         sends=("turns", "dials"),
         model=True,

@@ -23,7 +23,7 @@ _REQUIRED = ("external_id", "phone", "email")
 class CustomerReference(CustomerFields):
     """The customer of a conversation: an id, or the fields to match or create a customer (contract 8)."""
 
-    id: str = ""
+    id: str = fields.ABSENT
     phone: fields.Phone | None = None
     metadata: fields.Metadata | None = None
 
