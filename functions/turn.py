@@ -1,4 +1,8 @@
-"""Queue -> one turn: the agent replies to a message, and the reply is committed together with its changes."""
+"""Queue -> one turn: the agent replies to a message, and the reply is committed together with its changes.
+
+The request that sends a message takes its turn first (`functions/messages.py`). This worker takes the turns that no
+request has finished.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,11 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from shared.conversations import answering
-from shared.work import batches
+from shared.conversations import answering, conversations, turns
+from shared.work import batches, hints
+
+RETRY_SECONDS = 5
+"""Seconds after which a turn is retried whose agent, or the table, was unavailable."""
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -17,6 +24,15 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
 
 def take_turn(record: SQSRecord) -> None:
-    """Reply to the message of a hint, if its reply is still owed."""
+    """Reply to the message of a hint, if its reply is still owed and nobody else has claimed it."""
     hint = json.loads(record.body)
-    answering.take_turn(hint["pk"], hint["sk"])
+    turn = turns.claim(hint["pk"], hint["sk"])
+    if turn is None:
+        return
+    try:
+        answering.answer(turn)
+    except answering.RETRYABLE:
+        # The visibility timeout of the queue is longer than a turn may last. Then the queue retries, and gives up.
+        if turn.is_too_old:
+            raise
+        hints.send("turns", [conversations.turn_hint(turn.work.row, delay=RETRY_SECONDS)])

@@ -384,7 +384,7 @@ def _of_functions(
         if name != facts.CANARY:
             # The alarm of the canary's results also covers its crashes and its schedule.
             yield FUNCTION_ERRORS, name, function.metric_errors()
-        if described.routes and not {*described.routes} & topology.MESSAGE_ROUTES:
+        if described.routes and not described.posts:
             yield SLOW_ANSWERS, name, function.metric_duration()
         if name in scheduled and name != facts.CANARY:
             yield NOT_RUNNING, name, function.metric_invocations()

@@ -62,7 +62,8 @@ def rest_api(
                 f"{route}/POST": apigateway.MethodDeploymentOptions(
                     throttling_rate_limit=stage.messages_per_second, throttling_burst_limit=stage.messages_burst
                 )
-                for route in sorted(topology.MESSAGE_ROUTES)
+                for function in topology.FUNCTIONS
+                for route in function.posts
             },
             tracing_enabled=True,
             access_log_destination=apigateway.LogGroupLogDestination(access_log),
@@ -72,14 +73,11 @@ def rest_api(
     # The construct's own output of the address has a hash in its name. The stack has the output ApiUrl instead.
     api.node.try_remove_child("Endpoint")
     for function in topology.FUNCTIONS:
-        for route in function.routes:
-            # One permission for all routes, because one for each would exceed the size limit of the function's policy.
-            integration = apigateway.LambdaIntegration(functions[function.name], scope_permission_to_method=False)
-            resource = api.root.resource_for_path(route)
-            resource.add_method("ANY", integration)
-            if route in topology.MESSAGE_ROUTES:
-                # API Gateway throttles by method.
-                resource.add_method("POST", integration)
+        # One permission for all routes, because one for each would exceed the size limit of the function's policy.
+        integration = apigateway.LambdaIntegration(functions[function.name], scope_permission_to_method=False)
+        for method, routes in (("ANY", function.routes), ("POST", function.posts)):
+            for route in routes:
+                api.root.resource_for_path(route).add_method(method, integration)
     for response in GATEWAY_RESPONSES:
         api.add_gateway_response(
             construct_id(response.kind),

@@ -208,9 +208,7 @@ class Stage(_Settings):
             raise ValueError(f"reserved_concurrency names no function: {', '.join(sorted(unknown))}")
         for name, function in functions.items():
             reserved = self.reserved_concurrency.get(name)
-            if reserved is None and (
-                function.queues or function.stream or {*function.routes} & topology.MESSAGE_ROUTES
-            ):
+            if reserved is None and (function.queues or function.stream or function.posts):
                 raise ValueError(f"reserved_concurrency lacks {name}")
             least = sum(source.concurrency for source in function.queues)
             if reserved is not None and reserved < least:

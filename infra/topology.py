@@ -12,9 +12,6 @@ from dataclasses import dataclass
 
 from shared.core.facts import STREAM_KINDS
 
-MESSAGE_ROUTES = frozenset({"/v1/messages", "/v1/conversations/{id}/messages"})
-"""Routes whose POST waits many seconds for an agent. The gateway has separate limits for them."""
-
 DUE_SHARDS = 8
 """The partitions of the index `by_due`, unless a stage sets another number."""
 
@@ -124,6 +121,8 @@ class Function:
     - `memory`: in MB. The functions use up to 82 (`make test-deploy` prints it). More memory provides a larger share of
       a CPU, and so shortens cold starts. `timeout`: in seconds.
     - `routes`: API Gateway resource paths, each with any method.
+    - `posts`: resource paths of which it serves the POST, which waits many seconds for an agent. The gateway has
+      separate limits for these. The function with the same path in `routes` serves the other methods.
     - `table`, `indexes`: the DynamoDB actions on the table itself and on its indexes.
     - `sends`: queues to which it sends. `starts`: state machines that it starts. `answers`: state machines whose
       waiting tasks it may complete.
@@ -139,6 +138,7 @@ class Function:
     memory: int = 512
     timeout: int = 29
     routes: tuple[str, ...] = ()
+    posts: tuple[str, ...] = ()
     table: tuple[str, ...] = ()
     indexes: tuple[str, ...] = ()
     sends: tuple[str, ...] = ()
@@ -235,7 +235,7 @@ QUEUES = (
     Queue("slow_deliveries", visibility=240),
     # Later attempts, manual retries, test events, and overdue attempts found by `sweep`.
     Queue("retries", visibility=240),
-    # Messages that an agent must answer, and reminders of the times at which a turn must be given up.
+    # Turns of messages: those that their requests do not finish, and those that must be given up.
     Queue("turns", visibility=420),
     # Calls whose next step is due.
     Queue("dials", visibility=360),
@@ -290,11 +290,19 @@ FUNCTIONS = (
             "/v1/conversations/{id}",
             "/v1/conversations/{id}/{proxy+}",
             "/v1/conversations/{id}/messages",
-            "/v1/messages",
         ),
         table=UPDATE + READ + WRITE + CHECK + DELETE,
         indexes=QUERY,
-        sends=("turns",),
+    ),
+    Function(
+        "messages",
+        "functions.messages.handler",
+        routes=("/v1/messages",),
+        posts=("/v1/messages", "/v1/conversations/{id}/messages"),
+        table=UPDATE + READ + WRITE + CHECK + DELETE,
+        indexes=QUERY,
+        sends=("turns", "dials"),
+        model=True,
     ),
     # It also places calls, for the permissions that only this needs.
     Function(
@@ -353,7 +361,7 @@ FUNCTIONS = (
         timeout=70,
         table=(*READ, *WRITE, *CHECK, *DELETE, "dynamodb:UpdateItem"),
         indexes=QUERY,
-        sends=("dials",),
+        sends=("turns", "dials"),
         model=True,
         queues=(QueueSource("turns", concurrency=100),),
     ),

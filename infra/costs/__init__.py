@@ -108,7 +108,7 @@ BY_USE = {
 
 CPU_MS = {
     "ping": 4, "customers": 7, "webhook_endpoints": 8, "canary": 20, "canary_receiver": 6,
-    "appointments": 7, "sessions": 12, "conversations": 15, "turn": 20, "fan_out": 5, "deliver": 10, "dial": 15,
+    "appointments": 7, "sessions": 12, "messages": 30, "turn": 3, "fan_out": 5, "deliver": 10, "dial": 15,
     "consent": 10, "sweep": 18,
 }  # fmt: skip
 """CPU time of an invocation on a whole core: medians of warm handlers in one process, on a busy two-core machine."""
@@ -172,13 +172,13 @@ WORK = {
     ),
     "message": Work(
         "message answered by the scripted agent",
-        requests=1, runs={"conversations": 1, "turn": 2}, calls=14, writes=20, reads=8.5, fair=5, logged=627,
-        sent_out=1_184, waits=300,
+        requests=1, runs={"messages": 1, "turn": 2}, calls=11, writes=21, reads=5.5, fair=5, logged=582,
+        sent_out=1_186,
     ),
     "model_message": Work(
         "message answered by the model, without tokens",
-        requests=1, runs={"conversations": 1, "turn": 2}, calls=19, writes=20, reads=13.5, fair=5, logged=627,
-        sent_out=1_184, waits=2_500 + MODEL_MS,
+        requests=1, runs={"messages": 1, "turn": 2}, calls=11, writes=21, reads=5.5, fair=5, logged=582,
+        sent_out=1_186, waits=MODEL_MS,
     ),
     "call": Work(
         "simulated call with transcript and recording",

@@ -1,4 +1,4 @@
-"""Selects the function for a path by API Gateway's rules."""
+"""Selects the function for a method and a path by API Gateway's rules."""
 
 from __future__ import annotations
 
@@ -18,20 +18,29 @@ class Match:
 
 
 class Routes:
-    """The routes of all functions, ordered from the most specific one."""
+    """The routes of all functions, ordered from the most specific path."""
 
     def __init__(self, functions: Iterable[Function]) -> None:
-        routes = [(_segments(path), path, function) for function in functions for path in function.routes]
+        methods: dict[str, dict[str, Function]] = {}
+        for function in functions:
+            for method, paths in (("ANY", function.routes), ("POST", function.posts)):
+                for path in paths:
+                    methods.setdefault(path, {})[method] = function
+        routes = [(_segments(path), path, found) for path, found in methods.items()]
         # For each segment, a literal precedes `{name}`, which precedes `{name+}`.
         self._routes = sorted(routes, key=lambda route: [_rank(segment) for segment in route[0]], reverse=True)
 
-    def match(self, path: str) -> Match | None:
-        """The route for a request's path, or None. A slash at the end of the path is ignored."""
+    def match(self, method: str, path: str) -> Match | None:
+        """The route for a request, or None. A slash at the end of the path is ignored.
+
+        The path alone selects the resource. A method that the resource does not have matches no other resource.
+        """
         asked = _segments(path)
-        for segments, resource, function in self._routes:
+        for segments, resource, methods in self._routes:
             parameters = _parameters(segments, asked)
             if parameters is not None:
-                return Match(function, resource, parameters)
+                function = methods.get(method) or methods.get("ANY")
+                return None if function is None else Match(function, resource, parameters)
         return None
 
 

@@ -74,7 +74,7 @@ class Gateway:
             source_ip=request.remote or "127.0.0.1",
             port=self._port,
         )
-        match = self._routes.match(asked.path)
+        match = self._routes.match(asked.method, asked.path)
         if match is None:
             return self.error("RESOURCE_NOT_FOUND", request_id)
         event = proxy.event(asked, match, request_id)

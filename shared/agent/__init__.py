@@ -47,8 +47,15 @@ class AgentFailed(Exception):
     """The agent could not produce a reply. The turn may retry."""
 
 
+class AgentUnavailable(AgentFailed):
+    """The agent was throttled, or did not reply in time. The same turn may succeed later."""
+
+
 class Agent(Protocol):
     """An agent that replies to customers."""
 
     def reply(self, utterances: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
-        """Reply to the last utterance, which is a user's, within `seconds`. Raises AgentFailed."""
+        """Reply to the last utterance, which is a user's, within `seconds`.
+
+        Raises AgentFailed; AgentUnavailable if the agent has no reply by then.
+        """

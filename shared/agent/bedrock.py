@@ -7,18 +7,20 @@ replies. If it makes a proposal, the question to the user is generated here, fro
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from shared.agent import AgentFailed, Reply, Usage, Utterance
+from shared.agent import AgentFailed, AgentUnavailable, Reply, Usage, Utterance
 from shared.agent.tools import Result, Tools
 from shared.agent.wording import visible, without_links
 from shared.core import clock
@@ -29,8 +31,10 @@ HISTORY_BYTES = 24_000
 """The most bytes of a conversation in a request, newest first. In any script a token has about three bytes or more."""
 MAX_TOKENS = 800
 """The longest response of the model."""
-CONNECT_TIMEOUT, READ_TIMEOUT = 2, 12
-"""Seconds for one request. A request starts only if both fit into the turn's remaining time."""
+CONNECT_TIMEOUT, READ_TIMEOUT = 1, 12
+"""Seconds for one request. It is cut off at the end of the turn's time, if that is earlier."""
+LEAST_SECONDS = 1
+"""Seconds that a connected request must have for the model's response to be sent at all."""
 ATTEMPTS = 5
 """The most attempts of a request."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 4.0
@@ -48,8 +52,8 @@ FILTER_STOPS = frozenset({"content_filtered", "guardrail_intervened"})
 MALFORMED_STOPS = frozenset({"malformed_model_output", "malformed_tool_use"})
 REASONS = ("person_requested", "complaint", "outside_scope", "cannot_help")
 """The reasons for a handoff. Free text could leak data from the model's input."""
-FILTERED_REPLY = "I cannot help with this one myself. I have asked a person of our team to get back to you."
-STUCK_REPLY = "I could not sort this out myself. I have asked a person of our team to get back to you."
+FILTERED_REPLY = "I cannot help with this one myself. I have asked someone from our team to get back to you."
+STUCK_REPLY = "I could not sort this out myself. I have asked someone from our team to get back to you."
 CALL_ANSWERED = '{"call": "answered"}'
 """The content of the user's message at the start of a call."""
 
@@ -131,7 +135,7 @@ TOOLS: Mapping[str, Tool] = {
 class Bedrock:
     """An agent that calls a model. `guardrail` is an id and a version, `monotonic` a clock in seconds.
 
-    `client` is a boto3 client of `bedrock-runtime`. It must not retry; its timeouts limit the time of a request.
+    `client` is a boto3 client of `bedrock-runtime`. It must not retry.
     """
 
     client: Any
@@ -140,7 +144,7 @@ class Bedrock:
     monotonic: Callable[[], float] = time.monotonic
 
     @classmethod
-    def from_environment(cls, read_timeout: float = READ_TIMEOUT) -> Bedrock:
+    def from_environment(cls) -> Bedrock:
         """The agent from MODEL_ID, GUARDRAIL_ID and GUARDRAIL_VERSION. Raises AgentFailed if one is missing."""
         model_id = os.environ.get("MODEL_ID")
         if not model_id:
@@ -148,10 +152,13 @@ class Bedrock:
         guardrail = os.environ.get("GUARDRAIL_ID") or "", os.environ.get("GUARDRAIL_VERSION") or ""
         if any(guardrail) and not all(guardrail):
             raise AgentFailed("GUARDRAIL_ID and GUARDRAIL_VERSION must be set together; one is not set.")
-        return cls(_client(read_timeout), model_id, guardrail if all(guardrail) else None)
+        return cls(_client(), model_id, guardrail if all(guardrail) else None)
 
     def reply(self, utterances: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
-        """Reply to the last utterance, which is a user's, within `seconds`. Raises AgentFailed."""
+        """Reply to the last utterance, which is a user's, within `seconds`.
+
+        Raises AgentFailed; AgentUnavailable if the model is throttled or has not responded by then.
+        """
         deadline = self.monotonic() + seconds
         messages = history(utterances, tools.in_call)
         tokens_in = tokens_out = rounds = mistakes = 0
@@ -185,16 +192,16 @@ class Bedrock:
         """One response of the model. Retries errors of `RETRYABLE` until the deadline. Raises AgentFailed."""
         from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
-        config = self.client.meta.config
-        longest = config.connect_timeout + config.read_timeout
         wait, failure = 0.0, "the turn has no time left"
         for attempt in range(ATTEMPTS):
-            if self.monotonic() + wait + longest > deadline:
+            seconds = deadline - self.monotonic() - wait - CONNECT_TIMEOUT
+            if seconds < LEAST_SECONDS:
                 break
             if wait:
                 clock.sleep(wait)
             try:
-                response: Mapping[str, Any] = self.client.converse(**self._request(messages, tools))
+                with _read_timeout(min(seconds, READ_TIMEOUT)):
+                    response: Mapping[str, Any] = self.client.converse(**self._request(messages, tools))
                 return response
             except ClientError as error:
                 failure = f"{error.response['Error']['Code']}: {error.response['Error'].get('Message', '')[:300]}"
@@ -206,7 +213,7 @@ class Bedrock:
                 # Its text may quote the request.
                 raise AgentFailed(type(error).__name__) from error
             wait = random.uniform(0, min(LONGEST_WAIT, FIRST_WAIT * 2**attempt))
-        raise AgentFailed(f"the model did not respond in time: {failure}")
+        raise AgentUnavailable(f"the model did not respond in time: {failure}")
 
     def _request(self, messages: Sequence[Mapping[str, Any]], tools: Tools) -> dict[str, Any]:
         specs = [
@@ -374,15 +381,35 @@ def _weekday(instant: int) -> str:
     return days[instant // clock.DAY % 7]
 
 
-def _client(read_timeout: float) -> Any:
+_timeout: ContextVar[float] = ContextVar("read_timeout", default=READ_TIMEOUT)
+
+
+@contextlib.contextmanager
+def _read_timeout(seconds: float) -> Iterator[None]:
+    """Cut off a request of this thread after `seconds` without a byte of the response, which Converse sends at once."""
+    token = _timeout.set(seconds)
+    try:
+        yield
+    finally:
+        _timeout.reset(token)
+
+
+def _limit_time(context: dict[str, Any], **_: Any) -> None:
+    # Botocore has one read timeout for all requests of a client, unless a request's context has its own.
+    context["read_timeout"] = _timeout.get()
+
+
+def _client() -> Any:
     import boto3
     from botocore.config import Config
 
     # Only `Bedrock._converse` retries, because it knows the remaining time.
     config = Config(
         connect_timeout=CONNECT_TIMEOUT,
-        read_timeout=read_timeout,
+        read_timeout=READ_TIMEOUT,
         retries={"mode": "standard", "total_max_attempts": 1},
         max_pool_connections=16,
     )
-    return boto3.client("bedrock-runtime", config=config)
+    client = boto3.client("bedrock-runtime", config=config)
+    client.meta.events.register("before-call.bedrock-runtime.Converse", _limit_time)
+    return client

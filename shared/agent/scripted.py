@@ -159,7 +159,7 @@ class _Turn:
         if HANDOFF not in self.text and not accepts and not _is_row(self.plain, "a person"):
             return None
         self.tools.hand_off("requested by the test" if HANDOFF in self.text else "customer_request")
-        return "I have asked a person of our team to get back to you."
+        return "I have asked someone from our team to get back to you."
 
     def answer_to_proposal(self) -> str | None:
         """Answer a yes, a no, or a "confirm" that can mean the appointment: the tools then propose again."""

@@ -41,12 +41,13 @@ B = TypeVar("B")
 class Decision:
     """The result of an endpoint: the writes of one transaction, the response, and a step after the commit.
 
-    `after` sends hints, best effort. It does not run if a saved response is replayed.
+    `after` sends hints, best effort. If it returns a response, that one is sent instead; the saved one stays as it is.
+    It does not run if a saved response is replayed.
     """
 
     writes: Sequence[table.Operation]
     response: Response
-    after: Callable[[], None] | None = None
+    after: Callable[[], Response | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -84,33 +85,41 @@ class Request(Generic[B]):
         key, nothing is written. Returns the saved response if the key has a record. Raises ApiError, `conflict` after
         too many concurrent changes.
         """
-        conflicts = 0
-        while True:
-            decision = decide()
-            record = self._record(decision.response)
-            writes = [*decision.writes, *([record] if record else [])]
-            if not writes:
-                return decision.response
-            try:
-                table.write(writes, self.request_id)
-            except table.ConditionFailed as failed:
-                if failed.op is record:
-                    return self._saved(failed.old)
-                error = failed.op.on_condition_failed(failed.old)
-                if error is not None:
-                    raise error from None
-            except table.Contended as contended:
-                if contended.op is record:
-                    raise _key_in_use() from None
-            else:
-                self.context.committed = True
-                if decision.after is not None:
-                    decision.after()
-                return decision.response
-            conflicts += 1
-            if conflicts == owed.CONFLICTS or self.seconds_left(owed.CONFLICT_SECONDS) <= 0:
-                raise ApiError("conflict", headers={"Retry-After": "1"})
-            owed.pause(conflicts)
+        seconds = self.seconds_left(owed.CONFLICT_SECONDS)
+        try:
+            result = owed.retry_on_conflict(lambda: self._attempt(decide), seconds=seconds)
+        except (table.ConditionFailed, table.Contended):
+            raise ApiError("conflict", headers={"Retry-After": "1"}) from None
+        if isinstance(result, Response):
+            return result
+        final = result.after() if result.after is not None else None
+        return result.response if final is None else final
+
+    def _attempt(self, decide: Callable[[], Decision]) -> Decision | Response:
+        """Decide and write once. Returns the decision; the saved response if the key has a record.
+
+        Raises ConditionFailed or Contended if `decide` must run again.
+        """
+        decision = decide()
+        record = self._record(decision.response)
+        writes = [*decision.writes, *([record] if record else [])]
+        if not writes:
+            return decision.response
+        try:
+            table.write(writes, self.request_id)
+        except table.ConditionFailed as failed:
+            if failed.op is record:
+                return self._saved(failed.old)
+            error = failed.op.on_condition_failed(failed.old)
+            if error is not None:
+                raise error from None
+            raise
+        except table.Contended as contended:
+            if contended.op is record:
+                raise _key_in_use() from None
+            raise
+        self.context.committed = True
+        return decision
 
     def settle(self, error: ApiError) -> Response:
         """Apply the Idempotency-Key to an error (contract 4).

@@ -48,7 +48,7 @@ class Response:
     holds_secret: bool = False
     """Whether the body is saved encrypted (contract 4)."""
     deferred: str | None = None
-    """The work whose result is the body. The endpoint's `resume` waits for it."""
+    """Only in a saved response: the work whose result is the body. A retry waits for it (`Endpoint.resume`)."""
     original_request: str | None = None
     """On a replay: the id of the request to which this response was first sent."""
 

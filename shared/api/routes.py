@@ -61,11 +61,14 @@ class Endpoint:
     errors: tuple[str, ...] = ()
     """The error codes of this operation, beside those of every operation (key, limits, validation)."""
     resume: Callable[[Request[Any], Response], str] | None = None
-    """Waits for the work of a `Response.deferred` and returns the body."""
+    """For a retry: waits for the work of the saved `Response.deferred`, or does it, and returns the body."""
 
 
 class Route(StarletteRoute):
-    """A path and the endpoints of its methods. HEAD is GET without a body in the response."""
+    """A path and the endpoints of its methods. HEAD is GET without a body in the response.
+
+    `elsewhere` are methods of the path that another function serves.
+    """
 
     def __init__(
         self,
@@ -75,9 +78,12 @@ class Route(StarletteRoute):
         post: Endpoint | None = None,
         patch: Endpoint | None = None,
         delete: Endpoint | None = None,
+        elsewhere: tuple[str, ...] = (),
     ) -> None:
         methods = {"GET": get, "HEAD": get, "POST": post, "PATCH": patch, "DELETE": delete}
         self.endpoints = {method: endpoint for method, endpoint in methods.items() if endpoint}
+        self.allowed = ", ".join(method for method in methods if method in (*self.endpoints, *elsewhere))
+        """The methods of the path."""
         super().__init__(path, _Dispatch(self))
 
 
@@ -96,7 +102,7 @@ class _Dispatch:
         context.route = self._route.path
         endpoint = self._route.endpoints.get(request.method)
         if endpoint is None:
-            allowed = ", ".join(self._route.endpoints)
+            allowed = self._route.allowed
             raise ApiError("method_not_allowed", f"Use one of {allowed}.", headers={"Allow": allowed})
         api_key = read_api_key(request)
         caller = context.caller = _authenticate(api_key, context)

@@ -25,8 +25,8 @@ from shared.resources import fields
 from shared.work import owed
 
 TRIES = 3
-"""How often the agent answers a turn if the rows are modified concurrently."""
-LOST = "Sorry, something went wrong on my side. A person of our team will get back to you. Goodbye."
+"""How often the agent answers a turn whose commit loses races."""
+LOST = "Sorry, something went wrong on my side. Someone from our team will get back to you. Goodbye."
 SILENCE = "Sorry, I did not hear you. Could you say that again?"
 SILENCES = 3
 """The number of consecutive silences after which the agent ends the call."""

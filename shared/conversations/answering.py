@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 
-from shared.agent import AgentFailed, Reply, Utterance, adapters
+from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, adapters
 from shared.agent.tools import AGENT_FAILED, Tools
 from shared.calls import placing
 from shared.conversations import conversations, turns
 from shared.conversations.conversations import CONVERSATIONS, ConversationRecord
 from shared.conversations.turns import Turn
-from shared.core import mode
+from shared.core import mode, table
+from shared.core.aws import Unavailable
 from shared.core.errors import ApiError
 from shared.core.log import logger
 from shared.work import owed
@@ -20,10 +21,12 @@ HISTORY = 40
 """The number of latest messages that the agent gets."""
 ATTEMPTS = 3
 """The most requests to an agent that fails, and the most commits of a turn whose rows are modified concurrently."""
+RETRYABLE = (AgentUnavailable, Unavailable, table.ConditionFailed, table.Contended)
+"""The failures after which a turn is retried soon, by a worker."""
 SIMULATED_ERROR = "[[sim:error]]"
-APOLOGY = "Sorry, something went wrong on my side. I have asked a person of our team to get back to you."
-HOLDING = "A person of our team has taken over this conversation and will reply here. I have passed on your message."
-CUSTOMER_DELETED = "I cannot help with this one myself. I have asked a person of our team to get back to you."
+APOLOGY = "Sorry, something went wrong on my side. I have asked someone from our team to get back to you."
+HOLDING = "Someone from our team has taken over this conversation and will reply here. I have passed on your message."
+CUSTOMER_DELETED = "I cannot help with this one myself. I have asked someone from our team to get back to you."
 
 
 @dataclass(frozen=True)
@@ -35,34 +38,37 @@ class Outcome:
     failed: bool = False
 
 
-def take_turn(pk: str, sk: str) -> None:
-    """Reply to the message with this key, if its reply is owed and no other worker has claimed it.
+def answer(turn: Turn, conversation: ConversationRecord | None = None) -> str:
+    """Get the agent's reply to the message of a turn and commit it. Returns the body of the request's response.
 
-    Raises ConditionFailed or Contended if the rows of the turn are modified concurrently too often. The turn is then
-    released.
+    `conversation` saves a read if the caller knows its current row. If there is no reply, the turn is released, for
+    another worker or request to claim. Raises one of `RETRYABLE`: AgentUnavailable if the agent is throttled or has no
+    reply in the turn's time, ConditionFailed or Contended if the rows of the turn are modified concurrently too often.
     """
-    turn = turns.claim(pk, sk)
-    if turn is None:
-        return
-    may_call = True
+    may_call, known = True, [conversation] if conversation is not None else []
 
-    def attempt() -> None:
+    def attempt() -> str:
         nonlocal may_call
-        conversation = CONVERSATIONS.find(turn.scope, turn.conversation_id)
-        outcome = _outcome(turn, conversation, may_call)
+        current = known.pop() if known else CONVERSATIONS.find(turn.scope, turn.conversation_id)
+        outcome = _outcome(turn, current, may_call)
         try:
-            turns.commit(turn, conversation, outcome.reply, outcome.tools, failed=outcome.failed)
+            body = turns.commit(turn, current, outcome.reply, outcome.tools, failed=outcome.failed)
         except ApiError as error:
             logger().info("call refused", extra={"message_id": turn.id, "code": error.code})
             may_call = False
-            outcome = _outcome(turn, conversation, may_call)
-            turns.commit(turn, conversation, outcome.reply, outcome.tools, failed=outcome.failed)
+            outcome = _outcome(turn, current, may_call)
+            body = turns.commit(turn, current, outcome.reply, outcome.tools, failed=outcome.failed)
         logger().info("turn", extra={"message_id": turn.id, "failed": outcome.failed})
+        return body
 
     try:
-        owed.retry_on_conflict(attempt, tries=ATTEMPTS)
+        return owed.retry_on_conflict(attempt, tries=ATTEMPTS)
+    except (AgentUnavailable, Unavailable):
+        # The worker is not to blame: the turn is retried until it is too old, not only until three workers are lost.
+        owed.release(turn.work)
+        raise
     except Exception:
-        turns.release(turn)
+        owed.release(turn.work, failed=True)
         raise
 
 
@@ -99,10 +105,13 @@ def _ask_agent(turn: Turn, tools: Tools) -> Outcome:
             reply = adapters.agent_for(turn.scope).reply(history, attempt_tools, turn.seconds)
         except AgentFailed as error:
             logger().warning("agent failed", extra={"message_id": turn.id, "error": str(error)})
+            failure = error
             if turn.seconds <= 1:
                 break
         else:
             return Outcome(reply, attempt_tools)
+    if isinstance(failure, AgentUnavailable):
+        raise failure
     return _apology(tools)
 
 

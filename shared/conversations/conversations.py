@@ -21,7 +21,7 @@ from shared.resources.documents import Resource, ResourceRow
 from shared.work import hints, owed
 
 WINDOW = 20
-"""Seconds from the start of a request that it waits for the reply. Never scaled."""
+"""Seconds that a request has for the reply, from its start. Never scaled."""
 GIVE_UP = 108 * clock.SECOND
 """The age of a message (milliseconds) from which its turn ends with an apology. A turn then ends within 120 s."""
 BUSY_RETRY = 2
@@ -144,12 +144,12 @@ def insertion(
     conversation: Conversation,
     internal: Mapping[str, table.Value] | None = None,
     on_thread_taken: table.OnConditionFailed = table.decide_again,
-) -> list[table.Operation]:
-    """The writes that create a conversation.
+) -> list[table.Put]:
+    """The writes that create a conversation, that of its own row first.
 
     `on_thread_taken` is called if its `external_id` already has an active conversation.
     """
-    writes: list[table.Operation] = [CONVERSATIONS.insert(scope, conversation, **(internal or {}))]
+    writes = [CONVERSATIONS.insert(scope, conversation, **(internal or {}))]
     if conversation["external_id"] is not None:
         pk, sk = thread_key(scope, conversation["external_id"])
         row = {"pk": pk, "sk": sk, "kind": "thread", "conversation_id": conversation["id"]}
@@ -214,9 +214,9 @@ def new_message(scope: Scope, conversation: Conversation, content: str, markdown
 
 
 def window(scope: Scope, content: str) -> int:
-    """Seconds from its start that the first request with this message waits for the reply.
+    """Seconds from its start that the first request with this message has for the reply.
 
-    A retry with the same Idempotency-Key always waits `WINDOW` (contract 10).
+    A retry with the same Idempotency-Key always has `WINDOW` (contract 10).
     """
     return _SIMULATED_WINDOW if _is_simulated_timeout(scope, content) else WINDOW
 
@@ -228,10 +228,20 @@ def locked(conversation: Conversation, message: table.Row) -> tuple[Conversation
 
 
 def turn_hint(message: table.Row, delay: int | None = None) -> hints.Hint:
-    """The hint for the turn of a message, `delay` seconds from now; by default, for when the turn is due."""
+    """The hint for the turn of a message, `delay` seconds from now; by default, for when it can be claimed.
+
+    That is when it is due, or a second after the end of its lease.
+    """
     if delay is None:
-        delay = max(0, -(-(message["due_at"] - clock.now()) // clock.SECOND))
+        free_at = message.get("lease_until", -clock.SECOND) + clock.SECOND
+        delay = max(0, -(-(max(message["due_at"], free_at) - clock.now()) // clock.SECOND))
     return hints.Hint(message["pk"], message["sk"], group=scope_of(message["pk"]).pk("turns"), delay=delay)
+
+
+def turn_hints(message: table.Row) -> list[hints.Hint]:
+    """The hints for the turn of a message: for when it can be claimed, and for when it must end with an apology."""
+    give_up = message["asked_at"] + GIVE_UP - clock.now()
+    return [turn_hint(message), turn_hint(message, delay=max(0, give_up // clock.SECOND + 1))]
 
 
 def transcript(scope: Scope, conversation_id: str, limit: int) -> Sequence[Message]:

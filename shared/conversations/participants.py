@@ -9,11 +9,23 @@ from shared import customers
 from shared.core import ids, table
 from shared.core.errors import ApiError, not_found_in_body
 from shared.core.keys import Scope
-from shared.customers import CUSTOMERS
+from shared.customers import CUSTOMERS, CustomerFields
+from shared.resources import fields
 from shared.resources.lists import Query
+
+CUSTOMER_ERRORS = ("resource_not_found", "customer_deleted", "parameters_exclusive")
+"""The error codes of requests that name the customer of a new conversation."""
 
 _MATCHED_BY = ("external_id", "phone")
 _REQUIRED = ("external_id", "phone", "email")
+
+
+class CustomerReference(CustomerFields):
+    """The customer of a conversation: an id, or the fields to match or create a customer (contract 8)."""
+
+    id: str = fields.ABSENT
+    phone: fields.Phone | None = None
+    metadata: fields.Metadata | None = None
 
 
 def check(customer: Mapping[str, Any] | None) -> None:

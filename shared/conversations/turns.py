@@ -1,8 +1,8 @@
 """Turns: the agent's reply to one message, and all changes of the reply, in one transaction (contract 8).
 
-The message's row owes the reply (`shared/work/owed.py`). The worker that claims the row gets the reply from the agent
-(`shared/conversations/answering.py`). One transaction commits the reply, the changes of the tools, the response of the
-request, and the end of the conversation's lock.
+The message's row owes the reply (`shared/work/owed.py`). Whoever claims the row gets the reply from the agent
+(`shared/conversations/answering.py`): the request itself, within its window, or the `turn` worker. One transaction
+commits the reply, the changes of the tools, the response of the request, and the end of the conversation's lock.
 """
 
 from __future__ import annotations
@@ -36,23 +36,35 @@ from shared.resources.lists import Query
 from shared.work import owed
 
 LEASE = 50 * clock.SECOND
-"""The longest lease of a turn (milliseconds)."""
+"""The longest lease of a worker (milliseconds)."""
+COMMIT_SECONDS = 5
+"""Seconds of a worker's lease that are reserved for the commit."""
+AFTER_WINDOW = 5
+"""Seconds from the end of a request's window to the end of its lease."""
+RESPONSE_SECONDS = 2
+"""Seconds of a request's window that are reserved for the commit and the response. The agent is cut off then."""
+LEAST_SECONDS = 3
+"""Seconds that the agent must have for a request to begin a turn."""
 APOLOGY_LEASE = 5 * clock.SECOND
 """The lease of an apology (milliseconds). It is short, because an apology only needs one commit."""
 WORKERS = 3
 """The number of workers lost during a turn after which it ends with an apology."""
-COMMIT_SECONDS = 5
-"""Seconds of the lease that are reserved for the commit."""
 MAX_APPOINTMENTS = 50
 """The most appointments that the agent gets."""
 
 
 @dataclass(frozen=True)
 class Turn:
-    """A message to which only this worker may reply until its lease expires."""
+    """A message to which only this worker or request may reply until its lease expires."""
 
-    scope: Scope
     work: owed.Claim
+    reserved: int = COMMIT_SECONDS
+    """Seconds of the lease that the agent may not use."""
+
+    @property
+    def scope(self) -> Scope:
+        """The project and mode of the conversation."""
+        return scope_of(self.work.row["pk"])
 
     @property
     def id(self) -> str:
@@ -76,25 +88,60 @@ class Turn:
         return int(self.work.row["asked_at"])
 
     @property
+    def is_too_old(self) -> bool:
+        """Whether the turn must end with an apology because of its age."""
+        return clock.now() >= self.asked_at + conversations.GIVE_UP
+
+    @property
     def is_lost(self) -> bool:
         """Whether the turn must end with an apology: it is too old, or too many workers were lost."""
-        return clock.now() >= self.asked_at + conversations.GIVE_UP or self.work.lost_workers >= WORKERS
+        return self.is_too_old or self.work.lost_workers >= WORKERS
 
     @property
     def seconds(self) -> float:
-        """Seconds that the lease leaves for the agent."""
-        return max(1.0, self.work.seconds_left - COMMIT_SECONDS)
+        """Seconds that the agent has left."""
+        return self.work.seconds_left - self.reserved
+
+
+def begin(message: table.Row, window: float) -> Turn | None:
+    """The turn of a new message, claimed by the request that stores it. The caller inserts `work.row`.
+
+    `window` is the time that the request has left (seconds). None if that is too short, or the reply is due later.
+    """
+    if not fits(window) or message["due_at"] > clock.now():
+        return None
+    return _in_window(owed.claimed(message, _lease_end(message["sk"], window + AFTER_WINDOW)))
 
 
 def claim(pk: str, sk: str) -> Turn | None:
-    """Claim the turn, if it is due and no other worker has claimed it. None otherwise."""
+    """Claim the turn for a worker, if it is due and nobody else has claimed it. None otherwise."""
+    work = owed.claim_soon(pk, sk, lambda: _lease_end(sk, LEASE / clock.SECOND))
+    return None if work is None else Turn(work)
+
+
+def claim_in_window(message: table.Row, window: float) -> Turn | None:
+    """Claim the turn for a request that has `window` seconds left, if the turn is free and fits into that time."""
+    if not fits(window) or not owed.is_free(message):
+        return None
+    work = owed.claim_soon(message["pk"], message["sk"], lambda: _lease_end(message["sk"], window + AFTER_WINDOW))
+    return None if work is None else _in_window(work)
+
+
+def fits(window: float) -> bool:
+    """Whether a request that has `window` seconds left may begin a turn."""
+    return window >= LEAST_SECONDS + RESPONSE_SECONDS
+
+
+def _in_window(work: owed.Claim) -> Turn:
+    return Turn(work, reserved=AFTER_WINDOW + RESPONSE_SECONDS)
+
+
+def _lease_end(sk: str, seconds: float) -> int:
+    """The instant at which a lease of `seconds` from now ends; earlier if the turn must end with an apology by then."""
     now = clock.now()
-    # The id of a message holds the time at which it was sent. No lease lasts beyond the time at which the turn must end
-    # with an apology.
+    # The id of a message holds the time at which it was sent.
     give_up = ids.instant(MESSAGES.prefix, sk) + conversations.GIVE_UP
-    until = now + APOLOGY_LEASE if now >= give_up else min(now + LEASE, give_up)
-    work = owed.claim(pk, sk, until)
-    return Turn(scope_of(pk), work) if isinstance(work, owed.Claim) else None
+    return now + APOLOGY_LEASE if now >= give_up else min(now + int(seconds * clock.SECOND), give_up)
 
 
 def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRecord]:
@@ -121,8 +168,8 @@ def proposal(conversation: ConversationRecord) -> Proposal | None:
     return None if text is None else Proposal(**json.loads(text))
 
 
-def commit(turn: Turn, conversation: ConversationRecord, reply: Reply, tools: Tools, *, failed: bool = False) -> None:
-    """Commit the reply and its changes.
+def commit(turn: Turn, conversation: ConversationRecord, reply: Reply, tools: Tools, *, failed: bool = False) -> str:
+    """Commit the reply and its changes. Returns the body of the request's response.
 
     If the conversation has ended since the message, the reply is written without the changes of the tools. Raises
     ConditionFailed or Contended if a row was modified concurrently, ApiError if the requested call cannot be placed.
@@ -155,15 +202,11 @@ def commit(turn: Turn, conversation: ConversationRecord, reply: Reply, tools: To
         *([table.Put(_usage(turn, reply, now))] if scope.livemode else []),
         _completion(turn, message, response),
     ]
-    table.write(writes, turn.work.token)
+    owed.commit(turn.work, writes)
     measures.count_turn(scope, actions)
     if placed is not None:
         placing.send_hints(scope, placed)
-
-
-def release(turn: Turn) -> None:
-    """Release the turn after a failure, so that another worker can claim it."""
-    owed.release(turn.work, failed=True)
+    return response
 
 
 def response_body(message: Message, reply: Message, conversation: Conversation, *, markdown: bool) -> str:
@@ -212,7 +255,7 @@ def _unlocked(turn: Turn, conversation: ConversationRecord, tools: Tools) -> Map
 def _completion(turn: Turn, message: Message, response: str) -> table.Update:
     """The write that ends the turn. It stores the body of the response."""
     row, attributes = turn.work.row, {"doc": fields.to_json(message), "answer": response}
-    return owed.held(turn.work, table.Update(row["pk"], row["sk"], set={**owed.NOTHING, **attributes}))
+    return table.Update(row["pk"], row["sk"], set={**owed.NOTHING, **attributes})
 
 
 def _usage(turn: Turn, reply: Reply, now: int) -> table.Row:

@@ -141,6 +141,14 @@ class Collection(Generic[D, R]):
             values={":v": record.version},
         )
 
+    def after(self, record: Record[D, R] | None, write: table.Put | table.Update) -> Record[D, R]:
+        """The resource after its `insert`, or after an `update` of this record."""
+        if isinstance(write, table.Put):
+            return self.record(write.row)
+        assert record is not None
+        row = {**record.row, **write.set}
+        return self.record({name: value for name, value in row.items() if value is not None})
+
     def delete(self, scope: Scope, record: Record[D, R], doc: D) -> tuple[table.Delete, table.Put]:
         """The writes that move the resource, with `doc` as its document, to the partition of deleted resources.
 

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from shared.core import clock, table, trace
+from shared.core.aws import Unavailable
 from shared.core.keys import due, due_shard
 
 MIN_INTERVAL = 60
@@ -93,6 +94,17 @@ def owed(sk: str, at: int, grace: int = GRACE) -> dict[str, table.Value | None]:
     return {"due_at": at, "due": due(late), "due_shard": due_shard(sk), "hints": None}
 
 
+def claimed(row: table.Row, until: int) -> Claim:
+    """A claim on a new row until the instant `until`. The caller inserts the claim's `row`, which has the lease."""
+    token = uuid.uuid4().hex
+    return Claim({**row, "lease": token, "lease_until": until}, token)
+
+
+def is_free(row: table.Row) -> bool:
+    """Whether the row's work is due and no other worker has claimed it, so that `claim` would succeed."""
+    return "due_at" in row and row["due_at"] <= clock.now() and not _is_leased(row)
+
+
 def claim(pk: str, sk: str, until: int) -> Claim | NotDue | None:
     """Claim the row until the instant `until`, if its work is due and no other worker has claimed it.
 
@@ -125,6 +137,18 @@ def _claim(pk: str, sk: str, until: int) -> Claim | NotDue | None:
     return None if _is_leased(old) else _take_over(pk, sk, lease, old)
 
 
+def claim_soon(pk: str, sk: str, until: Callable[[], int]) -> Claim | None:
+    """Claim the row like `claim`; if its hint arrived a little early, wait until the work is due.
+
+    `until` returns the instant at which the lease is to expire. None if the row's work is not due soon either.
+    """
+    result = claim(pk, sk, until())
+    if isinstance(result, NotDue) and result.wait <= EARLY:
+        clock.sleep(result.wait / clock.SECOND)
+        result = claim(pk, sk, until())
+    return result if isinstance(result, Claim) else None
+
+
 def held(claim: Claim, write: Write, *, keep: bool = False) -> Write:
     """`write`, a write to the claimed row, on condition that the worker still has the claim.
 
@@ -147,7 +171,8 @@ def commit(claim: Claim, writes: Sequence[table.Operation], *, keep: bool = Fals
     Raises ConditionFailed or Contended.
     """
     row = (claim.row["pk"], claim.row["sk"])
-    # A new request id for each commit: the repeated write of a late worker must not count as success.
+    # A new request id for each commit. With one id for the whole claim, a worker that lost its claim after a commit
+    # with `keep` would find its own id on the row, and its next commit would count as success without being written.
     table.write([_held_if_of(row, claim, write, keep) for write in writes], uuid.uuid4().hex)
 
 
@@ -158,13 +183,10 @@ def release(claim: Claim, *, failed: bool = False) -> None:
     like one that died.
     """
     lost = claim.lost_workers + (1 if failed else 0)
-    end = {"lease": None, "lease_until": None, "lost": lost or None}
-    # `keep`, because `sweep` may have counted a hint during the claim.
-    write = held(claim, table.Update(claim.row["pk"], claim.row["sk"], set=end), keep=True)
-    try:
-        table.write([write], claim.token)
-    except (table.ConditionFailed, table.Contended):
-        return
+    end: Attributes = {"lease": None, "lease_until": None, "lost": lost or None}
+    with contextlib.suppress(table.ConditionFailed, table.Contended, Unavailable):
+        # `keep`, because `sweep` may have counted a hint during the claim.
+        commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set=end)], keep=True)
 
 
 def run_due_steps(pk: str, sk: str, lease: int, step: Callable[[Claim], None]) -> int | None:

@@ -10,7 +10,6 @@ events are AWS's samples and which are built from documentation. Behind the func
 from __future__ import annotations
 
 import json
-import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -99,8 +98,8 @@ def test_aws_sample_request_is_for_no_route(function: Function, functions: Funct
 
 @each(HTTP)
 def test_aws_sample_request_for_its_route_has_no_key(function: Function, functions: Functions) -> None:
-    path = function.routes[0].removeprefix("/")
-    answer = functions.call(function.name, samples.sample("apigateway", "aws-proxy", method="GET", path=path))
+    path, method = function.routes[0].removeprefix("/"), "POST" if function.posts else "GET"
+    answer = functions.call(function.name, samples.sample("apigateway", "aws-proxy", method=method, path=path))
     unknown = function.name in ("fallback", "canary_receiver")
     expected = (404, "route_not_found") if unknown else (401, "api_key_missing")
     assert error_of(answer) == expected
@@ -193,10 +192,19 @@ def deliver(functions: Functions, receiver: Receiver) -> None:
     assert service_signature_is_valid(received, secret)
 
 
-def turn(functions: Functions, _: Receiver) -> None:
+def messages(functions: Functions, _: Receiver) -> None:
     assert REPLY not in replied(functions, functions.keys.test)
     assert replied(functions, functions.keys.live) == REPLY
     assert functions.providers.asked[-1] == "Converse"
+
+
+def turn(functions: Functions, _: Receiver) -> None:
+    """It replies when the request has given up."""
+    given = {"external_conversation_id": "late", "content": "[[sim:timeout]]"}
+    error = http(functions, "messages", "POST", "/v1/messages", given, status=504)["error"]
+    path = f"/v1/conversations/{error['conversation_id']}/messages"
+    while len(http(functions, "conversations", "GET", path)["data"]) < 2:
+        functions.work("turn", "turns")
 
 
 def dial(functions: Functions, _: Receiver) -> None:
@@ -276,6 +284,7 @@ WORK: Mapping[str, Callable[[Functions, Receiver], None]] = {
         customers,
         appointments,
         conversations,
+        messages,
         sessions,
         webhook_endpoints,
         events,
@@ -384,16 +393,6 @@ def live_call(functions: Functions) -> Any:
 
 
 def replied(functions: Functions, key: str) -> str:
-    """What the agent says to a message: the API function waits for what the worker does meanwhile."""
-    answers: list[Any] = []
-    functions.start("conversations")
+    """What the agent says to a message."""
     given = {"external_conversation_id": key, "customer": {"phone": ANSWERS}, "content": "Hello"}
-    asking = threading.Thread(
-        target=lambda: answers.append(
-            http(functions, "conversations", "POST", "/v1/messages", given, key=key, status=201)
-        )
-    )
-    asking.start()
-    functions.work("turn", "turns")
-    asking.join()
-    return str(answers[0]["reply"]["content"])
+    return str(http(functions, "messages", "POST", "/v1/messages", given, key=key, status=201)["reply"]["content"])

@@ -23,16 +23,28 @@ each_function = pytest.mark.parametrize("function", topology.FUNCTIONS, ids=lamb
 each_stage = pytest.mark.parametrize("stage", ["dev", "prod", "calls", "guarded", "named"])
 
 
-def test_every_route_of_the_topology_takes_any_method_to_its_function(prod: Synthesized) -> None:
+def test_every_route_of_the_topology_leads_to_its_function(prod: Synthesized) -> None:
     found: dict[str, dict[str, str]] = {"ANY": {}, "POST": {}}
     for method in prod.all("AWS::ApiGateway::Method").values():
         assert method["AuthorizationType"] == "NONE"
         assert method["Integration"]["Type"] == "AWS_PROXY"
         found[method["HttpMethod"]][path_of(prod, method["ResourceId"])] = integrated(method)
-    routes = {route: prod.aliases[f.name] for f in topology.FUNCTIONS for route in f.routes}
-    assert found["ANY"] == routes
-    # A throttle is a method's, and needs one of its own; it leads to the same function.
-    assert found["POST"] == {route: routes[route] for route in topology.MESSAGE_ROUTES}
+    assert found["ANY"] == {route: prod.aliases[f.name] for f in topology.FUNCTIONS for route in f.routes}
+    assert found["POST"] == {route: prod.aliases[f.name] for f in topology.FUNCTIONS for route in f.posts}
+
+
+def test_nothing_waits_with_messages_but_messages(prod: Synthesized) -> None:
+    """The POSTs that wait for an agent have a function of their own; other requests about conversations do not wait."""
+    found = {
+        (method["HttpMethod"], path_of(prod, method["ResourceId"])): integrated(method)
+        for method in prod.all("AWS::ApiGateway::Method").values()
+    }
+    messages, conversations = prod.aliases["messages"], prod.aliases["conversations"]
+    assert found["POST", "/v1/messages"] == messages
+    assert found["POST", "/v1/conversations/{id}/messages"] == messages
+    assert found["ANY", "/v1/conversations/{id}/messages"] == conversations
+    others = [path for (_, path), alias in found.items() if alias == messages]
+    assert {*others} == {"/v1/messages", "/v1/conversations/{id}/messages"}
 
 
 @each_function

@@ -176,7 +176,7 @@ def test_in_prod_a_worker_has_room_for_all_that_its_queues_start_and_dev_reserve
         for stage in ("dev", "prod")
     }
     assert reserved["dev"] is None
-    if function.queues or function.stream or {*function.routes} & topology.MESSAGE_ROUTES:
+    if function.queues or function.stream or function.posts:
         assert (reserved["prod"] or 0) >= max(1, sum(source.concurrency for source in function.queues))
 
 

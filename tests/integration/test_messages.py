@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -14,6 +15,7 @@ from shared.core.keys import Scope
 from tests.support.clocks import Clock
 from tests.support.conversing import (
     CONFIRM,
+    LEASE,
     PHONE,
     WISHES,
     Hurried,
@@ -31,7 +33,7 @@ from tests.support.conversing import (
 from tests.support.racing import at_once
 from tests.support.resources import created, hinted, keyed, listed, seen
 from tests.support.stage import Answer, Project, Stage
-from tests.support.wire import wire
+from tests.support.wire import Killed, wire
 
 # What a message costs
 
@@ -39,68 +41,65 @@ AUTHENTICATED = "UpdateItem"
 STORED = "TransactWriteItems"
 
 
-def calls_of_waiting(stage: Stage, time: Clock, thread: Thread, waits: int) -> list[str]:
-    """The DynamoDB calls of a message by id that is answered during its wait number `waits`."""
-    positions: list[int] = []
-
-    def worked() -> None:
-        positions.append(len(line.calls))
-        answered(stage, thread)
-        positions.append(len(line.calls))
-
-    idle = [lambda: None] * (waits - 1)
-    with wire() as line, meanwhile(time, *idle, worked):
-        assert send(stage, thread, "Hello").status == 201
-    start, end = positions
-    own = [*line.calls[:start], *line.calls[end:]]
-    return [call.operation for call in own if call.service == "dynamodb"]
+FOR_A_CUSTOMER = ["GetItem", "Query", "BatchGetItem"]
+"""The customer of the conversation, and the customer's appointments by their index."""
+ANSWERED = ["Query", "TransactWriteItems"]
+"""The transcript, and the commit of the turn."""
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-def test_a_message_by_id_takes_three_calls_beside_the_looks_for_its_reply(stage: Stage, key: str | None) -> None:
+def test_a_message_by_id_is_stored_and_answered_by_eight_calls_for_a_customer_and_five_without_one(
+    stage: Stage, stopped_clock: Clock, key: str | None
+) -> None:
     thread = opened(stage)
-    with wire() as line:
-        asked(stage, thread, "Hello", key)
-    assert line.operations("dynamodb") == [AUTHENTICATED, "GetItem", STORED]
-    assert line.operations("sqs") == ["SendMessageBatch"]
+    alone = Thread(thread.scope, created(stage, "/v1/conversations")["id"], "", "")
+    for each, reads in ((thread, FOR_A_CUSTOMER), (alone, [])):
+        with wire() as line:
+            conversed(stage, stopped_clock, each, "Hello", key and key + each.id)
+        assert line.operations("dynamodb") == [AUTHENTICATED, "GetItem", STORED, *reads, *ANSWERED]
+        # The hints are sent before the agent starts.
+        assert line.operations().index("SendMessageBatch") == line.operations().index(STORED) + 1
+        assert line.operations("sqs") == ["SendMessageBatch"]
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-def test_a_message_by_thread_takes_three_calls_at_first_and_four_later(
-    stage: Stage, project: Project, key: str | None
+def test_a_message_by_thread_takes_a_call_more_if_the_thread_has_a_conversation(
+    stage: Stage, stopped_clock: Clock, project: Project, key: str | None
 ) -> None:
     body = {"external_conversation_id": "t", "content": "Hello"}
-    for count, expected in enumerate(
-        ([AUTHENTICATED, "GetItem", STORED], [AUTHENTICATED, "GetItem", "GetItem", STORED])
-    ):
-        with wire() as line:
-            headers = keyed(key and f"{key}{count}")
-            assert Hurried(stage).call("POST", "/v1/messages", body, headers=headers).code == "agent_timeout"
-        assert line.operations("dynamodb") == expected
+    for count, reads in enumerate((["GetItem"], ["GetItem", "GetItem"])):
+        with wire() as line, meanwhile(stopped_clock):
+            found = stage.call("POST", "/v1/messages", body, headers=keyed(key and f"{key}{count}"))
+        assert found.status == 201
+        assert line.operations("dynamodb") == [AUTHENTICATED, *reads, STORED, *ANSWERED]
         assert line.operations("sqs") == ["SendMessageBatch"]
-        assert work(stage, hinted(stage, Scope(project.id, False))) == 1
 
 
 @pytest.mark.parametrize("waits", [1, 2, 3])
-def test_a_waiting_message_looks_once_a_wait_and_no_more(stage: Stage, stopped_clock: Clock, waits: int) -> None:
-    calls = calls_of_waiting(stage, stopped_clock, opened(stage), waits)
-    assert calls == [AUTHENTICATED, "GetItem", STORED, *["GetItem"] * waits]
-
-
-def test_an_answer_within_a_quarter_of_a_second_is_found_with_at_most_two_looks(
-    stage: Stage, stopped_clock: Clock
+def test_a_retry_looks_for_the_reply_at_once_and_then_once_a_wait(
+    stage: Stage, stopped_clock: Clock, waits: int
 ) -> None:
-    thread, start = opened(stage), stopped_clock.now
+    thread = opened(stage)
+    asked(stage, thread, "Hello", "k")
+    [record] = hinted(stage, thread.scope)
 
-    def quick() -> None:
-        if stopped_clock.now - start >= 0.25:
-            answered(stage, thread)
+    def others_turn() -> None:
+        with suppress(Killed), wire(kill_before=1):
+            work(stage, [record])
 
-    with wire() as line, meanwhile(stopped_clock, quick, quick):
-        found = send(stage, thread, "Hello")
-    assert found.status == 201
-    assert stopped_clock.now - start <= 0.5
-    assert line.operations("sqs").count("SendMessageBatch") == 1
+    def answered_by_another() -> None:
+        start = len(line.calls)
+        stopped_clock.forward(LEASE)
+        work(stage, [record])
+        del line.calls[start:]
+
+    others_turn()
+    idle = [lambda: None] * waits
+    with wire() as line, meanwhile(stopped_clock, *idle, answered_by_another):
+        assert send(stage, thread, "Hello", "k").status == 201
+    # The conversation is busy, so the key's record decides; then the first look.
+    found = [AUTHENTICATED, "GetItem", "GetItem", "GetItem"]
+    assert line.operations() == [*found, "SendMessageBatch", *["GetItem"] * waits]
 
 
 def test_a_replay_of_an_answered_message_looks_once(stage: Stage, stopped_clock: Clock) -> None:
@@ -146,8 +145,7 @@ def test_an_unknown_query_parameter_keeps_no_retry_from_its_saved_response(stage
     thread = opened(stage, external_id="t")
     for path, body in two_ways(thread):
         headers = keyed(path)
-        with meanwhile(stopped_clock, lambda: answered(stage, thread)):
-            first = stage.call("POST", path, body, headers=headers)
+        first = stage.call("POST", path, body, headers=headers)
         assert first.status == 201
         for query in ("x=1", "limit=1", "x"):
             again = stage.call("POST", f"{path}?{query}", body, headers=headers)
@@ -172,9 +170,8 @@ def test_an_unknown_query_parameter_keeps_no_retry_from_its_running_turn(stage: 
             assert found.headers["service-should-retry"] == "true"
         for field in ("conversation_id", "message_id"):
             assert again.json["error"][field] == first.json["error"][field]
-        # The hint that the first request gave is lost: the retry gives another while it waits.
-        with meanwhile(stopped_clock, lambda: None, lambda: answered(stage, thread)):
-            found = stage.call("POST", f"{path}?x=1", body, headers=headers)
+        # The hint that the first request gave is lost: the retry takes the turn itself.
+        found = stage.call("POST", f"{path}?x=1", body, headers=headers)
         assert found.status == 201
         assert found.json["id"] == first.json["error"]["message_id"]
 
@@ -223,9 +220,8 @@ def test_the_key_of_a_running_turn_waits_for_it_again_and_a_504_is_never_saved(
         assert again.headers["service-should-retry"] == "true"
         assert again.json["error"]["request_id"] == again.headers["service-request-id"]
     assert [each["id"] for each in seen(stage, thread.messages)["data"]] == [message]
-    # The reply comes within a new window.
-    with meanwhile(stopped_clock, lambda: answered(stage, thread)):
-        found = send(stage, thread, CONFIRM, "k")
+    # A request that has time takes the turn.
+    found = send(stage, thread, CONFIRM, "k")
     assert (found.status, found.headers["idempotent-replayed"]) == (201, "true")
     assert found.json["id"] == message
     assert not list(wrongs(stage, stopped_clock, thread, WISHES[0]))
@@ -251,8 +247,7 @@ def test_the_key_of_an_answered_message_gives_the_same_bytes_whatever_has_happen
     path = "/v1/messages" if by_thread else thread.messages
     body = {"content": "[[sim:markdown]]", "markdown": False}
     body |= {"external_conversation_id": "t"} if by_thread else {}
-    with meanwhile(stopped_clock, lambda: answered(stage, thread)):
-        first = stage.call("POST", path, body, headers=keyed("k"))
+    first = stage.call("POST", path, body, headers=keyed("k"))
     assert first.status == 201
     assert "idempotent-replayed" not in first.headers
     changes: Sequence[Callable[[], Any]] = (

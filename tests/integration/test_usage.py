@@ -94,12 +94,14 @@ def test_a_live_turn_whose_worker_dies_or_is_in_trouble_is_counted_once(
         assert used(thread.scope)["messages"] == 1, disturbed
 
 
+@pytest.mark.parametrize("by_worker", [False, True], ids=["request", "worker"])
 def test_a_live_message_is_answered_by_the_stages_model_and_its_tokens_are_counted(
     stage: Stage,
     stopped_clock: Clock,
     live_thread: Callable[[], Thread],
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
+    by_worker: bool,
 ) -> None:
     monkeypatch.setenv("SIMULATE_LIVE", "0")
     monkeypatch.setenv("MODEL_ID", "model")
@@ -109,7 +111,10 @@ def test_a_live_message_is_answered_by_the_stages_model_and_its_tokens_are_count
     thread = live_thread()
     with Stubber(agent.client) as model:
         model.add_response("converse", models.answer("end_turn", [{"text": "Good morning."}], tokens=(100, 10)))
-        found = conversed(stage, stopped_clock, thread, "Hello")
+        if by_worker:
+            asked(stage, thread, "Hello", "k")
+            work(stage, hinted(stage, thread.scope))
+        found = send(stage, thread, "Hello", "k").json
         model.assert_no_pending_responses()
     assert found["reply"]["content"] == "Good morning."
     counted = used(thread.scope)

@@ -1,4 +1,4 @@
-"""Conversations whose turns a test lets the workers take."""
+"""Conversations whose turns a test lets the requests or the workers take."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ def answered(stage: Stage, thread: Thread) -> None:
 
 
 def conversed(stage: Stage, time: Clock, thread: Thread, content: str, key: str | None = None) -> Any:
-    """The 201 of a message that is answered while its request waits."""
-    with meanwhile(time, lambda: answered(stage, thread)):
+    """The 201 of a message, whose request answers it without waiting."""
+    with meanwhile(time):
         found = send(stage, thread, content, key)
     assert found.status == 201, found.body
     return found.json

@@ -35,7 +35,7 @@ def serving(stage: Stage) -> Iterator[Served]:
         def _serve(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             asked = proxy.Request(self.command, self.path, self.headers.items(), body, "127.0.0.1", 80)
-            match = ROUTES.match(asked.path)
+            match = ROUTES.match(asked.method, asked.path)
             assert match is not None, "fallback takes every path"
             served.sent.append(dict(self.headers))
             # Like the main thread of a Lambda function.

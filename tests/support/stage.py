@@ -97,7 +97,7 @@ class Stage:
     ) -> Answer:
         """An API request, its query in `path`; `body` goes as JSON, `raw` as it is, the key is the project's."""
         event = self.request(method, path, body, key=key, headers=headers, raw=raw)
-        found = self.invoke(_function_of(path.partition("?")[0]), event)
+        found = self.invoke(_function_of(method, path.partition("?")[0]), event)
         return Answer(found["statusCode"], found["headers"], found["body"].encode())
 
     def request(
@@ -311,8 +311,8 @@ def _refuse_what_sqs_refuses(params: Any, **_: Any) -> None:
         assert refused not in entry, f"{refused} is invalid for this queue type"
 
 
-def _function_of(path: str) -> str:
-    match = Routes(topology.FUNCTIONS).match(path)
+def _function_of(method: str, path: str) -> str:
+    match = Routes(topology.FUNCTIONS).match(method, path)
     assert match is not None, "fallback takes every path"
     return match.function.name
 

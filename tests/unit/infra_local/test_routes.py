@@ -12,6 +12,7 @@ ROUTES = Routes(
         Function("one", "", routes=("/v1/things/{id}",)),
         Function("special", "", routes=("/v1/things/special",)),
         Function("part", "", routes=("/v1/things/{id}/parts/{part}",)),
+        Function("poster", "", routes=("/v1/posts",), posts=("/v1/posts", "/v1/things/special")),
     ]
 )
 
@@ -33,19 +34,41 @@ ROUTES = Routes(
     ],
 )
 def test_the_most_specific_route_wins(path: str, function: str, parameters: dict[str, str]) -> None:
-    match = ROUTES.match(path)
+    match = ROUTES.match("GET", path)
     assert match is not None
     assert (match.function.name, match.parameters) == (function, parameters)
 
 
 def test_a_path_without_route_has_no_function() -> None:
-    assert Routes([Function("one", "", routes=("/v1/one",))]).match("/v1/two") is None
+    assert Routes([Function("one", "", routes=("/v1/one",))]).match("GET", "/v1/two") is None
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "function"),
+    [
+        ("POST", "/v1/posts", "poster"),
+        ("GET", "/v1/posts", "poster"),
+        ("POST", "/v1/things/special", "poster"),
+        *((method, "/v1/things/special", "special") for method in ("GET", "HEAD", "PATCH", "DELETE", "OPTIONS")),
+        ("POST", "/v1/things/7", "one"),
+    ],
+)
+def test_a_method_of_its_own_comes_before_any_method(method: str, path: str, function: str) -> None:
+    match = ROUTES.match(method, path)
+    assert match is not None
+    assert match.function.name == function
+
+
+def test_a_method_that_a_resource_lacks_goes_to_no_other_resource() -> None:
+    routes = Routes([Function("all", "", routes=("/{proxy+}",)), Function("one", "", posts=("/v1",))])
+    assert routes.match("GET", "/v1") is None
 
 
 def test_every_function_of_the_topology_is_reached_by_its_own_routes() -> None:
     routes = Routes(FUNCTIONS)
     for function in FUNCTIONS:
-        for path in function.routes:
-            match = routes.match(path.replace("{proxy+}", "some/thing"))
-            assert match is not None
-            assert match.function is function
+        for method, paths in (("GET", function.routes), ("POST", function.posts)):
+            for path in paths:
+                match = routes.match(method, path.replace("{proxy+}", "some/thing"))
+                assert match is not None
+                assert match.function is function

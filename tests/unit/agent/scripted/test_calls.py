@@ -188,7 +188,7 @@ def test_in_a_call_nothing_is_offered_that_only_a_chat_has(text: str, documents:
 def test_an_offer_of_a_person_is_taken_in_a_call_too() -> None:
     dialogue = phoned()
     assert dialogue.say("move my appointment").endswith("Would you like a person to get back to you?")
-    assert dialogue.say("yes please") == "I have asked a person of our team to get back to you."
+    assert dialogue.say("yes please") == "I have asked someone from our team to get back to you."
     assert dialogue.actions == ["handoff"]
 
 

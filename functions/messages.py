@@ -1,0 +1,241 @@
+"""POST /v1/messages and /v1/conversations/{id}/messages: send a message and return it with the agent's reply.
+
+The request commits the message, claims its turn in the same write, and runs the agent itself. What it cannot finish in
+its window, or because the function dies, the `turn` worker does: hints for the end of the lease and for the time limit
+of the turn are sent before the agent starts. Nothing runs after the response, because Lambda freezes the container.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from shared.api.requests import Decision, Request
+from shared.api.responses import Response
+from shared.api.routes import Endpoint, Route, lambda_handler, service
+from shared.conversations import answering, conversations, participants, turns
+from shared.conversations.conversations import CONVERSATIONS, AnsweredMessage, ConversationRecord
+from shared.conversations.participants import CUSTOMER_ERRORS, CustomerReference
+from shared.conversations.turns import Turn
+from shared.core import clock, table
+from shared.core.aws import Unavailable
+from shared.core.errors import ApiError
+from shared.resources import fields
+from shared.work import hints
+
+POLLS = (0.15, 0.15, 0.2, 0.3, 0.4, 0.5, 0.8)
+"""Seconds between polls for the reply of a turn that another request or worker runs. The last wait repeats."""
+
+
+class MessageCreate(fields.Input):
+    """A message to the conversation in the path. `customer` and `metadata` have no effect (contract 8)."""
+
+    content: Annotated[str, fields.text(8000, least=1)]
+    markdown: bool = True
+    customer: CustomerReference | None = None
+    metadata: fields.Metadata | None = None
+
+
+class ThreadMessageCreate(MessageCreate):
+    """A message to a thread. `customer` and `metadata` apply only if it creates a conversation (contract 8)."""
+
+    external_conversation_id: fields.ExternalId
+
+
+@dataclass(frozen=True)
+class NewMessage:
+    """A message to be stored, with the writes of its conversation, and the conversation after them."""
+
+    row: table.Row
+    conversation: ConversationRecord
+    writes: Sequence[table.Operation]
+
+
+def send(request: Request[MessageCreate]) -> Response:
+    """Send a message to a conversation and return it with the agent's reply (specification, "Message"; contract 8).
+
+    The request has 20 seconds for the reply. Then it is 504 `agent_timeout`: the reply will be in the messages of the
+    conversation, and a retry with the same Idempotency-Key waits for it again. An ended conversation is 409
+    `conversation_ended`; a pending reply to another message is 409 `conversation_busy`; an unknown id is 404
+    `resource_not_found`.
+    """
+    participants.check(_customer(request.body))
+    return _commit(request, lambda: _next_message(request, CONVERSATIONS.find(request.scope, request.id)))
+
+
+def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:
+    """Send a message to the active conversation with this `external_conversation_id`, and return it with the reply.
+
+    Creates the conversation if none is active. Otherwise this is the same as a message to a conversation by its id
+    (specification, "POST /v1/messages"; contract 8). A deleted customer is 409 `customer_deleted`; a pending reply to
+    another message is 409 `conversation_busy`.
+    """
+    customer = _customer(request.body)
+    participants.check(customer)
+
+    def decide() -> NewMessage:
+        record = conversations.of_thread(request.scope, request.body.external_conversation_id)
+        return _first_message(request, customer) if record is None else _next_message(request, record)
+
+    return _commit(request, decide)
+
+
+def _next_message(request: Request[Any], record: ConversationRecord) -> NewMessage:
+    """A message to an existing conversation. Raises ApiError."""
+    conversations.check_open(record)
+    message = conversations.new_message(request.scope, record.doc, request.body.content, request.body.markdown)
+    conversation, lock = conversations.locked(record.doc, message)
+    update = CONVERSATIONS.update(request.scope, record, conversation, lock)
+    return NewMessage(message, CONVERSATIONS.after(record, update), [update])
+
+
+def _first_message(request: Request[ThreadMessageCreate], customer: Mapping[str, Any] | None) -> NewMessage:
+    """The first message of a new conversation."""
+    scope, body = request.scope, request.body
+    customer_id, writes = participants.resolve(scope, customer)
+    conversation = conversations.new(scope, body.external_conversation_id, customer_id, body.metadata)
+    message = conversations.new_message(scope, conversation, body.content, body.markdown)
+    conversation, lock = conversations.locked(conversation, message)
+    insert, *thread = conversations.insertion(scope, conversation, lock)
+    return NewMessage(message, CONVERSATIONS.after(None, insert), [*writes, insert, *thread])
+
+
+def _commit(request: Request[Any], decide: Callable[[], NewMessage]) -> Response:
+    """Store the message and take its turn. The turn commits the body of the response; `_resume` waits for it."""
+
+    def decide_message() -> Decision:
+        message = decide()
+        window = Window(request, message.row, conversations.window(request.scope, request.body.content))
+        turn = turns.begin(message.row, window.seconds_left)
+        row = message.row if turn is None else turn.work.row
+        path = _messages_path(row["conversation_id"])
+        saved = Response(201, "", path, deferred=f"{row['conversation_id']}/{row['sk']}")
+
+        def reply() -> Response:
+            return Response(201, window.first_reply(turn, message.conversation), path)
+
+        return Decision([*message.writes, table.Put(row)], saved, after=reply)
+
+    return request.commit(decide_message)
+
+
+def _resume(request: Request[Any], response: Response) -> str:
+    """The body of the response to a retry: waits for the reply in a new window. Raises `agent_timeout`."""
+    assert response.deferred is not None
+    conversation_id, message_id = response.deferred.split("/")
+    key = {"pk": conversations.messages_pk(request.scope, conversation_id), "sk": message_id}
+    window = Window(request, {**key, "conversation_id": conversation_id}, conversations.WINDOW)
+    return window.wait_for_reply((0, *POLLS), may_take=True, hinted=False)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The time that a request has for the reply to a message: `length` seconds from its start."""
+
+    request: Request[Any]
+    message: table.Row
+    length: int
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until its end."""
+        return self.request.seconds_left(self.length)
+
+    def first_reply(self, turn: Turn | None, conversation: ConversationRecord) -> str:
+        """The body of the response to the request that stored the message. Raises `agent_timeout`."""
+        if turn is None:
+            hints.send("turns", conversations.turn_hints(self.message))
+        elif (body := self._take(turn, conversation)) is not None:
+            return body
+        return self.wait_for_reply(POLLS, may_take=False, hinted=True)
+
+    def wait_for_reply(self, polls: Sequence[float], *, may_take: bool, hinted: bool) -> str:
+        """Poll for the reply. Returns the body. Raises `agent_timeout`.
+
+        `polls` are the waits (seconds). With `may_take`, the request takes the turn once, if it is free. `hinted` says
+        whether the hints for the turn were sent.
+        """
+        for wait in itertools.chain(polls, itertools.repeat(polls[-1])):
+            seconds = self.seconds_left
+            if seconds <= 0:
+                break
+            clock.sleep(min(wait, seconds))
+            row = self._poll()
+            if row is None:
+                continue
+            if "answer" in row:
+                return str(row["answer"])
+            turn = turns.claim_in_window(row, self.seconds_left) if may_take else None
+            if turn is not None:
+                may_take, hinted, body = False, True, self._take(turn)
+                if body is not None:
+                    return body
+            elif not hinted:
+                # The first request may have died before it sent them.
+                hinted = True
+                hints.send("turns", conversations.turn_hints(row))
+        raise self._timeout()
+
+    def _take(self, turn: Turn, conversation: ConversationRecord | None = None) -> str | None:
+        """Run the agent and commit its reply. Returns the body; None if the worker must retry the turn.
+
+        Raises `agent_timeout` if the window leaves the worker no time for that.
+        """
+        hints.send("turns", conversations.turn_hints(turn.work.row))
+        try:
+            return answering.answer(turn, conversation)
+        except answering.RETRYABLE:
+            # The message is stored, so the request does not fail.
+            hints.send("turns", [conversations.turn_hint(turn.work.row, delay=0)])
+        if not turns.fits(self.seconds_left):
+            raise self._timeout()
+        return None
+
+    def _poll(self) -> table.Row | None:
+        # The message is stored, so a failed poll is not fatal.
+        with contextlib.suppress(Unavailable):
+            return table.get(self.message["pk"], self.message["sk"])
+        return None
+
+    def _timeout(self) -> ApiError:
+        conversation_id = self.message["conversation_id"]
+        extra = {"conversation_id": conversation_id, "message_id": self.message["sk"]}
+        return ApiError("agent_timeout", headers={"Location": _messages_path(conversation_id)}, extra=extra)
+
+
+def _messages_path(conversation_id: str) -> str:
+    return f"/v1/conversations/{conversation_id}/messages"
+
+
+def _customer(body: MessageCreate) -> Mapping[str, Any] | None:
+    return body.customer.model_dump(exclude_unset=True) if body.customer else None
+
+
+app = service(
+    Route(
+        "/v1/conversations/{id}/messages",
+        post=Endpoint(
+            send,
+            returns=AnsweredMessage,
+            status=(201,),
+            body=MessageCreate,
+            errors=("resource_not_found", "conversation_ended", "conversation_busy", "agent_timeout"),
+            resume=_resume,
+        ),
+    ),
+    Route(
+        "/v1/messages",
+        post=Endpoint(
+            send_to_thread,
+            returns=AnsweredMessage,
+            status=(201,),
+            body=ThreadMessageCreate,
+            errors=(*CUSTOMER_ERRORS, "conversation_busy", "agent_timeout"),
+            resume=_resume,
+        ),
+    ),
+)
+handler = lambda_handler(app)
