@@ -9,7 +9,7 @@ from typing import Any
 from aws_lambda_powertools.utilities.data_classes.dynamo_db_stream_event import DynamoDBRecord
 
 from shared.core import clock, table
-from shared.webhooks import deliveries, endpoints, events
+from shared.webhooks import deliveries, endpoints, events, lanes
 from shared.work import batches, hints
 from shared.work.hints import Hint
 
@@ -18,8 +18,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     """Process a batch of stream records in order. The response names the record from which Lambda must retry."""
     # Read once for the batch: every endpoint that was created before a change in this batch already exists.
     endpoints_of = functools.cache(endpoints.of_project)
-    first: list[Hint] = []
-    slow: list[Hint] = []
+    found: dict[str, list[Hint]] = {lanes.FIRST: [], lanes.SLOW: []}
 
     def fan_out(record: DynamoDBRecord) -> None:
         images = record.raw_event["dynamodb"]
@@ -39,10 +38,10 @@ def handler(event: dict[str, Any], context: Any) -> Any:
             table.write([table.Put(change.row()), *map(table.Put, rows)], change.id)
         for endpoint, row in zip(receivers, rows, strict=True):
             if endpoint.doc["enabled"]:
-                lane = slow if endpoint.slow_until > clock.now() else first
-                lane.append(deliveries.hint(row))
+                group = lanes.group(endpoint, change.object_id)
+                found[lanes.first(endpoint)].append(deliveries.hint(row, group=group))
 
     response = batches.each_record(event, context, fan_out)
-    hints.send("deliveries", first)
-    hints.send("slow_deliveries", slow)
+    for queue, waiting in found.items():
+        hints.send(queue, waiting)
     return response

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from mypy_boto3_stepfunctions.client import SFNClient
 
 
+_QUEUE = "QUEUE_"
+"""The prefix of the environment variables with the URLs of queues."""
+
+
 @functools.cache
 def dynamodb() -> DynamoDBClient:
     """The DynamoDB client. Parameter validation is off: it costs time on every call, and `table` builds valid ones."""
@@ -60,12 +64,16 @@ def s3() -> S3Client:
 
 def queue_url(name: str) -> str:
     """The URL of a queue, by its name in `infra/topology.py`."""
-    return os.environ[f"QUEUE_{name.upper()}"]
+    return os.environ[f"{_QUEUE}{name.upper()}"]
 
 
-def queue_name(name: str) -> str:
-    """The generated name of a queue, by its name in `infra/topology.py`."""
-    return queue_url(name).rpartition("/")[2]
+def queue_of(arn: str) -> str:
+    """The name in `infra/topology.py` of a queue that this function reads, by its ARN."""
+    generated = arn.rpartition(":")[2]
+    for name in os.environ:
+        if name.startswith(_QUEUE) and os.environ[name].rpartition("/")[2] == generated:
+            return name.removeprefix(_QUEUE).lower()
+    raise KeyError(arn)
 
 
 def state_machine_arn(name: str) -> str:
