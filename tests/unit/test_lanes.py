@@ -8,8 +8,9 @@ from itertools import pairwise
 import pytest
 
 from shared.core import clock
-from shared.webhooks import lanes
-from tests.support.virtual_lanes import SOURCES, TIMEOUT, Lanes, Receiver, virtual_lanes
+from shared.webhooks import deliveries, http_client, lanes
+from shared.work import batches, owed
+from tests.support.virtual_lanes import DELIVER, SOURCES, TIMEOUT, Lanes, Receiver, virtual_lanes
 
 QUICK = 0.05
 """Seconds in which a healthy receiver responds."""
@@ -129,6 +130,14 @@ def test_events_of_an_object_start_in_order_to_a_busy_endpoint(stage: Lanes) -> 
     for object_id, number in settled:
         of_object.setdefault(object_id, []).append(number)
     assert all(earlier < later for numbers in of_object.values() for earlier, later in pairwise(numbers))
+
+
+def test_the_worker_has_time_for_the_longest_batch() -> None:
+    """Its messages run concurrently: one waits for the previous one, until it is due, and for a receiver that hangs."""
+    waits = (batches.IN_ORDER_FOR + owed.EARLY) / clock.SECOND
+    handling = http_client.DEADLINE + owed.CONFLICT_SECONDS
+    assert waits + handling < DELIVER.timeout
+    assert handling < deliveries.LEASE / clock.SECOND
 
 
 def test_an_endpoint_is_slow_until_it_is_quick_a_minute_later(stage: Lanes) -> None:
