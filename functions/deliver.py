@@ -25,7 +25,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
 def deliver(record: SQSRecord) -> None:
     """Make the attempt that is due for the delivery of a hint. Does nothing if none is due."""
-    hint = json.loads(record.body)
+    hint, queue = json.loads(record.body), aws.queue_of(record.event_source_arn)
     claim = _claim(hint["pk"], hint["sk"])
     if claim is None:
         return
@@ -35,7 +35,6 @@ def deliver(record: SQSRecord) -> None:
     with _released_on_failure(claim):
         rows = table.get_many([event_key, *endpoint_keys])
     endpoint = next((endpoints.snapshot(rows[key]) for key in endpoint_keys if key in rows), None)
-    queue = aws.queue_of(record.event_source_arn)
     if endpoint is None or claim.is_closed(endpoint):
         deliveries.cancel(claim, endpoint)
     elif claim.lost_workers >= deliveries.LOST_WORKERS:

@@ -67,13 +67,13 @@ def queue_url(name: str) -> str:
     return os.environ[f"{_QUEUE}{name.upper()}"]
 
 
-def queue_of(arn: str) -> str:
-    """The name in `infra/topology.py` of a queue that this function reads, by its ARN."""
+def queue_of(arn: str) -> str | None:
+    """The name in `infra/topology.py` of a queue that this function uses, by its ARN; None for another queue."""
     generated = arn.rpartition(":")[2]
     for name in os.environ:
         if name.startswith(_QUEUE) and os.environ[name].rpartition("/")[2] == generated:
             return name.removeprefix(_QUEUE).lower()
-    raise KeyError(arn)
+    return None
 
 
 def state_machine_arn(name: str) -> str:

@@ -46,7 +46,7 @@ def group(endpoint: Snapshot, object_id: str) -> str:
     return f"{id}-{zlib.crc32(object_id.encode()) % BUSY_GROUPS}"
 
 
-def is_misplaced(queue: str, endpoint: Snapshot) -> bool:
+def is_misplaced(queue: str | None, endpoint: Snapshot) -> bool:
     """Whether an attempt whose hint came from this queue must move to `slow_deliveries`."""
     return endpoint.slow and queue != SLOW
 

@@ -132,6 +132,9 @@ def _release_groups(records: Sequence[SQSRecord]) -> None:
 def _settle(operation: Callable[..., Any], record: SQSRecord, entries: Sequence[Mapping[str, Any]]) -> None:
     """Call an operation with the queue of the record and these entries. A failure is logged."""
     queue = aws.queue_of(record.event_source_arn)
+    if queue is None:
+        logger().warning("messages not settled", extra={"queue": record.event_source_arn})
+        return
     try:
         response = operation(QueueUrl=aws.queue_url(queue), Entries=entries)
     except (ClientError, BotoCoreError) as error:
