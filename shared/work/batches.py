@@ -31,11 +31,11 @@ def each_message(event: dict[str, Any], context: Any, work: Work) -> dict[str, A
     sent. A failed message is delivered again after 2, 4, 8 … seconds instead of the visibility timeout of its queue.
     """
     records = [SQSRecord(record) for record in event["Records"]]
-    if len(records) == 1:
-        failed = [] if _succeeds(work, records[0]) else records
-        _deliver_soon(failed)
-    else:
+    if len(records) > 1:
         failed = _run_concurrently(work, records)
+    else:
+        failed = [record for record in records if not _succeeds(work, record)]
+        _deliver_soon(failed)
     return {"batchItemFailures": [{"itemIdentifier": record.message_id} for record in failed]}
 
 
