@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, cast
 
 from infra import topology
@@ -23,11 +24,13 @@ from infra.local import resources
 from infra.local.sqs import Draft, Engine, Queue, Received
 from infra.topology import QueueSource
 from shared.core import clock
+from shared.core.facts import LONGEST_QUEUE_DELAY
 from shared.webhooks import deliveries, endpoints, lanes
 from shared.work import batches
 from tests.support.clocks import Clock
 
 DELIVER = next(function for function in topology.FUNCTIONS if function.name == "deliver")
+SOURCES = {source.queue: source for source in DELIVER.queues}
 CPU = CPU_MS["deliver"] / 1000 * WHOLE_CORE_MB / MEMORY_MB
 """Seconds that a delivery takes of the share of a core that an execution has."""
 CALLS = 2 * CALL_MS / 1000
@@ -99,12 +102,12 @@ class Lanes:
         self.most_running: Counter[str] = Counter()
 
     def receiver(self, id: str, seconds: float) -> Receiver:
-        """A new endpoint."""
+        """A new endpoint, whose receiver responds after `seconds`."""
         self.receivers[id] = Receiver(id, seconds)
         return self.receivers[id]
 
     def send(self, receiver: Receiver, rate: float, seconds: float, objects: int = 100) -> None:
-        """Events at `rate` per second for the next `seconds`, about so many objects in turn."""
+        """Events at `rate` per second for the next `seconds`, about this many objects in turn."""
         for number in range(int(rate * seconds)):
             self._at(self._moment(number, rate), self._fan_out, receiver, f"object_{number % objects}", number)
 
@@ -179,7 +182,7 @@ class Lanes:
             return
         message = invocation.messages[chain[position]]
         message["started"] = True
-        after = lambda: self._start_next(invocation, chain, position + 1)  # noqa: E731
+        after = partial(self._start_next, invocation, chain, position + 1)
         if position + 1 < len(chain):
             sent = int(invocation.messages[chain[position + 1]]["Attributes"]["SentTimestamp"])
             self._at(self._time.now + batches.in_order_for(sent), after)
@@ -208,17 +211,12 @@ class Lanes:
 
         def recorded() -> None:
             receiver.in_flight -= 1
-            marks = lanes.marks(snapshot, int(receiver.seconds * 1000), waited)
-            receiver.mark(marks)
-            if receiver.seconds >= TIMEOUT and attempt < len(deliveries.WAITS):
-                self._retry(receiver, attempt + 1, deliveries.WAITS[attempt])
+            receiver.mark(lanes.marks(snapshot, int(receiver.seconds * 1000), waited))
+            if receiver.seconds >= TIMEOUT and deliveries.WAITS[attempt] <= LONGEST_QUEUE_DELAY:
+                self._hint(lanes.LATER, receiver, attempt + 1, deliveries.WAITS[attempt])
             self._at(self._cpu(invocation, CPU / 2) + RECORD, self._ended, invocation, message, after)
 
         self._at(self._time.now + receiver.seconds, recorded)
-
-    def _retry(self, receiver: Receiver, attempt: int, wait: int) -> None:
-        if wait <= 900:
-            self._hint(lanes.LATER, receiver, attempt, wait)
 
     def _ended(self, invocation: _Invocation, message: Received, after: Callable[[], None]) -> None:
         invocation.ended.add(message["MessageId"])
@@ -243,9 +241,6 @@ class Lanes:
             self._queues[invocation.source.queue].delete(invocation.messages[id]["ReceiptHandle"])
         invocation.deleted |= invocation.ended
         self._poll(invocation.source.queue)
-
-
-SOURCES = {source.queue: source for source in DELIVER.queues}
 
 
 @contextmanager
