@@ -11,45 +11,42 @@ from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
 from shared.core import aws, clock, facts, metrics, table
 from shared.core.log import logger
-from shared.webhooks import deliveries, endpoints, health, http_client, signing
+from shared.webhooks import deliveries, endpoints, health, http_client, lanes, signing
 from shared.webhooks.deliveries import Claim
-from shared.webhooks.endpoints import State
+from shared.webhooks.endpoints import WEBHOOK_ENDPOINTS, Snapshot
 from shared.webhooks.events import EVENTS
 from shared.work import batches, hints, owed
 
-BEHIND = 10 * clock.SECOND
-"""How long a first attempt may wait in the queue (milliseconds) before its endpoint counts as slow."""
-
 
 def handler(event: dict[str, Any], context: Any) -> Any:
-    """Process a batch of hints. The items are independent."""
+    """Process a batch of hints concurrently. The first attempts of an endpoint are in order while they are on time."""
     return batches.each_message(event, context, deliver)
 
 
 def deliver(record: SQSRecord) -> None:
     """Make the attempt that is due for the delivery of a hint. Does nothing if none is due."""
-    hint = json.loads(record.body)
+    hint, queue = json.loads(record.body), aws.queue_of(record.event_source_arn)
     claim = _claim(hint["pk"], hint["sk"])
     if claim is None:
         return
     scope, endpoint_id = claim.scope, claim.doc["webhook_endpoint_id"]
+    endpoint_keys = WEBHOOK_ENDPOINTS.row_keys(scope, endpoint_id)
     event_key = (scope.pk(EVENTS.kind), claim.doc["event_id"])
     with _released_on_failure(claim):
-        rows = table.get_many([event_key, *endpoints.row_keys(scope, endpoint_id)])
-    endpoint = endpoints.state(scope, endpoint_id, rows)
+        rows = table.get_many([event_key, *endpoint_keys])
+    endpoint = next((endpoints.snapshot(rows[key]) for key in endpoint_keys if key in rows), None)
     if endpoint is None or claim.is_closed(endpoint):
         deliveries.cancel(claim, endpoint)
     elif claim.lost_workers >= deliveries.LOST_WORKERS:
         deliveries.fail_lost(claim, endpoint)
         logger().error("worker lost", extra={"delivery_id": claim.doc["id"]})
         metrics.count(facts.LOST_DELIVERY)
-    elif _is_first_attempt(record) and endpoint.slow_until > clock.now():
-        # Move it off the FIFO queue, so that it does not block its message group.
+    elif lanes.is_misplaced(queue, endpoint):
         deliveries.release(claim)
-        hints.send("slow_deliveries", [deliveries.hint(claim.work.row)])
+        hints.send(lanes.SLOW, [deliveries.hint(claim.work.row)])
     else:
-        behind = _is_first_attempt(record) and clock.now() - int(record.attributes.sent_timestamp) > BEHIND
-        _attempt(claim, endpoint, rows[event_key]["doc"].encode(), behind)
+        waited = clock.now() - int(record.attributes.sent_timestamp) if queue == lanes.FIRST else 0
+        _attempt(claim, endpoint, rows[event_key]["doc"].encode(), waited)
 
 
 def _claim(pk: str, sk: str) -> Claim | None:
@@ -71,19 +68,14 @@ def _released_on_failure(claim: Claim) -> Iterator[None]:
         raise
 
 
-def _is_first_attempt(record: SQSRecord) -> bool:
-    """Whether the message comes from the FIFO queue of first attempts, whose generated name is in the environment."""
-    return aws.queue_name("deliveries") == record.event_source_arn.rpartition(":")[2]
-
-
-def _lane(claim: Claim, endpoint: State) -> str:
+def _lane(claim: Claim, endpoint: Snapshot) -> str:
     """The `lane` of an attempt's lateness metric. A slow endpoint causes its own lateness, so it has its own lane."""
-    if endpoint.slow_until > clock.now():
+    if endpoint.slow:
         return facts.SLOW_ENDPOINTS
     return facts.FIRST_ATTEMPTS if claim.number == 1 else facts.LATER_ATTEMPTS
 
 
-def _attempt(claim: Claim, endpoint: State, body: bytes, behind: bool) -> None:
+def _attempt(claim: Claim, endpoint: Snapshot, body: bytes, waited: int) -> None:
     """Send the event and record the outcome."""
     url, endpoint_id = endpoint.doc["url"], endpoint.doc["id"]
     with _released_on_failure(claim):
@@ -92,13 +84,13 @@ def _attempt(claim: Claim, endpoint: State, body: bytes, behind: bool) -> None:
     headers |= signing.headers(secret, claim.doc["event_id"], body, clock.now() // clock.SECOND)
     metrics.milliseconds(facts.DELIVERY_LATENESS, clock.now() - claim.due_at, lane=_lane(claim, endpoint))
     outcome = http_client.post(url, headers, body, allow_loopback=endpoints.loopback_allowed())
-    unread: list[State | None] = [endpoint]
+    unread: list[Snapshot | None] = [endpoint]
 
     def record() -> None:
         # The endpoint may be changed or deleted during the attempt.
-        current = unread.pop() if unread else endpoints.states(claim.scope, [endpoint_id]).get(endpoint_id)
+        current = unread.pop() if unread else endpoints.read(claim.scope, [endpoint_id]).get(endpoint_id)
         step = deliveries.next_step(claim.number, outcome, closed=claim.is_closed(current))
-        also = health.writes(claim.scope, current, url, step, outcome, behind=behind)
+        also = health.writes(claim.scope, current, url, step, outcome, waited=waited)
         deliveries.record(claim, url, outcome, step, also)
 
     owed.retry_on_conflict(record)

@@ -14,7 +14,7 @@ from shared.calls import measures
 from shared.core import clock, table, trace
 from shared.core.keys import Scope
 from shared.core.log import logger
-from shared.webhooks import deliveries, endpoints, events
+from shared.webhooks import deliveries, endpoints, events, lanes
 from shared.work import batches, hints
 from shared.work.hints import Hint
 
@@ -24,7 +24,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
     # Read once for the batch: every endpoint that was created before a change in this batch already exists.
     @cached({}, condition=threading.Condition())
-    def endpoints_of(scope: Scope) -> list[endpoints.State]:
+    def endpoints_of(scope: Scope) -> list[endpoints.Snapshot]:
         return endpoints.of_project(scope)
 
     def fan_out(record: batches.Record) -> Sequence[tuple[str, Hint]]:
@@ -49,7 +49,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
             logger().info("event", extra={"type": change.type, "object_id": new["sk"], "deliveries": len(rows)})
             measures.count_event(change.type, new)
         return [
-            ("slow_deliveries" if endpoint.slow_until > clock.now() else "deliveries", deliveries.hint(row))
+            (lanes.first(endpoint), deliveries.hint(row, group=lanes.group(endpoint, change.object_id)))
             for endpoint, row in zip(receivers, rows, strict=True)
             if endpoint.doc["enabled"]
         ]
@@ -57,6 +57,6 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     processed = batches.each_record(event, fan_out)
     # Sent at the end, so that the hints for each endpoint have the order of the batch.
     found = list(itertools.chain.from_iterable(processed.in_order))
-    for queue in ("deliveries", "slow_deliveries"):
+    for queue in (lanes.FIRST, lanes.SLOW):
         hints.send(queue, [hint for name, hint in found if name == queue])
     return processed.response

@@ -118,7 +118,7 @@ def test(request: Request[fields.Nothing]) -> Response:
 
     def decide() -> Decision:
         record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)
-        writes, delivery = deliveries.test(request.scope, endpoints.state_of(record.row))
+        writes, delivery = deliveries.test(request.scope, endpoints.snapshot(record.row))
         hint = deliveries.hint(delivery)
         return Decision(writes, responses.accepted(delivery["doc"]), after=lambda: hints.send("retries", [hint]))
 

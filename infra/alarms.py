@@ -30,8 +30,6 @@ from infra.stage import Stage
 from shared.core import facts
 
 DELIVER = "deliver"
-WATCHED_LANES = (facts.FIRST_ATTEMPTS, facts.LATER_ATTEMPTS)
-"""Lanes whose lateness wakes somebody."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +72,14 @@ LOST_BATCHES = Kind("LostBatches", "{} could not process changes, nor write them
 # Milliseconds; a first attempt is promised within about a second. One lost hint costs two minutes, so that a
 # minute's lateness means something only if it lasts.
 DELIVERY_LATENESS = Kind(facts.DELIVERY_LATENESS, "Webhooks are late: {}.", 60_000, "p99", periods=3)
+# Milliseconds. Slow endpoints share a few attempts and cause most of their lateness themselves.
+SLOW_DELIVERY_LATENESS = Kind(
+    "SlowDeliveryLateness",
+    "Webhooks to receivers that are slow to respond are very late: {}.",
+    900_000,
+    "p99",
+    periods=3,
+)
 LOST_DELIVERY = Kind(facts.LOST_DELIVERY, "Workers of {} died over a delivery three times; it was given up.", 1)
 # One failed or missing run may be a deploy or a lost schedule.
 CANARY_FAILED = Kind(
@@ -135,7 +141,7 @@ def watch(
         *((FAILED_EXECUTIONS, name, machine.metric_failed()) for name, machine in machines.items()),
         *_of_functions(stack, functions, scheduled={*rules}),
         *([(CANARY_FAILED, facts.CANARY, canary_passed(table))] if facts.CANARY in rules else []),
-        *((DELIVERY_LATENESS, lane, lateness(table, lane)) for lane in WATCHED_LANES),
+        *((_lateness_of(lane), lane, lateness(table, lane)) for lane in facts.LANES),
         (LOST_DELIVERY, DELIVER, lost(table)),
         (FAILED_TURNS, facts.AGENT, failed_turns(table)),
         (HANDOFFS, facts.AGENT, _handoff_rate(table)),
@@ -223,6 +229,10 @@ def topic(stack: Stack, stage: Stage) -> sns.ITopic | None:
 def all_topics(topics: Mapping[str, sns.Topic], topic: sns.ITopic | None) -> dict[str, sns.Topic]:
     """The topics of the topology, and the alarm topic if the stack created it."""
     return {**topics} | ({"alarms": topic} if isinstance(topic, sns.Topic) else {})
+
+
+def _lateness_of(lane: str) -> Kind:
+    return SLOW_DELIVERY_LATENESS if lane == facts.SLOW_ENDPOINTS else DELIVERY_LATENESS
 
 
 def lateness(table: dynamodb.Table, lane: str) -> cloudwatch.Metric:

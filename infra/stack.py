@@ -43,7 +43,13 @@ RECORDINGS_KEPT = Duration.days(365)
 DEAD_LETTERS_KEPT = Duration.days(14)
 FAILED_BATCHES_KEPT = Duration.days(90)
 
-QUEUE_READER = ("sqs:ReceiveMessage", "sqs:DeleteMessage", "sqs:GetQueueAttributes")
+QUEUE_READER = (
+    "sqs:ReceiveMessage",
+    "sqs:DeleteMessage",
+    "sqs:GetQueueAttributes",
+    # Lambda does not need this. The functions make a failed message visible again before its timeout.
+    "sqs:ChangeMessageVisibility",
+)
 STREAM_READER = ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator")
 STREAM_FINDER = ("dynamodb:ListStreams",)
 LOG_WRITER = ("logs:CreateLogStream", "logs:PutLogEvents")

@@ -229,9 +229,9 @@ TABLE = Table(
 )
 
 QUEUES = (
-    # First attempts, in order for each endpoint (the message group is the endpoint).
+    # First attempts, in order for each endpoint. `shared/webhooks/lanes.py` says which delivery uses which queue.
     Queue("deliveries", visibility=240, fifo=True),
-    # First attempts to slow endpoints: unordered, fair between endpoints.
+    # All attempts to slow endpoints: unordered, fair between endpoints.
     Queue("slow_deliveries", visibility=240),
     # Later attempts, manual retries, test events, and overdue attempts found by `sweep`.
     Queue("retries", visibility=240),
@@ -350,9 +350,10 @@ FUNCTIONS = (
         starts=("delayed_delivery",),
         signing_key=("kms:Decrypt",),
         queues=(
-            QueueSource("deliveries", concurrency=100),
+            QueueSource("deliveries", batch_size=10, concurrency=150),
+            # The most concurrent attempts to all slow endpoints together.
             QueueSource("slow_deliveries", concurrency=20),
-            QueueSource("retries", concurrency=50),
+            QueueSource("retries", batch_size=10, concurrency=50),
         ),
     ),
     Function(

@@ -1,7 +1,7 @@
 """Lambda's event source mappings for queues: receives messages, calls the function, deletes the successful ones.
 
 A message is received only when a worker is free. If the function fails on it, the message stays invisible until its
-visibility timeout expires, and is then received again.
+visibility timeout expires or the time that the function has set, and is then received again.
 """
 
 from __future__ import annotations

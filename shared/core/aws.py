@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _creating = threading.Lock()
+_QUEUE = "QUEUE_"
+"""The prefix of the environment variables with the URLs of queues."""
 
 
 class _Once(Generic[T]):
@@ -79,12 +81,16 @@ LONGEST_CALL = 40
 
 def queue_url(name: str) -> str:
     """The URL of a queue, by its name in `infra/topology.py`."""
-    return os.environ[f"QUEUE_{name.upper()}"]
+    return os.environ[f"{_QUEUE}{name.upper()}"]
 
 
-def queue_name(name: str) -> str:
-    """The generated name of a queue, by its name in `infra/topology.py`."""
-    return queue_url(name).rpartition("/")[2]
+def queue_of(arn: str) -> str | None:
+    """The name in `infra/topology.py` of a queue that this function uses, by its ARN; None for another queue."""
+    generated = arn.rpartition(":")[2]
+    for name in os.environ:
+        if name.startswith(_QUEUE) and os.environ[name].rpartition("/")[2] == generated:
+            return name.removeprefix(_QUEUE).lower()
+    return None
 
 
 def state_machine_arn(name: str) -> str:

@@ -8,11 +8,14 @@ metric that several functions record has a `service` of its own.
 from __future__ import annotations
 
 import os
+import threading
 
 from aws_lambda_powertools import single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 
 from shared.core.facts import METRIC_NAMESPACE
+
+_printing = threading.Lock()
 
 
 def milliseconds(name: str, value: int, **dimensions: str) -> None:
@@ -32,5 +35,9 @@ def rate(name: str, occurred: bool, **dimensions: str) -> None:
 
 def _put(name: str, unit: MetricUnit, value: int, dimensions: dict[str, str]) -> None:
     everywhere = {"table": os.environ["TABLE_NAME"]}
-    with single_metric(name, unit, value, namespace=METRIC_NAMESPACE, default_dimensions=everywhere | dimensions):
+    # Powertools prints the line in two parts, and other threads of the worker record metrics, too.
+    with (
+        _printing,
+        single_metric(name, unit, value, namespace=METRIC_NAMESPACE, default_dimensions=everywhere | dimensions),
+    ):
         pass

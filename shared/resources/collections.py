@@ -109,6 +109,10 @@ class Collection(Generic[D, R]):
         """The row with this id if the resource is deleted, otherwise None. A deletion is final."""
         return table.get(self._deleted_pk(scope), id)
 
+    def row_keys(self, scope: Scope, id: str) -> list[tuple[str, str]]:
+        """The keys of the resource's row: before and after its deletion."""
+        return [(scope.pk(self.kind), id), (self._deleted_pk(scope), id)]
+
     def new(self, scope: Scope, **values: Any) -> D:
         """The document of a new resource: id, object, mode and times, followed by `values`."""
         now = clock.now()
@@ -149,13 +153,21 @@ class Collection(Generic[D, R]):
         row = {**record.row, **write.set}
         return self.record({name: value for name, value in row.items() if value is not None})
 
-    def delete(self, scope: Scope, record: Record[D, R], doc: D) -> tuple[table.Delete, table.Put]:
+    def delete(
+        self,
+        scope: Scope,
+        record: Record[D, R],
+        doc: D,
+        internal: Mapping[str, table.Value | None] | None = None,
+    ) -> tuple[table.Delete, table.Put]:
         """The writes that move the resource, with `doc` as its document, to the partition of deleted resources.
 
-        They are conditional: the resource must not have changed since it was read. The new row stores the previous
-        document as `before`, because the event of the deletion is derived from this row alone.
+        They are conditional: the resource must not have changed since it was read. The new row has only these
+        `internal` attributes. It stores the previous document as `before`, because the event of the deletion is derived
+        from this row alone.
         """
-        row = {
+        row: table.Row = {
+            **(internal or {}),
             "pk": self._deleted_pk(scope),
             "sk": doc["id"],
             "kind": f"deleted_{self.kind}",

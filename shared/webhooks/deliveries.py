@@ -20,7 +20,7 @@ from shared.core.errors import ApiError, not_found
 from shared.core.keys import Scope, scope_of
 from shared.resources import fields
 from shared.resources.collections import Collection
-from shared.webhooks import endpoints, events
+from shared.webhooks import endpoints, events, lanes
 from shared.webhooks.events import EVENTS, NewEvent
 from shared.work import hints, owed
 from shared.work.hints import Hint
@@ -151,14 +151,14 @@ class Phase(Enum):
     CLOSED = "Its endpoint was disabled or deleted since, so it must be canceled."
 
 
-def phase(row: table.Row, endpoint: endpoints.State | None, token: str | None = None) -> Phase:
+def phase(row: table.Row, endpoint: endpoints.Snapshot | None, token: str | None = None) -> Phase:
     """The phase of a delivery's row, or its phase for the worker whose claim has this token."""
     if "due_at" not in row:
         return Phase.ENDED
     # A claim with an expired lease counts too: its worker may have sent the event.
     if "lease" in row and row["lease"] != token:
         return Phase.UNDER_WAY
-    # The row may be newer than the state of the endpoint, so the generations need not be equal.
+    # The row may be newer than the snapshot of the endpoint, so the generations need not be equal.
     if endpoint is None or endpoint.generation > row["generation"]:
         return Phase.CLOSED
     return Phase.WAITING
@@ -187,7 +187,7 @@ class Claim:
         """The number of workers lost during this attempt."""
         return self.work.lost_workers
 
-    def is_closed(self, endpoint: endpoints.State | None) -> bool:
+    def is_closed(self, endpoint: endpoints.Snapshot | None) -> bool:
         """Whether the endpoint was disabled or deleted since the delivery's creation, so that nothing may be sent."""
         return phase(self.work.row, endpoint, self.work.token) is Phase.CLOSED
 
@@ -198,7 +198,7 @@ def partition(scope: Scope, event_id: str) -> str:
 
 
 def new_row(
-    event: NewEvent, endpoint: endpoints.State, *, trigger: str = "automatic", retry_of: str | None = None
+    event: NewEvent, endpoint: endpoints.Snapshot, *, trigger: str = "automatic", retry_of: str | None = None
 ) -> table.Row:
     """The row of a new delivery, due now; already `canceled` if the endpoint is disabled (contract 9).
 
@@ -244,9 +244,9 @@ def new_row(
     return row | {"doc": fields.to_json(doc)} | owed.owed(id, now, GRACE)
 
 
-def hint(row: table.Row, delay: int = 0) -> Hint:
-    """The hint for a delivery, `delay` seconds from now. The message group is the endpoint."""
-    return Hint(row["pk"], row["sk"], group=row["endpoint"], delay=delay)
+def hint(row: table.Row, delay: int = 0, group: str | None = None) -> Hint:
+    """The hint for a delivery, `delay` seconds from now. The default message group is the endpoint."""
+    return Hint(row["pk"], row["sk"], group=group or row["endpoint"], delay=delay)
 
 
 def claim(pk: str, sk: str) -> Claim | owed.NotDue | None:
@@ -293,12 +293,12 @@ def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: 
         _set_timer(claim, step.wait, now, at)
 
 
-def cancel(claim: Claim, endpoint: endpoints.State | None) -> None:
+def cancel(claim: Claim, endpoint: endpoints.Snapshot | None) -> None:
     """Cancel the delivery because its endpoint was disabled or deleted."""
     _save(claim, _canceled_doc(claim.work.row, endpoint), owed.NOTHING)
 
 
-def fail_lost(claim: Claim, endpoint: endpoints.State) -> None:
+def fail_lost(claim: Claim, endpoint: endpoints.Snapshot) -> None:
     """Fail the delivery because too many workers were lost during one attempt.
 
     Raises ConditionFailed or Contended if the endpoint was modified concurrently; nothing is written then.
@@ -315,8 +315,8 @@ def release(claim: Claim) -> None:
 def views(scope: Scope, rows: list[table.Row]) -> list[Delivery]:
     """The deliveries as clients see them. First cancels, in the table, those that wait for a closed endpoint."""
     endpoint_ids = [row["endpoint"] for row in rows if "due_at" in row]
-    states = endpoints.states(scope, endpoint_ids) if endpoint_ids else {}
-    return [_view(row, states.get(row["endpoint"])) for row in rows]
+    known = endpoints.read(scope, endpoint_ids) if endpoint_ids else {}
+    return [_view(row, known.get(row["endpoint"])) for row in rows]
 
 
 def find(scope: Scope, event_id: str, delivery_id: str) -> table.Row:
@@ -340,7 +340,7 @@ def retry(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.Ope
     """
     old = find(scope, event_id, delivery_id)
     event_row = events.find(scope, event_id)
-    endpoint = endpoints.states(scope, [old["endpoint"]]).get(old["endpoint"])
+    endpoint = endpoints.read(scope, [old["endpoint"]]).get(old["endpoint"])
     if endpoint is None or endpoint.deleted:
         raise not_found("webhook endpoint", old["endpoint"])
     to_endpoint = [row for row in of_event(scope, event_id) if row["endpoint"] == old["endpoint"]]
@@ -361,7 +361,7 @@ def retry(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.Ope
     return [count_retry, table.Put(new), endpoints.unchanged(scope, endpoint)], new
 
 
-def test(scope: Scope, endpoint: endpoints.State) -> tuple[list[table.Operation], table.Row]:
+def test(scope: Scope, endpoint: endpoints.Snapshot) -> tuple[list[table.Operation], table.Row]:
     """The writes of a synthetic `appointment.created` event for this endpoint only, and its delivery's row.
 
     Raises `webhook_endpoint_disabled`.
@@ -385,7 +385,7 @@ def _canceled(doc: Delivery, at: str) -> Delivery:
     return _ended(doc, CANCELED, at)
 
 
-def _canceled_doc(row: table.Row, endpoint: endpoints.State | None) -> Delivery:
+def _canceled_doc(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delivery:
     """The delivery, canceled when its endpoint was disabled or deleted, but not before its last known activity."""
     doc: Delivery = json.loads(row["doc"])
     closed_at = endpoint.closed_at(row["generation"]) if endpoint else None
@@ -396,7 +396,7 @@ def _canceled_doc(row: table.Row, endpoint: endpoints.State | None) -> Delivery:
     return _canceled(doc, max(times))
 
 
-def _view(row: table.Row, endpoint: endpoints.State | None) -> Delivery:
+def _view(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delivery:
     """The delivery as clients see it. Raises ConditionFailed or Contended if the row is modified concurrently.
 
     A delivery is canceled in the table before clients see it as canceled. Otherwise a worker could claim it afterwards,
@@ -430,12 +430,12 @@ def _save(claim: Claim, doc: Delivery, owing: owed.Attributes, also: Sequence[ta
 
     Raises ConditionFailed or Contended if a write in `also` fails.
     """
-    row = claim.work.row
-    update = owed.held(claim.work, table.Update(row["pk"], row["sk"], set={**owing, "doc": fields.to_json(doc)}))
+    key = (claim.work.row["pk"], claim.work.row["sk"])
+    update = table.Update(*key, set={**owing, "doc": fields.to_json(doc)})
     try:
-        table.write([update, *also], claim.work.token)
+        owed.commit(claim.work, [update, *also])
     except table.ConditionFailed as failed:
-        if failed.op is update:
+        if isinstance(failed.op, table.Update) and (failed.op.pk, failed.op.sk) == key:
             return False
         raise
     return True
@@ -444,7 +444,7 @@ def _save(claim: Claim, doc: Delivery, owing: owed.Attributes, also: Sequence[ta
 def _set_timer(claim: Claim, wait: int, now: int, at: int) -> None:
     # The unscaled wait decides between queue and state machine, so that a fast local run uses both.
     if wait <= facts.LONGEST_QUEUE_DELAY:
-        hints.send("retries", [hint(claim.work.row, (at - now) // clock.SECOND)])
+        hints.send(lanes.LATER, [hint(claim.work.row, (at - now) // clock.SECOND)])
     else:
         name = f"{claim.doc['id']}-{claim.number + 1}"
         hints.wait("delayed_delivery", name, at, hint(claim.work.row))

@@ -1,8 +1,8 @@
 """Webhook endpoints: where events are sent (specification, "Webhook endpoint"; contract 9).
 
 The `generation` in an endpoint's row counts how often it was disabled or deleted; deliveries of an earlier generation
-are canceled. `slow_until` marks an endpoint that is slow or whose deliveries are late, `failing_since` one whose
-attempts have all failed since.
+are canceled. `slow_until` and `busy_until` mark slow and busy endpoints (`lanes`), `failing_since` one whose attempts
+have all failed since.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shared.core import clock, table
 from shared.core.errors import ApiError
 from shared.core.facts import EVENT_TYPES
 from shared.core.keys import Scope
-from shared.resources import documents, fields
+from shared.resources import documents
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
 from shared.webhooks import signing, urls
@@ -28,8 +28,6 @@ LIMIT = 16
 FILTERS_LIMIT = 50
 FAILING_LIMIT = 5 * 24 * 3600
 """Seconds, scaled, for which every attempt must have failed before an endpoint is disabled."""
-SLOW_FOR = 60 * clock.SECOND
-"""How long an endpoint counts as slow (milliseconds)."""
 _GENERATIONS = 100
 _TOMBSTONE = 31 * clock.DAY
 
@@ -77,7 +75,9 @@ class WebhookEndpointRow(ResourceRow):
     closed: NotRequired[dict[str, int]]
     """The end of each earlier generation (milliseconds), by its number."""
     slow_until: NotRequired[int]
-    """Until when the endpoint counts as slow (milliseconds)."""
+    """Present while the endpoint counts as slow. A quick attempt after this instant (milliseconds) removes it."""
+    busy_until: NotRequired[int]
+    """Until when the endpoint counts as busy (milliseconds)."""
     failing_since: NotRequired[int]
     """The end of the first failed attempt since the last success (milliseconds). Absent after a success."""
 
@@ -89,17 +89,23 @@ WebhookEndpointRecord = Record[WebhookEndpoint, WebhookEndpointRow]
 
 
 @dataclass(frozen=True)
-class State:
-    """The state of an endpoint that its deliveries depend on. The endpoint may be deleted."""
+class Snapshot:
+    """An endpoint as it was when its row was read. It may have been deleted."""
 
     doc: WebhookEndpoint
     generation: int
     closed: Mapping[str, int]
     deleted: bool
-    slow_until: int
+    slow_until: int | None
+    busy_until: int
     failing_since: int | None
     version: int
     secret: bytes
+
+    @property
+    def slow(self) -> bool:
+        """Whether its receiver took long to respond, and has not responded quickly since."""
+        return self.slow_until is not None
 
     def closed_at(self, generation: int) -> str | None:
         """When a generation ended. None if it has not ended, or if its end is no longer stored."""
@@ -195,93 +201,71 @@ def update(
     if before["enabled"] and endpoint["disabled_at"] is not None:
         internal |= _next_generation(record.row, clock.parse(endpoint["disabled_at"]))
     if (endpoint["enabled"] and not before["enabled"]) or endpoint["url"] != before["url"]:
-        internal |= {"failing_since": None, "slow_until": None}
+        internal |= {"failing_since": None, "slow_until": None, "busy_until": None}
     return WEBHOOK_ENDPOINTS.update(scope, record, endpoint, internal)
 
 
 def deletion(scope: Scope, record: WebhookEndpointRecord) -> list[table.Operation]:
     """The writes that delete an endpoint. They store the time of the deletion for its waiting deliveries."""
-    now, id = clock.now(), record.doc["id"]
+    now = clock.now()
     doc = record.doc if record.doc["disabled_at"] else {**record.doc, "disabled_at": clock.iso(now)}
-    tombstone: table.Row = {
-        "pk": scope.pk(f"deleted_{WEBHOOK_ENDPOINTS.kind}"),
-        "sk": id,
-        "kind": f"deleted_{WEBHOOK_ENDPOINTS.kind}",
-        "v": record.version + 1,
-        "doc": fields.to_json(doc),
-        **_next_generation(record.row, now),
-        "secret": b"-",
-        "expires_at": (now + _TOMBSTONE) // clock.SECOND,
-    }
-    version = {":v": record.version}
+    kept = {"secret": b"-", "expires_at": (now + _TOMBSTONE) // clock.SECOND, **_next_generation(record.row, now)}
     return [
-        table.Delete(scope.pk(WEBHOOK_ENDPOINTS.kind), id, condition="v = :v", values=version),
-        table.Put(tombstone),
+        *WEBHOOK_ENDPOINTS.delete(scope, record, doc, kept),
         table.Update(scope.pk("count"), WEBHOOK_ENDPOINTS.kind, expressions=("n = n - :one",), values={":one": 1}),
     ]
 
 
-def of_project(scope: Scope) -> list[State]:
+def of_project(scope: Scope) -> list[Snapshot]:
     """All endpoints of a project and mode, including disabled ones."""
-    return [state_of(row) for page in table.query(scope.pk(WEBHOOK_ENDPOINTS.kind), limit=100) for row in page]
+    return [snapshot(row) for page in table.query(scope.pk(WEBHOOK_ENDPOINTS.kind), limit=100) for row in page]
 
 
-def row_keys(scope: Scope, id: str) -> list[tuple[str, str]]:
-    """The keys of an endpoint's row: before and after its deletion."""
-    kind = WEBHOOK_ENDPOINTS.kind
-    return [(scope.pk(kind), id), (scope.pk(f"deleted_{kind}"), id)]
+def read(scope: Scope, endpoint_ids: Iterable[str]) -> dict[str, Snapshot]:
+    """The endpoints with these ids, by id. Those that were deleted more than 31 days ago are missing."""
+    keys = [key for id in dict.fromkeys(endpoint_ids) for key in WEBHOOK_ENDPOINTS.row_keys(scope, id)]
+    return {row["sk"]: snapshot(row) for row in table.get_many(keys).values()}
 
 
-def states(scope: Scope, endpoint_ids: Iterable[str]) -> dict[str, State]:
-    """The states of the endpoints with these ids, including deleted ones, by id."""
-    keys = [key for id in dict.fromkeys(endpoint_ids) for key in row_keys(scope, id)]
-    return {row["sk"]: state_of(row) for row in table.get_many(keys).values()}
-
-
-def state(scope: Scope, id: str, rows: Mapping[tuple[str, str], table.Row]) -> State | None:
-    """The endpoint's state from `rows`, read by `row_keys`; None if it was deleted more than 31 days ago."""
-    row = next((rows[key] for key in row_keys(scope, id) if key in rows), None)
-    return None if row is None else state_of(row)
-
-
-def state_of(row: Mapping[str, Any]) -> State:
-    """The endpoint's state from its row."""
-    return State(
+def snapshot(row: Mapping[str, Any]) -> Snapshot:
+    """The endpoint of this row."""
+    return Snapshot(
         doc=json.loads(row["doc"]),
         generation=row["generation"],
         closed=row.get("closed", {}),
         deleted=row["kind"] != WEBHOOK_ENDPOINTS.kind,
-        slow_until=row.get("slow_until", 0),
+        slow_until=row.get("slow_until"),
+        busy_until=row.get("busy_until", 0),
         failing_since=row.get("failing_since"),
         version=row["v"],
         secret=row["secret"],
     )
 
 
-def set_health(scope: Scope, state: State, **internal: table.Value | None) -> table.Update:
+def set_health(scope: Scope, endpoint: Snapshot, **internal: table.Value | None) -> table.Update:
     """The write of an endpoint's health attributes, on condition that the endpoint has not changed since."""
-    condition, version = "v = :v", {":v": state.version}
+    condition, version = "v = :v", {":v": endpoint.version}
     return table.Update(
-        scope.pk(WEBHOOK_ENDPOINTS.kind), state.doc["id"], set=internal, condition=condition, values=version
+        scope.pk(WEBHOOK_ENDPOINTS.kind), endpoint.doc["id"], set=internal, condition=condition, values=version
     )
 
 
-def unchanged(scope: Scope, state: State) -> table.Check:
+def unchanged(scope: Scope, endpoint: Snapshot) -> table.Check:
     """The check that the endpoint has not changed since it was read."""
     pk = scope.pk(WEBHOOK_ENDPOINTS.kind)
-    return table.Check(pk, state.doc["id"], condition="v = :v", values={":v": state.version})
+    return table.Check(pk, endpoint.doc["id"], condition="v = :v", values={":v": endpoint.version})
 
 
-def disabling(scope: Scope, state: State, reason: str) -> list[table.Operation]:
+def disabling(scope: Scope, endpoint: Snapshot, reason: str) -> list[table.Operation]:
     """The write that disables an endpoint because of its receiver's responses.
 
-    `[]` if the endpoint was disabled, deleted or changed to another URL since `state` was read, or if the reason is
+    `[]` if the endpoint was disabled, deleted or changed to another URL since `endpoint` was read, or if the reason is
     `failing` and an attempt has succeeded since.
     """
-    row = table.get(scope.pk(WEBHOOK_ENDPOINTS.kind), state.doc["id"])
-    if row is None or row["generation"] != state.generation or json.loads(row["doc"])["url"] != state.doc["url"]:
+    row = table.get(scope.pk(WEBHOOK_ENDPOINTS.kind), endpoint.doc["id"])
+    if row is None or row["generation"] != endpoint.generation or json.loads(row["doc"])["url"] != endpoint.doc["url"]:
         return []
-    if reason == "failing" and row.get("failing_since") != state.failing_since:
+    if reason == "failing" and row.get("failing_since") != endpoint.failing_since:
         return []
     record = WEBHOOK_ENDPOINTS.record(row)
     return [update(scope, record, disabled(record.doc, reason))] if record.doc["enabled"] else []

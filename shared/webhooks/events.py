@@ -92,12 +92,16 @@ EVENTS: Collection[Event, EventRow] = Collection(
 
 @dataclass(frozen=True)
 class NewEvent:
-    """An event to be written or delivered. `doc` is the JSON text that every receiver gets."""
+    """An event to be written or delivered. `doc` is the JSON text that every receiver gets.
+
+    `object_id` is the id of the resource that changed.
+    """
 
     scope: Scope
     id: str
     type: str
     instant: int
+    object_id: str
     doc: str
 
     def row(self) -> table.Row:
@@ -143,13 +147,14 @@ def build(
         "api_version": facts.NEWEST_REVISION,
         "data": data,
     }
-    return NewEvent(scope, id, type, instant, fields.to_json(event))
+    return NewEvent(scope, id, type, instant, after["id"], fields.to_json(event))
 
 
 def of_row(scope: Scope, row: EventRow) -> NewEvent:
     """The event of a row, for another delivery."""
     event: Event = json.loads(row["doc"])
-    return NewEvent(scope, event["id"], event["type"], event["created"] * clock.SECOND, row["doc"])
+    object_id = event["data"]["object"]["id"]
+    return NewEvent(scope, event["id"], event["type"], event["created"] * clock.SECOND, object_id, row["doc"])
 
 
 def validate_id(id: str) -> str:

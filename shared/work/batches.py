@@ -3,26 +3,46 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from aws_lambda_powertools.utilities.batch import BatchProcessor, EventType, process_partial_response
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.core import threads, trace
+from shared.core import aws, clock, threads, trace
 from shared.core.log import logger
 
 RECORDS_AT_ONCE = 10
 """The stream records of a batch that are processed concurrently."""
+IN_ORDER_FOR = clock.SECOND
+"""How long after it was sent (milliseconds) a message waits for the previous messages of its FIFO group."""
+LONGEST_BACKOFF = 60
+"""The longest time, in seconds, until a failed message is received again."""
+SETTLE_EVERY = 1.0
+"""Seconds after which a batch that still runs settles its finished messages, and then again and again."""
 
 T = TypeVar("T")
 Record = Mapping[str, Any]
 """A stream record, as Lambda passes it on."""
+Work = Callable[[SQSRecord], None]
 
 
-def each_message(event: dict[str, Any], context: Any, work: Callable[[Any], None]) -> Any:
-    """Run `work` on each SQS message (an SQSRecord). The response names the messages that SQS delivers again."""
-    return _each(BatchProcessor(event_type=EventType.SQS, raise_on_entire_batch_failure=False), event, context, work)
+def each_message(event: dict[str, Any], context: Any, work: Work) -> dict[str, Any]:
+    """Run `work` on each SQS message, concurrently. The response names the messages that SQS delivers again.
+
+    The messages of a FIFO group run one after another, but none waits longer than until `IN_ORDER_FOR` after it was
+    sent. A failed message is delivered again after 2, 4, 8 … seconds instead of the visibility timeout of its queue.
+    """
+    records = [SQSRecord(record) for record in event["Records"]]
+    if len(records) > 1:
+        failed = _run_concurrently(work, records)
+    else:
+        failed = [record for record in records if not _succeeds(work, record)]
+        _deliver_soon(failed)
+    return {"batchItemFailures": [{"itemIdentifier": record.message_id} for record in failed]}
 
 
 @dataclass
@@ -76,14 +96,92 @@ def each_record(event: Mapping[str, Any], work: Callable[[Record], T]) -> Proces
     return found
 
 
-def _each(processor: BatchProcessor, event: dict[str, Any], context: Any, work: Callable[[Any], None]) -> Any:
-    def work_and_log(record: Any) -> None:
-        with trace.naming(sqs_message_id=record.message_id):
-            try:
-                work(record)
-            except Exception:
-                # The processor does not log the exception.
-                logger().exception("item failed")
-                raise
+def in_order_for(sent_at: int) -> float:
+    """Seconds for which a message waits for the previous one of its FIFO group. `sent_at` is in milliseconds."""
+    return max(0, sent_at + IN_ORDER_FOR - clock.now()) / clock.SECOND
 
-    return process_partial_response(event, work_and_log, processor, context)
+
+def _run_concurrently(work: Work, records: Sequence[SQSRecord]) -> list[SQSRecord]:
+    """Run `work` on each message in a thread of its own. Returns the messages on which it failed."""
+    failed: list[SQSRecord] = []
+    running: dict[Future[bool], SQSRecord] = {}
+    latest: dict[str, Future[bool]] = {}
+    with ThreadPoolExecutor(len(records)) as pool:
+        for record in records:
+            group = _fifo_group(record)
+            # A thread has its own context, with the log fields of this one.
+            run = copy_context().run
+            future = pool.submit(run, _succeeds, work, record, latest.get(group) if group else None)
+            running[future] = record
+            if group:
+                latest[group] = future
+        while running:
+            ended, _ = wait(running, SETTLE_EVERY)
+            results = [(running.pop(future), future.result()) for future in ended]
+            failures = [record for record, succeeded in results if not succeeded]
+            _deliver_soon(failures)
+            failed += failures
+            if running:
+                _release_groups([record for record, succeeded in results if succeeded])
+    return failed
+
+
+def _succeeds(work: Work, record: SQSRecord, previous: Future[bool] | None = None) -> bool:
+    """Run `work` on the message, after the previous message of its group. Whether it succeeded."""
+    if previous is not None:
+        wait([previous], in_order_for(int(record.attributes.sent_timestamp)))
+    with trace.naming(sqs_message_id=record.message_id):
+        try:
+            work(record)
+        except Exception:
+            logger().exception("item failed")
+            return False
+    return True
+
+
+def _fifo_group(record: SQSRecord) -> str | None:
+    """The message group of a message from a FIFO queue, otherwise None."""
+    return record.attributes.message_group_id if record.event_source_arn.endswith(".fifo") else None
+
+
+def _deliver_soon(records: Sequence[SQSRecord]) -> None:
+    """Make failed messages visible again soon. In a FIFO queue, they hold back their group until then. Best effort."""
+    entries = [
+        {
+            "Id": str(number),
+            "ReceiptHandle": record.receipt_handle,
+            "VisibilityTimeout": min(2 ** int(record.attributes.approximate_receive_count), LONGEST_BACKOFF),
+        }
+        for number, record in enumerate(records)
+    ]
+    if entries:
+        _settle(aws.sqs().change_message_visibility_batch, records[0], entries)
+
+
+def _release_groups(records: Sequence[SQSRecord]) -> None:
+    """Delete processed messages of a FIFO queue before the end of the batch. Best effort.
+
+    Lambda deletes them only when the whole batch ends, and until then SQS holds back the next messages of their groups.
+    """
+    entries = [
+        {"Id": str(number), "ReceiptHandle": record.receipt_handle}
+        for number, record in enumerate(records)
+        if _fifo_group(record)
+    ]
+    if entries:
+        _settle(aws.sqs().delete_message_batch, records[0], entries)
+
+
+def _settle(operation: Callable[..., Any], record: SQSRecord, entries: Sequence[Mapping[str, Any]]) -> None:
+    """Call an operation with the queue of the record and these entries. A failure is logged."""
+    queue = aws.queue_of(record.event_source_arn)
+    if queue is None:
+        logger().warning("messages not settled", extra={"queue": record.event_source_arn})
+        return
+    try:
+        response = operation(QueueUrl=aws.queue_url(queue), Entries=entries)
+    except (ClientError, BotoCoreError) as error:
+        logger().warning("messages not settled", extra={"queue": queue, "error": type(error).__name__})
+        return
+    if response.get("Failed"):
+        logger().warning("messages not settled", extra={"queue": queue, "error": response["Failed"][0]["Code"]})

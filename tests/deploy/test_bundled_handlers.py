@@ -115,6 +115,19 @@ def test_aws_sample_message_fails_alone(function: Function, functions: Functions
     assert answer == {"batchItemFailures": [{"itemIdentifier": event["Records"][0]["messageId"]}]}
 
 
+def test_a_message_that_failed_holds_its_group_for_seconds_only(functions: Functions) -> None:
+    sqs, url = functions.client("sqs"), functions.queues["deliveries"].url
+    sqs.send_message(QueueUrl=url, MessageBody="no hint", MessageGroupId="whk_1", MessageDeduplicationId="broken")
+    taken = {"QueueUrl": url, "MessageSystemAttributeNames": ["All"], "WaitTimeSeconds": 10}
+    [message] = sqs.receive_message(**taken)["Messages"]
+    event = samples.message(url.rpartition("/")[2], message["Body"], **message["Attributes"])
+    event["Records"][0]["receiptHandle"] = message["ReceiptHandle"]
+    assert len(functions.call("deliver", event)["batchItemFailures"]) == 1
+    [again] = sqs.receive_message(**taken)["Messages"]
+    assert again["MessageId"] == message["MessageId"]
+    sqs.delete_message(QueueUrl=url, ReceiptHandle=again["ReceiptHandle"])
+
+
 def test_aws_sample_stream_records_fail_but_for_what_was_removed(functions: Functions) -> None:
     """They are rows of another table, which the stream's filter would not let through."""
     event = samples.sample("dynamodb", "update")

@@ -46,6 +46,7 @@ from infra import topology
 from infra.gateway_responses import GATEWAY_RESPONSES
 from infra.local import processes
 from infra.stack_names import API_OUTPUT, FAILURES_OUTPUT, FAN_OUT_OUTPUT, TABLE_OUTPUT
+from shared.core.facts import SLOW_ENDPOINTS
 from tests.deploy.cloud import ROOT, SPEED, Cloud, report
 from tests.deploy.deployed import STACK, Deployed, client_of, make_keys, outputs_of
 from tests.deploy.inventory import KINDS, all_of, executions, inventory, statuses
@@ -56,7 +57,7 @@ from tests.support.given import (
     events_about,
     unique_phone,
 )
-from tests.support.signed_receiver import Receiver, service_signature_is_valid
+from tests.support.signed_receiver import Answer, Receiver, service_signature_is_valid
 
 PATIENCE = 60
 """Seconds; functions start cold, and queues are looked into once a second."""
@@ -182,6 +183,17 @@ def test_retries_come_through_the_delay_queue_and_then_the_state_machine(
 
     assert eventually(succeeded, PATIENCE)["attempt_count"] == QUEUE_WAITS + 2
     assert len(hook.about(customer["id"])) == QUEUE_WAITS + 2
+    client.delete(f"/v1/webhook_endpoints/{endpoint['id']}").ok()
+
+
+def test_a_receiver_that_hangs_gets_its_retry_from_the_queue_of_slow_endpoints(
+    cloud: Cloud, client: Client, receiver: Receiver
+) -> None:
+    hook = receiver.hook(Answer(hang=True), 200)
+    endpoint = client.post("/v1/webhook_endpoints", {"url": hook.url, "event_filters": ["customer.*"]}).ok(201)
+    customer = create_customer(client)
+    hook.wait_about(customer["id"], count=2, timeout=PATIENCE)
+    assert any(f'"lane":"{SLOW_ENDPOINTS}"' in line for _, line in cloud.logs())
     client.delete(f"/v1/webhook_endpoints/{endpoint['id']}").ok()
 
 

@@ -25,6 +25,7 @@ RINGS = {
     "FailedBatches": ("Sum", 5, 1, 1),
     "LostBatches": ("Sum", 5, 1, 1),
     "DeliveryLateness": ("p99", 5, 3, 60_000),
+    "SlowDeliveryLateness": ("p99", 5, 3, 900_000),
     "LostDelivery": ("Sum", 5, 1, 1),
     "CanaryFailed": ("Sum", 5, 2, 1),
     "FailedTurns": ("Average", 15, 1, 0.1),
@@ -163,7 +164,7 @@ def test_what_deliver_prints_is_what_its_alarms_go_by(
 ) -> None:
     monkeypatch.setenv("TABLE_NAME", f"${{{prod.table}}}")
     monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "deliver")
-    lanes = [{"lane": lane} for lane in alarms.WATCHED_LANES] if name == facts.DELIVERY_LATENESS else [{}]
+    lanes = [{"lane": lane} for lane in facts.LANES] if name == facts.DELIVERY_LATENESS else [{}]
     for lane in lanes:
         metrics.milliseconds(name, 1, **lane)
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -233,9 +234,10 @@ def test_handoffs_are_an_alarm_only_if_there_are_several(prod: Synthesized) -> N
 
 def test_webhooks_that_stay_late_are_an_alarm_and_a_late_one_is_not(prod: Synthesized) -> None:
     found = watched(prod, facts.DELIVERY_LATENESS, "lane")
-    assert found.keys() == {*alarms.WATCHED_LANES}
-    for alarm in found.values():
-        assert (alarm["ExtendedStatistic"], alarm["Threshold"]) == ("p99", MINUTE * 1000)
+    minutes = {facts.FIRST_ATTEMPTS: 1, facts.LATER_ATTEMPTS: 1, facts.SLOW_ENDPOINTS: 15}
+    assert found.keys() == {*facts.LANES}
+    for lane, alarm in found.items():
+        assert (alarm["ExtendedStatistic"], alarm["Threshold"]) == ("p99", minutes[lane] * MINUTE * 1000)
         assert alarm["EvaluationPeriods"] > 1
 
 
@@ -324,7 +326,7 @@ def test_an_alarms_name_says_stack_thing_and_kind(stages: dict[str, Synthesized]
     for name, stage in stages.items():
         names = [alarm["AlarmName"] for alarm in stage.all("AWS::CloudWatch::Alarm").values()]
         assert len(set(names)) == len(names)
-        things = {*stage.queues, *stage.machines, *stage.functions, *alarms.WATCHED_LANES, "api", "account", "table"}
+        things = {*stage.queues, *stage.machines, *stage.functions, *facts.LANES, "api", "account", "table"}
         things |= {facts.AGENT, facts.CALLS, facts.CANARY}
         things |= {index.name for index in topology.TABLE.indexes} | {"connect", "s3", "whatsapp", "alarms"}
         kinds = {kind.name for kind in vars(alarms).values() if isinstance(kind, alarms.Kind)} - absent(stage)

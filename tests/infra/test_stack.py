@@ -122,7 +122,7 @@ def test_a_role_allows_what_the_topology_says_and_nothing_else(
     expected |= {(action, arn(prod.key)) for action in function.signing_key}
     expected |= {(action, below(prod.recordings, "/*")) for action in function.recordings}
     for source in function.queues:
-        for action in ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes"):
+        for action in ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes", "ChangeMessageVisibility"):
             expected.add((f"sqs:{action}", arn(prod.queues[source.queue])))
     if function.stream:
         stream = text({"Fn::GetAtt": [prod.table, "StreamArn"]})

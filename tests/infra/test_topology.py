@@ -97,6 +97,11 @@ def test_concurrency_of_queue_sources_is_what_lambda_takes() -> None:
             assert 2 <= source.concurrency <= 1000, (function.name, source.queue)
 
 
+def test_no_batch_is_larger_than_what_one_receive_gives() -> None:
+    # The limit of a FIFO queue. A larger batch of a standard queue would need a window, which delays its messages.
+    assert all(1 <= source.batch_size <= 10 for function in topology.FUNCTIONS for source in function.queues)
+
+
 def test_only_one_function_reads_the_stream() -> None:
     # More than two readers of a shard are throttled; the order of events needs exactly one.
     assert sum(function.stream is not None for function in topology.FUNCTIONS) == 1

@@ -351,43 +351,6 @@ def test_retries_go_to_the_present_url_with_the_present_secret_and_the_frozen_bo
         assert event.body == present.requests[0].body
 
 
-def test_a_line_that_fell_behind_is_left_for_the_slow_queue_and_stalls_nobody(
-    stage: Stage, stopped_clock: Clock
-) -> None:
-    with Receiver(answer(200)) as slow, Receiver(answer(200)) as quick:
-        made(stage, "webhook_endpoints", url=slow.url, event_filters=["customer.*"])
-        first = only(stage, happen(stage))
-        waiting = only(stage, happen(stage))
-        stage.messages("deliveries")
-        made(stage, "webhook_endpoints", url=quick.url)
-        # It waited eleven seconds in its line.
-        hint(stage, first, "deliveries", clock.now() / 1000 - 11)
-        with wire() as line:
-            hint(stage, waiting, "deliveries")
-        assert timers(line) == [("slow_deliveries", 0)]
-        assert len(slow.requests) == 1
-        with wire() as line:
-            path = happen(stage)
-        ways = {
-            entry["MessageGroupId"]: queue_name(call.parameters["QueueUrl"])
-            for call in line.of("SendMessageBatch")
-            for entry in call.parameters["Entries"]
-        }
-        urls = {delivery["webhook_endpoint_id"]: delivery["url"] for delivery in listed(stage, path)}
-        assert {urls[group]: queue for group, queue in ways.items()} == {
-            slow.url: "slow_deliveries",
-            quick.url: "deliveries",
-        }
-        assert stage.deliver("slow_deliveries") == 2
-        assert stage.deliver("deliveries") == 1
-        assert (len(slow.requests), len(quick.requests)) == (3, 1)
-        # Once it has caught up, its line is used again.
-        stopped_clock.forward(61)
-        with wire() as line:
-            happen(stage)
-        assert {way for way, _ in timers(line)} == {"deliveries"}
-
-
 def test_first_attempts_of_an_endpoint_come_in_the_order_of_the_changes(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(200)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)

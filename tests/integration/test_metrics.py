@@ -13,7 +13,7 @@ from shared.webhooks import deliveries
 from tests.support import calling
 from tests.support.clocks import Clock
 from tests.support.conversing import Thread, conversed, opened
-from tests.support.delivering import dies_over, happen, hint, only
+from tests.support.delivering import dies_over, happen, hint, mark, only
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import made
 from tests.support.stage import Stage
@@ -58,10 +58,10 @@ def test_what_waits_for_an_endpoint_that_is_known_to_be_slow_is_counted_apart(
     stage: Stage, stopped_clock: Clock, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with Receiver(answer(200)) as receiver:
-        made(stage, "webhook_endpoints", url=receiver.url)
+        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
         first, second = happen(stage), happen(stage)
-        hint(stage, only(stage, first), "deliveries", sent=stopped_clock.now - 60)
-        stopped_clock.forward(30)
+        hint(stage, only(stage, first), "deliveries")
+        mark(stage, endpoint, slow_until=clock.now())
         hint(stage, only(stage, second), "slow_deliveries")
         assert [lane for lane, _ in lateness(capsys)] == ["first_attempts", "slow_endpoints"]
 
@@ -151,3 +151,14 @@ def test_a_live_call_is_measured_at_its_end_by_whether_the_carrier_failed(
     calling.dial(stage, stopped_clock, whom.scope, calling.placed(stage, whom))
     stage.fan_out()
     assert rates(capsys, facts.FAILED_CALLS) == ([(facts.FAILED_CALLS, facts.CALLS, failed)] if livemode else [])
+
+
+def test_each_attempt_of_a_batch_has_a_line_of_its_own(
+    stage: Stage, stopped_clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Receiver(answer(200)) as receiver:
+        for _ in range(10):
+            made(stage, "webhook_endpoints", url=receiver.url)
+        happen(stage)
+        stage.invoke("deliver", {"Records": stage.messages("deliveries")})
+        assert len(lateness(capsys)) == 10

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared.core import clock
+from shared.core import clock, table
 from shared.core.keys import Scope
-from shared.webhooks import deliveries
+from shared.webhooks import deliveries, endpoints
+from tests.support import privileges
 from tests.support.resources import listed, made
 from tests.support.stage import Stage, sqs_record
 
@@ -43,6 +44,14 @@ def disable(stage: Stage, endpoint: str) -> None:
 
 def delete(stage: Stage, endpoint: str) -> None:
     assert stage.call("DELETE", endpoint).status == 200
+
+
+def mark(stage: Stage, endpoint: str, **marks: int) -> None:
+    """Earlier attempts have marked the endpoint slow or busy until these instants (milliseconds)."""
+    scope = Scope(stage.call("GET", "/v1/ping").json["project_id"], False)
+    id = endpoint.rpartition("/")[2]
+    with privileges.running(None):
+        table.write([endpoints.set_health(scope, endpoints.read(scope, [id])[id], **marks)], "test")
 
 
 def dies_over(stage: Stage, delivery: Any) -> None:

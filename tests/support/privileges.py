@@ -109,7 +109,12 @@ def granted(functions: Iterable[Function] = topology.FUNCTIONS) -> frozenset[Use
 
 @functools.cache
 def _held(function: Function) -> frozenset[Use]:
-    return granted((function,))
+    read = {
+        Use(function.name, Need(action, "queue", source.queue))
+        for source in function.queues
+        for action in ("sqs:DeleteMessage", "sqs:ChangeMessageVisibility")
+    }
+    return granted((function,)) | read
 
 
 def unused(used: Iterable[Use], functions: Iterable[Function] = topology.FUNCTIONS) -> list[Use]:
@@ -163,6 +168,11 @@ def _message(operation: str, params: Mapping[str, Any], places: Places) -> list[
     return [Need("sqs:SendMessage", "queue", places.queues.get(params["QueueUrl"], params["QueueUrl"]))]
 
 
+def _read_message(operation: str, params: Mapping[str, Any], places: Places) -> list[Need]:
+    action = f"sqs:{operation.removesuffix('Batch')}"
+    return [Need(action, "queue", places.queues.get(params["QueueUrl"], params["QueueUrl"]))]
+
+
 def _machine(operation: str, params: Mapping[str, Any], places: Places) -> list[Need]:
     arn = params.get("stateMachineArn", "")
     return [Need(f"states:{operation}", "state_machine", places.machines.get(arn, arn))]
@@ -198,7 +208,8 @@ _RULES: Mapping[str, Mapping[str, _Rule]] = {
     "dynamodb": dict.fromkeys(("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "Scan"), _one)
     | dict.fromkeys(("BatchGetItem", "BatchWriteItem"), _batch)
     | dict.fromkeys(("TransactGetItems", "TransactWriteItems"), _transaction),
-    "sqs": dict.fromkeys(("SendMessage", "SendMessageBatch"), _message),
+    "sqs": dict.fromkeys(("SendMessage", "SendMessageBatch"), _message)
+    | dict.fromkeys(("DeleteMessageBatch", "ChangeMessageVisibilityBatch"), _read_message),
     "stepfunctions": dict.fromkeys(("StartExecution", "SendTaskSuccess"), _machine),
     "kms": dict.fromkeys(("Encrypt", "Decrypt", "GenerateDataKey"), _key),
     "s3": dict.fromkeys(("GetObject", "PutObject", "DeleteObject"), _object),

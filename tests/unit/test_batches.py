@@ -1,123 +1,195 @@
 from __future__ import annotations
 
 import threading
-from contextvars import ContextVar
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from infra.local import sqs_endpoint
+from infra.local.queues import sqs_record
+from infra.local.sqs import Draft, Engine, Queue
+from shared.core import aws
 from shared.work import batches
 
 
-def record(number: int, resource: str, pk: str = "P#1#test#customer") -> dict[str, Any]:
-    """The stream record with this sequence number, of a change of this resource."""
-    keys = {"pk": {"S": pk}, "sk": {"S": resource}}
-    return {"eventID": f"e{number}", "dynamodb": {"SequenceNumber": str(number), "Keys": keys}}
+class Time:
+    """The clock of the queues."""
+
+    def __init__(self) -> None:
+        self.now = time.time()
+
+    def __call__(self) -> float:
+        return self.now
 
 
-def numbered(resources: str) -> dict[str, Any]:
-    """A batch of changes, one a letter, of the resource that the letter names."""
-    return {"Records": [record(number, resource) for number, resource in enumerate(resources)]}
+@pytest.fixture
+def moment() -> Time:
+    return Time()
 
 
-def number_of(one: batches.Record) -> int:
-    return int(one["dynamodb"]["SequenceNumber"])
+@pytest.fixture
+def engine(moment: Time) -> Engine:
+    return Engine(moment)
 
 
-def message(id: str) -> dict[str, Any]:
-    return {"messageId": id, "eventSource": "aws:sqs", "body": id, "attributes": {}}
+@pytest.fixture
+def queue(engine: Engine) -> Queue:
+    return engine.create("turns", {"VisibilityTimeout": "240"})
 
 
-def test_messages_are_worked_on_and_those_that_went_well_are_not_given_again() -> None:
-    seen: list[str] = []
-    messages = {"Records": [message("a"), message("b")]}
-
-    assert batches.each_message(messages, None, lambda item: seen.append(item.body)) == {"batchItemFailures": []}
-    assert seen == ["a", "b"]
+@pytest.fixture
+def fifo(engine: Engine) -> Queue:
+    return engine.create("deliveries.fifo", {"FifoQueue": "true", "VisibilityTimeout": "240"})
 
 
-def test_what_failed_is_named_and_nothing_else() -> None:
+@pytest.fixture(autouse=True)
+def _service(engine: Engine, queue: Queue, fifo: Queue, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("QUEUE_TURNS", queue.url)
+    monkeypatch.setenv("QUEUE_DELIVERIES", fifo.url)
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", sqs_endpoint.serve(engine))
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "local")
+    aws.sqs.cache_clear()
+    yield
+    aws.sqs.cache_clear()
+
+
+def put(queue: Queue, *bodies: str, group: str | None = None) -> None:
+    for body in bodies:
+        queue.send(Draft(body, group=group, deduplication_id=body if queue.fifo else None))
+
+
+def received(queue: Queue) -> dict[str, Any]:
+    """Lambda's event with all messages that the queue gives out."""
+    return {"Records": [sqs_record(message, queue.arn) for message in queue.receive(10)]}
+
+
+def bodies(event: dict[str, Any]) -> list[str]:
+    return [each["body"] for each in event["Records"]]
+
+
+def failing(*bodies: str) -> Callable[[Any], None]:
     def work(item: Any) -> None:
-        if item.body == "b":
+        if item.body in bodies:
             raise ValueError(item.body)
 
-    answer = batches.each_message({"Records": [message("a"), message("b"), message("c")]}, None, work)
-
-    assert answer == {"batchItemFailures": [{"itemIdentifier": "b"}]}
+    return work
 
 
-def test_records_of_different_resources_are_worked_on_concurrently() -> None:
-    # Each waits until as many are at work as may be.
-    barrier = threading.Barrier(batches.RECORDS_AT_ONCE, timeout=20)
-
-    def work(one: batches.Record) -> None:
-        barrier.wait()
-
-    found = batches.each_record(numbered("abcdefghijklmnopqrst"), work)
-
-    assert found.response == {"batchItemFailures": []}
+def worked(event: dict[str, Any], work: Callable[[Any], None]) -> list[str]:
+    """The bodies of the messages that the function reports as failed."""
+    ids = [failure["itemIdentifier"] for failure in batches.each_message(event, None, work)["batchItemFailures"]]
+    return [each["body"] for each in event["Records"] if each["messageId"] in ids]
 
 
-@pytest.mark.parametrize("deleted", ["P#1#test#customer", "P#1#test#deleted_customer"])
-def test_records_of_one_resource_are_worked_on_in_order_also_over_its_deletion(deleted: str) -> None:
-    seen: list[int] = []
-    others = threading.Event()
-
-    def work(one: batches.Record) -> int:
-        number = number_of(one)
-        if one["dynamodb"]["Keys"]["sk"]["S"] == "a":
-            # The others have all the time to get past.
-            others.wait(20)
-            seen.append(number)
-        elif number == 11:
-            others.set()
-        return number
-
-    batch = numbered("abacadaeafag")
-    batch["Records"][10] = record(10, "a", pk=deleted)
-    found = batches.each_record(batch, work)
-
-    assert seen == [0, 2, 4, 6, 8, 10]
-    assert found.in_order == list(range(12))
+def test_what_failed_is_named_and_nothing_else(queue: Queue) -> None:
+    put(queue, "a", "b", "c")
+    assert worked(received(queue), failing("b")) == ["b"]
+    put(queue, "d")
+    assert worked(received(queue), failing()) == []
 
 
-@pytest.mark.parametrize(
-    ("failing", "worked_on", "named"),
-    [
-        ({0}, {0, 1, 3, 5}, "0"),
-        ({2}, {0, 1, 2, 3, 5}, "2"),
-        ({4}, {0, 1, 2, 3, 4, 5}, "4"),
-        ({5, 4, 3}, {0, 1, 2, 3, 4, 5}, "3"),
-        ({0, 1, 3, 5}, {0, 1, 3, 5}, "0"),
-    ],
-)
-def test_the_earliest_record_that_failed_is_named_and_only_its_resource_stops(
-    failing: set[int], worked_on: set[int], named: str
+@pytest.mark.parametrize("others", [[], ["b", "c"]], ids=["alone", "in_a_batch"])
+def test_a_message_that_failed_comes_again_after_seconds_and_each_time_later(
+    queue: Queue, moment: Time, others: list[str]
 ) -> None:
-    seen: list[int] = []
+    put(queue, "a", *others)
+    event = received(queue)
+    waits = []
+    for _ in range(8):
+        assert worked(event, failing("a")) == ["a"]
+        # Lambda deletes what succeeded.
+        for each in event["Records"][1:]:
+            queue.delete(each["receiptHandle"])
+        before = moment.now
+        while not (event := received(queue))["Records"]:
+            moment.now += 1
+        assert bodies(event) == ["a"]
+        waits.append(round(moment.now - before))
+    assert waits == [2, 4, 8, 16, 32, 60, 60, 60]
 
-    def work(one: batches.Record) -> int:
-        seen.append(number_of(one))
-        if number_of(one) in failing:
-            raise ValueError("cannot be processed")
-        return number_of(one)
 
-    found = batches.each_record(numbered("abacad"), work)
-
-    assert {*seen} == worked_on
-    # Whatever was not worked on comes later than the record that is named, and so comes again with it.
-    assert {*range(6)} - worked_on <= {*range(int(named), 6)}
-    assert found.response == {"batchItemFailures": [{"itemIdentifier": named}]}
-    assert found.in_order == sorted(worked_on - failing)
+def test_a_failed_message_holds_its_fifo_group_for_seconds_only(fifo: Queue, moment: Time) -> None:
+    put(fifo, "a", "b", group="whk_1")
+    [first] = fifo.receive(1)
+    assert worked({"Records": [sqs_record(first, fifo.arn)]}, failing("a")) == ["a"]
+    assert bodies(received(fifo)) == []
+    moment.now += 2
+    assert bodies(received(fifo)) == ["a", "b"]
 
 
-def test_records_are_worked_on_in_the_context_of_the_batch() -> None:
-    cause: ContextVar[str] = ContextVar("cause")
-    cause.set("invocation")
+def test_the_messages_of_a_batch_are_worked_on_concurrently(queue: Queue) -> None:
+    put(queue, *"abcdefghij")
+    together = threading.Barrier(10, timeout=5)
 
-    def work(one: batches.Record) -> str:
-        inherited = cause.get()
-        cause.set(str(number_of(one)))
-        return inherited
+    def work(item: Any) -> None:
+        together.wait()
 
-    assert batches.each_record(numbered("abcdefghijkl"), work).in_order == ["invocation"] * 12
+    assert worked(received(queue), work) == []
+
+
+def test_a_fifo_group_is_worked_on_in_order_and_others_meanwhile(fifo: Queue) -> None:
+    put(fifo, "a1", "a2", "a3", group="a")
+    put(fifo, "b1", group="b")
+    order: list[str] = []
+    b_done = threading.Event()
+
+    def work(item: Any) -> None:
+        if item.body == "a1":
+            assert b_done.wait(5), "another group waits"
+        order.append(item.body)
+        if item.body == "b1":
+            b_done.set()
+
+    assert worked(received(fifo), work) == []
+    assert order == ["b1", "a1", "a2", "a3"]
+
+
+def test_a_message_waits_for_the_one_before_it_until_it_is_late(fifo: Queue) -> None:
+    put(fifo, "a1", "a2", "a3", group="a")
+    done = threading.Event()
+    order: list[str] = []
+
+    def work(item: Any) -> None:
+        if item.body == "a1":
+            assert done.wait(5), "the others wait for an attempt that hangs"
+        order.append(item.body)
+        if len(order) == 2:
+            done.set()
+
+    assert worked(received(fifo), work) == []
+    assert order[-1] == "a1"
+
+
+def test_a_message_that_takes_long_does_not_hold_the_groups_of_its_batch(fifo: Queue) -> None:
+    """Lambda deletes the messages of a batch when the function returns, and SQS locks their groups until then."""
+    put(fifo, "hanging", group="whk_hanging")
+    put(fifo, "quick", group="whk_quick")
+    put(fifo, "failing", group="whk_failing")
+    event = received(fifo)
+    put(fifo, "next", group="whk_quick")
+    put(fifo, "waiting", group="whk_hanging")
+    came: list[list[str]] = []
+
+    def work(item: Any) -> None:
+        if item.body == "failing":
+            raise ValueError
+        if item.body == "hanging":
+            deadline = time.monotonic() + 5
+            while not (found := bodies(received(fifo))) and time.monotonic() < deadline:
+                time.sleep(0.01)
+            came.append(found)
+
+    assert worked(event, work) == ["failing"]
+    assert came == [["next"]]
+
+
+def test_a_queue_that_refuses_to_change_a_message_changes_no_outcome(queue: Queue) -> None:
+    put(queue, "a", "b")
+    event = received(queue)
+    for each in event["Records"]:
+        each["receiptHandle"] = "unknown"
+    assert worked(event, failing("b")) == ["b"]

@@ -65,13 +65,14 @@ def test_an_attempt_whose_endpoint_was_closed_meanwhile_succeeds_or_is_canceled(
         assert deliveries.next_step(number, outcome(None, error), closed=True) == Ended("canceled")
 
 
-def endpoint(generation: int, deleted: bool = False) -> endpoints.State:
-    return endpoints.State(
+def endpoint(generation: int, deleted: bool = False) -> endpoints.Snapshot:
+    return endpoints.Snapshot(
         doc=cast(Any, {}),
         generation=generation,
         closed={},
         deleted=deleted,
-        slow_until=0,
+        slow_until=None,
+        busy_until=0,
         failing_since=None,
         version=1,
         secret=b"",
@@ -85,7 +86,7 @@ LEASED = OWED | {"lease": "mine", "lease_until": 0}
 
 @pytest.mark.parametrize("state", [OPEN, REOPENED, DELETED, None])
 def test_neither_what_has_ended_nor_what_a_worker_has_depends_on_the_endpoint(
-    state: endpoints.State | None,
+    state: endpoints.Snapshot | None,
 ) -> None:
     for token in (None, "other"):
         assert deliveries.phase({"generation": 2}, state, token) is Phase.ENDED

@@ -44,6 +44,8 @@ WRITES = [{"Put": {"TableName": "table", "Item": {}}}, {"Update": KEY}, {"Delete
         ("dynamodb", "TransactGetItems", {"TransactItems": [{"Get": KEY}]}, ["dynamodb:GetItem on table"]),
         ("sqs", "SendMessage", {"QueueUrl": QUEUE}, ["sqs:SendMessage on queue dials"]),
         ("sqs", "SendMessageBatch", {"QueueUrl": QUEUE}, ["sqs:SendMessage on queue dials"]),
+        ("sqs", "DeleteMessageBatch", {"QueueUrl": QUEUE}, ["sqs:DeleteMessage on queue dials"]),
+        ("sqs", "ChangeMessageVisibilityBatch", {"QueueUrl": QUEUE}, ["sqs:ChangeMessageVisibility on queue dials"]),
         ("sqs", "SendMessage", {"QueueUrl": "elsewhere"}, ["sqs:SendMessage on queue elsewhere"]),
         (
             "stepfunctions",

@@ -1,0 +1,256 @@
+"""The lanes of deliveries under a virtual clock: minutes of traffic in seconds.
+
+Queues, their concurrency and batch sizes are the topology's. The code of the service decides which queue and message
+group a hint goes to, which marks an endpoint gets, how long a message waits for the one before it, and when a failed
+attempt is repeated. What is simulated here is Lambda's pollers, the worker's time, and the receivers.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, cast
+
+from infra import topology
+from infra.costs import CALL_MS, CPU_MS, MEMORY_MB, WHOLE_CORE_MB
+from infra.local import resources
+from infra.local.sqs import Draft, Engine, Queue, Received
+from infra.topology import QueueSource
+from shared.core import clock
+from shared.core.facts import LONGEST_QUEUE_DELAY
+from shared.webhooks import deliveries, endpoints, lanes
+from shared.work import batches
+from tests.support.clocks import Clock
+
+DELIVER = next(function for function in topology.FUNCTIONS if function.name == "deliver")
+SOURCES = {source.queue: source for source in DELIVER.queues}
+CPU = CPU_MS["deliver"] / 1000 * WHOLE_CORE_MB / MEMORY_MB
+"""Seconds that a delivery takes of the share of a core that an execution has."""
+CALLS = 2 * CALL_MS / 1000
+"""Seconds of AWS calls before an attempt: the claim, and the read of event and endpoint."""
+RECORD = CALL_MS / 1000
+"""Seconds of the write that records it."""
+POLL = 0.05
+"""Seconds between two receives of the pollers, and from a function's end to the deletion of its messages."""
+TIMEOUT = 15.0
+
+
+@dataclass
+class Receiver:
+    """An endpoint and its receiver, which responds after `seconds`; TIMEOUT never responds."""
+
+    id: str
+    seconds: float
+    snapshot: endpoints.Snapshot = field(init=False)
+    late: list[float] = field(default_factory=list)
+    """Seconds from when each first attempt was due to its start."""
+    others_late: list[float] = field(default_factory=list)
+    """The same for all other attempts."""
+    in_flight: int = 0
+    most_in_flight: int = 0
+    order: list[tuple[str, int]] = field(default_factory=list)
+    """The object and number of each first attempt, as they started."""
+
+    def __post_init__(self) -> None:
+        self.snapshot = endpoints.Snapshot(
+            doc=cast(Any, {"id": self.id}),
+            generation=0,
+            closed={},
+            deleted=False,
+            slow_until=None,
+            busy_until=0,
+            failing_since=None,
+            version=1,
+            secret=b"",
+        )
+
+    def mark(self, marks: Mapping[str, Any]) -> None:
+        """Change the marks in the endpoint's row."""
+        self.snapshot = replace(self.snapshot, **marks)
+
+
+@dataclass
+class _Invocation:
+    """A running call of `deliver` with a batch."""
+
+    source: QueueSource
+    messages: dict[str, Received]
+    cpu_free_at: float
+    ended: set[str] = field(default_factory=set)
+    deleted: set[str] = field(default_factory=set)
+
+
+class Lanes:
+    """The queues and their worker. `send` produces traffic, `run` lets time pass."""
+
+    def __init__(self, time: Clock) -> None:
+        self._time = time
+        self._numbers, self._random = itertools.count(), random.Random(1)
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        self._engine = Engine(lambda: time.now)
+        self._queues = {queue.name: self._create(queue) for queue in topology.QUEUES if queue.name in SOURCES}
+        self._ticks: set[tuple[str, float]] = set()
+        self._free = {name: source.concurrency for name, source in SOURCES.items()}
+        self.receivers: dict[str, Receiver] = {}
+        self.most_running: Counter[str] = Counter()
+
+    def receiver(self, id: str, seconds: float) -> Receiver:
+        """A new endpoint, whose receiver responds after `seconds`."""
+        self.receivers[id] = Receiver(id, seconds)
+        return self.receivers[id]
+
+    def send(self, receiver: Receiver, rate: float, seconds: float, objects: int = 100) -> None:
+        """Events at `rate` per second for the next `seconds`, about this many objects in turn."""
+        for number in range(int(rate * seconds)):
+            self._at(self._moment(number, rate), self._fan_out, receiver, f"object_{number % objects}", number)
+
+    def send_test_events(self, receiver: Receiver, rate: float, seconds: float) -> None:
+        """Test events or manual retries at `rate` per second for the next `seconds`."""
+        for number in range(int(rate * seconds)):
+            self._at(self._moment(number, rate), self._hint, lanes.LATER, receiver, 1)
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self._time.now + seconds
+        while self._events and self._events[0][0] <= end:
+            self._time.now, _, act = heapq.heappop(self._events)
+            act()
+        self._time.now = end
+
+    def _moment(self, number: int, rate: float) -> float:
+        return self._time.now + (number + self._random.random()) / rate
+
+    def _at(self, at: float, act: Callable[..., None], *arguments: Any) -> None:
+        heapq.heappush(self._events, (at, next(self._numbers), lambda: act(*arguments)))
+
+    def _create(self, queue: topology.Queue) -> Queue:
+        attributes = {"VisibilityTimeout": str(queue.visibility)} | (resources.FIFO if queue.fifo else {})
+        return self._engine.create(f"{queue.name}{'.fifo' if queue.fifo else ''}", attributes)
+
+    def _fan_out(self, receiver: Receiver, object_id: str, number: int) -> None:
+        group = lanes.group(receiver.snapshot, object_id)
+        self._hint(lanes.first(receiver.snapshot), receiver, 1, group=group, about=(object_id, number))
+
+    def _hint(
+        self,
+        queue: str,
+        receiver: Receiver,
+        attempt: int,
+        delay: int = 0,
+        group: str | None = None,
+        due: float | None = None,
+        about: tuple[str, int] | None = None,
+    ) -> None:
+        due = self._time.now + delay if due is None else due
+        body = json.dumps([receiver.id, attempt, due, about])
+        id = str(next(self._numbers)) if self._queues[queue].fifo else None
+        self._queues[queue].send(Draft(body, delay or None, group or receiver.id, id))
+        tick = (self._time.now + delay) // POLL + 1
+        if (queue, tick) not in self._ticks:
+            self._ticks.add((queue, tick))
+            self._at(tick * POLL, self._poll, queue)
+
+    def _poll(self, name: str) -> None:
+        source, queue = SOURCES[name], self._queues[name]
+        while self._free[name] and (messages := queue.receive(source.batch_size, wait=0)):
+            self._free[name] -= 1
+            running = source.concurrency - self._free[name]
+            self.most_running[name] = max(self.most_running[name], running)
+            invocation = _Invocation(source, {each["MessageId"]: each for each in messages}, self._time.now)
+            self._start(invocation)
+
+    def _start(self, invocation: _Invocation) -> None:
+        """Start the messages of a batch; those of a group after each other, for as long as they wait."""
+        fifo = self._queues[invocation.source.queue].fifo
+        chains: dict[str, list[str]] = {}
+        for id, message in invocation.messages.items():
+            chains.setdefault(message["Attributes"]["MessageGroupId"] if fifo else id, []).append(id)
+        for chain in chains.values():
+            self._start_next(invocation, chain, 0)
+        self._at(self._time.now + batches.SETTLE_EVERY, self._settle, invocation)
+
+    def _start_next(self, invocation: _Invocation, chain: list[str], position: int) -> None:
+        """Start the message at this position, and later the ones after it. Does nothing if it was started before."""
+        if position == len(chain) or "started" in invocation.messages[chain[position]]:
+            return
+        message = invocation.messages[chain[position]]
+        message["started"] = True
+        after = partial(self._start_next, invocation, chain, position + 1)
+        if position + 1 < len(chain):
+            sent = int(invocation.messages[chain[position + 1]]["Attributes"]["SentTimestamp"])
+            self._at(self._time.now + batches.in_order_for(sent), after)
+        self._at(self._cpu(invocation, CPU / 2) + CALLS, self._claimed, invocation, message, after)
+
+    def _cpu(self, invocation: _Invocation, seconds: float) -> float:
+        """When the execution's core has done `seconds` more of work."""
+        invocation.cpu_free_at = max(invocation.cpu_free_at, self._time.now) + seconds
+        return invocation.cpu_free_at
+
+    def _claimed(self, invocation: _Invocation, message: Received, after: Callable[[], None]) -> None:
+        id, attempt, due, about = json.loads(message["Body"])
+        receiver, queue = self.receivers[id], invocation.source.queue
+        snapshot = receiver.snapshot
+        if lanes.is_misplaced(queue, snapshot):
+            self._hint(lanes.SLOW, receiver, attempt, due=due, about=about)
+            self._at(self._cpu(invocation, CPU / 2) + RECORD, self._ended, invocation, message, after)
+            return
+        (receiver.late if about else receiver.others_late).append(self._time.now - due)
+        if about:
+            receiver.order.append(tuple(about))
+        receiver.in_flight += 1
+        receiver.most_in_flight = max(receiver.most_in_flight, receiver.in_flight)
+        sent = int(message["Attributes"]["SentTimestamp"])
+        waited = clock.now() - sent if queue == lanes.FIRST else 0
+
+        def recorded() -> None:
+            receiver.in_flight -= 1
+            receiver.mark(lanes.marks(snapshot, int(receiver.seconds * 1000), waited))
+            if receiver.seconds >= TIMEOUT and deliveries.WAITS[attempt] <= LONGEST_QUEUE_DELAY:
+                self._hint(lanes.LATER, receiver, attempt + 1, deliveries.WAITS[attempt])
+            self._at(self._cpu(invocation, CPU / 2) + RECORD, self._ended, invocation, message, after)
+
+        self._at(self._time.now + receiver.seconds, recorded)
+
+    def _ended(self, invocation: _Invocation, message: Received, after: Callable[[], None]) -> None:
+        invocation.ended.add(message["MessageId"])
+        after()
+        if len(invocation.ended) == len(invocation.messages):
+            self._at(self._time.now + POLL, self._returned, invocation)
+
+    def _settle(self, invocation: _Invocation) -> None:
+        """What the worker does each second while an attempt is under way: release the groups of the others."""
+        if len(invocation.ended) < len(invocation.messages):
+            if self._queues[invocation.source.queue].fifo:
+                self._delete(invocation)
+            self._at(self._time.now + batches.SETTLE_EVERY, self._settle, invocation)
+
+    def _returned(self, invocation: _Invocation) -> None:
+        self._delete(invocation)
+        self._free[invocation.source.queue] += 1
+        self._poll(invocation.source.queue)
+
+    def _delete(self, invocation: _Invocation) -> None:
+        for id in invocation.ended - invocation.deleted:
+            self._queues[invocation.source.queue].delete(invocation.messages[id]["ReceiptHandle"])
+        invocation.deleted |= invocation.ended
+        self._poll(invocation.source.queue)
+
+
+@contextmanager
+def virtual_lanes() -> Iterator[Lanes]:
+    """Lanes with the service's clock stopped, and moved by `Lanes.run`."""
+    import time
+
+    stopped = Clock(1_800_000_000.0)
+    clock.use(lambda: stopped.now, stopped.forward)
+    try:
+        yield Lanes(stopped)
+    finally:
+        clock.use(time.time, time.sleep)
