@@ -8,6 +8,7 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.dynamo_db_stream_event import DynamoDBRecord
 
+from shared import customers
 from shared.core import clock, table
 from shared.webhooks import deliveries, endpoints, events
 from shared.work import batches, hints
@@ -18,6 +19,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     """Process a batch of stream records in order. The response names the record from which Lambda must retry."""
     # Read once for the batch: every endpoint that was created before a change in this batch already exists.
     endpoints_of = functools.cache(endpoints.of_project)
+    is_erased = functools.cache(customers.is_erased)
     first: list[Hint] = []
     slow: list[Hint] = []
 
@@ -25,7 +27,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
         images = record.raw_event["dynamodb"]
         old, new = (images.get(name) for name in ("OldImage", "NewImage"))
         change = events.derive(old and table.decode(old), new and table.decode(new))
-        if change is None:
+        if change is None or is_erased(change.scope, change.customer_id):
             return
         receivers = [
             endpoint

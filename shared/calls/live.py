@@ -65,6 +65,11 @@ def of_contact(contact_id: str) -> tuple[Scope, str] | None:
     return None if row is None else (Scope(row["project_id"], row["livemode"]), str(row["session_id"]))
 
 
+def contact_deletion(contact_id: str) -> table.Delete:
+    """The write after which events of the contact are ignored."""
+    return table.Delete(_contact_pk(contact_id), "contact", condition="")
+
+
 def wake(scope: Scope, session_id: str, attributes: Mapping[str, table.Value] | None = None) -> None:
     """Make the next step of a call due now, and set these attributes of its row."""
     update = table.Update(

@@ -44,5 +44,10 @@ def write(scope: Scope, session_id: str, lines: Sequence[Line], version: int = 0
     return table.versioned({"pk": pk, "sk": sk, "kind": "transcript", "doc": fields.to_json(lines)}, version)
 
 
+def deletion(scope: Scope, session_id: str) -> table.Delete:
+    """The write that deletes a transcript, if there is one."""
+    return table.Delete(*_key(scope, session_id), condition="")
+
+
 def _key(scope: Scope, session_id: str) -> tuple[str, str]:
     return scope.pk(SESSIONS.kind, session_id), "transcript"
