@@ -67,7 +67,7 @@ def of_contact(contact_id: str) -> tuple[Scope, str] | None:
 
 def contact_deletion(contact_id: str) -> table.Delete:
     """The write after which events of the contact are ignored."""
-    return table.Delete(_contact_pk(contact_id), "contact", condition="")
+    return table.Delete(_contact_pk(contact_id), "contact")
 
 
 def wake(scope: Scope, session_id: str, attributes: Mapping[str, table.Value] | None = None) -> None:

@@ -45,8 +45,8 @@ def write(scope: Scope, session_id: str, lines: Sequence[Line], version: int = 0
 
 
 def deletion(scope: Scope, session_id: str) -> table.Delete:
-    """The write that deletes a transcript, if there is one."""
-    return table.Delete(*_key(scope, session_id), condition="")
+    """The write that deletes a transcript."""
+    return table.Delete(*_key(scope, session_id))
 
 
 def _key(scope: Scope, session_id: str) -> tuple[str, str]:

@@ -142,7 +142,7 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
         if now < until:
             raise NotYet(until, f"Amazon Connect may still store files of the call {session_id}")
         stopped = live.of_contact(record.row["contact_id"]) is not None
-        table.write([live.contact_deletion(record.row["contact_id"])], uuid.uuid4().hex)
+        _execute(live.contact_deletion(record.row["contact_id"]))
     if "due_at" in record.row:
         table.write([sessions.update(scope, record, {}, owed.NOTHING)], uuid.uuid4().hex)
         stopped = True
@@ -206,7 +206,7 @@ def _remove_session(scope: Scope, row: table.Row) -> Counter[str]:
     done["recordings and other files"] = recordings.erase(_file_prefixes(scope, row))
     if scope.livemode and ended_at is not None:
         done["usage records"] = _erase_usage(scope, [(id, ended_at)])
-    table.write([transcripts.deletion(scope, id)], uuid.uuid4().hex)
+    _execute(transcripts.deletion(scope, id))
     _delete(row["pk"], id)
     return +done
 
@@ -235,10 +235,9 @@ def _remove_conversation(scope: Scope, row: table.Row) -> Counter[str]:
         for message in page:
             _delete(pk, message["sk"])
         done["messages"] += len(page)
-    for write in conversations.ending(scope, record.doc):
-        # Another conversation may have the same external id by now.
-        with contextlib.suppress(table.ConditionFailed):
-            table.write([write], uuid.uuid4().hex)
+    if record.doc["status"] != conversations.ENDED:
+        for release in conversations.ending(scope, record.doc):
+            _execute(release)
     _delete(row["pk"], row["sk"])
     return +done
 
@@ -326,4 +325,10 @@ def _entries(collection: Collection[Any, Any], scope: Scope, customer_id: str) -
 
 def _delete(pk: str, sk: str) -> None:
     """Delete a row, if it exists."""
-    table.write([table.Delete(pk, sk, condition="")], uuid.uuid4().hex)
+    _execute(table.Delete(pk, sk))
+
+
+def _execute(delete: table.Operation) -> None:
+    """Execute the deletion of a row, unless the row is gone already."""
+    with contextlib.suppress(table.ConditionFailed):
+        table.write([delete], uuid.uuid4().hex)
