@@ -7,11 +7,15 @@ from typing import Any
 
 import pytest
 
-from infra import stack_names, topology
+from infra import contact_center, stack_names, topology
 from infra.app import context
 from infra.preflight import UNRESERVED
 from infra.stack import ServiceStack
 from infra.topology import Function, Queue
+from shared import customers
+from shared.core import clock
+from shared.erasure import erasing
+from shared.telephony import contact_lens
 from tests.support.synth import Resource, Synthesized, lint_findings
 from tests.support.templates import allowed, arn, below, matches, may, text
 

@@ -127,7 +127,7 @@ def test_an_erasure_that_is_killed_after_each_of_its_writes_is_completed(
         else:
             break
         assert used(whom.scope) == counted
-    assert 50 < deaths < 500
+    assert 30 < deaths < 500
     assert list(remains(whom)) == []
     assert list(differences(before, rows(), whom)) == []
     assert used(whom.scope) == counted
