@@ -195,6 +195,20 @@ def test_an_attempt_under_way_is_not_recorded(stage: Stage, stopped_clock: Clock
     assert list(remains(people[0])) == []
 
 
+def test_a_delivery_whose_event_is_erased_after_its_claim_is_not_sent(
+    stage: Stage, stopped_clock: Clock, receivers: dict[str, Receiver]
+) -> None:
+    scope = live(stage, stage.project())
+    receiving(stage, {"takes": receivers["takes"]})
+    whom = newcomer(stage, scope, unique("quetzal"))
+    stage.fan_out()
+    [record, *_] = stage.messages("deliveries")
+    with just_before("BatchGetItem", lambda: erase(stopped_clock, whom)):
+        assert stage.invoke("deliver", {"Records": [record]}) == {"batchItemFailures": []}
+    assert receivers["takes"].requests == []
+    assert list(remains(whom)) == []
+
+
 def test_a_turn_under_way_is_not_kept(stage: Stage, stopped_clock: Clock) -> None:
     whom = newcomer(stage, live(stage, stage.project()), unique("quetzal"))
     whom.conversations.append(created(stage, "/v1/conversations", customer={"id": whom.id})["id"])
