@@ -35,7 +35,8 @@ def deliver(record: SQSRecord) -> None:
     with _released_on_failure(claim):
         rows = table.get_many([event_key, *endpoint_keys])
     endpoint = next((endpoints.snapshot(rows[key]) for key in endpoint_keys if key in rows), None)
-    if endpoint is None or claim.is_closed(endpoint):
+    # The event of an erased customer is gone, and its deliveries with it.
+    if event_key not in rows or endpoint is None or claim.is_closed(endpoint):
         deliveries.cancel(claim, endpoint)
     elif claim.lost_workers >= deliveries.LOST_WORKERS:
         deliveries.fail_lost(claim, endpoint)

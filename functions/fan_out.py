@@ -10,6 +10,7 @@ from typing import Any
 
 from cachetools import cached
 
+from shared import customers
 from shared.calls import measures
 from shared.core import clock, table, trace
 from shared.core.keys import Scope
@@ -27,12 +28,16 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     def endpoints_of(scope: Scope) -> list[endpoints.Snapshot]:
         return endpoints.of_project(scope)
 
+    @cached({}, condition=threading.Condition())
+    def is_erased(scope: Scope, customer_id: str) -> bool:
+        return customers.is_erased(scope, customer_id)
+
     def fan_out(record: batches.Record) -> Sequence[tuple[str, Hint]]:
         """Write the event and its deliveries. Returns the hints, each with the queue to which it is sent."""
         images = record["dynamodb"]
         old, new = (table.decode(images[name]) if name in images else None for name in ("OldImage", "NewImage"))
         change = events.derive(old, new)
-        if change is None or new is None:
+        if change is None or new is None or is_erased(change.scope, change.customer_id):
             return ()
         trace.follow(new)
         trace.name(event_id=change.id)

@@ -1,10 +1,13 @@
-"""`python -m infra.manage`: projects and API keys, on the local runner or a deployed stage.
+"""`python -m infra.manage`: projects, API keys and erasures, on the local runner or a deployed stage.
 
     projects create NAME | projects list
     keys create PROJECT --mode test|live --label LABEL | keys list PROJECT | keys revoke PROJECT KEY
     calls show PROJECT     shows the limits of live calls, and the calls now and today
     calls limit PROJECT [--prefix +1 …] [--at-once 50] [--per-day 1000]     sets the limits of live calls
     consents revoke PROJECT PHONE [--mode live]     stops calls on WhatsApp to this number
+    conversations resume PROJECT CONVERSATION [--mode live]     gives a handed-off conversation back to the agent
+    customers erase PROJECT CUSTOMER [--mode live]     removes a person for good, with all its data
+    customers erase --from-ledger     removes everyone who was erased again, after a restore
     usage PROJECT MONTH     shows live messages, model tokens, calls and their seconds in a month (2026-11)
     redrive-stream          sends the failed batches of the table's stream to fan_out again
 
@@ -14,23 +17,33 @@ For a stage other than `local`, the AWS credentials and region of the environmen
 from __future__ import annotations
 
 import argparse
-import functools
 import importlib
 import json
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infra import topology
-from infra.local.data_dir import STREAM_FAILURES
-from infra.stack_names import DUE_SHARDS_OUTPUT, FAILURES_OUTPUT, FAN_OUT_OUTPUT, RUNNER, TABLE_OUTPUT, stack_name
+from infra.local.data_dir import STREAM_FAILURES, write_json
+from infra.stack_names import (
+    DUE_SHARDS_OUTPUT,
+    ERASURES_OUTPUT,
+    FAILURES_OUTPUT,
+    FAN_OUT_OUTPUT,
+    RECORDINGS_OUTPUT,
+    RUNNER,
+    TABLE_OUTPUT,
+    stack_name,
+)
 from shared.core.aws import Unavailable
 
 if TYPE_CHECKING:
     from shared.calls.limits import Limits
+    from shared.core.keys import Scope
+    from shared.erasure.batches import StoredBatch
 
 
 class NotReachable(Exception):
@@ -38,11 +51,13 @@ class NotReachable(Exception):
 
 
 class CommandFailed(Exception):
-    """A command could not do its work. The message says why and what to do."""
+    """A command could not do its work, or not all of it. The message says why and what to do."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Returns 0, or 1 with one line on standard error if it fails."""
+    from botocore.exceptions import ClientError
+
     options = _parser().parse_args(arguments)
     try:
         stage = _Local(Path(options.data_dir)) if options.stage == RUNNER else _Deployed(options.stage)
@@ -52,6 +67,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except Unavailable as error:
         print(f"error: stage {options.stage} does not respond ({error}): is it running?", file=sys.stderr)
+        return 1
+    except ClientError as error:
+        print(f"error: AWS refused the command: {error}", file=sys.stderr)
         return 1
     return 0
 
@@ -74,15 +92,27 @@ class _Local:
             "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",
             "TABLE_NAME": facts["table_name"],
             "DUE_SHARDS": str(topology.DUE_SHARDS),
+            "RECORDINGS_BUCKET": facts["recordings"],
+            "ERASURES_BUCKET": facts["erasures"],
+            "SPEED": facts["speed"],
         }
         self._queues: dict[str, str] = facts["queues"]
         os.environ.pop("AWS_PROFILE", None)
         os.environ.pop("AWS_SESSION_TOKEN", None)
 
-    def failures(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
-        """The name and content of each failed batch, and a function that deletes it."""
+    def failures(self) -> Iterator[StoredBatch]:
+        """The failed batches of the table's stream."""
+        from shared.erasure.batches import StoredBatch
+
         for path in sorted((self.data_dir / STREAM_FAILURES).glob("*.json")):
-            yield path.name, path.read_text(), path.unlink
+
+            def replace(content: str | None, path: Path = path) -> None:
+                if content is None:
+                    path.unlink()
+                else:
+                    write_json(path, json.loads(content))
+
+            yield StoredBatch(path.name, path.read_text(), replace)
 
     def fan_out(self, event: Any) -> Any:
         """Call the function with a batch, in this process."""
@@ -110,14 +140,14 @@ class _Deployed:
             raise NotReachable(f"stack {name} cannot be read: {error}") from None
         self.outputs = {output["OutputKey"]: output["OutputValue"] for output in stacks[0].get("Outputs", [])}
         os.environ |= {"TABLE_NAME": self.outputs[TABLE_OUTPUT], "DUE_SHARDS": self.outputs[DUE_SHARDS_OUTPUT]}
+        os.environ["RECORDINGS_BUCKET"] = self.outputs[RECORDINGS_OUTPUT]
+        os.environ["ERASURES_BUCKET"] = self.outputs[ERASURES_OUTPUT]
 
-    def failures(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
-        """The name and content of each failed batch, and a function that deletes it."""
-        import boto3
+    def failures(self) -> Iterator[StoredBatch]:
+        """The failed batches of the table's stream, oldest first."""
+        from shared.erasure import batches
 
-        bucket = boto3.resource("s3").Bucket(self.outputs[FAILURES_OUTPUT])
-        for item in sorted(bucket.objects.all(), key=lambda item: item.last_modified):
-            yield item.key, item.get()["Body"].read().decode(), functools.partial(_discard, item)
+        return batches.in_bucket(self.outputs[FAILURES_OUTPUT])
 
     def fan_out(self, event: Any) -> Any:
         """Invoke the function with a batch."""
@@ -133,10 +163,6 @@ class _Deployed:
 
 
 Stage = _Local | _Deployed
-
-
-def _discard(item: Any) -> None:
-    item.delete()
 
 
 def _fan_out() -> topology.Function:
@@ -210,13 +236,48 @@ def _in_words(project: int, limits: Limits) -> str:
 def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
     from shared.calls import consents, settlements
     from shared.core import clock
-    from shared.core.keys import Scope
     from shared.projects import projects
 
     projects.name_of(options.project)
-    scope = Scope(options.project, options.mode == "live")
-    settlements.answer(scope, options.phone, consents.DECLINED, clock.now(), revoked=True)
+    settlements.answer(_scope(options), options.phone, consents.DECLINED, clock.now(), revoked=True)
     print("revoked: WhatsApp calls that wait for this consent, or are not dialed yet, end as failed")
+
+
+def _resume_conversation(stage: Stage, options: argparse.Namespace) -> None:
+    from shared.conversations import conversations
+    from shared.projects import projects
+
+    projects.name_of(options.project)
+    if conversations.resume(_scope(options), options.conversation):
+        print("resumed: the agent replies to the next message")
+    else:
+        print("nothing to do: no person has taken over this conversation")
+
+
+def _erase_customer(stage: Stage, options: argparse.Namespace) -> None:
+    from shared.erasure import erasing, ledger, runs
+    from shared.projects import projects
+
+    if options.from_ledger == (options.customer is not None):
+        raise ValueError("name either a project and a customer, or --from-ledger")
+    if options.from_ledger:
+        entries = ledger.entries()
+    else:
+        projects.name_of(options.project)
+        if not erasing.exists(_scope(options), options.customer):
+            mode = f"project {options.project}, {options.mode} mode"
+            raise LookupError(f"there is no customer {options.customer} in {mode}, not even a deleted one")
+        entries = [ledger.begin(_scope(options), options.customer)]
+    later = runs.run(entries, stage.failures, print)
+    print(f"{len(entries) - len(later)} of {len(entries)} erasures are complete")
+    if later:
+        raise CommandFailed("; ".join(later))
+
+
+def _scope(options: argparse.Namespace) -> Scope:
+    from shared.core.keys import Scope
+
+    return Scope(options.project, options.mode == "live")
 
 
 def _phone(text: str) -> str:
@@ -256,15 +317,15 @@ def _month(text: str) -> str:
 
 def _redrive_stream(stage: Stage, options: argparse.Namespace) -> None:
     done = 0
-    for name, content, remove in stage.failures():
-        payload = json.loads(content)["payload"]
+    for batch in stage.failures():
+        payload = json.loads(batch.content)["payload"]
         event = json.loads(payload) if isinstance(payload, str) else payload
         failed = stage.fan_out(event).get("batchItemFailures")
         if failed:
-            raise CommandFailed(f"fan_out failed again on {name}, at {failed[0]['itemIdentifier']}: see its log")
-        remove()
+            raise CommandFailed(f"fan_out failed again on {batch.name}, at {failed[0]['itemIdentifier']}: see its log")
+        batch.replace(None)
         done += 1
-        print(f"{name}: {len(event['Records'])} records")
+        print(f"{batch.name}: {len(event['Records'])} records")
     print(f"{done} batches processed again")
 
 
@@ -321,6 +382,21 @@ def _parser() -> argparse.ArgumentParser:
     revoke.add_argument("phone", type=_phone)
     revoke.add_argument("--mode", choices=("test", "live"), default="live")
     revoke.set_defaults(command=_revoke_consent)
+
+    conversations = groups.add_parser("conversations", help="give handed-off conversations back to the agent")
+    resume = conversations.add_subparsers(required=True).add_parser("resume")
+    resume.add_argument("project", type=int)
+    resume.add_argument("conversation")
+    resume.add_argument("--mode", choices=("test", "live"), default="live")
+    resume.set_defaults(command=_resume_conversation)
+
+    customers = groups.add_parser("customers", help="remove a person for good")
+    erase = customers.add_subparsers(required=True).add_parser("erase")
+    erase.add_argument("project", type=int, nargs="?")
+    erase.add_argument("customer", nargs="?")
+    erase.add_argument("--mode", choices=("test", "live"), default="live")
+    erase.add_argument("--from-ledger", action="store_true", help="erase again everyone in the ledger")
+    erase.set_defaults(command=_erase_customer)
 
     usage = groups.add_parser("usage", help="show a project's usage of a month in live mode")
     usage.add_argument("project", type=int)

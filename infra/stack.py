@@ -26,9 +26,11 @@ from infra import alarms, backup, contact_center, dashboard, gateway, releases, 
 from infra.stack_names import (
     API_OUTPUT,
     DUE_SHARDS_OUTPUT,
+    ERASURES_OUTPUT,
     FAILURES_OUTPUT,
     FAN_OUT_OUTPUT,
     FIRST_KEY_OUTPUT,
+    RECORDINGS_OUTPUT,
     SERVICE,
     TABLE_OUTPUT,
     construct_id,
@@ -84,6 +86,7 @@ class ServiceStack(Stack):
         self.queues = {queue.name: self._queue(queue) for queue in topology.QUEUES}
         self.machines = {machine.name: self._machine(machine) for machine in topology.STATE_MACHINES}
         self.failed_batches = self._failed_batches()
+        self.erasures = self._erasures()
         self.functions = {function.name: self._function(function, code) for function in topology.FUNCTIONS}
         self.aliases = {function.name: self._alias(function) for function in topology.FUNCTIONS}
         self._contact_center()
@@ -135,6 +138,8 @@ class ServiceStack(Stack):
         CfnOutput(self, TABLE_OUTPUT, value=self.table.table_name)
         CfnOutput(self, DUE_SHARDS_OUTPUT, value=str(stage.due_shards))
         CfnOutput(self, FAILURES_OUTPUT, value=self.failed_batches.bucket_name)
+        CfnOutput(self, RECORDINGS_OUTPUT, value=self.recordings.bucket_name)
+        CfnOutput(self, ERASURES_OUTPUT, value=self.erasures.bucket_name)
         for function in topology.FUNCTIONS:
             if function.stream:
                 CfnOutput(self, FAN_OUT_OUTPUT, value=self.aliases[function.name].function_arn)
@@ -303,8 +308,17 @@ class ServiceStack(Stack):
         """The bucket of batches that a function could not process; `infra.manage redrive-stream` retries them."""
         return self._bucket("FailedBatches", FAILED_BATCHES_KEPT, self.stage.removal)
 
-    def _bucket(self, name: str, kept: Duration, removal: RemovalPolicy) -> s3.Bucket:
-        """Create a private bucket whose objects expire after the time `kept`."""
+    def _erasures(self) -> s3.Bucket:
+        """The bucket of the ledger of erased customers, which contains only ids and must outlive every backup.
+
+        Nothing in it expires, what is overwritten is kept, and it remains when the stage is deleted.
+        """
+        return self._bucket("Erasures", None, RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE, versioned=True)
+
+    def _bucket(
+        self, name: str, kept: Duration | None, removal: RemovalPolicy, *, versioned: bool = False
+    ) -> s3.Bucket:
+        """Create a private bucket whose objects expire after the time `kept`; None if they do not expire."""
         return s3.Bucket(
             self,
             name,
@@ -313,7 +327,8 @@ class ServiceStack(Stack):
             object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
             enforce_ssl=True,
             minimum_tls_version=1.2,
-            lifecycle_rules=[s3.LifecycleRule(expiration=kept)],
+            lifecycle_rules=[s3.LifecycleRule(expiration=kept)] if kept else None,
+            versioned=versioned or None,
             removal_policy=removal,
         )
 

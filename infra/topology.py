@@ -337,7 +337,7 @@ FUNCTIONS = (
         "fan_out",
         "functions.fan_out.handler",
         timeout=60,
-        table=(*QUERY, *WRITE),
+        table=("dynamodb:GetItem", *QUERY, *WRITE),
         sends=("deliveries", "slow_deliveries"),
         stream=StreamSource(kinds=STREAM_KINDS),
     ),

@@ -38,6 +38,10 @@ class CustomerRow(ResourceRow):
     """The session of the customer's queued or dialing call. Absent if there is none."""
 
 
+ERASURE_KEPT = 100 * clock.DAY
+"""How long the row of an erasure is kept (milliseconds): longer than a change of the table can wait to become an event,
+which is a day in the stream and 90 days in the bucket of failed batches."""
+
 CUSTOMERS: Collection[Customer, CustomerRow] = Collection(
     kind="customer",
     prefix="cust_",
@@ -117,3 +121,13 @@ def must_exist(scope: Scope, id: str, param: str) -> table.Check:
     if not ids.is_id(CUSTOMERS.prefix, id):
         raise not_found_in_body("customer", id, param)
     return table.Check(scope.pk(CUSTOMERS.kind), id, on_condition_failed=on_condition_failed)
+
+
+def erasure_key(scope: Scope, id: str) -> tuple[str, str]:
+    """The key of the row that marks a customer as erased (`shared/erasure`)."""
+    return scope.pk("erasure"), id
+
+
+def is_erased(scope: Scope, id: str) -> bool:
+    """Whether the customer was erased, or is being erased. Changes of its rows then have no events."""
+    return table.get(*erasure_key(scope, id)) is not None

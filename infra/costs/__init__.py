@@ -164,11 +164,11 @@ WORK = {
     ),
     "create": Work(
         "create with an Idempotency-Key, and its event",
-        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=4, writes=21, reads=1, logged=686, sent_out=916,
+        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=5, writes=21, reads=2, logged=686, sent_out=916,
     ),
     "update": Work(
         "update, and its event",
-        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=5, writes=12, reads=2, logged=690, sent_out=855,
+        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=6, writes=12, reads=3, logged=690, sent_out=855,
     ),
     "message": Work(
         "message answered by the scripted agent",
@@ -182,12 +182,12 @@ WORK = {
     ),
     "call": Work(
         "simulated call with transcript and recording",
-        requests=1, runs={"sessions": 1, "dial": 3, "fan_out": 17}, calls=37, writes=109, reads=12, fair=9, puts=1,
+        requests=1, runs={"sessions": 1, "dial": 3, "fan_out": 17}, calls=43, writes=109, reads=18, fair=9, puts=1,
         logged=3_857, sent_out=588,
     ),
     "asked_call": Work(
         "simulated call that asks for consent first",
-        requests=1, runs={"sessions": 1, "consent": 2, "dial": 3, "fan_out": 18}, calls=51, writes=129, reads=16,
+        requests=1, runs={"sessions": 1, "consent": 2, "dial": 3, "fan_out": 18}, calls=57, writes=129, reads=22,
         fair=15, transitions=2, puts=1, logged=3_857, sent_out=540,
     ),
     "delivery": Work(

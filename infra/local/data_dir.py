@@ -3,7 +3,7 @@
     dynamodb/           the table and its stream, in DynamoDB Local's format
     credentials.json    the access key id that owns the table        stream.json     the position in the stream
     kms.json            the key that encrypts signing secrets        demo.json       the demo projects' API keys
-    s3/                 recordings of calls
+    s3/                 recordings of calls, and the ledger of erased customers
     stream_failures/    batches that fan_out could not process       runner.json     the addresses of the running runner
     format.json         the version of the stored formats
     service.log, dynamodb.log, backend.log
@@ -25,7 +25,7 @@ from typing import Any
 from infra.local.console import StartError
 
 STREAM_FAILURES = "stream_failures"
-FORMAT = 2
+FORMAT = 3
 """The version of the stored formats. A change with which older data cannot be read increases it."""
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 TABLE_NAME = names.table()
 RECORDINGS = names.bucket("Recordings")
+ERASURES = names.bucket("Erasures")
 FIFO = {"FifoQueue": "true", "DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
 """The attributes of a FIFO queue, as the stack sets them."""
 _DEFINITIONS = Path(__file__).parents[1] / "state_machines"
@@ -80,10 +81,10 @@ def ensure_table(dynamodb: DynamoDBClient, folder: Path) -> str:
     return str(found["LatestStreamArn"])
 
 
-def create_bucket(s3: S3Client) -> str:
-    """Create the bucket of recordings. Returns its name."""
-    s3.create_bucket(Bucket=RECORDINGS)
-    return RECORDINGS
+def create_bucket(s3: S3Client, name: str = RECORDINGS) -> str:
+    """Create a bucket, by default that of recordings. Returns its name."""
+    s3.create_bucket(Bucket=name)
+    return name
 
 
 def create_queues(sqs: SQSClient) -> dict[str, QueueAddress]:

@@ -83,7 +83,12 @@ class Runner:
         stream_arn = resources.ensure_table(boto3.client("dynamodb", config=config), self._data_dir.path)
         addresses = resources.create_queues(boto3.client("sqs", config=config))
         machines = resources.create_state_machines(boto3.client("stepfunctions", config=config), addresses)
-        recordings = resources.create_bucket(boto3.client("s3", config=config))
+        s3 = boto3.client("s3", config=config)
+        recordings, erasures = (
+            resources.create_bucket(s3, name) for name in (resources.RECORDINGS, resources.ERASURES)
+        )
+        # What only `infra.manage` needs.
+        self._for_operators = {"recordings": recordings, "erasures": erasures, "speed": f"{self._settings.speed:g}"}
         self._queue_urls = {name: address.url for name, address in addresses.items()}
         for function in topology.FUNCTIONS:
             os.environ |= function.environment(
@@ -141,6 +146,7 @@ class Runner:
         ready = {"base_url": gateway.base_url, "admin_url": None, **self._facts}
         access_key_id = os.environ["AWS_ACCESS_KEY_ID"]
         more = {"region": names.REGION, "access_key_id": access_key_id, "queues": self._queue_urls}
+        more |= self._for_operators
         self._data_dir.save("runner.json", ready | more)
         if self._settings.ready_file:
             write_json(self._settings.ready_file, ready)

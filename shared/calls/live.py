@@ -108,6 +108,11 @@ def adopt(contact_id: str) -> tuple[Scope, str] | None:
     return (scope, session_id) if owed.retry_on_conflict(attempt) else None
 
 
+def contact_deletion(contact_id: str) -> table.Delete:
+    """The write after which events of the contact are ignored."""
+    return table.Delete(_contact_pk(contact_id), "contact")
+
+
 def wake(scope: Scope, session_id: str, attributes: Mapping[str, table.Value] | None = None) -> None:
     """Make the next step of a call due now, and set these attributes of its row."""
     update = table.Update(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shared.core import aws, clock
+from shared.core import aws, clock, objects
 from shared.core.keys import Scope
 
 CONTENT_TYPE = "audio/wav"
@@ -33,6 +34,11 @@ def store(key: str, content: bytes) -> None:
 def delete(key: str) -> None:
     """Delete a recording. Raises Unavailable."""
     aws.call(aws.s3().delete_object, Bucket=_bucket(), Key=key)
+
+
+def erase(prefixes: Iterable[str]) -> int:
+    """Delete every version of the objects whose keys begin with one of the prefixes. Returns the number of objects."""
+    return sum(objects.erase(_bucket(), prefix) for prefix in prefixes)
 
 
 def link(key: str) -> Link:

@@ -49,5 +49,10 @@ def write(
     return table.versioned(row if source is None else row | {"source": source}, version)
 
 
+def deletion(scope: Scope, session_id: str) -> table.Delete:
+    """The write that deletes a transcript."""
+    return table.Delete(*_key(scope, session_id))
+
+
 def _key(scope: Scope, session_id: str) -> tuple[str, str]:
     return scope.pk(SESSIONS.kind, session_id), "transcript"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any, NotRequired, TypedDict, cast
 
@@ -177,6 +178,25 @@ def ending(scope: Scope, conversation: Conversation) -> list[table.Operation]:
     pk, sk = thread_key(scope, conversation["external_id"])
     own_id = {":id": conversation["id"]}
     return [table.Delete(pk, sk, condition="attribute_not_exists(pk) OR conversation_id = :id", values=own_id)]
+
+
+def resume(scope: Scope, id: str) -> bool:
+    """Give a conversation back to the agent after a handoff. Returns whether a person had taken over.
+
+    The agent replies to the next message. Raises LookupError for an unknown id.
+    """
+
+    def attempt() -> bool:
+        row = CONVERSATIONS.row(scope, id)
+        if row is None:
+            raise LookupError(f"there is no conversation {id}")
+        record = CONVERSATIONS.record(row)
+        if not record.row.get("handed_off"):
+            return False
+        table.write([CONVERSATIONS.update(scope, record, record.doc, {"handed_off": None})], uuid.uuid4().hex)
+        return True
+
+    return owed.retry_on_conflict(attempt)
 
 
 def check_open(record: ConversationRecord) -> None:

@@ -1,14 +1,23 @@
-"""Usage in live mode: one row for each turn and each call, summed by month when read."""
+"""Usage in live mode: one row for each turn and each call, summed by month when read.
+
+The rows of an erased person become part of one row of their month, which has no id.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import uuid
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from shared.core import clock, table
 from shared.core.keys import Scope
 
 COUNTERS = ("messages", "input_tokens", "output_tokens", "calls", "call_seconds")
+
+_ERASED = "erased"
+"""The sort key of the sum of a month's rows of erased persons."""
+_MERGED = 50
+"""The most rows that one transaction adds to the sum."""
 
 
 def row(scope: Scope, id: str, at: int, **amounts: Any) -> table.Row:
@@ -24,6 +33,29 @@ def of_month(scope: Scope, month: str) -> Mapping[str, int]:
             for name in COUNTERS:
                 total[name] += amounts.get(name, 0)
     return total
+
+
+def erase(scope: Scope, month: str, ids: Sequence[str]) -> int:
+    """Replace the rows of these turns and calls by their sum, so that the month's totals stay. Returns their number.
+
+    Each row is counted in the same transaction that deletes it. Raises ConditionFailed or Contended if rows are erased
+    concurrently: the call can be repeated.
+    """
+    pk = _pk(scope, month)
+    rows = [*table.get_many([(pk, id) for id in ids]).values()]
+    for start in range(0, len(rows), _MERGED):
+        chunk = rows[start : start + _MERGED]
+        total = {name: sum(row.get(name, 0) for row in chunk) for name in COUNTERS}
+        merged = table.Update(
+            pk,
+            _ERASED,
+            set={"kind": "usage"},
+            expressions=tuple(f"{name} = if_not_exists({name}, :none) + :{name}" for name in COUNTERS),
+            condition="",
+            values={":none": 0, **{f":{name}": amount for name, amount in total.items()}},
+        )
+        table.write([*(table.Delete(pk, row["sk"]) for row in chunk), merged], uuid.uuid4().hex)
+    return len(rows)
 
 
 def _pk(scope: Scope, month: str) -> str:

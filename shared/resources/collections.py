@@ -17,6 +17,9 @@ from shared.core.keys import Scope
 from shared.resources import fields, lists, walks
 from shared.resources.lists import Page, Query
 
+_OWNER = "customer_id"
+"""The field that names the customer of a resource."""
+
 D = TypeVar("D", bound=Mapping[str, Any])
 R = TypeVar("R", bound=Mapping[str, Any])
 
@@ -174,6 +177,7 @@ class Collection(Generic[D, R]):
             "v": record.version + 1,
             "doc": fields.to_json(doc),
             "before": record.json,
+            **self._owner_index(scope, doc),
         }
         delete = table.Delete(scope.pk(self.kind), doc["id"], condition="v = :v", values={":v": record.version})
         return delete, table.Put(row)
@@ -192,6 +196,18 @@ class Collection(Generic[D, R]):
             attributes["t0"] = scope.pk(self.kind)
             attributes["sort_time"] = f"{doc[self.ordered_by]}#{doc['id']}"
         return attributes
+
+    def deleted_of(self, scope: Scope, customer_id: str) -> tuple[str, str]:
+        """The index, and its partition, of a customer's deleted resources. Only resources with a customer have one."""
+        return f"f{self.slots.index(_OWNER) + 1}", scope.index(f"deleted_{self.kind}", _OWNER, customer_id)
+
+    def of_customer(self, scope: Scope, customer_id: str) -> tuple[str, str]:
+        """The index, and its partition, of a customer's resources that are not deleted."""
+        return f"f{self.slots.index(_OWNER) + 1}", scope.index(self.kind, _OWNER, customer_id)
+
+    def _owner_index(self, scope: Scope, doc: Mapping[str, Any]) -> dict[str, str]:
+        """The index attribute by which a deleted resource is found for the erasure of its customer."""
+        return dict([self.deleted_of(scope, doc[_OWNER])]) if _OWNER in self.slots else {}
 
     def _deleted_pk(self, scope: Scope) -> str:
         return scope.pk(f"deleted_{self.kind}")

@@ -9,12 +9,23 @@ folder `ivr/` from files of real instances.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 from urllib.parse import unquote_plus
 
 Kind = Literal["recording", "transcript"]
+
+BASES = ("", "connect/")
+"""Where the folders of the files may be: in the bucket's root, and where the stack stores recordings."""
+_FOLDERS = (
+    "CallRecordings/",
+    "CallRecordings/ivr/",
+    "Analysis/Voice/",
+    "Analysis/Voice/ivr/",
+    "Analysis/Voice/Redacted/",
+    "Analysis/Voice/ivr/Redacted/",
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,18 @@ def file_of(key: str) -> File | None:
         if match := pattern.fullmatch(plain):
             return File(kind, match[1], redacted)
     return None
+
+
+def prefixes(contact_id: str, days: Iterable[str], known: str | None) -> Iterator[str]:
+    """With what the keys of all files of a contact begin.
+
+    `days` are the days of the contact (`YYYY-MM-DD`, UTC). `known` is the key of one of its files, None if none is
+    known: the others may be in the same place.
+    """
+    base = None if known is None else re.split("CallRecordings/|Analysis/Voice/", unquote_plus(known))[0]
+    bases = dict.fromkeys((*BASES, *([] if base is None else [base])))
+    for day in dict.fromkeys(days):
+        yield from (f"{at}{folder}{day.replace('-', '/')}/{contact_id}" for at in bases for folder in _FOLDERS)
 
 
 def lines(analysis: Mapping[str, Any]) -> list[Line]:

@@ -104,6 +104,12 @@ class NewEvent:
     object_id: str
     doc: str
 
+    @property
+    def customer_id(self) -> str:
+        """The customer whom the event is about."""
+        about = json.loads(self.doc)["data"]["object"]
+        return str(about["id"] if about["object"] == "customer" else about["customer_id"])
+
     def row(self) -> table.Row:
         """The event's row."""
         row = {"pk": self.scope.pk(EVENTS.kind), "sk": self.id, "kind": EVENTS.kind, "doc": self.doc}

@@ -20,7 +20,15 @@ from tests.support.synth import Synthesized
 
 ROOT = Path(__file__).parents[2]
 RUNBOOK = (ROOT / "infra" / "runbook.md").read_text(encoding="utf-8")
-PROCEDURES = {"Budget", "Follow a request", "Rollback", "Take-down", "Restore from point-in-time recovery"}
+PROCEDURES = {
+    "Budget",
+    "Follow a request",
+    "Rollback",
+    "Erasure",
+    "Handed-off conversations",
+    "Take-down",
+    "Restore from point-in-time recovery",
+}
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", RUNBOOK, re.MULTILINE | re.DOTALL))
 GLOBAL_OPTIONS = {"query", "output", "max-items", "region"}
 """Options of the AWS command line that every command has; the last one those that come in pages."""
@@ -30,6 +38,7 @@ CUSTOM = {
     ("logs", "tail"): {"since", "filter-pattern"},
     ("s3", "ls"): {"recursive"},
     ("s3", "rm"): {"recursive"},
+    ("s3", "sync"): set(),
 }
 """Commands that are the command line's own, with the options of theirs that are used."""
 

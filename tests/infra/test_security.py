@@ -200,6 +200,7 @@ def kept_everywhere(stage: Synthesized) -> dict[str, str]:
     role, _ = stage[account]["CloudWatchRoleArn"]["Fn::GetAtt"]
     return {
         stage.recordings: "S3 deletes no bucket that holds something, and a stack that tries fails half deleted",
+        stage.erasures: "a backup that is restored later needs it, and deleting a stage deletes no backup",
         account: "the setting is the account's, and other APIs may write their logs by it",
         role: "the account's setting names it",
     }

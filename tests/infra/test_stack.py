@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
-from infra import stack_names, topology
+from infra import contact_center, stack_names, topology
 from infra.app import context
 from infra.preflight import UNRESERVED
 from infra.stack import ServiceStack
 from infra.topology import Function, Queue
-from shared.core import facts
+from shared import customers
+from shared.core import clock, facts
+from shared.erasure import erasing
+from shared.telephony import contact_lens
 from tests.support.synth import Resource, Synthesized, lint_findings
 from tests.support.templates import allowed, arn, below, flat, matches, may, text
 
@@ -36,6 +39,8 @@ def test_outputs_tell_where_the_service_is_and_how_to_get_a_key(stages: dict[str
     variables = stages[stage][stages[stage].functions["sweep"]]["Environment"]["Variables"]
     assert outputs[stack_names.DUE_SHARDS_OUTPUT]["Value"] == variables["DUE_SHARDS"]
     assert outputs[stack_names.FAILURES_OUTPUT]["Value"] == {"Ref": stages[stage].bucket}
+    assert outputs[stack_names.RECORDINGS_OUTPUT]["Value"] == {"Ref": stages[stage].recordings}
+    assert outputs[stack_names.ERASURES_OUTPUT]["Value"] == {"Ref": stages[stage].erasures}
     assert outputs[stack_names.FAN_OUT_OUTPUT]["Value"] == stages[stage].live("fan_out")
     if not stages[stage].all("AWS::ApiGateway::DomainName"):
         assert f'/", {{"Ref": "ApiDeploymentStage{stage}' in text(outputs[stack_names.API_OUTPUT]["Value"])
@@ -336,8 +341,28 @@ def test_the_stream_filter_lets_through_what_makes_events(
 
 
 def test_batches_and_what_they_say_of_customers_do_not_stay_for_ever(prod: Synthesized) -> None:
-    for bucket in prod.all("AWS::S3::Bucket").values():
-        assert any(rule.get("ExpirationInDays") for rule in bucket["LifecycleConfiguration"]["Rules"])
+    for name, bucket in prod.all("AWS::S3::Bucket").items():
+        if name != prod.erasures:
+            assert any(rule.get("ExpirationInDays") for rule in bucket["LifecycleConfiguration"]["Rules"])
+
+
+def test_the_ledger_of_erasures_outlives_every_backup(prod: Synthesized) -> None:
+    bucket = prod[prod.erasures]
+    assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
+    assert "LifecycleConfiguration" not in bucket
+    # No function may change it: an operator does, with credentials of his own.
+    assert not [name for name, policy in prod.all("AWS::IAM::Policy").items() if prod.erasures in text(policy)]
+
+
+def test_an_erasure_waits_for_whatever_may_still_write(prod: Synthesized) -> None:
+    assert max(function["Timeout"] for function in prod.all("AWS::Lambda::Function").values()) < erasing.SETTLES
+    # A change waits in the stream for a day at most, and then in the bucket of failed batches.
+    (rule,) = prod[prod.bucket]["LifecycleConfiguration"]["Rules"]
+    assert (1 + rule["ExpirationInDays"]) * clock.DAY < customers.ERASURE_KEPT
+
+
+def test_the_files_of_a_call_are_looked_for_where_the_stack_stores_them() -> None:
+    assert contact_center.RECORDINGS_PREFIX.removesuffix("CallRecordings") in contact_lens.BASES
 
 
 def test_a_bucket_takes_no_outdated_tls(prod: Synthesized) -> None:

@@ -243,6 +243,12 @@ def test_a_new_key_works_though_it_was_tried_before_it_existed(runner: Runner) -
         (("keys", "revoke", "1", "key_00000000000000000000000000"), "key_00000000000000000000000000"),
         (("keys", "create", "-1"), "-1"),
         (("calls", "show", "999999"), "999999"),
+        (("conversations", "resume", "1", "conv_x"), "conv_x"),
+        (("conversations", "resume", "999999", "conv_x"), "999999"),
+        (("customers", "erase", "1", "cust_x", "--mode", "test"), "cust_x in project 1, test mode"),
+        (("customers", "erase", "999999", "cust_x"), "999999"),
+        (("customers", "erase", "1"), "--from-ledger"),
+        (("customers", "erase", "1", "cust_x", "--from-ledger"), "--from-ledger"),
     ],
 )
 def test_what_does_not_exist_is_one_clear_line(runner: Runner, arguments: tuple[str, ...], told: str) -> None:
@@ -429,3 +435,51 @@ def test_what_makes_no_sense_is_refused_in_words(runner: Runner, arguments: tupl
     ran = runner.manage(*arguments)
     assert ran.code != 0
     assert problem in ran.err
+
+
+def test_a_conversation_that_was_handed_off_is_given_back_to_the_agent(runner: Runner) -> None:
+    project = runner.new_project("Handed off")
+    _, key = runner.new_key(project)
+    conversation = runner.post(key, "/v1/conversations", {})["id"]
+    path = f"/v1/conversations/{conversation}/messages"
+    runner.post(key, path, {"content": "[[sim:handoff]]"})
+    holding = runner.post(key, path, {"content": "Hello"})["reply"]["content"]
+
+    resume = ("conversations", "resume", str(project), conversation, "--mode", "test")
+    assert runner.done(*resume) == "resumed: the agent replies to the next message\n"
+    assert runner.post(key, path, {"content": "Hello"})["reply"]["content"] != holding
+    assert runner.done(*resume) == "nothing to do: no person has taken over this conversation\n"
+
+
+def test_a_customer_is_erased_and_again_from_the_ledger(runner: Runner) -> None:
+    project = runner.new_project("Erased")
+    _, key = runner.new_key(project, "--mode", "live")
+    session = called(runner, key, "+12125550106")
+    customer, name = session["customer_id"], "Ottilie Quetzal"
+    runner.post(key, "/v1/conversations", {"customer": {"id": customer}, "metadata": {"name": name}})
+    kept = runner.post(key, "/v1/customers", {"phone": "+12125550107"})
+    deadline = time.monotonic() + 30
+    while not events_about(runner, key, kept["id"]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    put_aside(runner, "2026-01-04", change_of(runner, customer))
+    usage = runner.done("usage", str(project), time.strftime("%Y-%m", time.gmtime()))
+    assert "calls\t1" in usage
+
+    lines = runner.done("customers", "erase", str(project), customer).splitlines()
+
+    assert {f"{customer}: erased 1 {what}" for what in ("sessions", "conversations")} <= {*lines}
+    assert f"{customer}: erased 1 recordings and other files" in lines
+    assert f"{customer}: erased 1 changes in failed batches" in lines
+    assert lines[-2:] == [f"{customer}: complete", "1 of 1 erasures are complete"]
+    assert runner.get(key, f"/v1/customers/{customer}")[0] == 404
+    assert runner.get(key, f"/v1/sessions/{session['id']}")[0] == 404
+    assert runner.get(key, f"/v1/customers/{kept['id']}")[0] == 200
+    assert [row["sk"]["S"] for row in runner.rows() if customer in json.dumps(row, default=repr)] == [customer]
+    files = [path for path in (runner.data_dir / "s3").rglob("*") if path.is_file()]
+    assert [path.name for path in files if session["id"] in path.name] == []
+    assert any(customer in path.name for path in files), "the ledger is kept"
+    assert runner.done("usage", str(project), time.strftime("%Y-%m", time.gmtime())) == usage
+    assert runner.done("redrive-stream") == "0 batches processed again\n"
+
+    again = runner.done("customers", "erase", "--from-ledger").splitlines()
+    assert again == [f"{customer}: complete", "1 of 1 erasures are complete"]

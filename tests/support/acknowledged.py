@@ -162,7 +162,7 @@ ACKNOWLEDGED = (
     # Buckets
     Acknowledged(
         "AwsSolutions-S1",
-        "(FailedBatches|Recordings)/Resource",
+        "(Erasures|FailedBatches|Recordings)/Resource",
         "No policy of the stack lets anyone but its functions reach the objects; clients get URLs that last 15 "
         "minutes, and the request that hands one out is logged. Who wants each access on record turns on CloudTrail's "
         "data events.",

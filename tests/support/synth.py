@@ -68,6 +68,7 @@ class Synthesized:
     key: str
     bucket: str
     recordings: str
+    erasures: str
     queues: dict[str, str]
     machines: dict[str, str]
     functions: dict[str, str]
@@ -124,6 +125,7 @@ def synthesized(stack: ServiceStack, template: dict[str, Any]) -> Synthesized:
         key=logical_id(stack.signing_key),
         bucket=logical_id(stack.failed_batches),
         recordings=logical_id(stack.recordings),
+        erasures=logical_id(stack.erasures),
         queues={name: logical_id(queue) for name, queue in stack.queues.items()},
         machines={name: logical_id(machine) for name, machine in stack.machines.items()},
         functions={name: logical_id(function) for name, function in stack.functions.items()},

@@ -1,0 +1,63 @@
+"""Stored batches: changes of the table that fan_out could not process, which contain whole rows."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from shared.core import objects
+from shared.core.keys import Scope
+from shared.customers import CUSTOMERS
+
+
+@dataclass(frozen=True)
+class StoredBatch:
+    """A failed batch of the table's stream. `replace` stores new content in its place, or None to delete it."""
+
+    name: str
+    content: str
+    replace: Callable[[str | None], None]
+
+
+def in_bucket(bucket: str) -> Iterator[StoredBatch]:
+    """The failed batches in a bucket, oldest first. Raises Unavailable."""
+    for item in sorted(objects.find(bucket), key=lambda item: item.modified_at):
+        content = objects.read(bucket, item.key).decode()
+        yield StoredBatch(item.key, content, functools.partial(objects.replace, bucket, item.key))
+
+
+def erase(batch: StoredBatch, scope: Scope, customer_id: str) -> int:
+    """Remove the changes of a customer's rows from a stored batch. Returns their number."""
+    stored = json.loads(batch.content)
+    payload = json.loads(stored["payload"]) if isinstance(stored["payload"], str) else stored["payload"]
+    records = payload["Records"]
+    others = [record for record in records if not _is_of(record, scope, customer_id)]
+    if len(others) == len(records):
+        return 0
+    if others:
+        payload = {**payload, "Records": others}
+        kept = json.dumps(payload) if isinstance(stored["payload"], str) else payload
+        batch.replace(json.dumps({**stored, "payload": kept}))
+    else:
+        batch.replace(None)
+    return len(records) - len(others)
+
+
+def _is_of(record: Any, scope: Scope, customer_id: str) -> bool:
+    change = record["dynamodb"]
+    return any(_image_is_of(change[name], scope, customer_id) for name in ("OldImage", "NewImage") if name in change)
+
+
+def _image_is_of(image: Any, scope: Scope, customer_id: str) -> bool:
+    if not image["pk"]["S"].startswith(scope.pk("")):
+        return False
+    if image["sk"]["S"].startswith(CUSTOMERS.prefix):
+        return bool(image["sk"]["S"] == customer_id)
+    text = image["doc"]["S"]
+    try:
+        return bool(json.loads(text).get("customer_id") == customer_id)
+    except ValueError:
+        return customer_id in text

@@ -1,0 +1,305 @@
+"""The erasure of a person: what it removes, what it leaves, and what comes too late to write anything back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import pytest
+
+from shared.calls import consents
+from shared.core import clock, table
+from shared.core.keys import Scope
+from shared.erasure import erasing
+from shared.projects import usage
+from tests.support.clocks import Clock
+from tests.support.conversing import Thread, asked, hint
+from tests.support.erasing import (
+    BEHAVIOURS,
+    Person,
+    call,
+    differences,
+    dying,
+    erase,
+    live,
+    newcomer,
+    none_stored,
+    person,
+    put_back,
+    receiving,
+    remains,
+    rows,
+    statuses,
+    trace,
+)
+from tests.support.given import simulated_phone, unique
+from tests.support.racing import just_before
+from tests.support.receivers import Receiver
+from tests.support.resources import created, seen
+from tests.support.stage import Stage
+from tests.support.wire import Killed
+
+
+@pytest.fixture
+def receivers() -> Iterator[dict[str, Receiver]]:
+    with ExitStack() as stack:
+        yield {label: stack.enter_context(Receiver(behaviour)) for label, behaviour in BEHAVIOURS.items()}
+
+
+@pytest.fixture(autouse=True)
+def _simulated(monkeypatch: pytest.MonkeyPatch, owed_by_nobody_else: None) -> None:
+    monkeypatch.setenv("SIMULATE_LIVE", "1")
+
+
+def used(scope: Scope) -> dict[str, int]:
+    return dict(usage.of_month(scope, clock.iso(clock.now())[:7]))
+
+
+def lived(stage: Stage, time: Clock, receivers: dict[str, Receiver], mark: str = "") -> Person:
+    """A person in a new project."""
+    project = stage.project()
+    scope = live(stage, project)
+    receiving(stage, receivers)
+    return person(stage, time, scope, mark or unique("quetzal"))
+
+
+def test_nothing_of_an_erased_person_remains_and_everybody_else_is_untouched(
+    stage: Stage, stopped_clock: Clock, receivers: dict[str, Receiver]
+) -> None:
+    stopped_clock.now = 1_900_000_000.0
+    whom = lived(stage, stopped_clock, receivers)
+    person(stage, stopped_clock, whom.scope, unique("heron"))
+    there = stage._key
+    # Somebody in another project has the same phone.
+    live(stage, stage.project())
+    with_same_phone = newcomer(stage, Scope(_project(stage), True), unique("ibis"), whom.phone)
+    call(stage, stopped_clock, with_same_phone, channel="whatsapp")
+    stage._key = there
+    assert statuses(stage, whom) == {"attempting", "succeeded", "failed", "canceled"}
+    counted, before = used(whom.scope), rows()
+    assert counted["messages"] >= 4
+    assert counted["calls"] == 4
+    assert list(remains(whom, idempotency=True))
+
+    lines = erase(stopped_clock, whom)
+
+    after = rows()
+    assert list(remains(whom)) == []
+    assert list(differences(before, after, whom)) == []
+    assert used(whom.scope) == counted
+    assert {"erased 3 appointments", "erased 2 sessions", "erased 3 conversations", "erased the customer"} <= {*lines}
+    assert not consents.find(whom.scope, whom.phone).row
+    assert consents.find(with_same_phone.scope, whom.phone).row
+    for path in whom.paths:
+        assert stage.call("GET", path).status == 404, path
+    for path in ("/v1/customers", "/v1/appointments", "/v1/sessions", "/v1/conversations", "/v1/events"):
+        assert whom.mark not in stage.call("GET", f"{path}?limit=100").body.decode()
+    assert not seen(stage, f"/v1/events?object_id={whom.id}")["data"]
+    # Again, nothing is left to do.
+    assert erase(stopped_clock, whom) == []
+    assert used(whom.scope) == counted
+
+
+def _project(stage: Stage) -> int:
+    project: int = seen(stage, "/v1/ping")["project_id"]
+    return project
+
+
+def test_an_erasure_that_is_killed_after_each_of_its_writes_is_completed(
+    stage: Stage, stopped_clock: Clock, receivers: dict[str, Receiver]
+) -> None:
+    stopped_clock.now = 1_900_000_000.0
+    whom = lived(stage, stopped_clock, receivers)
+    counted, before = used(whom.scope), rows()
+    trace(whom)
+    deaths = 0
+    # Each run marks the erasure, and dies after its next write.
+    while deaths < 500:
+        try:
+            with dying(after=1):
+                for _ in erasing.erase(whom.scope, whom.id, none_stored):
+                    pass
+        except Killed:
+            deaths += 1
+        except erasing.NotYet as wait:
+            stopped_clock.now = max(stopped_clock.now, wait.until / clock.SECOND)
+        else:
+            break
+        assert used(whom.scope) == counted
+    assert 30 < deaths < 500
+    assert list(remains(whom)) == []
+    assert list(differences(before, rows(), whom)) == []
+    assert used(whom.scope) == counted
+
+
+def test_whoever_comes_late_writes_nothing_back(
+    stage: Stage, stopped_clock: Clock, receivers: dict[str, Receiver]
+) -> None:
+    whom = lived(stage, stopped_clock, receivers)
+    assert {function for function, _ in whom.late} == {"deliver", "turn"}
+    # Changes that fan_out has not seen yet, and those that it sees for a second time.
+    moved = {"appointment_at": "2030-07-06T07:08:09Z"}
+    assert stage.call("PATCH", f"/v1/appointments/{whom.appointments[0]}", moved).status == 200
+    changes = stage.stream_records()
+    assert changes
+    erase(stopped_clock, whom)
+    after = rows()
+
+    stage.fan_out(changes)
+    stage.settle()
+    for function, record in whom.late:
+        assert stage.invoke(function, {"Records": [record]}) == {"batchItemFailures": []}
+    stopped_clock.forward(3600)
+    stage.invoke("sweep", {})
+    stage.settle()
+
+    assert list(remains(whom)) == []
+    assert {*rows()} == {*after}
+
+
+def test_a_change_is_no_event_though_fan_out_had_begun_before(
+    stage: Stage, stopped_clock: Clock, receivers: dict[str, Receiver]
+) -> None:
+    scope = live(stage, stage.project())
+    receiving(stage, receivers)
+    whom = newcomer(stage, scope, unique("quetzal"))
+
+    def begin() -> None:
+        with suppress(erasing.NotYet):
+            list(erasing.erase(whom.scope, whom.id, none_stored))
+
+    with just_before("TransactWriteItems", begin):
+        stage.fan_out()
+    assert list(remains(whom)), "the event was written"
+    erase(stopped_clock, whom)
+    assert list(remains(whom)) == []
+
+
+def test_an_attempt_under_way_is_not_recorded(stage: Stage, stopped_clock: Clock) -> None:
+    people, mark = list[Person](), unique("quetzal")
+
+    def erased(exchange: Any) -> None:
+        exchange.read_request()
+        erase(stopped_clock, people[0])
+        exchange.send(b"HTTP/1.1 503 No\r\nContent-Length: 24\r\nConnection: close\r\n\r\n" + mark.encode())
+
+    scope = live(stage, stage.project())
+    people.append(Person(scope, mark, "+15005550006"))
+    with Receiver(erased) as receiver:
+        receiving(stage, {"takes": receiver})
+        people[0].id = created(stage, "/v1/customers", phone="+15005550006", name=mark)["id"]
+        stage.fan_out()
+        stage.deliver("deliveries")
+        assert len(receiver.requests) == 1
+    assert list(remains(people[0])) == []
+
+
+def test_a_delivery_whose_event_is_erased_after_its_claim_is_not_sent(
+    stage: Stage, stopped_clock: Clock, receivers: dict[str, Receiver]
+) -> None:
+    scope = live(stage, stage.project())
+    receiving(stage, {"takes": receivers["takes"]})
+    whom = newcomer(stage, scope, unique("quetzal"))
+    stage.fan_out()
+    [record, *_] = stage.messages("deliveries")
+    with just_before("BatchGetItem", lambda: erase(stopped_clock, whom)):
+        assert stage.invoke("deliver", {"Records": [record]}) == {"batchItemFailures": []}
+    assert receivers["takes"].requests == []
+    assert list(remains(whom)) == []
+
+
+def test_a_turn_under_way_is_not_kept(stage: Stage, stopped_clock: Clock) -> None:
+    whom = newcomer(stage, live(stage, stage.project()), unique("quetzal"))
+    whom.conversations.append(created(stage, "/v1/conversations", customer={"id": whom.id})["id"])
+    thread = Thread(whom.scope, whom.conversations[0], whom.id, whom.appointments[0])
+    turn = hint(stage, thread, asked(stage, thread, f"Hello from {whom.mark}"))
+
+    def begin() -> None:
+        with suppress(erasing.NotYet):
+            list(erasing.erase(whom.scope, whom.id, none_stored))
+
+    with just_before("TransactWriteItems", begin):
+        assert stage.invoke("turn", {"Records": [turn]}) == {"batchItemFailures": []}
+    erase(stopped_clock, whom)
+    assert list(remains(whom)) == []
+
+
+def test_nothing_begins_for_a_person_whose_erasure_has_begun(stage: Stage, stopped_clock: Clock) -> None:
+    whom = newcomer(stage, live(stage, stage.project()), unique("quetzal"))
+    conversation = created(stage, "/v1/conversations", customer={"id": whom.id})["id"]
+    with pytest.raises(erasing.NotYet):
+        list(erasing.erase(whom.scope, whom.id, none_stored))
+    refused = {
+        stage.call("POST", "/v1/appointments", {"customer_id": whom.id, "appointment_at": "2030-01-01T00:00:00Z"}).code,
+        stage.call("POST", f"/v1/customers/{whom.id}/call", {}).code,
+        stage.call("PATCH", f"/v1/customers/{whom.id}", {"name": "quetzal"}).code,
+        stage.call("POST", "/v1/conversations", {"customer": {"id": whom.id}}).code,
+    }
+    assert refused == {"customer_deleted"}
+    message = stage.call("POST", f"/v1/conversations/{conversation}/messages", {"content": "Hello?"})
+    assert message.code == "conversation_ended"
+    stage.fan_out()
+    assert not seen(stage, "/v1/events")["data"]
+
+
+def test_a_person_who_comes_back_with_a_restored_table_is_erased_again(
+    stage: Stage, stopped_clock: Clock, receivers: dict[str, Receiver]
+) -> None:
+    whom = lived(stage, stopped_clock, receivers)
+    counted, before = used(whom.scope), rows()
+    erase(stopped_clock, whom)
+    merged = [row for key, row in rows().items() if key[1] == "erased" and key[0].startswith(whom.scope.pk("usage"))]
+    for row in (*merged, {"pk": whom.scope.pk("erasure"), "sk": whom.id}):
+        table.write([table.Delete(row["pk"], row["sk"])], "restore")
+    put_back(row for key, row in before.items() if key not in rows())
+    assert list(remains(whom))
+    assert used(whom.scope) == counted
+    erase(stopped_clock, whom)
+    assert list(remains(whom)) == []
+    assert used(whom.scope) == counted
+
+
+def test_the_consent_of_a_phone_that_another_customer_has_is_kept(stage: Stage, stopped_clock: Clock) -> None:
+    whom = newcomer(stage, live(stage, stage.project()), unique("quetzal"))
+    call(stage, stopped_clock, whom, channel="whatsapp")
+    other = created(stage, "/v1/customers", phone=whom.phone)["id"]
+    before = rows()
+    lines = erase(stopped_clock, whom)
+    assert "kept the consent of a phone that another customer has, too" in lines
+    kept = (consents.pk(whom.scope, whom.phone), "consent")
+    assert rows()[kept] == before[kept]
+    # The last one to have the phone takes the consent along.
+    another = Person(whom.scope, "nobody", whom.phone, other)
+    erase(stopped_clock, another)
+    assert kept not in rows()
+    assert list(remains(another)) == []
+
+
+def test_a_request_for_consent_that_waits_is_erased_and_its_answer_is_for_nobody(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    project = stage.project()
+    scope = Scope(project.id, False)
+    phone, mark = simulated_phone("22"), unique("quetzal")  # never answers
+    whom = Person(scope, mark, phone, created(stage, "/v1/customers", phone=phone, name=mark)["id"])
+    call = stage.call("POST", f"/v1/customers/{whom.id}/call", {"instructions": mark})
+    assert call.status == 202, call.body
+    whom.sessions.append(call.json["session_id"])
+    consent = consents.find(scope, phone)
+    assert consent.pending
+    erase(stopped_clock, whom)
+    stopped_clock.forward(8 * 24 * 3600)
+    stage.invoke("sweep", {})
+    for record in stage.messages("consents"):
+        stage.invoke("consent", {"Records": [record]})
+    assert list(remains(whom)) == []
+
+
+def test_an_unknown_customer_is_not_erased(stage: Stage) -> None:
+    scope = live(stage, stage.project())
+    unknown = "cust_" + "0" * 26
+    before = rows()
+    assert not erasing.exists(scope, unknown)
+    assert list(erasing.erase(scope, unknown, none_stored)) == []
+    assert rows() == before

@@ -1,0 +1,56 @@
+"""A conversation that a person has taken over, and that an operator gives back to the agent (contract 8)."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.conversations import conversations
+from shared.core import table
+from tests.support.clocks import Clock
+from tests.support.conversing import CONFIRM, asked, conversed, hint, opened, work
+from tests.support.racing import just_before
+from tests.support.resources import seen
+from tests.support.stage import Stage
+
+
+def test_the_agent_replies_to_the_next_message_of_a_conversation_that_is_given_back(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    thread = opened(stage)
+    conversed(stage, stopped_clock, thread, "[[sim:handoff]]")
+    assert conversed(stage, stopped_clock, thread, CONFIRM)["reply"]["actions"] == []
+    before = seen(stage, f"/v1/conversations/{thread.id}")
+
+    assert conversations.resume(thread.scope, thread.id)
+
+    assert seen(stage, f"/v1/conversations/{thread.id}") == before
+    actions = conversed(stage, stopped_clock, thread, CONFIRM)["reply"]["actions"]
+    assert [action["type"] for action in actions] == ["appointment_confirmed"]
+
+
+def test_giving_a_conversation_back_again_changes_nothing(stage: Stage, stopped_clock: Clock) -> None:
+    thread = opened(stage)
+    assert not conversations.resume(thread.scope, thread.id)
+    conversed(stage, stopped_clock, thread, "[[sim:handoff]]")
+    assert conversations.resume(thread.scope, thread.id)
+    row = table.get(thread.scope.pk("conversation"), thread.id)
+    assert not conversations.resume(thread.scope, thread.id)
+    assert table.get(thread.scope.pk("conversation"), thread.id) == row
+
+
+def test_a_conversation_is_given_back_during_a_turn(stage: Stage, stopped_clock: Clock) -> None:
+    thread = opened(stage)
+    conversed(stage, stopped_clock, thread, "[[sim:handoff]]")
+    message = asked(stage, thread, CONFIRM)
+    with just_before("TransactWriteItems", lambda: conversations.resume(thread.scope, thread.id)):
+        assert work(stage, [hint(stage, thread, message)]) == 1
+    row = table.get(thread.scope.pk("conversation"), thread.id)
+    assert row is not None
+    assert not {"handed_off", "turn"} & row.keys()
+    assert seen(stage, thread.messages)["data"][-1]["actions"][0]["type"] == "appointment_confirmed"
+
+
+def test_an_unknown_conversation_cannot_be_given_back(stage: Stage) -> None:
+    thread = opened(stage)
+    with pytest.raises(LookupError, match="there is no conversation conv_x"):
+        conversations.resume(thread.scope, "conv_x")
