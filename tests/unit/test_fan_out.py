@@ -81,6 +81,9 @@ class Stage:
                     endpoint, change = self._deliveries[json.loads(entry["MessageBody"])["sk"]]
                     self.hinted.setdefault(endpoint, []).append(change)
                 return {"Successful": [{"Id": entry["Id"], "MessageId": "m"} for entry in sent["Entries"]]}
+            case "GetItem":
+                # No customer is erased.
+                return {}
         raise AssertionError(operation)
 
     def _write(self, event: Any, *deliveries: Any) -> None:
@@ -127,7 +130,7 @@ def test_changes_of_different_resources_are_written_concurrently(stage: Stage, a
 
 
 @pytest.mark.parametrize(("projects", "endpoint_count"), [(1, 1), (5, 1), (1, 3)])
-def test_waiting_for_aws_allows_1900_events_a_second_in_a_shard(
+def test_waiting_for_aws_allows_1600_events_a_second_in_a_shard(
     stage: Stage, aws: VirtualAws, projects: int, endpoint_count: int
 ) -> None:
     """What the CPU allows is less; the README's decisions state it."""
@@ -137,12 +140,14 @@ def test_waiting_for_aws_allows_1900_events_a_second_in_a_shard(
     assert aws.calls == {
         # Once for each project, however many records ask at the same time.
         "Query": projects,
+        # Once for each customer.
+        "GetItem": SOURCE.batch_size,
         "TransactWriteItems": SOURCE.batch_size,
         "SendMessageBatch": endpoint_count * SOURCE.batch_size / 10,
     }
     in_turn = aws.calls["Query"] + aws.calls["SendMessageBatch"]
-    seconds = in_turn * CALL + SOURCE.batch_size / batches.RECORDS_AT_ONCE * TRANSACTION
-    assert SOURCE.parallel * SOURCE.batch_size / seconds >= 1900
+    seconds = in_turn * CALL + SOURCE.batch_size / batches.RECORDS_AT_ONCE * (CALL + TRANSACTION)
+    assert SOURCE.parallel * SOURCE.batch_size / seconds >= 1600
 
 
 def test_hints_for_each_endpoint_have_the_order_of_the_batch(stage: Stage, aws: VirtualAws) -> None:
