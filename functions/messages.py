@@ -173,8 +173,8 @@ class Window:
                 may_take, hinted, body = False, True, self._take(turn)
                 if body is not None:
                     return body
-            elif not hinted:
-                # The first request may have died before it sent them.
+            elif not hinted and not turns.fits(self.seconds_left - conversations.turn_wait(row) / clock.SECOND):
+                # The first request may have died before it sent them, and this one cannot take the turn itself.
                 hinted = True
                 hints.send("turns", conversations.turn_hints(row))
         raise self._timeout()
