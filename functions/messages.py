@@ -168,7 +168,7 @@ class Window:
                 continue
             if "answer" in row:
                 return str(row["answer"])
-            turn = turns.claim_in_window(row, self.seconds_left) if may_take else None
+            turn = self._claim(row) if may_take else None
             if turn is not None:
                 may_take, hinted, body = False, True, self._take(turn)
                 if body is not None:
@@ -198,6 +198,12 @@ class Window:
         # The message is stored, so a failed poll is not fatal.
         with contextlib.suppress(Unavailable):
             return table.get(self.message["pk"], self.message["sk"])
+        return None
+
+    def _claim(self, row: table.Row) -> Turn | None:
+        # Neither is a failed claim.
+        with contextlib.suppress(Unavailable, table.Contended):
+            return turns.claim_in_window(row, self.seconds_left)
         return None
 
     def _timeout(self) -> ApiError:
