@@ -168,13 +168,13 @@ class Window:
                 continue
             if "answer" in row:
                 return str(row["answer"])
-            turn = turns.claim_in_window(row, self.seconds_left) if may_take else None
+            turn = self._claim(row) if may_take else None
             if turn is not None:
                 may_take, hinted, body = False, True, self._take(turn)
                 if body is not None:
                     return body
-            elif not hinted:
-                # The first request may have died before it sent them.
+            elif not hinted and not turns.fits(self.seconds_left - conversations.turn_wait(row) / clock.SECOND):
+                # The first request may have died before it sent them, and this one cannot take the turn itself.
                 hinted = True
                 hints.send("turns", conversations.turn_hints(row))
         raise self._timeout()
@@ -198,6 +198,12 @@ class Window:
         # The message is stored, so a failed poll is not fatal.
         with contextlib.suppress(Unavailable):
             return table.get(self.message["pk"], self.message["sk"])
+        return None
+
+    def _claim(self, row: table.Row) -> Turn | None:
+        # Neither is a failed claim.
+        with contextlib.suppress(Unavailable, table.Contended):
+            return turns.claim_in_window(row, self.seconds_left)
         return None
 
     def _timeout(self) -> ApiError:

@@ -247,14 +247,16 @@ def locked(conversation: Conversation, message: table.Row) -> tuple[Conversation
     return documents.touched(conversation, {"last_message_at": at}), {"turn": message["sk"]}
 
 
-def turn_hint(message: table.Row, delay: int | None = None) -> hints.Hint:
-    """The hint for the turn of a message, `delay` seconds from now; by default, for when it can be claimed.
+def turn_wait(message: table.Row) -> int:
+    """Milliseconds until the turn of a message can be claimed: it is due, and its lease has expired a second ago."""
+    free_at = message.get("lease_until", -clock.SECOND) + clock.SECOND
+    return int(max(0, message["due_at"] - clock.now(), free_at - clock.now()))
 
-    That is when it is due, or a second after the end of its lease.
-    """
+
+def turn_hint(message: table.Row, delay: int | None = None) -> hints.Hint:
+    """The hint for the turn of a message, `delay` seconds from now; by default, for when it can be claimed."""
     if delay is None:
-        free_at = message.get("lease_until", -clock.SECOND) + clock.SECOND
-        delay = max(0, -(-(max(message["due_at"], free_at) - clock.now()) // clock.SECOND))
+        delay = -(-turn_wait(message) // clock.SECOND)
     return hints.Hint(message["pk"], message["sk"], group=scope_of(message["pk"]).pk("turns"), delay=delay)
 
 

@@ -225,6 +225,37 @@ def test_a_message_whose_turn_is_in_trouble_with_any_call_has_one_reply_and_one_
     assert not problems, "\n".join(problems)
 
 
+@pytest.mark.parametrize("kind", ["passing", "lasting", "conflict"])
+def test_a_retry_in_trouble_with_any_call_of_its_turn_has_one_reply_and_one_effect(
+    stage: Stage, stopped_clocks: Clock, kind: str
+) -> None:
+    """The message is stored, so nothing that happens to the retry is worse than a 504."""
+
+    def free_turn() -> Thread:
+        thread = opened(stage)
+        asked(stage, thread, CONFIRM, "k")
+        stage.messages("turns")
+        return thread
+
+    thread = free_turn()
+    with wire() as line:
+        assert send(stage, thread, CONFIRM, "k").status == 201
+    first_look = 3
+    problems = []
+    for trouble, (position, call) in itertools.product(FEWER_TROUBLES[kind], enumerate(line.calls)):
+        if position < first_look or (trouble.writes_only and call.operation not in WRITES):
+            continue
+        name, thread = f"{trouble.name} at {position} {call.operation}", free_turn()
+        with wire(Fault(position, trouble.disturbance, trouble.tries)):
+            found = send(stage, thread, CONFIRM, "k")
+        if found.status not in (201, 504) or (found.status == 504 and trouble.code is None and kind == "passing"):
+            problems.append(f"{name}: {found.status} {found.body[:90]!r}")
+        stopped_clocks.forward(LEASE_END + 1)
+        send(stage, thread, CONFIRM, "k")
+        problems += [f"{name}: {wrong}" for wrong in wrongs(stage, stopped_clocks, thread, WISHES[0])]
+    assert not problems, "\n".join(problems)
+
+
 # The agent's time
 
 
@@ -363,8 +394,11 @@ def test_the_forced_timeout_is_504_after_two_seconds_and_a_retry_has_the_reply_f
         assert send(stage, thread, LATE, "k").code == "agent_timeout"
     assert stopped_clocks.now - start == pytest.approx(2, abs=0.01)
     assert min(delay for delay, _ in delayed(line, stage)) == 7
-    assert send(stage, thread, LATE, "k").status == 201
+    with wire() as line:
+        assert send(stage, thread, LATE, "k").status == 201
     assert 7 <= stopped_clocks.now - start < 8
+    # It has time to take the turn itself, so it sends no hints before that.
+    assert line.operations("sqs") == ["SendMessageBatch"]
 
 
 def test_a_retry_has_twenty_seconds_and_takes_the_turn_when_its_lease_ends(stage: Stage, stopped_clocks: Clock) -> None:

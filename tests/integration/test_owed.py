@@ -69,6 +69,48 @@ def record(claim: Claim, write: table.Update, *, keep: bool = False) -> None:
     table.write([owed.held(claim, write, keep=keep)], claim.token)
 
 
+def test_a_row_may_be_inserted_with_a_claim(stage: Stage, stopped_clock: Clock) -> None:
+    job = Job()
+    row = {"pk": job.pk, "sk": job.sk, "kind": "job", "done": 0, **owed.owed(job.sk, clock.now())}
+    claim = owed.claimed(row, clock.now() + LEASE)
+    table.write([table.Put(claim.row)], ids.new("req_"))
+    assert not owed.is_free(job.row)
+    assert job.claim() is None
+    stopped_clock.forward(LEASE / clock.SECOND)
+    assert owed.is_free(job.row)
+    # Whoever inserted it did not come back.
+    assert job.claimed().lost_workers == 1
+    with pytest.raises(table.ConditionFailed):
+        owed.commit(claim, [job.done(1)])
+
+
+def test_a_hint_that_is_a_little_early_waits_until_the_work_is_due(job: Job, stopped_clock: Clock) -> None:
+    def soon() -> Claim | None:
+        return owed.claim_soon(job.pk, job.sk, lambda: clock.now() + LEASE)
+
+    job.owe(at=clock.now() + owed.EARLY + 1)
+    assert not owed.is_free(job.row)
+    assert soon() is None
+    stopped_clock.forward(0.001)
+    before = stopped_clock.now
+    claim = soon()
+    assert claim is not None
+    assert stopped_clock.now - before == pytest.approx(owed.EARLY / clock.SECOND, abs=0.01)
+    # The lease is counted from the claim, not from the hint.
+    assert claim.seconds_left == pytest.approx(LEASE / clock.SECOND, abs=0.01)
+    assert soon() is None
+
+
+def test_the_commit_of_a_worker_that_lost_its_claim_after_another_commit_fails(job: Job, stopped_clock: Clock) -> None:
+    claim = job.claimed()
+    owed.commit(claim, [job.done(1, at=clock.now())], keep=True)
+    stopped_clock.forward(LEASE / clock.SECOND)
+    job.claimed()
+    with pytest.raises(table.ConditionFailed):
+        owed.commit(claim, [job.done(2)])
+    assert job.row["done"] == 1
+
+
 def test_one_worker_at_a_time_has_a_row(job: Job) -> None:
     claim = job.claimed()
     assert job.claim() is None
