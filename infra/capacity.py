@@ -1,0 +1,278 @@
+"""What a stage can bear: for a load, the need of each part, what the part has, what breaks first, and what to raise.
+
+    python -m infra.capacity [STAGE]          prints the tables for a stage of cdk.json, by default `prod`
+
+The needs follow from the counted units and the measured CPU times of `infra.costs`, for the mix of operations in its
+example. What a part has is a setting of the stage, or a default quota of AWS in us-east-1. A need is an average over
+seconds: a load with peaks needs the capacity of its peaks. `tests/unit/test_capacity.py` holds the stated goals.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infra import costs, topology
+from infra.topology import QueueSource
+from shared.core import facts
+
+SETTINGS = Path(__file__).parents[1] / "cdk.json"
+LOADS = (100, 1_000, 10_000, 100_000)
+"""Requests per second."""
+CALL_SECONDS = 90
+"""The length of a live call, an assumption."""
+MESSAGE_TOKENS = 3_000
+"""Tokens of the model for one message, input and output together, an assumption."""
+PARTITION_WRITES = 1_000
+"""Write units per second of one partition (DynamoDB developer guide, "Designing partition keys")."""
+TABLE_UNITS = 40_000
+"""Write and read units per second of an on-demand table (DynamoDB developer guide, "Quotas")."""
+EXECUTIONS = 1_000
+"""Concurrent executions of an account (Lambda developer guide, "Lambda quotas"). A new account may have only 10."""
+GATEWAY_REQUESTS = 10_000
+"""Requests per second of an account (API Gateway developer guide, "Quotas"). Some regions have 2,500."""
+MACHINE_STARTS = 300
+"""Executions of state machines started per second (Step Functions developer guide, "Quotas")."""
+CALL_STARTS, ACTIVE_CALLS = 2, 10
+"""Calls started per second and active at a time (Amazon Connect administrator guide, "Service quotas")."""
+DUE_WRITES = 2
+"""Writes to the index `by_due` for each piece of owed work: one when it is owed, and one when it is done."""
+NEW_TABLE_PARTITIONS = 4
+"""Partitions of a new on-demand table, and so shards of its stream (DynamoDB developer guide, "On-demand capacity")."""
+EVENT_CPU_MS = 3
+"""CPU time of `fan_out` for one event of a full batch, on a whole core (README, decisions)."""
+ROW_UNITS = 4
+"""Write units of a resource's row of up to 2 KB in a transaction."""
+
+
+@dataclass(frozen=True)
+class Load:
+    """Operations per second, by their names in `costs.WORK`."""
+
+    requests: float
+    rates: Mapping[str, float]
+
+    def total(self, units: Callable[[costs.Work], float]) -> float:
+        """The units per second of all operations."""
+        return sum(rate * units(costs.WORK[name]) for name, rate in self.rates.items())
+
+    @property
+    def executions(self) -> float:
+        """Concurrent executions of all functions."""
+        return self.total(seconds)
+
+    @property
+    def changes(self) -> float:
+        """Stream records per second that reach `fan_out`."""
+        return self.total(lambda work: work.runs.get("fan_out", 0))
+
+    @property
+    def attempts(self) -> float:
+        """Attempts of deliveries per second."""
+        return self.total(lambda work: work.runs.get("deliver", 0))
+
+    @property
+    def owed(self) -> float:
+        """Rows per second that begin to owe work: attempts, turns, and about four steps of each call."""
+        return self.attempts + self.rates.get("model_message", 0) + 4 * self.rates.get("call", 0)
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part of the stage: what it needs for a load, and what it has, both in `unit`.
+
+    `has` is None if every account has its own quota. `remedy` names the setting or the quota to raise.
+    """
+
+    name: str
+    unit: str
+    need: Callable[[Load], float]
+    has: float | None
+    remedy: str
+
+
+def load(requests: float) -> Load:
+    """The load of so many requests per second with the mix of `costs.EXAMPLE`."""
+    sent = sum(count * costs.WORK[name].requests for name, count in costs.EXAMPLE.items())
+    return Load(requests, {name: requests * count / sent for name, count in costs.EXAMPLE.items()})
+
+
+def seconds(work: costs.Work) -> float:
+    """The duration of all invocations of an operation."""
+    return costs.gb_seconds(work) * 1024 / costs.MEMORY_MB
+
+
+def parts(stage: Mapping[str, Any]) -> Sequence[Part]:
+    """The parts of a stage with these settings of cdk.json."""
+    return [
+        Part(
+            "API Gateway: requests of the account", "per second", lambda on: on.requests, GATEWAY_REQUESTS,
+            "quota L-8A5B8E43 of API Gateway",
+        ),
+        Part(
+            "API Gateway: requests of the stage", "per second", lambda on: on.requests, stage["requests_per_second"],
+            "setting `requests_per_second`",
+        ),
+        Part(
+            "API Gateway: messages", "per second", lambda on: on.rates["model_message"], stage["messages_per_second"],
+            "setting `messages_per_second`",
+        ),
+        Part(
+            "Lambda: all functions", "executions", lambda on: on.executions, EXECUTIONS,
+            "quota L-B99A9384 of Lambda",
+        ),
+        *_functions(stage.get("reserved_concurrency", {})),
+        Part(
+            "DynamoDB: writes", "units per second", lambda on: on.total(lambda work: work.writes), TABLE_UNITS,
+            "quota for the write throughput of a table",
+        ),
+        Part(
+            "DynamoDB: reads", "units per second", lambda on: on.total(lambda work: work.reads), TABLE_UNITS,
+            "quota for the read throughput of a table",
+        ),
+        Part(
+            "DynamoDB: index of owed work", "writes per second", lambda on: on.owed * DUE_WRITES,
+            stage.get("due_shards", topology.DUE_SHARDS) * PARTITION_WRITES, "setting `due_shards`, up to 64",
+        ),
+        Part(
+            "Step Functions: timers of retries", "starts per second", lambda on: on.rates["machine_retry"],
+            MACHINE_STARTS, "quota for StartExecution",
+        ),
+        Part(
+            "Amazon Connect: calls started", "per second", lambda on: on.rates["call"], CALL_STARTS,
+            "quota for StartOutboundVoiceContact, then setting `connect.starts_per_second`",
+        ),
+        Part(
+            "Amazon Connect: active calls", "calls", lambda on: on.rates["call"] * CALL_SECONDS, ACTIVE_CALLS,
+            "quota for concurrent active calls, then setting `connect.active_calls`",
+        ),
+        Part(
+            "Bedrock: tokens of the model", "per minute", lambda on: on.rates["model_message"] * MESSAGE_TOKENS * 60,
+            None, "quota of the model for tokens per minute",
+        ),
+    ]  # fmt: skip
+
+
+def _functions(reserved: Mapping[str, int]) -> list[Part]:
+    """The functions with a limit of their own: reserved concurrency, or the concurrency of a queue."""
+    queues = {source.queue: source for function in topology.FUNCTIONS for source in function.queues}
+    raise_queue = "`concurrency` of the queue in `topology.py`, then setting `reserved_concurrency.deliver`"
+    return [
+        Part(
+            "Lambda: `messages`", "executions",
+            lambda on: on.rates["model_message"] * seconds(costs.WORK["model_message"]),
+            reserved.get("messages", EXECUTIONS), "setting `reserved_concurrency.messages`",
+        ),
+        Part(
+            "Lambda: `fan_out`", "executions", lambda on: on.changes / changes_of_execution(),
+            reserved.get("fan_out", EXECUTIONS),
+            "setting `reserved_concurrency.fan_out`; each stream shard has ten, and DynamoDB adds shards with the load",
+        ),
+        Part(
+            "Lambda: first attempts", "executions",
+            lambda on: on.rates["delivery"] / attempts_of_execution(queues["deliveries"]),
+            queues["deliveries"].concurrency, raise_queue,
+        ),
+        Part(
+            "Lambda: later attempts", "executions",
+            lambda on: (on.attempts - on.rates["delivery"]) / attempts_of_execution(queues["retries"]),
+            queues["retries"].concurrency, raise_queue,
+        ),
+    ]  # fmt: skip
+
+
+def attempts_of_execution(source: QueueSource) -> float:
+    """Attempts per second of one execution of `deliver`, whose batch waits concurrently and shares one CPU."""
+    work = costs.WORK["delivery"]
+    waits, cpu = work.waits + work.calls * costs.CALL_MS, _cpu_ms(costs.CPU_MS["deliver"])
+    return source.batch_size * 1_000 / (waits + source.batch_size * cpu)
+
+
+def changes_of_execution() -> float:
+    """Events per second of one execution of `fan_out`, which the CPU limits."""
+    return 1_000 / _cpu_ms(EVENT_CPU_MS)
+
+
+def _cpu_ms(on_whole_core: float) -> float:
+    return on_whole_core * costs.WHOLE_CORE_MB / costs.MEMORY_MB
+
+
+def ceilings(stage: Mapping[str, Any]) -> Mapping[str, float]:
+    """What a stage bears at the default quotas of DynamoDB, by the part that limits it first.
+
+    The quota of concurrent executions must allow the stage's reservations. A project with more has several keys.
+    """
+    queues = {source.queue: source for function in topology.FUNCTIONS for source in function.queues}
+    [stream] = [function.stream for function in topology.FUNCTIONS if function.stream]
+    shards = stage.get("due_shards", topology.DUE_SHARDS)
+    event_writes, delivery_writes = costs.WORK["create"].writes, costs.WORK["delivery"].writes
+    return {
+        "events per second, `fan_out` in a new table's shards": (
+            changes_of_execution() * stream.parallel * NEW_TABLE_PARTITIONS
+        ),
+        "events per second, `fan_out` with its reserved concurrency": (
+            changes_of_execution() * stage.get("reserved_concurrency", {}).get("fan_out", EXECUTIONS)
+        ),
+        "first attempts per second, executions": (
+            attempts_of_execution(queues["deliveries"]) * queues["deliveries"].concurrency
+        ),
+        "deliveries per second, index of owed work": shards * PARTITION_WRITES / DUE_WRITES,
+        "events per second with 1.5 deliveries each, writes of the table": (
+            TABLE_UNITS / (event_writes + 1.5 * delivery_writes)
+        ),
+        "requests per second of one API key": facts.REQUESTS_PER_SECOND,
+        "changes per second of one kind in one project": PARTITION_WRITES / ROW_UNITS,
+    }
+
+
+def breaking(stage: Mapping[str, Any], on: Load) -> list[Part]:
+    """The parts that lack something at this load. The first is the one that breaks first as the load grows."""
+    known = [(part.need(on) / part.has, part) for part in parts(stage) if part.has is not None]
+    return [part for share, part in sorted(known, key=lambda pair: -pair[0]) if share > 1]
+
+
+def markdown(stage: Mapping[str, Any]) -> str:
+    """The tables: the mix, the need of each part for each load, and what breaks first."""
+    loads = [load(requests) for requests in LOADS]
+    mix = [[costs.WORK[name].about, f"{rate * 100:.3g} %"] for name, rate in load(1).rates.items()]
+    needs = []
+    for part in parts(stage):
+        has = "by account" if part.has is None else f"{part.has:,.0f}"
+        needs.append([f"{part.name}, {part.unit}", has, *(_share(part, on) for on in loads), part.remedy])
+    breaks = [
+        [f"{on.requests:,.0f}", "; ".join(part.name for part in breaking(stage, on)) or "nothing"] for on in loads
+    ]
+    most = [[what, f"{limit:,.0f}"] for what, limit in ceilings(stage).items()]
+    heads = ("part", "has", *(f"{on.requests:,.0f} requests/s" for on in loads), "to raise")
+    return "\n\n".join(
+        (
+            costs.table(("operation", "share of the requests"), mix),
+            costs.table(heads, needs),
+            costs.table(("requests per second", "breaks, in this order"), breaks),
+            costs.table(("what a stage bears", "at most"), most),
+        )
+    )
+
+
+def _share(part: Part, on: Load) -> str:
+    need = part.need(on)
+    text = f"{need:,.0f}" if need >= 10 else f"{need:.2g}"
+    return f"**{text}**" if part.has is not None and need > part.has else text
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Print the tables of a stage. Returns the exit status."""
+    name, stages = (arguments or ["prod"])[0], json.loads(SETTINGS.read_text(encoding="utf-8"))["context"]["stages"]
+    if name not in stages:
+        print(f"infra.capacity: cdk.json has no stage {name!r}; its stages are {', '.join(stages)}", file=sys.stderr)
+        return 1
+    print(markdown(stages[name]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,83 @@
+"""What a stage can bear: the arithmetic, the stated goals, and that the README shows what is computed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra import capacity, costs
+from infra.capacity import Part
+
+ROOT = Path(__file__).parents[2]
+PROD: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text())["context"]["stages"]["prod"]
+
+
+def part(name: str) -> Part:
+    [found] = [part for part in capacity.parts(PROD) if part.name == name]
+    return found
+
+
+def test_the_mix_adds_up_to_the_requests() -> None:
+    on = capacity.load(1_000)
+    assert sum(rate * costs.WORK[name].requests for name, rate in on.rates.items()) == pytest.approx(1_000)
+    # The example: 3 M deliveries and 90 k later attempts in 11.1 M requests.
+    assert on.attempts == pytest.approx(1_000 * 3_090 / 11_100)
+
+
+def test_a_need_grows_with_the_load() -> None:
+    small, large = capacity.load(100), capacity.load(10_000)
+    for one in capacity.parts(PROD):
+        assert one.need(large) == pytest.approx(100 * one.need(small)), one.name
+
+
+def test_waiting_for_the_model_takes_executions() -> None:
+    # 9 % of the requests are messages, of at least two seconds each.
+    needed = part("Lambda: `messages`").need(capacity.load(100))
+    assert 18 < needed < 25
+
+
+def test_what_breaks_is_told_worst_first() -> None:
+    on = capacity.load(10_000)
+    found = capacity.breaking(PROD, on)
+    shares = [one.need(on) / (one.has or 1) for one in found]
+    assert shares == sorted(shares, reverse=True)
+    assert min(shares) > 1
+    assert "API Gateway: requests of the stage" in [one.name for one in found]
+    assert capacity.breaking(PROD, capacity.load(1)) == []
+
+
+def test_a_setting_raises_what_it_is_said_to_raise() -> None:
+    raised = PROD | {"due_shards": 64, "requests_per_second": 9_000}
+    raised["reserved_concurrency"] = PROD["reserved_concurrency"] | {"messages": 999}
+    has = {one.name: one.has for one in capacity.parts(raised)}
+    assert has["DynamoDB: index of owed work"] == 64_000
+    assert has["API Gateway: requests of the stage"] == 9_000
+    assert has["Lambda: `messages`"] == 999
+
+
+def test_one_stage_bears_1000_events_and_1500_deliveries_a_second_at_default_quotas() -> None:
+    events, deliveries = 1_000, 1_500
+    found = capacity.ceilings(PROD)
+    of_events = [most for what, most in found.items() if what.startswith("events per second")]
+    of_deliveries = [most for what, most in found.items() if what.startswith(("deliveries per", "first attempts per"))]
+    assert (len(of_events), len(of_deliveries)) == (3, 2)
+    assert min(of_events) >= events
+    assert min(of_deliveries) >= deliveries
+
+
+def test_a_stage_that_is_not_in_the_settings_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert capacity.main(["nowhere"]) == 1
+    assert "no stage 'nowhere'; its stages are dev, prod" in capsys.readouterr().err
+    assert capacity.main(["dev"]) == 0
+    assert "DynamoDB: writes" in capsys.readouterr().out
+
+
+def test_the_readme_shows_what_is_computed() -> None:
+    _, heading, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## What it can bear\n")
+    assert heading, "README.md has no section What it can bear"
+    section = rest.partition("\n## ")[0]
+    for table in capacity.markdown(PROD).split("\n\n"):
+        assert table in section, "python -m infra.capacity prints what is to stand there"
