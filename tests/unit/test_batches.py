@@ -54,6 +54,7 @@ def _service(engine: Engine, queue: Queue, fifo: Queue, monkeypatch: pytest.Monk
         monkeypatch.setenv(name, "local")
     aws.sqs.cache_clear()
     yield
+    aws.sqs().close()
     aws.sqs.cache_clear()
 
 
