@@ -8,10 +8,10 @@ from pydantic import Field
 
 from shared import appointments, customers
 from shared.api import responses
-from shared.api.collections import list_endpoint, retrieve_endpoint
+from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Decision, Request
 from shared.api.responses import Response
-from shared.api.routes import Endpoint, Route, lambda_handler, service
+from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.appointments import APPOINTMENTS, Appointment
 from shared.resources import fields
 
@@ -105,8 +105,8 @@ def delete(request: Request[None]) -> Response:
 app = service(
     Route(
         "/v1/appointments",
-        get=list_endpoint(APPOINTMENTS, Appointment),
-        post=Endpoint(
+        get=list_operation(APPOINTMENTS, Appointment),
+        post=Operation(
             create,
             returns=Appointment,
             status=(201,),
@@ -116,14 +116,14 @@ app = service(
     ),
     Route(
         "/v1/appointments/{id}",
-        get=retrieve_endpoint(APPOINTMENTS, Appointment),
-        patch=Endpoint(
+        get=retrieve_operation(APPOINTMENTS, Appointment),
+        patch=Operation(
             update,
             returns=Appointment,
             body=AppointmentPatch,
             errors=("resource_not_found", "appointment_deleted", "invalid_status_transition", "parameters_exclusive"),
         ),
-        delete=Endpoint(delete, returns=Appointment, errors=("resource_not_found",)),
+        delete=Operation(delete, returns=Appointment, errors=("resource_not_found",)),
     ),
 )
 handler = lambda_handler(app)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from shared.api import responses
-from shared.api.collections import list_endpoint, retrieve_endpoint
+from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Decision, Request
 from shared.api.responses import Response
-from shared.api.routes import Endpoint, Route, lambda_handler, service
+from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.conversations import conversations, participants
 from shared.conversations.conversations import CONVERSATIONS, MESSAGES, Conversation, Message
 from shared.conversations.participants import CUSTOMER_ERRORS, CustomerReference
@@ -75,8 +75,8 @@ def end(request: Request[fields.Nothing]) -> Response:
 app = service(
     Route(
         "/v1/conversations",
-        get=list_endpoint(CONVERSATIONS, Conversation),
-        post=Endpoint(
+        get=list_operation(CONVERSATIONS, Conversation),
+        post=Operation(
             create,
             returns=Conversation,
             status=(201,),
@@ -84,15 +84,15 @@ app = service(
             errors=(*CUSTOMER_ERRORS, "conversation_exists"),
         ),
     ),
-    Route("/v1/conversations/{id}", get=retrieve_endpoint(CONVERSATIONS, Conversation)),
+    Route("/v1/conversations/{id}", get=retrieve_operation(CONVERSATIONS, Conversation)),
     Route(
         "/v1/conversations/{id}/messages",
-        get=Endpoint(list_messages, returns=Page[Message], query=MESSAGES.parameters, errors=("resource_not_found",)),
+        get=Operation(list_messages, returns=Page[Message], query=MESSAGES.parameters, errors=("resource_not_found",)),
         elsewhere=("POST",),
     ),
     Route(
         "/v1/conversations/{id}/end",
-        post=Endpoint(end, returns=Conversation, optional_body=True, errors=("resource_not_found",)),
+        post=Operation(end, returns=Conversation, optional_body=True, errors=("resource_not_found",)),
     ),
 )
 handler = lambda_handler(app)

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from shared import customers
 from shared.api import responses
-from shared.api.collections import list_endpoint, retrieve_endpoint
+from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Decision, Request
 from shared.api.responses import Response
-from shared.api.routes import Endpoint, Route, lambda_handler, service
+from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.calls import placing
 from shared.customers import CUSTOMERS, Customer, CustomerFields
 from shared.resources import fields
@@ -84,14 +84,16 @@ def delete(request: Request[None]) -> Response:
 app = service(
     Route(
         "/v1/customers",
-        get=list_endpoint(CUSTOMERS, Customer),
-        post=Endpoint(create, returns=Customer, status=(201,), body=CustomerCreate),
+        get=list_operation(CUSTOMERS, Customer),
+        post=Operation(create, returns=Customer, status=(201,), body=CustomerCreate),
     ),
     Route(
         "/v1/customers/{id}",
-        get=retrieve_endpoint(CUSTOMERS, Customer),
-        patch=Endpoint(update, returns=Customer, body=CustomerPatch, errors=("resource_not_found", "customer_deleted")),
-        delete=Endpoint(delete, returns=Customer, errors=("resource_not_found",)),
+        get=retrieve_operation(CUSTOMERS, Customer),
+        patch=Operation(
+            update, returns=Customer, body=CustomerPatch, errors=("resource_not_found", "customer_deleted")
+        ),
+        delete=Operation(delete, returns=Customer, errors=("resource_not_found",)),
     ),
 )
 handler = lambda_handler(app)

@@ -38,7 +38,7 @@ def deliver(record: SQSRecord) -> None:
     # The event of an erased customer is gone, and its deliveries with it.
     if event_key not in rows or endpoint is None or claim.is_closed(endpoint):
         deliveries.cancel(claim, endpoint)
-    elif claim.lost_workers >= deliveries.LOST_WORKERS:
+    elif claim.lost_workers >= deliveries.MAX_LOST_WORKERS:
         deliveries.fail_lost(claim, endpoint)
         logger().error("worker lost", extra={"delivery_id": claim.doc["id"]})
         metrics.count(facts.LOST_DELIVERY)

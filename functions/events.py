@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from shared.api import responses
-from shared.api.collections import list_endpoint
+from shared.api.collections import list_operation
 from shared.api.requests import Decision, Request
 from shared.api.responses import Response
-from shared.api.routes import Endpoint, Route, lambda_handler, service
+from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.resources import fields
 from shared.resources.lists import Page
 from shared.webhooks import deliveries, events
@@ -57,21 +57,21 @@ def retry_delivery(request: Request[fields.Nothing]) -> Response:
 
 
 app = service(
-    Route("/v1/events", get=list_endpoint(EVENTS, Event)),
-    Route("/v1/events/{id}", get=Endpoint(retrieve, returns=Event, errors=("resource_not_found",))),
+    Route("/v1/events", get=list_operation(EVENTS, Event)),
+    Route("/v1/events/{id}", get=Operation(retrieve, returns=Event, errors=("resource_not_found",))),
     Route(
         "/v1/events/{id}/deliveries",
-        get=Endpoint(
+        get=Operation(
             list_deliveries, returns=Page[Delivery], query=DELIVERIES.parameters, errors=("resource_not_found",)
         ),
     ),
     Route(
         "/v1/events/{id}/deliveries/{delivery_id}",
-        get=Endpoint(retrieve_delivery, returns=Delivery, errors=("resource_not_found",)),
+        get=Operation(retrieve_delivery, returns=Delivery, errors=("resource_not_found",)),
     ),
     Route(
         "/v1/events/{id}/deliveries/{delivery_id}/retry",
-        post=Endpoint(
+        post=Operation(
             retry_delivery,
             returns=Delivery,
             status=(202,),

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from shared.api.requests import Decision, Request
 from shared.api.responses import Response
-from shared.api.routes import Endpoint, Route, lambda_handler, service
+from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.conversations import answering, conversations, participants, turns
 from shared.conversations.conversations import CONVERSATIONS, AnsweredMessage, ConversationRecord
 from shared.conversations.participants import CUSTOMER_ERRORS, CustomerReference
@@ -166,8 +166,8 @@ class Window:
             row = self._poll()
             if row is None:
                 continue
-            if "answer" in row:
-                return str(row["answer"])
+            if "response" in row:
+                return str(row["response"])
             turn = self._claim(row) if may_take else None
             if turn is not None:
                 may_take, hinted, body = False, True, self._take(turn)
@@ -223,7 +223,7 @@ def _customer(body: MessageCreate) -> Mapping[str, Any] | None:
 app = service(
     Route(
         "/v1/conversations/{id}/messages",
-        post=Endpoint(
+        post=Operation(
             send,
             returns=AnsweredMessage,
             status=(201,),
@@ -234,7 +234,7 @@ app = service(
     ),
     Route(
         "/v1/messages",
-        post=Endpoint(
+        post=Operation(
             send_to_thread,
             returns=AnsweredMessage,
             status=(201,),

@@ -7,7 +7,7 @@ from typing import TypedDict
 from shared.api import responses
 from shared.api.requests import Request
 from shared.api.responses import Response
-from shared.api.routes import Endpoint, Route, lambda_handler, service
+from shared.api.routes import Operation, Route, lambda_handler, service
 
 
 class Ping(TypedDict):
@@ -36,5 +36,5 @@ def ping(request: Request[None]) -> Response:
     return responses.ok(body)
 
 
-app = service(Route("/v1/ping", get=Endpoint(ping, returns=Ping)))
+app = service(Route("/v1/ping", get=Operation(ping, returns=Ping)))
 handler = lambda_handler(app)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Literal, TypedDict
 
 from shared.api import responses
-from shared.api.collections import list_endpoint, retrieve_endpoint
+from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Decision, Request
 from shared.api.responses import Response
-from shared.api.routes import Endpoint, Route, lambda_handler, service
+from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.calls import placing, recordings, sessions, transcripts
 from shared.calls.placing import Call
 from shared.calls.sessions import SESSIONS, Session, SessionRecord
@@ -125,7 +125,7 @@ def _status(session: SessionRecord, status: str, part: str) -> str:
 app = service(
     Route(
         "/v1/customers/{id}/call",
-        post=Endpoint(
+        post=Operation(
             call_customer,
             returns=Call,
             status=(201, 202),
@@ -143,15 +143,15 @@ app = service(
             ),
         ),
     ),
-    Route("/v1/sessions", get=list_endpoint(SESSIONS, Session)),
-    Route("/v1/sessions/{id}", get=retrieve_endpoint(SESSIONS, Session)),
+    Route("/v1/sessions", get=list_operation(SESSIONS, Session)),
+    Route("/v1/sessions/{id}", get=retrieve_operation(SESSIONS, Session)),
     Route(
         "/v1/sessions/{id}/transcript",
-        get=Endpoint(transcript, returns=Transcript, errors=("resource_not_found",)),
+        get=Operation(transcript, returns=Transcript, errors=("resource_not_found",)),
     ),
     Route(
         "/v1/sessions/{id}/recording",
-        get=Endpoint(recording, returns=Recording, errors=("resource_not_found",)),
+        get=Operation(recording, returns=Recording, errors=("resource_not_found",)),
     ),
 )
 handler = lambda_handler(app)

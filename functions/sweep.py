@@ -66,15 +66,15 @@ def _send_hints(rows: Sequence[table.Row], has_time: Callable[[], bool]) -> None
     by_queue: dict[str, list[hints.Hint]] = defaultdict(list)
     for row in rows:
         # A later release may have written kinds that this one does not know.
-        if row["kind"] in LANES:
-            queue, hint = LANES[row["kind"]]
+        if row["kind"] in WORKERS:
+            queue, hint = WORKERS[row["kind"]]
             by_queue[queue].append(hint(row))
     for queue, unsent in by_queue.items():
         if has_time():
             hints.send(queue, unsent)
 
 
-LANES: dict[str, tuple[str, Callable[[table.Row], hints.Hint]]] = {
+WORKERS: dict[str, tuple[str, Callable[[table.Row], hints.Hint]]] = {
     "delivery": ("retries", deliveries.hint),
     "message": ("turns", conversations.turn_hint),
     "session": ("dials", lambda row: sessions.hint(keys.scope_of(row["pk"]), row["sk"])),

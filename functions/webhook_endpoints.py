@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from shared.api import responses
-from shared.api.collections import list_endpoint, retrieve_endpoint
+from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Decision, Request
 from shared.api.responses import Response
-from shared.api.routes import Endpoint, Route, lambda_handler, service
+from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.resources import fields
 from shared.webhooks import deliveries, endpoints, signing
 from shared.webhooks.deliveries import Delivery
@@ -134,8 +134,8 @@ def _with_secret(status: int, endpoint: WebhookEndpoint, secret: str) -> Respons
 app = service(
     Route(
         "/v1/webhook_endpoints",
-        get=list_endpoint(WEBHOOK_ENDPOINTS, WebhookEndpoint),
-        post=Endpoint(
+        get=list_operation(WEBHOOK_ENDPOINTS, WebhookEndpoint),
+        post=Operation(
             create,
             returns=WebhookEndpoint,
             status=(201,),
@@ -145,22 +145,22 @@ app = service(
     ),
     Route(
         "/v1/webhook_endpoints/{id}",
-        get=retrieve_endpoint(WEBHOOK_ENDPOINTS, WebhookEndpoint),
-        patch=Endpoint(
+        get=retrieve_operation(WEBHOOK_ENDPOINTS, WebhookEndpoint),
+        patch=Operation(
             update,
             returns=WebhookEndpoint,
             body=WebhookEndpointPatch,
             errors=("resource_not_found", "url_invalid", "event_filter_invalid"),
         ),
-        delete=Endpoint(delete, returns=DeletedWebhookEndpoint, errors=("resource_not_found",)),
+        delete=Operation(delete, returns=DeletedWebhookEndpoint, errors=("resource_not_found",)),
     ),
     Route(
         "/v1/webhook_endpoints/{id}/rotate_secret",
-        post=Endpoint(rotate_secret, returns=WebhookEndpoint, optional_body=True, errors=("resource_not_found",)),
+        post=Operation(rotate_secret, returns=WebhookEndpoint, optional_body=True, errors=("resource_not_found",)),
     ),
     Route(
         "/v1/webhook_endpoints/{id}/test",
-        post=Endpoint(
+        post=Operation(
             test,
             returns=Delivery,
             status=(202,),

@@ -107,7 +107,7 @@ FEWEST_HANDOFFS = 10
 SERVER_ERRORS = Kind("ServerErrors", "The {} answered one request in a hundred or more with 500 or above.", 1)
 FEWEST_ERRORS = 5
 # Milliseconds. A read takes about 20 and a write 30. Functions that wait for an agent have no such alarm.
-SLOW_ANSWERS = Kind("SlowAnswers", "One request in a hundred or more to {} is slow.", 3_000, "p99", periods=3)
+SLOW_RESPONSES = Kind("SlowResponses", "One request in a hundred or more to {} is slow.", 3_000, "p99", periods=3)
 # The SDK retries a throttled request a few times.
 TABLE_THROTTLES = Kind("TableThrottles", "DynamoDB throttles requests to {}.", 10)
 FAILED_EVENTS = Kind("FailedEvents", "EventBridge could not deliver events of {}.", 1)
@@ -395,7 +395,7 @@ def _of_functions(
             # The alarm of the canary's results also covers its crashes and its schedule.
             yield FUNCTION_ERRORS, name, function.metric_errors()
         if described.routes and not described.posts:
-            yield SLOW_ANSWERS, name, function.metric_duration()
+            yield SLOW_RESPONSES, name, function.metric_duration()
         if name in scheduled and name != facts.CANARY:
             yield NOT_RUNNING, name, function.metric_invocations()
         if described.stream:

@@ -124,7 +124,7 @@ class Function:
     - `posts`: resource paths of which it serves the POST, which waits many seconds for an agent. The gateway has
       separate limits for these. The function with the same path in `routes` serves the other methods.
     - `table`, `indexes`: the DynamoDB actions on the table itself and on its indexes.
-    - `sends`: queues to which it sends. `starts`: state machines that it starts. `answers`: state machines whose
+    - `sends`: queues to which it sends. `starts`: state machines that it starts. `completes`: state machines whose
       waiting tasks it may complete.
     - `signing_key`: KMS actions. `recordings`: S3 actions on recordings. `carrier`: Amazon Connect actions.
     - `model`: whether it may invoke the stage's Bedrock model. `messenger`: whether it may send WhatsApp messages.
@@ -143,7 +143,7 @@ class Function:
     indexes: tuple[str, ...] = ()
     sends: tuple[str, ...] = ()
     starts: tuple[str, ...] = ()
-    answers: tuple[str, ...] = ()
+    completes: tuple[str, ...] = ()
     signing_key: tuple[str, ...] = ()
     recordings: tuple[str, ...] = ()
     model: bool = False
@@ -164,7 +164,7 @@ class Function:
             Grant("indexes", self.indexes),
             *(Grant("queue", ("sqs:SendMessage",), name) for name in self.sends),
             *(Grant("state_machine", ("states:StartExecution",), name) for name in self.starts),
-            *(Grant("state_machine", ("states:SendTaskSuccess",), name) for name in self.answers),
+            *(Grant("state_machine", ("states:SendTaskSuccess",), name) for name in self.completes),
             Grant("signing_key", self.signing_key),
             Grant("recordings", self.recordings),
             Grant("model", MODEL if self.model else ()),
@@ -382,7 +382,7 @@ FUNCTIONS = (
         timeout=40,
         table=("dynamodb:GetItem", *QUERY, "dynamodb:UpdateItem", *WRITE),
         sends=("consents", "dials"),
-        answers=("call_consent",),
+        completes=("call_consent",),
         messenger=True,
         queues=(QueueSource("consents", concurrency=20),),
     ),

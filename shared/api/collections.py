@@ -1,4 +1,4 @@
-"""The endpoints that all collections of resources share."""
+"""The operations that all collections of resources share."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from shared.api import responses
 from shared.api.requests import Request
 from shared.api.responses import Response
-from shared.api.routes import Endpoint
+from shared.api.routes import Operation
 from shared.resources.collections import Collection
 from shared.resources.lists import Page
 
 
-def list_endpoint(collection: Collection[Any, Any], resource: Any) -> Endpoint:
-    """The endpoint of GET on a collection."""
+def list_operation(collection: Collection[Any, Any], resource: Any) -> Operation:
+    """The operation of GET on a collection."""
 
     def list_resources(request: Request[None]) -> Response:
         """Return a page of resources that match the filters, newest first (specification, "Pagination"; contract 3).
@@ -25,11 +25,11 @@ def list_endpoint(collection: Collection[Any, Any], resource: Any) -> Endpoint:
         page = collection.page(request.scope, query, seconds_left=request.seconds_left)
         return responses.ok(page.envelope(request.path))
 
-    return Endpoint(list_resources, returns=Page[resource], query=collection.parameters)
+    return Operation(list_resources, returns=Page[resource], query=collection.parameters)
 
 
-def retrieve_endpoint(collection: Collection[Any, Any], resource: Any) -> Endpoint:
-    """The endpoint of GET on a resource."""
+def retrieve_operation(collection: Collection[Any, Any], resource: Any) -> Operation:
+    """The operation of GET on a resource."""
 
     def retrieve(request: Request[None]) -> Response:
         """Return the resource with the id in the path; an unknown id is 404 `resource_not_found` (contract 1).
@@ -38,4 +38,4 @@ def retrieve_endpoint(collection: Collection[Any, Any], resource: Any) -> Endpoi
         """
         return responses.ok(collection.find(request.scope, request.id).json)
 
-    return Endpoint(retrieve, returns=resource, errors=("resource_not_found",))
+    return Operation(retrieve, returns=resource, errors=("resource_not_found",))

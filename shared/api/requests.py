@@ -1,4 +1,4 @@
-"""Requests: the checks that all requests share, and `Request`, the argument of an endpoint.
+"""Requests: the checks that all requests share, and `Request`, the argument of an operation.
 
 The order of checks (contract 2): route and method, API key, rate limit, version header, size, content type, JSON,
 Idempotency-Key, query, validation of the body, the work.
@@ -39,7 +39,7 @@ B = TypeVar("B")
 
 @dataclass(frozen=True)
 class Decision:
-    """The result of an endpoint: the writes of one transaction, the response, and a step after the commit.
+    """The result of an operation: the writes of one transaction, the response, and a step after the commit.
 
     `after` sends hints, best effort. If it returns a response, that one is sent instead; the saved one stays as it is.
     It does not run if a saved response is replayed.
@@ -121,7 +121,7 @@ class Request(Generic[B]):
         self.context.committed = True
         return decision
 
-    def settle(self, error: ApiError) -> Response:
+    def replay_or_raise(self, error: ApiError) -> Response:
         """Apply the Idempotency-Key to an error (contract 4).
 
         Returns the saved response if the key has a record. Otherwise raises `error`, after saving it if it is a 409
@@ -172,7 +172,7 @@ def read_version(request: StarletteRequest) -> str:
 
 
 def check_query(request: StarletteRequest, known: frozenset[str]) -> None:
-    """Raises `parameter_unknown` for a query parameter that the endpoint does not accept."""
+    """Raises `parameter_unknown` for a query parameter that the operation does not accept."""
     for name in request.query_params:
         if name not in known:
             raise fields.unknown(name, name, sorted(known))

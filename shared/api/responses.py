@@ -1,4 +1,4 @@
-"""Responses: the result of an endpoint, the headers of every response, and error bodies (contract 1 and 2)."""
+"""Responses: the result of an operation, the headers of every response, and error bodies (contract 1 and 2)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RequestContext:
 
 @dataclass(frozen=True)
 class Response:
-    """The response of an endpoint."""
+    """The response of an operation."""
 
     status: int
     body: str
@@ -48,7 +48,7 @@ class Response:
     holds_secret: bool = False
     """Whether the body is saved encrypted (contract 4)."""
     deferred: str | None = None
-    """Only in a saved response: the work whose result is the body. A retry waits for it (`Endpoint.resume`)."""
+    """Only in a saved response: the work whose result is the body. A retry waits for it (`Operation.resume`)."""
     original_request: str | None = None
     """On a replay: the id of the request to which this response was first sent."""
 

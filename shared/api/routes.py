@@ -1,15 +1,15 @@
-"""Routes: the paths of a route group, the endpoints behind them, and the ASGI app that serves them.
+"""Routes: the paths of a route group, the operations behind them, and the ASGI app that serves them.
 
     app = service(
         Route(
             "/v1/customers/{id}",
-            get=Endpoint(retrieve, returns=Customer, errors=("resource_not_found",)),
-            delete=Endpoint(delete, returns=Customer, errors=("resource_not_found",)),
+            get=Operation(retrieve, returns=Customer, errors=("resource_not_found",)),
+            delete=Operation(delete, returns=Customer, errors=("resource_not_found",)),
         ),
     )
     handler = lambda_handler(app)
 
-An endpoint is a function from a `Request` to a `Response`. It calls AWS synchronously, because a Lambda container
+A function from a `Request` to a `Response` serves an operation. It calls AWS synchronously, because a Lambda container
 serves one request at a time.
 """
 
@@ -43,7 +43,7 @@ _WITH_BODY = ("POST", "PATCH")
 
 
 @dataclass(frozen=True)
-class Endpoint:
+class Operation:
     """One operation of the API: the function that serves it, and its description."""
 
     handle: Callable[[Request[Any]], Response]
@@ -65,7 +65,7 @@ class Endpoint:
 
 
 class Route(StarletteRoute):
-    """A path and the endpoints of its methods. HEAD is GET without a body in the response.
+    """A path and the operations of its methods. HEAD is GET without a body in the response.
 
     `elsewhere` are methods of the path that another function serves.
     """
@@ -74,15 +74,15 @@ class Route(StarletteRoute):
         self,
         path: str,
         *,
-        get: Endpoint | None = None,
-        post: Endpoint | None = None,
-        patch: Endpoint | None = None,
-        delete: Endpoint | None = None,
+        get: Operation | None = None,
+        post: Operation | None = None,
+        patch: Operation | None = None,
+        delete: Operation | None = None,
         elsewhere: tuple[str, ...] = (),
     ) -> None:
         methods = {"GET": get, "HEAD": get, "POST": post, "PATCH": patch, "DELETE": delete}
-        self.endpoints = {method: endpoint for method, endpoint in methods.items() if endpoint}
-        self.allowed = ", ".join(method for method in methods if method in (*self.endpoints, *elsewhere))
+        self.operations = {method: operation for method, operation in methods.items() if operation}
+        self.allowed = ", ".join(method for method in methods if method in (*self.operations, *elsewhere))
         """The methods of the path."""
         super().__init__(path, _Dispatch(self))
 
@@ -100,8 +100,8 @@ class _Dispatch:
 
     def _respond(self, request: StarletteRequest, context: RequestContext, raw: bytes) -> StarletteResponse:
         context.route = self._route.path
-        endpoint = self._route.endpoints.get(request.method)
-        if endpoint is None:
+        operation = self._route.operations.get(request.method)
+        if operation is None:
             allowed = self._route.allowed
             raise ApiError("method_not_allowed", f"Use one of {allowed}.", headers={"Allow": allowed})
         api_key = read_api_key(request)
@@ -110,7 +110,7 @@ class _Dispatch:
         document: Mapping[str, Any] = {}
         key = None
         if request.method in _WITH_BODY:
-            document = read_json(request, raw, required=not endpoint.optional_body)
+            document = read_json(request, raw, required=not operation.optional_body)
             key = idempotency.read_key(request, caller.scope, document, api_key)
         context.idempotent = key is not None
         prepared: Request[Any] = Request(
@@ -124,15 +124,15 @@ class _Dispatch:
             key=key,
         )
         try:
-            check_query(request, endpoint.query)
+            check_query(request, operation.query)
             if request.method in _WITH_BODY:
-                prepared = dataclasses.replace(prepared, body=fields.validate(endpoint.body, document))
-            response = endpoint.handle(prepared)
+                prepared = dataclasses.replace(prepared, body=fields.validate(operation.body, document))
+            response = operation.handle(prepared)
         except ApiError as error:
-            response = prepared.settle(error)
+            response = prepared.replay_or_raise(error)
         if response.deferred is not None:
-            assert endpoint.resume is not None
-            response = dataclasses.replace(response, body=endpoint.resume(prepared, response))
+            assert operation.resume is not None
+            response = dataclasses.replace(response, body=operation.resume(prepared, response))
         return responses.render(response, context)
 
 
@@ -199,7 +199,7 @@ def _api_error(error: Exception, context: RequestContext) -> ApiError:
 
 
 def no_route(path: str) -> ApiError:
-    """The 404 for a path that has no endpoint."""
+    """The 404 for a path that has no operation."""
     return ApiError("route_not_found", f"No endpoint has the path {path[:200]}.")
 
 

@@ -75,7 +75,7 @@ def answer(turn: Turn, conversation: ConversationRecord | None = None) -> str:
 def _outcome(turn: Turn, conversation: ConversationRecord, may_call: bool) -> Outcome:
     """The agent's reply and changes, for the current rows."""
     tools = Tools(appointments=(), message=turn.message["content"])
-    if turn.is_lost:
+    if turn.must_apologize:
         return _apology(tools)
     if conversation.row.get("handed_off"):
         return Outcome(Reply(HOLDING), tools)

@@ -47,7 +47,7 @@ LEAST_SECONDS = 3
 """Seconds that the agent must have for a request to begin a turn."""
 APOLOGY_LEASE = 5 * clock.SECOND
 """The lease of an apology (milliseconds). It is short, because an apology only needs one commit."""
-WORKERS = 3
+MAX_LOST_WORKERS = 3
 """The number of workers lost during a turn after which it ends with an apology."""
 MAX_APPOINTMENTS = 50
 """The most appointments that the agent gets."""
@@ -93,9 +93,9 @@ class Turn:
         return clock.now() >= self.asked_at + conversations.GIVE_UP
 
     @property
-    def is_lost(self) -> bool:
+    def must_apologize(self) -> bool:
         """Whether the turn must end with an apology: it is too old, or too many workers were lost."""
-        return self.is_too_old or self.work.lost_workers >= WORKERS
+        return self.is_too_old or self.work.lost_workers >= MAX_LOST_WORKERS
 
     @property
     def seconds(self) -> float:
@@ -254,7 +254,7 @@ def _unlocked(turn: Turn, conversation: ConversationRecord, tools: Tools) -> Map
 
 def _completion(turn: Turn, message: Message, response: str) -> table.Update:
     """The write that ends the turn. It stores the body of the response."""
-    row, attributes = turn.work.row, {"doc": fields.to_json(message), "answer": response}
+    row, attributes = turn.work.row, {"doc": fields.to_json(message), "response": response}
     return table.Update(row["pk"], row["sk"], set={**owed.NOTHING, **attributes})
 
 

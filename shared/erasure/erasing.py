@@ -229,7 +229,7 @@ def _remove_conversation(scope: Scope, row: table.Row) -> Counter[str]:
     done = Counter({"conversations": 1})
     while page := next(table.query(pk, limit=_PAGE, forward=True), []):
         if scope.livemode:
-            answers = [(message["sk"], json.loads(message["answer"])) for message in page if "answer" in message]
+            answers = [(message["sk"], json.loads(message["response"])) for message in page if "response" in message]
             turns = [(id, answer["reply"]["created_at"]) for id, answer in answers]
             done["usage records"] += _erase_usage(scope, turns)
         for message in page:

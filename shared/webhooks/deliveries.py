@@ -34,7 +34,7 @@ WAITS = (0, 5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)
 contract 0)."""
 LEASE = 60 * clock.SECOND
 """The lease of a worker (milliseconds). An attempt times out after 15 seconds."""
-LOST_WORKERS = 3
+MAX_LOST_WORKERS = 3
 """The number of workers lost during one attempt after which the delivery fails with `worker_lost` (contract 9)."""
 GRACE = 60
 """Seconds, scaled, after the due time of an attempt from which `sweep` sends another hint."""

@@ -32,7 +32,7 @@ RINGS = {
     "FailedCalls": ("Average", 15, 1, 0.1),
     "Handoffs": ("Average, Sum", 60, 1, 50),
     "ServerErrors": ("Sum", 5, 1, 1),
-    "SlowAnswers": ("p99", 5, 3, 3_000),
+    "SlowResponses": ("p99", 5, 3, 3_000),
     "AccountConcurrency": ("Maximum", 5, 1, 90),
     "TableThrottles": ("Sum", 5, 1, 10),
     "FailedEvents": ("Sum", 5, 1, 1),

@@ -123,7 +123,7 @@ def test_a_role_allows_what_the_topology_says_and_nothing_else(
     expected |= {(action, below(prod.table, "/index/*")) for action in function.indexes}
     expected |= {("sqs:SendMessage", arn(prod.queues[name])) for name in function.sends}
     expected |= {("states:StartExecution", text({"Ref": prod.machines[name]})) for name in function.starts}
-    expected |= {("states:SendTaskSuccess", text({"Ref": prod.machines[name]})) for name in function.answers}
+    expected |= {("states:SendTaskSuccess", text({"Ref": prod.machines[name]})) for name in function.completes}
     expected |= {(action, arn(prod.key)) for action in function.signing_key}
     expected |= {(action, below(prod.recordings, "/*")) for action in function.recordings}
     for source in function.queues:

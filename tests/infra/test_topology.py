@@ -34,7 +34,7 @@ def test_names_are_unique() -> None:
 def test_a_function_names_only_queues_and_machines_that_exist(function: Function) -> None:
     assert {*function.sends} <= QUEUE_NAMES
     assert {source.queue for source in function.queues} <= QUEUE_NAMES
-    assert {*function.starts, *function.answers} <= MACHINE_NAMES
+    assert {*function.starts, *function.completes} <= MACHINE_NAMES
 
 
 @each_function
@@ -88,7 +88,7 @@ def test_what_waits_for_an_answer_has_one_who_gives_it() -> None:
         for machine in topology.STATE_MACHINES
         if ".waitForTaskToken" in (STATE_MACHINES / machine.definition).read_text()
     }
-    assert waiting == {name for function in topology.FUNCTIONS for name in function.answers}
+    assert waiting == {name for function in topology.FUNCTIONS for name in function.completes}
 
 
 def test_concurrency_of_queue_sources_is_what_lambda_takes() -> None:

@@ -169,7 +169,7 @@ def test_a_delivery_of_a_closed_endpoint_is_canceled_however_many_workers_were_l
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
         path = happen(stage)
         waiting = only(stage, path)
-        for _ in range(deliveries.LOST_WORKERS):
+        for _ in range(deliveries.MAX_LOST_WORKERS):
             dies_over(stage, waiting)
             stopped_clock.forward(deliveries.LEASE / clock.SECOND + 1)
         close(stage, endpoint)

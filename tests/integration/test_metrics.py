@@ -88,7 +88,7 @@ def test_a_delivery_that_worker_after_worker_died_over_is_counted(
     with Receiver(answer(200)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
         path = happen(stage)
-        for _ in range(deliveries.LOST_WORKERS):
+        for _ in range(deliveries.MAX_LOST_WORKERS):
             dies_over(stage, only(stage, path))
             stopped_clock.forward(deliveries.LEASE / clock.SECOND + 1)
         hint(stage, only(stage, path))

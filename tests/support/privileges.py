@@ -250,7 +250,7 @@ class Recorder:
             function = _running.get()
             if function is not None:
                 service = model.service_model.service_name
-                self._note(function, needs(service, model.name, params, places, function.answers))
+                self._note(function, needs(service, model.name, params, places, function.completes))
 
         events.register("before-parameter-build", asked)
         try:
