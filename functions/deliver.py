@@ -26,7 +26,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 def deliver(record: SQSRecord) -> None:
     """Make the attempt that is due for the delivery of a hint. Does nothing if none is due."""
     hint, queue = json.loads(record.body), aws.queue_of(record.event_source_arn)
-    claim = _claim(hint["pk"], hint["sk"])
+    claim = deliveries.claim(hint["pk"], hint["sk"])
     if claim is None:
         return
     scope, endpoint_id = claim.scope, claim.doc["webhook_endpoint_id"]
@@ -48,15 +48,6 @@ def deliver(record: SQSRecord) -> None:
     else:
         waited = clock.now() - int(record.attributes.sent_timestamp) if queue == lanes.FIRST else 0
         _attempt(claim, endpoint, rows[event_key]["doc"].encode(), waited)
-
-
-def _claim(pk: str, sk: str) -> Claim | None:
-    claim = deliveries.claim(pk, sk)
-    if isinstance(claim, owed.NotDue) and claim.wait <= owed.EARLY:
-        clock.sleep((claim.wait + 1) / clock.SECOND)
-        claim = deliveries.claim(pk, sk)
-    # An attempt that is due later has its own timer and is found by `sweep`.
-    return claim if isinstance(claim, Claim) else None
 
 
 @contextlib.contextmanager

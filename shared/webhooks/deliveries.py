@@ -240,7 +240,7 @@ def new_row(
         "expires_at": (now + events.RETENTION) // clock.SECOND,
     }
     if not endpoint.doc["enabled"]:
-        return row | {"doc": fields.to_json(_canceled(doc, clock.iso(now)))}
+        return row | {"doc": fields.to_json(_ended(doc, CANCELED, clock.iso(now)))}
     return row | {"doc": fields.to_json(doc)} | owed.owed(id, now, GRACE)
 
 
@@ -249,11 +249,14 @@ def hint(row: table.Row, delay: int = 0, group: str | None = None) -> Hint:
     return Hint(row["pk"], row["sk"], group=group or row["endpoint"], delay=delay)
 
 
-def claim(pk: str, sk: str) -> Claim | owed.NotDue | None:
-    """Claim the delivery, if its attempt is due and no other worker has claimed it. None if nothing is owed."""
-    work = owed.claim(pk, sk, clock.now() + LEASE)
-    if not isinstance(work, owed.Claim):
-        return work
+def claim(pk: str, sk: str) -> Claim | None:
+    """Claim the delivery, if its attempt is due now or in a moment and no other worker has claimed it. None otherwise.
+
+    An attempt that is due later has its own timer, and is found by `sweep`.
+    """
+    work = owed.claim_soon(pk, sk, lambda: clock.now() + LEASE)
+    if work is None:
+        return None
     claim = Claim(scope_of(pk), work, json.loads(work.row["doc"]))
     trace.name(event_id=claim.doc["event_id"])
     return claim
@@ -381,10 +384,6 @@ def _ended(doc: Delivery, status: str, at: str) -> Delivery:
     return {**ended, "error_code": "endpoint_disabled"} if status == CANCELED else ended
 
 
-def _canceled(doc: Delivery, at: str) -> Delivery:
-    return _ended(doc, CANCELED, at)
-
-
 def _canceled_doc(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delivery:
     """The delivery, canceled when its endpoint was disabled or deleted, but not before its last known activity."""
     doc: Delivery = json.loads(row["doc"])
@@ -393,7 +392,7 @@ def _canceled_doc(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delive
     times = [doc["created_at"], clock.iso(clock.now()) if closed_at is None or "lost" in row else closed_at]
     if doc["last_attempt_at"] is not None:
         times.append(clock.iso(clock.parse(doc["last_attempt_at"]) + (doc["duration_ms"] or 0)))
-    return _canceled(doc, max(times))
+    return _ended(doc, CANCELED, max(times))
 
 
 def _view(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delivery:

@@ -71,10 +71,10 @@ QUEUE_WAITS = 3
 SLOWNESS = 4
 """How much longer than the local runner's may waits take that the conformance suite gives up on."""
 
-WORKERS = 2
-"""Of the conformance suite: while one waits the other asks."""
+WORKERS = 3
+"""Of the conformance suite: while some wait, another asks."""
 
-SAMPLE = 8
+SAMPLE = 16
 """Of a test's cases one in so many is run, of two thousand in all: LocalStack answers some ten requests a second."""
 
 PRETENDED = {"AWS::CloudWatch::Dashboard", "AWS::Logs::MetricFilter"}
