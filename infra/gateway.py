@@ -100,6 +100,13 @@ def url(stage: Stage, api: apigateway.RestApi) -> str:
     return f"https://{stage.domain.name}" if stage.domain else api.url.removesuffix("/")
 
 
+def address(stack: Stack, stage: Stage, api: apigateway.RestApi) -> str:
+    """The same as `url`, for what the API's methods depend on: it does not refer to the deployed stage of the API."""
+    if stage.domain:
+        return f"https://{stage.domain.name}"
+    return f"https://{api.rest_api_id}.execute-api.{stack.region}.{stack.url_suffix}/{stage.name}"
+
+
 def _name(stack: Stack, settings: Domain, api: apigateway.RestApi) -> None:
     """Give the API its host name. If the stage names no hosted zone, the owner of the name creates the DNS record."""
     zone = None

@@ -6,6 +6,8 @@
     calls limit PROJECT [--prefix +1 …] [--at-once 50] [--per-day 1000]     sets the limits of live calls
     consents revoke PROJECT PHONE [--mode live]     stops calls on WhatsApp to this number
     usage PROJECT MONTH     shows live messages, model tokens, calls and their seconds in a month (2026-11)
+    members add PROJECT EMAIL [--role owner|member|viewer] | members list PROJECT | members remove PROJECT EMAIL
+    members link EMAIL      prints a link that signs a member in once, on the local runner only
     redrive-stream          sends the failed batches of the table's stream to fan_out again
 
 For a stage other than `local`, the AWS credentials and region of the environment are used.
@@ -26,7 +28,15 @@ from typing import TYPE_CHECKING, Any
 
 from infra import topology
 from infra.local.data_dir import STREAM_FAILURES
-from infra.stack_names import FAILURES_OUTPUT, FAN_OUT_OUTPUT, RUNNER, TABLE_OUTPUT, stack_name
+from infra.stack_names import (
+    ADMIN_OUTPUT,
+    FAILURES_OUTPUT,
+    FAN_OUT_OUTPUT,
+    RUNNER,
+    TABLE_OUTPUT,
+    USER_POOL_OUTPUT,
+    stack_name,
+)
 from shared.core.aws import Unavailable
 
 if TYPE_CHECKING:
@@ -75,6 +85,7 @@ class _Local:
             "TABLE_NAME": facts["table_name"],
         }
         self._queues: dict[str, str] = facts["queues"]
+        self._base_url: str = facts["base_url"]
         os.environ.pop("AWS_PROFILE", None)
         os.environ.pop("AWS_SESSION_TOKEN", None)
 
@@ -90,6 +101,16 @@ class _Local:
         os.environ.setdefault("POWERTOOLS_SERVICE_NAME", "fan_out")
         module, _, handler = _fan_out().handler.rpartition(".")
         return getattr(importlib.import_module(module), handler)(event, None)
+
+    def invite(self, email: str) -> str:
+        """Say how a new member signs in."""
+        return f"sign in with the link that `members link {email}` prints"
+
+    def sign_in_url(self, email: str) -> str:
+        """A link that signs this person in once."""
+        from shared.admin import sign_in
+
+        return f"{self._base_url}/admin/sign-in/link?token={sign_in.new_link(email)}"
 
 
 class _Deployed:
@@ -109,6 +130,32 @@ class _Deployed:
             raise NotReachable(f"stack {name} cannot be read: {error}") from None
         self.outputs = {output["OutputKey"]: output["OutputValue"] for output in stacks[0].get("Outputs", [])}
         os.environ["TABLE_NAME"] = self.outputs[TABLE_OUTPUT]
+
+    def invite(self, email: str) -> str:
+        """Create the user in the stack's user pool, which sends an e-mail with a password. Say how to sign in."""
+        import boto3
+        from botocore.exceptions import BotoCoreError, ClientError
+
+        pages = self.outputs.get(ADMIN_OUTPUT, "the admin pages")
+        if USER_POOL_OUTPUT not in self.outputs:
+            return f"sign in at {pages} with the stage's own provider"
+        cognito = boto3.client("cognito-idp")
+        try:
+            cognito.admin_create_user(
+                UserPoolId=self.outputs[USER_POOL_OUTPUT],
+                Username=email,
+                UserAttributes=[{"Name": "email", "Value": email}, {"Name": "email_verified", "Value": "true"}],
+                DesiredDeliveryMediums=["EMAIL"],
+            )
+        except cognito.exceptions.UsernameExistsException:
+            return f"sign in at {pages}, as before"
+        except (BotoCoreError, ClientError) as error:
+            raise NotReachable(f"the member was added, but the user pool has no user for them: {error}") from None
+        return f"an e-mail with a password was sent; sign in at {pages}"
+
+    def sign_in_url(self, email: str) -> str:
+        """Links sign nobody in on a deployed stage."""
+        raise NotReachable("only the local runner has sign-in links; on a deployed stage people sign in at a provider")
 
     def failures(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
         """The name and content of each failed batch, and a function that deletes it."""
@@ -178,6 +225,45 @@ def _revoke_key(stage: Stage, options: argparse.Namespace) -> None:
 
     key = api_keys.revoke(options.project, options.key)
     print(f"key {key.id} was revoked at {key.revoked_at}")
+
+
+def _add_member(stage: Stage, options: argparse.Namespace) -> None:
+    from shared.admin import audit, members
+
+    member = members.add(options.project, options.email, options.role, audit.operator())
+    print(f"{member.email} is now {member.role} of project {options.project}: {stage.invite(member.email)}")
+
+
+def _list_members(stage: Stage, options: argparse.Namespace) -> None:
+    from shared.admin import members
+
+    for member in members.of_project(options.project):
+        print(f"{member.role}\tjoined {member.joined_at or 'not yet'}\t{member.email}")
+
+
+def _remove_member(stage: Stage, options: argparse.Namespace) -> None:
+    from shared.admin import audit, members
+
+    member = members.remove(options.project, options.email, audit.operator())
+    print(f"{member.email} is no longer a member of project {options.project}")
+
+
+def _link_member(stage: Stage, options: argparse.Namespace) -> None:
+    from shared.admin import members, sign_in
+
+    identity = sign_in.link_identity(options.email)
+    if not members.is_invited(options.email) and not members.person(identity.person).memberships:
+        raise LookupError(f"{options.email} is not a member of any project: add them first with `members add`")
+    print(stage.sign_in_url(options.email))
+
+
+def _email(text: str) -> str:
+    from shared.resources import fields
+
+    try:
+        return fields.email(text.strip())
+    except ValueError as error:
+        raise argparse.ArgumentTypeError("an e-mail address has the form ada@example.com") from error
 
 
 def _limit_calls(stage: Stage, options: argparse.Namespace) -> None:
@@ -294,6 +380,23 @@ def _parser() -> argparse.ArgumentParser:
     revoke.add_argument("project", type=int)
     revoke.add_argument("key")
     revoke.set_defaults(command=_revoke_key)
+
+    members = groups.add_parser("members", help="the people who may use the admin pages").add_subparsers(required=True)
+    add = members.add_parser("add", help="add a member by e-mail address")
+    add.add_argument("project", type=int)
+    add.add_argument("email", type=_email)
+    add.add_argument("--role", choices=("owner", "member", "viewer"), default="owner")
+    add.set_defaults(command=_add_member)
+    listing = members.add_parser("list")
+    listing.add_argument("project", type=int)
+    listing.set_defaults(command=_list_members)
+    remove = members.add_parser("remove", help="remove a member, who loses access immediately")
+    remove.add_argument("project", type=int)
+    remove.add_argument("email", type=_email)
+    remove.set_defaults(command=_remove_member)
+    link = members.add_parser("link", help="print a link that signs a member in once (local runner)")
+    link.add_argument("email", type=_email)
+    link.set_defaults(command=_link_member)
 
     calls = groups.add_parser("calls", help="show and set a project's limits of live calls").add_subparsers(
         required=True

@@ -22,14 +22,16 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from infra import alarms, backup, contact_center, dashboard, gateway, releases, topology
+from infra import alarms, backup, contact_center, dashboard, gateway, people, releases, topology
 from infra.stack_names import (
+    ADMIN_OUTPUT,
     API_OUTPUT,
     FAILURES_OUTPUT,
     FAN_OUT_OUTPUT,
     FIRST_KEY_OUTPUT,
     SERVICE,
     TABLE_OUTPUT,
+    USER_POOL_OUTPUT,
     construct_id,
     stack_name,
 )
@@ -82,6 +84,7 @@ class ServiceStack(Stack):
         self._contact_center()
         access_log = self._log_group("AccessLog")
         self.api = gateway.rest_api(self, stage, self.aliases, access_log)
+        self._sign_in()
         topic = alarms.topic(self, stage)
         vault = backup.back_up(self, stage, stage.backup, self.table) if stage.backup else None
         watched = alarms.watch(
@@ -335,6 +338,7 @@ class ServiceStack(Stack):
                 model=self.stage.model,
                 carrier=self.stage.carrier,
                 messenger=self.stage.messenger,
+                sign_in=self.stage.sign_in,
             )
             | {"LOG_LEVEL": self.stage.log_level},
             role=role,
@@ -413,6 +417,9 @@ class ServiceStack(Stack):
                 return [f"{self._instance_arn()}/contact/*"] if self.stage.connect else []
             case "whatsapp":
                 return [self._phone_number_arn()] if self.stage.whatsapp else []
+            case "client_secret":
+                secret = self.stage.oidc and self.stage.oidc.client_secret_arn
+                return [secret] if secret else []
         raise ValueError(f"the stack has no resource for grants on {grant.on!r}")
 
     def _model_arns(self) -> list[str]:
@@ -436,6 +443,19 @@ class ServiceStack(Stack):
                     self.functions[function.name].add_environment("CONNECT_CONTACT_FLOW_ID", flow_id)
         if self.stage.connect and self.stage.connect.store_recordings:
             contact_center.keep_recordings(self, self._instance_arn(), self.recordings)
+
+    def _sign_in(self) -> None:
+        """Create a user pool for the people who use the admin pages, unless the stage has another provider."""
+        address = gateway.address(self, self.stage, self.api)
+        CfnOutput(self, ADMIN_OUTPUT, value=f"{address}/admin")
+        if self.stage.oidc:
+            return
+        pool = people.user_pool(self, self.stage, redirect_uri=f"{address}/admin/sign-in/callback")
+        CfnOutput(self, USER_POOL_OUTPUT, value=pool.id)
+        for function in topology.FUNCTIONS:
+            if function.sign_in:
+                self.functions[function.name].add_environment("OIDC_ISSUER", pool.issuer)
+                self.functions[function.name].add_environment("OIDC_CLIENT_ID", pool.client_id)
 
     def _phone_number_arn(self) -> str:
         """The ARN of the stage's WhatsApp number. The setting is its id or its ARN."""

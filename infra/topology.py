@@ -16,6 +16,7 @@ MESSAGE_ROUTES = frozenset({"/v1/messages", "/v1/conversations/{id}/messages"})
 """Routes whose POST waits many seconds for an agent. The gateway has separate limits for them."""
 
 MODEL = ("bedrock:InvokeModel",)
+SECRET = ("secretsmanager:GetSecretValue",)
 MESSENGER = ("social-messaging:SendWhatsAppMessage", "social-messaging:GetWhatsAppCallPermission")
 
 
@@ -106,7 +107,8 @@ class StreamSource:
 class Grant:
     """Actions that a function may call on one type of resource. `name` is that of the queue or state machine.
 
-    `on` is one of: table, indexes, queue, state_machine, signing_key, recordings, model, contacts, whatsapp.
+    `on` is one of: table, indexes, queue, state_machine, signing_key, recordings, model, contacts, whatsapp,
+    client_secret.
     """
 
     on: str
@@ -126,6 +128,7 @@ class Function:
       waiting tasks it may complete.
     - `signing_key`: KMS actions. `recordings`: S3 actions on recordings. `carrier`: Amazon Connect actions.
     - `model`: whether it may invoke the stage's Bedrock model. `messenger`: whether it may send WhatsApp messages.
+    - `sign_in`: whether people sign in to it, at the stage's OpenID Connect provider.
     - `queues`, `stream`: its event sources. `bot`: whether Lex may invoke it. `every`: runs it every so many seconds.
     """
 
@@ -144,6 +147,7 @@ class Function:
     model: bool = False
     carrier: tuple[str, ...] = ()
     messenger: bool = False
+    sign_in: bool = False
     bot: bool = False
     queues: tuple[QueueSource, ...] = ()
     stream: StreamSource | None = None
@@ -163,6 +167,7 @@ class Function:
             Grant("model", MODEL if self.model else ()),
             Grant("contacts", self.carrier),
             Grant("whatsapp", MESSENGER if self.messenger else ()),
+            Grant("client_secret", SECRET if self.sign_in else ()),
         )
         return tuple(grant for grant in found if grant.actions)
 
@@ -177,12 +182,14 @@ class Function:
         model: str | None = None,
         carrier: Mapping[str, str] | None = None,
         messenger: Mapping[str, str] | None = None,
+        sign_in: Mapping[str, str] | None = None,
     ) -> dict[str, str]:
         """The environment variables of this function. They name only the resources that it may use.
 
         `queues` maps a queue's name to its URL, and `machines` a state machine's name to its ARN. `model` is the id of
         a Bedrock model or inference profile. `carrier` and `messenger` are the stage's settings of Amazon Connect and
-        WhatsApp. A parameter is None if the stage has no such resource.
+        WhatsApp, `sign_in` those of its own OpenID Connect provider. A parameter is None if the stage has no such
+        resource.
         """
         found = {"TABLE_NAME": table, "POWERTOOLS_SERVICE_NAME": self.name}
         read = tuple(source.queue for source in self.queues)
@@ -198,6 +205,8 @@ class Function:
             found |= {f"CONNECT_{name.upper()}": value for name, value in (carrier or {}).items()}
         if self.messenger:
             found |= {f"WHATSAPP_{name.upper()}": value for name, value in (messenger or {}).items()}
+        if self.sign_in:
+            found |= {f"OIDC_{name.upper()}": value for name, value in (sign_in or {}).items()}
         return found
 
 
@@ -309,6 +318,15 @@ FUNCTIONS = (
         table=UPDATE + READ + WRITE + CHECK,
         indexes=QUERY,
         sends=("retries",),
+    ),
+    Function(
+        "admin",
+        "functions.admin.handler",
+        routes=("/admin", "/admin/{proxy+}"),
+        table=(*READ, *WRITE, *CHECK, *DELETE, "dynamodb:UpdateItem"),
+        indexes=QUERY,
+        sends=("retries",),
+        sign_in=True,
     ),
     # `/v1` must be listed: API Gateway creates it as a parent resource, so `/{proxy+}` does not match it.
     Function("fallback", "functions.fallback.handler", routes=("/", "/{proxy+}", "/v1", "/v1/{proxy+}")),

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from mypy_boto3_dynamodb.client import DynamoDBClient
     from mypy_boto3_kms.client import KMSClient
     from mypy_boto3_s3.client import S3Client
+    from mypy_boto3_secretsmanager.client import SecretsManagerClient
     from mypy_boto3_sqs.client import SQSClient
     from mypy_boto3_stepfunctions.client import SFNClient
 
@@ -56,6 +57,14 @@ def s3() -> S3Client:
     import boto3
 
     return boto3.client("s3", config=_config(signature_version="s3v4", s3={"addressing_style": "virtual"}))
+
+
+@functools.cache
+def secretsmanager() -> SecretsManagerClient:
+    """The Secrets Manager client, for the secret of the sign-in provider's client."""
+    import boto3
+
+    return boto3.client("secretsmanager", config=_config())
 
 
 def queue_url(name: str) -> str:

@@ -44,3 +44,6 @@ FIRST_ATTEMPTS, LATER_ATTEMPTS, SLOW_ENDPOINTS = LANES = ("first_attempts", "lat
 
 LONGEST_QUEUE_DELAY = 900
 """The longest delay of an SQS message, in seconds. Longer waits use a state machine."""
+
+ADMIN_VENDORED = ("@picocss/pico/css/pico.min.css", "htmx.org/dist/htmx.min.js")
+"""Files of npm packages that the admin pages serve, below `node_modules`. The Lambda bundle contains copies."""

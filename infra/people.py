@@ -1,0 +1,70 @@
+"""The Cognito user pool in which the people who use the admin pages sign in, if the stage has no other provider."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aws_cdk import Duration, Fn, Stack
+from aws_cdk import aws_cognito as cognito
+
+from infra.stage import Stage as Settings
+
+_TOKENS_LAST = Duration.minutes(5)
+
+
+@dataclass(frozen=True)
+class UserPool:
+    """A user pool as the functions know it: an OpenID Connect provider with a public client."""
+
+    id: str
+    issuer: str
+    client_id: str
+
+
+def user_pool(stack: Stack, stage: Settings, *, redirect_uri: str) -> UserPool:
+    """Create a user pool with one client, which returns to `redirect_uri`.
+
+    Nobody can register: `infra.manage members add` creates users. The client has no secret, because CloudFormation
+    would show it in the template; PKCE binds a code to the browser session that asked for it.
+    """
+    pool = cognito.UserPool(
+        stack,
+        "People",
+        self_sign_up_enabled=False,
+        sign_in_aliases=cognito.SignInAliases(email=True),
+        sign_in_case_sensitive=False,
+        account_recovery=cognito.AccountRecovery.EMAIL_ONLY,
+        mfa=cognito.Mfa.REQUIRED,
+        mfa_second_factor=cognito.MfaSecondFactor(otp=True, sms=False),
+        password_policy=cognito.PasswordPolicy(
+            min_length=12,
+            require_digits=True,
+            require_lowercase=True,
+            require_uppercase=True,
+            require_symbols=True,
+            temp_password_validity=Duration.days(7),
+        ),
+        feature_plan=cognito.FeaturePlan.LITE,
+        deletion_protection=stage.keep_data,
+        removal_policy=stage.removal,
+    )
+    # A prefix is unique in a region, so it contains a part of the stack's own unique id.
+    instance = Fn.select(0, Fn.split("-", Fn.select(2, Fn.split("/", stack.stack_id))))
+    prefix = f"{stack.stack_name.lower()}-{instance}"
+    pool.add_domain("Domain", cognito_domain=cognito.CognitoDomainOptions(domain_prefix=prefix))
+    client = pool.add_client(
+        "AdminPages",
+        generate_secret=False,
+        prevent_user_existence_errors=True,
+        supported_identity_providers=[cognito.UserPoolClientIdentityProvider.COGNITO],
+        o_auth=cognito.OAuthSettings(
+            flows=cognito.OAuthFlows(authorization_code_grant=True),
+            scopes=[cognito.OAuthScope.OPENID, cognito.OAuthScope.EMAIL],
+            callback_urls=[redirect_uri],
+        ),
+        # The admin pages have their own sessions. They use the ID token once.
+        id_token_validity=_TOKENS_LAST,
+        access_token_validity=_TOKENS_LAST,
+        refresh_token_validity=Duration.hours(1),
+    )
+    return UserPool(pool.user_pool_id, pool.user_pool_provider_url, client.user_pool_client_id)
