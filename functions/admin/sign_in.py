@@ -31,6 +31,11 @@ def start(visit: SignedIn) -> Response:
     return visit.render("projects.html")
 
 
+def without_slash(visit: Visit) -> Response:
+    """Send a person who typed a slash at the end to the start page."""
+    return visit.redirect("/admin")
+
+
 def account(visit: SignedIn) -> Response:
     """Show who is signed in, with their projects and roles."""
     return visit.render("account.html")
@@ -125,6 +130,7 @@ def _refuse(visit: Visit, why: str) -> Response:
 
 PAGES = (
     Page("/admin", get=View(start)),
+    Page("/admin/", get=View(without_slash), public=True),
     Page("/admin/account", get=View(account)),
     Page("/admin/sign-in", get=View(ask), public=True),
     Page("/admin/sign-in/start", get=View(begin), public=True),

@@ -47,6 +47,7 @@ ARGUMENTS = {
     "model": "model",
     "contacts": "carrier",
     "whatsapp": "messenger",
+    "client_secret": "sign_in",
 }
 """The argument of a `Function` that grants on each kind of resource; of state machines it is the action's."""
 
@@ -194,6 +195,10 @@ def _whatsapp(operation: str, params: Mapping[str, Any], places: Places) -> list
     return [Need(f"social-messaging:{operation}", "whatsapp")]
 
 
+def _secret(operation: str, params: Mapping[str, Any], places: Places) -> list[Need]:
+    return [Need(f"secretsmanager:{operation}", "client_secret")]
+
+
 _RULES: Mapping[str, Mapping[str, _Rule]] = {
     "dynamodb": dict.fromkeys(("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "Scan"), _one)
     | dict.fromkeys(("BatchGetItem", "BatchWriteItem"), _batch)
@@ -203,6 +208,7 @@ _RULES: Mapping[str, Mapping[str, _Rule]] = {
     "kms": dict.fromkeys(("Encrypt", "Decrypt", "GenerateDataKey"), _key),
     "s3": dict.fromkeys(("GetObject", "PutObject"), _object),
     "bedrock-runtime": dict.fromkeys(("Converse", "ConverseStream"), _model),
+    "secretsmanager": {"GetSecretValue": _secret},
     "connect": dict.fromkeys(("StartOutboundVoiceContact", "DescribeContact", "StopContact"), _contact),
     "socialmessaging": dict.fromkeys(("SendWhatsAppMessage", "GetWhatsAppCallPermission"), _whatsapp),
 }
