@@ -24,8 +24,8 @@ class UserPool:
 def user_pool(stack: Stack, stage: Settings, *, redirect_uri: str) -> UserPool:
     """Create a user pool with one client, which returns to `redirect_uri`.
 
-    Nobody can register: `infra.manage members add` creates users. The client has no secret, because CloudFormation
-    would show it in the template; PKCE binds a code to the browser session that asked for it.
+    Nobody can register: `infra.manage members add` creates users. The client has no secret, because
+    Cognito generates it, and CloudFormation could pass it on only in plain text. PKCE binds a code to its attempt.
     """
     pool = cognito.UserPool(
         stack,
