@@ -200,8 +200,8 @@ def test_times_are_in_the_viewers_zone_with_utc_on_hover(site: Site, owner: Page
     shown, moment = time.inner_text(), time.get_attribute("datetime") or ""
     assert time.get_attribute("title") == f"{moment[:19].replace('T', ' ')} UTC"
     local = owner.evaluate(
-        "iso => new Intl.DateTimeFormat('en-US', {dateStyle: 'medium', timeStyle: 'short', timeZone: 'America/New_York'})"
-        ".format(new Date(iso))",
+        "iso => new Intl.DateTimeFormat('en-US', "
+        "{dateStyle: 'medium', timeStyle: 'short', timeZone: 'America/New_York'}).format(new Date(iso))",
         moment,
     )
     assert " ".join(shown.split()) == " ".join(local.split())
