@@ -204,11 +204,11 @@ def _list_projects(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _create_key(stage: Stage, options: argparse.Namespace) -> None:
-    from shared.projects import api_keys
+    from shared.admin import audit, audited_keys
 
-    key, plaintext = api_keys.create(options.project, options.mode == "live", options.label)
-    print(f"key {key.id}  {key.label}")
-    print(f"{plaintext}    <- shown only once: the service stores only its SHA-256")
+    made = audited_keys.create(options.project, options.mode == "live", options.label, audit.operator())
+    print(f"key {made.key.id}  {made.key.label}")
+    print(f"{made.plaintext}    <- shown only once: the service stores only its SHA-256")
 
 
 def _list_keys(stage: Stage, options: argparse.Namespace) -> None:
@@ -221,9 +221,9 @@ def _list_keys(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _revoke_key(stage: Stage, options: argparse.Namespace) -> None:
-    from shared.projects import api_keys
+    from shared.admin import audit, audited_keys
 
-    key = api_keys.revoke(options.project, options.key)
+    key = audited_keys.revoke(options.project, options.key, audit.operator())
     print(f"key {key.id} was revoked at {key.revoked_at}")
 
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from starlette.responses import Response
 
 from functions.admin.visits import MODES, PROJECT, InProject, Page, View, not_found
+from shared.admin import audited_keys
 from shared.admin.members import OWNER, VIEWER
 from shared.core import clock, table
 from shared.core.errors import ApiError
@@ -44,12 +45,9 @@ def create(visit: InProject) -> Response:
         wanted = fields.validate(NewKey, sent)
     except ApiError as error:
         return _list(visit, sent["mode"], error=error, label=sent["label"])
-    made = api_keys.creation(visit.scope.project_id, MODES[wanted.mode], wanted.label)
-    facts = {"label": made.key.label, "mode": wanted.mode}
-    entry = visit.entry("api_key.created", made.key.id, livemode=made.key.livemode, after=facts)
     once = _once(visit)
     try:
-        table.write([*made.writes, entry, once], visit.context.request_id)
+        made = audited_keys.create(visit.scope.project_id, MODES[wanted.mode], wanted.label, visit.actor, also=[once])
     except table.ConditionFailed as failed:
         if failed.op is not once:
             raise
@@ -64,10 +62,7 @@ def ask_to_revoke(visit: InProject) -> Response:
 
 def revoke(visit: InProject) -> Response:
     """Revoke a key."""
-    key = _find(visit)
-    facts = {"label": key.label, "mode": "live" if key.livemode else "test"}
-    entry = visit.entry("api_key.revoked", key.id, livemode=key.livemode, before=facts)
-    api_keys.revoke(visit.scope.project_id, key.id, [entry])
+    audited_keys.revoke(visit.scope.project_id, _find(visit).id, visit.actor)
     return visit.redirect(visit.path("api_keys?notice=revoked"))
 
 

@@ -46,7 +46,6 @@ def show_all(visit: InProject) -> Response:
         wanted=wanted,
         error=error,
         types=[*FAMILIES, *EVENT_TYPES],
-        endpoints=[state for state in endpoints.of_project(visit.scope) if not state.deleted],
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
 from tests.browser.conftest import PATIENCE, Site
 from tests.support import receivers
@@ -37,9 +37,14 @@ def owner(site: Site, chromium: Browser) -> Iterator[Page]:
 
 def complain(page: Page) -> None:
     """Fail on dialogs, script errors and what the security policy blocks."""
+
+    def look(said: ConsoleMessage) -> None:
+        if "Content Security Policy" in said.text:
+            pytest.fail(said.text)
+
     page.on("dialog", lambda dialog: pytest.fail(f"a dialog: {dialog.message}"))
     page.on("pageerror", lambda error: pytest.fail(str(error)))
-    page.on("console", lambda said: "Content Security Policy" in said.text and pytest.fail(said.text))
+    page.on("console", look)
 
 
 def failed_event(site: Site, key: str, receiver: receivers.Receiver) -> str:

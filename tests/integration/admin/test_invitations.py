@@ -14,27 +14,24 @@ from shared.admin import members
 from tests.support.browsing import as_test
 from tests.support.stage import Stage
 
-POOL = {"Type": "AWS::Cognito::UserPool", "Properties": {"UsernameAttributes": ["email"]}}
 
-
-def deployed(name: str, *, pool: bool) -> None:
+def deployed(name: str, pool: str | None = None) -> None:
     """A stack with the outputs that the command reads."""
     outputs = {TABLE_OUTPUT: {"Value": resources.TABLE_NAME}, ADMIN_OUTPUT: {"Value": "https://api.example.com/admin"}}
-    outputs |= {USER_POOL_OUTPUT: {"Value": {"Ref": "People"}}} if pool else {}
-    topic = {"Topic": {"Type": "AWS::SNS::Topic"}}
-    template = {"Resources": topic | ({"People": POOL} if pool else {}), "Outputs": outputs}
+    outputs |= {USER_POOL_OUTPUT: {"Value": pool}} if pool else {}
+    template = {"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}, "Outputs": outputs}
     boto3.client("cloudformation").create_stack(StackName=f"appointments-{name}", TemplateBody=json.dumps(template))
 
 
 def test_a_new_member_gets_a_user_whose_address_is_verified(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     project = str(stage.project().id)
+    cognito = boto3.client("cognito-idp")
+    pool = cognito.create_user_pool(PoolName="People", UsernameAttributes=["email"])["UserPool"]["Id"]
     with as_test():
-        deployed("pooled", pool=True)
+        deployed("pooled", pool)
         assert manage.main(["--stage", "pooled", "members", "add", project, "ada@example.com"]) == 0
     assert "an e-mail with a password was sent; sign in at https://api.example.com/admin" in capsys.readouterr().out
-    outputs = boto3.client("cloudformation").describe_stacks(StackName="appointments-pooled")["Stacks"][0]["Outputs"]
-    (pool,) = [one["OutputValue"] for one in outputs if one["OutputKey"] == USER_POOL_OUTPUT]
-    (user,) = boto3.client("cognito-idp").list_users(UserPoolId=pool)["Users"]
+    (user,) = cognito.list_users(UserPoolId=pool)["Users"]
     attributes = {one["Name"]: one["Value"] for one in user["Attributes"]}
     assert (attributes["email"], attributes["email_verified"]) == ("ada@example.com", "true")
 
@@ -42,7 +39,7 @@ def test_a_new_member_gets_a_user_whose_address_is_verified(stage: Stage, capsys
     with as_test():
         assert manage.main(["--stage", "pooled", "members", "add", other, "ada@example.com", "--role", "viewer"]) == 0
     assert "as before" in capsys.readouterr().out
-    assert len(boto3.client("cognito-idp").list_users(UserPoolId=pool)["Users"]) == 1
+    assert len(cognito.list_users(UserPoolId=pool)["Users"]) == 1
     with as_test():
         assert [(one.email, one.role) for one in members.of_project(int(other))] == [("ada@example.com", "viewer")]
         assert manage.main(["--stage", "pooled", "members", "link", "ada@example.com"]) == 1
@@ -52,6 +49,6 @@ def test_a_new_member_gets_a_user_whose_address_is_verified(stage: Stage, capsys
 def test_a_stage_with_its_own_provider_invites_nobody(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     project = str(stage.project().id)
     with as_test():
-        deployed("federated", pool=False)
+        deployed("federated")
         assert manage.main(["--stage", "federated", "members", "add", project, "ada@example.com"]) == 0
     assert "sign in at https://api.example.com/admin with the stage's own provider" in capsys.readouterr().out

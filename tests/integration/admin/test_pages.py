@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import time
 from typing import Any
 
 import pytest
@@ -280,6 +281,31 @@ def test_what_customers_write_never_becomes_markup(stage: Stage, story: Story, o
     found = owner.get(f"{story.path}/find?q={_quoted(text[:64])}")
     assert found.status in (200, 404)
     assert [tag for tag, _ in found.page.tags].count("script") == 2
+
+
+def test_a_hundred_rows_render_within_ten_milliseconds(stage: Stage, story: Story, owner: Browser) -> None:
+    for _ in range(49):
+        made(stage, "customers", phone="+15005550006")
+    stage.fan_out()
+    shown: list[tuple[str, dict[str, Any]]] = []
+    render = rendering.render
+
+    def remember(name: str, status: int, **values: Any) -> Any:
+        shown.append((name, values))
+        return render(name, status, **values)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rendering, "render", remember)
+        owner.get(f"{story.path}/events")
+    ((name, values),) = shown
+    assert len(values["events"]) == 50
+    values |= {"events": values["events"] * 2}
+    times = []
+    for _ in range(10):
+        began = time.process_time()
+        render(name, 200, **values)
+        times.append(time.process_time() - began)
+    assert min(times) < 0.010
 
 
 def test_a_failure_of_ours_is_a_page_that_tells_nothing(
