@@ -38,6 +38,7 @@ TASK_ROOT = "/var/task"
 
 SERVICE_MODELS = (
     "bedrock-runtime",
+    "cognito-idp",
     "connect",
     "dynamodb",
     "kms",

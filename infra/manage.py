@@ -133,24 +133,20 @@ class _Deployed:
 
     def invite(self, email: str) -> str:
         """Create the user in the stack's user pool, which sends an e-mail with a password. Say how to sign in."""
-        import boto3
-        from botocore.exceptions import BotoCoreError, ClientError
+        from botocore.exceptions import ClientError
+
+        from shared.admin import user_pool
 
         pages = self.outputs.get(ADMIN_OUTPUT, "the admin pages")
         if USER_POOL_OUTPUT not in self.outputs:
             return f"sign in at {pages} with the stage's own provider"
-        cognito = boto3.client("cognito-idp")
+        os.environ["USER_POOL_ID"] = self.outputs[USER_POOL_OUTPUT]
         try:
-            cognito.admin_create_user(
-                UserPoolId=self.outputs[USER_POOL_OUTPUT],
-                Username=email,
-                UserAttributes=[{"Name": "email", "Value": email}, {"Name": "email_verified", "Value": "true"}],
-                DesiredDeliveryMediums=["EMAIL"],
-            )
-        except cognito.exceptions.UsernameExistsException:
-            return f"sign in at {pages}, as before"
-        except (BotoCoreError, ClientError) as error:
+            invited = user_pool.invite(email)
+        except (Unavailable, ClientError) as error:
             raise NotReachable(f"the member was added, but the user pool has no user for them: {error}") from None
+        if not invited:
+            return f"sign in at {pages}, as before"
         return f"an e-mail with a password was sent; sign in at {pages}"
 
     def sign_in_url(self, email: str) -> str:

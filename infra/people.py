@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from aws_cdk import Duration, Fn, Stack
 from aws_cdk import aws_cognito as cognito
 
@@ -12,21 +10,8 @@ from infra.stage import Stage as Settings
 _TOKENS_LAST = Duration.minutes(5)
 
 
-@dataclass(frozen=True)
-class UserPool:
-    """A user pool as the functions know it: an OpenID Connect provider with a public client."""
-
-    id: str
-    issuer: str
-    client_id: str
-
-
-def user_pool(stack: Stack, stage: Settings, *, redirect_uri: str) -> UserPool:
-    """Create a user pool with one client, which returns to `redirect_uri`.
-
-    Nobody can register: `infra.manage members add` creates users. The client has no secret, because
-    Cognito generates it, and CloudFormation could pass it on only in plain text. PKCE binds a code to its attempt.
-    """
+def user_pool(stack: Stack, stage: Settings) -> cognito.UserPool:
+    """Create a user pool. Nobody can register: the owners of projects and `infra.manage members add` create users."""
     pool = cognito.UserPool(
         stack,
         "People",
@@ -52,7 +37,16 @@ def user_pool(stack: Stack, stage: Settings, *, redirect_uri: str) -> UserPool:
     instance = Fn.select(0, Fn.split("-", Fn.select(2, Fn.split("/", stack.stack_id))))
     prefix = f"{stack.stack_name.lower()}-{instance}"
     pool.add_domain("Domain", cognito_domain=cognito.CognitoDomainOptions(domain_prefix=prefix))
-    client = pool.add_client(
+    return pool
+
+
+def client(pool: cognito.UserPool, *, redirect_uri: str) -> str:
+    """Create the admin pages' client of the pool, which returns to `redirect_uri`. Returns its id.
+
+    It has no secret, because Cognito generates it, and CloudFormation could pass it on only in plain text. PKCE binds a
+    code to its attempt.
+    """
+    made = pool.add_client(
         "AdminPages",
         generate_secret=False,
         prevent_user_existence_errors=True,
@@ -67,4 +61,4 @@ def user_pool(stack: Stack, stage: Settings, *, redirect_uri: str) -> UserPool:
         access_token_validity=_TOKENS_LAST,
         refresh_token_validity=Duration.hours(1),
     )
-    return UserPool(pool.user_pool_id, pool.user_pool_provider_url, client.user_pool_client_id)
+    return made.user_pool_client_id

@@ -79,6 +79,7 @@ class ServiceStack(Stack):
         self.queues = {queue.name: self._queue(queue) for queue in topology.QUEUES}
         self.machines = {machine.name: self._machine(machine) for machine in topology.STATE_MACHINES}
         self.failed_batches = self._failed_batches()
+        self.people = None if stage.oidc else people.user_pool(self, stage)
         self.functions = {function.name: self._function(function, code) for function in topology.FUNCTIONS}
         self.aliases = {function.name: self._alias(function) for function in topology.FUNCTIONS}
         self._contact_center()
@@ -420,6 +421,8 @@ class ServiceStack(Stack):
             case "client_secret":
                 secret = self.stage.oidc and self.stage.oidc.client_secret_arn
                 return [secret] if secret else []
+            case "user_pool":
+                return [self.people.user_pool_arn] if self.people else []
         raise ValueError(f"the stack has no resource for grants on {grant.on!r}")
 
     def _model_arns(self) -> list[str]:
@@ -445,17 +448,19 @@ class ServiceStack(Stack):
             contact_center.keep_recordings(self, self._instance_arn(), self.recordings)
 
     def _sign_in(self) -> None:
-        """Create a user pool for the people who use the admin pages, unless the stage has another provider."""
+        """Make the admin pages a client of the stack's user pool, unless the stage has another provider."""
         address = gateway.address(self, self.stage, self.api)
         CfnOutput(self, ADMIN_OUTPUT, value=f"{address}/admin")
-        if self.stage.oidc:
+        if self.people is None:
             return
-        pool = people.user_pool(self, self.stage, redirect_uri=f"{address}/admin/sign-in/callback")
-        CfnOutput(self, USER_POOL_OUTPUT, value=pool.id)
+        client_id = people.client(self.people, redirect_uri=f"{address}/admin/sign-in/callback")
+        CfnOutput(self, USER_POOL_OUTPUT, value=self.people.user_pool_id)
         for function in topology.FUNCTIONS:
             if function.sign_in:
-                self.functions[function.name].add_environment("OIDC_ISSUER", pool.issuer)
-                self.functions[function.name].add_environment("OIDC_CLIENT_ID", pool.client_id)
+                made = self.functions[function.name]
+                made.add_environment("USER_POOL_ID", self.people.user_pool_id)
+                made.add_environment("OIDC_ISSUER", self.people.user_pool_provider_url)
+                made.add_environment("OIDC_CLIENT_ID", client_id)
 
     def _phone_number_arn(self) -> str:
         """The ARN of the stage's WhatsApp number. The setting is its id or its ARN."""

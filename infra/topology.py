@@ -16,6 +16,7 @@ MESSAGE_ROUTES = frozenset({"/v1/messages", "/v1/conversations/{id}/messages"})
 """Routes whose POST waits many seconds for an agent. The gateway has separate limits for them."""
 
 MODEL = ("bedrock:InvokeModel",)
+USERS = ("cognito-idp:AdminCreateUser",)
 SECRET = ("secretsmanager:GetSecretValue",)
 MESSENGER = ("social-messaging:SendWhatsAppMessage", "social-messaging:GetWhatsAppCallPermission")
 
@@ -108,7 +109,7 @@ class Grant:
     """Actions that a function may call on one type of resource. `name` is that of the queue or state machine.
 
     `on` is one of: table, indexes, queue, state_machine, signing_key, recordings, model, contacts, whatsapp,
-    client_secret.
+    client_secret, user_pool.
     """
 
     on: str
@@ -128,7 +129,7 @@ class Function:
       waiting tasks it may complete.
     - `signing_key`: KMS actions. `recordings`: S3 actions on recordings. `carrier`: Amazon Connect actions.
     - `model`: whether it may invoke the stage's Bedrock model. `messenger`: whether it may send WhatsApp messages.
-    - `sign_in`: whether people sign in to it, at the stage's OpenID Connect provider.
+    - `sign_in`: whether people sign in to it, at the stage's OpenID Connect provider or user pool.
     - `queues`, `stream`: its event sources. `bot`: whether Lex may invoke it. `every`: runs it every so many seconds.
     """
 
@@ -168,6 +169,7 @@ class Function:
             Grant("contacts", self.carrier),
             Grant("whatsapp", MESSENGER if self.messenger else ()),
             Grant("client_secret", SECRET if self.sign_in else ()),
+            Grant("user_pool", USERS if self.sign_in else ()),
         )
         return tuple(grant for grant in found if grant.actions)
 

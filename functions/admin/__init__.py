@@ -6,14 +6,21 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
-from functions.admin import api_keys, audit_trail, events, find, rendering, sign_in
+from functions.admin import api_keys, audit_trail, events, find, people, rendering, sign_in
 from functions.admin.visits import Page, Refused, Visit, not_found
 from shared.api.routes import lambda_handler, service
 from shared.core import log, table
 from shared.core.aws import Unavailable
 from shared.core.errors import ApiError
 
-PAGES: tuple[Page, ...] = (*sign_in.PAGES, *api_keys.PAGES, *events.PAGES, *audit_trail.PAGES, *find.PAGES)
+PAGES: tuple[Page, ...] = (
+    *sign_in.PAGES,
+    *api_keys.PAGES,
+    *events.PAGES,
+    *people.PAGES,
+    *audit_trail.PAGES,
+    *find.PAGES,
+)
 
 
 class Admin:

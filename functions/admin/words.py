@@ -32,6 +32,7 @@ ACTION = {
     "member.added": "Added a member",
     "member.joined": "Signed in for the first time",
     "member.removed": "Removed a member",
+    "member.role_changed": "Gave a member another role",
 }
 ROLE = {
     "viewer": "can see everything and change nothing",

@@ -15,6 +15,7 @@ from shared.admin import audit
 from shared.admin.audit import Actor
 from shared.core import clock, ids, table
 from shared.projects import projects
+from shared.work import owed
 
 VIEWER, MEMBER, OWNER = ROLES = ("viewer", "member", "owner")
 """From the least to the most rights: to see everything; to change everything except the owner's matters; these too:
@@ -37,13 +38,18 @@ class Identity:
 
 @dataclass(frozen=True)
 class Member:
-    """A member of a project. `joined_at` is the time of the first sign-in; None before it."""
+    """A member of a project. `joined_at` is the time of the first sign-in; None before it. `id` is of the address."""
 
+    id: str
     project_id: int
     email: str
     role: str
     added_at: str
     joined_at: str | None
+
+
+class LastOwner(Exception):
+    """A project must have an owner."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,14 @@ def add(project_id: int, email: str, role: str, actor: Actor) -> Member:
     if role not in ROLES or "@" not in email:
         raise ValueError("a member has an e-mail address, and a role of owner, member or viewer")
     now = clock.iso(clock.now())
-    row = {"pk": _pk(project_id), "sk": _hash(email), "kind": "member", "email": email, "role": role, "added_at": now}
+    row = {
+        "pk": _pk(project_id),
+        "sk": _hash(email),
+        "kind": "member",
+        "email": email,
+        "member_role": role,
+        "added_at": now,
+    }
     invitation = {"pk": _invited(email), "sk": _number(project_id), "kind": "invitation"}
     entry = audit.entry(project_id, actor, "member.added", email, after={"role": role})
     try:
@@ -90,24 +103,67 @@ def add(project_id: int, email: str, role: str, actor: Actor) -> Member:
 
 def remove(project_id: int, email: str, actor: Actor) -> Member:
     """Remove a member, who loses access immediately. Raises LookupError for an unknown member."""
-    row = table.get(_pk(project_id), _hash(email.strip()))
-    if row is None:
-        raise LookupError(f"project {project_id} has no member {email}")
-    bound = "person" in row
-    pointer = _pk_of_person(row["person"]) if bound else _invited(row["email"])
-    # The member may join between the read and the write.
-    unchanged = "person = :person" if bound else "attribute_exists(pk) AND attribute_not_exists(person)"
-    values = {":person": row["person"]} if bound else {}
-    writes: Sequence[table.Operation] = [
-        table.Delete(row["pk"], row["sk"], condition=unchanged, values=values),
-        table.Delete(pointer, _number(project_id)),
-        audit.entry(project_id, actor, "member.removed", row["email"], before={"role": row["role"]}),
-    ]
-    try:
+    return remove_by_id(project_id, _hash(email.strip()), actor, keep_an_owner=False)
+
+
+def remove_by_id(project_id: int, id: str, actor: Actor, *, keep_an_owner: bool = True) -> Member:
+    """Remove a member, who loses access immediately.
+
+    Raises LookupError for an unknown member, and LastOwner if nobody else owns the project and somebody must.
+    """
+
+    def attempt() -> Member:
+        row = _find(project_id, id)
+        bound = "person" in row
+        pointer = _pk_of_person(row["person"]) if bound else _invited(row["email"])
+        # The member may join or get another role between the read and the write.
+        unchanged = "person = :person" if bound else "attribute_exists(pk) AND attribute_not_exists(person)"
+        values = {":role": row["member_role"]} | ({":person": row["person"]} if bound else {})
+        writes: Sequence[table.Operation] = [
+            table.Delete(row["pk"], row["sk"], condition=f"{unchanged} AND member_role = :role", values=values),
+            table.Delete(pointer, _number(project_id)),
+            *(_other_owner(row) if keep_an_owner else []),
+            audit.entry(project_id, actor, "member.removed", row["email"], before={"role": row["member_role"]}),
+        ]
         table.write(writes, actor.request_id)
-    except table.ConditionFailed:
-        raise LookupError(f"{email} has just been changed: run it again") from None
-    return _of_row(row)
+        return _of_row(row)
+
+    return owed.retry_on_conflict(attempt)
+
+
+def change_role(project_id: int, id: str, role: str, actor: Actor) -> Member:
+    """Give a member another role, from the next request on.
+
+    Raises LookupError for an unknown member, ValueError for an unknown role, and LastOwner if the member is the only
+    owner.
+    """
+    if role not in ROLES:
+        raise ValueError("a role is owner, member or viewer")
+
+    def attempt() -> Member:
+        row = _find(project_id, id)
+        before = row["member_role"]
+        if before == role:
+            return _of_row(row)
+        update = table.Update(
+            row["pk"],
+            row["sk"],
+            set={"member_role": role},
+            condition="member_role = :before",
+            values={":before": before},
+        )
+        entry = audit.entry(
+            project_id, actor, "member.role_changed", row["email"], before={"role": before}, after={"role": role}
+        )
+        table.write([update, *_other_owner(row), entry], actor.request_id)
+        return _of_row(row | {"member_role": role})
+
+    return owed.retry_on_conflict(attempt)
+
+
+def find(project_id: int, id: str) -> Member:
+    """The member with this id. Raises LookupError."""
+    return _of_row(_find(project_id, id))
 
 
 def of_project(project_id: int) -> list[Member]:
@@ -158,7 +214,7 @@ def person(id: str) -> Person:
     for number, sk in pointers.items():
         member, project = found.get((_pk(number), sk)), found.get(projects.row_key(number))
         if member and project and member.get("person") == id:
-            memberships.append(Membership(number, project["name"], member["role"]))
+            memberships.append(Membership(number, project["name"], member["member_role"]))
     return Person(tuple(memberships), signed_out_at)
 
 
@@ -171,6 +227,24 @@ def end_sessions(person_id: str) -> None:
 
 
 _SESSIONS = "sessions"
+
+
+def _find(project_id: int, id: str) -> table.Row:
+    row = table.get(_pk(project_id), id)
+    if row is None:
+        raise LookupError(f"project {project_id} has no such member")
+    return row
+
+
+def _other_owner(row: table.Row) -> list[table.Check]:
+    """The check that somebody else owns the project, if this member's row is an owner's. Raises LastOwner."""
+    if row["member_role"] != OWNER:
+        return []
+    rows = (other for page in table.query(row["pk"], limit=100, forward=True) for other in page)
+    other = next((one for one in rows if one["member_role"] == OWNER and one["sk"] != row["sk"]), None)
+    if other is None:
+        raise LastOwner
+    return [table.Check(other["pk"], other["sk"], condition="member_role = :owner", values={":owner": OWNER})]
 
 
 def _pk(project_id: int) -> str:
@@ -195,4 +269,4 @@ def _hash(email: str) -> str:
 
 def _of_row(row: table.Row) -> Member:
     project_id = int(row["pk"].split("#")[1])
-    return Member(project_id, row["email"], row["role"], row["added_at"], row.get("joined_at"))
+    return Member(row["sk"], project_id, row["email"], row["member_role"], row["added_at"], row.get("joined_at"))

@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 if TYPE_CHECKING:
     from botocore.config import Config
+    from mypy_boto3_cognito_idp.client import CognitoIdentityProviderClient
     from mypy_boto3_dynamodb.client import DynamoDBClient
     from mypy_boto3_kms.client import KMSClient
     from mypy_boto3_s3.client import S3Client
@@ -57,6 +58,14 @@ def s3() -> S3Client:
     import boto3
 
     return boto3.client("s3", config=_config(signature_version="s3v4", s3={"addressing_style": "virtual"}))
+
+
+@functools.cache
+def cognito() -> CognitoIdentityProviderClient:
+    """The Cognito client, for the stack's user pool."""
+    import boto3
+
+    return boto3.client("cognito-idp", config=_config())
 
 
 @functools.cache

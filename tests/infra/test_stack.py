@@ -71,6 +71,7 @@ def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: S
     found = {**prod[prod.functions[function.name]]["Environment"]["Variables"]}
     if function.sign_in:
         # The stack's own user pool (test_people).
+        assert found.pop("USER_POOL_ID") == {"Ref": next(iter(prod.all("AWS::Cognito::UserPool")))}
         assert found.pop("OIDC_ISSUER") == {"Fn::GetAtt": [*prod.all("AWS::Cognito::UserPool"), "ProviderURL"]}
         assert found.pop("OIDC_CLIENT_ID") == {"Ref": next(iter(prod.all("AWS::Cognito::UserPoolClient")))}
     as_text = {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}

@@ -48,6 +48,7 @@ ARGUMENTS = {
     "contacts": "carrier",
     "whatsapp": "messenger",
     "client_secret": "sign_in",
+    "user_pool": "sign_in",
 }
 """The argument of a `Function` that grants on each kind of resource; of state machines it is the action's."""
 
@@ -199,6 +200,10 @@ def _secret(operation: str, params: Mapping[str, Any], places: Places) -> list[N
     return [Need(f"secretsmanager:{operation}", "client_secret")]
 
 
+def _user(operation: str, params: Mapping[str, Any], places: Places) -> list[Need]:
+    return [Need(f"cognito-idp:{operation}", "user_pool")]
+
+
 _RULES: Mapping[str, Mapping[str, _Rule]] = {
     "dynamodb": dict.fromkeys(("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "Scan"), _one)
     | dict.fromkeys(("BatchGetItem", "BatchWriteItem"), _batch)
@@ -208,6 +213,7 @@ _RULES: Mapping[str, Mapping[str, _Rule]] = {
     "kms": dict.fromkeys(("Encrypt", "Decrypt", "GenerateDataKey"), _key),
     "s3": dict.fromkeys(("GetObject", "PutObject"), _object),
     "bedrock-runtime": dict.fromkeys(("Converse", "ConverseStream"), _model),
+    "cognito-idp": {"AdminCreateUser": _user},
     "secretsmanager": {"GetSecretValue": _secret},
     "connect": dict.fromkeys(("StartOutboundVoiceContact", "DescribeContact", "StopContact"), _contact),
     "socialmessaging": dict.fromkeys(("SendWhatsAppMessage", "GetWhatsAppCallPermission"), _whatsapp),

@@ -302,7 +302,7 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
 def _forget_clients() -> None:
     from shared.core import aws
 
-    for client in (aws.dynamodb, aws.sqs, aws.stepfunctions, aws.kms, aws.s3, aws.secretsmanager):
+    for client in (aws.dynamodb, aws.sqs, aws.stepfunctions, aws.kms, aws.s3, aws.secretsmanager, aws.cognito):
         client.cache_clear()
 
 

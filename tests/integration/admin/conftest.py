@@ -7,9 +7,15 @@ from dataclasses import dataclass
 
 import pytest
 
+from shared.admin import members
 from tests.support import receivers
+from tests.support.browsing import as_test
 from tests.support.delivering import happen
 from tests.support.stage import Project, Stage
+
+
+STAFF = "staff@example.com"
+"""A member of the project, who has not signed in yet."""
 
 
 @dataclass
@@ -29,6 +35,8 @@ class Story:
 @pytest.fixture
 def story(stage: Stage) -> Iterator[Story]:
     project = stage.project("Blue Clinic")
+    with as_test() as operator:
+        members.add(project.id, STAFF, members.MEMBER, operator)
     # A 400 is not retried: the delivery has failed at once. Everything after it is taken.
     with receivers.Receiver(receivers.answer(400, b"<b>no</b>"), receivers.answer(200)) as receiver:
         assert stage.call("POST", "/v1/webhook_endpoints", {"url": receiver.url}).status == 201

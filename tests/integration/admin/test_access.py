@@ -13,7 +13,7 @@ from shared.admin import members, sessions
 from shared.core import clock
 from shared.core.keys import Scope
 from shared.webhooks import deliveries
-from tests.integration.admin.conftest import Story
+from tests.integration.admin.conftest import STAFF, Story
 from tests.support.browsing import SESSION, Browser, Shown, as_test, keys_of, signed_in, trail
 from tests.support.clocks import Clock
 from tests.support.stage import Stage
@@ -25,7 +25,12 @@ each_view = pytest.mark.parametrize(("page", "method"), IN_PROJECT, ids=lambda v
 
 def path_of(page: Page, story: Story, project: int | None = None) -> str:
     """The page's path with the ids of the story, in its own project or another."""
-    id = keys_of(story.project.id)[0].id if "api_keys" in page.path else story.event
+    id = story.event
+    if "api_keys" in page.path:
+        id = keys_of(story.project.id)[0].id
+    elif "members" in page.path:
+        with as_test():
+            (id,) = (one.id for one in members.of_project(story.project.id) if one.email == STAFF)
     found = page.path.replace("{project}", str(project or story.project.id)).replace("{mode}", "test")
     return found.replace("{delivery}", story.delivery).replace("{id}", id)
 
@@ -36,7 +41,11 @@ def ask(browser: Browser, method: str, path: str, story: Story) -> Shown:
         return browser.get(path)
     with as_test():
         session = sessions.find(browser.cookies.get(SESSION, ""))
-    return browser.post(path, {"csrf": session.csrf if session else "", "label": "mine", "mode": "test", "once": "1"})
+    return browser.post(path, FORM | {"csrf": session.csrf if session else ""})
+
+
+FORM = {"label": "mine", "mode": "test", "once": "1", "email": "new@example.com", "role": "viewer"}
+"""What every form takes."""
 
 
 def without_id(shown: Shown) -> str:
@@ -46,7 +55,8 @@ def without_id(shown: Shown) -> str:
 def state(story: Story) -> object:
     with as_test():
         found = deliveries.of_event(Scope(story.project.id, False), story.event)
-    return len(found), [(key.id, key.revoked_at) for key in keys_of(story.project.id)], trail(story.project.id)
+        people = members.of_project(story.project.id)
+    return people, len(found), [(key.id, key.revoked_at) for key in keys_of(story.project.id)], trail(story.project.id)
 
 
 def test_every_page_outside_of_projects_is_one_of_these() -> None:
@@ -141,14 +151,13 @@ def test_a_form_without_the_sessions_token_changes_nothing(stage: Stage, story: 
     token = other.get(f"{story.path}/api_keys").field("csrf")
     own = browser.get(f"{story.path}/api_keys").field("csrf")
     before = state(story)
-    form = {"label": "mine", "mode": "test", "once": "1"}
     path = path_of(page, story)
     for refused in (
-        browser.post(path, form),
-        browser.post(path, form | {"csrf": token}),
-        browser.post(path, form | {"csrf": own + "0"}),
-        browser.post(path, form | {"csrf": own}, Sec_Fetch_Site="cross-site"),
-        browser.post(path, form | {"csrf": own}, Sec_Fetch_Site="same-site"),
+        browser.post(path, FORM),
+        browser.post(path, FORM | {"csrf": token}),
+        browser.post(path, FORM | {"csrf": own + "0"}),
+        browser.post(path, FORM | {"csrf": own}, Sec_Fetch_Site="cross-site"),
+        browser.post(path, FORM | {"csrf": own}, Sec_Fetch_Site="same-site"),
     ):
         assert refused.status == 403
         assert "out of date" in refused.text

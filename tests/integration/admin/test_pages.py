@@ -14,8 +14,8 @@ from functions.admin import rendering
 from shared.admin import members
 from shared.core.facts import EVENT_TYPES
 from shared.webhooks.http_client import Outcome
-from tests.integration.admin.conftest import Story
-from tests.support.browsing import HERE, Browser, Shown, keys_of, signed_in, trail
+from tests.integration.admin.conftest import STAFF, Story
+from tests.support.browsing import HERE, Browser, Shown, as_test, keys_of, signed_in, trail
 from tests.support.hostile_values import STRINGS
 from tests.support.resources import made
 from tests.support.stage import Stage
@@ -48,6 +48,8 @@ def all_pages(owner: Browser, story: Story) -> dict[str, Shown]:
         f"{story.path}/events/{story.event}",
         f"{story.path}/api_keys",
         f"{story.path}/api_keys/{key}/revoke",
+        f"{story.path}/members",
+        f"{story.path}/members/{_staff(story)}",
         f"{story.path}/audit_trail",
         f"{story.path}/find?q=nothing",
     ]
@@ -319,6 +321,12 @@ def test_a_failure_of_ours_is_a_page_that_tells_nothing(
     assert shown.status == 500
     assert "secret detail" not in shown.text
     assert shown.headers["service-request-id"][0] in shown.text
+
+
+def _staff(story: Story) -> str:
+    with as_test():
+        (id,) = (one.id for one in members.of_project(story.project.id) if one.email == STAFF)
+    return id
 
 
 def _quoted(text: str) -> str:
