@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
 
-from tests.browser.conftest import PATIENCE, Site
 from tests.support import receivers
 from tests.support.runner import ROOT
+from tests.support.site import PATIENCE, Site
 
 AXE = (ROOT / "node_modules" / "axe-core" / "axe.min.js").read_text()
 HOSTILE = "<img src=x onerror=alert(1)>\"'></bdi></code></script><script>alert(1)</script>{{7*7}}"
@@ -100,8 +100,12 @@ def test_a_newcomer_creates_a_key_and_mends_a_receiver(site: Site, owner: Page) 
         expect(owner.get_by_role("rowheader", name=said).first).to_be_visible()
 
 
-def test_a_viewer_sees_everything_and_can_change_nothing(site: Site, chromium: Browser) -> None:
-    site.manage("members", "add", str(site.service.projects[0].project_id), "viewer@example.com", "--role", "viewer")
+def test_an_owner_adds_a_viewer_who_can_change_nothing(site: Site, chromium: Browser, owner: Page) -> None:
+    owner.goto(site.path("members"))
+    owner.get_by_label("E-mail address").fill("viewer@example.com")
+    owner.get_by_label("Viewer").check()
+    owner.get_by_role("button", name="Add member").click()
+    expect(owner.get_by_role("status")).to_contain_text("was added")
     context = chromium.new_context()
     site.sign_in(context, "viewer@example.com")
     page = context.new_page()
@@ -109,7 +113,7 @@ def test_a_viewer_sees_everything_and_can_change_nothing(site: Site, chromium: B
     assert page.url.endswith("/test/events"), "it is the person's only project"
     with receivers.Receiver(receivers.answer(400)) as receiver:
         event = failed_event(site, site.service.projects[0].test_key, receiver)
-        for path in ("events", f"events/{event}", "api_keys", "audit_trail"):
+        for path in ("events", f"events/{event}", "api_keys", "members", "audit_trail"):
             page.goto(site.path(path))
             forms = page.locator("form[method=post]")
             assert [form.get_attribute("action") for form in forms.all()] == ["/admin/sign-out"], path
@@ -122,6 +126,8 @@ def pages_of(site: Site, page: Page) -> dict[str, str]:
     key = page.locator("tbody tr").first.get_attribute("id")
     page.goto(site.path("events"))
     event = page.locator("tbody a").first.get_attribute("href")
+    page.goto(site.path("members"))
+    member = page.locator("tbody a").first.get_attribute("href")
     base = f"{site.service.base_url}/admin"
     return {
         "projects": base,
@@ -131,6 +137,8 @@ def pages_of(site: Site, page: Page) -> dict[str, str]:
         "events": site.path("events"),
         "event": f"{site.service.base_url}{event}",
         "live": site.path("events", "live"),
+        "members": site.path("members"),
+        "member": f"{site.service.base_url}{member}",
         "audit": site.path("audit_trail"),
         "nothing": site.path("find?q=nothing"),
         "missing": f"{base}/missing",

@@ -14,8 +14,8 @@ from typing import Any
 
 from shared.admin import audit, members, sessions
 from shared.admin.members import Identity
-from tests.support import privileges
-from tests.support.stage import Stage
+from tests.support import privileges, receivers
+from tests.support.stage import Project, Stage
 
 SESSION = "__Host-admin_session"
 HERE = "https://api.example.test/dev"
@@ -153,3 +153,21 @@ def keys_of(project: int) -> list[Any]:
 
     with as_test():
         return api_keys.of_project(project)
+
+
+STAFF = "staff@example.com"
+"""A member of the project, who has not signed in yet."""
+
+
+@dataclass
+class Story:
+    """A project, one of its events, the event's delivery, and the receiver that refused it."""
+
+    project: Project
+    event: str
+    delivery: str
+    receiver: receivers.Receiver
+
+    @property
+    def path(self) -> str:
+        return f"/admin/projects/{self.project.id}/test"

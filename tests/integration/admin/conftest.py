@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 
 from shared.admin import members
 from tests.support import receivers
-from tests.support.browsing import as_test
+from tests.support.browsing import STAFF, Story, as_test
 from tests.support.delivering import happen
-from tests.support.stage import Project, Stage
-
-
-STAFF = "staff@example.com"
-"""A member of the project, who has not signed in yet."""
-
-
-@dataclass
-class Story:
-    """A project, one of its events, the event's delivery, and the receiver that refused it."""
-
-    project: Project
-    event: str
-    delivery: str
-    receiver: receivers.Receiver
-
-    @property
-    def path(self) -> str:
-        return f"/admin/projects/{self.project.id}/test"
+from tests.support.stage import Stage
 
 
 @pytest.fixture

@@ -13,8 +13,7 @@ from shared.admin import members, sessions
 from shared.core import clock
 from shared.core.keys import Scope
 from shared.webhooks import deliveries
-from tests.integration.admin.conftest import STAFF, Story
-from tests.support.browsing import SESSION, Browser, Shown, as_test, keys_of, signed_in, trail
+from tests.support.browsing import SESSION, STAFF, Browser, Shown, Story, as_test, keys_of, signed_in, trail
 from tests.support.clocks import Clock
 from tests.support.stage import Stage
 

@@ -7,8 +7,7 @@ import pytest
 
 from shared.admin import audit, members
 from shared.core import table
-from tests.integration.admin.conftest import STAFF, Story
-from tests.support.browsing import Browser, as_test, signed_in
+from tests.support.browsing import STAFF, Browser, Story, as_test, signed_in
 from tests.support.stage import Stage
 
 OWNER = "owner@example.com"

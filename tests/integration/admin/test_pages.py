@@ -14,8 +14,7 @@ from functions.admin import rendering
 from shared.admin import members
 from shared.core.facts import EVENT_TYPES
 from shared.webhooks.http_client import Outcome
-from tests.integration.admin.conftest import STAFF, Story
-from tests.support.browsing import HERE, Browser, Shown, as_test, keys_of, signed_in, trail
+from tests.support.browsing import HERE, STAFF, Browser, Shown, Story, as_test, keys_of, signed_in, trail
 from tests.support.hostile_values import STRINGS
 from tests.support.resources import made
 from tests.support.stage import Stage
