@@ -31,7 +31,7 @@ PROJECT = "/admin/projects/{project}/{mode}"
 MOST_FORM_BYTES = 64 * 1024
 MODES = {"test": False, "live": True}
 _PROJECT_ID = re.compile(r"[1-9][0-9]{0,9}")
-_RETURN_TO = re.compile(r"/admin(/[A-Za-z0-9_.-]+)*")
+_RETURN_TO = re.compile(r"/admin(/[A-Za-z0-9_-]+)*")
 
 
 class Refused(Exception):
