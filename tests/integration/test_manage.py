@@ -486,3 +486,19 @@ def test_a_member_that_makes_no_sense_is_refused_in_words(
     ran = runner.manage(*arguments)
     assert ran.code != 0
     assert problem in ran.err
+
+
+def test_what_the_operator_changes_is_in_the_audit_trail(runner: Runner) -> None:
+    project = runner.new_project("Audited")
+    key, plaintext = runner.new_key(project, "--mode", "live")
+    runner.done("keys", "revoke", str(project), key)
+    runner.done("members", "add", str(project), "audited@example.com", "--role", "viewer")
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with browser.open(runner.done("members", "link", "audited@example.com").strip(), timeout=PATIENCE):
+        pass
+    page = f"{runner.facts['base_url']}/admin/projects/{project}/test/audit_trail"
+    with browser.open(page, timeout=PATIENCE) as response:
+        shown = response.read().decode()
+    for said in ("Created an API key", "Revoked an API key", "Added a member", "operator", key):
+        assert said in shown, said
+    assert plaintext not in shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import boto3
 import pytest
@@ -13,6 +14,13 @@ from infra.stack_names import ADMIN_OUTPUT, TABLE_OUTPUT, USER_POOL_OUTPUT
 from shared.admin import members
 from tests.support.browsing import as_test
 from tests.support.stage import Stage
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command sets these variables of its own process, which here is the tests'."""
+    for name in ("TABLE_NAME", "USER_POOL_ID"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
 
 
 def deployed(name: str, pool: str | None = None) -> None:
