@@ -103,7 +103,10 @@ def add(project_id: int, email: str, role: str, actor: Actor) -> Member:
 
 def remove(project_id: int, email: str, actor: Actor) -> Member:
     """Remove a member, who loses access immediately. Raises LookupError for an unknown member."""
-    return remove_by_id(project_id, _hash(email.strip()), actor, keep_an_owner=False)
+    id = _hash(email.strip())
+    if table.get(_pk(project_id), id) is None:
+        raise LookupError(f"project {project_id} has no member {email}")
+    return remove_by_id(project_id, id, actor, keep_an_owner=False)
 
 
 def remove_by_id(project_id: int, id: str, actor: Actor, *, keep_an_owner: bool = True) -> Member:

@@ -9,7 +9,7 @@ import pytest
 from infra import topology
 from infra.app import context
 from infra.stack_names import ADMIN_OUTPUT, USER_POOL_OUTPUT
-from infra.stage import BadSetting, described
+from infra.stage import BadSetting, parse
 from tests.support.synth import DOMAIN_NAME, OIDC, Synthesized
 from tests.support.templates import flat, listed
 
@@ -94,12 +94,13 @@ def test_a_stage_with_its_own_provider_has_no_pool_and_reads_its_one_secret(stag
         "OIDC_CLIENT_ID": OIDC["client_id"],
         "OIDC_CLIENT_SECRET_ID": OIDC["client_secret_arn"],
     }
-    (statement,) = [
-        statement
-        for statement in stage.statements(stage.role_of("admin"))
-        if "secretsmanager:GetSecretValue" in listed(statement["Action"])
-    ]
-    assert statement["Resource"] == OIDC["client_secret_arn"]
+    found = {
+        function.name: (statement["Action"], statement["Resource"])
+        for function in topology.FUNCTIONS
+        for statement in stage.statements(stage.role_of(function.name))
+        if any(action.startswith(("secretsmanager:", "cognito-idp:")) for action in listed(statement["Action"]))
+    }
+    assert found == {"admin": ("secretsmanager:GetSecretValue", OIDC["client_secret_arn"])}
 
 
 @pytest.mark.parametrize(
@@ -114,4 +115,4 @@ def test_a_stage_with_its_own_provider_has_no_pool_and_reads_its_one_secret(stag
 )
 def test_a_wrong_setting_is_named(settings: dict[str, Any], named: str) -> None:
     with pytest.raises(BadSetting, match=named):
-        described("trial", context()["stages"]["dev"] | {"oidc": settings})
+        parse("trial", context()["stages"]["dev"] | {"oidc": settings})

@@ -114,11 +114,12 @@ def test_a_role_allows_what_the_topology_says_and_nothing_else(
         expected |= {("s3:PutObject", below(prod.bucket, "/*")), ("s3:ListBucket", arn(prod.bucket))}
     # Traces know no resource.
     expected |= {(f"xray:{action}", text("*")) for action in ("PutTraceSegments", "PutTelemetryRecords")}
-    # What is allowed on the stage's contacts and its WhatsApp number is tested in test_calls.
+    # What is allowed on the stage's contacts and its WhatsApp number is tested in test_calls, on user pool and client
+    # secret in test_people.
     granted = {
         (action, resource)
         for action, resource in allowed(prod.statements(prod.role_of(function.name)))
-        if not action.startswith(("connect:", "social-messaging:"))
+        if not action.startswith(("connect:", "social-messaging:", "cognito-idp:", "secretsmanager:"))
     }
     on_models = {(action, resource) for action, resource in granted if action.startswith("bedrock:")}
     assert {action for action, _ in on_models} == ({"bedrock:InvokeModel"} if function.model else set())

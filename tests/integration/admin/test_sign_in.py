@@ -337,18 +337,18 @@ def test_a_sign_in_begins_a_new_session_and_ends_the_earlier_one(stage: Stage, m
 
 
 def test_adding_and_removing_members(stage: Stage) -> None:
-    project = stage.project().id
+    project, grace = stage.project().id, "grace@example.com"
     with as_test() as operator:
-        members.add(project, ADA, members.MEMBER, operator)
+        members.add(project, grace, members.MEMBER, operator)
         with pytest.raises(ValueError, match="already"):
-            members.add(project, ADA.upper(), members.OWNER, audit.operator())
+            members.add(project, grace.upper(), members.OWNER, audit.operator())
         with pytest.raises(LookupError):
-            members.add(999_999_999, ADA, members.OWNER, audit.operator())
-        assert members.is_invited(ADA.upper())
-        members.remove(project, ADA, audit.operator())
-        assert not members.is_invited(ADA)
+            members.add(999_999_999, grace, members.OWNER, audit.operator())
+        assert members.is_invited(grace.upper())
+        members.remove(project, grace, audit.operator())
+        assert not members.is_invited(grace)
         with pytest.raises(LookupError):
-            members.remove(project, ADA, audit.operator())
-        members.join(identity(ADA), operator)
-        assert members.person(identity(ADA).person).memberships == ()
+            members.remove(project, grace, audit.operator())
+        members.join(identity(grace), operator)
+        assert members.person(identity(grace).person).memberships == ()
         assert [entry.action for entry in audit.page(project)[0]] == ["member.removed", "member.added"]
