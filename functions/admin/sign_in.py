@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from starlette.responses import Response
 
 from functions.admin.visits import (
@@ -25,6 +27,10 @@ _CALLBACK = "/admin/sign-in/callback"
 
 def start(visit: SignedIn) -> Response:
     """Show the person's projects, or the project if there is only one."""
+    if members.is_invited(visit.session.email):
+        # They were added to a project after the sign-in.
+        members.join(visit.session.person, visit.session.email, visit.actor)
+        visit = dataclasses.replace(visit, person=members.person(visit.session.person))
     memberships = visit.person.memberships
     if len(memberships) == 1:
         return visit.redirect(f"/admin/projects/{memberships[0].project_id}/test")
@@ -102,7 +108,7 @@ def sign_out(visit: SignedIn) -> Response:
 
 def _begin_session(visit: Visit, identity: Identity, path: str) -> Response:
     if members.is_invited(identity.email):
-        members.join(identity, audit.Actor(identity.email, visit.ip, visit.context.request_id))
+        members.join(identity.person, identity.email, audit.Actor(identity.email, visit.ip, visit.context.request_id))
     earlier = current_session(visit)
     if earlier is not None:
         sessions.end(earlier)

@@ -181,24 +181,24 @@ def is_invited(email: str) -> bool:
     return any(page for page in table.query(_invited(email), limit=1))
 
 
-def join(identity: Identity, actor: Actor) -> None:
-    """Bind this identity to every member that was added with its e-mail address and has not joined yet."""
-    invitations = [row for page in table.query(_invited(identity.email), limit=100, forward=True) for row in page]
+def join(person_id: str, email: str, actor: Actor) -> None:
+    """Bind a person to every member that was added with their verified e-mail address and has not joined yet."""
+    invitations = [row for page in table.query(_invited(email), limit=100, forward=True) for row in page]
     for invitation in invitations:
         project_id = int(invitation["sk"])
         now = clock.iso(clock.now())
         member = table.Update(
             _pk(project_id),
-            _hash(identity.email),
-            set={"person": identity.person, "joined_at": now},
+            _hash(email),
+            set={"person": person_id, "joined_at": now},
             condition="attribute_exists(pk) AND attribute_not_exists(person)",
         )
-        pointer = {"pk": _pk_of_person(identity.person), "sk": invitation["sk"], "kind": "project_of_person"}
-        entry = audit.entry(project_id, actor, "member.joined", identity.email)
+        pointer = {"pk": _pk_of_person(person_id), "sk": invitation["sk"], "kind": "project_of_person"}
+        entry = audit.entry(project_id, actor, "member.joined", email)
         writes: Sequence[table.Operation] = [
             member,
             table.Delete(invitation["pk"], invitation["sk"]),
-            table.Put(pointer | {"member": _hash(identity.email)}),
+            table.Put(pointer | {"member": _hash(email)}),
             entry,
         ]
         # The member was removed or has joined meanwhile, or the person is a member by another address.

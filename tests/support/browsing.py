@@ -136,7 +136,7 @@ def signed_in(stage: Stage, email: str, roles: Mapping[int, str] | None = None) 
     with as_test() as operator:
         for project, role in (roles or {}).items():
             members.add(project, email, role, operator)
-        members.join(identity(email), operator)
+        members.join(identity(email).person, email, operator)
         return Browser(stage, {SESSION: sessions.begin(identity(email))})
 
 

@@ -177,7 +177,7 @@ def test_somebody_who_gets_the_address_of_a_member_is_not_the_member(stage: Stag
     signed_in(stage, "ada@example.com", {story.project.id: members.OWNER})
     successor = members.Identity("https://login.example.com", "another-subject", "ada@example.com")
     with as_test() as operator:
-        members.join(successor, operator)
+        members.join(successor.person, successor.email, operator)
         browser = Browser(stage, {SESSION: sessions.begin(successor)})
     assert browser.get(f"{story.path}/events").status == 404
 

@@ -48,6 +48,15 @@ def test_an_owner_adds_a_viewer_who_signs_in(stage: Stage, story: Story, owner: 
     assert "Only owners change members" in ada.get(path).text
 
 
+def test_a_person_who_is_signed_in_already_finds_the_new_project(stage: Stage, story: Story, owner: Browser) -> None:
+    grace = signed_in(stage, "grace@example.com")
+    assert "not a member of any project" in grace.get("/admin").text
+    path = f"{story.path}/members"
+    owner.submit(path, path, email="grace@example.com", role="viewer")
+    assert grace.get("/admin").location == story.path
+    assert grace.get(f"{story.path}/events").status == 200
+
+
 @pytest.mark.parametrize(
     ("email", "role", "says"),
     [

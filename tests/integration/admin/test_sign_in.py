@@ -349,6 +349,6 @@ def test_adding_and_removing_members(stage: Stage) -> None:
         assert not members.is_invited(grace)
         with pytest.raises(LookupError):
             members.remove(project, grace, audit.operator())
-        members.join(identity(grace), operator)
+        members.join(identity(grace).person, grace, operator)
         assert members.person(identity(grace).person).memberships == ()
         assert [entry.action for entry in audit.page(project)[0]] == ["member.removed", "member.added"]
