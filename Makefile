@@ -4,6 +4,7 @@ PYTHON ?= python3
 STAGE ?= dev
 # Many tests wait: four processes keep two cores busy.
 TEST_PROCESSES ?= 4
+CHROMIUM ?= chromium
 STARTED := $(shell date +%s)
 VENV := .venv
 DEPLOY_VENV := .venv-deploy
@@ -20,7 +21,7 @@ NODE_IS_FINE = node -e 'process.exit(+process.versions.node.split(".")[0] < 18 ?
 .DEFAULT_GOAL := help
 .SUFFIXES:
 
-.PHONY: help run check test test-deploy smoke lint types contracts unit format lock synth bootstrap deploy destroy clean
+.PHONY: help run check test test-browser test-deploy smoke lint types contracts unit format lock synth bootstrap deploy destroy clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -38,6 +39,11 @@ test: check $(VENV)/.node-dev ## Everything: check, then integration, infra and 
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder --durations=10 \
 		tests/infra tests/integration tests/conformance
 	@echo "make test took $$(( $$(date +%s) - $(STARTED) )) seconds."
+
+test-browser: $(VENV)/.dev $(VENV)/.node-dev ## Test the admin pages in Chromium, which must be installed
+	@command -v $(CHROMIUM) >/dev/null || \
+		{ echo "make: test-browser needs Chromium (Debian: apt install chromium), or CHROMIUM=/path/to/it" >&2; exit 1; }
+	CHROMIUM="$$(command -v $(CHROMIUM))" $(BIN)/python -m pytest --verbose tests/browser
 
 test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: ten minutes
 	$(BIN)/python -m pytest --capture=no --verbose --exitfirst tests/deploy

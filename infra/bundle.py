@@ -21,10 +21,15 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
+from shared.core.facts import ADMIN_VENDORED
+
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements" / "runtime.txt"
 PACKAGES = ("functions", "shared")
 BUILDS = ROOT / "cdk.out" / "bundles"
+NODE_MODULES = ROOT / "node_modules"
+VENDORED = Path("functions", "admin", "vendored")
+"""The folder of the bundle that contains files of npm packages."""
 
 PYTHON = "3.13"
 PLATFORM = "aarch64-manylinux_2_28"
@@ -33,10 +38,12 @@ TASK_ROOT = "/var/task"
 
 SERVICE_MODELS = (
     "bedrock-runtime",
+    "cognito-idp",
     "connect",
     "dynamodb",
     "kms",
     "s3",
+    "secretsmanager",
     "socialmessaging",
     "sqs",
     "stepfunctions",
@@ -87,6 +94,8 @@ def build(
     """
     if not requirements.is_file():
         raise BundleError(f"{requirements} is missing: it lists the pinned packages of the functions")
+    if missing := [name for name in ADMIN_VENDORED if not (NODE_MODULES / name).is_file()]:
+        raise BundleError(f"{NODE_MODULES / missing[0]} is missing: run `npm ci`, as make does")
     python = find_python()
     folder = builds / _inputs(requirements, sources, python, platform)
     if fresh or not folder.is_dir():
@@ -96,6 +105,9 @@ def build(
             _install(requirements, made, platform)
             for package in PACKAGES:
                 shutil.copytree(sources / package, made / package)
+            for name in ADMIN_VENDORED:
+                (made / VENDORED / name).parent.mkdir(parents=True)
+                shutil.copy(NODE_MODULES / name, made / VENDORED / name)
             _trim(made)
             if python:
                 _compile(made, python)
@@ -192,7 +204,7 @@ def _inputs(requirements: Path, sources: Path, python: str | None, platform: str
     """A hash of the inputs of the asset, including this file."""
     seen = hashlib.sha256(f"{platform} compiled={python is not None}\n".encode())
     packages = (path for package in PACKAGES for path in _files(sources / package))
-    for path in (Path(__file__), requirements, *packages):
+    for path in (Path(__file__), requirements, *(NODE_MODULES / name for name in ADMIN_VENDORED), *packages):
         if path.suffix != ".pyc":
             name = path.relative_to(sources) if path.is_relative_to(sources) else path.name
             seen.update(f"{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())

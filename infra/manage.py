@@ -9,6 +9,8 @@
     customers erase PROJECT CUSTOMER [--mode live]     removes a person for good, with all its data
     customers erase --from-ledger     removes everyone who was erased again, after a restore
     usage PROJECT MONTH     shows live messages, model tokens, calls and their seconds in a month (2026-11)
+    members add PROJECT EMAIL [--role owner|member|viewer] | members list PROJECT | members remove PROJECT EMAIL
+    members link EMAIL      prints a link that signs a member in once, on the local runner only
     redrive-stream          sends the failed batches of the table's stream to fan_out again
 
 For a stage other than `local`, the AWS credentials and region of the environment are used.
@@ -29,6 +31,7 @@ from typing import TYPE_CHECKING, Any
 from infra import topology
 from infra.local.data_dir import STREAM_FAILURES, write_json
 from infra.stack_names import (
+    ADMIN_OUTPUT,
     DUE_SHARDS_OUTPUT,
     ERASURES_OUTPUT,
     FAILURES_OUTPUT,
@@ -36,6 +39,7 @@ from infra.stack_names import (
     RECORDINGS_OUTPUT,
     RUNNER,
     TABLE_OUTPUT,
+    USER_POOL_OUTPUT,
     stack_name,
 )
 from shared.core.aws import Unavailable
@@ -97,6 +101,7 @@ class _Local:
             "SPEED": facts["speed"],
         }
         self._queues: dict[str, str] = facts["queues"]
+        self._base_url: str = facts["base_url"]
         os.environ.pop("AWS_PROFILE", None)
         os.environ.pop("AWS_SESSION_TOKEN", None)
 
@@ -122,6 +127,16 @@ class _Local:
         module, _, handler = _fan_out().handler.rpartition(".")
         return getattr(importlib.import_module(module), handler)(event, None)
 
+    def invite(self, email: str) -> str:
+        """Say how a new member signs in."""
+        return f"sign in with the link that `members link {email}` prints"
+
+    def sign_in_url(self, email: str) -> str:
+        """A link that signs this person in once."""
+        from shared.admin import sign_in
+
+        return f"{self._base_url}/admin/sign-in/link?token={sign_in.new_link(email)}"
+
 
 class _Deployed:
     """A deployed stage in the AWS account of the environment's credentials."""
@@ -142,6 +157,28 @@ class _Deployed:
         os.environ |= {"TABLE_NAME": self.outputs[TABLE_OUTPUT], "DUE_SHARDS": self.outputs[DUE_SHARDS_OUTPUT]}
         os.environ["RECORDINGS_BUCKET"] = self.outputs[RECORDINGS_OUTPUT]
         os.environ["ERASURES_BUCKET"] = self.outputs[ERASURES_OUTPUT]
+
+    def invite(self, email: str) -> str:
+        """Create the user in the stack's user pool, which sends an e-mail with a password. Say how to sign in."""
+        from botocore.exceptions import ClientError
+
+        from shared.admin import user_pool
+
+        pages = self.outputs.get(ADMIN_OUTPUT, "the admin pages")
+        if USER_POOL_OUTPUT not in self.outputs:
+            return f"sign in at {pages} with the stage's own provider"
+        os.environ["USER_POOL_ID"] = self.outputs[USER_POOL_OUTPUT]
+        try:
+            invited = user_pool.invite(email)
+        except (Unavailable, ClientError) as error:
+            raise NotReachable(f"the member was added, but the user pool has no user for them: {error}") from None
+        if not invited:
+            return f"sign in at {pages}, as before"
+        return f"an e-mail with a password was sent; sign in at {pages}"
+
+    def sign_in_url(self, email: str) -> str:
+        """Links sign nobody in on a deployed stage."""
+        raise NotReachable("only the local runner has sign-in links; on a deployed stage people sign in at a provider")
 
     def failures(self) -> Iterator[StoredBatch]:
         """The failed batches of the table's stream, oldest first."""
@@ -184,11 +221,11 @@ def _list_projects(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _create_key(stage: Stage, options: argparse.Namespace) -> None:
-    from shared.projects import api_keys
+    from shared.admin import audit, audited_keys
 
-    key, plaintext = api_keys.create(options.project, options.mode == "live", options.label)
-    print(f"key {key.id}  {key.label}")
-    print(f"{plaintext}    <- shown only once: the service stores only its SHA-256")
+    made = audited_keys.create(options.project, options.mode == "live", options.label, audit.operator())
+    print(f"key {made.key.id}  {made.key.label}")
+    print(f"{made.plaintext}    <- shown only once: the service stores only its SHA-256")
 
 
 def _list_keys(stage: Stage, options: argparse.Namespace) -> None:
@@ -201,10 +238,49 @@ def _list_keys(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _revoke_key(stage: Stage, options: argparse.Namespace) -> None:
-    from shared.projects import api_keys
+    from shared.admin import audit, audited_keys
 
-    key = api_keys.revoke(options.project, options.key)
+    key = audited_keys.revoke(options.project, options.key, audit.operator())
     print(f"key {key.id} was revoked at {key.revoked_at}")
+
+
+def _add_member(stage: Stage, options: argparse.Namespace) -> None:
+    from shared.admin import audit, members
+
+    member = members.add(options.project, options.email, options.role, audit.operator())
+    print(f"{member.email} is now {member.role} of project {options.project}: {stage.invite(member.email)}")
+
+
+def _list_members(stage: Stage, options: argparse.Namespace) -> None:
+    from shared.admin import members
+
+    for member in members.of_project(options.project):
+        print(f"{member.role}\tjoined {member.joined_at or 'not yet'}\t{member.email}")
+
+
+def _remove_member(stage: Stage, options: argparse.Namespace) -> None:
+    from shared.admin import audit, members
+
+    member = members.remove(options.project, options.email, audit.operator())
+    print(f"{member.email} is no longer a member of project {options.project}")
+
+
+def _link_member(stage: Stage, options: argparse.Namespace) -> None:
+    from shared.admin import members, sign_in
+
+    identity = sign_in.link_identity(options.email)
+    if not members.is_invited(options.email) and not members.person(identity.person).memberships:
+        raise LookupError(f"{options.email} is not a member of any project: add them first with `members add`")
+    print(stage.sign_in_url(options.email))
+
+
+def _email(text: str) -> str:
+    from shared.resources import fields
+
+    try:
+        return fields.email(text.strip())
+    except ValueError as error:
+        raise argparse.ArgumentTypeError("an e-mail address has the form ada@example.com") from error
 
 
 def _limit_calls(stage: Stage, options: argparse.Namespace) -> None:
@@ -356,6 +432,23 @@ def _parser() -> argparse.ArgumentParser:
     revoke.add_argument("project", type=int)
     revoke.add_argument("key")
     revoke.set_defaults(command=_revoke_key)
+
+    members = groups.add_parser("members", help="the people who may use the admin pages").add_subparsers(required=True)
+    add = members.add_parser("add", help="add a member by e-mail address")
+    add.add_argument("project", type=int)
+    add.add_argument("email", type=_email)
+    add.add_argument("--role", choices=("owner", "member", "viewer"), default="owner")
+    add.set_defaults(command=_add_member)
+    listing = members.add_parser("list")
+    listing.add_argument("project", type=int)
+    listing.set_defaults(command=_list_members)
+    remove = members.add_parser("remove", help="remove a member, who loses access immediately")
+    remove.add_argument("project", type=int)
+    remove.add_argument("email", type=_email)
+    remove.set_defaults(command=_remove_member)
+    link = members.add_parser("link", help="print a link that signs a member in once (local runner)")
+    link.add_argument("email", type=_email)
+    link.set_defaults(command=_link_member)
 
     calls = groups.add_parser("calls", help="show and set a project's limits of live calls").add_subparsers(
         required=True

@@ -22,8 +22,9 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from infra import alarms, backup, contact_center, dashboard, gateway, releases, topology
+from infra import alarms, backup, contact_center, dashboard, gateway, people, releases, topology
 from infra.stack_names import (
+    ADMIN_OUTPUT,
     API_OUTPUT,
     DUE_SHARDS_OUTPUT,
     ERASURES_OUTPUT,
@@ -33,6 +34,7 @@ from infra.stack_names import (
     RECORDINGS_OUTPUT,
     SERVICE,
     TABLE_OUTPUT,
+    USER_POOL_OUTPUT,
     construct_id,
     stack_name,
 )
@@ -87,6 +89,7 @@ class ServiceStack(Stack):
         self.machines = {machine.name: self._machine(machine) for machine in topology.STATE_MACHINES}
         self.failed_batches = self._failed_batches()
         self.erasures = self._erasures()
+        self.people = None if stage.oidc else people.user_pool(self, stage)
         self.functions = {function.name: self._function(function, code) for function in topology.FUNCTIONS}
         self.aliases = {function.name: self._alias(function) for function in topology.FUNCTIONS}
         self._contact_center()
@@ -95,6 +98,7 @@ class ServiceStack(Stack):
         for function in topology.FUNCTIONS:
             if function.client:
                 self.functions[function.name].add_environment("BASE_URL", gateway.address(stage, self.api))
+        self._sign_in()
         topic = alarms.topic(self, stage)
         vault = backup.back_up(self, stage, stage.backup, self.table) if stage.backup else None
         watched = alarms.watch(
@@ -362,6 +366,7 @@ class ServiceStack(Stack):
                 model=self.stage.model,
                 carrier=self.stage.carrier,
                 messenger=self.stage.messenger,
+                sign_in=self.stage.sign_in,
             )
             | {"LOG_LEVEL": self.stage.log_level},
             role=role,
@@ -440,6 +445,11 @@ class ServiceStack(Stack):
                 return [f"{self._instance_arn()}/contact/*"] if self.stage.connect else []
             case "whatsapp":
                 return [self._phone_number_arn()] if self.stage.whatsapp else []
+            case "client_secret":
+                secret = self.stage.oidc and self.stage.oidc.client_secret_arn
+                return [secret] if secret else []
+            case "user_pool":
+                return [self.people.user_pool_arn] if self.people else []
         raise ValueError(f"the stack has no resource for grants on {grant.on!r}")
 
     def _model_arns(self) -> list[str]:
@@ -463,6 +473,21 @@ class ServiceStack(Stack):
                     self.functions[function.name].add_environment("CONNECT_CONTACT_FLOW_ID", flow_id)
         if self.stage.connect and self.stage.connect.store_recordings:
             contact_center.keep_recordings(self, self._instance_arn(), self.recordings)
+
+    def _sign_in(self) -> None:
+        """Make the admin pages a client of the stack's user pool, unless the stage has another provider."""
+        address = gateway.address(self.stage, self.api)
+        CfnOutput(self, ADMIN_OUTPUT, value=f"{address}/admin")
+        if self.people is None:
+            return
+        client_id = people.client(self.people, redirect_uri=f"{address}/admin/sign-in/callback")
+        CfnOutput(self, USER_POOL_OUTPUT, value=self.people.user_pool_id)
+        for function in topology.FUNCTIONS:
+            if function.sign_in:
+                made = self.functions[function.name]
+                made.add_environment("USER_POOL_ID", self.people.user_pool_id)
+                made.add_environment("OIDC_ISSUER", self.people.user_pool_provider_url)
+                made.add_environment("OIDC_CLIENT_ID", client_id)
 
     def _phone_number_arn(self) -> str:
         """The ARN of the stage's WhatsApp number. The setting is its id or its ARN."""

@@ -4,6 +4,7 @@ SERVICE = "appointments"
 RUNNER = "local"
 """The name of the local runner in `infra.manage`. No stage can have it."""
 
+ADMIN_OUTPUT = "AdminUrl"
 API_OUTPUT = "ApiUrl"
 DOMAIN_TARGET_OUTPUT = "DomainTarget"
 TABLE_OUTPUT = "TableName"
@@ -14,6 +15,7 @@ ERASURES_OUTPUT = "ErasuresBucket"
 FAN_OUT_OUTPUT = "FanOutFunction"
 ALARM_TOPIC_OUTPUT = "AlarmTopicArn"
 FIRST_KEY_OUTPUT = "FirstKey"
+USER_POOL_OUTPUT = "UserPoolId"
 
 
 def stack_name(stage: str) -> str:

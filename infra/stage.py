@@ -75,6 +75,21 @@ class Whatsapp(_Settings):
     meta_api_version: Text | None = None
 
 
+class Oidc(_Settings):
+    """The OpenID Connect provider of the admin pages, instead of a Cognito user pool of the stack.
+
+    `client_secret_arn` is the ARN of a secret in Secrets Manager whose text is the client's secret; a client without
+    one is public.
+    """
+
+    issuer: Annotated[str, StringConstraints(pattern=r"^https://[^\s?#]+$")]
+    client_id: Text
+    client_secret_arn: (
+        Annotated[str, StringConstraints(pattern=r"^arn:[a-z-]+:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:.+-.{6}$")]
+        | None
+    ) = None
+
+
 class Domain(_Settings):
     """The API's own host name, with a certificate, or with the hosted zone in which to create one."""
 
@@ -180,6 +195,7 @@ class Stage(_Settings):
     whatsapp: Whatsapp | None = None
     domain: Domain | None = None
     firewall: Firewall | None = None
+    oidc: Oidc | None = None
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -235,6 +251,14 @@ class Stage(_Settings):
         return self.whatsapp.model_dump(exclude_none=True) if self.whatsapp else {}
 
     @property
+    def sign_in(self) -> Mapping[str, str]:
+        """The `oidc` settings as the functions receive them. Without them, the stack has a user pool."""
+        if self.oidc is None:
+            return {}
+        found = {"issuer": self.oidc.issuer, "client_id": self.oidc.client_id}
+        return found | ({"client_secret_id": self.oidc.client_secret_arn} if self.oidc.client_secret_arn else {})
+
+    @property
     def removal(self) -> RemovalPolicy:
         """The removal policy of stored data. A first deploy that fails deletes in any case what it created."""
         return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if self.keep_data else RemovalPolicy.DESTROY
@@ -245,6 +269,7 @@ GROUPS: Mapping[str, type[_Settings]] = {
     "whatsapp": Whatsapp,
     "domain": Domain,
     "firewall": Firewall,
+    "oidc": Oidc,
     "backup": Backup,
 }
 """The groups of settings, all optional."""

@@ -16,6 +16,8 @@ DUE_SHARDS = 8
 """The partitions of the index `by_due`, unless a stage sets another number."""
 
 MODEL = ("bedrock:InvokeModel",)
+USERS = ("cognito-idp:AdminCreateUser",)
+SECRET = ("secretsmanager:GetSecretValue",)
 MESSENGER = ("social-messaging:SendWhatsAppMessage", "social-messaging:GetWhatsAppCallPermission")
 
 
@@ -106,7 +108,8 @@ class StreamSource:
 class Grant:
     """Actions that a function may call on one type of resource. `name` is that of the queue or state machine.
 
-    `on` is one of: table, indexes, queue, state_machine, signing_key, recordings, model, contacts, whatsapp.
+    `on` is one of: table, indexes, queue, state_machine, signing_key, recordings, model, contacts, whatsapp,
+    client_secret, user_pool.
     """
 
     on: str
@@ -128,6 +131,7 @@ class Function:
       waiting tasks it may complete.
     - `signing_key`: KMS actions. `recordings`: S3 actions on recordings. `carrier`: Amazon Connect actions.
     - `model`: whether it may invoke the stage's Bedrock model. `messenger`: whether it may send WhatsApp messages.
+    - `sign_in`: whether people sign in to it, at the stage's OpenID Connect provider or user pool.
     - `queues`, `stream`: its event sources. `bot`: whether Lex may invoke it. `every`: runs it every so many seconds.
     - `switch`: the stage's setting that turns its schedule on; empty if it always is. `client`: whether it gets the
       API's base URL.
@@ -149,6 +153,7 @@ class Function:
     model: bool = False
     carrier: tuple[str, ...] = ()
     messenger: bool = False
+    sign_in: bool = False
     bot: bool = False
     queues: tuple[QueueSource, ...] = ()
     stream: StreamSource | None = None
@@ -170,6 +175,8 @@ class Function:
             Grant("model", MODEL if self.model else ()),
             Grant("contacts", self.carrier),
             Grant("whatsapp", MESSENGER if self.messenger else ()),
+            Grant("client_secret", SECRET if self.sign_in else ()),
+            Grant("user_pool", USERS if self.sign_in else ()),
         )
         return tuple(grant for grant in found if grant.actions)
 
@@ -186,13 +193,14 @@ class Function:
         carrier: Mapping[str, str] | None = None,
         messenger: Mapping[str, str] | None = None,
         base_url: str | None = None,
+        sign_in: Mapping[str, str] | None = None,
     ) -> dict[str, str]:
         """The environment variables of this function. They name only the resources that it may use.
 
         `queues` maps a queue's name to its URL, and `machines` a state machine's name to its ARN. `due_shards` is the
         number of partitions of the index `by_due`. `model` is the id of a Bedrock model or inference profile. `carrier`
-        and `messenger` are the stage's settings of Amazon Connect and WhatsApp. A parameter is None if the stage has no
-        such resource. `base_url` is the API's.
+        and `messenger` are the stage's settings of Amazon Connect and WhatsApp, `sign_in` those of its own OpenID
+        Connect provider. A parameter is None if the stage has no such resource. `base_url` is the API's.
         """
         found = {"TABLE_NAME": table, "DUE_SHARDS": str(due_shards), "POWERTOOLS_SERVICE_NAME": self.name}
         read = tuple(source.queue for source in self.queues)
@@ -210,6 +218,8 @@ class Function:
             found |= {f"WHATSAPP_{name.upper()}": value for name, value in (messenger or {}).items()}
         if self.client and base_url:
             found["BASE_URL"] = base_url
+        if self.sign_in:
+            found |= {f"OIDC_{name.upper()}": value for name, value in (sign_in or {}).items()}
         return found
 
 
@@ -330,6 +340,15 @@ FUNCTIONS = (
         table=UPDATE + READ + WRITE + CHECK,
         indexes=QUERY,
         sends=("retries",),
+    ),
+    Function(
+        "admin",
+        "functions.admin.handler",
+        routes=("/admin", "/admin/{proxy+}"),
+        table=(*READ, *WRITE, *CHECK, *DELETE, "dynamodb:UpdateItem"),
+        indexes=QUERY,
+        sends=("retries",),
+        sign_in=True,
     ),
     # `/v1` must be listed: API Gateway creates it as a parent resource, so `/{proxy+}` does not match it.
     Function("fallback", "functions.fallback.handler", routes=("/", "/{proxy+}", "/v1", "/v1/{proxy+}")),

@@ -90,6 +90,9 @@ BY_USE = {
     "Amazon Lex, speech": Price(4, 1000, "requests", *_LEX),
     "WhatsApp, charges of AWS and Meta": Price(None, 1, "message, by country", *_NOT_FOUND),
     "AWS WAF, if enabled": Price(0.60, MILLION, "requests", *_WAF),
+    "Cognito, people who sign in to the admin pages": Price(
+        None, 1, "active person-month, above a free tier", *_NOT_FOUND
+    ),
     "KMS, first delivery to an endpoint in a container of `deliver`": Price(0.03, 10_000, "requests", *_KMS),
     "S3, downloads of recordings": Price(0.40, MILLION, "GET requests", *_S3),
     "S3, storage of recordings": Price(0.023, 1, "GB-month", *_S3),

@@ -1,17 +1,20 @@
-"""Two demo projects, whose API keys are the same after a restart."""
+"""Two demo projects with an owner, whose API keys are the same after a restart."""
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import string
 from typing import TypedDict
 
 from infra.local.console import StartError
 from infra.local.data_dir import DataDir
+from shared.admin import audit, members, sign_in
 from shared.core import table
 from shared.projects import api_keys, projects
 
 NAMES = ("Demo", "Second demo")
+OWNER = "owner@demo.example"
 _ALPHABET = string.ascii_letters + string.digits
 
 
@@ -46,8 +49,16 @@ def ensure(data_dir: DataDir) -> list[DemoProject]:
                 api_keys.create(project_id, livemode, "demo", plaintext)
             except table.ConditionFailed:
                 continue
+        # It is a member after a restart.
+        with contextlib.suppress(ValueError):
+            members.add(project_id, OWNER, members.OWNER, audit.operator())
         demo.append({"project_id": project_id, "name": name, "test_key": test_key, "live_key": live_key})
     return demo
+
+
+def sign_in_url(base_url: str, email: str = OWNER) -> str:
+    """A link that signs this person in once."""
+    return f"{base_url}/admin/sign-in/link?token={sign_in.new_link(email)}"
 
 
 def _new_key(mode: str) -> str:

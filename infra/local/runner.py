@@ -100,6 +100,7 @@ class Runner:
                 base_url=f"http://127.0.0.1:{self._socket.getsockname()[1]}",
             )
         os.environ |= {"SPEED": f"{self._settings.speed:g}", "ALLOW_LOOPBACK_RECEIVERS": "1", "SIMULATE_LIVE": "1"}
+        os.environ |= {"SIGN_IN_LINKS": "1", "ADMIN_VENDORED": str(_ROOT / "node_modules")}
         os.environ.setdefault("LOG_LEVEL", "INFO")
         # The only variable whose value differs between functions. Here, they share a process.
         os.environ["POWERTOOLS_SERVICE_NAME"] = "local"
@@ -143,7 +144,7 @@ class Runner:
         gateway = Gateway(self._socket, Routes(topology.FUNCTIONS), self._functions)
         await gateway.start()
         self._start_timers(clients=True)
-        ready = {"base_url": gateway.base_url, "admin_url": None, **self._facts}
+        ready = {"base_url": gateway.base_url, **self._admin(gateway.base_url), **self._facts}
         access_key_id = os.environ["AWS_ACCESS_KEY_ID"]
         more = {"region": names.REGION, "access_key_id": access_key_id, "queues": self._queue_urls}
         more |= self._for_operators
@@ -156,6 +157,12 @@ class Runner:
         self._stop.set()
         await gateway.stop()
         return code
+
+    def _admin(self, base_url: str) -> dict[str, str]:
+        """The address of the admin pages, and a link that signs in the owner of the demo projects once."""
+        from infra.local import demo
+
+        return {"admin_url": f"{base_url}/admin", "admin_sign_in_url": demo.sign_in_url(base_url)}
 
     def stop(self) -> None:
         """Stop everything that was started."""
@@ -275,6 +282,7 @@ def _introduce(ready: Mapping[str, Any], folder: Path) -> None:
         say(f"\n  Project {project['project_id']}, {project['name']}")
         say(f"    test key  {project['test_key']}")
         say(f"    live key  {project['live_key']}")
+    say(f"\nAdmin pages: open this link to sign in. It works once.\n  {ready['admin_sign_in_url']}")
     key = ready["projects"][0]["test_key"]
     say(f"\nTry:  curl {ready['base_url']}/v1/ping -H 'Authorization: Bearer {key}'")
     say(f"Logs and data are in {folder}. Ctrl-C stops everything.")

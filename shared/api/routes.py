@@ -155,9 +155,10 @@ class Service:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                own = {name for name, _ in message["headers"]}
                 headers = responses.common_headers(context).items()
                 common = [(name.lower().encode(), value.encode()) for name, value in headers]
-                message["headers"] = [*message["headers"], *common]
+                message["headers"] = [*message["headers"], *(pair for pair in common if pair[0] not in own)]
             elif scope["method"] == "HEAD":
                 message = {**message, "body": b""}
             await send(message)

@@ -15,9 +15,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError
 
 if TYPE_CHECKING:
+    from mypy_boto3_cognito_idp.client import CognitoIdentityProviderClient
     from mypy_boto3_dynamodb.client import DynamoDBClient
     from mypy_boto3_kms.client import KMSClient
     from mypy_boto3_s3.client import S3Client
+    from mypy_boto3_secretsmanager.client import SecretsManagerClient
     from mypy_boto3_sqs.client import SQSClient
     from mypy_boto3_stepfunctions.client import SFNClient
 
@@ -77,6 +79,20 @@ def s3() -> S3Client:
 _CONNECT_TIMEOUT, _READ_TIMEOUT, _ATTEMPTS = 2, 6, 4
 LONGEST_CALL = 40
 """Seconds that one call takes at most: four attempts that time out, and the pauses of up to 1, 2 and 4 s in between."""
+
+
+@_Once
+def cognito() -> CognitoIdentityProviderClient:
+    """The Cognito client, for the stack's user pool."""
+    client: CognitoIdentityProviderClient = _client("cognito-idp")
+    return client
+
+
+@_Once
+def secretsmanager() -> SecretsManagerClient:
+    """The Secrets Manager client, for the secret of the sign-in provider's client."""
+    client: SecretsManagerClient = _client("secretsmanager")
+    return client
 
 
 def queue_url(name: str) -> str:

@@ -64,3 +64,5 @@ LONGEST_QUEUE_DELAY = 900
 
 CONNECT_ACTIVE_CALLS, CONNECT_STARTS_PER_SECOND = 10, 2
 """Amazon Connect's default quotas: active calls in an instance, and calls that an account starts in a second."""
+ADMIN_VENDORED = ("@picocss/pico/css/pico.min.css", "htmx.org/dist/htmx.min.js")
+"""Files of npm packages that the admin pages serve, below `node_modules`. The Lambda bundle contains copies."""

@@ -32,8 +32,18 @@ lists in creation order.
 | run of the canary          | `CANARY`                               | sha256 of its token | |
 | API key                    | `KEY#{sha256 of the key}`              | `key`            | |
 | API key of a project       | `P#{project}#keys`                     | `key_...`        | |
+| member of a project        | `P#{project}#members`                  | hash of e-mail   | |
+| invitation to a project    | `INVITED#{hash of e-mail}`             | 10-digit number  | |
+| project of a person        | `PERSON#{hash of issuer and subject}`  | 10-digit number  | |
+| end of a person's sessions | `PERSON#{hash of issuer and subject}`  | `sessions`       | |
+| entry of the audit trail   | `P#{project}#audit`                    | `aud_...`        | |
+| submitted form             | `P#{project}#form#{hash of its token}` | `form`           | |
+| session of the admin pages | `ADMIN_SESSION#{hash of its token}`    | `session`        | |
+| attempt to sign in         | `SIGN_IN#{hash of its state}`          | `attempt`        | |
+| sign-in link               | `SIGN_IN_LINK#{hash of its token}`     | `link`           | |
 
-The hash of a phone is the first 32 hexadecimal digits of its SHA-256.
+The hash of a phone or an e-mail address is the first 32 hexadecimal digits of its SHA-256. The other hashes are whole
+SHA-256 digests. `shared/admin` has the rows of the admin pages.
 
 Attributes: `doc` is the public object as JSON text, `v` the version, which every write that changes `doc` increases by
 1, `req` the request or worker's token that last wrote the row, `cause` the API request that caused this write, `kind`

@@ -5,12 +5,14 @@ The row of a key also counts its requests (`rate_limits.py`), so that one update
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import re
 import secrets
 import threading
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from cachetools import LRUCache
 
@@ -24,6 +26,8 @@ from shared.projects.rate_limits import Moment, Remaining, Window
 UNKNOWN_KEY_MEMORY = 5 * clock.SECOND
 """How long a container caches that a key is unknown or revoked (milliseconds)."""
 _CACHED_KEYS = 1_000
+PREFIX = "key_"
+"""The prefix of the ids of keys."""
 _PLAINTEXT = re.compile(r"sk_(test|live)_[A-Za-z0-9]{16,128}")
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _KEY_CHARACTERS = 32  # 190 random bits; contract 4 requires 160
@@ -53,6 +57,15 @@ class Caller:
     remaining: Remaining
 
 
+@dataclass(frozen=True)
+class Creation:
+    """A key that exists once `writes` are executed. Nothing stores its plaintext."""
+
+    key: Key
+    plaintext: str = field(repr=False)
+    writes: tuple[table.Operation, ...] = field(repr=False)
+
+
 class LimitExceeded(Exception):
     """The key has reached the limit of a window (`second` or `minute`), which ends in `resets_in` seconds."""
 
@@ -68,23 +81,31 @@ def create(project_id: int, livemode: bool, label: str, plaintext: str | None = 
 
     Raises LookupError for an unknown project, ValueError for an invalid `plaintext`.
     """
+    made = creation(project_id, livemode, label, plaintext)
+    table.write(made.writes, ids.new("req_"))
+    return made.key, made.plaintext
+
+
+def creation(project_id: int, livemode: bool, label: str, plaintext: str | None = None) -> Creation:
+    """The writes that create a key of a project, for a transaction.
+
+    Raises LookupError for an unknown project, ValueError for an invalid `plaintext`.
+    """
     project = projects.find(project_id)
     mode = "live" if livemode else "test"
     plaintext = plaintext or f"sk_{mode}_" + "".join(secrets.choice(_ALPHABET) for _ in range(_KEY_CHARACTERS))
     if not _PLAINTEXT.fullmatch(plaintext) or not plaintext.startswith(f"sk_{mode}_"):
         raise ValueError(f"the plaintext of this mode must be sk_{mode}_ and 16 to 128 letters or digits")
-    key_id, created_at = ids.new("key_"), clock.iso(clock.now())
+    key_id, created_at = ids.new(PREFIX), clock.iso(clock.now())
     digest = _digest(plaintext)
     facts = {"label": label, "created_at": created_at, "livemode": livemode, "last_four": plaintext[-4:]}
     owner = {"project_id": project_id, "project_name": project["name"]}
-    table.write(
-        [
-            table.Put({"pk": f"KEY#{digest}", "sk": "key", "kind": "api_key", "key_id": key_id} | owner | facts),
-            table.Put({"pk": f"P#{project_id}#keys", "sk": key_id, "kind": "api_key_of", "digest": digest} | facts),
-        ],
-        ids.new("req_"),
+    writes = (
+        table.Put({"pk": f"KEY#{digest}", "sk": "key", "kind": "api_key", "key_id": key_id} | owner | facts),
+        table.Put({"pk": f"P#{project_id}#keys", "sk": key_id, "kind": "api_key_of", "digest": digest} | facts),
     )
-    return Key(key_id, project_id, livemode, label, plaintext[-4:], created_at, None, None), plaintext
+    key = Key(key_id, project_id, livemode, label, plaintext[-4:], created_at, None, None)
+    return Creation(key, plaintext, writes)
 
 
 def of_project(project_id: int) -> list[Key]:
@@ -95,18 +116,32 @@ def of_project(project_id: int) -> list[Key]:
     return [_of_row(rows[_row_key(row["digest"])]) for row in pointers]
 
 
-def revoke(project_id: int, key_id: str) -> Key:
-    """Revoke a key. Revoking it again has no effect. Raises LookupError for an unknown key."""
-    pointer = table.get(f"P#{project_id}#keys", key_id)
-    if pointer is None:
-        raise LookupError(f"project {project_id} has no key {key_id}")
-    op = table.Update(
-        f"KEY#{pointer['digest']}",
-        "key",
-        expressions=("revoked_at = if_not_exists(revoked_at, :now)",),
-        values={":now": clock.iso(clock.now())},
-    )
-    return _of_row(table.update(op))
+def find(project_id: int, key_id: str) -> Key:
+    """The key of a project with this id. Raises LookupError for an unknown key."""
+    return _of_row(_find(project_id, key_id))
+
+
+def revoke(project_id: int, key_id: str, also: Sequence[table.Operation] = ()) -> Key:
+    """Revoke a key, with the writes `also` in the same transaction.
+
+    Revoking it again has no effect and writes nothing. Raises LookupError for an unknown key.
+    """
+    for _ in range(_ATTEMPTS):
+        row = _find(project_id, key_id)
+        if "revoked_at" in row:
+            return _of_row(row)
+        now = clock.iso(clock.now())
+        op = table.Update(
+            row["pk"],
+            row["sk"],
+            set={"revoked_at": now},
+            condition="attribute_exists(pk) AND attribute_not_exists(revoked_at)",
+        )
+        # The requests of a busy key update the same row, so a transaction may conflict with them for a while.
+        with contextlib.suppress(table.ConditionFailed, table.Contended):
+            table.write([op, *also], ids.new("req_"))
+            return _of_row(row | {"revoked_at": now})
+    raise Unavailable("the row of the key was modified concurrently")
 
 
 def delete(project_id: int, key_id: str) -> None:
@@ -163,6 +198,14 @@ def _limit_exceeded(caller: Caller, window: Window, now: int) -> LimitExceeded:
 def _caller(row: table.Row, moment: Moment) -> Caller:
     scope = Scope(row["project_id"], row["livemode"])
     return Caller(scope, row["project_name"], rate_limits.remaining(row, moment))
+
+
+def _find(project_id: int, key_id: str) -> table.Row:
+    pointer = table.get(f"P#{project_id}#keys", key_id)
+    row = table.get(*_row_key(pointer["digest"])) if pointer else None
+    if row is None:
+        raise LookupError(f"project {project_id} has no key {key_id}")
+    return row
 
 
 def _row_key(digest: str) -> tuple[str, str]:

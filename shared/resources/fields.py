@@ -136,7 +136,8 @@ def _control_character(value: str) -> str | None:
     return None if control is None else f"U+{ord(control):04X}"
 
 
-def _email(value: str) -> str:
+def email(value: str) -> str:
+    """The e-mail address. Raises `email_invalid` as a PydanticCustomError."""
     from email_validator import EmailNotValidError, validate_email
 
     try:
@@ -251,7 +252,7 @@ def _siblings(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
 
 
 Phone = Annotated[str, AfterValidator(phone)]
-Email = Annotated[str, text(255), AfterValidator(_email)]
+Email = Annotated[str, text(255), AfterValidator(email)]
 Instant = Annotated[str, AfterValidator(instant), AfterValidator(clock.iso)]
 Timezone = Annotated[str, text(64), AfterValidator(_timezone)]
 Name = Annotated[str, text(200)]

@@ -10,6 +10,7 @@ events are AWS's samples and which are built from documentation. Behind the func
 from __future__ import annotations
 
 import json
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -72,8 +73,9 @@ def receiver() -> Iterator[Receiver]:
 def test_the_bundle_is_compiled_and_its_native_code_is_for_this_machine_and_python(bundle: Bundle) -> None:
     assert bundle.compiled
     for function in topology.FUNCTIONS:
-        module = function.handler.split(".")[1]
-        assert (bundle.folder / "functions" / "__pycache__" / f"{module}.cpython-313.pyc").is_file()
+        path = bundle.folder.joinpath(*function.handler.split(".")[:-1])
+        folder, module = (path, "__init__") if path.is_dir() else (path.parent, path.name)
+        assert (folder / "__pycache__" / f"{module}.cpython-313.pyc").is_file()
     libraries = [*bundle.folder.rglob("*.so*")]
     assert libraries
     for library in libraries:
@@ -100,6 +102,11 @@ def test_aws_sample_request_is_for_no_route(function: Function, functions: Funct
 def test_aws_sample_request_for_its_route_has_no_key(function: Function, functions: Functions) -> None:
     path, method = function.routes[0].removeprefix("/"), "POST" if function.posts else "GET"
     answer = functions.call(function.name, samples.sample("apigateway", "aws-proxy", method=method, path=path))
+    if function.name == "admin":
+        # It has sessions instead of keys.
+        status, headers, _ = response(answer)
+        assert (status, headers["location"].rpartition("/")[2]) == (303, "sign-in")
+        return
     unknown = function.name in ("fallback", "canary_receiver")
     expected = (404, "route_not_found") if unknown else (401, "api_key_missing")
     assert error_of(answer) == expected
@@ -182,6 +189,15 @@ def fallback(functions: Functions, _: Receiver) -> None:
     status, headers, body = response(answer)
     assert (status, headers["content-type"].partition(";")[0]) == (200, "text/html")
     assert "phone_invalid_format" in body
+
+
+def admin(functions: Functions, _: Receiver) -> None:
+    status, headers, body = response(functions.call("admin", samples.request("GET", "/admin/sign-in")))
+    assert (status, headers["content-type"].partition(";")[0]) == (200, "text/html")
+    (stylesheet,) = re.findall(r'href="[^"]*(/admin/assets/\w+/pico.min.css)"', body)
+    status, headers, body = response(functions.call("admin", samples.request("GET", stylesheet)))
+    assert (status, headers["content-type"].partition(";")[0]) == (200, "text/css")
+    assert "Pico CSS" in body
 
 
 def fan_out(functions: Functions, receiver: Receiver) -> None:
@@ -302,6 +318,7 @@ WORK: Mapping[str, Callable[[Functions, Receiver], None]] = {
         webhook_endpoints,
         events,
         fallback,
+        admin,
         fan_out,
         deliver,
         turn,

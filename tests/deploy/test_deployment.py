@@ -22,6 +22,7 @@ What LocalStack cannot do, and what covers it instead:
 | releases bit by bit, backups, budgets, pinned accounts, reservations: stages other than dev have them | tests/infra |
 | limits on concurrency, a stream's on-failure bucket | tests/integration for what the functions do |
 | TTL, transaction conflicts (DynamoDB Local) | expiry is checked in code: tests/unit, tests/integration |
+| Cognito | tests/infra for the pool; tests/integration/admin signs in at another OpenID Connect provider |
 | Amazon Connect, WhatsApp, Bedrock | tests/unit, with requests held against AWS's service models |
 """
 
@@ -77,7 +78,13 @@ WORKERS = 3
 SAMPLE = 16
 """Of a test's cases one in so many is run, of two thousand in all: LocalStack answers some ten requests a second."""
 
-PRETENDED = {"AWS::CloudWatch::Dashboard", "AWS::Logs::MetricFilter"}
+PRETENDED = {
+    "AWS::CloudWatch::Dashboard",
+    "AWS::Cognito::UserPool",
+    "AWS::Cognito::UserPoolClient",
+    "AWS::Cognito::UserPoolDomain",
+    "AWS::Logs::MetricFilter",
+}
 """Resource types that LocalStack says it has made and has not."""
 
 

@@ -67,6 +67,20 @@ KINDS = {
     "AWS::StepFunctions::StateMachine": Kind("Step Functions developer guide, Data at rest encryption"),
     "AWS::Lambda::Function": Kind("Lambda developer guide, Encryption at rest", private=lambda f: "VpcConfig" not in f),
     "AWS::Backup::BackupVault": Kind("AWS Backup developer guide, Encryption for backups", data=True),
+    # Nobody can register, and nobody signs in without a second factor.
+    "AWS::Cognito::UserPool": Kind(
+        "Amazon Cognito developer guide, Data protection",
+        private=lambda pool: (
+            pool["AdminCreateUserConfig"]["AllowAdminCreateUserOnly"] is True and pool["MfaConfiguration"] == "ON"
+        ),
+        data=True,
+    ),
+    "AWS::Cognito::UserPoolClient": Kind(
+        private=lambda client: (
+            client["AllowedOAuthFlows"] == ["code"]
+            and "aws.cognito.signin.user.admin" not in client["AllowedOAuthScopes"]
+        )
+    ),
     "AWS::Lex::Bot": Kind("Lex V2 developer guide, Data protection"),
     "AWS::Lex::BotAlias": Kind(private=lambda alias: "ConversationLogSettings" not in alias),
     "AWS::ApiGateway::RestApi": Kind(
@@ -92,6 +106,7 @@ KINDS = {
         "AWS::CertificateManager::Certificate",
         "AWS::CloudWatch::Alarm",
         "AWS::CloudWatch::Dashboard",
+        "AWS::Cognito::UserPoolDomain",
         "AWS::CodeDeploy::Application",
         "AWS::CodeDeploy::DeploymentGroup",
         "AWS::Connect::ContactFlow",
@@ -229,7 +244,9 @@ def secrets(stage: Synthesized, keep: bool) -> list[str]:
     found = [match[0] for match in SECRET.finditer(json.dumps(stage.template))]
     for function in stage.all("AWS::Lambda::Function").values():
         for name, value in function["Environment"]["Variables"].items():
-            if isinstance(value, str) and re.search("KEY|SECRET|TOKEN|PASSWORD", name):
+            # An ARN names a secret, and reading it takes a grant.
+            named = isinstance(value, str) and not value.startswith("arn:")
+            if named and re.search("KEY|SECRET|TOKEN|PASSWORD", name):
                 found.append(name)
     return found
 

@@ -79,7 +79,12 @@ def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: S
         model=MODEL,
         base_url="of the canary alone",
     )
-    found = prod[prod.functions[function.name]]["Environment"]["Variables"]
+    found = {**prod[prod.functions[function.name]]["Environment"]["Variables"]}
+    if function.sign_in:
+        # The stack's own user pool (test_people).
+        assert found.pop("USER_POOL_ID") == {"Ref": next(iter(prod.all("AWS::Cognito::UserPool")))}
+        assert found.pop("OIDC_ISSUER") == {"Fn::GetAtt": [*prod.all("AWS::Cognito::UserPool"), "ProviderURL"]}
+        assert found.pop("OIDC_CLIENT_ID") == {"Ref": next(iter(prod.all("AWS::Cognito::UserPoolClient")))}
     as_text = {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
     if "BASE_URL" in as_text:
         as_text["BASE_URL"] = "of the canary alone"
@@ -136,11 +141,12 @@ def test_a_role_allows_what_the_topology_says_and_nothing_else(
         expected |= {("s3:PutObject", below(prod.bucket, "/*")), ("s3:ListBucket", arn(prod.bucket))}
     # Traces know no resource.
     expected |= {(f"xray:{action}", text("*")) for action in ("PutTraceSegments", "PutTelemetryRecords")}
-    # What is allowed on the stage's contacts and its WhatsApp number is tested in test_calls.
+    # What is allowed on the stage's contacts and its WhatsApp number is tested in test_calls, on user pool and client
+    # secret in test_people.
     granted = {
         (action, resource)
         for action, resource in allowed(prod.statements(prod.role_of(function.name)))
-        if not action.startswith(("connect:", "social-messaging:"))
+        if not action.startswith(("connect:", "social-messaging:", "cognito-idp:", "secretsmanager:"))
     }
     on_models = {(action, resource) for action, resource in granted if action.startswith("bedrock:")}
     assert {action for action, _ in on_models} == ({"bedrock:InvokeModel"} if function.model else set())

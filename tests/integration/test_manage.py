@@ -483,3 +483,76 @@ def test_a_customer_is_erased_and_again_from_the_ledger(runner: Runner) -> None:
 
     again = runner.done("customers", "erase", "--from-ledger").splitlines()
     assert again == [f"{customer}: complete", "1 of 1 erasures are complete"]
+
+
+def signed_in(link: str) -> tuple[int, str]:
+    """Open a link as a browser does, with cookies; the status and the page."""
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    try:
+        with browser.open(link, timeout=PATIENCE) as response:
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def test_the_ready_file_has_the_admin_pages_and_a_link_that_works_once(runner: Runner) -> None:
+    assert runner.facts["admin_url"] == f"{runner.facts['base_url']}/admin"
+    status, page = signed_in(runner.facts["admin_sign_in_url"])
+    assert status == 200
+    for project in runner.facts["projects"]:
+        assert project["name"] in page
+    assert signed_in(runner.facts["admin_sign_in_url"])[0] == 403
+
+
+def test_a_member_signs_in_with_a_link_until_they_are_removed(runner: Runner) -> None:
+    project = runner.new_project("Members only")
+    told = runner.done("members", "add", str(project), "Ada@example.com", "--role", "viewer")
+    assert told == (
+        f"Ada@example.com is now viewer of project {project}: "
+        "sign in with the link that `members link Ada@example.com` prints\n"
+    )
+    assert runner.done("members", "list", str(project)) == "viewer\tjoined not yet\tAda@example.com\n"
+    status, page = signed_in(runner.done("members", "link", "ada@example.com").strip())
+    assert (status, "Events" in page, "Members only" in page) == (200, True, True)
+    assert re.fullmatch(r"viewer\tjoined \S+Z\tAda@example.com\n", runner.done("members", "list", str(project)))
+
+    assert runner.done("members", "remove", str(project), "ada@example.com").endswith(f"of project {project}\n")
+    assert runner.done("members", "list", str(project)) == ""
+    assert "not a member of any project" in failed(runner.manage("members", "link", "ada@example.com"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("members", "add", "1", "owner@demo.example"), "a member of project 1 already"),
+        (("members", "add", "999", "ada@example.com"), "there is no project 999"),
+        (("members", "add", "1", "ada"), "an e-mail address has the form"),
+        (("members", "add", "1", "ada@example.com", "--role", "king"), "--role"),
+        (("members", "remove", "1", "nobody@example.com"), "no member nobody@example.com"),
+        (("members", "list", "999"), "there is no project 999"),
+        (("members", "link", "nobody@example.com"), "not a member of any project"),
+    ],
+)
+def test_a_member_that_makes_no_sense_is_refused_in_words(
+    runner: Runner, arguments: tuple[str, ...], problem: str
+) -> None:
+    ran = runner.manage(*arguments)
+    assert ran.code != 0
+    assert problem in ran.err
+
+
+def test_what_the_operator_changes_is_in_the_audit_trail(runner: Runner) -> None:
+    project = runner.new_project("Audited")
+    key, plaintext = runner.new_key(project, "--mode", "live")
+    runner.done("keys", "revoke", str(project), key)
+    runner.done("members", "add", str(project), "audited@example.com", "--role", "viewer")
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with browser.open(runner.done("members", "link", "audited@example.com").strip(), timeout=PATIENCE):
+        pass
+    page = f"{runner.facts['base_url']}/admin/projects/{project}/test/audit_trail"
+    with browser.open(page, timeout=PATIENCE) as response:
+        shown = response.read().decode()
+    for said in ("Created an API key", "Revoked an API key", "Added a member", "operator", key):
+        assert said in shown, said
+    assert plaintext not in shown

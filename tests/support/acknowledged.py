@@ -61,8 +61,14 @@ ACKNOWLEDGED = (
     Acknowledged(
         "AwsSolutions-COG4",
         r"Api/Default/(.+/)?(ANY|POST)/Resource",
-        "The callers are other companies' servers, which have API keys; there are no users who could sign in to a "
-        "Cognito user pool.",
+        "The callers of the API are other companies' servers, which have API keys; the admin pages have sessions of "
+        "their own, which end at once when a person signs out or loses a role, as an authorizer's tokens do not.",
+    ),
+    Acknowledged(
+        "AwsSolutions-COG8",
+        "People/Resource",
+        "The Plus plan adds threat protection at a price for each person; here nobody can register, everybody needs a "
+        "second factor, and a stage whose owner wants more names a provider of its own in cdk.json.",
     ),
     Acknowledged(
         "AwsSolutions-APIG6",

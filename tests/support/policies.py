@@ -48,9 +48,10 @@ TRUSTED_AS_IT_IS = {
 
 GIVEN = re.compile(
     r"arn:(\$\{AWS::Partition\}|aws):"
-    r"(bedrock:.*/[^*]+|connect:.*:instance/[\w-]+/contact/\*|social-messaging:.*:phone-number-id/\w+)"
+    r"(bedrock:.*/[^*]+|connect:.*:instance/[\w-]+/contact/\*|social-messaging:.*:phone-number-id/\w+|"
+    r"secretsmanager:.*:secret:[\w-]+-\w{6})"
 )
-"""What a stage's settings name and its stack does not make: model, instance and number."""
+"""What a stage's settings name and its stack does not make: model, instance, number and client secret."""
 
 
 @dataclass(frozen=True)

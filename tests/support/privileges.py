@@ -47,6 +47,8 @@ ARGUMENTS = {
     "model": "model",
     "contacts": "carrier",
     "whatsapp": "messenger",
+    "client_secret": "sign_in",
+    "user_pool": "sign_in",
 }
 """The argument of a `Function` that grants on each kind of resource; of state machines it is the action's."""
 
@@ -204,6 +206,14 @@ def _whatsapp(operation: str, params: Mapping[str, Any], places: Places) -> list
     return [Need(f"social-messaging:{operation}", "whatsapp")]
 
 
+def _secret(operation: str, params: Mapping[str, Any], places: Places) -> list[Need]:
+    return [Need(f"secretsmanager:{operation}", "client_secret")]
+
+
+def _user(operation: str, params: Mapping[str, Any], places: Places) -> list[Need]:
+    return [Need(f"cognito-idp:{operation}", "user_pool")]
+
+
 _RULES: Mapping[str, Mapping[str, _Rule]] = {
     "dynamodb": dict.fromkeys(("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "Scan"), _one)
     | dict.fromkeys(("BatchGetItem", "BatchWriteItem"), _batch)
@@ -217,6 +227,8 @@ _RULES: Mapping[str, Mapping[str, _Rule]] = {
     "connect": dict.fromkeys(
         ("StartOutboundVoiceContact", "DescribeContact", "GetContactAttributes", "StopContact"), _contact
     ),
+    "cognito-idp": {"AdminCreateUser": _user},
+    "secretsmanager": {"GetSecretValue": _secret},
     "socialmessaging": dict.fromkeys(("SendWhatsAppMessage", "GetWhatsAppCallPermission"), _whatsapp),
 }
 

@@ -28,6 +28,8 @@ from infra.local.stream import stream_record
 from shared.core.facts import STREAM_KINDS
 from tests.support import privileges
 
+ROOT = Path(__file__).parents[2]
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -249,6 +251,7 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
         "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",
         "AWS_EC2_METADATA_DISABLED": "true",
         "ALLOW_LOOPBACK_RECEIVERS": "1",
+        "ADMIN_VENDORED": str(ROOT / "node_modules"),
         "SPEED": "1",
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "CRITICAL"),
         "POWERTOOLS_SERVICE_NAME": "test",
@@ -299,7 +302,7 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
 def _forget_clients() -> None:
     from shared.core import aws
 
-    for client in (aws.dynamodb, aws.sqs, aws.stepfunctions, aws.kms, aws.s3):
+    for client in (aws.dynamodb, aws.sqs, aws.stepfunctions, aws.kms, aws.s3, aws.secretsmanager, aws.cognito):
         client.cache_clear()
 
 

@@ -36,11 +36,17 @@ CALLS: dict[str, dict[str, Any]] = {
 """Settings of a stage that places live calls; the stages of cdk.json place none."""
 DOMAIN_NAME = "api.example.com"
 FIREWALL = {"requests_per_minute": 20_000}
+OIDC = {
+    "issuer": "https://login.example.com",
+    "client_id": "appointments",
+    "client_secret_arn": "arn:aws:secretsmanager:eu-central-1:123456789012:secret:sign-in-AbCdEf",
+}
 GUARDED: dict[str, Any] = {
     "domain": {"name": DOMAIN_NAME, "hosted_zone_id": "Z0123456789ABCDEFGHIJ", "hosted_zone_name": "example.com"},
     "firewall": FIREWALL,
     "warm_throughput": {"table": {"reads": 20_000, "writes": 10_000}, "by_due": {"reads": 12_000, "writes": 8_000}},
     "alarm_topic": "arn:aws:sns:eu-central-1:123456789012:operators",
+    "oidc": OIDC,
 }
 NAMED: dict[str, Any] = {
     "domain": {

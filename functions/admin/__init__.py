@@ -1,0 +1,83 @@
+"""/admin: the pages on which people look after a project (specification, "Authentication")."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import Receive, Scope, Send
+
+from functions.admin import api_keys, audit_trail, events, find, people, rendering, sign_in
+from functions.admin.visits import Page, Refused, Visit, not_found
+from shared.api.routes import lambda_handler, service
+from shared.core import log, table
+from shared.core.aws import Unavailable
+from shared.core.errors import ApiError
+
+PAGES: tuple[Page, ...] = (
+    *sign_in.PAGES,
+    *api_keys.PAGES,
+    *events.PAGES,
+    *people.PAGES,
+    *audit_trail.PAGES,
+    *find.PAGES,
+)
+
+
+class Admin:
+    """The ASGI app of all pages. Every exception becomes a page that says what to do."""
+
+    def __init__(self) -> None:
+        assets = Route("/admin/assets/{hash}/{name}", _Assets())
+        self._router = Router([*PAGES, assets], redirect_slashes=False, default=_no_page)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        try:
+            await self._router(scope, receive, send)
+        except Exception as error:
+            await _error_page(_refused(error, scope), scope)(scope, receive, send)
+
+
+class _Assets:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["context"].route = "/admin/assets/{hash}/{name}"
+        headers = dict(scope["headers"])
+        response = rendering.asset_response(scope["path"], headers.get(b"accept-encoding", b"").decode("latin-1"))
+        if response is None:
+            raise not_found()
+        await response(scope, receive, send)
+
+
+async def _no_page(scope: Scope, receive: Receive, send: Send) -> None:
+    raise not_found()
+
+
+def _refused(error: Exception, scope: Scope) -> Refused:
+    """The page for an exception. It does not expose details of internal errors."""
+    if isinstance(error, Refused):
+        return error
+    if isinstance(error, ApiError):
+        scope["context"].error_code = error.code
+        return not_found() if error.status == 404 else Refused(error.status, "This did not work", error.message)
+    if isinstance(error, Unavailable | table.Contended | table.ConditionFailed):
+        scope["context"].error_code = "service_unavailable"
+        return Refused(503, "Try again", "The service is busy. Reload the page in a moment.", {"Retry-After": "1"})
+    scope["context"].error_code = "internal_error"
+    log.logger().error("internal error", exc_info=error, extra={"request_id": scope["context"].request_id})
+    return Refused(500, "Something went wrong", "It is our fault. Try again; if it stays, contact support.")
+
+
+def _error_page(refused: Refused, scope: Scope) -> Response:
+    context = scope["context"]
+    response = rendering.render(
+        "error.html", refused.status, refused=refused, context=context, url=lambda path: context.prefix + path
+    )
+    response.headers.update(refused.headers)
+    return response
+
+
+_admin = Admin()
+app = service(Route("/admin", _admin), Route("/admin/{path:path}", _admin))
+handler = lambda_handler(app)
+
+__all__ = ["PAGES", "Visit", "app", "handler"]

@@ -1,0 +1,141 @@
+"""Events with their deliveries: what was sent, what receivers responded, and sending it again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.responses import Response
+
+from functions.admin.visits import PROJECT, InProject, Page, View
+from shared.admin.members import MEMBER, VIEWER
+from shared.core import clock, table
+from shared.core.errors import ApiError
+from shared.core.facts import EVENT_TYPES
+from shared.webhooks import deliveries, endpoints, events
+from shared.webhooks.deliveries import ATTEMPTING, Delivery
+from shared.webhooks.events import EVENTS, FAMILIES
+from shared.work import hints, owed
+
+PAGE = 50
+SOON = 2 * clock.MINUTE
+"""A page looks often for an attempt that is due within this time (milliseconds)."""
+NOTICES = {"replayed": "The event is being sent again. The new delivery is the first one below."}
+
+
+def home(visit: InProject) -> Response:
+    """Show the first page of the project."""
+    return visit.redirect(visit.path("events"))
+
+
+def show_all(visit: InProject) -> Response:
+    """List the events of the project, newest first, by the filters of the API."""
+    wanted = {name: visit.query.get(name, "").strip() for name in ("type", "object_id", "since", "until")}
+    error, rows, cursor = None, [], None
+    try:
+        page = EVENTS.page(visit.scope, EVENTS.query(_parameters(visit, wanted)))
+        rows, cursor = [json.loads(row["doc"]) for row in page.rows], page.next_cursor
+    except ApiError as refused:
+        error = refused
+    return visit.render(
+        "events.html",
+        400 if error else 200,
+        section="events",
+        events=rows,
+        cursor=cursor,
+        wanted=wanted,
+        error=error,
+        types=[*FAMILIES, *EVENT_TYPES],
+    )
+
+
+def show(visit: InProject) -> Response:
+    """Show an event with its payload and deliveries."""
+    event = json.loads(events.find(visit.scope, visit.params["id"])["doc"])
+    notice = NOTICES.get(visit.query.get("notice", ""))
+    return visit.render("event.html", section="events", event=event, notice=notice, **_deliveries(visit, event["id"]))
+
+
+def show_deliveries(visit: InProject) -> Response:
+    """The deliveries of an event, which the event's page loads again while one is in progress."""
+    event_id = events.validate_id(visit.params["id"])
+    if not visit.is_fragment:
+        return visit.redirect(visit.path("events", event_id))
+    return visit.render("_deliveries.html", event={"id": event_id}, **_deliveries(visit, event_id))
+
+
+def replay(visit: InProject) -> Response:
+    """Send an event to the endpoint of a delivery again, as the API's retry does."""
+    event_id, delivery_id = visit.params["id"], visit.params["delivery"]
+
+    def attempt() -> table.Row:
+        writes, new = deliveries.retry(visit.scope, event_id, delivery_id)
+        facts = {"event": event_id, "delivery": new["sk"]}
+        table.write([*writes, visit.entry("delivery.replayed", delivery_id, after=facts)], visit.context.request_id)
+        return new
+
+    hints.send("retries", [deliveries.hint(owed.retry_on_conflict(attempt))])
+    return visit.redirect(visit.path("events", f"{event_id}?notice=replayed"))
+
+
+def _deliveries(visit: InProject, event_id: str) -> dict[str, Any]:
+    """The deliveries as the template shows them, and after how many seconds to look again (None: never)."""
+    found = deliveries.views(visit.scope, deliveries.of_event(visit.scope, event_id))
+    snapshots = endpoints.read(visit.scope, [one["webhook_endpoint_id"] for one in found]) if found else {}
+    # An id is the time of the event, so several of an event sort by the time of the delivery instead.
+    found.sort(key=lambda one: (one["created_at"], one["id"]), reverse=True)
+    return {
+        "deliveries": [
+            {"doc": one, "refusal": _refusal(visit, one, found, snapshots.get(one["webhook_endpoint_id"]))}
+            for one in found
+        ],
+        "look_again": _look_again(found),
+    }
+
+
+def _refusal(visit: InProject, one: Delivery, all: list[Delivery], endpoint: endpoints.Snapshot | None) -> str | None:
+    """Why this delivery cannot be replayed now; None if it can."""
+    if not visit.membership.may(MEMBER):
+        return "Viewers cannot replay deliveries."
+    if endpoint is None or endpoint.deleted:
+        return "The endpoint was deleted, so the event cannot be sent to it again."
+    same = [other for other in all if other["webhook_endpoint_id"] == one["webhook_endpoint_id"]]
+    if any(other["status"] == ATTEMPTING for other in same):
+        return "A delivery to this endpoint is still in progress."
+    return None if endpoint.doc["enabled"] else "The endpoint is disabled. Enable it first."
+
+
+def _look_again(found: list[Delivery]) -> int | None:
+    due = [clock.parse(one["next_attempt_at"]) for one in found if one["next_attempt_at"]]
+    if not due:
+        return None
+    return 2 if min(due) - clock.now() < SOON else 60
+
+
+def _parameters(visit: InProject, wanted: dict[str, str]) -> dict[str, list[str]]:
+    """The API's query parameters for those of the page."""
+    parameters = {"limit": [str(PAGE)]}
+    parameters |= {name: [wanted[name]] for name in ("type", "object_id") if wanted[name]}
+    if visit.query.get("starting_after"):
+        parameters["starting_after"] = [visit.query["starting_after"]]
+    for name, comparison, days in (("since", "gte", 0), ("until", "lt", 1)):
+        if wanted[name]:
+            parameters[f"created[{comparison}]"] = [str(_day(name, wanted[name]) // clock.SECOND + days * 86400)]
+    return parameters
+
+
+def _day(name: str, text: str) -> int:
+    """The start of a day (UTC) in milliseconds."""
+    try:
+        return clock.parse(f"{text}T00:00:00Z")
+    except ValueError:
+        raise ApiError("datetime_invalid", "Days have the form 2027-03-04.", param=name) from None
+
+
+PAGES = (
+    Page(PROJECT, get=View(home, VIEWER)),
+    Page(f"{PROJECT}/events", get=View(show_all, VIEWER)),
+    Page(f"{PROJECT}/events/{{id}}", get=View(show, VIEWER)),
+    Page(f"{PROJECT}/events/{{id}}/deliveries", get=View(show_deliveries, VIEWER)),
+    Page(f"{PROJECT}/events/{{id}}/deliveries/{{delivery}}/replay", post=View(replay, MEMBER)),
+)

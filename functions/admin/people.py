@@ -1,0 +1,96 @@
+"""The members of a project: add, change the role, remove."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from starlette.responses import Response
+
+from functions.admin.visits import PROJECT, InProject, Page, Refused, View, not_found
+from shared.admin import members, sign_in, user_pool
+from shared.admin.members import OWNER, VIEWER, Member
+from shared.core.errors import ApiError
+from shared.resources import fields
+
+NOTICES = {
+    "added": "The member was added.",
+    "invited": "The member was added. They get an e-mail with a password for the first sign-in.",
+    "changed": "The role was changed.",
+    "removed": "The member was removed, and has no access any more.",
+}
+_LAST_OWNER = "This is the only owner, and a project must have one. Make somebody else an owner first."
+
+
+class NewMember(fields.Input):
+    """The form of a new member."""
+
+    email: fields.Email
+    role: Literal["viewer", "member", "owner"]
+
+
+def show(visit: InProject) -> Response:
+    """List the members, with the form of a new one."""
+    return _list(visit)
+
+
+def add(visit: InProject) -> Response:
+    """Add a member by e-mail address; on a stage with a user pool, they are invited by e-mail."""
+    sent = {"email": visit.form.get("email", "").strip(), "role": visit.form.get("role", "")}
+    try:
+        wanted = fields.validate(NewMember, sent)
+    except ApiError as error:
+        return _list(visit, problem=error.message, **sent)
+    # First the user: a user without a membership can see nothing, but a member without a user could not sign in.
+    invited = user_pool.invite(wanted.email)
+    try:
+        members.add(visit.scope.project_id, wanted.email, wanted.role, visit.actor)
+    except ValueError:
+        return _list(visit, problem="This address belongs to a member already.", **sent)
+    return visit.redirect(visit.path(f"members?notice={'invited' if invited else 'added'}"))
+
+
+def show_one(visit: InProject) -> Response:
+    """Show a member, with the forms that change the role and remove them."""
+    return visit.render("member.html", section="members", member=_find(visit), roles=members.ROLES)
+
+
+def change(visit: InProject) -> Response:
+    """Change a member's role, or remove them."""
+    member, role = _find(visit), visit.form.get("role", "")
+    try:
+        if visit.form.get("action") == "remove":
+            members.remove_by_id(visit.scope.project_id, member.id, visit.actor)
+            return visit.redirect(visit.path("members?notice=removed"))
+        members.change_role(visit.scope.project_id, member.id, role, visit.actor)
+    except members.LastOwner:
+        raise Refused(409, "The project needs an owner", _LAST_OWNER) from None
+    except (LookupError, ValueError):
+        raise not_found() from None
+    return visit.redirect(visit.path("members?notice=changed"))
+
+
+def _list(visit: InProject, problem: str | None = None, email: str = "", role: str = VIEWER) -> Response:
+    return visit.render(
+        "members.html",
+        400 if problem else 200,
+        section="members",
+        members=members.of_project(visit.scope.project_id),
+        roles=members.ROLES,
+        form={"email": email, "role": role},
+        problem=problem,
+        links=sign_in.links_allowed(),
+        notice=NOTICES.get(visit.query.get("notice", "")),
+    )
+
+
+def _find(visit: InProject) -> Member:
+    try:
+        return members.find(visit.scope.project_id, visit.params["id"])
+    except LookupError:
+        raise not_found() from None
+
+
+PAGES = (
+    Page(f"{PROJECT}/members", get=View(show, VIEWER), post=View(add, OWNER)),
+    Page(f"{PROJECT}/members/{{id}}", get=View(show_one, OWNER), post=View(change, OWNER)),
+)

@@ -1,0 +1,250 @@
+"""Requests of the admin pages: who asks, in which project and mode, and whether they may.
+
+A page declares the role that each of its views needs. The order of checks: method, session, project and mode, role,
+the form's token, the view. A project of which the person is not a member does not exist for them.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Send
+from starlette.types import Scope as ASGIScope
+
+from functions.admin import rendering
+from shared.admin import audit, members, sessions, sign_in
+from shared.admin.members import Membership, Person
+from shared.admin.sessions import Session
+from shared.api.responses import RequestContext
+from shared.core import table
+from shared.core.keys import Scope
+
+PROJECT = "/admin/projects/{project}/{mode}"
+MOST_FORM_BYTES = 64 * 1024
+MODES = {"test": False, "live": True}
+_PROJECT_ID = re.compile(r"[1-9][0-9]{0,9}")
+_RETURN_TO = re.compile(r"/admin(/[A-Za-z0-9_-]+)*")
+
+
+class Refused(Exception):
+    """A page that cannot be shown: its status, what happened, and what to do."""
+
+    def __init__(self, status: int, title: str, text: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(title)
+        self.status = status
+        self.title = title
+        self.text = text
+        self.headers = dict(headers or {})
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A request to an admin page. `form` has the fields of a POST."""
+
+    request: Request
+    context: RequestContext
+    params: Mapping[str, str]
+    form: Mapping[str, str] = field(repr=False)
+
+    @property
+    def query(self) -> Mapping[str, str]:
+        """The query parameters; the last one of a name."""
+        return self.request.query_params
+
+    @property
+    def ip(self) -> str | None:
+        """The address of the person's browser, as the gateway knows it."""
+        event = self.request.scope.get("aws.event", {})
+        ip: str | None = event.get("requestContext", {}).get("identity", {}).get("sourceIp")
+        return ip
+
+    @property
+    def is_fragment(self) -> bool:
+        """Whether htmx asks for a part of the page."""
+        return self.request.headers.get("HX-Request") == "true"
+
+    def url(self, path: str) -> str:
+        """The URL of a path: it includes the gateway's stage, if URLs have one."""
+        return self.context.prefix + path
+
+    def redirect(self, path: str) -> Response:
+        """Send the browser to another page of ours."""
+        return RedirectResponse(self.url(path), 303, rendering.SECURITY)
+
+    def render(self, template: str, status: int = 200, **values: Any) -> Response:
+        """The response with a template."""
+        return rendering.render(template, status, visit=self, url=self.url, **values)
+
+
+@dataclass(frozen=True)
+class SignedIn(Visit):
+    """A request with a session."""
+
+    session: Session
+    person: Person
+
+    @property
+    def actor(self) -> audit.Actor:
+        """Who makes the changes of this request."""
+        return audit.Actor(self.session.email, self.ip, self.context.request_id)
+
+
+@dataclass(frozen=True)
+class InProject(SignedIn):
+    """A request to a page of a project and mode."""
+
+    membership: Membership
+    scope: Scope
+
+    @property
+    def mode(self) -> str:
+        """`test` or `live`."""
+        return "live" if self.scope.livemode else "test"
+
+    def path(self, *parts: str) -> str:
+        """The path of a page of this project and mode."""
+        return "/".join((f"/admin/projects/{self.scope.project_id}/{self.mode}", *parts))
+
+    def entry(self, action: str, target: str, **facts: Any) -> table.Put:
+        """The write of an entry in the audit trail about a change in this mode."""
+        livemode = facts.pop("livemode", self.scope.livemode)
+        return audit.entry(self.scope.project_id, self.actor, action, target, livemode=livemode, **facts)
+
+
+@dataclass(frozen=True)
+class View:
+    """What a method of a page does. `role` is the least role that may; None for pages outside of projects."""
+
+    handle: Callable[[Any], Response]
+    role: str | None = None
+
+
+class Page(Route):
+    """A path and its views. Everybody may see a `public` page; the others need a session."""
+
+    def __init__(self, path: str, *, get: View | None = None, post: View | None = None, public: bool = False) -> None:
+        self.views = {method: view for method, view in (("GET", get), ("HEAD", get), ("POST", post)) if view}
+        self.public = public
+        super().__init__(path, _Dispatch(self))
+
+
+class _Dispatch:
+    """The ASGI app of one page."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        scope["context"].route = self._page.path
+        response = self._respond(request, await request.body())
+        await response(scope, receive, send)
+
+    def _respond(self, request: Request, body: bytes) -> Response:
+        page, method = self._page, request.method
+        view = page.views.get(method)
+        if view is None:
+            allowed = ", ".join(page.views)
+            raise Refused(405, "This page cannot do that", f"It takes {allowed}.", {"Allow": allowed})
+        form = _form(request, body) if method == "POST" else {}
+        visit = Visit(request, request.scope["context"], request.path_params, form)
+        if page.public:
+            return view.handle(visit)
+        session = current_session(visit)
+        if session is None:
+            return _to_sign_in(visit)
+        person = members.person(session.person)
+        if session.began_at < person.signed_out_at:
+            return _to_sign_in(visit)
+        signed_in = SignedIn(visit.request, visit.context, visit.params, form, session, person)
+        if view.role is not None:
+            signed_in = _in_project(signed_in)
+            if not signed_in.membership.may(view.role):
+                text = f"You are a {signed_in.membership.role} of this project. This needs the role {view.role}."
+                raise Refused(403, "You may not do this", text)
+        if method == "POST":
+            _check_token(signed_in)
+        if not visit.is_fragment:
+            # A page that refreshes itself does not keep a session alive.
+            sessions.touch(session)
+        return view.handle(signed_in)
+
+
+def current_session(visit: Visit) -> Session | None:
+    """The session of the request's cookie; None without one."""
+    token = visit.request.cookies.get(cookie_name("session"))
+    return sessions.find(token) if token else None
+
+
+def cookie_name(name: str) -> str:
+    """The full name of a cookie. On the local runner, which has no TLS, browsers accept no `__Host-` cookies."""
+    return f"admin_{name}" if sign_in.links_allowed() else f"__Host-admin_{name}"
+
+
+def set_cookie(response: Response, name: str, value: str, seconds: int) -> None:
+    """Set a cookie that scripts cannot read, and that other sites cannot send with a form."""
+    secure = not sign_in.links_allowed()
+    response.set_cookie(cookie_name(name), value, seconds, path="/", secure=secure, httponly=True, samesite="lax")
+
+
+def delete_cookie(response: Response, name: str) -> None:
+    """Remove a cookie from the browser."""
+    set_cookie(response, name, "", 0)
+
+
+def return_path(text: str) -> str:
+    """The path of an admin page to which a sign-in returns; the start page for any other text."""
+    return text if _RETURN_TO.fullmatch(text) and "/sign-" not in text else "/admin"
+
+
+def _to_sign_in(visit: Visit) -> Response:
+    if visit.is_fragment:
+        # htmx loads the whole page again, which leads to the sign-in.
+        return Response(status_code=401, headers=rendering.SECURITY | {"HX-Refresh": "true"})
+    path = visit.request.url.path
+    query = urllib.parse.urlencode({"return_to": path}) if visit.request.method == "GET" and path != "/admin" else ""
+    return visit.redirect(f"/admin/sign-in{'?' if query else ''}{query}")
+
+
+def _in_project(visit: SignedIn) -> InProject:
+    project, mode = visit.params["project"], visit.params["mode"]
+    known = _PROJECT_ID.fullmatch(project) and mode in MODES
+    membership = visit.person.in_project(int(project)) if known else None
+    if membership is None:
+        raise not_found()
+    scope = Scope(membership.project_id, MODES[mode])
+    return InProject(
+        visit.request, visit.context, visit.params, visit.form, visit.session, visit.person, membership, scope
+    )
+
+
+def not_found() -> Refused:
+    """The page for a path, project or id that does not exist, or not for this person."""
+    return Refused(404, "Page not found", "There is nothing at this address, or you may not see it.")
+
+
+def _check_token(visit: SignedIn) -> None:
+    sent = visit.form.get("csrf", "").encode()
+    foreign = visit.request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin"
+    if foreign or not secrets.compare_digest(sent, visit.session.csrf.encode()):
+        raise Refused(403, "The form is out of date", "Nothing was changed. Go back, reload the page and try again.")
+
+
+def _form(request: Request, body: bytes) -> dict[str, str]:
+    media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    if media_type != "application/x-www-form-urlencoded" and body:
+        raise Refused(415, "This is not a form", "Send the form of the page.")
+    if len(body) > MOST_FORM_BYTES:
+        raise Refused(413, "The form is too large", f"A form may have {MOST_FORM_BYTES} bytes.")
+    try:
+        return dict(urllib.parse.parse_qsl(body.decode("utf-8"), keep_blank_values=True, errors="strict"))
+    except (ValueError, UnicodeError):
+        raise Refused(400, "The form cannot be read", "Send the form of the page.") from None

@@ -1,0 +1,107 @@
+"""The audit trail of a project: who changed what, when and from where. It contains no secrets.
+
+An entry is a write of the transaction that makes the change, so neither exists without the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from shared.core import clock, ids, table
+from shared.resources import fields
+
+PREFIX = "aud_"
+RETENTION = 2 * 365 * clock.DAY
+"""How long entries are kept (milliseconds)."""
+OPERATOR = "operator"
+"""`who` of a change made by `infra.manage`."""
+PAGE = 50
+
+
+@dataclass(frozen=True)
+class Actor:
+    """Who makes a change, and from where. `who` is an e-mail address or `operator`; `ip` may be unknown."""
+
+    who: str
+    ip: str | None
+    request_id: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One change. `before` and `after` are the changed facts; `livemode` is None for a change of both modes."""
+
+    id: str
+    at: str
+    who: str
+    ip: str | None
+    request_id: str
+    action: str
+    target: str
+    livemode: bool | None
+    before: Mapping[str, Any]
+    after: Mapping[str, Any]
+
+
+def entry(
+    project_id: int,
+    actor: Actor,
+    action: str,
+    target: str,
+    *,
+    livemode: bool | None = None,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+) -> table.Put:
+    """The write of an entry, for the transaction of its change. `action` is such as `api_key.created`."""
+    now = clock.now()
+    facts = {"who": actor.who, "ip": actor.ip, "request_id": actor.request_id, "action": action, "target": target}
+    row: table.Row = {
+        "pk": _pk(project_id),
+        "sk": ids.new(PREFIX, now),
+        "kind": "audit_entry",
+        "at": clock.iso(now),
+        **{name: value for name, value in facts.items() if value is not None},
+        "before": fields.to_json(before or {}),
+        "after": fields.to_json(after or {}),
+        "expires_at": (now + RETENTION) // clock.SECOND,
+    }
+    return table.Put(row if livemode is None else row | {"livemode": livemode})
+
+
+def operator() -> Actor:
+    """The actor of a command of `infra.manage`."""
+    return Actor(OPERATOR, None, ids.new("req_"))
+
+
+def page(project_id: int, starting_after: str | None = None) -> tuple[list[Entry], str | None]:
+    """The latest entries of a project, newest first, and the cursor of the next page.
+
+    A `starting_after` that is not the id of an entry counts as absent.
+    """
+    most = ids.before(PREFIX, starting_after) if starting_after and ids.is_id(PREFIX, starting_after) else None
+    rows = next(table.query(_pk(project_id), at_most=most, limit=PAGE + 1), [])
+    shown = [_of_row(row) for row in rows[:PAGE] if not table.is_expired(row)]
+    return shown, shown[-1].id if len(rows) > PAGE and shown else None
+
+
+def _pk(project_id: int) -> str:
+    return f"P#{project_id}#audit"
+
+
+def _of_row(row: table.Row) -> Entry:
+    return Entry(
+        row["sk"],
+        row["at"],
+        row["who"],
+        row.get("ip"),
+        row["request_id"],
+        row["action"],
+        row["target"],
+        row.get("livemode"),
+        json.loads(row["before"]),
+        json.loads(row["after"]),
+    )

@@ -1,0 +1,275 @@
+"""Members of projects: the people who may use a project's admin pages, and what they may do.
+
+A member is added by e-mail address. The first sign-in with that verified address binds the member to the identity of
+the sign-in, its issuer and subject. From then on only that identity is the member, whoever gets the address later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from shared.admin import audit
+from shared.admin.audit import Actor
+from shared.core import clock, ids, table
+from shared.projects import projects
+from shared.work import owed
+
+VIEWER, MEMBER, OWNER = ROLES = ("viewer", "member", "owner")
+"""From the least to the most rights: to see everything; to change everything except the owner's matters; these too:
+API keys, members and limits."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A person as a sign-in provider knows them. `email` is verified."""
+
+    issuer: str
+    subject: str
+    email: str
+
+    @property
+    def person(self) -> str:
+        """The person's id: a hash of issuer and subject."""
+        return hashlib.sha256(f"{self.issuer}\n{self.subject}".encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Member:
+    """A member of a project. `joined_at` is the time of the first sign-in; None before it. `id` is of the address."""
+
+    id: str
+    project_id: int
+    email: str
+    role: str
+    added_at: str
+    joined_at: str | None
+
+
+class LastOwner(Exception):
+    """A project must have an owner."""
+
+
+@dataclass(frozen=True)
+class Membership:
+    """A project of a person."""
+
+    project_id: int
+    project_name: str
+    role: str
+
+    def may(self, role: str) -> bool:
+        """Whether the person has the rights of this role."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+@dataclass(frozen=True)
+class Person:
+    """The projects of a person, oldest first. Sessions that began before `signed_out_at` (milliseconds) have ended."""
+
+    memberships: tuple[Membership, ...]
+    signed_out_at: int
+
+    def in_project(self, project_id: int) -> Membership | None:
+        """The membership in this project; None without one."""
+        return next((one for one in self.memberships if one.project_id == project_id), None)
+
+
+def add(project_id: int, email: str, role: str, actor: Actor) -> Member:
+    """Add a member by e-mail address. Raises LookupError for an unknown project, ValueError for a known member."""
+    projects.find(project_id)
+    email = email.strip()
+    if role not in ROLES or "@" not in email:
+        raise ValueError("a member has an e-mail address, and a role of owner, member or viewer")
+    now = clock.iso(clock.now())
+    row = {
+        "pk": _pk(project_id),
+        "sk": _hash(email),
+        "kind": "member",
+        "email": email,
+        "member_role": role,
+        "added_at": now,
+    }
+    invitation = {"pk": _invited(email), "sk": _number(project_id), "kind": "invitation"}
+    entry = audit.entry(project_id, actor, "member.added", email, after={"role": role})
+    try:
+        table.write([table.Put(row), table.Put(invitation), entry], actor.request_id)
+    except table.ConditionFailed:
+        raise ValueError(f"{email} is a member of project {project_id} already") from None
+    return _of_row(row)
+
+
+def remove(project_id: int, email: str, actor: Actor) -> Member:
+    """Remove a member, who loses access immediately. Raises LookupError for an unknown member."""
+    id = _hash(email.strip())
+    if table.get(_pk(project_id), id) is None:
+        raise LookupError(f"project {project_id} has no member {email}")
+    return remove_by_id(project_id, id, actor, keep_an_owner=False)
+
+
+def remove_by_id(project_id: int, id: str, actor: Actor, *, keep_an_owner: bool = True) -> Member:
+    """Remove a member, who loses access immediately.
+
+    Raises LookupError for an unknown member, and LastOwner if nobody else owns the project and somebody must.
+    """
+
+    def attempt() -> Member:
+        row = _find(project_id, id)
+        bound = "person" in row
+        pointer = _pk_of_person(row["person"]) if bound else _invited(row["email"])
+        # The member may join or get another role between the read and the write.
+        unchanged = "person = :person" if bound else "attribute_exists(pk) AND attribute_not_exists(person)"
+        values = {":role": row["member_role"]} | ({":person": row["person"]} if bound else {})
+        writes: Sequence[table.Operation] = [
+            table.Delete(row["pk"], row["sk"], condition=f"{unchanged} AND member_role = :role", values=values),
+            table.Delete(pointer, _number(project_id)),
+            *(_other_owner(row) if keep_an_owner else []),
+            audit.entry(project_id, actor, "member.removed", row["email"], before={"role": row["member_role"]}),
+        ]
+        table.write(writes, actor.request_id)
+        return _of_row(row)
+
+    return owed.retry_on_conflict(attempt)
+
+
+def change_role(project_id: int, id: str, role: str, actor: Actor) -> Member:
+    """Give a member another role, from the next request on.
+
+    Raises LookupError for an unknown member, ValueError for an unknown role, and LastOwner if the member is the only
+    owner.
+    """
+    if role not in ROLES:
+        raise ValueError("a role is owner, member or viewer")
+
+    def attempt() -> Member:
+        row = _find(project_id, id)
+        before = row["member_role"]
+        if before == role:
+            return _of_row(row)
+        update = table.Update(
+            row["pk"],
+            row["sk"],
+            set={"member_role": role},
+            condition="member_role = :before",
+            values={":before": before},
+        )
+        entry = audit.entry(
+            project_id, actor, "member.role_changed", row["email"], before={"role": before}, after={"role": role}
+        )
+        table.write([update, *_other_owner(row), entry], actor.request_id)
+        return _of_row(row | {"member_role": role})
+
+    return owed.retry_on_conflict(attempt)
+
+
+def find(project_id: int, id: str) -> Member:
+    """The member with this id. Raises LookupError."""
+    return _of_row(_find(project_id, id))
+
+
+def of_project(project_id: int) -> list[Member]:
+    """The members of a project, by e-mail address. Raises LookupError for an unknown project."""
+    projects.find(project_id)
+    rows = [row for page in table.query(_pk(project_id), limit=100, forward=True) for row in page]
+    return sorted((_of_row(row) for row in rows), key=lambda member: member.email.lower())
+
+
+def is_invited(email: str) -> bool:
+    """Whether a project waits for the first sign-in of this e-mail address."""
+    return any(page for page in table.query(_invited(email), limit=1))
+
+
+def join(person_id: str, email: str, actor: Actor) -> None:
+    """Bind a person to every member that was added with their verified e-mail address and has not joined yet."""
+    invitations = [row for page in table.query(_invited(email), limit=100, forward=True) for row in page]
+    for invitation in invitations:
+        project_id = int(invitation["sk"])
+        now = clock.iso(clock.now())
+        member = table.Update(
+            _pk(project_id),
+            _hash(email),
+            set={"person": person_id, "joined_at": now},
+            condition="attribute_exists(pk) AND attribute_not_exists(person)",
+        )
+        pointer = {"pk": _pk_of_person(person_id), "sk": invitation["sk"], "kind": "project_of_person"}
+        entry = audit.entry(project_id, actor, "member.joined", email)
+        writes: Sequence[table.Operation] = [
+            member,
+            table.Delete(invitation["pk"], invitation["sk"]),
+            table.Put(pointer | {"member": _hash(email)}),
+            entry,
+        ]
+        # The member was removed or has joined meanwhile, or the person is a member by another address.
+        with suppress(table.ConditionFailed):
+            table.write(writes, ids.new("req_"))
+
+
+def person(id: str) -> Person:
+    """The projects of the person with this id, and the end of their earlier sessions."""
+    rows = [row for page in table.query(_pk_of_person(id), limit=100, forward=True) for row in page]
+    signed_out_at = next((row["signed_out_at"] for row in rows if row["sk"] == _SESSIONS), 0)
+    pointers = {int(row["sk"]): row["member"] for row in rows if row["sk"] != _SESSIONS}
+    keys = [key for number, sk in pointers.items() for key in ((_pk(number), sk), projects.row_key(number))]
+    found = table.get_many(keys) if keys else {}
+    memberships = []
+    for number, sk in pointers.items():
+        member, project = found.get((_pk(number), sk)), found.get(projects.row_key(number))
+        if member and project and member.get("person") == id:
+            memberships.append(Membership(number, project["name"], member["member_role"]))
+    return Person(tuple(memberships), signed_out_at)
+
+
+def end_sessions(person_id: str) -> None:
+    """End all present sessions of a person."""
+    op = table.Update(
+        _pk_of_person(person_id), _SESSIONS, set={"kind": "sessions", "signed_out_at": clock.now()}, condition=""
+    )
+    table.write([op], ids.new("req_"))
+
+
+_SESSIONS = "sessions"
+
+
+def _find(project_id: int, id: str) -> table.Row:
+    row = table.get(_pk(project_id), id)
+    if row is None:
+        raise LookupError(f"project {project_id} has no such member")
+    return row
+
+
+def _other_owner(row: table.Row) -> list[table.Check]:
+    """The check that somebody else owns the project, if this member's row is an owner's. Raises LastOwner."""
+    if row["member_role"] != OWNER:
+        return []
+    rows = (other for page in table.query(row["pk"], limit=100, forward=True) for other in page)
+    other = next((one for one in rows if one["member_role"] == OWNER and one["sk"] != row["sk"]), None)
+    if other is None:
+        raise LastOwner
+    return [table.Check(other["pk"], other["sk"], condition="member_role = :owner", values={":owner": OWNER})]
+
+
+def _pk(project_id: int) -> str:
+    return f"P#{project_id}#members"
+
+
+def _pk_of_person(person_id: str) -> str:
+    return f"PERSON#{person_id}"
+
+
+def _invited(email: str) -> str:
+    return f"INVITED#{_hash(email)}"
+
+
+def _number(project_id: int) -> str:
+    return f"{project_id:010d}"
+
+
+def _hash(email: str) -> str:
+    return hashlib.sha256(email.lower().encode()).hexdigest()[:32]
+
+
+def _of_row(row: table.Row) -> Member:
+    project_id = int(row["pk"].split("#")[1])
+    return Member(row["sk"], project_id, row["email"], row["member_role"], row["added_at"], row.get("joined_at"))

@@ -1,0 +1,220 @@
+"""The admin pages as people use them: with a mouse, a keyboard, a phone, in the dark, and without scripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
+
+from tests.support import receivers
+from tests.support.runner import ROOT
+from tests.support.site import PATIENCE, Site
+
+AXE = (ROOT / "node_modules" / "axe-core" / "axe.min.js").read_text()
+HOSTILE = "<img src=x onerror=alert(1)>\"'></bdi></code></script><script>alert(1)</script>{{7*7}}"
+VIEWS: dict[str, dict[str, Any]] = {
+    "light": {"color_scheme": "light", "viewport": {"width": 1200, "height": 800}},
+    "dark": {"color_scheme": "dark", "viewport": {"width": 1200, "height": 800}},
+    "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 800}},
+}
+
+expect.set_options(timeout=PATIENCE)
+
+
+@pytest.fixture
+def owner(site: Site, chromium: Browser) -> Iterator[Page]:
+    context = chromium.new_context(timezone_id="America/New_York", locale="en-US")
+    site.sign_in(context)
+    page = context.new_page()
+    complain(page)
+    yield page
+    context.close()
+
+
+def complain(page: Page) -> None:
+    """Fail on dialogs, script errors and what the security policy blocks."""
+
+    def look(said: ConsoleMessage) -> None:
+        if "Content Security Policy" in said.text:
+            pytest.fail(said.text)
+
+    page.on("dialog", lambda dialog: pytest.fail(f"a dialog: {dialog.message}"))
+    page.on("pageerror", lambda error: pytest.fail(str(error)))
+    page.on("console", look)
+
+
+def failed_event(site: Site, key: str, receiver: receivers.Receiver) -> str:
+    """An event whose delivery the receiver refused for good; its id."""
+    client = site.service.client(key)
+    client.post("/v1/webhook_endpoints", {"url": receiver.url}).ok(201)
+    customer = client.post(
+        "/v1/customers", {"phone": "+15005550006", "name": HOSTILE, "metadata": {"<b>": HOSTILE}}
+    ).ok(201)
+    receiver.wait_for(1)
+    (event,) = client.get(f"/v1/events?object_id={customer['id']}").ok()["data"]
+    return str(event["id"])
+
+
+def test_a_newcomer_creates_a_key_and_mends_a_receiver(site: Site, owner: Page) -> None:
+    owner.goto(f"{site.service.base_url}/admin")
+    owner.get_by_role("link", name="Demo", exact=True).click()
+    expect(owner.get_by_text("There are no events in test mode yet")).to_be_visible()
+    owner.get_by_role("link", name="test key").click()
+    owner.get_by_label("Label").fill("my backend")
+    owner.get_by_role("button", name="Create key").click()
+    key = owner.locator("#key").inner_text()
+    assert re.fullmatch(r"sk_test_\w{32}", key)
+    assert key in owner.locator("#curl").inner_text()
+    owner.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    owner.get_by_role("button", name="Copy key").click()
+    expect(owner.get_by_role("button", name="Copied")).to_be_visible()
+    assert owner.evaluate("navigator.clipboard.readText()") == key
+    assert site.service.client(key).get("/v1/ping").ok()["livemode"] is False
+
+    refusing, taking = receivers.answer(400, HOSTILE.encode()), receivers.answer(200)
+    with receivers.Receiver(refusing, taking) as receiver:
+        event = failed_event(site, key, receiver)
+        owner.get_by_role("link", name="Events").click()
+        owner.get_by_role("link", name="customer.created").click()
+        assert owner.url.endswith(event)
+        expect(owner.locator(".badge.failed")).to_have_text("Failed")
+        owner.get_by_text("Latest response body").click()
+        expect(owner.locator("details pre")).to_have_text(HOSTILE)
+        # From here on, the receiver works.
+        owner.get_by_role("button", name="Replay").click()
+        # The page looks again by itself, without being loaded again.
+        expect(owner.locator(".badge.succeeded")).to_have_text("Delivered")
+        assert len(receiver.requests) == 2
+
+    owner.get_by_role("link", name="API keys").click()
+    owner.locator("tr", has_text="my backend").get_by_role("link", name="Revoke").click()
+    owner.get_by_role("button", name="Revoke key").click()
+    expect(owner.get_by_role("status")).to_contain_text("was revoked")
+    assert site.service.client(key).get("/v1/ping").status == 401
+    owner.get_by_role("link", name="Audit trail").click()
+    for said in ("Created an API key", "Replayed a delivery", "Revoked an API key"):
+        expect(owner.get_by_role("rowheader", name=said).first).to_be_visible()
+
+
+def test_an_owner_adds_a_viewer_who_can_change_nothing(site: Site, chromium: Browser, owner: Page) -> None:
+    owner.goto(site.path("members"))
+    owner.get_by_label("E-mail address").fill("viewer@example.com")
+    owner.get_by_label("Viewer").check()
+    owner.get_by_role("button", name="Add member").click()
+    expect(owner.get_by_role("status")).to_contain_text("was added")
+    context = chromium.new_context()
+    site.sign_in(context, "viewer@example.com")
+    page = context.new_page()
+    page.goto(f"{site.service.base_url}/admin")
+    assert page.url.endswith("/test/events"), "it is the person's only project"
+    with receivers.Receiver(receivers.answer(400)) as receiver:
+        event = failed_event(site, site.service.projects[0].test_key, receiver)
+        for path in ("events", f"events/{event}", "api_keys", "members", "audit_trail"):
+            page.goto(site.path(path))
+            forms = page.locator("form[method=post]")
+            assert [form.get_attribute("action") for form in forms.all()] == ["/admin/sign-out"], path
+        expect(page.get_by_role("link", name="Revoke")).to_have_count(0)
+    context.close()
+
+
+def pages_of(site: Site, page: Page) -> dict[str, str]:
+    page.goto(site.path("api_keys"))
+    key = page.locator("tbody tr").first.get_attribute("id")
+    page.goto(site.path("events"))
+    event = page.locator("tbody a").first.get_attribute("href")
+    page.goto(site.path("members"))
+    member = page.locator("tbody a").first.get_attribute("href")
+    base = f"{site.service.base_url}/admin"
+    return {
+        "projects": base,
+        "account": f"{base}/account",
+        "keys": site.path("api_keys"),
+        "revoke": site.path(f"api_keys/{key}/revoke"),
+        "events": site.path("events"),
+        "event": f"{site.service.base_url}{event}",
+        "live": site.path("events", "live"),
+        "members": site.path("members"),
+        "member": f"{site.service.base_url}{member}",
+        "audit": site.path("audit_trail"),
+        "nothing": site.path("find?q=nothing"),
+        "missing": f"{base}/missing",
+        "sign_in": f"{base}/sign-in",
+    }
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_every_page_is_accessible_and_fits(
+    site: Site, chromium: Browser, owner: Page, screenshots: Path, view: str
+) -> None:
+    with receivers.Receiver(receivers.answer(500, HOSTILE.encode())) as receiver:
+        failed_event(site, site.service.projects[0].test_key, receiver)
+        # axe is not one of ours, so the pages' policy would block it.
+        context: BrowserContext = chromium.new_context(
+            **VIEWS[view], storage_state=owner.context.storage_state(), bypass_csp=True
+        )
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        complain(page)
+        for name, url in pages_of(site, owner).items():
+            page.goto(url)
+            page.screenshot(path=screenshots / f"{name}-{view}.png", full_page=True)
+            page.evaluate(AXE)
+            found = page.evaluate(
+                "axe.run().then(result => result.violations.map(one => [one.id, one.nodes.map(n => n.target)]))"
+            )
+            assert found == [], (name, view)
+            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+            assert wide == 0, f"{name} scrolls sideways by {wide} pixels"
+        context.close()
+
+
+def test_the_pages_work_without_scripts(site: Site, chromium: Browser) -> None:
+    context = chromium.new_context(java_script_enabled=False)
+    site.sign_in(context)
+    page = context.new_page()
+    page.goto(site.path("api_keys"))
+    page.get_by_label("Label").fill("no scripts")
+    page.get_by_role("button", name="Create key").click()
+    assert page.locator("#key").inner_text().startswith("sk_test_")
+    assert page.get_by_role("button", name="Copy").count() == 0
+    page.get_by_role("link", name="I have stored the key").click()
+    expect(page.get_by_role("rowheader", name="no scripts")).to_be_visible()
+    assert page.locator("time").first.inner_text().endswith("UTC")
+    page.get_by_role("button", name="Sign out").click()
+    assert page.url.endswith("/admin/sign-in")
+    context.close()
+
+
+def test_the_pages_work_by_keyboard(site: Site, owner: Page) -> None:
+    owner.goto(site.path("api_keys"))
+    owner.keyboard.press("Tab")
+    assert owner.evaluate("document.activeElement.textContent") == "Skip to content"
+    owner.keyboard.press("Enter")
+    assert owner.evaluate("document.activeElement.id") == "content"
+    reached = set()
+    for _ in range(40):
+        owner.keyboard.press("Tab")
+        reached.add(owner.evaluate("document.activeElement.id || document.activeElement.name"))
+        if owner.evaluate("document.activeElement.textContent") == "Create key":
+            break
+    else:
+        raise AssertionError("the button is not reached")
+    assert {"label", "mode"} <= reached
+
+
+def test_times_are_in_the_viewers_zone_with_utc_on_hover(site: Site, owner: Page) -> None:
+    owner.goto(site.path("api_keys"))
+    time = owner.locator("time").first
+    expect(time).to_have_text(re.compile(r"^\w{3} \d+, 20\d\d, \d+:\d\d\s(AM|PM)$"))
+    shown, moment = time.inner_text(), time.get_attribute("datetime") or ""
+    assert time.get_attribute("title") == f"{moment[:19].replace('T', ' ')} UTC"
+    local = owner.evaluate(
+        "iso => new Intl.DateTimeFormat('en-US', "
+        "{dateStyle: 'medium', timeStyle: 'short', timeZone: 'America/New_York'}).format(new Date(iso))",
+        moment,
+    )
+    assert " ".join(shown.split()) == " ".join(local.split())

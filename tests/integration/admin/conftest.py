@@ -1,0 +1,28 @@
+"""A project with an event whose delivery has failed, as the admin pages show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from shared.admin import members
+from tests.support import receivers
+from tests.support.browsing import STAFF, Story, as_test
+from tests.support.delivering import happen
+from tests.support.stage import Stage
+
+
+@pytest.fixture
+def story(stage: Stage) -> Iterator[Story]:
+    project = stage.project("Blue Clinic")
+    with as_test() as operator:
+        members.add(project.id, STAFF, members.MEMBER, operator)
+    # A 400 is not retried: the delivery has failed at once. Everything after it is taken.
+    with receivers.Receiver(receivers.answer(400, b"<b>no</b>"), receivers.answer(200)) as receiver:
+        assert stage.call("POST", "/v1/webhook_endpoints", {"url": receiver.url}).status == 201
+        path = happen(stage)
+        stage.settle()
+        [delivery] = stage.call("GET", path).json["data"]
+        assert delivery["status"] == "failed"
+        yield Story(project, delivery["event_id"], delivery["id"], receiver)

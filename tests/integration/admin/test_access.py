@@ -1,0 +1,243 @@
+"""Who may see and do what: every view of every page, for every role, for strangers and for nobody."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from functions.admin import PAGES
+from functions.admin.visits import Page
+from shared.admin import members, sessions
+from shared.core import clock
+from shared.core.keys import Scope
+from shared.webhooks import deliveries
+from tests.support.browsing import SESSION, STAFF, Browser, Shown, Story, as_test, keys_of, signed_in, trail
+from tests.support.clocks import Clock
+from tests.support.stage import Stage
+
+VIEWS = [(page, method) for page in PAGES for method in page.views if method != "HEAD"]
+IN_PROJECT = [(page, method) for page, method in VIEWS if page.views[method].role is not None]
+each_view = pytest.mark.parametrize(("page", "method"), IN_PROJECT, ids=lambda value: getattr(value, "path", value))
+
+
+def path_of(page: Page, story: Story, project: int | None = None) -> str:
+    """The page's path with the ids of the story, in its own project or another."""
+    id = story.event
+    if "api_keys" in page.path:
+        id = keys_of(story.project.id)[0].id
+    elif "members" in page.path:
+        with as_test():
+            (id,) = (one.id for one in members.of_project(story.project.id) if one.email == STAFF)
+    found = page.path.replace("{project}", str(project or story.project.id)).replace("{mode}", "test")
+    return found.replace("{delivery}", story.delivery).replace("{id}", id)
+
+
+def ask(browser: Browser, method: str, path: str, story: Story) -> Shown:
+    """The request that the page's own form or link would send, with a valid token."""
+    if method == "GET":
+        return browser.get(path)
+    with as_test():
+        session = sessions.find(browser.cookies.get(SESSION, ""))
+    return browser.post(path, FORM | {"csrf": session.csrf if session else ""})
+
+
+FORM = {"label": "mine", "mode": "test", "once": "1", "email": "new@example.com", "role": "viewer"}
+"""What every form takes."""
+
+
+def without_id(shown: Shown) -> str:
+    return re.sub(r"req_\w+", "req_…", shown.text)
+
+
+def state(story: Story) -> object:
+    with as_test():
+        found = deliveries.of_event(Scope(story.project.id, False), story.event)
+        people = members.of_project(story.project.id)
+    return people, len(found), [(key.id, key.revoked_at) for key in keys_of(story.project.id)], trail(story.project.id)
+
+
+def test_every_page_outside_of_projects_is_one_of_these() -> None:
+    """A new one needs a test of its own about who may see it."""
+    outside = {page.path for page, method in VIEWS if page.views[method].role is None}
+    assert {page.path for page in PAGES if page.public} < outside
+    assert outside == {
+        "/admin",
+        "/admin/",
+        "/admin/account",
+        "/admin/sign-in",
+        "/admin/sign-in/start",
+        "/admin/sign-in/callback",
+        "/admin/sign-in/link",
+        "/admin/sign-out",
+    }
+
+
+@each_view
+@pytest.mark.parametrize("role", members.ROLES)
+def test_a_member_may_do_what_the_role_allows(stage: Stage, story: Story, page: Page, method: str, role: str) -> None:
+    browser = signed_in(stage, f"{role}@example.com", {story.project.id: role})
+    needed = page.views[method].role
+    assert needed is not None
+    before = state(story)
+    shown = ask(browser, method, path_of(page, story), story)
+    if members.ROLES.index(role) < members.ROLES.index(needed):
+        assert shown.status == 403
+        assert "You may not do this" in shown.text
+        assert state(story) == before
+    else:
+        assert shown.status in (200, 201, 303), shown.text
+        assert (state(story) != before) is (method == "POST")
+
+
+@each_view
+def test_a_project_does_not_exist_for_others(stage: Stage, story: Story, page: Page, method: str) -> None:
+    other = stage.project("Red Clinic")
+    browser = signed_in(stage, "stranger@example.com", {other.id: members.OWNER})
+    before = state(story)
+    foreign = ask(browser, method, path_of(page, story), story)
+    unknown = ask(browser, method, path_of(page, story, 999_999_999), story)
+    assert foreign.status == unknown.status == 404
+    assert without_id(foreign) == without_id(unknown)
+    assert "Blue Clinic" not in foreign.text
+    assert state(story) == before
+
+
+@pytest.mark.parametrize(
+    ("page", "method"),
+    [(page, method) for page, method in IN_PROJECT if "{id}" in page.path],
+    ids=lambda value: getattr(value, "path", value),
+)
+def test_an_id_of_another_project_does_not_exist_in_ones_own(
+    stage: Stage, story: Story, page: Page, method: str
+) -> None:
+    other = stage.project("Red Clinic")
+    browser = signed_in(stage, "owner@example.com", {other.id: members.OWNER})
+    before = state(story)
+    shown = ask(browser, method, path_of(page, story, other.id), story)
+    if page.path.endswith("/deliveries"):
+        assert shown.status == 303  # without htmx it leads to the event, which does not exist
+        assert browser.get(shown.location).status == 404
+        fragment = browser.get(path_of(page, story, other.id), HX_Request="true")
+        assert story.delivery not in fragment.text
+    else:
+        assert shown.status == 404
+    assert state(story) == before
+
+
+@each_view
+def test_nobody_sees_anything_before_signing_in(stage: Stage, story: Story, page: Page, method: str) -> None:
+    before = state(story)
+    for cookies in ({}, {SESSION: "made-up"}, {SESSION: ""}):
+        shown = ask(Browser(stage, dict(cookies)), method, path_of(page, story), story)
+        assert shown.status == 303
+        assert shown.location.startswith("/admin/sign-in")
+        assert shown.body == b""
+    assert state(story) == before
+
+
+@pytest.mark.parametrize("path", ["/admin", "/admin/account"])
+def test_the_pages_of_a_person_need_a_session(stage: Stage, path: str) -> None:
+    assert Browser(stage).get(path).location.startswith("/admin/sign-in")
+    assert Browser(stage).post("/admin/sign-out", {}).location == "/admin/sign-in"
+
+
+@pytest.mark.parametrize("page", [page for page, method in VIEWS if method == "POST"], ids=lambda page: page.path)
+def test_a_form_without_the_sessions_token_changes_nothing(stage: Stage, story: Story, page: Page) -> None:
+    browser = signed_in(stage, "owner@example.com", {story.project.id: members.OWNER})
+    other = signed_in(stage, "other@example.com", {story.project.id: members.OWNER})
+    token = other.get(f"{story.path}/api_keys").field("csrf")
+    own = browser.get(f"{story.path}/api_keys").field("csrf")
+    before = state(story)
+    path = path_of(page, story)
+    for refused in (
+        browser.post(path, FORM),
+        browser.post(path, FORM | {"csrf": token}),
+        browser.post(path, FORM | {"csrf": own + "0"}),
+        browser.post(path, FORM | {"csrf": own}, Sec_Fetch_Site="cross-site"),
+        browser.post(path, FORM | {"csrf": own}, Sec_Fetch_Site="same-site"),
+    ):
+        assert refused.status == 403
+        assert "out of date" in refused.text
+    assert state(story) == before
+    assert browser.get(f"{story.path}/events").status == 200, "the session goes on"
+
+
+def test_a_member_who_is_removed_loses_access_at_once(stage: Stage, story: Story) -> None:
+    browser = signed_in(stage, "ada@example.com", {story.project.id: members.OWNER})
+    assert browser.get(f"{story.path}/events").status == 200
+    with as_test() as operator:
+        members.remove(story.project.id, "ADA@example.com", operator)
+    assert browser.get(f"{story.path}/events").status == 404
+    assert "not a member of any project" in browser.get("/admin").text
+
+
+def test_somebody_who_gets_the_address_of_a_member_is_not_the_member(stage: Stage, story: Story) -> None:
+    signed_in(stage, "ada@example.com", {story.project.id: members.OWNER})
+    successor = members.Identity("https://login.example.com", "another-subject", "ada@example.com")
+    with as_test() as operator:
+        members.join(successor.person, successor.email, operator)
+        browser = Browser(stage, {SESSION: sessions.begin(successor)})
+    assert browser.get(f"{story.path}/events").status == 404
+
+
+@pytest.mark.parametrize("mode", ["TEST", "other", "live%2F..%2Ftest"])
+def test_there_are_two_modes(stage: Stage, story: Story, mode: str) -> None:
+    browser = signed_in(stage, "owner@example.com", {story.project.id: members.OWNER})
+    assert browser.get(f"/admin/projects/{story.project.id}/{mode}/events").status == 404
+
+
+def test_a_method_that_a_page_does_not_have_is_refused(stage: Stage, story: Story) -> None:
+    browser = signed_in(stage, "owner@example.com", {story.project.id: members.OWNER})
+    for method in ("PUT", "DELETE", "POST", "PATCH"):
+        refused = browser.send(method, f"{story.path}/events")
+        assert refused.status == 405
+        assert refused.headers["allow"] == ["GET, HEAD"]
+
+
+def test_a_session_ends_when_it_is_idle_and_in_any_case_after_its_longest_time(
+    stage: Stage, story: Story, stopped_clock: Clock
+) -> None:
+    browser = signed_in(stage, "owner@example.com", {story.project.id: members.OWNER})
+    path = f"{story.path}/events"
+    began = stopped_clock.now
+    stopped_clock.forward(sessions.IDLE / clock.SECOND - 60)
+    assert browser.get(path).status == 200
+    stopped_clock.forward(sessions.IDLE / clock.SECOND - 60)
+    assert browser.get(path).status == 200, "it was in use"
+    # A page that only refreshes itself does not keep it alive.
+    stopped_clock.forward(sessions.IDLE / clock.SECOND - 60)
+    fragment = f"{story.path}/events/{story.event}/deliveries"
+    assert browser.get(fragment, HX_Request="true").status == 200
+    stopped_clock.forward(61)
+    expired = browser.get(fragment, HX_Request="true")
+    assert (expired.status, expired.headers["hx-refresh"]) == (401, ["true"])
+    assert browser.get(path).status == 303
+
+    again = signed_in(stage, "owner@example.com")
+    began = stopped_clock.now
+    while stopped_clock.now - began < (sessions.ABSOLUTE - sessions.IDLE) / clock.SECOND:
+        stopped_clock.forward(3600)
+        assert again.get(path).status == 200
+    stopped_clock.forward(began + sessions.ABSOLUTE / clock.SECOND - stopped_clock.now + 1)
+    assert again.get(path).status == 303
+
+
+def test_signing_out_ends_the_session_itself_not_only_the_cookie(stage: Stage, story: Story) -> None:
+    browser = signed_in(stage, "owner@example.com", {story.project.id: members.OWNER})
+    stolen = Browser(stage, dict(browser.cookies))
+    assert browser.submit("/admin/account", "/admin/sign-out").location == "/admin/sign-in"
+    assert SESSION not in browser.cookies
+    assert stolen.get(f"{story.path}/events").status == 303
+
+
+def test_signing_out_everywhere_ends_all_sessions_of_the_person_and_of_nobody_else(stage: Stage, story: Story) -> None:
+    first = signed_in(stage, "owner@example.com", {story.project.id: members.OWNER})
+    second = signed_in(stage, "owner@example.com")
+    other = signed_in(stage, "other@example.com", {story.project.id: members.VIEWER})
+    time.sleep(0.002)  # sessions that begin in the same millisecond go on
+    first.submit("/admin/account", "/admin/sign-out", everywhere="1")
+    assert second.get(f"{story.path}/events").status == 303
+    assert other.get(f"{story.path}/events").status == 200
+    assert signed_in(stage, "owner@example.com").get(f"{story.path}/events").status == 200

@@ -1,0 +1,62 @@
+"""`infra.manage members` on a deployed stage: a new member gets a user in the stack's own pool."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import boto3
+import pytest
+
+from infra import manage
+from infra.local import resources
+from infra.stack_names import ADMIN_OUTPUT, TABLE_OUTPUT, USER_POOL_OUTPUT
+from shared.admin import members
+from tests.support.browsing import as_test
+from tests.support.stage import Stage
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command sets these variables of its own process, which here is the tests'."""
+    for name in ("TABLE_NAME", "USER_POOL_ID"):
+        monkeypatch.setenv(name, os.environ.get(name, ""))
+
+
+def deployed(name: str, pool: str | None = None) -> None:
+    """A stack with the outputs that the command reads."""
+    outputs = {TABLE_OUTPUT: {"Value": resources.TABLE_NAME}, ADMIN_OUTPUT: {"Value": "https://api.example.com/admin"}}
+    outputs |= {USER_POOL_OUTPUT: {"Value": pool}} if pool else {}
+    template = {"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}, "Outputs": outputs}
+    boto3.client("cloudformation").create_stack(StackName=f"appointments-{name}", TemplateBody=json.dumps(template))
+
+
+def test_a_new_member_gets_a_user_whose_address_is_verified(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    project = str(stage.project().id)
+    cognito = boto3.client("cognito-idp")
+    pool = cognito.create_user_pool(PoolName="People", UsernameAttributes=["email"])["UserPool"]["Id"]
+    with as_test():
+        deployed("pooled", pool)
+        assert manage.main(["--stage", "pooled", "members", "add", project, "ada@example.com"]) == 0
+    assert "an e-mail with a password was sent; sign in at https://api.example.com/admin" in capsys.readouterr().out
+    (user,) = cognito.list_users(UserPoolId=pool)["Users"]
+    attributes = {one["Name"]: one["Value"] for one in user["Attributes"]}
+    assert (attributes["email"], attributes["email_verified"]) == ("ada@example.com", "true")
+
+    other = str(stage.project().id)
+    with as_test():
+        assert manage.main(["--stage", "pooled", "members", "add", other, "ada@example.com", "--role", "viewer"]) == 0
+    assert "as before" in capsys.readouterr().out
+    assert len(cognito.list_users(UserPoolId=pool)["Users"]) == 1
+    with as_test():
+        assert [(one.email, one.role) for one in members.of_project(int(other))] == [("ada@example.com", "viewer")]
+        assert manage.main(["--stage", "pooled", "members", "link", "ada@example.com"]) == 1
+    assert "only the local runner has sign-in links" in capsys.readouterr().err
+
+
+def test_a_stage_with_its_own_provider_invites_nobody(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    project = str(stage.project().id)
+    with as_test():
+        deployed("federated")
+        assert manage.main(["--stage", "federated", "members", "add", project, "ada@example.com"]) == 0
+    assert "sign in at https://api.example.com/admin with the stage's own provider" in capsys.readouterr().out

@@ -1,0 +1,334 @@
+"""What the pages show and do, and the promises of every page: headers, assets, escaping."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import time
+from typing import Any
+
+import pytest
+
+from functions.admin import rendering
+from shared.admin import members
+from shared.core.facts import EVENT_TYPES
+from shared.webhooks.http_client import Outcome
+from tests.support.browsing import HERE, STAFF, Browser, Shown, Story, as_test, keys_of, signed_in, trail
+from tests.support.hostile_values import STRINGS
+from tests.support.resources import made
+from tests.support.stage import Stage
+
+HOSTILE = [
+    *(json.loads(text) for text in STRINGS if "\\ud" not in text and "\\u00" not in text),
+    "<script>alert(1)</script>",
+    "\"'><img src=x onerror=alert(1)>",
+    "</title></code></pre></bdi><svg/onload=alert(1)>",
+    "{{ 7 * 7 }}{% raw %}${7*7}",
+    "javascript:alert(1)",
+    "' onmouseover=alert(1) x='",
+    "<!-- --><![CDATA[ ]]>",
+    "&lt;b&gt; &amp;amp; &#60;",
+]
+
+
+@pytest.fixture
+def owner(stage: Stage, story: Story) -> Browser:
+    return signed_in(stage, "owner@example.com", {story.project.id: members.OWNER})
+
+
+def all_pages(owner: Browser, story: Story) -> dict[str, Shown]:
+    key = keys_of(story.project.id)[0].id
+    paths = [
+        "/admin/account",
+        "/admin/sign-in",
+        "/admin/nothing",
+        f"{story.path}/events",
+        f"{story.path}/events/{story.event}",
+        f"{story.path}/api_keys",
+        f"{story.path}/api_keys/{key}/revoke",
+        f"{story.path}/members",
+        f"{story.path}/members/{_staff(story)}",
+        f"{story.path}/audit_trail",
+        f"{story.path}/find?q=nothing",
+    ]
+    return {path: owner.get(path) for path in paths}
+
+
+def test_every_page_has_the_headers_that_keep_others_out(owner: Browser, story: Story) -> None:
+    for path, shown in all_pages(owner, story).items():
+        policy = dict(
+            part.strip().partition(" ")[::2] for part in shown.headers["content-security-policy"][0].split(";")
+        )
+        assert policy["default-src"] == "'none'"
+        assert policy["script-src"] == policy["style-src"] == policy["form-action"] == "'self'", path
+        assert policy["frame-ancestors"] == policy["base-uri"] == "'none'"
+        assert shown.headers["referrer-policy"] == ["same-origin"]
+        assert shown.headers["x-frame-options"] == ["DENY"]
+        assert shown.headers["x-content-type-options"] == ["nosniff"]
+        assert shown.headers["cache-control"] == ["no-store"]
+        assert shown.headers["service-request-id"][0].startswith("req_")
+
+
+def test_no_page_has_scripts_styles_or_handlers_of_its_own(owner: Browser, story: Story) -> None:
+    for path, shown in all_pages(owner, story).items():
+        for tag, attributes in shown.page.tags:
+            assert not [name for name in attributes if name.startswith("on") or name == "style"], path
+            assert tag != "style"
+            if tag == "script":
+                assert (attributes["src"] or "").startswith("/dev/admin/assets/")
+
+
+def test_every_field_has_a_label_and_every_page_one_heading(owner: Browser, story: Story) -> None:
+    for path, shown in all_pages(owner, story).items():
+        tags = shown.page.tags
+        assert len([tag for tag, _ in tags if tag == "h1"]) == 1, path
+        labels = {attributes.get("for") for tag, attributes in tags if tag == "label"}
+        for tag, attributes in tags:
+            if tag in ("input", "select") and attributes.get("type") not in ("hidden", "radio"):
+                assert attributes["id"] in labels, path
+
+
+def test_urls_contain_the_gateways_stage(owner: Browser, story: Story) -> None:
+    for path, shown in all_pages(owner, story).items():
+        for _, attributes in shown.page.tags:
+            for name in ("href", "src", "action", "hx-get"):
+                url = attributes.get(name)
+                assert url is None or url.startswith(("/dev/admin", "#", "?", "data:")), (path, url)
+
+
+def test_assets_are_kept_for_ever_under_a_name_of_their_hash(owner: Browser, story: Story) -> None:
+    page = owner.get(f"{story.path}/events").page
+    paths = [
+        attributes.get("src") or attributes.get("href") or ""
+        for tag, attributes in page.tags
+        if tag in ("script", "link")
+    ]
+    assets = [path.removeprefix("/dev") for path in paths if "/assets/" in path]
+    assert len(assets) == len(rendering.assets())
+    size = 0
+    for path in assets:
+        plain, packed = owner.get(path), owner.get(path, Accept_Encoding="gzip, br")
+        assert plain.status == packed.status == 200
+        assert plain.headers["cache-control"] == ["public, max-age=31536000, immutable"]
+        assert gzip.decompress(packed.body) == plain.body
+        size += len(packed.body)
+        changed = re.sub(r"/[0-9a-f]{16}/", "/0000000000000000/", path)
+        assert owner.get(changed).status == 404
+    size += len(gzip.compress(owner.get(f"{story.path}/events").body))
+    assert size <= 60_000, "the first visit"
+    for path in ("/admin/assets/../visits.py", "/admin/assets/x/admin.css", "/admin/assets/%2e%2e/words.py"):
+        assert owner.get(path).status == 404
+
+
+def test_a_key_is_shown_once_and_works(stage: Stage, story: Story, owner: Browser) -> None:
+    form = owner.get(f"{story.path}/api_keys")
+    sent = {"csrf": form.field("csrf"), "once": form.field("once"), "label": "backend", "mode": "live"}
+    shown = owner.post(f"{story.path}/api_keys", sent)
+    assert shown.status == 201
+    (key,) = set(re.findall(r"sk_live_\w+", shown.text))
+    assert f"curl {HERE}/v1/ping -H 'Authorization: Bearer {key}'" in shown.page.text
+    assert stage.call("GET", "/v1/ping", key=key).json["livemode"] is True
+
+    again = owner.post(f"{story.path}/api_keys", sent)
+    assert again.status == 303, "the browser sends the form again"
+    assert len([one for one in keys_of(story.project.id) if one.label == "backend"]) == 1
+    everything = "".join(page.text for page in all_pages(owner, story).values()) + repr(trail(story.project.id))
+    assert key not in everything
+    (entry,) = trail(story.project.id)
+    (made_key,) = [one for one in keys_of(story.project.id) if one.label == "backend"]
+    assert (entry.action, entry.target, entry.who, entry.ip) == (
+        "api_key.created",
+        made_key.id,
+        "owner@example.com",
+        "127.0.0.1",
+    )
+    assert entry.after == {"label": "backend", "mode": "live"}
+    assert entry.request_id == shown.headers["service-request-id"][0]
+
+
+@pytest.mark.parametrize(
+    ("label", "mode", "says"),
+    [("", "test", "empty"), ("x" * 101, "test", "At most 100"), ("a\x07b", "test", "Control"), ("a", "both", "mode")],
+)
+def test_a_form_that_cannot_be_taken_says_why_and_keeps_what_was_typed(
+    story: Story, owner: Browser, label: str, mode: str, says: str
+) -> None:
+    before = keys_of(story.project.id)
+    shown = owner.submit(f"{story.path}/api_keys", f"{story.path}/api_keys", label=label, mode=mode, once="1")
+    assert shown.status == 400
+    assert says in shown.text
+    values = [attributes.get("value") for tag, attributes in shown.page.tags if attributes.get("id") == "label"]
+    assert values == [label.strip()]
+    assert keys_of(story.project.id) == before
+
+
+def test_revoking_asks_first_and_takes_effect_at_once(stage: Stage, story: Story, owner: Browser) -> None:
+    key = next(one for one in keys_of(story.project.id) if not one.livemode)
+    path = f"{story.path}/api_keys/{key.id}/revoke"
+    assert "Revoke this key?" in owner.get(path).text
+    assert stage.call("GET", "/v1/ping", key=story.project.test_key).status == 200
+    assert owner.get(owner.submit(path, path).location).text.count("was revoked") == 1
+    assert stage.call("GET", "/v1/ping", key=story.project.test_key).code == "api_key_revoked"
+    (entry,) = trail(story.project.id)
+    assert (entry.action, entry.target, entry.before["label"]) == ("api_key.revoked", key.id, "test")
+    assert "Created an API key" not in owner.get(f"{story.path}/audit_trail").text
+    assert "Revoked an API key" in owner.get(f"{story.path}/audit_trail").text
+
+    other = f"{story.path}/api_keys"
+    csrf = owner.get(other).field("csrf")
+    assert owner.post(path, {"csrf": csrf}).status == 303
+    assert len(trail(story.project.id)) == 1, "it was revoked already: nothing has changed"
+
+
+def test_an_event_shows_its_payload_and_what_became_of_it(story: Story, owner: Browser) -> None:
+    page = owner.get(f"{story.path}/events/{story.event}").page
+    for said in ("customer.created", story.event, story.delivery, "Failed", "HTTP 400", '"phone": "+15005550006"'):
+        assert said in page.text, said
+    assert "The receiver did not respond with a 2xx status" in page.text
+    assert "<b>no</b>" in page.text, "the receiver's response, as text"
+
+
+def test_a_replay_sends_the_event_again_and_is_in_the_trail(stage: Stage, story: Story, owner: Browser) -> None:
+    page = f"{story.path}/events/{story.event}"
+    path = f"{page}/deliveries/{story.delivery}/replay"
+    shown = owner.submit(page, path)
+    assert shown.location == f"{page}?notice=replayed"
+    waiting = owner.get(shown.location)
+    assert "being sent again" in waiting.text
+    assert "hx-get" in waiting.text, "the page looks again by itself"
+
+    refused = owner.submit(page.replace(f"/events/{story.event}", "/api_keys"), path)
+    assert refused.status == 409
+    assert "in progress" in refused.text
+
+    stage.settle()
+    assert len(story.receiver.requests) == 2
+    fragment = owner.get(f"{page}/deliveries", HX_Request="true")
+    assert "Delivered" in fragment.text
+    assert "<html" not in fragment.text
+    assert "hx-get" not in fragment.text, "nothing is in progress any more"
+    (entry,) = trail(story.project.id)
+    assert (entry.action, entry.target, entry.after["event"]) == ("delivery.replayed", story.delivery, story.event)
+    assert entry.livemode is False
+
+
+def test_events_are_listed_by_the_filters_and_pages_of_the_api(stage: Stage, story: Story, owner: Browser) -> None:
+    customers = [made(stage, "customers", phone="+15005550006").rpartition("/")[2] for _ in range(51)]
+    stage.fan_out()
+    first = owner.get(f"{story.path}/events")
+    (older,) = [attributes["href"] for tag, attributes in first.page.tags if attributes.get("rel") == "next"]
+    second = owner.get(f"{story.path}/events{older}")
+    ids = [re.findall(r"events/(evt_\w+)", shown.text) for shown in (first, second)]
+    assert [len(found) for found in ids] == [50, 2]
+    assert sorted(ids[0] + ids[1], reverse=True) == ids[0] + ids[1]
+
+    one = owner.get(f"{story.path}/events?object_id={customers[0]}&type=customer.*&since=2020-01-01&until=2099-12-31")
+    assert len(set(re.findall(r"events/(evt_\w+)", one.text))) == 1
+    assert "No events match" in owner.get(f"{story.path}/events?type=appointment.created").text
+    assert "no events in live mode yet" in owner.get(story.path.replace("/test", "/live") + "/events").text
+    for wrong in ("type=nothing", "since=yesterday", "starting_after=evt_1"):
+        assert owner.get(f"{story.path}/events?{wrong}").status == 400
+    for type in EVENT_TYPES:
+        assert f"<option>{type}</option>" in first.text
+
+
+def test_the_find_box_goes_to_what_an_id_names(stage: Stage, story: Story, owner: Browser) -> None:
+    key = keys_of(story.project.id)[0].id
+    customer = made(stage, "customers", phone="+15005550123").rpartition("/")[2]
+    stage.fan_out()
+
+    def found(text: str) -> str:
+        return owner.get(f"{story.path}/find?q={text}").location
+
+    assert found(story.event) == f"{story.path}/events/{story.event}"
+    assert found(key) == f"{story.path}/api_keys#{key}"
+    assert found(customer) == f"{story.path}/events?object_id={customer}"
+    assert found("%2B1%20500%20555%200123") == f"{story.path}/events?object_id={customer}"
+    for unknown in ("evt_01m816msd5000p4pwadfypjhfj", "key_1", "nothing", "%2B1", customer[:-1] + "0"):
+        shown = owner.get(f"{story.path}/find?q={unknown}")
+        assert shown.status == 404, unknown
+        assert "Nothing found" in shown.text
+    live = story.path.replace("/test", "/live")
+    assert owner.get(f"{live}/find?q={story.event}").status == 404, "modes are separate"
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_what_customers_write_never_becomes_markup(stage: Stage, story: Story, owner: Browser, text: str) -> None:
+    plain = [tag for tag, _ in owner.get(f"{story.path}/events/{story.event}").page.tags]
+    name = text[:200]
+    customer = stage.call(
+        "POST", "/v1/customers", {"phone": "+15005550006", "name": name, "metadata": {"k": name[:99]}}
+    )
+    assert customer.status == 201, customer.body
+    stage.fan_out()
+    (event,) = stage.call("GET", f"/v1/events?object_id={customer.json['id']}").json["data"]
+    shown = owner.get(f"{story.path}/events/{event['id']}")
+    payload = json.dumps(name, ensure_ascii=False)
+    assert " ".join(payload.split()) in shown.page.text
+    # The delivery is in progress, so only the parts of a failed one are missing.
+    assert {tag for tag, _ in shown.page.tags} <= {*plain}
+    assert len([tag for tag, _ in shown.page.tags if tag == "script"]) == plain.count("script")
+
+    label = name[:100].strip()
+    if label and not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", label):
+        before = [tag for tag, _ in owner.get(f"{story.path}/api_keys").page.tags]
+        made_key = owner.submit(f"{story.path}/api_keys", f"{story.path}/api_keys", label=label, mode="test", once="2")
+        assert made_key.status == 201
+        for page in ("api_keys", "audit_trail"):
+            after = owner.get(f"{story.path}/{page}")
+            assert {tag for tag, _ in after.page.tags} <= {*before, "br", "tr", "td", "span", "time", "code", "bdi"}
+            assert " ".join(label.split()) in after.page.text
+    found = owner.get(f"{story.path}/find?q={_quoted(text[:64])}")
+    assert found.status in (200, 404)
+    assert [tag for tag, _ in found.page.tags].count("script") == 2
+
+
+def test_a_hundred_rows_render_within_ten_milliseconds(stage: Stage, story: Story, owner: Browser) -> None:
+    for _ in range(49):
+        made(stage, "customers", phone="+15005550006")
+    stage.fan_out()
+    shown: list[tuple[str, dict[str, Any]]] = []
+    render = rendering.render
+
+    def remember(name: str, status: int, **values: Any) -> Any:
+        shown.append((name, values))
+        return render(name, status, **values)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rendering, "render", remember)
+        owner.get(f"{story.path}/events")
+    ((name, values),) = shown
+    assert len(values["events"]) == 50
+    values |= {"events": values["events"] * 2}
+    times = []
+    for _ in range(10):
+        began = time.process_time()
+        render(name, 200, **values)
+        times.append(time.process_time() - began)
+    assert min(times) < 0.010
+
+
+def test_a_failure_of_ours_is_a_page_that_tells_nothing(
+    stage: Stage, story: Story, owner: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Outcome:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr("functions.admin.events.events.find", fail)
+    shown = owner.get(f"{story.path}/events/{story.event}")
+    assert shown.status == 500
+    assert "secret detail" not in shown.text
+    assert shown.headers["service-request-id"][0] in shown.text
+
+
+def _staff(story: Story) -> str:
+    with as_test():
+        (id,) = (one.id for one in members.of_project(story.project.id) if one.email == STAFF)
+    return id
+
+
+def _quoted(text: str) -> str:
+    import urllib.parse
+
+    return urllib.parse.quote(text)
