@@ -166,8 +166,8 @@ class Window:
             row = self._poll()
             if row is None:
                 continue
-            if "response" in row:
-                return str(row["response"])
+            if "response_body" in row:
+                return str(row["response_body"])
             turn = self._claim(row) if may_take else None
             if turn is not None:
                 may_take, hinted, body = False, True, self._take(turn)

@@ -254,7 +254,7 @@ def _unlocked(turn: Turn, conversation: ConversationRecord, tools: Tools) -> Map
 
 def _completion(turn: Turn, message: Message, response: str) -> table.Update:
     """The write that ends the turn. It stores the body of the response."""
-    row, attributes = turn.work.row, {"doc": fields.to_json(message), "response": response}
+    row, attributes = turn.work.row, {"doc": fields.to_json(message), "response_body": response}
     return table.Update(row["pk"], row["sk"], set={**owed.NOTHING, **attributes})
 
 

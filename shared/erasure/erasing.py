@@ -38,7 +38,7 @@ from shared.webhooks import deliveries
 from shared.webhooks.events import EVENTS
 from shared.work import owed
 
-SETTLES = 90
+SETTLES = 120
 """Seconds, scaled, after which every function has ended that began before the data was stopped. It is longer than the
 longest timeout of a function."""
 CALL_TAKES = 10 * clock.SECOND
@@ -229,8 +229,8 @@ def _remove_conversation(scope: Scope, row: table.Row) -> Counter[str]:
     done = Counter({"conversations": 1})
     while page := next(table.query(pk, limit=_PAGE, forward=True), []):
         if scope.livemode:
-            answers = [(message["sk"], json.loads(message["response"])) for message in page if "response" in message]
-            turns = [(id, answer["reply"]["created_at"]) for id, answer in answers]
+            answered = [message for message in page if "response_body" in message]
+            turns = [(one["sk"], json.loads(one["response_body"])["reply"]["created_at"]) for one in answered]
             done["usage records"] += _erase_usage(scope, turns)
         for message in page:
             _delete(pk, message["sk"])

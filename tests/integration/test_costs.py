@@ -462,10 +462,13 @@ def test_a_run_of_the_canary_takes_at_most_what_is_stated(meter: Meter, monkeypa
         counts = {name: meter.counts[name] for name in ("calls", "writes", "reads", "fifo", "logged")}
         counts |= {"requests": len(served.sent) - requests, "sent_out": sum(map(len, served.answered)) - sent_out}
     stated = costs.CANARY
-    runs = {name: count for name, count in meter.runs.items() if name != "fan_out"}
-    assert stated.runs == runs | {"fan_out": stated.runs["fan_out"]}, meter.runs
-    # Changes share runs of fan_out, and how often who waits reads depends on the machine.
+    shared = {"fan_out", "deliver"}
+    assert {name: count for name, count in meter.runs.items() if name not in shared} == {
+        name: count for name, count in stated.runs.items() if name not in shared
+    }, meter.runs
+    # Changes share runs of fan_out. A delivery may be hinted again, and how often who waits reads depends on the machine.
     assert meter.runs["fan_out"] <= stated.runs["fan_out"]
+    assert meter.runs["deliver"] >= stated.runs["deliver"]
     assert {name: getattr(stated, name) for name in ("requests", "writes", "fifo")} == {
         name: counts[name] for name in ("requests", "writes", "fifo")
     }, counts

@@ -120,7 +120,7 @@ ACKNOWLEDGED = (
     ),
     Acknowledged(
         r"AwsSolutions-IAM5\[Resource::arn:<AWS::Partition>:bedrock:\*::foundation-model/[\w.:-]+\]",
-        r"(Turn|VoiceTurn)Role/DefaultPolicy/Resource",
+        r"(Messages|Turn|VoiceTurn)Role/DefaultPolicy/Resource",
         "A cross-region inference profile picks the region of each request, and Bedrock asks for the right to the "
         "model in all of them; the wildcard is the region alone, the model is the stage's one.",
     ),

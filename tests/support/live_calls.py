@@ -119,11 +119,11 @@ def kept_log(secrets: Sequence[str]) -> Iterator[list[str]]:
     assert [line for line in keeper.lines if any(secret in line for secret in secrets)] == []
 
 
-def placed(stage: Stage, **order: Any) -> LiveCall:
+def placed(stage: Stage, *, name: str = NAME, **order: Any) -> LiveCall:
     """A live call that waits to be dialed."""
     project = stage.project()
     stage._key = project.live_key
-    customer = created(stage, "/v1/customers", phone=PHONE, name=NAME)["id"]
+    customer = created(stage, "/v1/customers", phone=PHONE, name=name)["id"]
     appointment = created(stage, "/v1/appointments", customer_id=customer, appointment_at=WHEN, title=TITLE)["id"]
     answer = stage.call("POST", f"/v1/customers/{customer}/call", {"appointment_id": appointment, **order})
     assert answer.status in (201, 202), answer.body

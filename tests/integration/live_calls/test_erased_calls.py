@@ -14,7 +14,6 @@ from tests.support.clocks import Clock
 from tests.support.erasing import Person, erase, none_stored, objects, remains, rows
 from tests.support.live_calls import (
     HUNG_UP,
-    NAME,
     PHONE,
     Line,
     LiveCall,
@@ -33,8 +32,9 @@ DAY = clock.parse("2026-11-21T09:47:00Z") / clock.SECOND
 """The day in the keys of the files."""
 
 
-def person(call: LiveCall) -> Person:
-    return Person(call.scope, NAME, PHONE, call.customer, [call.appointment], [call.id])
+def person(stage: Stage, call: LiveCall) -> Person:
+    name = seen(stage, f"/v1/customers/{call.customer}")["name"]
+    return Person(call.scope, name, PHONE, call.customer, [call.appointment], [call.id])
 
 
 def hung_up(stage: Stage, time: Clock, line: Line, call: LiveCall) -> None:
@@ -54,7 +54,7 @@ def test_all_files_of_a_call_are_erased_and_those_of_other_calls_are_not(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
     stopped_clock.now = DAY
-    call = answered(stage, line)
+    call = answered(stage, line, name="Ada Erased")
     contact = line.contacts[call.id]
     recording = put(recording_of(contact))
     tell(stage, object_event(recording), object_event(analysis_of(contact)))
@@ -71,7 +71,7 @@ def test_all_files_of_a_call_are_erased_and_those_of_other_calls_are_not(
     with pytest.raises(erasing.NotYet, match="may still store files") as wait:
         list(erasing.erase(call.scope, call.customer, none_stored))
     assert wait.value.until == clock.parse(call.doc["ended_at"]) + clock.HOUR
-    whom = person(call)
+    whom = person(stage, call)
     erase(stopped_clock, whom)
 
     assert list(remains(whom)) == []
@@ -86,14 +86,14 @@ def test_all_files_of_a_call_are_erased_and_those_of_other_calls_are_not(
 
 def test_a_call_under_way_ends_before_anything_of_it_is_erased(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     stopped_clock.now = DAY
-    call = answered(stage, line)
+    call = answered(stage, line, name="Ada Hung-Up")
     with pytest.raises(erasing.NotYet, match=f"the call {call.id} is under way"):
         list(erasing.erase(call.scope, call.customer, none_stored))
     assert call.doc["call_status"] == "dialing"
     stopped_clock.forward(LONGEST / clock.SECOND)
     work(stage, call)
     assert call.doc["call_status"] == "completed"
-    whom = person(call)
+    whom = person(stage, call)
     erase(stopped_clock, whom)
     assert list(remains(whom)) == []
     assert used(call)["calls"] == 1
