@@ -466,7 +466,7 @@ def test_a_run_of_the_canary_takes_at_most_what_is_stated(meter: Meter, monkeypa
     assert {name: count for name, count in meter.runs.items() if name not in shared} == {
         name: count for name, count in stated.runs.items() if name not in shared
     }, meter.runs
-    # Changes share runs of fan_out. A delivery may be hinted again, and how often who waits reads depends on the machine.
+    # Changes share runs of fan_out, a delivery may be hinted again, and how often a waiting function reads varies.
     assert meter.runs["fan_out"] <= stated.runs["fan_out"]
     assert meter.runs["deliver"] >= stated.runs["deliver"]
     assert {name: getattr(stated, name) for name in ("requests", "writes", "fifo")} == {

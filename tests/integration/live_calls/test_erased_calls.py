@@ -26,6 +26,7 @@ from tests.support.live_calls import (
     used,
     work,
 )
+from tests.support.resources import seen
 from tests.support.stage import Stage
 
 DAY = clock.parse("2026-11-21T09:47:00Z") / clock.SECOND
