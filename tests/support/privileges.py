@@ -80,7 +80,7 @@ class Use:
         """Where the topology grants it."""
         action, on = self.need.action, self.need.on
         if on == "state_machine":
-            argument = "answers" if action == "states:SendTaskSuccess" else "starts"
+            argument = "completes" if action == "states:SendTaskSuccess" else "starts"
         elif on in ARGUMENTS:
             argument = ARGUMENTS[on]
         else:

@@ -1,7 +1,7 @@
 """DynamoDB and SQS answered from memory, below our AWS clients, each call taking the time that a test states.
 
-Each thread has its own time, which only its own calls move. That is exact for threads that do not wait for one
-another. What a call costs in CPU time is not part of it.
+Each concurrent task (`shared/core/threads.py`) has its own time, which begins when the task does and which only its own
+calls move. That is exact for tasks that do not wait for one another. What a call costs in CPU time is not part of it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -25,7 +26,7 @@ from infra import topology
 from shared.core import aws, clock
 
 START = 1_800_000_000.0
-"""When the time of every thread begins, in Unix seconds."""
+"""When the time begins, in Unix seconds."""
 
 
 class Throttled(Exception):
@@ -36,25 +37,30 @@ Answers = Callable[[str, Any], Mapping[str, Any]]
 """From an operation and its parameters to what AWS answers. Raises Throttled."""
 
 
-class ThreadTime(threading.local):
-    """The time of the thread that asks: `elapsed` seconds after `START`."""
+class TaskTime:
+    """The time of the task that asks: `elapsed` seconds after `START`. A thread of a pool may run several tasks."""
 
-    elapsed = 0.0
+    def __init__(self) -> None:
+        self._elapsed: ContextVar[float] = ContextVar("elapsed", default=0.0)
+
+    @property
+    def elapsed(self) -> float:
+        return self._elapsed.get()
 
     def now(self) -> float:
         return START + self.elapsed
 
     def forward(self, seconds: float) -> None:
-        self.elapsed += seconds
+        self._elapsed.set(self.elapsed + seconds)
 
 
 @dataclass
 class VirtualAws:
-    """`calls` counts the calls of all threads by operation; `ended` is how long the longest thread took."""
+    """`calls` counts the calls of all tasks by operation; `ended` is how long the longest task took."""
 
     answers: Answers
     latency: float
-    time: ThreadTime = field(default_factory=ThreadTime)
+    time: TaskTime = field(default_factory=TaskTime)
     calls: Counter[str] = field(default_factory=Counter)
     ended: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
