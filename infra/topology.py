@@ -412,7 +412,7 @@ FUNCTIONS = (
         table=("dynamodb:GetItem", "dynamodb:UpdateItem", *WRITE),
         sends=("dials",),
         recordings=("s3:GetObject", "s3:DeleteObject"),
-        carrier=("connect:GetContactAttributes", "connect:StopContact"),
+        carrier=("connect:GetContactAttributes", "connect:DescribeContact", "connect:StopContact"),
         queues=(QueueSource("call_events", concurrency=20),),
     ),
     Function(

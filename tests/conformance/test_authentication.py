@@ -40,7 +40,7 @@ def test_without_a_key_nothing_is_answered(anonymous: Client, path: str) -> None
     response = anonymous.get(path)
     error = assert_error(response, 401, "api_key_missing")
     assert error["type"] == "authentication_error"
-    assert response.headers["WWW-Authenticate"] == "Bearer"
+    assert response.challenge == "Bearer"
 
 
 @pytest.mark.smoke
@@ -59,7 +59,7 @@ def test_an_unknown_key_is_refused(service: Service, key: str) -> None:
     response = service.client(key).get("/v1/ping")
     error = assert_error(response, 401, "api_key_invalid")
     assert error["type"] == "authentication_error"
-    assert response.headers["WWW-Authenticate"] == "Bearer"
+    assert response.challenge == "Bearer"
 
 
 def test_a_test_key_with_a_live_prefix_is_refused(service: Service) -> None:

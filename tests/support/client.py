@@ -104,6 +104,11 @@ class Response:
         return self.headers.get("Service-Request-Id", "")
 
     @property
+    def challenge(self) -> str | None:
+        """`WWW-Authenticate`, which a REST API of API Gateway delivers renamed (contract 2)."""
+        return self.headers.get("WWW-Authenticate") or self.headers.get("x-amzn-Remapped-WWW-Authenticate")
+
+    @property
     def replayed(self) -> bool:
         return self.headers.get("Idempotent-Replayed") == "true"
 

@@ -128,8 +128,9 @@ def test_a_call_that_takes_too_long_is_stopped_at_amazon_connect(
     connect.assert_no_pending_responses()
 
 
+@pytest.mark.parametrize("has_ended", [False, True])
 def test_a_contact_of_a_call_that_was_given_up_is_stopped_at_amazon_connect(
-    stage: Stage, stopped_clock: Clock, connect: Stubber
+    stage: Stage, stopped_clock: Clock, connect: Stubber, has_ended: bool
 ) -> None:
     call, contact = placed(stage), str(uuid.uuid4())
     connect.add_client_error("start_outbound_voice_contact", "InternalServiceException", "", 500)
@@ -139,7 +140,12 @@ def test_a_contact_of_a_call_that_was_given_up_is_stopped_at_amazon_connect(
     attributes = {"session_id": call.id, "project_id": str(call.scope.project_id), "livemode": "true"}
     asked = {"InstanceId": "instance", "InitialContactId": contact}
     connect.add_response("get_contact_attributes", {"Attributes": attributes}, asked)
-    connect.add_response("stop_contact", {}, {"InstanceId": "instance", "ContactId": contact})
+    if has_ended:
+        # Amazon Connect refuses to stop a contact that has ended, so the contact is looked up.
+        connect.add_client_error("stop_contact", "InvalidRequestException", "", 400)
+        connect.add_response("describe_contact", contact_of(contact, DisconnectTimestamp=at(clock.now())))
+    else:
+        connect.add_response("stop_contact", {}, {"InstanceId": "instance", "ContactId": contact})
     tell(stage, contact_event(contact, initiationMethod="API"))
     connect.assert_no_pending_responses()
 
