@@ -47,7 +47,7 @@ def deliver(record: SQSRecord) -> None:
         hints.send(lanes.SLOW, [deliveries.hint(claim.work.row)])
     else:
         waited = clock.now() - int(record.attributes.sent_timestamp) if queue == lanes.FIRST else 0
-        _attempt(claim, endpoint, rows[event_key]["doc"].encode(), waited)
+        _attempt(claim, endpoint, rows[event_key]["doc"].encode(), _lane(claim, queue), waited)
 
 
 @contextlib.contextmanager
@@ -60,21 +60,21 @@ def _released_on_failure(claim: Claim) -> Iterator[None]:
         raise
 
 
-def _lane(claim: Claim, endpoint: Snapshot) -> str:
+def _lane(claim: Claim, queue: str | None) -> str:
     """The `lane` of an attempt's lateness metric. A slow endpoint causes its own lateness, so it has its own lane."""
-    if endpoint.slow:
+    if queue == lanes.SLOW:
         return facts.SLOW_ENDPOINTS
     return facts.FIRST_ATTEMPTS if claim.number == 1 else facts.LATER_ATTEMPTS
 
 
-def _attempt(claim: Claim, endpoint: Snapshot, body: bytes, waited: int) -> None:
+def _attempt(claim: Claim, endpoint: Snapshot, body: bytes, lane: str, waited: int) -> None:
     """Send the event and record the outcome."""
     url, endpoint_id = endpoint.doc["url"], endpoint.doc["id"]
     with _released_on_failure(claim):
         secret = signing.decrypt(endpoint_id, endpoint.secret)
     headers = {"Content-Type": "application/json"}
     headers |= signing.headers(secret, claim.doc["event_id"], body, clock.now() // clock.SECOND)
-    metrics.milliseconds(facts.DELIVERY_LATENESS, clock.now() - claim.due_at, lane=_lane(claim, endpoint))
+    metrics.milliseconds(facts.DELIVERY_LATENESS, clock.now() - claim.due_at, lane=lane)
     outcome = http_client.post(url, headers, body, allow_loopback=endpoints.loopback_allowed())
     unread: list[Snapshot | None] = [endpoint]
 
