@@ -99,6 +99,8 @@ class _Local:
             "RECORDINGS_BUCKET": facts["recordings"],
             "ERASURES_BUCKET": facts["erasures"],
             "SPEED": facts["speed"],
+            # The functions log to the standard output, which is for the command's own lines.
+            "LOG_LEVEL": "WARNING",
         }
         self._queues: dict[str, str] = facts["queues"]
         self._base_url: str = facts["base_url"]

@@ -173,7 +173,7 @@ def test_the_ledger_holds_ids_and_lets_everybody_be_erased_again(stage: Stage, s
     # After a restore to an instant before the erasure.
     for whom in people:
         table.write([table.Delete(whom.scope.pk("erasure"), whom.id)], "restore")
-    put_back(row for key, row in before.items() if key not in rows())
+    put_back(before[key] for key in before.keys() - rows().keys())
     assert all(list(remains(whom)) for whom in people)
     assert run(ledger.entries())[1] == []
     for whom in people:

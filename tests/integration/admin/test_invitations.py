@@ -10,7 +10,14 @@ import pytest
 
 from infra import manage
 from infra.local import resources
-from infra.stack_names import ADMIN_OUTPUT, TABLE_OUTPUT, USER_POOL_OUTPUT
+from infra.stack_names import (
+    ADMIN_OUTPUT,
+    DUE_SHARDS_OUTPUT,
+    ERASURES_OUTPUT,
+    RECORDINGS_OUTPUT,
+    TABLE_OUTPUT,
+    USER_POOL_OUTPUT,
+)
 from shared.admin import members
 from tests.support.browsing import as_test
 from tests.support.stage import Stage
@@ -27,6 +34,7 @@ def deployed(name: str, pool: str | None = None) -> None:
     """A stack with the outputs that the command reads."""
     outputs = {TABLE_OUTPUT: {"Value": resources.TABLE_NAME}, ADMIN_OUTPUT: {"Value": "https://api.example.com/admin"}}
     outputs |= {USER_POOL_OUTPUT: {"Value": pool}} if pool else {}
+    outputs |= {name: {"Value": "1"} for name in (DUE_SHARDS_OUTPUT, ERASURES_OUTPUT, RECORDINGS_OUTPUT)}
     template = {"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}, "Outputs": outputs}
     boto3.client("cloudformation").create_stack(StackName=f"appointments-{name}", TemplateBody=json.dumps(template))
 
