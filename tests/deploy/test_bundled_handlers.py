@@ -9,6 +9,8 @@ events are AWS's samples and which are built from documentation. Behind the func
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import re
 import time
@@ -361,10 +363,14 @@ def response(answer: Any) -> tuple[int, dict[str, str], str]:
     assert type(answer["statusCode"]) is int
     assert all(type(text) is str for pair in answer["headers"].items() for text in pair)
     assert type(answer["body"]) is str
-    assert answer["isBase64Encoded"] is False
     headers = {name.lower(): value for name, value in answer["headers"].items()}
     assert headers["service-request-id"].startswith("req_")
-    return answer["statusCode"], headers, answer["body"]
+    # Only compressed bodies are bytes.
+    assert answer["isBase64Encoded"] is ("content-encoding" in headers)
+    if not answer["isBase64Encoded"]:
+        return answer["statusCode"], headers, answer["body"]
+    assert headers["content-encoding"] == "gzip"
+    return answer["statusCode"], headers, gzip.decompress(base64.b64decode(answer["body"])).decode()
 
 
 def error_of(answer: Any) -> tuple[int, str]:

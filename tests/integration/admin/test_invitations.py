@@ -26,7 +26,7 @@ from tests.support.stage import Stage
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """The command sets these variables of its own process, which here is the tests'."""
-    for name in ("TABLE_NAME", "USER_POOL_ID"):
+    for name in ("TABLE_NAME", "USER_POOL_ID", "DUE_SHARDS", "RECORDINGS_BUCKET", "ERASURES_BUCKET"):
         monkeypatch.setenv(name, os.environ.get(name, ""))
 
 
