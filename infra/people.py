@@ -40,6 +40,11 @@ def user_pool(stack: Stack, stage: Settings) -> cognito.UserPool:
     return pool
 
 
+def arn(pool: cognito.UserPool) -> str:
+    """The pool's ARN, composed of its id: LocalStack has no user pools, and their ARN attribute is not an ARN there."""
+    return Stack.of(pool).format_arn(service="cognito-idp", resource="userpool", resource_name=pool.user_pool_id)
+
+
 def client(pool: cognito.UserPool, *, redirect_uri: str) -> str:
     """Create the admin pages' client of the pool, which returns to `redirect_uri`. Returns its id.
 

@@ -449,7 +449,7 @@ class ServiceStack(Stack):
                 secret = self.stage.oidc and self.stage.oidc.client_secret_arn
                 return [secret] if secret else []
             case "user_pool":
-                return [self.people.user_pool_arn] if self.people else []
+                return [people.arn(self.people)] if self.people else []
         raise ValueError(f"the stack has no resource for grants on {grant.on!r}")
 
     def _model_arns(self) -> list[str]:

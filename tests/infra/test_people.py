@@ -82,7 +82,7 @@ def test_only_the_admin_pages_create_users_and_only_in_this_pool(stages: dict[st
                 continue
             (statement,) = found
             assert statement["Action"] == "cognito-idp:AdminCreateUser"
-            assert statement["Resource"] == {"Fn::GetAtt": [id, "Arn"]}
+            assert statement["Resource"]["Fn::Join"][1][-2:] == [":userpool/", {"Ref": id}]
 
 
 def test_a_stage_with_its_own_provider_has_no_pool_and_reads_its_one_secret(stages: dict[str, Synthesized]) -> None:
