@@ -82,7 +82,9 @@ def test_only_the_admin_pages_create_users_and_only_in_this_pool(stages: dict[st
                 continue
             (statement,) = found
             assert statement["Action"] == "cognito-idp:AdminCreateUser"
-            assert statement["Resource"]["Fn::Join"][1][-2:] == [":userpool/", {"Ref": id}]
+            *_, before, pool = statement["Resource"]["Fn::Join"][1]
+            assert pool == {"Ref": id}
+            assert before.endswith(":userpool/")
 
 
 def test_a_stage_with_its_own_provider_has_no_pool_and_reads_its_one_secret(stages: dict[str, Synthesized]) -> None:
