@@ -77,6 +77,8 @@ def changed_checkout(tmp_path: Path) -> Path:
     for name in ("functions", "infra", "requirements", "shared"):
         shutil.copytree(clouds.ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(clouds.ROOT / "cdk.json", tmp_path)
+    # The bundle contains files of npm packages.
+    (tmp_path / "node_modules").symlink_to(clouds.ROOT / "node_modules")
     ping = tmp_path / "functions" / "ping.py"
     source = ping.read_text()
     assert '"object": "ping"' in source
