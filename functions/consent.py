@@ -18,7 +18,7 @@ from shared.work import batches
 
 def handler(event: dict[str, Any], context: Any) -> Any:
     """Process a batch of messages. The items are independent."""
-    return batches.each_message(event, context, process)
+    return batches.each_message(event, process)
 
 
 def process(record: SQSRecord) -> None:

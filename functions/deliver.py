@@ -20,7 +20,7 @@ from shared.work import batches, hints, owed
 
 def handler(event: dict[str, Any], context: Any) -> Any:
     """Process a batch of hints concurrently. The first attempts of an endpoint are in order while they are on time."""
-    return batches.each_message(event, context, deliver)
+    return batches.each_message(event, deliver)
 
 
 def deliver(record: SQSRecord) -> None:

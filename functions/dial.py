@@ -17,7 +17,7 @@ from shared.work import batches, hints, owed
 
 def handler(event: dict[str, Any], context: Any) -> Any:
     """Process a batch of hints. The items are independent."""
-    return batches.each_message(event, context, dial)
+    return batches.each_message(event, dial)
 
 
 def dial(record: SQSRecord) -> None:

@@ -13,7 +13,6 @@ from cachetools import cached
 from shared import customers
 from shared.calls import measures
 from shared.core import clock, table, trace
-from shared.core.keys import Scope
 from shared.core.log import logger
 from shared.webhooks import deliveries, endpoints, events, lanes
 from shared.work import batches, hints
@@ -22,15 +21,9 @@ from shared.work.hints import Hint
 
 def handler(event: dict[str, Any], context: Any) -> Any:
     """Process a batch of stream records. The response names the record from which Lambda must retry."""
-
     # Read once for the batch: every endpoint that was created before a change in this batch already exists.
-    @cached({}, condition=threading.Condition())
-    def endpoints_of(scope: Scope) -> list[endpoints.Snapshot]:
-        return endpoints.of_project(scope)
-
-    @cached({}, condition=threading.Condition())
-    def is_erased(scope: Scope, customer_id: str) -> bool:
-        return customers.is_erased(scope, customer_id)
+    endpoints_of = cached({}, condition=threading.Condition())(endpoints.of_project)
+    is_erased = cached({}, condition=threading.Condition())(customers.is_erased)
 
     def fan_out(record: batches.Record) -> Sequence[tuple[str, Hint]]:
         """Write the event and its deliveries. Returns the hints, each with the queue to which it is sent."""

@@ -20,7 +20,7 @@ RETRY_SECONDS = 5
 
 def handler(event: dict[str, Any], context: Any) -> Any:
     """Process a batch of hints. The items are independent."""
-    return batches.each_message(event, context, take_turn)
+    return batches.each_message(event, take_turn)
 
 
 def take_turn(record: SQSRecord) -> None:

@@ -51,11 +51,6 @@ def function(name: str) -> str:
     return _physical(construct_id(name), _MIXED, 12)
 
 
-def log_group(name: str) -> str:
-    """The log group of a function of the topology."""
-    return _physical(f"{construct_id(name)}Log", _MIXED, 12)
-
-
 def schedule(name: str) -> str:
     """The EventBridge rule that runs a function of the topology on its schedule."""
     return _physical(f"{construct_id(name)}Schedule", _MIXED, 12)

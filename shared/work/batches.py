@@ -30,7 +30,7 @@ Record = Mapping[str, Any]
 Work = Callable[[SQSRecord], None]
 
 
-def each_message(event: dict[str, Any], context: Any, work: Work) -> dict[str, Any]:
+def each_message(event: Mapping[str, Any], work: Work) -> dict[str, Any]:
     """Run `work` on each SQS message, concurrently. The response names the messages that SQS delivers again.
 
     The messages of a FIFO group run one after another, but none waits longer than until `IN_ORDER_FOR` after it was

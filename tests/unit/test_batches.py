@@ -82,7 +82,7 @@ def failing(*bodies: str) -> Callable[[Any], None]:
 
 def worked(event: dict[str, Any], work: Callable[[Any], None]) -> list[str]:
     """The bodies of the messages that the function reports as failed."""
-    ids = [failure["itemIdentifier"] for failure in batches.each_message(event, None, work)["batchItemFailures"]]
+    ids = [failure["itemIdentifier"] for failure in batches.each_message(event, work)["batchItemFailures"]]
     return [each["body"] for each in event["Records"] if each["messageId"] in ids]
 
 
