@@ -53,6 +53,9 @@ GIVEN = re.compile(
 )
 """What a stage's settings name and its stack does not make: model, instance, number and client secret."""
 
+USER_POOL = re.compile(r"arn:\$\{AWS::Partition\}:cognito-idp:[^*/]+:userpool/\$\{(\w+)\}")
+"""The ARN of a user pool, composed of its id."""
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -144,5 +147,5 @@ def _problems_of_principal(said: Statement) -> Iterator[str]:
 def _bound(stage: Synthesized, actions: list[str], resource: str) -> bool:
     if resource == "*":
         return {*actions} <= UNBOUND.keys()
-    made = re.match(r"\$\{(\w+)(\.\w+)?\}", resource)
+    made = re.match(r"\$\{(\w+)(\.\w+)?\}", resource) or USER_POOL.fullmatch(resource)
     return made[1] in stage.template["Resources"] if made else bool(GIVEN.fullmatch(resource))

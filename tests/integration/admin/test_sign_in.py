@@ -335,7 +335,7 @@ def test_a_sign_in_begins_a_new_session_and_ends_the_earlier_one(stage: Stage, m
 
 
 def test_adding_and_removing_members(stage: Stage) -> None:
-    project, grace = stage.project().id, "grace@example.com"
+    project, grace = stage.project().id, "brought-back@example.com"
     with as_test() as operator:
         members.add(project, grace, members.MEMBER, operator)
         with pytest.raises(ValueError, match="already"):
