@@ -141,7 +141,7 @@ class Runner:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, end, 0)
         threading.Thread(target=self._watch_backend, args=(loop, end), daemon=True).start()
-        gateway = Gateway(self._socket, Routes(topology.FUNCTIONS), self._functions)
+        gateway = Gateway(self._socket, Routes(topology.FUNCTIONS), self._functions, _await_commits)
         await gateway.start()
         self._start_timers(clients=True)
         ready = {"base_url": gateway.base_url, **self._admin(gateway.base_url), **self._facts}
@@ -222,6 +222,17 @@ class Runner:
         self._data_dir.remove("runner.json")
         if self._settings.ready_file:
             self._settings.ready_file.unlink(missing_ok=True)
+
+
+def _await_commits() -> None:
+    """Wait until the database has committed every transaction to which it has responded.
+
+    DynamoDB Local responds to a transaction before it commits it. It runs all statements one after another, so a read
+    returns after the commits before it.
+    """
+    from shared.core import table
+
+    table.get("none", "none")
 
 
 def _bind(port: int) -> socket.socket:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import socket
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import hdrs, web, web_protocol
@@ -19,8 +20,10 @@ from multidict import CIMultiDict
 from infra.local import lambdas, proxy
 from infra.local.lambdas import Lambdas
 from infra.local.routes import Routes
+from infra.topology import Function
 
 THREADS = 128
+READING = frozenset({hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS})
 MAX_BODY = 10 * 1024 * 1024
 """Bytes: API Gateway's limit."""
 MAX_HEAD = 10_240
@@ -33,14 +36,17 @@ log = logging.getLogger(__name__)
 
 
 class Gateway:
-    """The HTTP server, at `base_url`."""
+    """The HTTP server, at `base_url`. It calls `committed` before it responds to a request that may have written."""
 
-    def __init__(self, listening: socket.socket, routes: Routes, functions: Lambdas) -> None:
+    def __init__(
+        self, listening: socket.socket, routes: Routes, functions: Lambdas, committed: Callable[[], None]
+    ) -> None:
         self._socket = listening
         self._port: int = listening.getsockname()[1]
         self.base_url = f"http://127.0.0.1:{self._port}"
         self._routes = routes
         self._functions = functions
+        self._committed = committed
         self._threads = lambdas.threads("http", THREADS)
         self._runner: web.ServerRunner | None = None
 
@@ -78,7 +84,7 @@ class Gateway:
         if match is None:
             return self.error("RESOURCE_NOT_FOUND", request_id)
         event = proxy.event(asked, match, request_id)
-        call = asyncio.get_running_loop().run_in_executor(self._threads, self._functions.call, match.function, event)
+        call = asyncio.get_running_loop().run_in_executor(self._threads, self._call, match.function, event)
         try:
             result = await asyncio.wait_for(asyncio.shield(call), match.function.timeout)
         except TimeoutError:
@@ -92,6 +98,12 @@ class Gateway:
         except proxy.BadResult:
             log.exception("%s, request %s", match.function.name, request_id)
             return self.error("INTEGRATION_FAILURE", request_id)
+
+    def _call(self, function: Function, event: proxy.Event) -> Any:
+        result = self._functions.call(function, event)
+        if event["httpMethod"] not in READING:
+            self._committed()
+        return result
 
     def error(
         self, kind: str, request_id: str, *, status: int | None = None, message: str | None = None
