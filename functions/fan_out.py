@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import threading
 from collections.abc import Sequence
@@ -12,11 +11,14 @@ from cachetools import cached
 
 from shared import customers
 from shared.calls import measures
-from shared.core import clock, table, trace
+from shared.core import clock, table, threads, trace
 from shared.core.log import logger
 from shared.webhooks import deliveries, endpoints, events, lanes
 from shared.work import batches, hints
 from shared.work.hints import Hint
+
+_DELIVERIES_AT_ONCE = 4
+"""The deliveries of one event that are written concurrently. Events of a batch are processed concurrently, too."""
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -41,11 +43,12 @@ def handler(event: dict[str, Any], context: Any) -> Any:
             and events.matches(endpoint.doc["event_filters"], change.type)
         ]
         rows = [deliveries.new_row(change, endpoint) for endpoint in receivers]
-        # The condition fails if the record was processed before. Its hints are sent again, because they may be lost.
-        with contextlib.suppress(table.ConditionFailed):
-            table.write([table.Put(change.row()), *map(table.Put, rows)], change.id)
+        # Not a transaction, because that would double the write units. If this function fails after some of the writes,
+        # it runs again and makes the others. Hints are sent again, because they may be lost.
+        if _put_once(change.row(), change.id):
             logger().info("event", extra={"type": change.type, "object_id": new["sk"], "deliveries": len(rows)})
             measures.count_event(change.type, new)
+        threads.run_all(lambda row: _put_once(row, change.id), rows, _DELIVERIES_AT_ONCE)
         return [
             (lanes.first(endpoint), deliveries.hint(row, group=lanes.group(endpoint, change.object_id)))
             for endpoint, row in zip(receivers, rows, strict=True)
@@ -58,3 +61,12 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     for queue in (lanes.FIRST, lanes.SLOW):
         hints.send(queue, [hint for name, hint in found if name == queue])
     return processed.response
+
+
+def _put_once(row: table.Row, request: str) -> bool:
+    """Write the row unless it exists. Returns whether it was written."""
+    try:
+        table.write([table.Put(row)], request)
+    except table.ConditionFailed:
+        return False
+    return True

@@ -47,7 +47,7 @@ def expect() -> str:
 def received(token: str) -> Received | None:
     """The webhook that was received under this token; None as long as there is none."""
     row = table.get(_PK, _sk(token))
-    return Received(row["signature"], row["body"]) if row is not None and "body" in row else None
+    return Received(row["signature"], row["payload"]) if row is not None and "payload" in row else None
 
 
 def judge(token: str, *, genuine: bool) -> None:
@@ -69,18 +69,18 @@ def take(token: str, webhook: Received) -> bool:
     row = table.get(_PK, _sk(token))
     if row is None:
         return False
-    if "body" not in row:
+    if "payload" not in row:
         update = table.Update(
             _PK,
             _sk(token),
-            set={"signature": webhook.signature, "body": webhook.body},
-            condition="attribute_exists(pk) AND attribute_not_exists(body)",
+            set={"signature": webhook.signature, "payload": webhook.body},
+            condition="attribute_exists(pk) AND attribute_not_exists(payload)",
         )
         try:
             table.write([update], _request())
         except table.ConditionFailed:
             return False
-    elif (row["signature"], row["body"]) != (webhook.signature, webhook.body):
+    elif (row["signature"], row["payload"]) != (webhook.signature, webhook.body):
         return False
     return _verdict(token)
 

@@ -3,6 +3,9 @@
 Rows are flat dicts whose values are str, int, bool, bytes or a dict of ints. Reads of the base table are strongly
 consistent; reads of an index are not. `write` executes one operation, or several as one transaction.
 
+Long documents are stored compressed, because each started KB of a row costs a write unit, and two in a transaction. A
+condition must therefore not compare a document.
+
     ConditionFailed(op, old)    the condition of an operation failed; nothing was written
     Contended(op)               transaction conflicts on the row of an operation; nothing was written
     Unavailable                 DynamoDB throttled the request or did not respond
@@ -10,10 +13,12 @@ consistent; reads of an index are not. `write` executes one operation, or severa
 
 from __future__ import annotations
 
+import base64
 import itertools
 import os
 import random
 import uuid
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -35,6 +40,10 @@ ABSENT = "attribute_not_exists(pk)"
 PRESENT = "attribute_exists(pk)"
 MAX_CONFLICTS = 3
 """The number of consecutive transaction conflicts after which a write raises Contended."""
+DOCUMENTS = frozenset({"doc", "before", "body"})
+"""The attributes that are stored compressed if they are long: JSON texts."""
+_LONG = 600
+"""Bytes of a document from which its row may be larger than 1 KB: the other attributes take up to 400."""
 _BATCH_KEYS = 100  # the limit of BatchGetItem
 _BATCH_RETRIES = 6
 
@@ -324,7 +333,8 @@ def _parameters(op: Operation, request: str | None) -> dict[str, Any]:
     expression = " ".join(
         f"{verb} {', '.join(clauses)}" for verb, clauses in (("SET", sets), ("REMOVE", removes)) if clauses
     )
-    values = {f":s_{name}": value for name, value in attributes.items() if value is not None} | dict(op.values)
+    values = {f":s_{name}": _stored(name, value) for name, value in attributes.items() if value is not None}
+    values |= op.values
     return {"Key": _key(op.pk, op.sk), "UpdateExpression": expression} | _condition(op.condition, values)
 
 
@@ -359,7 +369,16 @@ def _key(pk: str, sk: str) -> dict[str, Any]:
 
 
 def _item(row: Mapping[str, Value | None]) -> dict[str, Any]:
-    return {name: _encode(value) for name, value in row.items() if value is not None}
+    return {name: _encode(_stored(name, value)) for name, value in row.items() if value is not None}
+
+
+def _stored(name: str, value: Value) -> Value:
+    """The value of this attribute as it is stored: compressed if it is a long document."""
+    if name not in DOCUMENTS or not isinstance(value, str) or len(text := value.encode()) < _LONG:
+        return value
+    # A small window and little memory: preparing the default of 256 KB takes longer than compressing a document.
+    packer = zlib.compressobj(wbits=-12, memLevel=5)
+    return packer.compress(text) + packer.flush()
 
 
 def _encode(value: Value) -> dict[str, Any]:
@@ -376,13 +395,17 @@ def _encode(value: Value) -> dict[str, Any]:
 
 def decode(item: Mapping[str, Any]) -> Row:
     """A row from DynamoDB's typed JSON, the format of responses and of stream images."""
-    return {name: _decode(typed) for name, typed in item.items()}
+    return {name: _decode(name, typed) for name, typed in item.items()}
 
 
-def _decode(typed: Mapping[str, Any]) -> Any:
+def _decode(name: str, typed: Mapping[str, Any]) -> Any:
     ((tag, value),) = typed.items()
     if tag == "N":
         return int(value)
     if tag == "M":
-        return {name: _decode(inner) for name, inner in value.items()}
+        return {key: _decode(key, inner) for key, inner in value.items()}
+    if tag == "B":
+        # boto3 has decoded it already; Lambda's events have Base64.
+        data = base64.b64decode(value) if isinstance(value, str) else bytes(value)
+        return zlib.decompress(data, wbits=-zlib.MAX_WBITS).decode() if name in DOCUMENTS else data
     return value

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from shared.core import objects
+from shared.core import objects, table
 from shared.core.keys import Scope
 from shared.customers import CUSTOMERS
 
@@ -56,7 +56,7 @@ def _image_is_of(image: Any, scope: Scope, customer_id: str) -> bool:
         return False
     if image["sk"]["S"].startswith(CUSTOMERS.prefix):
         return bool(image["sk"]["S"] == customer_id)
-    text = image["doc"]["S"]
+    text = table.decode(image)["doc"]
     try:
         return bool(json.loads(text).get("customer_id") == customer_id)
     except ValueError:

@@ -52,8 +52,8 @@ class Collection(Generic[D, R]):
     """The prefix of the ids."""
     slots: tuple[str, ...] = ()
     """The indexed fields, most selective first. A field's position is the number of its index."""
-    filters: Mapping[str, Callable[[str], tuple[str, str]]] = field(default_factory=dict)
-    """By query parameter: a function from its text to (slot, value)."""
+    filters: Mapping[str, Callable[[str], tuple[str, ...]]] = field(default_factory=dict)
+    """By query parameter: a function from its text to a slot and the values, at least one, of which a row has one."""
     repeatable: frozenset[str] = frozenset()
     """The query parameters that may occur more than once; a row matches if it has any of the values."""
     ordered_by: str | None = None

@@ -95,8 +95,8 @@ def parse(collection: Collection[Any, Any], values: Mapping[str, list[str]]) -> 
             raise ApiError("parameter_invalid", f"{name} can be sent only once.", param=name)
         if name in collection.filters:
             for text in texts:
-                slot, value = _parse(name, text, collection.filters[name])
-                filters[slot] = tuple(dict.fromkeys((*filters.get(slot, ()), value)))
+                slot, *matching = _parse(name, text, collection.filters[name])
+                filters[slot] = tuple(dict.fromkeys((*filters.get(slot, ()), *matching)))
     min_id, max_id = _id_range(collection, values)
     min_time, max_time = _time_range(collection, values)
     return Query(
@@ -161,7 +161,7 @@ def _limit(text: str) -> int:
     return 1 if negative else max(1, min(MAX_LIMIT, number))
 
 
-def _parse(name: str, text: str, parse: Callable[[str], tuple[str, str]]) -> tuple[str, str]:
+def _parse(name: str, text: str, parse: Callable[[str], tuple[str, ...]]) -> tuple[str, ...]:
     try:
         return parse(text)
     except PydanticCustomError as error:

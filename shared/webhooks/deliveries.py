@@ -415,8 +415,9 @@ def _view(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delivery:
             row["pk"],
             row["sk"],
             set={**owed.NOTHING, "doc": fields.to_json(doc)},
-            condition="doc = :doc AND attribute_not_exists(lease)",
-            values={":doc": latest["doc"]},
+            # Each attempt that is recorded changes `due_at`.
+            condition="due_at = :due_at AND attribute_not_exists(lease)",
+            values={":due_at": latest["due_at"]},
         )
         table.write([cancellation], uuid.uuid4().hex)
         return doc

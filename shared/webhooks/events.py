@@ -67,23 +67,22 @@ class EventRow(TypedDict):
     """The number of manual retries of its deliveries."""
 
 
-def _type(text: str) -> tuple[str, str]:
+def _type(text: str) -> tuple[str, ...]:
     if text in FAMILIES:
-        return "family", text
+        return "type", *(type for type in EVENT_TYPES if matches([text], type))
     if text in EVENT_TYPES:
         return "type", text
     raise PydanticCustomError("parameter_invalid", "type must be an event type or a wildcard such as appointment.*")
 
 
 def _values(envelope: Mapping[str, Any]) -> Mapping[str, Any]:
-    type = envelope["type"]
-    return {"object_id": envelope["data"]["object"]["id"], "type": type, "family": type.split(".")[0] + ".*"}
+    return {"object_id": envelope["data"]["object"]["id"], "type": envelope["type"]}
 
 
 EVENTS: Collection[Event, EventRow] = Collection(
     kind="event",
     prefix="evt_",
-    slots=("object_id", "type", "family"),
+    slots=("object_id", "type"),
     filters={"type": _type, "object_id": lambda text: ("object_id", text)},
     created="created",
     values=_values,

@@ -169,7 +169,7 @@ def test_a_change_is_no_event_though_fan_out_had_begun_before(
         with suppress(erasing.NotYet):
             list(erasing.erase(whom.scope, whom.id, none_stored))
 
-    with just_before("TransactWriteItems", begin):
+    with just_before("PutItem", begin):
         stage.fan_out()
     assert list(remains(whom)), "the event was written"
     erase(stopped_clock, whom)

@@ -19,6 +19,8 @@ from typing import Any
 
 import pytest
 
+from shared.core import table
+
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120
 REFUSALS_KEPT = 5 + 2
@@ -81,7 +83,7 @@ class Runner:
             return json.load(answer)
 
     def rows(self) -> list[dict[str, Any]]:
-        """All that the table holds, in DynamoDB's own JSON."""
+        """All that the table holds, in DynamoDB's own JSON, with readable documents."""
         import boto3
 
         access_key_id = json.loads((self.data_dir / "runner.json").read_text())["access_key_id"]
@@ -93,7 +95,10 @@ class Runner:
             aws_secret_access_key="local",
         )
         pages = dynamodb.get_paginator("scan").paginate(TableName=self.facts["table_name"])
-        return [dict(item) for page in pages for item in page["Items"]]
+        items: list[dict[str, Any]] = [dict(item) for page in pages for item in page["Items"]]
+        for item in items:
+            item |= {name: {"S": table.decode(item)[name]} for name in table.DOCUMENTS & item.keys()}
+        return items
 
 
 @pytest.fixture(scope="module")

@@ -198,7 +198,7 @@ def events_of(stage: Stage, id: str) -> list[str]:
     for record in stage.fan_out():
         images = record["dynamodb"]
         if "OldImage" in images and images["NewImage"]["kind"]["S"] == "session":
-            old, new = (json.loads(images[name]["doc"]["S"]) for name in ("OldImage", "NewImage"))
+            old, new = (json.loads(table.decode(images[name])["doc"]) for name in ("OldImage", "NewImage"))
             statuses = ("call_status", "transcript_status", "recording_status")
             assert sum(old[name] != new[name] for name in statuses) <= 1
     return [event["type"] for event in seen(stage, f"/v1/events?object_id={id}&limit=100")["data"]][::-1]

@@ -1,0 +1,42 @@
+"""How rows are stored: long documents compressed, everything else as it is."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import pytest
+
+from shared.core import table
+
+LONG = json.dumps({"notes": "Bitte Überweisung mitbringen. " * 40}, ensure_ascii=False)
+SHORT = json.dumps({"notes": "Bitte Überweisung mitbringen."}, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("name", sorted(table.DOCUMENTS))
+def test_a_long_document_is_stored_in_less_than_half_of_its_size(name: str) -> None:
+    item = table._item({"pk": "p", "sk": "s", name: LONG})
+    assert len(item[name]["B"]) < len(LONG.encode()) / 2
+    assert table.decode(item) == {"pk": "p", "sk": "s", name: LONG}
+
+
+def test_a_document_is_read_from_a_lambda_event_that_has_it_in_base64() -> None:
+    item = table._item({"doc": LONG})
+    image: dict[str, Any] = {"doc": {"B": base64.b64encode(item["doc"]["B"]).decode()}}
+    assert table.decode(image) == {"doc": LONG}
+
+
+def test_short_documents_and_other_attributes_are_stored_as_they_are() -> None:
+    assert table._item({"doc": SHORT, "sealed": b"\x00\xff", "note": LONG}) == {
+        "doc": {"S": SHORT},
+        "sealed": {"B": b"\x00\xff"},
+        "note": {"S": LONG},
+    }
+    assert table.decode(table._item({"sealed": b"\x00\xff"})) == {"sealed": b"\x00\xff"}
+
+
+def test_an_update_stores_a_long_document_compressed() -> None:
+    put = table._parameters(table.Put({"pk": "p", "sk": "s", "doc": LONG}), None)
+    update = table._parameters(table.Update("p", "s", set={"doc": LONG}), None)
+    assert update["ExpressionAttributeValues"][":s_doc"] == put["Item"]["doc"]
