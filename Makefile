@@ -21,7 +21,7 @@ NODE_IS_FINE = node -e 'process.exit(+process.versions.node.split(".")[0] < 18 ?
 .DEFAULT_GOAL := help
 .SUFFIXES:
 
-.PHONY: help run check test test-browser test-deploy smoke lint types contracts unit format lock synth bootstrap deploy destroy clean
+.PHONY: help run check test test-browser test-deploy smoke lint types contracts unit format lock openapi synth bootstrap deploy destroy clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -83,6 +83,9 @@ lock: $(VENV)/.dev ## Pin the newest versions that pyproject.toml and package.js
 
 synth: $(VENV)/.dev $(VENV)/.node-dev ## Write the CloudFormation templates to cdk.out
 	npx --no-install cdk synth --quiet --context stage=$(STAGE)
+
+openapi: $(VENV)/.dev ## Renew tests/openapi.json, the committed API description in OpenAPI 3.1
+	$(BIN)/python -m infra.openapi tests/openapi.json
 
 bootstrap: $(VENV)/.dev $(VENV)/.node-dev ## Prepare the AWS account and region for the CDK (once)
 	npx --no-install cdk bootstrap --context stage=$(STAGE)

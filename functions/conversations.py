@@ -15,19 +15,21 @@ from shared.resources.lists import Page
 
 
 class ConversationCreate(fields.Input):
-    """A new conversation; every field is optional (contract 8)."""
+    """A new conversation (contract 8)."""
 
     external_id: fields.ExternalId | None = None
+    """Your own identifier of the thread, unique among active conversations."""
     customer: CustomerReference | None = None
+    """The customer in the conversation, who is created if none matches."""
     metadata: fields.Metadata | None = None
+    """Your own keys and values. A key with the value null is omitted."""
 
 
 def create(request: Request[ConversationCreate]) -> Response:
-    """Create a conversation without messages and return it (contract 8).
+    """Create a conversation.
 
-    The customer is matched, or created without a match. An active conversation with the same `external_id` is 409
-    `conversation_exists`; a deleted customer is 409 `customer_deleted`; an unknown customer id is 400
-    `resource_not_found`.
+    The conversation has no messages yet. A message to a new thread creates one, too. The customer is matched, and
+    created if none matches (contract 8).
     """
     values = request.body.model_dump(exclude_unset=True)
     participants.check(values.get("customer"))
@@ -43,9 +45,9 @@ def create(request: Request[ConversationCreate]) -> Response:
 
 
 def list_messages(request: Request[None]) -> Response:
-    """Return a page of a conversation's messages, oldest first unless `order=desc` (contract 8).
+    """List the messages of a conversation.
 
-    An unknown id is 404 `resource_not_found`.
+    Oldest first, unless `order` is `desc` (contract 8).
     """
     query = MESSAGES.query(request.query)
     conversation = CONVERSATIONS.find(request.scope, request.id)
@@ -55,10 +57,10 @@ def list_messages(request: Request[None]) -> Response:
 
 
 def end(request: Request[fields.Nothing]) -> Response:
-    """End a conversation and return it (contract 8).
+    """End a conversation.
 
-    Its `external_id` can then be used by another conversation. A conversation that has already ended is returned
-    unchanged. An unknown id is 404 `resource_not_found`.
+    Another conversation can then use its `external_id`. A conversation that has already ended is returned unchanged
+    (contract 8).
     """
 
     def decide() -> Decision:
@@ -78,6 +80,7 @@ app = service(
         get=list_operation(CONVERSATIONS, Conversation),
         post=Operation(
             create,
+            name="create_conversation",
             returns=Conversation,
             status=(201,),
             body=ConversationCreate,
@@ -87,12 +90,16 @@ app = service(
     Route("/v1/conversations/{id}", get=retrieve_operation(CONVERSATIONS, Conversation)),
     Route(
         "/v1/conversations/{id}/messages",
-        get=Operation(list_messages, returns=Page[Message], query=MESSAGES.parameters, errors=("resource_not_found",)),
+        get=Operation(
+            list_messages, name="list_messages", returns=Page[Message], lists=MESSAGES, errors=("resource_not_found",)
+        ),
         elsewhere=("POST",),
     ),
     Route(
         "/v1/conversations/{id}/end",
-        post=Operation(end, returns=Conversation, optional_body=True, errors=("resource_not_found",)),
+        post=Operation(
+            end, name="end_conversation", returns=Conversation, optional_body=True, errors=("resource_not_found",)
+        ),
     ),
 )
 handler = lambda_handler(app)

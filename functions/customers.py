@@ -17,23 +17,27 @@ from shared.resources import fields
 
 
 class CustomerCreate(CustomerFields):
-    """A new customer; `phone` is required (contract 5)."""
+    """A new customer (contract 5)."""
 
     phone: fields.Phone
+    """The phone number in E.164 format. Spaces, `-`, `.` and parentheses between digits are removed."""
     metadata: fields.Metadata | None = None
+    """Your own keys and values. A key with the value null is omitted."""
 
 
 class CustomerPatch(CustomerFields):
     """A merge patch: an absent field keeps its value, null clears it. The phone cannot be cleared."""
 
     phone: fields.Phone = fields.ABSENT
+    """The phone number in E.164 format. Spaces, `-`, `.` and parentheses between digits are removed."""
     metadata: fields.MetadataPatch | None = None
+    """Merged by key: the value null removes a key, and null instead of the object removes all keys."""
 
 
 def create(request: Request[CustomerCreate]) -> Response:
-    """Create a customer and return it, with the event `customer.created` (contract 5).
+    """Create a customer.
 
-    Neither `phone` nor `external_id` is unique.
+    Emits the event `customer.created`. Neither `phone` nor `external_id` is unique (contract 5).
     """
     values = request.body.model_dump()
 
@@ -46,10 +50,10 @@ def create(request: Request[CustomerCreate]) -> Response:
 
 
 def update(request: Request[CustomerPatch]) -> Response:
-    """Change a customer by a merge patch and return it, with the event `customer.updated` (contract 3 and 5).
+    """Update a customer.
 
-    A patch that changes nothing is a 200 without an event. A deleted customer is 409 `customer_deleted`; an unknown id
-    is 404 `resource_not_found`.
+    A merge patch: an absent field keeps its value, and null clears it. Emits the event `customer.updated`, unless
+    nothing changes (contract 3 and 5).
     """
     patch = request.body.model_dump(exclude_unset=True)
 
@@ -64,10 +68,10 @@ def update(request: Request[CustomerPatch]) -> Response:
 
 
 def delete(request: Request[None]) -> Response:
-    """Soft-delete a customer and return it with `deleted_at`, with the event `customer.deleted` (contract 5).
+    """Delete a customer.
 
-    Lists no longer include the customer, and its queued and consent-pending calls fail. A repeated request returns the
-    same customer. An unknown id is 404 `resource_not_found`.
+    Sets `deleted_at` and emits the event `customer.deleted`. Lists no longer include the customer, but it can still be
+    retrieved. Its queued and consent-pending calls fail. A repeated request returns the same customer (contract 5).
     """
 
     def decide() -> Decision:
@@ -85,15 +89,19 @@ app = service(
     Route(
         "/v1/customers",
         get=list_operation(CUSTOMERS, Customer),
-        post=Operation(create, returns=Customer, status=(201,), body=CustomerCreate),
+        post=Operation(create, name="create_customer", returns=Customer, status=(201,), body=CustomerCreate),
     ),
     Route(
         "/v1/customers/{id}",
         get=retrieve_operation(CUSTOMERS, Customer),
         patch=Operation(
-            update, returns=Customer, body=CustomerPatch, errors=("resource_not_found", "customer_deleted")
+            update,
+            name="update_customer",
+            returns=Customer,
+            body=CustomerPatch,
+            errors=("resource_not_found", "customer_deleted"),
         ),
-        delete=Operation(delete, returns=Customer, errors=("resource_not_found",)),
+        delete=Operation(delete, name="delete_customer", returns=Customer, errors=("resource_not_found",)),
     ),
 )
 handler = lambda_handler(app)

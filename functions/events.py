@@ -16,14 +16,17 @@ from shared.work import hints
 
 
 def retrieve(request: Request[None]) -> Response:
-    """Return an event exactly as it was sent to receivers (contract 9). An unknown id is 404 `resource_not_found`."""
+    """Retrieve an event.
+
+    Returns the event exactly as it is sent to receivers. Events can be retrieved for 30 days (contract 9).
+    """
     return responses.ok(events.find(request.scope, request.id)["doc"])
 
 
 def list_deliveries(request: Request[None]) -> Response:
-    """Return a page of an event's deliveries, newest first (contract 9).
+    """List the deliveries of an event.
 
-    An unknown event is 404 `resource_not_found`.
+    Newest first (contract 9).
     """
     query = DELIVERIES.query(request.query)
     partition = deliveries.partition(request.scope, events.validate_id(request.id))
@@ -36,16 +39,19 @@ def list_deliveries(request: Request[None]) -> Response:
 
 
 def retrieve_delivery(request: Request[None]) -> Response:
-    """Return a delivery with all of its attempts (contract 9). An unknown id is 404 `resource_not_found`."""
+    """Retrieve a delivery of an event.
+
+    Returns the delivery with all of its attempts (contract 9).
+    """
     row = deliveries.find(request.scope, request.id, request.params["delivery_id"])
     return responses.ok(deliveries.views(request.scope, [row])[0])
 
 
 def retry_delivery(request: Request[fields.Nothing]) -> Response:
-    """Queue a new delivery of the event to the same endpoint, with the full retry schedule, and return it (contract 9).
+    """Retry a delivery.
 
-    An unknown delivery or a deleted endpoint is 404 `resource_not_found`; an earlier delivery that has not ended is 409
-    `delivery_in_progress`; a disabled endpoint is 409 `webhook_endpoint_disabled`.
+    Queues a new delivery of the event to the same endpoint, with the full retry schedule, and returns it. If the
+    endpoint was deleted, the response is a 404 (contract 9).
     """
 
     def decide() -> Decision:
@@ -58,21 +64,28 @@ def retry_delivery(request: Request[fields.Nothing]) -> Response:
 
 app = service(
     Route("/v1/events", get=list_operation(EVENTS, Event)),
-    Route("/v1/events/{id}", get=Operation(retrieve, returns=Event, errors=("resource_not_found",))),
+    Route(
+        "/v1/events/{id}", get=Operation(retrieve, name="retrieve_event", returns=Event, errors=("resource_not_found",))
+    ),
     Route(
         "/v1/events/{id}/deliveries",
         get=Operation(
-            list_deliveries, returns=Page[Delivery], query=DELIVERIES.parameters, errors=("resource_not_found",)
+            list_deliveries,
+            name="list_deliveries",
+            returns=Page[Delivery],
+            lists=DELIVERIES,
+            errors=("resource_not_found",),
         ),
     ),
     Route(
         "/v1/events/{id}/deliveries/{delivery_id}",
-        get=Operation(retrieve_delivery, returns=Delivery, errors=("resource_not_found",)),
+        get=Operation(retrieve_delivery, name="retrieve_delivery", returns=Delivery, errors=("resource_not_found",)),
     ),
     Route(
         "/v1/events/{id}/deliveries/{delivery_id}/retry",
         post=Operation(
             retry_delivery,
+            name="retry_delivery",
             returns=Delivery,
             status=(202,),
             optional_body=True,

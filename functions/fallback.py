@@ -1,8 +1,12 @@
-"""Unknown paths, and /docs/errors, the page to which the `doc_url` of every error links."""
+"""Unknown paths, the API description, and /docs/errors, the page to which the `doc_url` of every error links."""
 
 from __future__ import annotations
 
+import functools
+import json
+import os
 from html import escape
+from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -11,6 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from shared.api.routes import lambda_handler, service
 from shared.core.errors import ERRORS, TRANSIENT, ApiError, Kind
+from shared.core.facts import API_DESCRIPTION, DESCRIBED_SERVER
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -88,5 +93,25 @@ class Errors:
         await response(scope, receive, send)
 
 
-app = service(Route("/docs/errors", Errors()))
+class ApiDescription:
+    """The ASGI app of GET /openapi.json."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Return the API in OpenAPI 3.1, with the address of this stage. Other methods are 405 `method_not_allowed`."""
+        request = Request(scope, receive)
+        if request.method not in ("GET", "HEAD"):
+            raise ApiError("method_not_allowed", "Use one of GET, HEAD.", headers={"Allow": "GET, HEAD"})
+        scope["context"].route = "/openapi.json"
+        server = json.dumps(scope["context"].base_url)[1:-1]
+        body = _description().replace(DESCRIBED_SERVER, server)
+        await Response(body, media_type="application/json")(scope, receive, send)
+
+
+@functools.cache
+def _description() -> str:
+    path = os.environ.get("OPENAPI_FILE") or Path(__file__).with_name(API_DESCRIPTION)
+    return Path(path).read_text(encoding="utf-8")
+
+
+app = service(Route("/docs/errors", Errors()), Route("/openapi.json", ApiDescription()))
 handler = lambda_handler(app)

@@ -34,15 +34,20 @@ class MessageCreate(fields.Input):
     """A message to the conversation in the path. `customer` and `metadata` have no effect (contract 8)."""
 
     content: Annotated[str, fields.text(8000, least=1)]
+    """The text of the message."""
     markdown: bool = True
+    """Whether the reply may contain Markdown. If false, it is plain text; the transcript keeps the original."""
     customer: CustomerReference | None = None
+    """The customer in the conversation, if this message creates it. It has no effect otherwise."""
     metadata: fields.Metadata | None = None
+    """Your own keys and values for the conversation, if this message creates it. They have no effect otherwise."""
 
 
 class ThreadMessageCreate(MessageCreate):
     """A message to a thread. `customer` and `metadata` apply only if it creates a conversation (contract 8)."""
 
     external_conversation_id: fields.ExternalId
+    """Your own identifier of the thread: the `external_id` of the conversation."""
 
 
 @dataclass(frozen=True)
@@ -55,23 +60,22 @@ class NewMessage:
 
 
 def send(request: Request[MessageCreate]) -> Response:
-    """Send a message to a conversation and return it with the agent's reply (specification, "Message"; contract 8).
+    """Send a message to a conversation.
 
-    The request has 20 seconds for the reply. Then it is 504 `agent_timeout`: the reply will be in the messages of the
-    conversation, and a retry with the same Idempotency-Key waits for it again. An ended conversation is 409
-    `conversation_ended`; a pending reply to another message is 409 `conversation_busy`; an unknown id is 404
-    `resource_not_found`.
+    Returns the message with the agent's reply. If there is no reply within 20 seconds, the response is a 504: the reply
+    will be in the messages of the conversation, and a retry with the same Idempotency-Key waits for it again
+    (specification, "Message"; contract 8).
     """
     participants.check(_customer(request.body))
     return _commit(request, lambda: _next_message(request, CONVERSATIONS.find(request.scope, request.id)))
 
 
 def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:
-    """Send a message to the active conversation with this `external_conversation_id`, and return it with the reply.
+    """Send a message to a thread.
 
-    Creates the conversation if none is active. Otherwise this is the same as a message to a conversation by its id
-    (specification, "POST /v1/messages"; contract 8). A deleted customer is 409 `customer_deleted`; a pending reply to
-    another message is 409 `conversation_busy`.
+    Sends the message to the active conversation with this `external_conversation_id`, and creates the conversation if
+    none is active. Otherwise this is the same as a message to a conversation by its id (specification, "POST
+    /v1/messages"; contract 8).
     """
     customer = _customer(request.body)
     participants.check(customer)
@@ -225,6 +229,7 @@ app = service(
         "/v1/conversations/{id}/messages",
         post=Operation(
             send,
+            name="send_message",
             returns=AnsweredMessage,
             status=(201,),
             body=MessageCreate,
@@ -236,6 +241,7 @@ app = service(
         "/v1/messages",
         post=Operation(
             send_to_thread,
+            name="send_message_to_thread",
             returns=AnsweredMessage,
             status=(201,),
             body=ThreadMessageCreate,

@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from shared.api import responses
 from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
+from shared.resources.schema import RequestId
 
 
 class Ping(TypedDict):
-    """The project and mode of an API key (specification, "Ping")."""
+    """The project and the mode of an API key (specification, "Ping")."""
 
-    object: str
-    """`ping`."""
+    object: Literal["ping"]
+    """The type of the object."""
     project_id: int
     """The project's number."""
     project_name: str
+    """The project's name."""
     livemode: bool
     """False for a test key."""
-    request_id: str
+    request_id: RequestId
     """The value of the `Service-Request-Id` header."""
 
 
 def ping(request: Request[None]) -> Response:
-    """Return the project and mode of the API key (specification, "GET /v1/ping")."""
+    """Check an API key.
+
+    Returns the project and the mode of the key (specification, "GET /v1/ping").
+    """
     body: Ping = {
         "object": "ping",
         "project_id": request.scope.project_id,
@@ -36,5 +41,5 @@ def ping(request: Request[None]) -> Response:
     return responses.ok(body)
 
 
-app = service(Route("/v1/ping", get=Operation(ping, returns=Ping)))
+app = service(Route("/v1/ping", get=Operation(ping, name="ping", returns=Ping)))
 handler = lambda_handler(app)

@@ -16,25 +16,31 @@ from shared.calls.transcripts import Line
 from shared.core import clock
 from shared.core.errors import ApiError
 from shared.resources import fields
+from shared.resources.schema import AppointmentId, Count, Keywords, SessionId, Time, one_of
 
 
 class CallCreate(fields.Input):
-    """A call to a customer; every field is optional (contract 7)."""
+    """The options of a call (contract 7)."""
 
-    appointment_id: str | None = None
+    appointment_id: AppointmentId | None = None
+    """An appointment of the customer that the call is about. It must not be cancelled or deleted."""
     channel: Literal["phone", "whatsapp"] | None = None
+    """How to call. `phone` by default; some of test mode's numbers imply `whatsapp`."""
     instructions: Annotated[str, fields.text(2000)] | None = None
+    """Instructions for the agent."""
     metadata: fields.Metadata | None = None
+    """Your own keys and values, for the session. A key with the value null is omitted."""
 
 
 class Transcript(TypedDict):
     """The transcript of a call (contract 7)."""
 
-    object: str
-    """`transcript`."""
-    session_id: str
-    status: str
-    """`processing`, `available` or `failed`."""
+    object: Literal["transcript"]
+    """The type of the object."""
+    session_id: SessionId
+    """The session of the call."""
+    status: Annotated[str, one_of((sessions.PROCESSING, sessions.AVAILABLE, sessions.MISSED))]
+    """`available` and `failed` are final."""
     data: list[Line]
     """The lines in chronological order; `[]` unless the status is `available`."""
 
@@ -42,27 +48,28 @@ class Transcript(TypedDict):
 class Recording(TypedDict):
     """The recording of a call (contract 7)."""
 
-    object: str
-    """`recording`."""
-    session_id: str
-    status: str
-    """`processing`, `available` or `failed`."""
-    url: str | None
+    object: Literal["recording"]
+    """The type of the object."""
+    session_id: SessionId
+    """The session of the call."""
+    status: Annotated[str, one_of((sessions.PROCESSING, sessions.AVAILABLE, sessions.MISSED))]
+    """`available` and `failed` are final."""
+    url: Annotated[str, Keywords(format="uri")] | None
     """A link that is valid for 15 minutes. Null unless the status is `available`."""
-    url_expires_at: str | None
+    url_expires_at: Time | None
     """When the link expires. Null without a link."""
-    content_type: str
-    """`audio/wav`."""
-    duration_seconds: int | None
-    """The recording's length. Null unless the status is `available`."""
+    content_type: Literal["audio/wav"]
+    """The media type of the recording."""
+    duration_seconds: Count | None
+    """The recording's length in whole seconds. Null unless the status is `available`."""
 
 
 def call_customer(request: Request[CallCreate]) -> Response:
-    """Place one call to a customer and return it: 201 if it is queued, 202 if the customer's consent is pending.
+    """Call a customer.
 
-    The session's `call_status` shows its progress. A call is never redialed (specification; contract 7). An unknown
-    customer is 404 `resource_not_found`, an unknown appointment 400 `resource_not_found`. If the customer, the
-    appointment or a limit does not allow the call, the response is a 409 with the reason.
+    Places one outbound call. The response is 201 if the call is queued, and 202 if the customer is first asked for
+    consent; the call is then dialed as soon as the customer accepts. The session's `call_status` shows the progress. A
+    call is never redialed (specification; contract 7).
     """
     order = placing.Order(**request.body.model_dump())
 
@@ -79,7 +86,10 @@ def call_customer(request: Request[CallCreate]) -> Response:
 
 
 def transcript(request: Request[None]) -> Response:
-    """Return the transcript of a call (contract 7). A session without a transcript is 404 `resource_not_found`."""
+    """Retrieve the transcript of a call.
+
+    A session without a transcript is a 404 (contract 7).
+    """
     session = SESSIONS.find(request.scope, request.id)
     status = _status(session, session.doc["transcript_status"], "transcript")
     row = transcripts.find(request.scope, session.doc["id"])
@@ -94,9 +104,9 @@ def transcript(request: Request[None]) -> Response:
 
 
 def recording(request: Request[None]) -> Response:
-    """Return a link to the recording of a call, which is valid for 15 minutes (contract 7).
+    """Retrieve the recording of a call.
 
-    A session without a recording is 404 `resource_not_found`.
+    Returns a link to a WAV file that is valid for 15 minutes. A session without a recording is a 404 (contract 7).
     """
     session = SESSIONS.find(request.scope, request.id)
     body: Recording = {
@@ -105,7 +115,7 @@ def recording(request: Request[None]) -> Response:
         "status": _status(session, session.doc["recording_status"], "recording"),
         "url": None,
         "url_expires_at": None,
-        "content_type": recordings.CONTENT_TYPE,
+        "content_type": "audio/wav",
         "duration_seconds": None,
     }
     if body["status"] == sessions.AVAILABLE:
@@ -127,6 +137,7 @@ app = service(
         "/v1/customers/{id}/call",
         post=Operation(
             call_customer,
+            name="call_customer",
             returns=Call,
             status=(201, 202),
             body=CallCreate,
@@ -147,11 +158,11 @@ app = service(
     Route("/v1/sessions/{id}", get=retrieve_operation(SESSIONS, Session)),
     Route(
         "/v1/sessions/{id}/transcript",
-        get=Operation(transcript, returns=Transcript, errors=("resource_not_found",)),
+        get=Operation(transcript, name="retrieve_transcript", returns=Transcript, errors=("resource_not_found",)),
     ),
     Route(
         "/v1/sessions/{id}/recording",
-        get=Operation(recording, returns=Recording, errors=("resource_not_found",)),
+        get=Operation(recording, name="retrieve_recording", returns=Recording, errors=("resource_not_found",)),
     ),
 )
 handler = lambda_handler(app)

@@ -10,37 +10,57 @@ from shared.api.requests import Decision, Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.resources import fields
-from shared.webhooks import deliveries, endpoints, signing
+from shared.resources.schema import Keywords
+from shared.webhooks import deliveries, endpoints, signing, urls
 from shared.webhooks.deliveries import Delivery
-from shared.webhooks.endpoints import WEBHOOK_ENDPOINTS, DeletedWebhookEndpoint, WebhookEndpoint
+from shared.webhooks.endpoints import (
+    WEBHOOK_ENDPOINTS,
+    DeletedWebhookEndpoint,
+    EventFilter,
+    WebhookEndpoint,
+    WebhookEndpointWithSecret,
+)
 from shared.work import hints
+
+Url = Annotated[str, Keywords(code="url_invalid", format="uri", pattern="^https://", maxLength=urls.MAX_URL_LENGTH)]
+Filters = Annotated[list[EventFilter], Keywords(maxItems=endpoints.FILTERS_LIMIT)]
 
 
 class WebhookEndpointCreate(fields.Input):
-    """A new endpoint; `url` is required. Without filters it receives all events (contract 9)."""
+    """A new webhook endpoint (contract 9)."""
 
-    url: str
-    event_filters: list[str] | None = None
+    url: Url
+    """The https URL that receives POSTs: public, without credentials and fragment, at most 2048 characters."""
+    event_filters: Filters | None = None
+    """Event types or wildcards such as `appointment.*`. Absent or empty: all events."""
     label: Annotated[str, fields.text(200)] | None = None
+    """A name for the endpoint."""
     description: Annotated[str, fields.text(500)] | None = None
+    """What the endpoint is for."""
     enabled: bool = True
+    """Whether events are sent to the endpoint."""
 
 
 class WebhookEndpointPatch(fields.Input):
     """A merge patch: an absent field keeps its value, null clears it."""
 
-    url: str = fields.ABSENT
-    event_filters: list[str] | None = None
+    url: Url = fields.ABSENT
+    """The https URL that receives POSTs: public, without credentials and fragment, at most 2048 characters."""
+    event_filters: Filters | None = None
+    """Event types or wildcards such as `appointment.*`. Absent or empty: all events."""
     label: Annotated[str, fields.text(200)] | None = None
+    """A name for the endpoint."""
     description: Annotated[str, fields.text(500)] | None = None
+    """What the endpoint is for."""
     enabled: bool = fields.ABSENT
+    """Whether events are sent to the endpoint."""
 
 
 def create(request: Request[WebhookEndpointCreate]) -> Response:
-    """Create an endpoint and return it with its signing secret, which no later response shows (contract 9).
+    """Create a webhook endpoint.
 
-    A URL that cannot receive webhooks is 400 `url_invalid`; an unknown filter is 400 `event_filter_invalid`; a 17th
-    endpoint is 409 `webhook_endpoint_limit`.
+    The response contains the signing secret, which no later response shows. A project has at most 16 endpoints in each
+    mode (contract 9).
     """
     values = request.body.model_dump()
     endpoints.check_url(values["url"])
@@ -56,10 +76,10 @@ def create(request: Request[WebhookEndpointCreate]) -> Response:
 
 
 def update(request: Request[WebhookEndpointPatch]) -> Response:
-    """Change an endpoint by a merge patch and return it (contract 3 and 9).
+    """Update a webhook endpoint.
 
-    Disabling it cancels its waiting deliveries. The errors are those of create, without the limit; an unknown id is 404
-    `resource_not_found`.
+    A merge patch: an absent field keeps its value, and null clears it. If the endpoint is disabled, its waiting
+    deliveries are canceled (contract 3 and 9).
     """
     patch = request.body.model_dump(exclude_unset=True)
     if "url" in patch:
@@ -79,9 +99,9 @@ def update(request: Request[WebhookEndpointPatch]) -> Response:
 
 
 def delete(request: Request[None]) -> Response:
-    """Delete an endpoint permanently and return `{id, object, deleted: true}` (contract 9).
+    """Delete a webhook endpoint.
 
-    Its waiting deliveries are canceled. An unknown id is 404 `resource_not_found`.
+    The endpoint no longer exists, and its waiting deliveries are canceled (contract 9).
     """
 
     def decide() -> Decision:
@@ -93,9 +113,10 @@ def delete(request: Request[None]) -> Response:
 
 
 def rotate_secret(request: Request[fields.Nothing]) -> Response:
-    """Replace the signing secret and return the endpoint with the new one, which no later response shows (contract 9).
+    """Rotate the signing secret of a webhook endpoint.
 
-    The previous secret is invalid immediately. An unknown id is 404 `resource_not_found`.
+    The response contains the new secret, which no later response shows. The previous secret is invalid immediately
+    (contract 9).
     """
     secret = signing.new_secret()
 
@@ -110,10 +131,10 @@ def rotate_secret(request: Request[fields.Nothing]) -> Response:
 
 
 def test(request: Request[fields.Nothing]) -> Response:
-    """Queue a test event, `appointment.created`, to this endpoint only and return its delivery (contract 9).
+    """Send a test event to a webhook endpoint.
 
-    The endpoint's filters do not apply. A disabled endpoint is 409 `webhook_endpoint_disabled`; an unknown id is 404
-    `resource_not_found`.
+    Queues a synthetic `appointment.created` event to this endpoint only, whatever its filters are, and returns its
+    delivery (contract 9).
     """
 
     def decide() -> Decision:
@@ -127,7 +148,7 @@ def test(request: Request[fields.Nothing]) -> Response:
 
 def _with_secret(status: int, endpoint: WebhookEndpoint, secret: str) -> Response:
     location = f"/v1/webhook_endpoints/{endpoint['id']}" if status == 201 else None
-    body: WebhookEndpoint = {**endpoint, "secret": secret}
+    body: WebhookEndpointWithSecret = {**endpoint, "secret": secret}
     return Response(status, fields.to_json(body), location, holds_secret=True)
 
 
@@ -137,7 +158,8 @@ app = service(
         get=list_operation(WEBHOOK_ENDPOINTS, WebhookEndpoint),
         post=Operation(
             create,
-            returns=WebhookEndpoint,
+            name="create_webhook_endpoint",
+            returns=WebhookEndpointWithSecret,
             status=(201,),
             body=WebhookEndpointCreate,
             errors=("url_invalid", "event_filter_invalid", "webhook_endpoint_limit"),
@@ -148,20 +170,30 @@ app = service(
         get=retrieve_operation(WEBHOOK_ENDPOINTS, WebhookEndpoint),
         patch=Operation(
             update,
+            name="update_webhook_endpoint",
             returns=WebhookEndpoint,
             body=WebhookEndpointPatch,
             errors=("resource_not_found", "url_invalid", "event_filter_invalid"),
         ),
-        delete=Operation(delete, returns=DeletedWebhookEndpoint, errors=("resource_not_found",)),
+        delete=Operation(
+            delete, name="delete_webhook_endpoint", returns=DeletedWebhookEndpoint, errors=("resource_not_found",)
+        ),
     ),
     Route(
         "/v1/webhook_endpoints/{id}/rotate_secret",
-        post=Operation(rotate_secret, returns=WebhookEndpoint, optional_body=True, errors=("resource_not_found",)),
+        post=Operation(
+            rotate_secret,
+            name="rotate_webhook_endpoint_secret",
+            returns=WebhookEndpointWithSecret,
+            optional_body=True,
+            errors=("resource_not_found",),
+        ),
     ),
     Route(
         "/v1/webhook_endpoints/{id}/test",
         post=Operation(
             test,
+            name="test_webhook_endpoint",
             returns=Delivery,
             status=(202,),
             optional_body=True,

@@ -1,9 +1,9 @@
-"""Builds the one Lambda asset: pinned wheels for Linux on arm64 plus `functions` and `shared`, without Docker.
+"""Builds the one Lambda asset: pinned wheels for Linux on arm64, `functions`, `shared` and the API description.
 
     python -m infra.bundle        builds if anything has changed; prints folder, size and file count
 
-The same sources and requirements produce the same bytes. Builds are cached under `cdk.out/` by a hash of their inputs,
-so a synth without changes builds nothing.
+It needs no Docker. The same sources and requirements produce the same bytes. Builds are cached under `cdk.out/` by a
+hash of their inputs, so a synth without changes builds nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-from shared.core.facts import ADMIN_VENDORED
+from infra.openapi.document import compact
+from shared.core.facts import ADMIN_VENDORED, API_DESCRIPTION
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements" / "runtime.txt"
@@ -97,7 +98,8 @@ def build(
     if missing := [name for name in ADMIN_VENDORED if not (NODE_MODULES / name).is_file()]:
         raise BundleError(f"{NODE_MODULES / missing[0]} is missing: run `npm ci`, as make does")
     python = find_python()
-    folder = builds / _inputs(requirements, sources, python, platform)
+    description = compact()
+    folder = builds / _inputs(requirements, sources, python, platform, description)
     if fresh or not folder.is_dir():
         builds.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=builds, prefix=".making-") as scratch:
@@ -108,6 +110,7 @@ def build(
             for name in ADMIN_VENDORED:
                 (made / VENDORED / name).parent.mkdir(parents=True)
                 shutil.copy(NODE_MODULES / name, made / VENDORED / name)
+            (made / "functions" / API_DESCRIPTION).write_text(description, encoding="utf-8")
             _trim(made)
             if python:
                 _compile(made, python)
@@ -200,9 +203,9 @@ def _files(folder: Path) -> Iterator[Path]:
     return (path for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def _inputs(requirements: Path, sources: Path, python: str | None, platform: str) -> str:
+def _inputs(requirements: Path, sources: Path, python: str | None, platform: str, description: str) -> str:
     """A hash of the inputs of the asset, including this file."""
-    seen = hashlib.sha256(f"{platform} compiled={python is not None}\n".encode())
+    seen = hashlib.sha256(f"{platform} compiled={python is not None}\n{description}\n".encode())
     packages = (path for package in PACKAGES for path in _files(sources / package))
     for path in (Path(__file__), requirements, *(NODE_MODULES / name for name in ADMIN_VENDORED), *packages):
         if path.suffix != ".pyc":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from shared.core import clock, ids
 from shared.core.errors import ApiError
@@ -11,6 +11,7 @@ from shared.core.keys import Scope
 from shared.resources import documents, fields, lists
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
+from shared.resources.schema import AppointmentId, CustomerId, Keywords, Metadata, SessionId, Time, at_most, one_of
 
 PENDING, CONFIRMED, RESCHEDULED, CANCELLED, FAILED = STATUSES = (
     "pending",
@@ -34,33 +35,37 @@ REASONS = {"cancellation_reason": CANCELLED, "failure_reason": FAILED}
 class Appointment(Resource):
     """An appointment of a customer (specification, "Appointment"; contract 6). Id prefix `appt_`."""
 
-    status: str
-    """One of `STATUSES`. Changes only as `TRANSITIONS` allows."""
-    appointment_at: str
+    id: AppointmentId
+    """The appointment's id. Never changes."""
+    object: Literal["appointment"]
+    """The type of the object. Never changes."""
+    status: Annotated[str, one_of(STATUSES)]
+    """The present status. `cancelled` is final; nothing returns to `pending`."""
+    appointment_at: Time
     """The time of the appointment. A new time reschedules it."""
-    timezone: str | None
+    timezone: Annotated[str, Keywords(format="iana-timezone")] | None
     """IANA name of the zone in which the agent reads and states times. Null when unset, which means UTC."""
-    duration_minutes: int | None
+    duration_minutes: Annotated[int, Keywords(minimum=1, maximum=1440)] | None
     """1 to 1440. Null when unset."""
-    title: str | None
+    title: Annotated[str, at_most(200)] | None
     """At most 200 characters. Null when unset."""
-    location: str | None
+    location: Annotated[str, at_most(500)] | None
     """At most 500 characters. Null when unset."""
-    notes: str | None
+    notes: Annotated[str, at_most(2000)] | None
     """At most 2000 characters. Null when unset."""
-    customer_id: str
+    customer_id: CustomerId
     """The customer's id. Never changes."""
-    session_id: str | None
+    session_id: SessionId | None
     """The id of the latest session (call) about the appointment. Null before the first."""
-    external_id: str | None
+    external_id: Annotated[str, at_most(255)] | None
     """The caller's own identifier, at most 255 characters; not unique. Null when unset."""
-    metadata: dict[str, Any]
-    """At most 50 keys; `{}` when unset."""
-    cancellation_reason: str | None
+    metadata: Metadata
+    """The caller's own keys and values, at most 50; `{}` when unset."""
+    cancellation_reason: Annotated[str, at_most(500)] | None
     """At most 500 characters. Null unless the status is `cancelled` and the request had a reason."""
-    failure_reason: str | None
+    failure_reason: Annotated[str, at_most(500)] | None
     """At most 500 characters. Null unless the status is `failed` and the request had a reason."""
-    deleted_at: str | None
+    deleted_at: Time | None
     """When the appointment was deleted. Null until then; never changes afterwards."""
 
 
@@ -69,10 +74,10 @@ APPOINTMENTS: Collection[Appointment, ResourceRow] = Collection(
     prefix="appt_",
     slots=("external_id", "session_id", "customer_id", "status"),
     filters={
-        "external_id": lambda text: ("external_id", text),
-        "session_id": lambda text: ("session_id", text),
-        "customer_id": lambda text: ("customer_id", text),
-        "status": lists.one_of("status", STATUSES),
+        "external_id": lists.Exact("external_id"),
+        "session_id": lists.Exact("session_id"),
+        "customer_id": lists.Exact("customer_id"),
+        "status": lists.Enumerated("status", STATUSES),
     },
     repeatable=frozenset({"status"}),
     ordered_by="appointment_at",

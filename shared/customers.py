@@ -4,30 +4,35 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from shared.core import clock, ids, table
 from shared.core.errors import ApiError, not_found_in_body
 from shared.core.keys import Scope
-from shared.resources import documents, fields
+from shared.resources import documents, fields, lists
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
+from shared.resources.schema import E164, CustomerId, Keywords, Metadata, Time, at_most
 
 
 class Customer(Resource):
     """A person to be contacted by phone (specification, "Customer"; contract 5). Id prefix `cust_`."""
 
-    phone: str | None
+    id: CustomerId
+    """The customer's id. Never changes."""
+    object: Literal["customer"]
+    """The type of the object. Never changes."""
+    phone: E164 | None
     """In E.164 format. Null only for a customer that a conversation created without a phone number."""
-    name: str | None
+    name: Annotated[str, at_most(200)] | None
     """At most 200 characters. Null when unset."""
-    email: str | None
-    """Null when unset."""
-    external_id: str | None
+    email: Annotated[str, Keywords(format="email")] | None
+    """The email address. Null when unset."""
+    external_id: Annotated[str, at_most(255)] | None
     """The caller's own identifier, at most 255 characters; not unique. Null when unset."""
-    metadata: dict[str, Any]
-    """At most 50 keys; `{}` when unset."""
-    deleted_at: str | None
+    metadata: Metadata
+    """The caller's own keys and values, at most 50; `{}` when unset."""
+    deleted_at: Time | None
     """When the customer was deleted. Null until then; never changes afterwards."""
 
 
@@ -47,10 +52,9 @@ CUSTOMERS: Collection[Customer, CustomerRow] = Collection(
     prefix="cust_",
     slots=("external_id", "phone", "email"),
     filters={
-        "external_id": lambda text: ("external_id", text),
-        # A client may send an unescaped "+" in the query, which is decoded as a space.
-        "phone": lambda text: ("phone", fields.phone("+" + text[1:] if text.startswith(" ") else text)),
-        "email": lambda text: ("email", text),
+        "external_id": lists.Exact("external_id"),
+        "phone": lists.Phone("phone"),
+        "email": lists.Exact("email"),
     },
     keeps_deleted=True,
 )
@@ -61,8 +65,11 @@ class CustomerFields(fields.Input):
     """The fields of a customer that are the same in every request. Requests differ in whether they take a phone."""
 
     name: fields.Name | None = None
+    """The customer's name."""
     email: fields.Email | None = None
+    """The email address, for example `ada@example.com`."""
     external_id: fields.ExternalId | None = None
+    """Your own identifier of the customer. It need not be unique."""
 
 
 def new(scope: Scope, values: Mapping[str, Any]) -> Customer:

@@ -5,7 +5,7 @@
     kms.json            the key that encrypts signing secrets        demo.json       the demo projects' API keys
     s3/                 recordings of calls, and the ledger of erased customers
     stream_failures/    batches that fan_out could not process       runner.json     the addresses of the running runner
-    format.json         the version of the stored formats
+    format.json         the version of the stored formats            openapi.json     the API description
     service.log, dynamodb.log, backend.log
 
 Files are replaced atomically, and only their owner may read them.

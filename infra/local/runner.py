@@ -31,6 +31,7 @@ from infra.local.routes import Routes
 from infra.local.server import Gateway
 from infra.local.settings import Settings, read
 from infra.local.sqs import Engine
+from shared.core.facts import API_DESCRIPTION
 
 _ROOT = Path(__file__).parents[2]
 _LOG_SIZE = 20 * 1024 * 1024
@@ -108,7 +109,10 @@ class Runner:
         _log_to(self._data_dir.path / "service.log")
         # Imported here because these modules import `shared`, which reads the environment set above.
         from infra.local import demo
+        from infra.openapi.document import document
 
+        self._data_dir.save(API_DESCRIPTION, document())
+        os.environ["OPENAPI_FILE"] = str(self._data_dir.path / API_DESCRIPTION)
         self._functions = Lambdas(topology.FUNCTIONS)
         self._facts: dict[str, Any] = {
             "dynamodb_url": backend["dynamodb_url"],

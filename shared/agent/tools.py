@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from zoneinfo import ZoneInfo
 
 from shared import appointments
@@ -18,25 +18,35 @@ from shared.agent import assent
 from shared.appointments import Appointment, AppointmentRecord
 from shared.core import clock
 from shared.core.errors import ApiError
+from shared.resources.schema import AppointmentId, SessionId, one_of
 
 AGENT_FAILED = "agent_failed"
 """The reason of a handoff if the agent failed. In a conversation, it answers the next message again (contract 8)."""
 LATEST_CALL = 366 * clock.DAY
 """How far in the future a customer can request the next call (milliseconds)."""
 
+ACTION_TYPES = (
+    "handoff",
+    "appointment_confirmed",
+    "appointment_rescheduled",
+    "appointment_cancelled",
+    "call_requested",
+    "conversation_ended",
+)
+"""The actions of a reply (contract 8)."""
+
 
 class Action(TypedDict):
     """An action of a reply. `type` determines which other field is present (contract 8)."""
 
-    type: str
-    """`handoff`, `appointment_confirmed`, `appointment_rescheduled`, `appointment_cancelled`, `call_requested` or
-    `conversation_ended`."""
+    type: Annotated[str, one_of(ACTION_TYPES)]
+    """What the agent did. `handoff`: a person must take over."""
     reason: NotRequired[str]
     """Only on a handoff: why a person is needed."""
-    appointment_id: NotRequired[str]
-    """Only on a change of an appointment."""
-    session_id: NotRequired[str]
-    """Only on a requested call."""
+    appointment_id: NotRequired[AppointmentId]
+    """Only on a change of an appointment: the appointment that was changed."""
+    session_id: NotRequired[SessionId]
+    """Only on a requested call: the session of the call."""
 
 
 @dataclass(frozen=True)

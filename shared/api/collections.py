@@ -14,28 +14,29 @@ from shared.resources.lists import Page
 
 def list_operation(collection: Collection[Any, Any], resource: Any) -> Operation:
     """The operation of GET on a collection."""
+    nouns = collection.kind.replace("_", " ") + "s"
 
     def list_resources(request: Request[None]) -> Response:
-        """Return a page of resources that match the filters, newest first (specification, "Pagination"; contract 3).
-
-        With a range of `appointment_at`, appointments are ordered by that time, latest first. Deleted resources are
-        not included.
-        """
         query = collection.query(request.query)
         page = collection.page(request.scope, query, seconds_left=request.seconds_left)
         return responses.ok(page.envelope(request.path))
 
-    return Operation(list_resources, returns=Page[resource], query=collection.parameters)
+    # What clients read in the API description.
+    order = f" With a range of `{collection.ordered_by}`, by that time, latest first." if collection.ordered_by else ""
+    deleted = f" Deleted {nouns} are not included." if collection.keeps_deleted else ""
+    filters = " Filters are combined with AND." if collection.filters else ""
+    list_resources.__doc__ = f"List {nouns}.\n\nNewest first.{order}{filters}{deleted}"
+    return Operation(list_resources, name=f"list_{collection.kind}s", returns=Page[resource], lists=collection)
 
 
 def retrieve_operation(collection: Collection[Any, Any], resource: Any) -> Operation:
     """The operation of GET on a resource."""
+    noun = collection.kind.replace("_", " ")
 
     def retrieve(request: Request[None]) -> Response:
-        """Return the resource with the id in the path; an unknown id is 404 `resource_not_found` (contract 1).
-
-        A deleted customer or appointment can still be retrieved.
-        """
         return responses.ok(collection.find(request.scope, request.id).json)
 
-    return Operation(retrieve, returns=resource, errors=("resource_not_found",))
+    deleted = f" A deleted {noun} can still be retrieved." if collection.keeps_deleted else ""
+    article = "an" if noun[0] in "aeiou" else "a"
+    retrieve.__doc__ = f"Retrieve {article} {noun}.\n\nReturns the {noun} with this id.{deleted}"
+    return Operation(retrieve, name=f"retrieve_{collection.kind}", returns=resource, errors=("resource_not_found",))

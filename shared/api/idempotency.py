@@ -25,6 +25,8 @@ WINDOW = clock.DAY
 """How long a response is saved (milliseconds)."""
 _HEADER = "Idempotency-Key"
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
+KEY_PATTERN = "^[!-~]([ -~]{0,253}[!-~])?$"
+"""The same as JSON Schema. HTTP removes spaces around the value of a header."""
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
     app = service(
         Route(
             "/v1/customers/{id}",
-            get=Operation(retrieve, returns=Customer, errors=("resource_not_found",)),
-            delete=Operation(delete, returns=Customer, errors=("resource_not_found",)),
+            get=Operation(retrieve, name="retrieve_customer", returns=Customer, errors=("resource_not_found",)),
+            delete=Operation(delete, name="delete_customer", returns=Customer, errors=("resource_not_found",)),
         ),
     )
     handler = lambda_handler(app)
@@ -38,6 +38,7 @@ from shared.core.aws import Unavailable
 from shared.core.errors import ApiError
 from shared.projects import api_keys
 from shared.resources import fields
+from shared.resources.collections import Collection
 
 _WITH_BODY = ("POST", "PATCH")
 
@@ -47,7 +48,9 @@ class Operation:
     """One operation of the API: the function that serves it, and its description."""
 
     handle: Callable[[Request[Any]], Response]
-    """Returns the response to a request. Its docstring describes the operation."""
+    """Returns the response to a request. Its docstring is the summary and the description of the operation."""
+    name: str
+    """The operation's name in the API description, from which generated clients name their methods. Never changes."""
     returns: Any
     """The type of the body of a success."""
     status: tuple[int, ...] = (200,)
@@ -56,12 +59,17 @@ class Operation:
     """The model that validates the body of a POST or PATCH."""
     optional_body: bool = False
     """Whether the body may be empty, because every field has a default."""
-    query: frozenset[str] = frozenset()
-    """The names of the query parameters."""
+    lists: Collection[Any, Any] | None = None
+    """The collection of whose resources it returns a page. Its parameters are the query parameters."""
     errors: tuple[str, ...] = ()
     """The error codes of this operation, beside those of every operation (key, limits, validation)."""
     resume: Callable[[Request[Any], Response], str] | None = None
     """For a retry: waits for the work of the saved `Response.deferred`, or does it, and returns the body."""
+
+    @property
+    def query(self) -> frozenset[str]:
+        """The names of the query parameters."""
+        return frozenset() if self.lists is None else self.lists.parameters
 
 
 class Route(StarletteRoute):
@@ -140,6 +148,7 @@ class Service:
     """The ASGI app of a route group: routes, common headers, one log line per request, and the catch-all."""
 
     def __init__(self, routes: Sequence[BaseRoute]) -> None:
+        self.routes = routes
         self._router = Router(routes, redirect_slashes=False, default=_no_route)
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:

@@ -156,7 +156,7 @@ class Consent:
     @property
     def public(self) -> SessionConsent:
         """The consent in a session. A phone that may be called without a request has the status `granted`."""
-        return public(self.doc if self.doc["status"] else {**self.doc, "status": GRANTED})
+        return public(self.doc)
 
     @property
     def request(self) -> int:
@@ -212,7 +212,8 @@ def of_row(scope: Scope, row: table.Row) -> Consent:
 def public(doc: ConsentDocument) -> SessionConsent:
     """The consent in a session."""
     return {
-        "status": doc["status"],
+        # Only a consent on file has no status.
+        "status": doc["status"] or GRANTED,
         "requested_at": doc["requested_at"],
         "responded_at": doc["responded_at"],
         "expires_at": doc["expires_at"],

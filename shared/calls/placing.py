@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict, cast
+from typing import Annotated, Any, Literal, TypedDict, cast
 
 from shared import appointments
 from shared.appointments import APPOINTMENTS, AppointmentRecord
@@ -22,6 +22,7 @@ from shared.core.keys import Scope
 from shared.customers import CUSTOMERS, CustomerRecord
 from shared.projects import usage
 from shared.resources import documents
+from shared.resources.schema import AppointmentId, CustomerId, SessionId, Time, one_of
 from shared.telephony import Ending, test_numbers
 from shared.work import hints, owed
 
@@ -42,23 +43,23 @@ LIMIT_REACHED = "This project has reached its limit of {}."
 class Call(TypedDict):
     """The response of the call action (contract 7)."""
 
-    object: str
-    """`call`."""
-    status: str
+    object: Literal["call"]
+    """The type of the object."""
+    status: Annotated[str, one_of(("queued", "consent_pending"))]
     """`queued`, or `consent_pending` while the customer is asked for consent."""
-    session_id: str
+    session_id: SessionId
     """The session that tracks the call."""
-    customer_id: str
+    customer_id: CustomerId
     """The customer who is called."""
-    appointment_id: str | None
+    appointment_id: AppointmentId | None
     """The appointment that the call is about. Null for a call about none."""
-    channel: str
-    """`phone` or `whatsapp`."""
-    call_status: str
-    """`queued`: the session's status when the call was placed."""
+    channel: Annotated[str, one_of(sessions.CHANNELS)]
+    """How the customer is called."""
+    call_status: Literal["queued"]
+    """The session's status when the call was placed."""
     livemode: bool
     """False for a call of a test key."""
-    created_at: str
+    created_at: Time
     """When the session was created."""
 
 
@@ -164,7 +165,7 @@ def call_of(session: Session) -> Call:
         "customer_id": session["customer_id"],
         "appointment_id": session["appointment_id"],
         "channel": session["channel"],
-        "call_status": session["call_status"],
+        "call_status": "queued",
         "livemode": session["livemode"],
         "created_at": session["created_at"],
     }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from shared.appointments import APPOINTMENTS, AppointmentRecord
 from shared.core import clock, table
@@ -17,6 +17,7 @@ from shared.customers import CUSTOMERS, Customer, CustomerRecord
 from shared.resources import documents, lists
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
+from shared.resources.schema import E164, AppointmentId, Count, CustomerId, Metadata, SessionId, Time, one_of
 from shared.telephony import Ending
 from shared.work import hints
 
@@ -37,6 +38,27 @@ TRANSITIONS: Mapping[str, frozenset[str]] = {
 CHANNELS = PHONE, WHATSAPP = "phone", "whatsapp"
 NONE, PROCESSING, AVAILABLE, MISSED = "none", "processing", "available", "failed"
 """The statuses of a transcript or a recording."""
+FILE_STATUSES = (NONE, PROCESSING, AVAILABLE, MISSED)
+ENDED_REASONS = (
+    "customer_hangup",
+    "agent_hangup",
+    "no_answer",
+    "busy",
+    "voicemail",
+    "declined",
+    "invalid_number",
+    "blocked",
+    "destination_not_allowed",
+    "provider_error",
+    "provider_timeout",
+    "max_duration",
+    "callback_requested",
+    "consent_declined",
+    "consent_expired",
+    "consent_revoked",
+    "customer_deleted",
+)
+"""Why a call ended (contract 7)."""
 LEASE = 18 * clock.SECOND
 """How long a worker may take for a step. One that takes longer writes nothing; a call that it placed is placed again
 with the same token, which yields the same call."""
@@ -45,55 +67,59 @@ with the same token, which yields the same call."""
 class SessionConsent(TypedDict):
     """The request for consent that a session waited for."""
 
-    status: str | None
-    """`pending`, `granted`, `declined` or `expired`."""
-    requested_at: str | None
+    status: Annotated[str, one_of(("pending", "granted", "declined", "expired"))]
+    """The customer's answer to the request."""
+    requested_at: Time | None
     """When the customer was asked. Null if the consent was given without a request."""
-    responded_at: str | None
+    responded_at: Time | None
     """When the customer answered. Null until then, and if nobody answers."""
-    expires_at: str | None
+    expires_at: Time | None
     """When the request expires. Null if nothing was requested."""
 
 
 class Session(Resource):
     """One call to a customer (specification, "Session"; contract 7). Id prefix `sess_`."""
 
-    customer_id: str
+    id: SessionId
+    """The session's id. Never changes."""
+    object: Literal["session"]
+    """The type of the object. Never changes."""
+    customer_id: CustomerId
     """The customer who is called. Never changes."""
-    appointment_id: str | None
+    appointment_id: AppointmentId | None
     """The appointment that the call is about. Null for a call about none. Never changes."""
-    channel: str
-    """`phone` or `whatsapp`. Never changes."""
-    direction: str
-    """Always `outbound`."""
-    to: str
+    channel: Annotated[str, one_of(CHANNELS)]
+    """How the customer is called. Never changes."""
+    direction: Literal["outbound"]
+    """Every call is outbound."""
+    to: E164
     """The number that is called, E.164: the customer's phone when the call was placed."""
-    call_status: str
-    """One of `CALL_STATUSES`; changes along `TRANSITIONS`."""
-    ended_reason: str | None
-    """Why the call ended (contract 7 lists the values). Null until it has ended."""
-    answered_by: str | None
-    """`human` or `machine`. Null until somebody answers, and if nobody does."""
-    dialed_at: str | None
+    call_status: Annotated[str, one_of(CALL_STATUSES)]
+    """The progress of the call: `queued`, then `dialing` (ringing and talk), then its outcome, which is final."""
+    ended_reason: Annotated[str, one_of(ENDED_REASONS)] | None
+    """Why the call ended. Null until it has ended."""
+    answered_by: Annotated[str, one_of(("human", "machine"))] | None
+    """Who answered. Null until somebody answers, and if nobody does."""
+    dialed_at: Time | None
     """When dialing began. Null before."""
-    answered_at: str | None
+    answered_at: Time | None
     """When the call was answered. Null before, and if nobody answers."""
-    ended_at: str | None
+    ended_at: Time | None
     """When the call ended. Null before."""
-    duration_seconds: int | None
+    duration_seconds: Count | None
     """Whole seconds from answer to end. Null until the call has ended, and if nobody answered."""
-    call_later_at: str | None
+    call_later_at: Time | None
     """When the customer asked to be called again. Null unless `call_status` is `call_later` and a time was named."""
     consent: SessionConsent | None
     """The request for consent behind a WhatsApp call. Null for a phone call."""
-    transcript_status: str
-    """`none`, `processing`, `available` or `failed`."""
-    recording_status: str
-    """`none`, `processing`, `available` or `failed`."""
+    transcript_status: Annotated[str, one_of(FILE_STATUSES)]
+    """Whether `GET /v1/sessions/{id}/transcript` has the transcript. `failed` and `available` are final."""
+    recording_status: Annotated[str, one_of(FILE_STATUSES)]
+    """Whether `GET /v1/sessions/{id}/recording` has the recording. `failed` and `available` are final."""
     summary: str | None
     """The outcome of the call in a sentence. Null until it has ended, and if there is nothing to say."""
-    metadata: dict[str, Any]
-    """At most 50 keys, from the request that placed the call; `{}` when unset."""
+    metadata: Metadata
+    """The caller's own keys and values, from the request that placed the call; `{}` when unset."""
 
 
 class SessionRow(ResourceRow):
@@ -134,10 +160,10 @@ SESSIONS: Collection[Session, SessionRow] = Collection(
     prefix="sess_",
     slots=("appointment_id", "customer_id", "call_status", "channel"),
     filters={
-        "appointment_id": lambda text: ("appointment_id", text),
-        "customer_id": lambda text: ("customer_id", text),
-        "call_status": lists.one_of("call_status", CALL_STATUSES),
-        "channel": lists.one_of("channel", CHANNELS),
+        "appointment_id": lists.Exact("appointment_id"),
+        "customer_id": lists.Exact("customer_id"),
+        "call_status": lists.Enumerated("call_status", CALL_STATUSES),
+        "channel": lists.Enumerated("channel", CHANNELS),
     },
 )
 

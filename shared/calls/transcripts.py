@@ -10,6 +10,7 @@ from shared.calls.sessions import SESSIONS
 from shared.core import table
 from shared.core.keys import Scope
 from shared.resources import fields
+from shared.resources.schema import Count
 
 Speaker = Literal["agent", "customer"]
 RAW, REDACTED = "raw", "redacted"
@@ -20,13 +21,13 @@ class Line(TypedDict):
     """One line of a transcript. Never changes."""
 
     role: Speaker
-    """`agent` or `customer`."""
+    """Who said it."""
     content: str
     """What was said, as plain text."""
-    started_at_ms: int
-    """Milliseconds from the beginning of the call's sound."""
-    ended_at_ms: int
-    """Milliseconds from the beginning of the call's sound."""
+    started_at_ms: Count
+    """When it began, in milliseconds from the beginning of the call's sound."""
+    ended_at_ms: Count
+    """When it ended, in milliseconds from the beginning of the call's sound."""
 
 
 def find(scope: Scope, session_id: str) -> table.Row | None:

@@ -10,7 +10,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any, NotRequired, TypedDict, cast
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
 
 from shared.agent.tools import Action
 from shared.core import clock, ids, mode, table
@@ -19,6 +19,7 @@ from shared.core.keys import Scope, scope_of
 from shared.resources import documents, fields, lists
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
+from shared.resources.schema import ConversationId, CustomerId, MessageId, Metadata, Time, at_most, one_of
 from shared.work import hints, owed
 
 WINDOW = 20
@@ -28,7 +29,7 @@ GIVE_UP = 108 * clock.SECOND
 BUSY_RETRY = 2
 """The `Retry-After` of `conversation_busy` (seconds)."""
 ACTIVE, ENDED = STATUSES = ("active", "ended")
-PENDING, COMPLETE, FAILED = "pending", "complete", "failed"
+PENDING, COMPLETE, FAILED = REPLY_STATUSES = ("pending", "complete", "failed")
 SIMULATED_TIMEOUT = "[[sim:timeout]]"
 _SIMULATED_WINDOW = 2
 _SIMULATED_REPLY = 7 * clock.SECOND
@@ -37,17 +38,21 @@ _SIMULATED_REPLY = 7 * clock.SECOND
 class Conversation(Resource):
     """A thread in which the agent replies (specification, "Conversation"; contract 8). Id prefix `conv_`."""
 
-    status: str
-    """`active` or `ended`, which is final."""
-    external_id: str | None
+    id: ConversationId
+    """The conversation's id. Never changes."""
+    object: Literal["conversation"]
+    """The type of the object. Never changes."""
+    status: Annotated[str, one_of(STATUSES)]
+    """`active` until the conversation has ended, which is final."""
+    external_id: Annotated[str, at_most(255)] | None
     """The caller's own thread identifier, unique among active conversations. Null when unset."""
-    customer_id: str | None
+    customer_id: CustomerId | None
     """The id of the customer in the conversation. Null when unknown."""
-    metadata: dict[str, Any]
-    """At most 50 keys, from the request that created the conversation; `{}` when unset."""
-    last_message_at: str | None
+    metadata: Metadata
+    """The caller's own keys and values, from the request that created the conversation; `{}` when unset."""
+    last_message_at: Time | None
     """The time of the latest message of the user or the agent. Null before the first."""
-    ended_at: str | None
+    ended_at: Time | None
     """When the conversation ended. Null while it is active."""
 
 
@@ -57,15 +62,17 @@ class Message(TypedDict):
     A message never changes, except for `reply_status`.
     """
 
-    id: str
-    object: str
-    """`message`."""
-    role: str
-    """`user` or `assistant`."""
+    id: MessageId
+    """The message's id. Ids sort by the time of the message."""
+    object: Literal["message"]
+    """The type of the object."""
+    role: Annotated[str, one_of(("user", "assistant"))]
+    """Who wrote it: the `user`, or the agent as `assistant`."""
     content: str
     """The text as sent. A reply is Markdown."""
-    created_at: str
-    reply_status: NotRequired[str]
+    created_at: Time
+    """When the message was sent."""
+    reply_status: NotRequired[Annotated[str, one_of(REPLY_STATUSES)]]
     """Only on a user's message: `pending` until the reply, then `complete`, or `failed` if the reply is an apology."""
     actions: NotRequired[list[Action]]
     """Only on an assistant's message: the actions of the reply; `[]` if there are none."""
@@ -96,9 +103,9 @@ CONVERSATIONS: Collection[Conversation, ConversationRow] = Collection(
     prefix="conv_",
     slots=("external_id", "customer_id", "status"),
     filters={
-        "external_id": lambda text: ("external_id", text),
-        "customer_id": lambda text: ("customer_id", text),
-        "status": lists.one_of("status", STATUSES),
+        "external_id": lists.Exact("external_id"),
+        "customer_id": lists.Exact("customer_id"),
+        "status": lists.Enumerated("status", STATUSES),
     },
 )
 MESSAGES: Collection[Message, ResourceRow] = Collection(kind="message", prefix="msg_", created=None, ordered=True)
@@ -214,7 +221,7 @@ def new_message(scope: Scope, conversation: Conversation, content: str, markdown
     asked_at = now if last is None else max(now, clock.parse(last) + 1)
     message: Message = {
         "id": ids.new(MESSAGES.prefix, asked_at),
-        "object": MESSAGES.kind,
+        "object": "message",
         "role": "user",
         "content": content,
         "created_at": clock.iso(asked_at),

@@ -12,6 +12,7 @@ from shared.core.keys import Scope
 from shared.customers import CUSTOMERS, CustomerFields
 from shared.resources import fields
 from shared.resources.lists import Query
+from shared.resources.schema import CustomerId
 
 CUSTOMER_ERRORS = ("resource_not_found", "customer_deleted", "parameters_exclusive")
 """The error codes of requests that name the customer of a new conversation."""
@@ -21,11 +22,25 @@ _REQUIRED = ("external_id", "phone", "email")
 
 
 class CustomerReference(CustomerFields):
-    """The customer of a conversation: an id, or the fields to match or create a customer (contract 8)."""
+    """The customer of a conversation: an id, or at least one of `external_id`, `phone` and `email` (contract 8).
 
-    id: str = fields.ABSENT
+    Without an id, the newest customer with the same `external_id` is the one, otherwise the newest with the same phone.
+    A match is not changed. If there is none, a customer is created with these fields.
+    """
+
+    id: CustomerId = fields.ABSENT
+    """The customer's id. It cannot be combined with other fields."""
     phone: fields.Phone | None = None
+    """The phone number in E.164 format. Spaces, `-`, `.` and parentheses between digits are removed."""
     metadata: fields.Metadata | None = None
+    """The metadata of a customer who is created."""
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> Any:
+        """Add what `check` demands."""
+        present = [{"required": [name], "properties": {name: {"type": "string"}}} for name in _REQUIRED]
+        by_fields = {"anyOf": present, "not": {"required": ["id"]}}
+        return handler(core) | {"anyOf": [{"required": ["id"], "maxProperties": 1}, by_fields]}
 
 
 def check(customer: Mapping[str, Any] | None) -> None:

@@ -184,7 +184,7 @@ def commit(turn: Turn, conversation: ConversationRecord, reply: Reply, tools: To
         actions.append({"type": "call_requested", "session_id": placed.session["id"]})
     reply_message: Message = {
         "id": ids.new(MESSAGES.prefix, now),
-        "object": MESSAGES.kind,
+        "object": "message",
         "role": "assistant",
         "content": reply.content,
         "created_at": clock.iso(now),

@@ -64,5 +64,9 @@ LONGEST_QUEUE_DELAY = 900
 
 CONNECT_ACTIVE_CALLS, CONNECT_STARTS_PER_SECOND = 10, 2
 """Amazon Connect's default quotas: active calls in an instance, and calls that an account starts in a second."""
+DESCRIBED_SERVER = "https://api.example.com"
+"""The server in the API description. The function that serves the description replaces it by its own address."""
+API_DESCRIPTION = "openapi.json"
+"""The file of the API description, in the folder of the functions in the bundle. It is generated with the bundle."""
 ADMIN_VENDORED = ("@picocss/pico/css/pico.min.css", "htmx.org/dist/htmx.min.js")
 """Files of npm packages that the admin pages serve, below `node_modules`. The Lambda bundle contains copies."""

@@ -9,7 +9,9 @@ from ulid import ULID
 
 from shared.core import clock
 
-_ULID = re.compile(r"[0-7][0-9a-hjkmnp-tv-z]{25}")
+AFTER_PREFIX = "[0-7][0-9a-hjkmnp-tv-z]{25}"
+"""The pattern of an id after its prefix."""
+_ULID = re.compile(AFTER_PREFIX)
 _LAST_INSTANT = 2**48 - 1
 
 

@@ -15,7 +15,7 @@ from shared.core import clock, ids, table
 from shared.core.errors import not_found
 from shared.core.keys import Scope
 from shared.resources import fields, lists, walks
-from shared.resources.lists import Page, Query
+from shared.resources.lists import Filter, Page, Query
 
 _OWNER = "customer_id"
 """The field that names the customer of a resource."""
@@ -52,8 +52,8 @@ class Collection(Generic[D, R]):
     """The prefix of the ids."""
     slots: tuple[str, ...] = ()
     """The indexed fields, most selective first. A field's position is the number of its index."""
-    filters: Mapping[str, Callable[[str], tuple[str, ...]]] = field(default_factory=dict)
-    """By query parameter: a function from its text to a slot and the values, at least one, of which a row has one."""
+    filters: Mapping[str, Filter] = field(default_factory=dict)
+    """By query parameter."""
     repeatable: frozenset[str] = frozenset()
     """The query parameters that may occur more than once; a row matches if it has any of the values."""
     ordered_by: str | None = None

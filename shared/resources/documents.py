@@ -7,20 +7,21 @@ from typing import Any, NotRequired, TypedDict, TypeVar, cast
 
 from shared.core import clock
 from shared.resources import fields
+from shared.resources.schema import Time
 
 
 class Resource(TypedDict):
-    """The common fields of customers, appointments, sessions, conversations and webhook endpoints (contract 1)."""
+    """The common fields of customers, appointments, sessions, conversations and webhook endpoints (contract 1).
 
-    id: str
-    """Type prefix and a lower-case ULID. Ids of one type sort by creation time. Never changes."""
-    object: str
-    """The type's name. Never changes."""
+    Each adds `object`, the name of its type, and `id`, a type prefix and a lower-case ULID. Ids of one type sort by
+    creation time.
+    """
+
     livemode: bool
     """False for a resource of a test key. Never changes."""
-    created_at: str
-    """UTC, `YYYY-MM-DDTHH:MM:SS.mmmZ`, like every time of a resource. Never changes."""
-    updated_at: str
+    created_at: Time
+    """When it was created: UTC, `YYYY-MM-DDTHH:MM:SS.mmmZ`, like every time of a resource. Never changes."""
+    updated_at: Time
     """The time of the last change of any other field. Never decreases."""
 
 

@@ -12,10 +12,12 @@ from typing import Annotated, Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, core_schema
 
 from shared.core import clock
 from shared.core.errors import ERRORS, ApiError
+from shared.resources import schema
+from shared.resources.schema import Keywords
 
 METADATA_KEYS = 50
 METADATA_KEY_CHARACTERS = 40
@@ -91,17 +93,36 @@ def instant(value: str) -> int:
         ) from error
 
 
-def text(most: int, least: int = 0) -> Any:
+@dataclass(frozen=True)
+class Text:
     """A string of `least` to `most` characters. The only control characters it may have are tab and newlines."""
 
-    def check(value: str) -> str:
-        if len(value) < least:
+    most: int
+    least: int = 0
+
+    def check(self, value: str) -> str:
+        """The value. Raises `parameter_invalid` or `parameter_invalid_empty` as a PydanticCustomError."""
+        if len(value) < self.least:
             raise PydanticCustomError("parameter_invalid_empty", "The value must not be empty.")
-        if len(value) > most:
-            raise PydanticCustomError("parameter_invalid", "At most {most} characters are allowed.", {"most": most})
+        if len(value) > self.most:
+            raise PydanticCustomError(
+                "parameter_invalid", "At most {most} characters are allowed.", {"most": self.most}
+            )
         return _reject_control_characters(value)
 
-    return AfterValidator(check)
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """Validate a field with `check`."""
+        return core_schema.no_info_after_validator_function(self.check, handler(source))
+
+    def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Any:
+        """The same limits as JSON Schema."""
+        least = {"minLength": self.least} if self.least else {}
+        return handler(core) | {**least, "maxLength": self.most, "pattern": schema.TEXT}
+
+
+def text(most: int, least: int = 0) -> Any:
+    """The annotation of a string of `least` to `most` characters, see `Text`."""
+    return Text(most, least)
 
 
 def merge_metadata(before: Mapping[str, Any], patch: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -251,11 +272,35 @@ def _siblings(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
     return list(model.model_fields)
 
 
-Phone = Annotated[str, AfterValidator(phone)]
-Email = Annotated[str, text(255), AfterValidator(email)]
-Instant = Annotated[str, AfterValidator(instant), AfterValidator(clock.iso)]
-Timezone = Annotated[str, text(64), AfterValidator(_timezone)]
+Phone = Annotated[
+    str,
+    AfterValidator(phone),
+    Keywords(code="phone_invalid_format", pattern=schema.PHONE),
+]
+Email = Annotated[str, text(255), AfterValidator(email), Keywords(code="email_invalid", format="email")]
+Instant = Annotated[
+    str,
+    AfterValidator(instant),
+    AfterValidator(clock.iso),
+    Keywords(code="datetime_invalid", format="date-time"),
+]
+Timezone = Annotated[str, text(64), AfterValidator(_timezone), Keywords(format="iana-timezone")]
 Name = Annotated[str, text(200)]
 ExternalId = Annotated[str, text(255, least=1)]
-MetadataPatch = Annotated[dict[str, Any], BeforeValidator(_metadata)]
+MetadataPatch = Annotated[
+    dict[str, Any],
+    BeforeValidator(_metadata),
+    Keywords(
+        code="metadata_invalid",
+        maxProperties=METADATA_KEYS,
+        propertyNames={"minLength": 1, "maxLength": METADATA_KEY_CHARACTERS, "pattern": schema.TEXT},
+        # Of a string's JSON text, two characters are quotes.
+        additionalProperties={
+            "anyOf": [
+                {"type": "string", "maxLength": METADATA_VALUE_CHARACTERS - 2, "pattern": schema.TEXT},
+                {"type": ["number", "boolean", "object", "array", "null"]},
+            ]
+        },
+    ),
+]
 Metadata = Annotated[MetadataPatch, AfterValidator(_without_nulls)]

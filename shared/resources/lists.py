@@ -7,40 +7,94 @@ from __future__ import annotations
 
 import base64
 import binascii
+import dataclasses
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic_core import PydanticCustomError
 
 from shared.core import clock, ids, table
 from shared.core.errors import ApiError
-from shared.resources import fields
+from shared.resources import fields, schema
 
 if TYPE_CHECKING:
     from shared.resources.collections import Collection
 
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 100
-_COMPARISONS = ("gt", "gte", "lt", "lte")
+ORDERS = ("asc", "desc")
+COMPARISONS = ("gt", "gte", "lt", "lte")
+"""The bounds of a range parameter, such as `created_at[gte]`."""
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _AFTER_EVERY_ID = "#~"  # sorts after "#" and any id
 
 D = TypeVar("D")
 
 
-def one_of(slot: str, known: Sequence[str]) -> Callable[[str], tuple[str, str]]:
-    """A filter by a field whose values are enumerated. It raises `parameter_invalid` as a PydanticCustomError."""
+@dataclass(frozen=True)
+class Exact:
+    """A filter by the exact value of a field, in which every text is valid.
 
-    def parse(text: str) -> tuple[str, str]:
-        if text not in known:
-            message = "{slot} must be one of {known}."
-            raise PydanticCustomError("parameter_invalid", message, {"slot": slot, "known": ", ".join(known)})
-        return slot, text
+    Like every filter, it returns a slot and the values, at least one, of which a row has one. `keywords` is the JSON
+    Schema of the query parameter.
+    """
 
-    return parse
+    slot: str
+    keywords: ClassVar[Mapping[str, Any]] = {}
+
+    def __call__(self, text: str) -> tuple[str, ...]:
+        """The slot and the value."""
+        return self.slot, text
+
+
+@dataclass(frozen=True)
+class Phone:
+    """A filter by a phone number. It raises `phone_invalid_format` as a PydanticCustomError."""
+
+    slot: str
+    keywords: ClassVar[Mapping[str, Any]] = {
+        "pattern": schema.PHONE,
+        schema.CODE: "phone_invalid_format",
+    }
+
+    def __call__(self, text: str) -> tuple[str, ...]:
+        """The slot, and the number in E.164 format."""
+        # A client may send an unescaped "+" in the query, which is decoded as a space.
+        return self.slot, fields.phone("+" + text[1:] if text.startswith(" ") else text)
+
+
+@dataclass(frozen=True)
+class Enumerated:
+    """A filter by a field whose values are enumerated. It raises `parameter_invalid` as a PydanticCustomError.
+
+    `wildcards` are further values of the query parameter, each with the field's values that it stands for.
+    """
+
+    slot: str
+    known: Sequence[str]
+    wildcards: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def keywords(self) -> Mapping[str, Any]:
+        """The JSON Schema of the query parameter."""
+        return {"enum": [*self.known, *self.wildcards]}
+
+    def __call__(self, text: str) -> tuple[str, ...]:
+        """The slot and the values."""
+        if text in self.known:
+            return self.slot, text
+        if text in self.wildcards:
+            return self.slot, *self.wildcards[text]
+        known = ", ".join((*self.known, *self.wildcards))
+        raise PydanticCustomError(
+            "parameter_invalid", "{slot} must be one of {known}.", {"slot": self.slot, "known": known}
+        )
+
+
+Filter = Exact | Phone | Enumerated
 
 
 @dataclass(frozen=True)
@@ -82,7 +136,7 @@ class Page(Generic[D]):
 def parameters(collection: Collection[Any, Any]) -> frozenset[str]:
     """The names of all query parameters of the list."""
     times = (name for name in (collection.created, collection.ordered_by) if name)
-    ranges = [f"{name}[{comparison}]" for name in times for comparison in _COMPARISONS]
+    ranges = [f"{name}[{comparison}]" for name in times for comparison in COMPARISONS]
     order = ["order"] if collection.ordered else []
     return frozenset(("limit", "starting_after", *order, *collection.filters, *ranges))
 
@@ -147,7 +201,7 @@ def cursor_invalid() -> ApiError:
 
 
 def _order(text: str) -> str:
-    if text not in ("asc", "desc"):
+    if text not in ORDERS:
         raise ApiError("parameter_invalid", "order must be asc or desc.", param="order")
     return text
 
@@ -194,7 +248,7 @@ def _time_range(collection: Collection[Any, Any], values: Mapping[str, list[str]
 
 
 def _bounds(name: str | None, values: Mapping[str, list[str]]) -> Iterator[tuple[str, str, str]]:
-    for comparison in _COMPARISONS:
+    for comparison in COMPARISONS:
         param = f"{name}[{comparison}]"
         if param in values:
             yield comparison, param, values[param][0]

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict, cast
 
 from shared import appointments
 from shared.core import clock, facts, ids, table, trace
@@ -20,6 +20,7 @@ from shared.core.errors import ApiError, not_found
 from shared.core.keys import Scope, scope_of
 from shared.resources import fields
 from shared.resources.collections import Collection
+from shared.resources.schema import Count, DeliveryId, EventId, Keywords, Time, WebhookEndpointId, one_of
 from shared.webhooks import endpoints, events, lanes
 from shared.webhooks.events import EVENTS, NewEvent
 from shared.work import hints, owed
@@ -38,62 +39,82 @@ MAX_LOST_WORKERS = 3
 """The number of workers lost during one attempt after which the delivery fails with `worker_lost` (contract 9)."""
 GRACE = 60
 """Seconds, scaled, after the due time of an attempt from which `sweep` sends another hint."""
-ATTEMPTING, SUCCEEDED, FAILED, CANCELED = "attempting", "succeeded", "failed", "canceled"
+ATTEMPTING, SUCCEEDED, FAILED, CANCELED = STATUSES = ("attempting", "succeeded", "failed", "canceled")
+ERROR_CODES = (
+    "timeout",
+    "connection_refused",
+    "dns_error",
+    "tls_error",
+    "redirect",
+    "http_error",
+    "url_blocked",
+    "endpoint_disabled",
+    "worker_lost",
+)
+"""Why an attempt failed, or why a delivery ended without one (contract 9)."""
+Status = Annotated[int, Keywords(minimum=100, maximum=999)]
+"""The HTTP status of a receiver's response."""
 
 
 class Attempt(TypedDict):
     """One attempt to deliver an event. Never changes."""
 
-    number: int
-    """From 1."""
-    at: str
+    number: Annotated[int, Keywords(minimum=1)]
+    """The attempt's number, from 1."""
+    at: Time
     """When the attempt began."""
-    response_status_code: int | None
+    response_status_code: Status | None
     """The HTTP status of the receiver's response. Null without a response."""
-    error_code: str | None
-    """Why the attempt failed (contract 9 lists the values). Null if it succeeded."""
-    duration_ms: int
+    error_code: Annotated[str, one_of(ERROR_CODES)] | None
+    """Why the attempt failed. Null if it succeeded."""
+    duration_ms: Count
     """Milliseconds from the attempt's start to its outcome."""
 
 
 class Delivery(TypedDict):
     """The delivery of one event to one endpoint (specification, "Retry behavior"; contract 9). Id prefix `whd_`."""
 
-    id: str
-    object: str
-    """`webhook_delivery`."""
-    event_id: str
-    event_type: str
-    webhook_endpoint_id: str
+    id: DeliveryId
+    """The delivery's id."""
+    object: Literal["webhook_delivery"]
+    """The type of the object."""
+    event_id: EventId
+    """The event that is delivered."""
+    event_type: Annotated[str, one_of(facts.EVENT_TYPES)]
+    """The event's type."""
+    webhook_endpoint_id: WebhookEndpointId
+    """The endpoint to which it is delivered."""
     url: str
     """The URL of the latest attempt; before the first, the endpoint's URL at the delivery's creation."""
-    status: str
+    status: Annotated[str, one_of(STATUSES)]
     """`attempting`, then `succeeded`, `failed` or `canceled`, which are final."""
-    trigger: str
-    """`automatic`, `manual` (a retry) or `test`."""
-    retry_of: str | None
+    trigger: Annotated[str, one_of(("automatic", "manual", "test"))]
+    """Why the delivery was created: by its event, by a manual retry, or by the test operation."""
+    retry_of: DeliveryId | None
     """The id of the delivery that a manual retry repeats. Null otherwise."""
-    attempt_count: int
+    attempt_count: Annotated[int, Keywords(minimum=0, maximum=len(WAITS))]
     """The number of recorded attempts."""
-    max_attempts: int
-    """Always 9."""
-    next_attempt_at: str | None
+    max_attempts: Annotated[int, Keywords(const=len(WAITS))]
+    """The number of attempts after which the delivery fails."""
+    next_attempt_at: Time | None
     """When the next attempt is due. Null once the delivery has ended."""
-    last_attempt_at: str | None
+    last_attempt_at: Time | None
     """When the latest attempt began. Null before the first."""
-    response_status_code: int | None
+    response_status_code: Status | None
     """The HTTP status of the latest attempt. Null before the first, and without a response."""
     response_body: str | None
     """The first KiB of the body of the latest response. Null without a response."""
-    error_code: str | None
+    error_code: Annotated[str, one_of(ERROR_CODES)] | None
     """Why the latest attempt failed, or why the delivery ended without an attempt. Null after a success."""
-    duration_ms: int | None
+    duration_ms: Count | None
     """The duration of the latest attempt in milliseconds. Null before the first."""
     attempts: list[Attempt]
     """Every recorded attempt, oldest first."""
     livemode: bool
-    created_at: str
-    completed_at: str | None
+    """False for a delivery of test mode."""
+    created_at: Time
+    """When the delivery was created."""
+    completed_at: Time | None
     """When the delivery ended. Null while its status is `attempting`."""
 
 

@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from shared.core import clock, table
 from shared.core.errors import ApiError
@@ -20,6 +20,7 @@ from shared.core.keys import Scope
 from shared.resources import documents
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
+from shared.resources.schema import Keywords, Time, WebhookEndpointId, at_most, one_of
 from shared.webhooks import signing, urls
 from shared.webhooks.events import FAMILIES
 
@@ -28,6 +29,8 @@ LIMIT = 16
 FILTERS_LIMIT = 50
 FAILING_LIMIT = 5 * 24 * 3600
 """Seconds, scaled, for which every attempt must have failed before an endpoint is disabled."""
+EventFilter = Annotated[str, Keywords(code="event_filter_invalid", enum=[*EVENT_TYPES, *FAMILIES])]
+"""An event type, or a wildcard for the types of a kind of resource."""
 _GENERATIONS = 100
 _TOMBSTONE = 31 * clock.DAY
 
@@ -35,34 +38,47 @@ _TOMBSTONE = 31 * clock.DAY
 class WebhookEndpoint(Resource):
     """A receiver of events (specification, "Webhook endpoint"; contract 9). Id prefix `whk_`."""
 
-    url: str
+    id: WebhookEndpointId
+    """The endpoint's id. Never changes."""
+    object: Literal["webhook_endpoint"]
+    """The type of the object. Never changes."""
+    url: Annotated[str, Keywords(format="uri", maxLength=urls.MAX_URL_LENGTH)]
     """The https URL that receives POSTs, at most 2048 characters."""
     enabled: bool
     """Nothing is sent to a disabled endpoint."""
-    event_filters: list[str]
+    event_filters: list[EventFilter]
     """Event types or wildcards such as `appointment.*`; `[]` means all events."""
-    label: str | None
+    label: Annotated[str, at_most(200)] | None
     """At most 200 characters. Null when unset."""
-    description: str | None
+    description: Annotated[str, at_most(500)] | None
     """At most 500 characters. Null when unset."""
-    secret_prefix: str
+    secret_prefix: Annotated[str, Keywords(pattern="^whsec_", minLength=13, maxLength=13)]
     """The first 13 characters of the signing secret. Changes when the secret is rotated."""
-    disabled_at: str | None
+    disabled_at: Time | None
     """When the endpoint was disabled. Null while it is enabled."""
-    disabled_reason: str | None
-    """`manual`, `gone` (the receiver responded with 410) or `failing` (for 5 days). Null while it is enabled."""
-    secret: NotRequired[str]
-    """The signing secret, `whsec_…`. Present only in the responses of create and rotate_secret."""
+    disabled_reason: Annotated[str, one_of(("manual", "gone", "failing"))] | None
+    """`manual` (by a request), `gone` (the receiver responded with 410) or `failing` (for 5 days).
+
+    Null while it is enabled.
+    """
+
+
+class WebhookEndpointWithSecret(WebhookEndpoint):
+    """A webhook endpoint with its signing secret, in the responses of create and rotate_secret (contract 9)."""
+
+    secret: Annotated[str, Keywords(pattern="^whsec_[A-Za-z0-9+/]{43}=$")]
+    """The signing secret. No other response contains it."""
 
 
 class DeletedWebhookEndpoint(TypedDict):
     """The response of the deletion of an endpoint (contract 9)."""
 
-    id: str
-    object: str
-    """`webhook_endpoint`."""
-    deleted: bool
-    """Always true."""
+    id: WebhookEndpointId
+    """The id of the deleted endpoint."""
+    object: Literal["webhook_endpoint"]
+    """The type of the object."""
+    deleted: Literal[True]
+    """The endpoint no longer exists."""
 
 
 class WebhookEndpointRow(ResourceRow):

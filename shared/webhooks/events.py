@@ -9,21 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict, cast
-
-from pydantic_core import PydanticCustomError
+from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
 
 from shared.core import clock, facts, ids, table
 from shared.core.errors import not_found
 from shared.core.facts import EVENT_TYPES
 from shared.core.keys import Scope, scope_of
-from shared.resources import documents, fields
+from shared.resources import documents, fields, lists
 from shared.resources.collections import Collection
+from shared.resources.schema import EventId, Keywords, one_of
 
 RETENTION = 30 * clock.DAY
 """How long events and deliveries can be retrieved (milliseconds)."""
-FAMILIES = tuple(dict.fromkeys(type.split(".")[0] + ".*" for type in EVENT_TYPES))
-"""A wildcard for each kind of resource, such as `appointment.*`."""
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    f"{kind}.*": tuple(type for type in EVENT_TYPES if type.startswith(f"{kind}."))
+    for kind in dict.fromkeys(type.split(".")[0] for type in EVENT_TYPES)
+}
+"""By wildcard, one for each kind of resource, such as `appointment.*`: the event types that it stands for."""
 
 
 class EventData(TypedDict):
@@ -32,7 +34,7 @@ class EventData(TypedDict):
     object: dict[str, Any]
     """The whole resource at the time of the event."""
     previous_attributes: NotRequired[dict[str, Any]]
-    """The changed fields with their previous values. Absent on `*.created` events."""
+    """The changed fields, except `updated_at`, with their previous values. Absent on `*.created` events."""
 
 
 class Event(TypedDict):
@@ -41,17 +43,20 @@ class Event(TypedDict):
     An event never changes. Deliveries send exactly its JSON text.
     """
 
-    id: str
-    object: str
-    """`event`."""
-    type: str
-    """One of the event types, such as `appointment.confirmed`."""
+    id: EventId
+    """The event's id. Every delivery of the event has the same, so a receiver recognizes duplicates by it."""
+    object: Literal["event"]
+    """The type of the object."""
+    type: Annotated[str, one_of(EVENT_TYPES)]
+    """What happened, such as `appointment.confirmed`."""
     created: int
-    """Unix seconds."""
+    """When it happened, in Unix seconds."""
     livemode: bool
-    api_version: str
+    """False for an event of test mode."""
+    api_version: Annotated[str, Keywords(format="date", enum=[*facts.REVISIONS])]
     """The newest API revision at the time of the event, `YYYY-MM-DD`."""
     data: EventData
+    """The resource, and what changed."""
 
 
 class EventRow(TypedDict):
@@ -67,14 +72,6 @@ class EventRow(TypedDict):
     """The number of manual retries of its deliveries."""
 
 
-def _type(text: str) -> tuple[str, ...]:
-    if text in FAMILIES:
-        return "type", *(type for type in EVENT_TYPES if matches([text], type))
-    if text in EVENT_TYPES:
-        return "type", text
-    raise PydanticCustomError("parameter_invalid", "type must be an event type or a wildcard such as appointment.*")
-
-
 def _values(envelope: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"object_id": envelope["data"]["object"]["id"], "type": envelope["type"]}
 
@@ -83,7 +80,10 @@ EVENTS: Collection[Event, EventRow] = Collection(
     kind="event",
     prefix="evt_",
     slots=("object_id", "type"),
-    filters={"type": _type, "object_id": lambda text: ("object_id", text)},
+    filters={
+        "type": lists.Enumerated("type", EVENT_TYPES, wildcards=FAMILIES),
+        "object_id": lists.Exact("object_id"),
+    },
     created="created",
     values=_values,
 )

@@ -12,7 +12,7 @@ import pytest
 
 from infra import bundle
 from infra.bundle import Bundle
-from shared.core.facts import ADMIN_VENDORED
+from shared.core.facts import ADMIN_VENDORED, API_DESCRIPTION
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -41,7 +41,14 @@ def test_the_same_inputs_give_the_same_bytes(built: Bundle, place: Path) -> None
 def test_it_holds_our_packages_and_theirs_and_fits_into_lambda(built: Bundle) -> None:
     templates = "functions/admin/templates/layout.html"
     vendored = [f"functions/admin/vendored/{name}" for name in ADMIN_VENDORED]
-    ours = ("functions/ping.py", "shared/core/keys.py", templates, "functions/admin/assets/admin.css", *vendored)
+    ours = (
+        "functions/ping.py",
+        f"functions/{API_DESCRIPTION}",
+        "shared/core/keys.py",
+        templates,
+        "functions/admin/assets/admin.css",
+        *vendored,
+    )
     for part in (*ours, "boto3/__init__.py", "starlette/__init__.py"):
         assert (built.folder / part).is_file(), part
     assert not (built.folder / "infra").exists()

@@ -1,0 +1,227 @@
+"""JSON Schema of the resource types and the input models.
+
+A response's schema allows further fields, because a revision of the API may add some. A request's schema does not.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin
+
+from infra.openapi import examples, text
+from shared.resources import lists, schema
+from shared.resources.fields import Input
+from shared.resources.schema import Keywords
+from shared.webhooks.events import Event
+
+Schema = dict[str, Any]
+
+_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_ID = re.compile(r"\^([a-z]+_)\[")
+
+
+def ref(name: str) -> Schema:
+    """A reference to a schema."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def id_prefix(property_schema: Schema) -> str | None:
+    """The prefix of the ids that a property has; None if it has none."""
+    match = _ID.match(property_schema.get("pattern", ""))
+    return None if match is None else match[1]
+
+
+def nullable(found: Schema) -> Schema:
+    """The schema, or null."""
+    if "$ref" in found:
+        return {"anyOf": [found, {"type": "null"}]}
+    both = {**found, "type": [found["type"], "null"]}
+    return both | {"enum": [*found["enum"], None]} if "enum" in found else both
+
+
+class Schemas:
+    """The named schemas of the document. They are added as operations refer to them."""
+
+    def __init__(self) -> None:
+        self.named: dict[str, Schema] = {}
+
+    def of(self, annotation: Any) -> Schema:
+        """The schema of a type annotation in a response."""
+        origin, arguments = get_origin(annotation), get_args(annotation)
+        if origin is lists.Page:
+            return self._page(arguments[0])
+        if origin in (Annotated, NotRequired):
+            keywords = [found.keywords for found in arguments[1:] if isinstance(found, Keywords)]
+            merged = {name: value for each in keywords for name, value in each.items() if name != schema.CODE}
+            return self.of(arguments[0]) | merged
+        if origin in (Union, types.UnionType):
+            (inner,) = (argument for argument in arguments if argument is not type(None))
+            return nullable(self.of(inner))
+        if origin is Literal:
+            (value,) = arguments if len(arguments) == 1 else (None,)
+            kind = _TYPES[type(arguments[0])]
+            return {"type": kind, "const": value} if value is not None else {"type": kind, "enum": [*arguments]}
+        if origin is list:
+            return {"type": "array", "items": self.of(arguments[0])}
+        if origin is dict:
+            return {"type": "object"}
+        if annotation is Event:
+            return self._event()
+        if typing.is_typeddict(annotation):
+            return self._typed_dict(annotation)
+        return {"type": _TYPES[annotation]}
+
+    def body(self, model: type[Input]) -> tuple[Schema, frozenset[str]]:
+        """The schema of an input model, and the error codes of invalid values in it."""
+        found = model.model_json_schema(ref_template="#/components/schemas/{model}")
+        codes: set[str] = set()
+        models = {model.__name__: model, **{cls.__name__: cls for cls in _models_in(model)}}
+        for name, part in {model.__name__: found, **found.pop("$defs", {})}.items():
+            codes |= {value for key, value in _pairs(part) if key == schema.CODE}
+            self.named.setdefault(name, self._input(models[name], part))
+        codes |= _codes_of_keywords(found)
+        return ref(model.__name__), frozenset(codes)
+
+    def _input(self, model: type[Input], found: Schema) -> Schema:
+        tidy: Schema = _tidy(found)
+        docs = text.of_fields(model)
+        properties = {}
+        for name, schema_ in tidy.get("properties", {}).items():
+            properties[name] = schema_ | {"description": docs[name]} | examples.of(model.__name__, name, schema_)
+        return tidy | {"description": text.of(model), "properties": properties}
+
+    def _typed_dict(self, cls: Any) -> Schema:
+        if cls.__name__ not in self.named:
+            self.named[cls.__name__] = {}  # a type may contain itself
+            docs, properties, required = text.of_fields(cls), {}, []
+            hints = typing.get_type_hints(cls, include_extras=True)
+            first = [name for name in ("id", "object") if name in hints]
+            for name in dict.fromkeys((*first, *hints)):
+                found = self.of(hints[name])
+                properties[name] = found | {"description": docs[name]} | examples.of(cls.__name__, name, found)
+                if get_origin(hints[name]) is not NotRequired:
+                    required.append(name)
+            self.named[cls.__name__] = {
+                "type": "object",
+                "description": text.of(cls),
+                "required": required,
+                "properties": properties,
+            }
+        return ref(cls.__name__)
+
+    def _page(self, item: Any) -> Schema:
+        name = f"{item.__name__}List"
+        found = self.of(item)
+        self.named[name] = {
+            "type": "object",
+            "description": f"A page of a list of `{item.__name__}`.",
+            "required": ["object", "url", "data", "has_more", "next_cursor"],
+            "properties": {
+                "object": {"type": "string", "const": "list", "description": "The type of the object."},
+                "url": {"type": "string", "description": "The path of the list."},
+                "data": {"type": "array", "items": found, "description": "The items of the page."},
+                "has_more": {"type": "boolean", "description": "Whether there are more pages."},
+                "next_cursor": {
+                    "type": ["string", "null"],
+                    "description": "Send it as `starting_after` to get the next page. Null on the last page.",
+                },
+            },
+        }
+        return ref(name)
+
+    def _event(self) -> Schema:
+        """One schema for each kind of resource, which differ in type and data."""
+        if "Event" in self.named:
+            return ref("Event")
+        hints = typing.get_type_hints(Event, include_extras=True)
+        event_types: list[str] = self.of(hints["type"])["enum"]
+        families = dict.fromkeys(found.split(".")[0] for found in event_types)
+        data = Event.__annotations__["data"].__forward_arg__
+        docs = text.of_fields(Event)
+        for family in families:
+            own = [found for found in event_types if found.startswith(f"{family}.")]
+            resource = family.capitalize()
+            self.named[f"{resource}{data}"] = self._event_data(resource, hints["data"])
+            properties = {}
+            for name, hint in hints.items():
+                found = ref(f"{resource}{data}") if name == "data" else self.of(hint)
+                found = found | ({"enum": own} if name == "type" else {}) | {"description": docs[name]}
+                properties[name] = found | examples.of(f"{resource}Event", name, found)
+            self.named[f"{resource}Event"] = {
+                "type": "object",
+                "description": f"A change of {'an' if resource[0] == 'A' else 'a'} {family}. {text.of(Event)}",
+                "required": [*hints],
+                "properties": properties,
+            }
+        mapping = {found: ref(f"{found.split('.')[0].capitalize()}Event")["$ref"] for found in event_types}
+        self.named["Event"] = {
+            "description": text.of(Event),
+            "oneOf": [ref(f"{family.capitalize()}Event") for family in families],
+            "discriminator": {"propertyName": "type", "mapping": mapping},
+        }
+        return ref("Event")
+
+    def _event_data(self, resource: str, cls: Any) -> Schema:
+        docs = text.of_fields(cls)
+        properties = {name: found for name, found in self.named[resource]["properties"].items() if name != "updated_at"}
+        self.named[f"Previous{resource}"] = {
+            "type": "object",
+            "description": f"The changed fields of a `{resource}` with their previous values.",
+            "properties": properties,
+        }
+        return {
+            "type": "object",
+            "description": text.of(cls),
+            "required": ["object"],
+            "properties": {
+                "object": ref(resource) | {"description": docs["object"]},
+                "previous_attributes": ref(f"Previous{resource}") | {"description": docs["previous_attributes"]},
+            },
+        }
+
+
+def _models_in(model: type[Input]) -> Iterator[type[Input]]:
+    for info in model.model_fields.values():
+        for part in (info.annotation, *get_args(info.annotation)):
+            if isinstance(part, type) and issubclass(part, Input):
+                yield part
+
+
+def _pairs(value: Any) -> Iterator[tuple[str, Any]]:
+    """Every key with its value, at any depth."""
+    if isinstance(value, Mapping):
+        yield from value.items()
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    for part in inner:
+        yield from _pairs(part)
+
+
+def _codes_of_keywords(found: Schema) -> set[str]:
+    """The error codes of values with a wrong type, outside of their limits, or missing."""
+    codes = {"parameter_invalid", "parameter_invalid_empty"} if found.get("properties") else set()
+    codes |= {"parameter_missing"} if found.get("required") else set()
+    codes |= {"parameter_invalid_integer"} if ("type", "integer") in _pairs(found) else set()
+    return codes
+
+
+def _tidy(value: Any) -> Any:
+    """Pydantic's schema without titles, without null as a default, and with null written as a type."""
+    if isinstance(value, list):
+        return [_tidy(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    found = {key: part for key, part in value.items() if key not in ("title", schema.CODE)}
+    if found.get("default", 0) is None:
+        del found["default"]
+    if "properties" in found:
+        # A property may be called "title".
+        found["properties"] = {name: _tidy(part) for name, part in value["properties"].items()}
+    found = {key: part if key == "properties" else _tidy(part) for key, part in found.items()}
+    either = found.get("anyOf", [])
+    if len(either) == 2 and either[1] == {"type": "null"}:
+        del found["anyOf"]
+        found = nullable(either[0]) | found
+    return found

@@ -1,0 +1,64 @@
+"""Descriptions from docstrings: of classes and functions, and of the fields of a class."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import re
+import sys
+from collections.abc import Mapping
+from types import ModuleType
+from typing import Any
+
+# References to the documents behind the code, which clients do not have.
+_REFERENCE = re.compile(r"\s*\((?:specification|contract)[^()]*\)")
+
+
+def of(described: Any) -> str:
+    """The docstring of a class or function, as paragraphs of Markdown without line breaks."""
+    return plain(inspect.getdoc(described) or "")
+
+
+def summary_and_description(function: Any) -> tuple[str, str]:
+    """The first paragraph of a docstring without its full stop, and the other paragraphs."""
+    summary, _, description = of(function).partition("\n\n")
+    return summary.removesuffix("."), description
+
+
+def of_fields(cls: type) -> dict[str, str]:
+    """The docstrings below the fields of a class and its bases, by field."""
+    module = sys.modules[cls.__module__]
+    node = _classes(module)[cls.__name__]
+    found: dict[str, str] = {}
+    # A TypedDict does not know its bases.
+    for name in (base.id for base in node.bases if isinstance(base, ast.Name)):
+        base = getattr(module, name)
+        if base.__module__.split(".")[0] in ("functions", "shared"):
+            found |= of_fields(base)
+    return found | _own_fields(node)
+
+
+def plain(docstring: str) -> str:
+    """A docstring without references to the specification and line breaks within paragraphs."""
+    paragraphs = inspect.cleandoc(docstring).split("\n\n")
+    return "\n\n".join(_REFERENCE.sub("", " ".join(paragraph.split())) for paragraph in paragraphs)
+
+
+def _own_fields(node: ast.ClassDef) -> dict[str, str]:
+    found = {}
+    for field, doc in zip(node.body, node.body[1:], strict=False):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(doc, ast.Expr)
+            and isinstance(doc.value, ast.Constant)
+        ):
+            found[field.target.id] = plain(str(doc.value.value))
+    return found
+
+
+@functools.cache
+def _classes(module: ModuleType) -> Mapping[str, ast.ClassDef]:
+    tree = ast.parse(inspect.getsource(module))
+    return {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}

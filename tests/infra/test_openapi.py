@@ -1,0 +1,182 @@
+"""The API description: complete, valid, consistent with itself, and the committed copy is the generated one."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from infra import topology
+from infra.local.routes import Routes
+from infra.openapi.document import compact, document, readable
+from shared.api.routes import Route
+from shared.core.errors import ERRORS
+from shared.core.facts import EVENT_TYPES
+from shared.resources.schema import CODE
+
+GOLDEN = Path(__file__).parents[1] / "openapi.json"
+MODULES = ("ping", "customers", "appointments", "sessions", "conversations", "messages", "webhook_endpoints", "events")
+
+
+@pytest.fixture(scope="module")
+def described() -> Any:
+    return document()
+
+
+def operations(described: Any) -> Iterator[tuple[str, str, Any]]:
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation
+
+
+def dicts(value: Any, place: str = "#") -> Iterator[tuple[str, Any]]:
+    """Every object in the document, with its place."""
+    if isinstance(value, dict):
+        yield place, value
+        for name, part in value.items():
+            yield from dicts(part, f"{place}/{name}")
+    elif isinstance(value, list):
+        for number, part in enumerate(value):
+            yield from dicts(part, f"{place}/{number}")
+
+
+def validator(described: Any, schema: Any) -> jsonschema_rs.Draft202012Validator:
+    """A validator of a schema that may refer to the named ones."""
+    return jsonschema_rs.Draft202012Validator({**schema, "components": described["components"]}, validate_formats=True)
+
+
+def test_the_committed_copy_is_what_is_generated() -> None:
+    committed, generated = GOLDEN.read_text(encoding="utf-8"), readable()
+    difference = difflib.unified_diff(committed.splitlines(), generated.splitlines(), "committed", "generated", n=2)
+    assert committed == generated, "`make openapi` renews the committed copy:\n" + "\n".join([*difference][:60])
+
+
+def test_the_compact_form_is_the_same_document(described: Any) -> None:
+    assert json.loads(compact()) == described
+
+
+def test_it_is_openapi_3_1(described: Any) -> None:
+    assert described["openapi"].startswith("3.1")
+    OpenAPIV31SpecValidator(described).validate()
+
+
+def test_every_operation_of_every_function_is_described(described: Any) -> None:
+    import importlib
+
+    served = {
+        (method, route.path)
+        for module in MODULES
+        for route in importlib.import_module(f"functions.{module}").app.routes
+        if isinstance(route, Route)
+        for method in route.operations
+        if method != "HEAD"
+    }
+    assert {(method, path) for method, path, _ in operations(described)} == served
+
+
+def test_every_function_of_the_gateway_under_v1_is_described() -> None:
+    functions = {function.name for function in topology.FUNCTIONS if any("/v1/" in route for route in function.routes)}
+    assert functions - {"fallback"} == {*MODULES}
+
+
+def test_every_described_path_reaches_the_function_that_serves_it(described: Any) -> None:
+    import importlib
+
+    routes = Routes(topology.FUNCTIONS)
+    for method, path, _ in operations(described):
+        match = routes.match(method, path.replace("{", "").replace("}", ""))
+        assert match is not None
+        served = importlib.import_module(match.function.handler.rpartition(".")[0]).app.routes
+        assert any(route.path == path and method in route.operations for route in served), f"{method} {path}"
+
+
+def test_operations_have_distinct_names_summaries_and_a_tag_that_exists(described: Any) -> None:
+    found = [operation for _, _, operation in operations(described)]
+    webhooks = [webhook["post"] for webhook in described["webhooks"].values()]
+    names = [operation["operationId"] for operation in (*found, *webhooks)]
+    summaries = [operation["summary"] for operation in found]
+    assert len({*names}) == len(names)
+    assert len({*summaries}) == len(summaries)
+    assert all(re.fullmatch(r"[A-Z][^.]{5,70}", summary) for summary in summaries), summaries
+    tags = {tag["name"] for tag in described["tags"]}
+    assert {tag for operation in (*found, *webhooks) for tag in operation["tags"]} == tags
+
+
+def test_every_field_and_every_parameter_has_a_line(described: Any) -> None:
+    for place, value in dicts(described["components"]["schemas"]):
+        for name, found in value.get("properties", {}).items():
+            if re.fullmatch(r"#/\w+", place):
+                assert found.get("description"), f"{place}: {name}"
+    for method, path, operation in operations(described):
+        for parameter in operation["parameters"]:
+            assert "$ref" in parameter or parameter["description"], f"{method} {path}: {parameter['name']}"
+
+
+def test_texts_do_not_refer_to_what_clients_do_not_have(described: Any) -> None:
+    for place, value in dicts(described):
+        description = value.get("description")
+        if isinstance(description, str):
+            assert not re.search(r"contract \d|\(specification|[A-Z]{4,}_|\bTRANSITIONS\b|\bSTATUSES\b", description), (
+                f"{place}: {description}"
+            )
+            assert "  " not in description, f"{place}: {description}"
+
+
+def test_nothing_of_our_own_is_left_in_it(described: Any) -> None:
+    for place, value in dicts(described):
+        assert CODE not in value, place
+        assert not isinstance(value.get("title"), str) or "/schemas/" not in place, place
+        assert "nullable" not in value, place
+        assert value.get("default", 0) is not None, place
+
+
+def test_every_error_code_is_documented_somewhere_under_its_own_status(described: Any) -> None:
+    found = set()
+    for _, _, operation in operations(described):
+        for status, response in operation["responses"].items():
+            if "$ref" in response:
+                response = described["components"]["responses"][response["$ref"].rpartition("/")[2]]
+            for code in response["content"]["application/json"].get("examples", {}):
+                assert int(status) == ERRORS[code].status or (code, status) == ("resource_not_found", "400")
+                found.add(code)
+    # A request of no operation.
+    assert {*ERRORS} - found == {"route_not_found", "method_not_allowed"}
+
+
+def test_every_event_type_is_a_webhook_and_a_type_of_one_event_schema(described: Any) -> None:
+    assert [*described["webhooks"]] == [*EVENT_TYPES]
+    schemas = described["components"]["schemas"]
+    kinds = [schemas[part["$ref"].rpartition("/")[2]] for part in schemas["Event"]["oneOf"]]
+    types = [event_type for kind in kinds for event_type in kind["properties"]["type"]["enum"]]
+    assert sorted(types) == sorted(EVENT_TYPES)
+
+
+def test_examples_are_valid(described: Any) -> None:
+    for place, value in dicts(described):
+        if "schema" in value and "example" in value:
+            assert validator(described, value["schema"]).is_valid(value["example"]), f"{place}: {value['example']}"
+        if "type" in value and "examples" in value and isinstance(value["examples"], list):
+            for example in value["examples"]:
+                assert validator(described, value).is_valid(example), f"{place}: {example}"
+    error = validator(described, described["components"]["schemas"]["Error"])
+    for code, example in described["components"]["examples"].items():
+        assert error.is_valid(example["value"]), code
+
+
+def test_links_lead_to_operations_and_give_all_parameters_of_the_path(described: Any) -> None:
+    by_name = {operation["operationId"]: (path, operation) for _, path, operation in operations(described)}
+    targets = set()
+    for _, _, operation in operations(described):
+        for response in operation["responses"].values():
+            for link in response.get("links", {}).values():
+                path, _ = by_name[link["operationId"]]
+                assert {*link["parameters"]} == {*re.findall(r"{(\w+)}", path)}
+                targets.add(link["operationId"])
+    assert targets == {name for name, (path, _) in by_name.items() if "{" in path}
