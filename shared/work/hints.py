@@ -13,10 +13,12 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from shared.core import aws, clock
+from shared.core import aws, clock, threads
 from shared.core.facts import LONGEST_QUEUE_DELAY
 from shared.core.log import logger
 
+REQUEST_SECONDS = 1
+"""Seconds for which a request of the API waits at most until its hints are sent."""
 _BATCH = 10  # the limit of SendMessageBatch
 
 
@@ -57,6 +59,15 @@ def send(queue: str, hints: Sequence[Hint]) -> None:
             continue
         if response.get("Failed"):
             logger().warning("hint lost", extra=about | {"error": response["Failed"][0]["Code"]})
+
+
+def send_within(seconds: float, queue: str, hints: Sequence[Hint]) -> None:
+    """Send hints like `send`, but wait for at most so many seconds, for callers who must not wait for SQS.
+
+    What is not sent by then is sent late or, if Lambda stops the container, never: `sweep` finds the work.
+    """
+    if hints and not threads.run_within(seconds, lambda: send(queue, hints)):
+        logger().warning("hint late", extra={"queue": queue, "rows": [hint.sk for hint in hints]})
 
 
 def wait(machine: str, name: str, due: int, hint: Hint) -> None:
