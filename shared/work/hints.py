@@ -26,13 +26,15 @@ _BATCH = 10  # the limit of SendMessageBatch
 class Hint:
     """The key of a row that owes work, with the message group of its queue message and the delay in seconds.
 
-    SQS serves message groups in turn, so that no group waits behind all messages of another.
+    SQS serves message groups in turn, so that no group waits behind all messages of another. Of the hints of a FIFO
+    group with the same `once`, it delivers one (in five minutes); None stands for the row.
     """
 
     pk: str
     sk: str
     group: str
     delay: int = 0
+    once: str | None = None
 
     @property
     def message(self) -> dict[str, str]:
@@ -93,7 +95,7 @@ def _entry(number: int, hint: Hint, url: str) -> Any:
     entry: dict[str, Any] = {"Id": str(number), "MessageBody": json.dumps(hint.message), "MessageGroupId": hint.group}
     # Only FIFO queues accept a deduplication id, and only standard queues a delay per message.
     if url.endswith(".fifo"):
-        entry["MessageDeduplicationId"] = hint.sk
+        entry["MessageDeduplicationId"] = hint.once or hint.sk
     if hint.delay:
         entry["DelaySeconds"] = hint.delay
     return entry
