@@ -40,10 +40,9 @@ SLOW_FOR = 60 * clock.SECOND
 """How long an endpoint is slow at least, after its last slow attempt (milliseconds)."""
 PROBE_EVERY = 20 * clock.SECOND
 """The interval (milliseconds) in which a hanging endpoint gets one attempt at most. A timeout takes 15 s."""
-SLOW_GRACE = 60
-"""Seconds, scaled, for which the delivery to a hanging endpoint is put off at least."""
-SLOW_INTERVALS = 2
-"""Afterwards it is put off for as many times as long as it is already late, like the waits of the retry schedule."""
+PUT_OFF = (60, 24 * 3600)
+"""Seconds, scaled, for which the delivery to a hanging endpoint is put off at least and at most. In between, it is put
+off for twice as long as it is late, like the waits of the retry schedule."""
 BEHIND = clock.SECOND // 2
 """How long a first attempt waits in its queue (milliseconds) before its endpoint counts as busy."""
 BUSY_FOR = 10 * clock.MINUTE
@@ -102,8 +101,8 @@ def another(arrival: Arrival, endpoint: Snapshot, *, by_hand: bool) -> Place | N
 
 def put_off(due_at: int) -> int:
     """The instant until which a delivery to a hanging endpoint is put off that was due at `due_at` (milliseconds)."""
-    now = clock.now()
-    return now + max(clock.scaled(SLOW_GRACE), SLOW_INTERVALS * (now - due_at))
+    now, (least, most) = clock.now(), map(clock.scaled, PUT_OFF)
+    return now + min(max(least, 2 * (now - due_at)), most)
 
 
 def marks(endpoint: Snapshot, outcome: Outcome, arrival: Arrival) -> dict[str, table.Value | None]:

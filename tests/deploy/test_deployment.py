@@ -201,7 +201,7 @@ def test_a_receiver_that_hangs_gets_a_retry_from_the_queue_of_hanging_endpoints(
     endpoint = client.post("/v1/webhook_endpoints", {"url": hook.url, "event_filters": ["customer.*"]}).ok(201)
     for _ in range(HANGING_FROM):
         create_customer(client)
-    eventually(lambda: any(f'"lane":"{HANGING_ENDPOINTS}"' in line for _, line in cloud.logs()), PATIENCE)
+    eventually(lambda: any(f'"lane":"{HANGING_ENDPOINTS}"' in line for _, line in cloud.logs()), 2 * PATIENCE)
     client.delete(f"/v1/webhook_endpoints/{endpoint['id']}").ok()
 
 

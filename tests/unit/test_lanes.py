@@ -229,6 +229,7 @@ def test_a_delivery_to_a_hanging_endpoint_is_put_off_until_its_lateness_has_trip
     now = clock.now()
     assert lanes.put_off(now) == lanes.put_off(now - 30_000) == now + 60_000
     assert lanes.put_off(now - clock.HOUR) == now + 2 * clock.HOUR
+    assert lanes.put_off(now - 2 * clock.DAY) == now + clock.DAY
 
 
 def test_an_endpoint_is_slow_until_it_is_quick_a_minute_later(stage: Lanes) -> None:

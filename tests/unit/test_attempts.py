@@ -1,0 +1,104 @@
+"""What the worker does about a hint: a pure function of the delivery, its endpoint and the hint's queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+
+from shared.core import clock, facts
+from shared.core.keys import Scope
+from shared.webhooks import attempts, deliveries, endpoints, lanes
+from shared.webhooks.attempts import Cancel, Fail, Move, Send
+from shared.webhooks.deliveries import Claim
+from shared.webhooks.lanes import Arrival, Place
+from shared.work import owed
+from tests.support.clocks import Clock
+
+NOW = 1_800_000_000_000
+LATE = 5_000
+HEALTHY = endpoints.Snapshot(
+    doc=cast(Any, {"id": "whk_1"}),
+    generation=2,
+    closed={},
+    deleted=False,
+    slow_attempts=0,
+    timeouts=0,
+    slow_until=None,
+    busy_until=0,
+    failing_since=None,
+    version=1,
+    secret=b"",
+)
+SLOW = replace(HEALTHY, slow_attempts=lanes.SLOW_ATTEMPTS, slow_until=NOW)
+HANGING = replace(SLOW, timeouts=endpoints.HANGING_FROM)
+CLOSED = replace(HANGING, generation=3)
+QUEUES = (lanes.FIRST, lanes.LATER, lanes.SLOW, lanes.HANGING, None)
+
+
+@pytest.fixture(autouse=True)
+def stopped() -> Iterator[None]:
+    import time
+
+    stopped = Clock(NOW / 1000)
+    clock.use(lambda: stopped.now, stopped.forward)
+    yield
+    clock.use(time.time, time.sleep)
+
+
+def claimed(number: int = 1, lost: int = 0, trigger: str = "automatic") -> Claim:
+    row = {"generation": 2, "due_at": NOW - LATE, "lease": "mine", "lease_until": NOW + 60_000, "lost": lost}
+    doc: Any = {"attempt_count": number - 1, "trigger": trigger}
+    return Claim(Scope(1, False), owed.Claim(row, "mine"), doc)
+
+
+def decided(
+    endpoint: endpoints.Snapshot | None, queue: str | None, claim: Claim | None = None, waited: int = 0
+) -> attempts.Decision:
+    return attempts.decide(claim or claimed(), endpoint, Arrival(queue, waited))
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+def test_what_must_not_be_sent_is_canceled_and_what_killed_its_workers_fails_in_every_lane(queue: str | None) -> None:
+    killer = claimed(lost=deliveries.MAX_LOST_WORKERS)
+    for claim in (claimed(), killer):
+        assert decided(None, queue, claim) == decided(CLOSED, queue, claim) == Cancel()
+    for endpoint in (HEALTHY, SLOW, HANGING):
+        assert decided(endpoint, queue, killer) == Fail()
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+def test_an_attempt_to_a_healthy_endpoint_is_made_wherever_its_hint_comes_from(queue: str | None) -> None:
+    assert isinstance(decided(HEALTHY, queue), Send)
+
+
+def test_an_attempt_to_a_slow_endpoint_is_made_in_the_lane_of_slow_or_hanging_ones() -> None:
+    for queue in (lanes.FIRST, lanes.LATER, None):
+        assert decided(SLOW, queue) == Move(Place(lanes.SLOW, "whk_1"), put_off=None)
+    for queue in (lanes.SLOW, lanes.HANGING):
+        assert isinstance(decided(SLOW, queue), Send)
+
+
+def test_an_attempt_to_a_hanging_endpoint_is_put_off_unless_it_is_the_one_of_its_interval() -> None:
+    probe = str(NOW // lanes.PROBE_EVERY)
+    for queue in (lanes.FIRST, lanes.LATER, lanes.SLOW, None):
+        expected = Move(Place(lanes.HANGING, "whk_1", once=probe), put_off=NOW + lanes.PUT_OFF[0] * 1000)
+        assert decided(HANGING, queue) == expected
+    assert isinstance(decided(HANGING, lanes.HANGING), Send)
+
+
+@pytest.mark.parametrize("trigger", ["manual", "test"])
+def test_an_attempt_that_a_person_waits_for_has_a_hint_of_its_own(trigger: str) -> None:
+    found = decided(HANGING, lanes.LATER, claimed(trigger=trigger))
+    assert isinstance(found, Move)
+    assert found.place == Place(lanes.HANGING, "whk_1", once=None)
+
+
+def test_lateness_is_that_of_the_lane() -> None:
+    assert decided(HEALTHY, lanes.FIRST) == Send(facts.FIRST_ATTEMPTS, LATE)
+    assert decided(HEALTHY, lanes.LATER) == Send(facts.FIRST_ATTEMPTS, LATE), "sweep found it"
+    assert decided(HEALTHY, lanes.LATER, claimed(number=2)) == Send(facts.LATER_ATTEMPTS, LATE)
+    assert decided(SLOW, lanes.SLOW) == Send(facts.SLOW_ENDPOINTS, LATE)
+    assert decided(HANGING, lanes.HANGING, waited=70) == Send(facts.HANGING_ENDPOINTS, 70)
