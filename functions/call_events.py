@@ -1,7 +1,4 @@
-"""Queue -> events of live calls: contact events of Amazon Connect, and its recordings and transcripts in S3.
-
-An event is only a hint. The `dial` worker reads the state of the call from Connect.
-"""
+"""Queue -> events of live calls: contact events of Amazon Connect, and its recordings and transcripts in S3."""
 
 from __future__ import annotations
 
@@ -10,11 +7,8 @@ from typing import Any
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
 
-from shared.calls import live, sessions
-from shared.core import aws
-from shared.core.keys import Scope
-from shared.telephony import amazon_connect, contact_lens
-from shared.work import batches, hints
+from shared.calls import carrier_events
+from shared.work import batches
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -24,36 +18,4 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
 def process(record: SQSRecord) -> None:
     """Store the data of an event and send a hint for its call. Events of unknown calls are ignored."""
-    event = json.loads(record.body)
-    call = _object_created(event["detail"]) if event.get("source") == "aws.s3" else _contact_changed(event)
-    if call is not None:
-        hints.send("dials", [sessions.hint(*call)])
-
-
-def _contact_changed(event: Any) -> tuple[Scope, str] | None:
-    contact = amazon_connect.contact_event(event)
-    if contact is None:
-        return None
-    call = live.of_contact(contact.contact_id)
-    if call is not None:
-        live.wake(*call)
-    elif contact.by_api and contact.event_type in amazon_connect.BEGINNINGS:
-        call = live.adopt(contact.contact_id)
-    return call
-
-
-def _object_created(detail: Any) -> tuple[Scope, str] | None:
-    bucket, key = detail["bucket"]["name"], detail["object"]["key"]
-    file = contact_lens.file_of(key)
-    if file is None:
-        return None
-    call = live.of_contact(file.contact_id)
-    if call is None:
-        return None
-    if file.kind == "recording":
-        live.keep_recording(*call, key, redacted=file.redacted)
-    else:
-        content = aws.call(aws.s3().get_object, Bucket=bucket, Key=key)["Body"].read()
-        lines = contact_lens.lines(json.loads(content))
-        live.keep_transcript(*call, lines, redacted=file.redacted)
-    return call
+    carrier_events.store(json.loads(record.body))

@@ -57,7 +57,11 @@ def retry_delivery(request: Request[fields.Nothing]) -> Response:
     def decide() -> Decision:
         writes, delivery = deliveries.retry(request.scope, request.id, request.params["delivery_id"])
         hint = deliveries.hint(delivery)
-        return Decision(writes, responses.accepted(delivery["doc"]), after=lambda: hints.send("retries", [hint]))
+        return Decision(
+            writes,
+            responses.accepted(delivery["doc"]),
+            after=lambda: hints.send_within(hints.REQUEST_SECONDS, "retries", [hint]),
+        )
 
     return request.commit(decide)
 

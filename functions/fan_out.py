@@ -49,16 +49,17 @@ def handler(event: dict[str, Any], context: Any) -> Any:
             logger().info("event", extra={"type": change.type, "object_id": new["sk"], "deliveries": len(rows)})
             measures.count_event(change.type, new)
         threads.run_all(lambda row: _put_once(row, change.id), rows, _DELIVERIES_AT_ONCE)
+        places = [lanes.first(endpoint, change.object_id) for endpoint in receivers]
         return [
-            (lanes.first(endpoint), deliveries.hint(row, group=lanes.group(endpoint, change.object_id)))
-            for endpoint, row in zip(receivers, rows, strict=True)
+            (place.queue, deliveries.hint(row, place=place))
+            for endpoint, row, place in zip(receivers, rows, places, strict=True)
             if endpoint.doc["enabled"]
         ]
 
     processed = batches.each_record(event, fan_out)
     # Sent at the end, so that the hints for each endpoint have the order of the batch.
     found = list(itertools.chain.from_iterable(processed.in_order))
-    for queue in (lanes.FIRST, lanes.SLOW):
+    for queue in (lanes.FIRST, lanes.SLOW, lanes.HANGING):
         hints.send(queue, [hint for name, hint in found if name == queue])
     return processed.response
 

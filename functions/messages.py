@@ -151,7 +151,7 @@ class Window:
     def first_reply(self, turn: Turn | None, conversation: ConversationRecord) -> str:
         """The body of the response to the request that stored the message. Raises `agent_timeout`."""
         if turn is None:
-            hints.send("turns", conversations.turn_hints(self.message))
+            _send(conversations.turn_hints(self.message))
         elif (body := self._take(turn, conversation)) is not None:
             return body
         return self.wait_for_reply(POLLS, may_take=False, hinted=True)
@@ -180,7 +180,7 @@ class Window:
             elif not hinted and not turns.fits(self.seconds_left - conversations.turn_wait(row) / clock.SECOND):
                 # The first request may have died before it sent them, and this one cannot take the turn itself.
                 hinted = True
-                hints.send("turns", conversations.turn_hints(row))
+                _send(conversations.turn_hints(row))
         raise self._timeout()
 
     def _take(self, turn: Turn, conversation: ConversationRecord | None = None) -> str | None:
@@ -188,12 +188,12 @@ class Window:
 
         Raises `agent_timeout` if the window leaves the worker no time for that.
         """
-        hints.send("turns", conversations.turn_hints(turn.work.row))
+        _send(conversations.turn_hints(turn.work.row))
         try:
             return answering.answer(turn, conversation)
         except answering.RETRYABLE:
             # The message is stored, so the request does not fail.
-            hints.send("turns", [conversations.turn_hint(turn.work.row, delay=0)])
+            _send([conversations.turn_hint(turn.work.row, delay=0)])
         if not turns.fits(self.seconds_left):
             raise self._timeout()
         return None
@@ -214,6 +214,11 @@ class Window:
         conversation_id = self.message["conversation_id"]
         extra = {"conversation_id": conversation_id, "message_id": self.message["sk"]}
         return ApiError("agent_timeout", headers={"Location": _messages_path(conversation_id)}, extra=extra)
+
+
+def _send(turn_hints: Sequence[hints.Hint]) -> None:
+    # SQS must not use up the time of the agent, or delay the response.
+    hints.send_within(hints.REQUEST_SECONDS, "turns", turn_hints)
 
 
 def _messages_path(conversation_id: str) -> str:

@@ -141,7 +141,11 @@ def test(request: Request[fields.Nothing]) -> Response:
         record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)
         writes, delivery = deliveries.test(request.scope, endpoints.snapshot(record.row))
         hint = deliveries.hint(delivery)
-        return Decision(writes, responses.accepted(delivery["doc"]), after=lambda: hints.send("retries", [hint]))
+        return Decision(
+            writes,
+            responses.accepted(delivery["doc"]),
+            after=lambda: hints.send_within(hints.REQUEST_SECONDS, "retries", [hint]),
+        )
 
     return request.commit(decide)
 

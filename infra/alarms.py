@@ -55,9 +55,12 @@ DEAD_LETTERS = Kind(
 # Seconds. SQS delays messages by up to 900 s; a message that waits twice as long is stuck.
 OLDEST_MESSAGE = Kind("OldestMessage", "The function that reads the queue {} does not keep up.", 1800, "Maximum")
 FAILED_EXECUTIONS = Kind("FailedExecutions", "Executions of {} failed; sweep does their work later.", 1)
-# Percent of the account's concurrent executions in the region. Reservations count as used.
+# Percent of the concurrent executions in the account and region that no function has reserved.
 ACCOUNT_CONCURRENCY = Kind(
-    "AccountConcurrency", "The {} has hardly any concurrent executions of Lambda left.", 90, "Maximum"
+    "AccountConcurrency",
+    "The {} has hardly any concurrent executions of Lambda left for functions without a reservation.",
+    80,
+    "Maximum",
 )
 THROTTLES = Kind("Throttles", "Lambda throttled invocations of {}.", 1)
 # The queue, the stream, the schedule or the client retries a single failure.
@@ -80,6 +83,15 @@ SLOW_DELIVERY_LATENESS = Kind(
     "p99",
     periods=3,
 )
+# Milliseconds from an attempt's hint to its start. Deliveries to hanging endpoints are put off, for hours if need be.
+HANGING_DELIVERY_LATENESS = Kind(
+    "HangingDeliveryLateness",
+    "More receivers hang than their share of the attempts allows for: {}.",
+    300_000,
+    "p99",
+    periods=3,
+)
+_LATENESS = {facts.SLOW_ENDPOINTS: SLOW_DELIVERY_LATENESS, facts.HANGING_ENDPOINTS: HANGING_DELIVERY_LATENESS}
 LOST_DELIVERY = Kind(facts.LOST_DELIVERY, "Workers of {} died over a delivery three times; it was given up.", 1)
 # One failed or missing run may be a deploy or a lost schedule.
 CANARY_FAILED = Kind(
@@ -141,13 +153,13 @@ def watch(
         *((FAILED_EXECUTIONS, name, machine.metric_failed()) for name, machine in machines.items()),
         *_of_functions(stack, functions, scheduled={*rules}),
         *([(CANARY_FAILED, facts.CANARY, canary_passed(table))] if facts.CANARY in rules else []),
-        *((_lateness_of(lane), lane, lateness(table, lane)) for lane in facts.LANES),
+        *((_LATENESS.get(lane, DELIVERY_LATENESS), lane, lateness(table, lane)) for lane in facts.LANES),
         (LOST_DELIVERY, DELIVER, lost(table)),
         (FAILED_TURNS, facts.AGENT, failed_turns(table)),
         (HANDOFFS, facts.AGENT, _handoff_rate(table)),
         (FAILED_CALLS, facts.CALLS, failed_calls(table)),
         (SERVER_ERRORS, "api", _error_rate(stack, api, access_log)),
-        (ACCOUNT_CONCURRENCY, "account", _claimed_share()),
+        (ACCOUNT_CONCURRENCY, "account", _unreserved_share()),
         (TABLE_THROTTLES, "table", _sum(throttles(table))),
         *((TABLE_THROTTLES, index.name, _sum(throttles(table, index.name))) for index in topology.TABLE.indexes),
         *((FAILED_EVENTS, name, failed_events(rule)) for name, rule in rules.items()),
@@ -231,15 +243,8 @@ def all_topics(topics: Mapping[str, sns.Topic], topic: sns.ITopic | None) -> dic
     return {**topics} | ({"alarms": topic} if isinstance(topic, sns.Topic) else {})
 
 
-def _lateness_of(lane: str) -> Kind:
-    return SLOW_DELIVERY_LATENESS if lane == facts.SLOW_ENDPOINTS else DELIVERY_LATENESS
-
-
 def lateness(table: dynamodb.Table, lane: str) -> cloudwatch.Metric:
-    """Milliseconds from when an attempt was due to its start.
-
-    Receivers cause the lateness of the lane of slow endpoints; the age of its queue shows a fault of the service.
-    """
+    """Milliseconds from when an attempt was due to its start; of hanging endpoints, from its hint."""
     return _printed(table, facts.DELIVERY_LATENESS, lane=lane)
 
 
@@ -317,6 +322,11 @@ def _error_rate(stack: Stack, api: apigateway.RestApi, access_log: logs.LogGroup
     )
 
 
+def unreserved_concurrency() -> cloudwatch.Metric:
+    """Concurrent executions in the account and region of the functions without reserved concurrency."""
+    return cloudwatch.Metric(namespace="AWS/Lambda", metric_name="UnreservedConcurrentExecutions", statistic="Maximum")
+
+
 def claimed_concurrency() -> cloudwatch.Metric:
     """Concurrent executions of Lambda in the account and region, running or reserved."""
     return cloudwatch.Metric(namespace="AWS/Lambda", metric_name="ClaimedAccountConcurrency", statistic="Maximum")
@@ -330,11 +340,16 @@ def used_concurrency() -> cloudwatch.Metric:
     )
 
 
-def _claimed_share() -> cloudwatch.MathExpression:
+def _unreserved_share() -> cloudwatch.MathExpression:
+    # What is claimed but not unreserved is reserved, by whatever stack of the account.
     return cloudwatch.MathExpression(
-        expression="100 * claimed / SERVICE_QUOTA(used)",
-        using_metrics={"claimed": claimed_concurrency(), "used": used_concurrency()},
-        label="claimed (percent)",
+        expression="100 * unreserved / (SERVICE_QUOTA(used) - claimed + unreserved)",
+        using_metrics={
+            "unreserved": unreserved_concurrency(),
+            "claimed": claimed_concurrency(),
+            "used": used_concurrency(),
+        },
+        label="unreserved (percent)",
     )
 
 

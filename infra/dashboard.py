@@ -112,8 +112,9 @@ def _load(functions: Mapping[str, lambda_.Function]) -> Row:
         [made.metric("ConcurrentExecutions", statistic="Maximum", label=name) for name, made in named],
     )
     yield (
-        "The whole account: concurrent executions, running and claimed",
+        "The whole account: concurrent executions, running, without a reservation, and claimed",
         [
+            alarms.unreserved_concurrency().with_(label="without a reservation"),
             alarms.used_concurrency().with_(label="running"),
             alarms.claimed_concurrency().with_(label="claimed"),
         ],

@@ -214,6 +214,7 @@ class ServiceStack(Stack):
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
             visibility_timeout=Duration.seconds(queue.visibility),
+            retention_period=Duration.seconds(queue.retention) if queue.retention else None,
             dead_letter_queue=sqs.DeadLetterQueue(queue=dead_letters, max_receive_count=queue.max_receives),
             **ordered,
         )

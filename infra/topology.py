@@ -55,7 +55,8 @@ class Queue:
     """An SQS queue with a dead-letter queue of the same type beside it.
 
     `visibility` is in seconds, and at least six times the timeout of the function that reads the queue.
-    `max_receives` is how often a message is received before it goes to the dead-letter queue. If the queue has a
+    `max_receives` is how often a message is received before it goes to the dead-letter queue. `retention` is how long,
+    in seconds, it is kept at most; None stands for SQS's default of four days. If the queue has a
     `topic`, it receives what is published to that SNS topic. If it has `rules`, EventBridge sends it matching events.
     """
 
@@ -63,6 +64,7 @@ class Queue:
     visibility: int
     fifo: bool = False
     max_receives: int = 10
+    retention: int | None = None
     topic: str | None = None
     rules: tuple[Rule, ...] = ()
 
@@ -243,6 +245,9 @@ QUEUES = (
     Queue("deliveries", visibility=240, fifo=True),
     # All attempts to slow endpoints: unordered, fair between endpoints.
     Queue("slow_deliveries", visibility=240),
+    # All attempts to hanging endpoints. A message group is an endpoint, so that each has one attempt at a time. The
+    # queue stays short, because SQS looks for other groups only among the first 120,000 messages of a FIFO queue.
+    Queue("hanging_deliveries", visibility=240, fifo=True, retention=900),
     # Later attempts, manual retries, test events, and overdue attempts found by `sweep`.
     Queue("retries", visibility=240),
     # Turns of messages: those that their requests do not finish, and those that must be given up.
@@ -357,7 +362,7 @@ FUNCTIONS = (
         "functions.fan_out.handler",
         timeout=60,
         table=("dynamodb:GetItem", *QUERY, *WRITE),
-        sends=("deliveries", "slow_deliveries"),
+        sends=("deliveries", "slow_deliveries", "hanging_deliveries"),
         stream=StreamSource(kinds=STREAM_KINDS),
     ),
     Function(
@@ -365,13 +370,14 @@ FUNCTIONS = (
         "functions.deliver.handler",
         timeout=40,
         table=("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem", *CHECK),
-        sends=("retries", "slow_deliveries"),
+        sends=("retries", "slow_deliveries", "hanging_deliveries"),
         starts=("delayed_delivery",),
         signing_key=("kms:Decrypt",),
         queues=(
-            QueueSource("deliveries", batch_size=10, concurrency=150),
-            # The most concurrent attempts to all slow endpoints together.
-            QueueSource("slow_deliveries", concurrency=20),
+            QueueSource("deliveries", batch_size=10, concurrency=120),
+            # These are the shares of all slow and of all hanging endpoints together.
+            QueueSource("slow_deliveries", batch_size=10, concurrency=40),
+            QueueSource("hanging_deliveries", batch_size=10, concurrency=10),
             QueueSource("retries", batch_size=10, concurrency=50),
         ),
     ),

@@ -74,7 +74,7 @@ def replay(visit: InProject) -> Response:
         table.write([*writes, visit.entry("delivery.replayed", delivery_id, after=facts)], visit.context.request_id)
         return new
 
-    hints.send("retries", [deliveries.hint(owed.retry_on_conflict(attempt))])
+    hints.send_within(hints.REQUEST_SECONDS, "retries", [deliveries.hint(owed.retry_on_conflict(attempt))])
     return visit.redirect(visit.path("events", f"{event_id}?notice=replayed"))
 
 

@@ -94,6 +94,8 @@ def create_queues(sqs: SQSClient) -> dict[str, QueueAddress]:
         dead = _create_queue(sqs, queue, names.dead_letters(queue.name, queue.fifo), {})
         redrive = {"deadLetterTargetArn": dead.arn, "maxReceiveCount": queue.max_receives}
         more = {"VisibilityTimeout": str(queue.visibility), "RedrivePolicy": json.dumps(redrive)}
+        if queue.retention:
+            more["MessageRetentionPeriod"] = str(queue.retention)
         addresses[queue.name] = _create_queue(sqs, queue, names.queue(queue.name, queue.fifo), more)
     return addresses
 

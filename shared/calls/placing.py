@@ -16,7 +16,7 @@ from shared.appointments import APPOINTMENTS, AppointmentRecord
 from shared.calls import consents, limits, pacing, sessions
 from shared.calls.consents import Consent
 from shared.calls.sessions import SESSIONS, Session, SessionRecord
-from shared.core import clock, ids, mode, table
+from shared.core import clock, ids, mode, table, threads
 from shared.core.errors import ApiError, not_found, not_found_in_body
 from shared.core.keys import Scope
 from shared.customers import CUSTOMERS, CustomerRecord
@@ -147,13 +147,14 @@ def place(scope: Scope, customer_id: str, order: Order) -> Placement:
 
 
 def send_hints(scope: Scope, placement: Placement) -> None:
-    """Send the hints of a call whose writes were carried out."""
+    """Send the hints of a call whose writes were carried out. A request waits for this."""
     if not placement.writes:
         return
-    if placement.consent is not None:
-        consents.start_machine(placement.consent)
+    if (consent := placement.consent) is not None:
+        threads.run_within(hints.REQUEST_SECONDS, lambda: consents.start_machine(consent))
     elif not sessions.awaits_consent(placement.session):
-        hints.send("dials", [sessions.hint(scope, placement.session["id"], _dials_at(scope))])
+        hint = sessions.hint(scope, placement.session["id"], _dials_at(scope))
+        hints.send_within(hints.REQUEST_SECONDS, "dials", [hint])
 
 
 def call_of(session: Session) -> Call:

@@ -53,8 +53,13 @@ CANARY_WEBHOOK = "CanaryWebhook"
 """Milliseconds from the creation of the canary's customer to the arrival of the webhook."""
 CANARY = "canary"
 """The `service` of the canary's metrics, and the name of its function."""
-FIRST_ATTEMPTS, LATER_ATTEMPTS, SLOW_ENDPOINTS = LANES = ("first_attempts", "later_attempts", "slow_endpoints")
-"""The values of `lane`. Slow endpoints have their own, because they cause their lateness themselves."""
+FIRST_ATTEMPTS, LATER_ATTEMPTS, SLOW_ENDPOINTS, HANGING_ENDPOINTS = LANES = (
+    "first_attempts",
+    "later_attempts",
+    "slow_endpoints",
+    "hanging_endpoints",
+)
+"""The values of `lane`. Slow and hanging endpoints have their own, because they cause their lateness themselves."""
 
 MAX_DUE_SHARDS = 64
 """The most partitions that rows with owed work may be spread over in the index `by_due`."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextvars
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -21,3 +22,25 @@ def run_all(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list[R]
     with ThreadPoolExecutor(min(at_once, len(items))) as pool:
         calls = [pool.submit(contextvars.copy_context().run, work, item) for item in items]
     return [call.result() for call in calls]
+
+
+def run_within(seconds: float, work: Callable[[], R]) -> bool:
+    """Call `work` in a thread, and wait for its end for at most so many seconds. Whether it ended by then.
+
+    It sees the context variables of the caller, which gets its exception. After the time it runs on, with nobody to
+    get its result.
+    """
+    call: Future[R] = Future()
+
+    def run() -> None:
+        try:
+            call.set_result(work())
+        except BaseException as error:
+            call.set_exception(error)
+
+    # A daemon, so that the process need not wait for it at its end.
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
+    wait([call], seconds)
+    if call.done():
+        call.result()
+    return call.done()

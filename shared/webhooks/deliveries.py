@@ -265,9 +265,11 @@ def new_row(
     return row | {"doc": fields.to_json(doc)} | owed.owed(id, now, GRACE)
 
 
-def hint(row: table.Row, delay: int = 0, group: str | None = None) -> Hint:
+def hint(row: table.Row, delay: int = 0, place: lanes.Place | None = None) -> Hint:
     """The hint for a delivery, `delay` seconds from now. The default message group is the endpoint."""
-    return Hint(row["pk"], row["sk"], group=group or row["endpoint"], delay=delay)
+    if place is None:
+        return Hint(row["pk"], row["sk"], group=row["endpoint"], delay=delay)
+    return Hint(row["pk"], row["sk"], group=place.group, once=place.once)
 
 
 def claim(pk: str, sk: str) -> Claim | None:
@@ -331,9 +333,9 @@ def fail_lost(claim: Claim, endpoint: endpoints.Snapshot) -> None:
     _save(claim, doc, owed.NOTHING, [endpoints.unchanged(claim.scope, endpoint)])
 
 
-def release(claim: Claim) -> None:
-    """Release the claim. The attempt stays due."""
-    owed.release(claim.work)
+def release(claim: Claim, *, until: int | None = None) -> None:
+    """Release the claim. The attempt stays due; `sweep` sends no hint for it before the instant `until`."""
+    owed.release(claim.work, until=until)
 
 
 def views(scope: Scope, rows: list[table.Row]) -> list[Delivery]:

@@ -1,8 +1,8 @@
 """Webhook endpoints: where events are sent (specification, "Webhook endpoint"; contract 9).
 
 The `generation` in an endpoint's row counts how often it was disabled or deleted; deliveries of an earlier generation
-are canceled. `slow_until` and `busy_until` mark slow and busy endpoints (`lanes`), `failing_since` one whose attempts
-have all failed since.
+are canceled. `slow_attempts`, `slow_until`, `timeouts` and `busy_until` mark slow, hanging and busy endpoints
+(`lanes`), `failing_since` one whose attempts have all failed since.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ FAILING_LIMIT = 5 * 24 * 3600
 """Seconds, scaled, for which every attempt must have failed before an endpoint is disabled."""
 EventFilter = Annotated[str, Keywords(code="event_filter_invalid", enum=[*EVENT_TYPES, *FAMILIES])]
 """An event type, or a wildcard for the types of a kind of resource."""
+HANGING_FROM = 3
+"""The timeouts in a row after which an endpoint is hanging."""
+HEALTH = ("failing_since", "slow_attempts", "timeouts", "slow_until", "busy_until")
+"""The attributes of a row that follow from attempts. A new URL and enabling remove them."""
 _GENERATIONS = 100
 _TOMBSTONE = 31 * clock.DAY
 
@@ -90,6 +94,10 @@ class WebhookEndpointRow(ResourceRow):
     """The number of times that the endpoint was disabled or deleted."""
     closed: NotRequired[dict[str, int]]
     """The end of each earlier generation (milliseconds), by its number."""
+    slow_attempts: NotRequired[int]
+    """Slow attempts in a row, counted up to the number that makes the endpoint slow."""
+    timeouts: NotRequired[int]
+    """Timeouts in a row, counted up to the number that makes the endpoint hanging."""
     slow_until: NotRequired[int]
     """Present while the endpoint counts as slow. A quick attempt after this instant (milliseconds) removes it."""
     busy_until: NotRequired[int]
@@ -112,6 +120,8 @@ class Snapshot:
     generation: int
     closed: Mapping[str, int]
     deleted: bool
+    slow_attempts: int
+    timeouts: int
     slow_until: int | None
     busy_until: int
     failing_since: int | None
@@ -122,6 +132,11 @@ class Snapshot:
     def slow(self) -> bool:
         """Whether its receiver took long to respond, and has not responded quickly since."""
         return self.slow_until is not None
+
+    @property
+    def hanging(self) -> bool:
+        """Whether its receiver has not responded to several attempts in a row."""
+        return self.timeouts >= HANGING_FROM
 
     def closed_at(self, generation: int) -> str | None:
         """When a generation ended. None if it has not ended, or if its end is no longer stored."""
@@ -217,7 +232,7 @@ def update(
     if before["enabled"] and endpoint["disabled_at"] is not None:
         internal |= _next_generation(record.row, clock.parse(endpoint["disabled_at"]))
     if (endpoint["enabled"] and not before["enabled"]) or endpoint["url"] != before["url"]:
-        internal |= {"failing_since": None, "slow_until": None, "busy_until": None}
+        internal |= dict.fromkeys(HEALTH)
     return WEBHOOK_ENDPOINTS.update(scope, record, endpoint, internal)
 
 
@@ -250,6 +265,8 @@ def snapshot(row: Mapping[str, Any]) -> Snapshot:
         generation=row["generation"],
         closed=row.get("closed", {}),
         deleted=row["kind"] != WEBHOOK_ENDPOINTS.kind,
+        slow_attempts=row.get("slow_attempts", 0),
+        timeouts=row.get("timeouts", 0),
         slow_until=row.get("slow_until"),
         busy_until=row.get("busy_until", 0),
         failing_since=row.get("failing_since"),

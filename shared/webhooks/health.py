@@ -1,4 +1,4 @@
-"""The health of an endpoint, from the outcomes of its attempts: slow, busy, failing or gone (contract 9)."""
+"""The health of an endpoint, from the outcomes of its attempts: slow, hanging, busy, failing or gone (contract 9)."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from shared.core.keys import Scope
 from shared.webhooks import deliveries, endpoints, lanes
 from shared.webhooks.deliveries import Ended, Retry
 from shared.webhooks.endpoints import Snapshot
+from shared.webhooks.lanes import Arrival
 
 if TYPE_CHECKING:
     from shared.webhooks.http_client import Outcome
 
 
 def writes(
-    scope: Scope, endpoint: Snapshot | None, url: str, step: Retry | Ended, outcome: Outcome, *, waited: int
+    scope: Scope, endpoint: Snapshot | None, url: str, step: Retry | Ended, outcome: Outcome, arrival: Arrival
 ) -> list[table.Operation]:
     """The operations on the endpoint's row that belong to an attempt at `url`. Most attempts have none.
 
-    `waited` is how long a first attempt waited in its queue (milliseconds); 0 for all others. A delivery fails only on
-    condition that the endpoint has not changed: if it was disabled or deleted during the attempt, the delivery is
-    canceled instead.
+    A delivery fails only on condition that the endpoint has not changed: if it was disabled or deleted during the
+    attempt, the delivery is canceled instead.
     """
     if endpoint is None or endpoint.deleted or step == Ended(deliveries.CANCELED):
         return []
     # The outcome at a previous URL says nothing about the current one.
-    changes = _changes(scope, endpoint, step, outcome, waited) if endpoint.doc["url"] == url else []
+    changes = _changes(scope, endpoint, step, outcome, arrival) if endpoint.doc["url"] == url else []
     if not changes and isinstance(step, Ended) and step.status == deliveries.FAILED:
         return [endpoints.unchanged(scope, endpoint)]
     return changes
 
 
 def _changes(
-    scope: Scope, endpoint: Snapshot, step: Retry | Ended, outcome: Outcome, waited: int
+    scope: Scope, endpoint: Snapshot, step: Retry | Ended, outcome: Outcome, arrival: Arrival
 ) -> list[table.Operation]:
     now, failing_since = clock.now(), endpoint.failing_since
     if isinstance(step, Ended) and step.gone:
         return endpoints.disabling(scope, endpoint, "gone")
     if outcome.error and failing_since is not None and now - failing_since >= clock.scaled(endpoints.FAILING_LIMIT):
         return endpoints.disabling(scope, endpoint, "failing")
-    attributes = lanes.marks(endpoint, outcome.duration_ms, waited)
+    attributes = lanes.marks(endpoint, outcome, arrival)
     if bool(outcome.error) != (failing_since is not None):
         attributes["failing_since"] = now if outcome.error else None
     return [endpoints.set_health(scope, endpoint, **attributes)] if attributes else []

@@ -1,30 +1,49 @@
 """Lanes: the queues of deliveries, and which one the hint of a delivery goes to.
 
-| queue             | attempts |
-|-------------------|----------|
-| `deliveries`      | first attempts, in order for each endpoint |
-| `retries`         | later attempts, manual retries, test events, and overdue attempts that `sweep` found |
-| `slow_deliveries` | all attempts to slow endpoints |
+| queue                | attempts |
+|----------------------|----------|
+| `deliveries`         | first attempts, in order for each endpoint |
+| `retries`            | later attempts, manual retries, test events, and overdue attempts that `sweep` found |
+| `slow_deliveries`    | all attempts to slow endpoints |
+| `hanging_deliveries` | all attempts to hanging endpoints, one at a time for each |
 
-Two marks in an endpoint's row keep endpoints from delaying each other. An endpoint is *slow* if its receiver takes long
-to respond or hangs. All slow endpoints share the few concurrent attempts of `slow_deliveries`, and use no other queue.
-An endpoint is *busy* if it has more events than one message group can deliver in time. Its first attempts are spread
-over several groups, so that more of them run concurrently; the events of one object stay in one group.
+Marks in an endpoint's row keep endpoints from delaying each other. No single attempt sets a mark that moves an endpoint
+to another lane.
+
+- An endpoint is *busy* if it has more events than one message group can deliver in time. Its first attempts are spread
+  over several groups, so that more of them run concurrently; the events of one object stay in one group.
+- It is *slow* if several attempts in a row took long. Slow endpoints share the attempts of `slow_deliveries`.
+- It is *hanging* if several attempts in a row timed out. Then one attempt every `PROBE_EVERY` finds out whether it
+  responds again, and all other deliveries are put off until `sweep` finds them. Its first response makes it slow.
 """
 
 from __future__ import annotations
 
 import zlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from shared.core import clock, table
-from shared.webhooks.endpoints import Snapshot
+from shared.webhooks.endpoints import HANGING_FROM, Snapshot
 
-FIRST, LATER, SLOW = "deliveries", "retries", "slow_deliveries"
+if TYPE_CHECKING:
+    # Only the delivery worker imports the HTTP client.
+    from shared.webhooks.http_client import Outcome
+
+FIRST, LATER, SLOW, HANGING = "deliveries", "retries", "slow_deliveries", "hanging_deliveries"
 
 SLOW_ATTEMPT = 5 * clock.SECOND
-"""The duration of an attempt from which its endpoint counts as slow (milliseconds)."""
+"""The duration from which an attempt counts as slow (milliseconds)."""
+SLOW_ATTEMPTS = 3
+"""The slow attempts in a row after which an endpoint is slow."""
 SLOW_FOR = 60 * clock.SECOND
-"""How long an endpoint counts as slow at least, after its last slow attempt (milliseconds)."""
+"""How long an endpoint is slow at least, after its last slow attempt (milliseconds)."""
+PROBE_EVERY = 20 * clock.SECOND
+"""The interval (milliseconds) in which a hanging endpoint gets one attempt at most. A timeout takes 15 s."""
+SLOW_GRACE = 60
+"""Seconds, scaled, for which the delivery to a hanging endpoint is put off at least."""
+SLOW_INTERVALS = 2
+"""Afterwards it is put off for as many times as long as it is already late, like the waits of the retry schedule."""
 BEHIND = clock.SECOND // 2
 """How long a first attempt waits in its queue (milliseconds) before its endpoint counts as busy."""
 BUSY_FOR = 10 * clock.MINUTE
@@ -33,37 +52,90 @@ BUSY_GROUPS = 32
 """The message groups of a busy endpoint."""
 
 
-def first(endpoint: Snapshot) -> str:
-    """The queue of a first attempt."""
-    return SLOW if endpoint.slow else FIRST
+@dataclass(frozen=True)
+class Place:
+    """Where the hint of an attempt goes: a queue and a message group.
 
-
-def group(endpoint: Snapshot, object_id: str) -> str:
-    """The message group of a first attempt, for an event about the object with this id."""
-    id = endpoint.doc["id"]
-    if endpoint.busy_until <= clock.now():
-        return id
-    return f"{id}-{zlib.crc32(object_id.encode()) % BUSY_GROUPS}"
-
-
-def is_misplaced(queue: str | None, endpoint: Snapshot) -> bool:
-    """Whether an attempt whose hint came from this queue must move to `slow_deliveries`."""
-    return endpoint.slow and queue != SLOW
-
-
-def marks(endpoint: Snapshot, duration: int, waited: int) -> dict[str, table.Value | None]:
-    """The changes to the endpoint's marks after an attempt that took `duration` milliseconds.
-
-    `waited` is how long a first attempt waited in `deliveries` (milliseconds); 0 for all others.
+    Of the hints of a FIFO group with the same `once`, SQS delivers one, and drops the others for five minutes (SQS
+    developer guide, "Exactly-once processing"). None: one for each delivery.
     """
+
+    queue: str
+    group: str
+    once: str | None = None
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """How the hint of an attempt came."""
+
+    queue: str | None
+    """The queue; None for one that is no lane."""
+    waited: int
+    """How long it waited there (milliseconds)."""
+
+
+def first(endpoint: Snapshot, object_id: str) -> Place:
+    """The place of a first attempt, for an event about the object with this id."""
+    id = endpoint.doc["id"]
+    if endpoint.hanging:
+        return Place(HANGING, id, _probe())
+    if endpoint.slow:
+        return Place(SLOW, id)
+    if endpoint.busy_until <= clock.now():
+        return Place(FIRST, id)
+    return Place(FIRST, f"{id}-{zlib.crc32(object_id.encode()) % BUSY_GROUPS}")
+
+
+def another(arrival: Arrival, endpoint: Snapshot, *, by_hand: bool) -> Place | None:
+    """The place to which an attempt must move; None if it may be made where its hint arrived.
+
+    `by_hand` if a person waits for the attempt: a test event or a manual retry is attempted even if others are put off.
+    """
+    id = endpoint.doc["id"]
+    if endpoint.hanging:
+        return None if arrival.queue == HANGING else Place(HANGING, id, None if by_hand else _probe())
+    if endpoint.slow:
+        return None if arrival.queue in (SLOW, HANGING) else Place(SLOW, id)
+    return None
+
+
+def put_off(due_at: int) -> int:
+    """The instant until which a delivery to a hanging endpoint is put off that was due at `due_at` (milliseconds)."""
     now = clock.now()
-    if duration >= SLOW_ATTEMPT:
-        # Renewed early, so that the mark does not end between two slow attempts.
-        expiring = endpoint.slow_until is None or endpoint.slow_until - now < SLOW_FOR // 2
-        return {"slow_until": now + SLOW_FOR} if expiring else {}
+    return now + max(clock.scaled(SLOW_GRACE), SLOW_INTERVALS * (now - due_at))
+
+
+def marks(endpoint: Snapshot, outcome: Outcome, arrival: Arrival) -> dict[str, table.Value | None]:
+    """The changes to the endpoint's marks after an attempt. Most attempts have none."""
+    now = clock.now()
+    if outcome.duration_ms < SLOW_ATTEMPT:
+        return _after_quick(endpoint, arrival, now)
+    slow = min(endpoint.slow_attempts + 1, SLOW_ATTEMPTS)
+    timeouts = min(endpoint.timeouts + 1, HANGING_FROM) if outcome.error == "timeout" else 0
     changes: dict[str, table.Value | None] = {}
-    if endpoint.slow_until is not None and endpoint.slow_until <= now:
-        changes["slow_until"] = None
+    if slow != endpoint.slow_attempts:
+        changes["slow_attempts"] = slow
+    if timeouts != endpoint.timeouts:
+        changes["timeouts"] = timeouts or None
+    # Renewed early, so that the mark does not end between two slow attempts.
+    if slow == SLOW_ATTEMPTS and (endpoint.slow_until is None or endpoint.slow_until - now < SLOW_FOR // 2):
+        changes["slow_until"] = now + SLOW_FOR
+    return changes
+
+
+def _after_quick(endpoint: Snapshot, arrival: Arrival, now: int) -> dict[str, table.Value | None]:
+    changes: dict[str, table.Value | None] = {}
+    if endpoint.timeouts:
+        changes["timeouts"] = None
+    if endpoint.slow_until is None or endpoint.slow_until <= now:
+        ended = {"slow_attempts": endpoint.slow_attempts, "slow_until": endpoint.slow_until}
+        changes |= {name: None for name, value in ended.items() if value}
+    waited = arrival.waited if arrival.queue == FIRST else 0
     if waited > BEHIND and endpoint.busy_until - now < BUSY_FOR // 2:
         changes["busy_until"] = now + BUSY_FOR
     return changes
+
+
+def _probe() -> str:
+    return str(clock.now() // PROBE_EVERY)

@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from shared.core import aws, clock
+from shared.core import aws, clock, threads
 from shared.core.facts import LONGEST_QUEUE_DELAY
 from shared.core.log import logger
 
+REQUEST_SECONDS = 1
+"""Seconds for which a request of the API waits at most until its hints are sent."""
 _BATCH = 10  # the limit of SendMessageBatch
 
 
@@ -22,13 +24,15 @@ _BATCH = 10  # the limit of SendMessageBatch
 class Hint:
     """The key of a row that owes work, with the message group of its queue message and the delay in seconds.
 
-    SQS serves message groups in turn, so that no group waits behind all messages of another.
+    SQS serves message groups in turn, so that no group waits behind all messages of another. Of the hints of a FIFO
+    group with the same `once`, it delivers one (in five minutes); None stands for the row.
     """
 
     pk: str
     sk: str
     group: str
     delay: int = 0
+    once: str | None = None
 
     @property
     def message(self) -> dict[str, str]:
@@ -57,6 +61,15 @@ def send(queue: str, hints: Sequence[Hint]) -> None:
             logger().warning("hint lost", extra=about | {"error": response["Failed"][0]["Code"]})
 
 
+def send_within(seconds: float, queue: str, hints: Sequence[Hint]) -> None:
+    """Send hints like `send`, but wait for at most so many seconds, for callers who must not wait for SQS.
+
+    What is not sent by then is sent late or, if Lambda stops the container, never: `sweep` finds the work.
+    """
+    if hints and not threads.run_within(seconds, lambda: send(queue, hints)):
+        logger().warning("hint late", extra={"queue": queue, "rows": [hint.sk for hint in hints]})
+
+
 def wait(machine: str, name: str, due: int, hint: Hint) -> None:
     """Start a state machine that sends the hint at the instant `due`. Each name starts at most one. Best effort."""
     # A state machine may wait in whole seconds. Rounding up prevents an early hint.
@@ -81,7 +94,7 @@ def _entry(number: int, hint: Hint, url: str) -> Any:
     entry: dict[str, Any] = {"Id": str(number), "MessageBody": json.dumps(hint.message), "MessageGroupId": hint.group}
     # Only FIFO queues accept a deduplication id, and only standard queues a delay per message.
     if url.endswith(".fifo"):
-        entry["MessageDeduplicationId"] = hint.sk
+        entry["MessageDeduplicationId"] = hint.once or hint.sk
     if hint.delay:
         entry["DelaySeconds"] = hint.delay
     return entry

@@ -176,14 +176,16 @@ def commit(claim: Claim, writes: Sequence[table.Operation], *, keep: bool = Fals
     table.write([_held_if_of(row, claim, write, keep) for write in writes], uuid.uuid4().hex)
 
 
-def release(claim: Claim, *, failed: bool = False) -> None:
+def release(claim: Claim, *, failed: bool = False, until: int | None = None) -> None:
     """End the claim. The work stays due, so that the next hint can claim it. Best effort: the lease expires anyway.
 
     Only a recorded step resets the counts of lost workers and of hints. If `failed` is set, the worker counts as lost,
-    like one that died.
+    like one that died. If `until` is set, `sweep` sends no hint before this instant.
     """
     lost = claim.lost_workers + (1 if failed else 0)
-    end: Attributes = {"lease": None, "lease_until": None, "lost": lost or None}
+    end: dict[str, table.Value | None] = {"lease": None, "lease_until": None, "lost": lost or None}
+    if until is not None:
+        end |= {"due": due(until), "due_shard": due_shard(claim.row["sk"]), "hints": None}
     with contextlib.suppress(table.ConditionFailed, table.Contended, Unavailable):
         # `keep`, because `sweep` may have counted a hint during the claim.
         commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set=end)], keep=True)

@@ -47,7 +47,8 @@ from infra import topology
 from infra.gateway_responses import GATEWAY_RESPONSES
 from infra.local import processes
 from infra.stack_names import API_OUTPUT, FAILURES_OUTPUT, FAN_OUT_OUTPUT, TABLE_OUTPUT
-from shared.core.facts import SLOW_ENDPOINTS
+from shared.core.facts import HANGING_ENDPOINTS
+from shared.webhooks.endpoints import HANGING_FROM
 from tests.deploy.cloud import ROOT, SPEED, Cloud, report
 from tests.deploy.deployed import STACK, Deployed, client_of, make_keys, outputs_of
 from tests.deploy.inventory import KINDS, all_of, executions, inventory, statuses
@@ -193,14 +194,14 @@ def test_retries_come_through_the_delay_queue_and_then_the_state_machine(
     client.delete(f"/v1/webhook_endpoints/{endpoint['id']}").ok()
 
 
-def test_a_receiver_that_hangs_gets_its_retry_from_the_queue_of_slow_endpoints(
+def test_a_receiver_that_hangs_gets_a_retry_from_the_queue_of_hanging_endpoints(
     cloud: Cloud, client: Client, receiver: Receiver
 ) -> None:
-    hook = receiver.hook(Answer(hang=True), 200)
+    hook = receiver.hook(*[Answer(hang=True)] * HANGING_FROM, 200)
     endpoint = client.post("/v1/webhook_endpoints", {"url": hook.url, "event_filters": ["customer.*"]}).ok(201)
-    customer = create_customer(client)
-    hook.wait_about(customer["id"], count=2, timeout=PATIENCE)
-    assert any(f'"lane":"{SLOW_ENDPOINTS}"' in line for _, line in cloud.logs())
+    for _ in range(HANGING_FROM):
+        create_customer(client)
+    eventually(lambda: any(f'"lane":"{HANGING_ENDPOINTS}"' in line for _, line in cloud.logs()), PATIENCE)
     client.delete(f"/v1/webhook_endpoints/{endpoint['id']}").ok()
 
 

@@ -26,6 +26,7 @@ RINGS = {
     "LostBatches": ("Sum", 5, 1, 1),
     "DeliveryLateness": ("p99", 5, 3, 60_000),
     "SlowDeliveryLateness": ("p99", 5, 3, 900_000),
+    "HangingDeliveryLateness": ("p99", 5, 3, 300_000),
     "LostDelivery": ("Sum", 5, 1, 1),
     "CanaryFailed": ("Sum", 5, 2, 1),
     "FailedTurns": ("Average", 15, 1, 0.1),
@@ -33,7 +34,7 @@ RINGS = {
     "Handoffs": ("Average, Sum", 60, 1, 50),
     "ServerErrors": ("Sum", 5, 1, 1),
     "SlowResponses": ("p99", 5, 3, 3_000),
-    "AccountConcurrency": ("Maximum", 5, 1, 90),
+    "AccountConcurrency": ("Maximum", 5, 1, 80),
     "TableThrottles": ("Sum", 5, 1, 10),
     "FailedEvents": ("Sum", 5, 1, 1),
     "FailedNotifications": ("Sum", 5, 1, 1),
@@ -234,7 +235,12 @@ def test_handoffs_are_an_alarm_only_if_there_are_several(prod: Synthesized) -> N
 
 def test_webhooks_that_stay_late_are_an_alarm_and_a_late_one_is_not(prod: Synthesized) -> None:
     found = watched(prod, facts.DELIVERY_LATENESS, "lane")
-    minutes = {facts.FIRST_ATTEMPTS: 1, facts.LATER_ATTEMPTS: 1, facts.SLOW_ENDPOINTS: 15}
+    minutes = {
+        facts.FIRST_ATTEMPTS: 1,
+        facts.LATER_ATTEMPTS: 1,
+        facts.SLOW_ENDPOINTS: 15,
+        facts.HANGING_ENDPOINTS: 5,
+    }
     assert found.keys() == {*facts.LANES}
     for lane, alarm in found.items():
         assert (alarm["ExtendedStatistic"], alarm["Threshold"]) == ("p99", minutes[lane] * MINUTE * 1000)
@@ -268,8 +274,9 @@ def test_every_function_that_should_answer_at_once_has_an_alarm_for_slowness(pro
 
 def test_an_account_that_runs_out_of_executions_is_noticed_before_it_has(prod: Synthesized) -> None:
     expression, metrics = expressed(prod, "account-AccountConcurrency")
-    assert expression == "100 * claimed / SERVICE_QUOTA(used)"
-    # Reservations are taken whether they are used or not, which ConcurrentExecutions does not show.
+    # The share of what is not reserved: 60 running and 810 reserved in an account with 1,000 leave 130 of 190.
+    assert expression == "100 * unreserved / (SERVICE_QUOTA(used) - claimed + unreserved)"
+    assert measured(metrics["unreserved"]) == ("AWS/Lambda", "UnreservedConcurrentExecutions", {})
     assert measured(metrics["claimed"]) == ("AWS/Lambda", "ClaimedAccountConcurrency", {})
     namespace, name, dimensions = measured(metrics["used"])
     assert (namespace, name) == ("AWS/Usage", "ResourceCount")

@@ -11,6 +11,7 @@ import pytest
 from shared.core import clock
 from shared.core.keys import Scope
 from shared.webhooks import deliveries, lanes
+from shared.webhooks.endpoints import HANGING_FROM
 from tests.support.clocks import Clock
 from tests.support.delivering import PHONE, happen, hint, mark, only
 from tests.support.receivers import Exchange, Receiver, answer
@@ -59,18 +60,18 @@ def test_an_endpoint_that_is_behind_gets_more_message_groups_and_is_not_slow(
         assert {group for _, group in hints_of_an_event(stage)} == {id_of(endpoint) for endpoint in endpoints}
 
 
-def test_a_hanging_endpoint_has_only_the_slow_queue_until_it_responds_quickly(
-    stage: Stage, stopped_clock: Clock
-) -> None:
-    def hanging(exchange: Exchange) -> None:
+def test_a_slow_endpoint_has_only_the_slow_queue_until_it_responds_quickly(stage: Stage, stopped_clock: Clock) -> None:
+    def slow(exchange: Exchange) -> None:
         time.sleep(lanes.SLOW_ATTEMPT / 1000 + 0.1)
         answer(500)(exchange)
 
-    with Receiver(hanging, answer(200)) as receiver, Receiver(answer(200)) as quick:
+    with Receiver(slow, answer(200)) as receiver, Receiver(answer(200)) as quick:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url, event_filters=["customer.*"])
         path = happen(stage)
         waiting = only(stage, happen(stage))
         stage.messages("deliveries")
+        # The attempts before it were slow, too.
+        mark(stage, endpoint, slow_attempts=lanes.SLOW_ATTEMPTS - 1)
         hint(stage, only(stage, path), "deliveries")
         made(stage, "webhook_endpoints", url=quick.url)
         # What waits in another queue moves, first attempts and later ones.
@@ -95,11 +96,60 @@ def test_a_hanging_endpoint_has_only_the_slow_queue_until_it_responds_quickly(
         assert {queue for queue, _ in hints_of_an_event(stage)} == {"deliveries"}
 
 
-def test_a_new_url_is_neither_slow_nor_busy(stage: Stage, stopped_clock: Clock) -> None:
+def dropped(line: Wire) -> list[str]:
+    """What makes hints duplicates of each other, for the hints to `hanging_deliveries`."""
+    return [
+        entry["MessageDeduplicationId"]
+        for call in line.of("SendMessageBatch")
+        if queue_name(call.parameters["QueueUrl"]) == lanes.HANGING
+        for entry in call.parameters["Entries"]
+    ]
+
+
+def test_a_hanging_endpoint_gets_one_attempt_by_itself_and_those_that_a_person_asks_for(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    with Receiver(answer(200)) as receiver:
+        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        mark(stage, endpoint, timeouts=HANGING_FROM, slow_until=clock.now() + lanes.SLOW_FOR)
+        with wire() as line:
+            paths = [happen(stage) for _ in range(3)]
+        assert sent(line) == [(lanes.HANGING, id_of(endpoint))] * 3
+        assert len({*dropped(line)}) == 1, "SQS keeps one of these hints"
+        assert not stage.messages("deliveries")
+        # What comes from elsewhere moves there, and is put off.
+        with wire() as line:
+            hint(stage, only(stage, paths[1]), "retries")
+            assert stage.call("POST", f"{endpoint}/test").status == 202
+            assert stage.deliver("retries") == 1
+        assert sent(line) == [(lanes.HANGING, id_of(endpoint)), ("retries", id_of(endpoint)), sent(line)[0]]
+        assert len({*dropped(line)}) == 2
+        assert not receiver.requests
+        for seconds, found in ((59, 0), (2, 1)):
+            stopped_clock.forward(seconds)
+            stage.invoke("sweep", {})
+            assert len(hinted_of(stage, only(stage, paths[1]))) == found
+        # Two hints are left: one for all events, and the one of the test.
+        assert stage.deliver(lanes.HANGING) == 2
+        assert len(receiver.requests) == 2
+        assert [queue for queue, _ in hints_of_an_event(stage)] == ["slow_deliveries"]
+        stopped_clock.forward(lanes.SLOW_FOR / 1000 + 1)
+        stage.deliver("slow_deliveries")
+        assert [queue for queue, _ in hints_of_an_event(stage)] == ["deliveries"]
+
+
+def hinted_of(stage: Stage, delivery: Any) -> list[Any]:
+    """The hints for this delivery in `retries`."""
+    return [each for each in stage.messages("retries") if json.loads(each["body"])["sk"] == delivery["id"]]
+
+
+def test_a_new_url_is_neither_slow_nor_hanging_nor_busy(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(200)) as former, Receiver(answer(200)) as present:
         endpoint = made(stage, "webhook_endpoints", url=former.url)
-        mark(stage, endpoint, slow_until=clock.now() + 60_000, busy_until=clock.now() + 60_000)
+        mark(stage, endpoint, slow_attempts=3, slow_until=clock.now() + 60_000, busy_until=clock.now() + 60_000)
         assert hints_of_an_event(stage)[0][0] == "slow_deliveries"
+        mark(stage, endpoint, timeouts=HANGING_FROM)
+        assert hints_of_an_event(stage)[0][0] == "hanging_deliveries"
         stage.call("PATCH", endpoint, {"url": present.url})
         assert hints_of_an_event(stage) == [("deliveries", id_of(endpoint))]
 

@@ -64,6 +64,11 @@ def test_what_waits_for_an_endpoint_that_is_known_to_be_slow_is_counted_apart(
         mark(stage, endpoint, slow_until=clock.now())
         hint(stage, only(stage, second), "slow_deliveries")
         assert [lane for lane, _ in lateness(capsys)] == ["first_attempts", "slow_endpoints"]
+        # A hanging one is late by hours. What counts is how long the hint of its attempt waits.
+        third = happen(stage)
+        stopped_clock.forward(3_600)
+        hint(stage, only(stage, third), "hanging_deliveries", clock.now() / 1000 - 7)
+        assert lateness(capsys) == [("hanging_endpoints", 7_000)]
 
 
 def test_a_line_is_a_metric_of_the_stage_and_of_no_project(

@@ -2,14 +2,13 @@
 
 Queues, their concurrency and batch sizes are the topology's. The code of the service decides which queue and message
 group a hint goes to, which marks an endpoint gets, how long a message waits for the one before it, and when a failed
-attempt is repeated. What is simulated here is Lambda's pollers, the worker's time, and the receivers.
+attempt is repeated. What is simulated here is Lambda's pollers, the worker's time, `sweep`, and the receivers.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-import json
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +25,9 @@ from infra.topology import QueueSource
 from shared.core import clock
 from shared.core.facts import LONGEST_QUEUE_DELAY
 from shared.webhooks import deliveries, endpoints, lanes
-from shared.work import batches
+from shared.webhooks.http_client import Outcome
+from shared.webhooks.lanes import Arrival, Place
+from shared.work import batches, owed
 from tests.support.clocks import Clock
 
 DELIVER = next(function for function in topology.FUNCTIONS if function.name == "deliver")
@@ -40,6 +41,10 @@ RECORD = CALL_MS / 1000
 POLL = 0.05
 """Seconds between two receives of the pollers, and from a function's end to the deletion of its messages."""
 TIMEOUT = 15.0
+SWEEP = 60
+"""Seconds between two runs of `sweep`."""
+ROWS_PER_SECOND = 700
+"""The hints that `sweep` sends in a second (`tests/unit/test_sweep.py`)."""
 
 
 @dataclass
@@ -50,9 +55,11 @@ class Receiver:
     seconds: float
     snapshot: endpoints.Snapshot = field(init=False)
     late: list[float] = field(default_factory=list)
-    """Seconds from when each first attempt was due to its start."""
+    """Seconds from when the first attempt for each event was due to its start."""
     others_late: list[float] = field(default_factory=list)
     """The same for all other attempts."""
+    ended: int = 0
+    """The deliveries that have ended."""
     in_flight: int = 0
     most_in_flight: int = 0
     order: list[tuple[str, int]] = field(default_factory=list)
@@ -64,6 +71,8 @@ class Receiver:
             generation=0,
             closed={},
             deleted=False,
+            slow_attempts=0,
+            timeouts=0,
             slow_until=None,
             busy_until=0,
             failing_since=None,
@@ -73,7 +82,25 @@ class Receiver:
 
     def mark(self, marks: Mapping[str, Any]) -> None:
         """Change the marks in the endpoint's row."""
-        self.snapshot = replace(self.snapshot, **marks)
+        absent = {"slow_attempts": 0, "timeouts": 0, "busy_until": 0}
+        values: dict[str, Any] = {name: absent.get(name) if value is None else value for name, value in marks.items()}
+        self.snapshot = replace(self.snapshot, **values)
+
+
+@dataclass(eq=False)
+class _Row:
+    """A delivery's row."""
+
+    receiver: Receiver
+    due_at: float
+    hint_at: float
+    """When `sweep` sends the next hint."""
+    attempt: int = 1
+    about: tuple[str, int] | None = None
+    """The object and number of an event; None for a test event."""
+    hints: int = 0
+    claimed: bool = False
+    ended: bool = False
 
 
 @dataclass
@@ -98,8 +125,10 @@ class Lanes:
         self._queues = {queue.name: self._create(queue) for queue in topology.QUEUES if queue.name in SOURCES}
         self._ticks: set[tuple[str, float]] = set()
         self._free = {name: source.concurrency for name, source in SOURCES.items()}
+        self._rows: dict[str, _Row] = {}
         self.receivers: dict[str, Receiver] = {}
         self.most_running: Counter[str] = Counter()
+        self._at(time.now + SWEEP, self._sweep)
 
     def receiver(self, id: str, seconds: float) -> Receiver:
         """A new endpoint, whose receiver responds after `seconds`."""
@@ -114,7 +143,7 @@ class Lanes:
     def send_test_events(self, receiver: Receiver, rate: float, seconds: float) -> None:
         """Test events or manual retries at `rate` per second for the next `seconds`."""
         for number in range(int(rate * seconds)):
-            self._at(self._moment(number, rate), self._hint, lanes.LATER, receiver, 1)
+            self._at(self._moment(number, rate), self._test, receiver)
 
     def run(self, seconds: float) -> None:
         """Let time pass."""
@@ -123,6 +152,10 @@ class Lanes:
             self._time.now, _, act = heapq.heappop(self._events)
             act()
         self._time.now = end
+
+    def length(self, queue: str) -> int:
+        """The messages in a queue."""
+        return int(self._queues[queue].attributes()["ApproximateNumberOfMessages"])
 
     def _moment(self, number: int, rate: float) -> float:
         return self._time.now + (number + self._random.random()) / rate
@@ -135,23 +168,31 @@ class Lanes:
         return self._engine.create(f"{queue.name}{'.fifo' if queue.fifo else ''}", attributes)
 
     def _fan_out(self, receiver: Receiver, object_id: str, number: int) -> None:
-        group = lanes.group(receiver.snapshot, object_id)
-        self._hint(lanes.first(receiver.snapshot), receiver, 1, group=group, about=(object_id, number))
+        self._hint(self._new(receiver, (object_id, number)), lanes.first(receiver.snapshot, object_id))
 
-    def _hint(
-        self,
-        queue: str,
-        receiver: Receiver,
-        attempt: int,
-        delay: int = 0,
-        group: str | None = None,
-        due: float | None = None,
-        about: tuple[str, int] | None = None,
-    ) -> None:
-        due = self._time.now + delay if due is None else due
-        body = json.dumps([receiver.id, attempt, due, about])
-        id = str(next(self._numbers)) if self._queues[queue].fifo else None
-        self._queues[queue].send(Draft(body, delay or None, group or receiver.id, id))
+    def _test(self, receiver: Receiver) -> None:
+        self._hint(self._new(receiver, None), Place(lanes.LATER, receiver.id))
+
+    def _new(self, receiver: Receiver, about: tuple[str, int] | None) -> str:
+        id, now = str(next(self._numbers)), self._time.now
+        self._rows[id] = _Row(receiver, now, now + deliveries.GRACE, about=about)
+        return id
+
+    def _sweep(self) -> None:
+        """Each minute: hints for the rows that are overdue, one after another."""
+        open_rows = {id: row for id, row in self._rows.items() if not row.ended}
+        overdue = [id for id, row in open_rows.items() if not row.claimed and row.hint_at <= self._time.now]
+        for number, id in enumerate(overdue):
+            row, at = open_rows[id], self._time.now + number / ROWS_PER_SECOND
+            self._at(at, self._hint, id, Place(lanes.LATER, row.receiver.id))
+            row.hint_at = at + min(owed.MIN_INTERVAL * 2**row.hints, owed.MAX_INTERVAL)
+            row.hints += 1
+        self._at(self._time.now + SWEEP, self._sweep)
+
+    def _hint(self, id: str, place: Place, delay: int = 0) -> None:
+        queue = place.queue
+        once = (place.once or f"{id}-{self._rows[id].attempt}") if self._queues[queue].fifo else None
+        self._queues[queue].send(Draft(id, delay or None, place.group, once))
         tick = (self._time.now + delay) // POLL + 1
         if (queue, tick) not in self._ticks:
             self._ticks.add((queue, tick))
@@ -194,29 +235,51 @@ class Lanes:
         return invocation.cpu_free_at
 
     def _claimed(self, invocation: _Invocation, message: Received, after: Callable[[], None]) -> None:
-        id, attempt, due, about = json.loads(message["Body"])
-        receiver, queue = self.receivers[id], invocation.source.queue
-        snapshot = receiver.snapshot
-        if lanes.is_misplaced(queue, snapshot):
-            self._hint(lanes.SLOW, receiver, attempt, due=due, about=about)
+        id, queue = message["Body"], invocation.source.queue
+        row, now = self._rows[id], self._time.now
+        receiver, arrival = row.receiver, Arrival(queue, clock.now() - int(message["Attributes"]["SentTimestamp"]))
+        place = lanes.another(arrival, receiver.snapshot, by_hand=row.about is None)
+        if row.ended or row.claimed or row.due_at > now or place is not None:
+            if place is not None and not row.ended and not row.claimed:
+                self._move(id, row, place)
             self._at(self._cpu(invocation, CPU / 2) + RECORD, self._ended, invocation, message, after)
             return
-        (receiver.late if about else receiver.others_late).append(self._time.now - due)
-        if about:
-            receiver.order.append(tuple(about))
+        if row.attempt == 1:
+            (receiver.late if row.about else receiver.others_late).append(now - row.due_at)
+            receiver.order += [row.about] if row.about else []
+        row.claimed = True
         receiver.in_flight += 1
         receiver.most_in_flight = max(receiver.most_in_flight, receiver.in_flight)
-        sent = int(message["Attributes"]["SentTimestamp"])
-        waited = clock.now() - sent if queue == lanes.FIRST else 0
+        seconds = receiver.seconds
 
         def recorded() -> None:
-            receiver.in_flight -= 1
-            receiver.mark(lanes.marks(snapshot, int(receiver.seconds * 1000), waited))
-            if receiver.seconds >= TIMEOUT and deliveries.WAITS[attempt] <= LONGEST_QUEUE_DELAY:
-                self._hint(lanes.LATER, receiver, attempt + 1, deliveries.WAITS[attempt])
+            self._record(id, row, arrival, seconds)
             self._at(self._cpu(invocation, CPU / 2) + RECORD, self._ended, invocation, message, after)
 
-        self._at(self._time.now + receiver.seconds, recorded)
+        self._at(now + seconds, recorded)
+
+    def _move(self, id: str, row: _Row, place: Place) -> None:
+        if place.queue == lanes.HANGING:
+            row.hint_at, row.hints = lanes.put_off(int(row.due_at * 1000)) / 1000, 0
+        self._hint(id, place)
+
+    def _record(self, id: str, row: _Row, arrival: Arrival, seconds: float) -> None:
+        receiver, timed_out = row.receiver, seconds >= TIMEOUT
+        receiver.in_flight -= 1
+        outcome = Outcome(None if timed_out else 200, "timeout" if timed_out else None, None, int(seconds * 1000))
+        # The row as it is after the attempts that were recorded meanwhile.
+        receiver.mark(lanes.marks(receiver.snapshot, outcome, arrival))
+        row.claimed, row.ended = False, not timed_out or row.attempt == len(deliveries.WAITS)
+        if row.ended:
+            receiver.ended += 1
+            return
+        wait = deliveries.WAITS[row.attempt]
+        row.attempt, row.due_at, row.hints = row.attempt + 1, self._time.now + wait, 0
+        row.hint_at = row.due_at + deliveries.GRACE
+        if wait <= LONGEST_QUEUE_DELAY:
+            self._hint(id, Place(lanes.LATER, receiver.id), wait)
+        else:
+            self._at(row.due_at, self._hint, id, Place(lanes.LATER, receiver.id))
 
     def _ended(self, invocation: _Invocation, message: Received, after: Callable[[], None]) -> None:
         invocation.ended.add(message["MessageId"])

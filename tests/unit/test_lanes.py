@@ -8,13 +8,21 @@ from itertools import pairwise
 import pytest
 
 from shared.core import clock
-from shared.webhooks import deliveries, http_client, lanes
+from shared.webhooks import deliveries, endpoints, http_client, lanes
+from shared.webhooks.http_client import Outcome
+from shared.webhooks.lanes import Arrival
 from shared.work import batches, owed
 from tests.support.virtual_lanes import DELIVER, SOURCES, TIMEOUT, Lanes, Receiver, virtual_lanes
 
 QUICK = 0.05
 """Seconds in which a healthy receiver responds."""
-SLOW_SHARE = SOURCES[lanes.SLOW].concurrency
+SLUGGISH = 8.0
+"""Seconds in which a slow one does."""
+
+
+def share(queue: str) -> int:
+    """The most attempts that a queue's executions make concurrently."""
+    return SOURCES[queue].concurrency * SOURCES[queue].batch_size
 
 
 @pytest.fixture
@@ -48,25 +56,73 @@ def test_a_hanging_endpoint_does_not_delay_healthy_ones(stage: Lanes) -> None:
     stage.run(61)
     assert {len(receiver.late) for receiver in healthy} == {60 * 5}
     assert latest(*healthy) < 1
-    # The first batch, which nobody could know to hang, and then its share.
-    assert hanging.most_in_flight <= SOURCES[lanes.FIRST].batch_size + SLOW_SHARE
+    # Before it is known to hang: a batch, and the retries of the attempts before.
+    assert hanging.most_in_flight < SOURCES[lanes.FIRST].batch_size + endpoints.HANGING_FROM
+
+
+def test_a_hanging_endpoint_has_one_attempt_at_a_time_however_many_events_it_has(stage: Lanes) -> None:
+    hanging = stage.receiver("whk_hanging", TIMEOUT)
+    stage.send(hanging, 50, 300)
+    stage.run(60)
+    assert hanging.snapshot.hanging
+    hanging.most_in_flight = hanging.in_flight
+    stage.run(240)
+    assert hanging.most_in_flight == 1
+    assert stage.length(lanes.HANGING) < 10
 
 
 def test_many_endpoints_that_hang_together_have_one_share_of_the_worker(stage: Lanes) -> None:
-    hanging = [stage.receiver(f"whk_hanging{number}", TIMEOUT) for number in range(100)]
+    hanging = [stage.receiver(f"whk_hanging{number}", TIMEOUT) for number in range(200)]
     for receiver in hanging:
-        stage.send(receiver, 1, 90)
-    stage.run(30)
+        stage.send(receiver, 1, 150)
+    stage.run(90)
     # From here on the service knows them; their first retries come, too.
+    assert all(receiver.snapshot.hanging for receiver in hanging)
     healthy = healthy_ones(stage, 60)
-    for receiver in hanging:
-        receiver.most_in_flight = receiver.in_flight
     stage.most_running.clear()
     stage.run(61)
     assert latest(*healthy) < 1
-    assert stage.most_running[lanes.SLOW] == SLOW_SHARE
-    assert sum(receiver.in_flight for receiver in hanging) <= SLOW_SHARE
-    assert max(stage.most_running[queue] for queue in (lanes.FIRST, lanes.LATER)) < 25
+    assert stage.most_running[lanes.HANGING] == SOURCES[lanes.HANGING].concurrency
+    assert sum(receiver.in_flight for receiver in hanging) <= share(lanes.HANGING)
+    assert stage.most_running[lanes.FIRST] < 25
+
+
+def test_slow_endpoints_that_respond_are_not_delayed_by_hanging_ones(stage: Lanes) -> None:
+    slow = [stage.receiver(f"whk_slow{number}", SLUGGISH) for number in range(4)]
+    hanging = [stage.receiver(f"whk_hanging{number}", TIMEOUT) for number in range(50)]
+    for receiver in (*slow, *hanging):
+        stage.send(receiver, 1, 240)
+    stage.run(120)
+    for receiver in slow:
+        assert receiver.snapshot.slow
+        receiver.late.clear()
+    stage.run(120 + 2 * SLUGGISH)
+    assert latest(*slow) < 1
+    assert {receiver.ended for receiver in slow} == {240}
+
+
+def test_a_test_event_and_a_manual_retry_are_attempted_while_others_are_put_off(stage: Lanes) -> None:
+    hanging = stage.receiver("whk_hanging", TIMEOUT)
+    stage.send(hanging, 50, 120)
+    stage.run(120)
+    stage.send_test_events(hanging, 1, 1)
+    stage.run(2 * TIMEOUT)
+    [late] = hanging.others_late
+    assert late < 2 * TIMEOUT
+
+
+def test_an_endpoint_that_responds_again_has_its_backlog_within_twice_the_outage(stage: Lanes) -> None:
+    receiver = stage.receiver("whk_1", QUICK)
+    stage.send(receiver, 10, 900)
+    stage.run(60)
+    receiver.seconds = TIMEOUT
+    stage.run(200)
+    receiver.seconds = QUICK
+    stage.run(641)
+    assert receiver.ended == 10 * 900
+    assert latest(receiver) < 3 * 200
+    assert not receiver.snapshot.slow
+    assert max(receiver.late[-100:]) < 1
 
 
 def test_a_busy_endpoint_that_begins_to_hang_delays_no_other_and_is_served_again_when_it_responds(
@@ -78,11 +134,13 @@ def test_a_busy_endpoint_that_begins_to_hang_delays_no_other_and_is_served_again
     stage.run(10)
     busy.seconds = TIMEOUT
     stage.run(20)
-    assert busy.snapshot.slow
+    assert busy.snapshot.hanging
     busy.seconds = QUICK
     stage.run(51)
-    assert len(busy.late) == 100 * 40, "its backlog is delivered"
-    assert latest(*healthy) < 1
+    # A batch with its first attempt that hangs holds back their groups for a second.
+    assert latest(*healthy) < 1 + batches.SETTLE_EVERY
+    stage.run(180)
+    assert busy.ended == 100 * 40, "its backlog is delivered"
     stage.send(busy, 1, 120)
     stage.run(121)
     assert not busy.snapshot.slow
@@ -140,31 +198,86 @@ def test_the_worker_has_time_for_the_longest_batch() -> None:
     assert handling < deliveries.LEASE / clock.SECOND
 
 
+def outcome(seconds: float, error: str | None = None) -> Outcome:
+    return Outcome(None if error else 200, error, None, int(seconds * 1000))
+
+
+ON_TIME = Arrival(lanes.FIRST, 0)
+SLOW = outcome(lanes.SLOW_ATTEMPT / 1000)
+TIMED_OUT = outcome(TIMEOUT, "timeout")
+
+
+def attempted(endpoint: Receiver, *outcomes: Outcome, arrival: Arrival = ON_TIME) -> endpoints.Snapshot:
+    for each in outcomes:
+        endpoint.mark(lanes.marks(endpoint.snapshot, each, arrival))
+    return endpoint.snapshot
+
+
+def test_one_or_two_slow_attempts_do_not_move_an_endpoint(stage: Lanes) -> None:
+    endpoint = stage.receiver("whk_1", QUICK)
+    for _ in range(3):
+        found = attempted(endpoint, *[SLOW] * (lanes.SLOW_ATTEMPTS - 1))
+        assert not found.slow
+        found = attempted(endpoint, outcome(QUICK))
+        assert found.slow_attempts == 0
+        found = attempted(endpoint, TIMED_OUT, TIMED_OUT, outcome(QUICK))
+        assert (found.slow, found.hanging, found.timeouts, found.slow_attempts) == (False, False, 0, 0)
+    assert lanes.marks(endpoint.snapshot, outcome(QUICK), ON_TIME) == {}, "written for each attempt"
+
+
+def test_a_delivery_to_a_hanging_endpoint_is_put_off_until_its_lateness_has_tripled(stage: Lanes) -> None:
+    now = clock.now()
+    assert lanes.put_off(now) == lanes.put_off(now - 30_000) == now + 60_000
+    assert lanes.put_off(now - clock.HOUR) == now + 2 * clock.HOUR
+
+
 def test_an_endpoint_is_slow_until_it_is_quick_a_minute_later(stage: Lanes) -> None:
     endpoint = stage.receiver("whk_1", QUICK)
-    assert lanes.marks(endpoint.snapshot, lanes.SLOW_ATTEMPT - 1, 0) == {}
     begun = clock.now()
-    endpoint.mark(lanes.marks(endpoint.snapshot, lanes.SLOW_ATTEMPT, 0))
-    assert (endpoint.snapshot.slow, endpoint.snapshot.slow_until) == (True, begun + lanes.SLOW_FOR)
+    found = attempted(endpoint, *[SLOW] * lanes.SLOW_ATTEMPTS)
+    assert (found.slow, found.slow_until, found.hanging) == (True, begun + lanes.SLOW_FOR, False)
     stage.run(29)
-    assert lanes.marks(endpoint.snapshot, lanes.SLOW_ATTEMPT, 0) == {}, "written for each attempt"
+    assert lanes.marks(endpoint.snapshot, SLOW, ON_TIME) == {}, "written for each attempt"
     stage.run(2)
-    assert lanes.marks(endpoint.snapshot, lanes.SLOW_ATTEMPT, 0) == {"slow_until": clock.now() + lanes.SLOW_FOR}
-    assert lanes.marks(endpoint.snapshot, 50, 0) == {}
+    assert lanes.marks(endpoint.snapshot, SLOW, ON_TIME) == {"slow_until": clock.now() + lanes.SLOW_FOR}
+    assert lanes.marks(endpoint.snapshot, outcome(QUICK), ON_TIME) == {}
     stage.run(3600)
     assert endpoint.snapshot.slow
-    assert lanes.marks(endpoint.snapshot, 50, 0) == {"slow_until": None}
+    found = attempted(endpoint, outcome(QUICK))
+    assert (found.slow, found.slow_attempts) == (False, 0)
+
+
+def test_an_endpoint_that_hangs_is_slow_from_its_first_response(stage: Lanes) -> None:
+    endpoint = stage.receiver("whk_1", QUICK)
+    assert attempted(endpoint, *[TIMED_OUT] * endpoints.HANGING_FROM).hanging
+    assert lanes.marks(endpoint.snapshot, TIMED_OUT, ON_TIME) == {}, "written for each attempt"
+    found = attempted(endpoint, outcome(QUICK))
+    assert (found.hanging, found.slow) == (False, True)
+    stage.run(lanes.SLOW_FOR / clock.SECOND)
+    found = attempted(endpoint, outcome(QUICK))
+    assert (found.hanging, found.slow) == (False, False)
+
+
+def test_failures_that_are_quick_do_not_move_an_endpoint(stage: Lanes) -> None:
+    endpoint = stage.receiver("whk_1", QUICK)
+    found = attempted(endpoint, *[outcome(QUICK, "connection_refused")] * 10)
+    assert (found.slow, found.hanging) == (False, False)
 
 
 def test_an_endpoint_is_busy_while_its_first_attempts_wait_and_it_responds(stage: Lanes) -> None:
-    endpoint = stage.receiver("whk_1", QUICK)
-    assert lanes.marks(endpoint.snapshot, 50, lanes.BEHIND) == {}
-    assert "busy_until" not in lanes.marks(endpoint.snapshot, lanes.SLOW_ATTEMPT, lanes.BEHIND + 1)
-    assert lanes.group(endpoint.snapshot, "cus_1") == "whk_1"
-    endpoint.mark(lanes.marks(endpoint.snapshot, 50, lanes.BEHIND + 1))
-    groups = {lanes.group(endpoint.snapshot, f"cus_{number}") for number in range(500)}
-    assert len(groups) == lanes.BUSY_GROUPS
-    assert lanes.group(endpoint.snapshot, "cus_1") == lanes.group(endpoint.snapshot, "cus_1")
-    assert lanes.marks(endpoint.snapshot, 50, lanes.BEHIND + 1) == {}, "written for each attempt"
+    def group(object_id: str) -> str:
+        place = lanes.first(endpoint.snapshot, object_id)
+        assert place.queue == lanes.FIRST
+        return place.group
+
+    endpoint, behind = stage.receiver("whk_1", QUICK), Arrival(lanes.FIRST, lanes.BEHIND + 1)
+    assert lanes.marks(endpoint.snapshot, outcome(QUICK), Arrival(lanes.FIRST, lanes.BEHIND)) == {}
+    assert lanes.marks(endpoint.snapshot, outcome(QUICK), Arrival(lanes.LATER, lanes.BEHIND + 1)) == {}
+    assert "busy_until" not in lanes.marks(endpoint.snapshot, SLOW, behind)
+    assert group("cus_1") == "whk_1"
+    attempted(endpoint, outcome(QUICK), arrival=behind)
+    assert len({group(f"cus_{number}") for number in range(500)}) == lanes.BUSY_GROUPS
+    assert group("cus_1") == group("cus_1")
+    assert lanes.marks(endpoint.snapshot, outcome(QUICK), behind) == {}, "written for each attempt"
     stage.run(lanes.BUSY_FOR / clock.SECOND)
-    assert lanes.group(endpoint.snapshot, "cus_1") == "whk_1"
+    assert group("cus_1") == "whk_1"

@@ -1,0 +1,132 @@
+"""Attempts: what the delivery worker does about a hint. `decide` holds the rules; `make` carries them out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shared.core import clock, facts, metrics, table
+from shared.core.log import logger
+from shared.webhooks import deliveries, endpoints, health, http_client, lanes, signing
+from shared.webhooks.deliveries import Claim
+from shared.webhooks.endpoints import WEBHOOK_ENDPOINTS, Snapshot
+from shared.webhooks.events import EVENTS
+from shared.webhooks.lanes import Arrival, Place
+from shared.work import hints, owed
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """The endpoint was disabled or deleted, or the event was erased: cancel the delivery."""
+
+
+@dataclass(frozen=True)
+class Fail:
+    """Too many workers died during this attempt: fail the delivery."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """The attempt belongs to another lane. If it is put off, `sweep` sends no hint before that instant."""
+
+    place: Place
+    put_off: int | None
+
+
+@dataclass(frozen=True)
+class Send:
+    """Send the event. `lane` and `late` (milliseconds) are for the lateness metric."""
+
+    lane: str
+    late: int
+
+
+Decision = Cancel | Fail | Move | Send
+
+
+def decide(claim: Claim, endpoint: Snapshot | None, arrival: Arrival) -> Decision:
+    """What to do about the attempt of a claimed delivery. `endpoint` is None if there is nothing to send any more."""
+    if endpoint is None or claim.is_closed(endpoint):
+        return Cancel()
+    if claim.lost_workers >= deliveries.MAX_LOST_WORKERS:
+        return Fail()
+    place = lanes.another(arrival, endpoint, by_hand=claim.doc["trigger"] != "automatic")
+    if place is not None:
+        return Move(place, lanes.put_off(claim.due_at) if place.queue == lanes.HANGING else None)
+    late = clock.now() - claim.due_at
+    # These endpoints cause their lateness themselves. That of the hints shows whether the lane has room for all.
+    if arrival.queue == lanes.HANGING:
+        return Send(facts.HANGING_ENDPOINTS, arrival.waited)
+    if arrival.queue == lanes.SLOW:
+        return Send(facts.SLOW_ENDPOINTS, late)
+    return Send(facts.FIRST_ATTEMPTS if claim.number == 1 else facts.LATER_ATTEMPTS, late)
+
+
+def make(pk: str, sk: str, arrival: Arrival) -> None:
+    """Make the attempt that is due for a delivery. Does nothing if none is due."""
+    claim = deliveries.claim(pk, sk)
+    if claim is None:
+        return
+    scope, endpoint_id = claim.scope, claim.doc["webhook_endpoint_id"]
+    endpoint_keys = WEBHOOK_ENDPOINTS.row_keys(scope, endpoint_id)
+    event_key = (scope.pk(EVENTS.kind), claim.doc["event_id"])
+    with _released_on_failure(claim):
+        rows = table.get_many([event_key, *endpoint_keys])
+    endpoint = next((endpoints.snapshot(rows[key]) for key in endpoint_keys if key in rows), None)
+    # The event of an erased customer is gone, and its deliveries with it.
+    match decide(claim, endpoint if event_key in rows else None, arrival):
+        case Cancel():
+            deliveries.cancel(claim, endpoint)
+        case Fail():
+            assert endpoint is not None
+            deliveries.fail_lost(claim, endpoint)
+            logger().error("worker lost", extra={"delivery_id": claim.doc["id"]})
+            metrics.count(facts.LOST_DELIVERY)
+        case Move(place, put_off):
+            deliveries.release(claim, until=put_off)
+            hints.send(place.queue, [deliveries.hint(claim.work.row, place=place)])
+        case Send(lane, late):
+            assert endpoint is not None
+            metrics.milliseconds(facts.DELIVERY_LATENESS, late, lane=lane)
+            _send(claim, endpoint, rows[event_key]["doc"].encode(), arrival)
+
+
+@contextlib.contextmanager
+def _released_on_failure(claim: Claim) -> Iterator[None]:
+    """Release the claim if the block fails: nothing was sent yet, so the worker does not count as lost."""
+    try:
+        yield
+    except Exception:
+        deliveries.release(claim)
+        raise
+
+
+def _send(claim: Claim, endpoint: Snapshot, body: bytes, arrival: Arrival) -> None:
+    """Send the event and record the outcome."""
+    url, endpoint_id = endpoint.doc["url"], endpoint.doc["id"]
+    with _released_on_failure(claim):
+        secret = signing.decrypt(endpoint_id, endpoint.secret)
+    headers = {"Content-Type": "application/json"}
+    headers |= signing.headers(secret, claim.doc["event_id"], body, clock.now() // clock.SECOND)
+    outcome = http_client.post(url, headers, body, allow_loopback=endpoints.loopback_allowed())
+    unread: list[Snapshot | None] = [endpoint]
+
+    def record() -> None:
+        # The endpoint may be changed or deleted during the attempt.
+        current = unread.pop() if unread else endpoints.read(claim.scope, [endpoint_id]).get(endpoint_id)
+        step = deliveries.next_step(claim.number, outcome, closed=claim.is_closed(current))
+        also = health.writes(claim.scope, current, url, step, outcome, arrival)
+        deliveries.record(claim, url, outcome, step, also)
+
+    owed.retry_on_conflict(record)
+    logger().info(
+        "attempt",
+        extra={
+            "delivery_id": claim.doc["id"],
+            "number": claim.number,
+            "status": outcome.status,
+            "error": outcome.error,
+            "duration_ms": outcome.duration_ms,
+        },
+    )
