@@ -42,7 +42,7 @@ class _Assets:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["context"].route = "/admin/assets/{hash}/{name}"
         headers = dict(scope["headers"])
-        response = rendering.asset_response(scope["path"], headers.get(b"accept-encoding", b"").decode("latin-1"))
+        response = rendering.assets().response(scope["path"], headers.get(b"accept-encoding", b"").decode("latin-1"))
         if response is None:
             raise not_found()
         await response(scope, receive, send)

@@ -26,6 +26,7 @@ from shared.admin.sessions import Session
 from shared.api.responses import RequestContext
 from shared.core import table
 from shared.core.keys import Scope
+from shared.pages import SECURITY
 
 PROJECT = "/admin/projects/{project}/{mode}"
 MOST_FORM_BYTES = 64 * 1024
@@ -77,7 +78,7 @@ class Visit:
 
     def redirect(self, path: str) -> Response:
         """Send the browser to another page of ours."""
-        return RedirectResponse(self.url(path), 303, rendering.SECURITY)
+        return RedirectResponse(self.url(path), 303, SECURITY)
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
         """The response with a template."""
@@ -208,7 +209,7 @@ def return_path(text: str) -> str:
 def _to_sign_in(visit: Visit) -> Response:
     if visit.is_fragment:
         # htmx loads the whole page again, which leads to the sign-in.
-        return Response(status_code=401, headers=rendering.SECURITY | {"HX-Refresh": "true"})
+        return Response(status_code=401, headers=SECURITY | {"HX-Refresh": "true"})
     path = visit.request.url.path
     query = urllib.parse.urlencode({"return_to": path}) if visit.request.method == "GET" and path != "/admin" else ""
     return visit.redirect(f"/admin/sign-in{'?' if query else ''}{query}")

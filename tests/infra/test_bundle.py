@@ -12,7 +12,11 @@ import pytest
 
 from infra import bundle
 from infra.bundle import Bundle
+<<<<<<< HEAD
 from shared.core.facts import ADMIN_VENDORED, API_DESCRIPTION
+=======
+from shared.core.facts import VENDORED
+>>>>>>> e9018bb (Add the documentation under /docs: guides whose examples are run, an events catalogue, and search)
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -40,6 +44,7 @@ def test_the_same_inputs_give_the_same_bytes(built: Bundle, place: Path) -> None
 
 def test_it_holds_our_packages_and_theirs_and_fits_into_lambda(built: Bundle) -> None:
     templates = "functions/admin/templates/layout.html"
+<<<<<<< HEAD
     vendored = [f"functions/admin/vendored/{name}" for name in ADMIN_VENDORED]
     ours = (
         "functions/ping.py",
@@ -49,6 +54,11 @@ def test_it_holds_our_packages_and_theirs_and_fits_into_lambda(built: Bundle) ->
         "functions/admin/assets/admin.css",
         *vendored,
     )
+=======
+    vendored = [f"shared/pages/vendored/{name}" for name in VENDORED]
+    page = "shared/docs/content/webhooks.md"
+    ours = ("functions/ping.py", page, "shared/core/keys.py", templates, "functions/admin/assets/admin.css", *vendored)
+>>>>>>> e9018bb (Add the documentation under /docs: guides whose examples are run, an events catalogue, and search)
     for part in (*ours, "boto3/__init__.py", "starlette/__init__.py"):
         assert (built.folder / part).is_file(), part
     assert not (built.folder / "infra").exists()

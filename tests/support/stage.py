@@ -253,7 +253,7 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
         "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",
         "AWS_EC2_METADATA_DISABLED": "true",
         "ALLOW_LOOPBACK_RECEIVERS": "1",
-        "ADMIN_VENDORED": str(ROOT / "node_modules"),
+        "VENDORED": str(ROOT / "node_modules"),
         "SPEED": "1",
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "CRITICAL"),
         "POWERTOOLS_SERVICE_NAME": "test",

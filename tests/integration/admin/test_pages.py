@@ -105,7 +105,7 @@ def test_assets_are_kept_for_ever_under_a_name_of_their_hash(owner: Browser, sto
         if tag in ("script", "link")
     ]
     assets = [path.removeprefix("/dev") for path in paths if "/assets/" in path]
-    assert len(assets) == len(rendering.assets())
+    assert len(assets) == len(rendering.assets().by_name)
     size = 0
     for path in assets:
         plain, packed = owner.get(path), owner.get(path, Accept_Encoding="gzip, br")
