@@ -245,6 +245,8 @@ QUEUES = (
     Queue("slow_deliveries", visibility=240),
     # Later attempts, manual retries, test events, and overdue attempts found by `sweep`.
     Queue("retries", visibility=240),
+    # Replays of an endpoint's failed deliveries.
+    Queue("replays", visibility=360),
     # Turns of messages: those that their requests do not finish, and those that must be given up.
     Queue("turns", visibility=420),
     # Calls whose next step is due.
@@ -347,7 +349,10 @@ FUNCTIONS = (
         routes=("/admin", "/admin/{proxy+}"),
         table=(*READ, *WRITE, *CHECK, *DELETE, "dynamodb:UpdateItem"),
         indexes=QUERY,
-        sends=("retries",),
+        sends=("retries", "replays", "dials"),
+        starts=("call_consent",),
+        signing_key=("kms:Encrypt",),
+        recordings=("s3:GetObject",),
         sign_in=True,
     ),
     # `/v1` must be listed: API Gateway creates it as a parent resource, so `/{proxy+}` does not match it.
@@ -374,6 +379,15 @@ FUNCTIONS = (
             QueueSource("slow_deliveries", concurrency=20),
             QueueSource("retries", batch_size=10, concurrency=50),
         ),
+    ),
+    Function(
+        "replay",
+        "functions.replay.handler",
+        timeout=60,
+        table=(*READ, "dynamodb:UpdateItem", *WRITE, *CHECK),
+        indexes=QUERY,
+        sends=("retries", "replays"),
+        queues=(QueueSource("replays", concurrency=5),),
     ),
     Function(
         "turn",
@@ -431,7 +445,7 @@ FUNCTIONS = (
         timeout=90,
         table=("dynamodb:BatchGetItem", "dynamodb:UpdateItem"),
         indexes=QUERY,
-        sends=("retries", "turns", "dials", "consents"),
+        sends=("retries", "replays", "turns", "dials", "consents"),
         every=60,
     ),
     # Tests the stage as a client: calls its API with a key of its own, and has a webhook sent to `canary_receiver`.

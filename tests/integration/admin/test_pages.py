@@ -243,8 +243,21 @@ def test_the_find_box_goes_to_what_an_id_names(stage: Stage, story: Story, owner
 
     assert found(story.event) == f"{story.path}/events/{story.event}"
     assert found(key) == f"{story.path}/api_keys#{key}"
-    assert found(customer) == f"{story.path}/events?object_id={customer}"
-    assert found("%2B1%20500%20555%200123") == f"{story.path}/events?object_id={customer}"
+    appointment = made(stage, "appointments", customer_id=customer, appointment_at="2030-05-06T07:08:09Z")
+    conversation = made(stage, "conversations", external_id="thread", customer={"id": customer})
+    [endpoint] = stage.call("GET", "/v1/webhook_endpoints").json["data"]
+    assert stage.call("PATCH", f"/v1/customers/{customer}", {"email": "a@x.org", "external_id": "p-7"}).status == 200
+    session = stage.call("POST", f"/v1/customers/{customer}/call").json["session_id"]
+    for text in (customer, "%2B1%20500%20555%200123", "a@x.org", "p-7"):
+        assert found(text) == f"{story.path}/customers/{customer}"
+    for section, path in (("appointments", appointment), ("conversations", conversation)):
+        id = path.rpartition("/")[2]
+        assert found(id) == f"{story.path}/{section}/{id}"
+    assert found(endpoint["id"]) == f"{story.path}/webhook_endpoints/{endpoint['id']}"
+    assert found(session) == f"{story.path}/sessions/{session}"
+    assert found(story.delivery) == f"{story.path}/events/{story.event}#{story.delivery}"
+    made(stage, "customers", phone="+15005550123")
+    assert found("%2B1%20500%20555%200123") == f"{story.path}/customers?phone=%2B15005550123"
     for unknown in ("evt_01m816msd5000p4pwadfypjhfj", "key_1", "nothing", "%2B1", customer[:-1] + "0"):
         shown = owner.get(f"{story.path}/find?q={unknown}")
         assert shown.status == 404, unknown
