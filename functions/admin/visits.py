@@ -27,6 +27,8 @@ from shared.admin.sessions import Session
 from shared.api.responses import RequestContext
 from shared.core import clock, table
 from shared.core.keys import Scope
+from shared.webhooks import endpoints
+from shared.webhooks.endpoints import Snapshot
 from shared.work import owed
 
 PROJECT = "/admin/projects/{project}/{mode}"
@@ -120,6 +122,10 @@ class InProject(SignedIn):
     def may_change(self) -> bool:
         """Whether the person may change what is neither a key, a member nor a limit."""
         return self.membership.may(MEMBER)
+
+    def unhealthy_endpoints(self) -> list[Snapshot]:
+        """The webhook endpoints that fail, or were disabled because of that: every page says so."""
+        return [one for one in endpoints.of_project(self.scope) if one.needs_attention]
 
     def path(self, *parts: str) -> str:
         """The path of a page of this project and mode."""

@@ -14,7 +14,7 @@ from shared.core import table
 from shared.core.errors import ApiError
 from shared.core.facts import EVENT_TYPES
 from shared.resources import fields
-from shared.webhooks import attempts, deliveries, endpoints, failures, replays, signing
+from shared.webhooks import deliveries, endpoints, failures, outcomes, replays, signing
 from shared.webhooks.endpoints import (
     WEBHOOK_ENDPOINTS,
     WebhookEndpoint,
@@ -90,7 +90,7 @@ def show(visit: InProject) -> Response:
         "webhook_endpoint.html",
         section=SECTION,
         endpoint=endpoints.snapshot(record.row),
-        latest=attempts.latest(visit.scope, record.doc["id"]),
+        latest=outcomes.latest(visit.scope, record.doc["id"]),
         failed=failures.count(visit.scope, record.doc["id"], MOST_COUNTED),
         most=MOST_COUNTED,
         replay=replays.find(visit.scope, [record.doc["id"]]).get(record.doc["id"]),

@@ -14,7 +14,7 @@ from functions.admin import rendering
 from shared.admin import members
 from shared.core.facts import EVENT_TYPES
 from shared.webhooks.http_client import Outcome
-from tests.support.browsing import HERE, STAFF, Browser, Shown, Story, as_test, keys_of, signed_in, trail
+from tests.support.browsing import HERE, STAFF, Browser, Shown, Story, Whole, as_test, keys_of, signed_in, trail
 from tests.support.hostile_values import STRINGS
 from tests.support.resources import made
 from tests.support.stage import Stage
@@ -30,6 +30,18 @@ HOSTILE = [
     "<!-- --><![CDATA[ ]]>",
     "&lt;b&gt; &amp;amp; &#60;",
 ]
+
+
+SECTIONS = (
+    "customers",
+    "appointments",
+    "sessions",
+    "conversations",
+    "webhook_endpoints",
+    "failed_deliveries",
+    "usage",
+    "call_limits",
+)
 
 
 @pytest.fixture
@@ -51,6 +63,10 @@ def all_pages(owner: Browser, story: Story) -> dict[str, Shown]:
         f"{story.path}/members/{_staff(story)}",
         f"{story.path}/audit_trail",
         f"{story.path}/find?q=nothing",
+        story.path,
+        *(f"{story.path}/{section}" for section in SECTIONS),
+        f"{story.path}/customers/new",
+        f"{story.path}/webhook_endpoints/new",
     ]
     return {path: owner.get(path) for path in paths}
 
@@ -295,6 +311,52 @@ def test_what_customers_write_never_becomes_markup(stage: Stage, story: Story, o
     found = owner.get(f"{story.path}/find?q={_quoted(text[:64])}")
     assert found.status in (200, 404)
     assert [tag for tag, _ in found.page.tags].count("script") == 2
+
+
+def test_nothing_of_a_resource_becomes_markup(stage: Stage, whole: Whole) -> None:
+    story, ids = whole.story, whole.ids
+    browser = signed_in(stage, "owner@example.com", {story.project.id: members.OWNER})
+    pages = [
+        *SECTIONS,
+        "failed_deliveries?endpoint=",
+        *(f"{section}/{ids[section]}" for section in ("customers", "appointments", "conversations", "sessions")),
+        f"customers/{ids['customers']}/edit",
+        f"customers/{ids['customers']}/call",
+        f"appointments/{ids['appointments']}/edit",
+        f"appointments/{ids['appointments']}/cancel",
+        f"webhook_endpoints/{ids['webhook_endpoints']}",
+        f"webhook_endpoints/{ids['webhook_endpoints']}/edit",
+    ]
+    written: dict[str, dict[str, Any]] = {
+        "customers": {"name": "plain", "external_id": "plain", "metadata": {"k": "plain"}},
+        "appointments": {"title": "plain", "location": "plain", "notes": "plain", "metadata": {"k": "plain"}},
+        "webhook_endpoints": {"label": "plain", "description": "plain"},
+    }
+
+    def write(text: str) -> None:
+        for section, values in written.items():
+            changes = {name: {"k": text[:99]} if name == "metadata" else text[:200] for name in values}
+            changed = stage.call("PATCH", f"/v1/{section}/{ids[section]}", changes)
+            assert changed.status == 200, changed.body
+        sent = stage.call("POST", f"/v1/conversations/{ids['conversations']}/messages", {"content": text})
+        assert sent.status == 201, sent.body
+
+    def tags() -> dict[str, set[str]]:
+        shown = {page: browser.get(f"{story.path}/{page}") for page in pages}
+        assert {one.status for one in shown.values()} == {200}
+        for page, one in shown.items():
+            for tag, attributes in one.page.tags:
+                assert not [name for name in attributes if name.startswith("on") or name == "style"], page
+                assert tag != "script" or (attributes["src"] or "").startswith("/dev/admin/assets/")
+        return {page: {tag for tag, _ in one.page.tags} for page, one in shown.items()}
+
+    write("plain")
+    plain = tags()
+    for text in HOSTILE:
+        if text.strip():
+            write(text)
+            assert tags() == plain, text
+            assert " ".join(text[:200].split()) in browser.get(f"{story.path}/customers/{ids['customers']}").page.text
 
 
 def test_a_hundred_rows_render_within_ten_milliseconds(stage: Stage, story: Story, owner: Browser) -> None:

@@ -1,4 +1,4 @@
-"""The latest attempts to an endpoint: how many it accepted, and how long it took."""
+"""The outcomes of the latest attempts to an endpoint: how many it accepted, and how long they took."""
 
 from __future__ import annotations
 
