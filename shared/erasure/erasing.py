@@ -158,8 +158,7 @@ def _end_conversation(scope: Scope, conversation_id: str) -> bool:
     conversation = conversations.ended(record.doc)
     if conversation is None:
         return False
-    end = CONVERSATIONS.update(scope, record, conversation)
-    table.write([end, *conversations.ending(scope, conversation)], uuid.uuid4().hex)
+    table.write(conversations.end(scope, record, conversation), uuid.uuid4().hex)
     return True
 
 
