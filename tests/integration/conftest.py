@@ -43,8 +43,7 @@ def stage(_stage: stages.Stage) -> stages.Stage:
     _stage.stream_records()
     for row in next(table.query("CARRIER", limit=1000)):
         table.write([table.Delete(row["pk"], row["sk"])], "test")
-    for queue in _stage.queues:
-        _stage.messages(queue)
+    _stage.empty_queues()
     _stage.project()
     return _stage
 
