@@ -48,6 +48,12 @@ def stage(_stage: stages.Stage) -> stages.Stage:
     return _stage
 
 
+@pytest.fixture(scope="module")
+def empty_storage(_stage: stages.Stage) -> None:
+    """For a module that reads all that is stored, again and again: nothing is left of other modules."""
+    _stage.empty_storage()
+
+
 @pytest.fixture
 def stopped_clock() -> Iterator[Clock]:
     """The service's clock under the test's control, starting now; sleeping moves it on."""
