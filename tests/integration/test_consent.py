@@ -31,7 +31,7 @@ from tests.support.calling import (
 )
 from tests.support.clocks import Clock
 from tests.support.consenting import another, ended, known, remind, reminder
-from tests.support.faults import WRITES, deaths
+from tests.support.faults import deaths
 from tests.support.racing import at_once
 from tests.support.resources import hinted, listed
 from tests.support.stage import Stage
@@ -285,7 +285,7 @@ def test_a_request_whose_worker_dies_at_any_point_comes_to_a_call_that_ends_once
 ) -> None:
     problems = []
     for number in range(2):
-        for death in deaths(len(calls_of_hint(stage, stopped_clock, number))):
+        for death in deaths(calls_of_hint(stage, stopped_clock, number)):
             whom, record = upto(stage, stopped_clock, number)
             with wire(None, *death), pytest.raises(Killed):
                 work(stage, "consent", record)
@@ -307,7 +307,7 @@ def test_a_request_whose_worker_is_in_trouble_with_any_call_of_aws_comes_to_a_ca
     problems = []
     for number in range(2):
         for position, operation in enumerate(calls_of_hint(stage, stopped_clock, number)):
-            if trouble.writes_only and operation not in WRITES:
+            if not trouble.concerns(operation):
                 continue
             whom, record = upto(stage, stopped_clock, number)
             with wire(Fault(position, trouble.disturbance, trouble.tries)):

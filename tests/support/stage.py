@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import itertools
 import json
 import os
 import re
@@ -77,17 +78,22 @@ class Stage:
             for function in topology.FUNCTIONS
         }
         self._key: str | None = None
+        # Tests may create projects of their own, whose numbers follow the last one.
+        self._project_ids = itertools.count(100, 100)
 
     def project(self, name: str = "Test") -> Project:
         """A new project with a key of each mode; `call` uses the test key from now on."""
+        from shared.core import ids, table
         from shared.projects import api_keys, projects
 
         with privileges.running(None):
-            id = projects.create(name).id
-            _, test_key = api_keys.create(id, False, "test")
-            _, live_key = api_keys.create(id, True, "live")
-        self._key = test_key
-        return Project(id, test_key, live_key)
+            # `projects.create` reads all projects to find the next number, and here there are thousands.
+            id = next(self._project_ids)
+            projects.ensure(id, name)
+            test, live = (api_keys.creation(id, livemode, "test") for livemode in (False, True))
+            table.write([*test.writes, *live.writes], ids.new("req_"))
+        self._key = test.plaintext
+        return Project(id, test.plaintext, live.plaintext)
 
     def call(
         self,
@@ -155,21 +161,25 @@ class Stage:
 
     def stream_records(self) -> list[dict[str, Any]]:
         """The changes since the last look that the stream filter lets through, as Lambda's records."""
-        found: list[dict[str, Any]] = []
-        shards = self._streams.describe_stream(StreamArn=self._stream_arn)["StreamDescription"]["Shards"]
-        for shard in shards:
-            id = shard["ShardId"]
-            if id not in self._iterators:
-                self._iterators[id] = self._streams.get_shard_iterator(
-                    StreamArn=self._stream_arn, ShardId=id, ShardIteratorType="TRIM_HORIZON"
-                )["ShardIterator"]
+        found: list[Any] = []
+        if not any(self._iterators.values()):
+            self._find_shards()
+        for id in self._iterators:
             while iterator := self._iterators[id]:
                 answer = self._streams.get_records(ShardIterator=iterator, Limit=1000)
                 self._iterators[id] = answer.get("NextShardIterator")
-                found += [stream_record(record, self._stream_arn) for record in answer["Records"]]
+                found += answer["Records"]
                 if not answer["Records"]:
                     break
-        return [record for record in found if _kind(record) in STREAM_KINDS]
+        return [stream_record(record, self._stream_arn) for record in found if _kind(record) in STREAM_KINDS]
+
+    def _find_shards(self) -> None:
+        """Begin with the shards that are new: the first of all, and the one after a shard that ended."""
+        for shard in self._streams.describe_stream(StreamArn=self._stream_arn)["StreamDescription"]["Shards"]:
+            if (id := shard["ShardId"]) not in self._iterators:
+                self._iterators[id] = self._streams.get_shard_iterator(
+                    StreamArn=self._stream_arn, ShardId=id, ShardIteratorType="TRIM_HORIZON"
+                )["ShardIterator"]
 
     def fan_out(self, records: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
         """Give fan_out the records, or all that are new; returns them."""
@@ -191,6 +201,29 @@ class Stage:
                     self._sqs.delete_message(QueueUrl=address.url, ReceiptHandle=message["ReceiptHandle"])
                     found.append(sqs_record(message["Body"], address.arn, message["Attributes"]))
         return found
+
+    def empty_storage(self) -> None:
+        """Begin with a new table and without recordings; keys and projects of before are gone."""
+        import boto3
+
+        s3, dynamodb = boto3.client("s3"), boto3.client("dynamodb")
+        recordings = {"Bucket": os.environ["RECORDINGS_BUCKET"]}
+        for page in s3.get_paginator("list_objects_v2").paginate(**recordings):
+            if stored := [{"Key": each["Key"]} for each in page.get("Contents", [])]:
+                s3.delete_objects(**recordings, Delete={"Objects": stored})
+        dynamodb.delete_table(TableName=resources.TABLE_NAME)
+        self._stream_arn, self._iterators = resources.ensure_table(dynamodb, Path()), {}
+
+    def empty_queues(self) -> None:
+        """Take away all messages, those that are delayed or in flight, too."""
+        from moto.sqs import sqs_backends
+
+        # moto is in this process, and there are many queues: no request to each.
+        backend = sqs_backends[names.ACCOUNT][names.REGION]
+        for address in self.queues.values():
+            queue = backend.get_queue(address.arn.rpartition(":")[2])
+            queue.last_purged_at = None  # SQS, and moto, purge a queue once a minute.
+            backend.purge_queue(queue.name)
 
     def deliver(self, *queues: str) -> int:
         """Give deliver what these queues (all of its own, if none is named) have to give; how many messages."""
@@ -260,7 +293,7 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
     }
     before = dict(os.environ)
     port = database.free_port()
-    process = database.start(None, folder / "dynamodb.log", port, ())
+    process = database.start(None, folder / "dynamodb.log", port, (), optimize=True)
     try:
         database.await_ready(process, folder / "dynamodb.log", port)
         url = f"http://127.0.0.1:{port}"
@@ -323,7 +356,7 @@ def _function_of(method: str, path: str) -> str:
     return match.function.name
 
 
-def _kind(record: dict[str, Any]) -> str:
+def _kind(record: Any) -> str:
     images = record["dynamodb"]
     image = images.get("NewImage") or images.get("OldImage") or {}
     return str(image.get("kind", {}).get("S"))
