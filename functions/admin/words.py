@@ -36,8 +36,8 @@ ACTION = {
 }
 ROLE = {
     "viewer": "can see everything and change nothing",
-    "member": "can change everything except API keys, members and limits",
-    "owner": "can change everything",
+    "member": "can see everything and retry deliveries",
+    "owner": "can also manage API keys and members",
 }
 _UNITS = ((clock.DAY, "d"), (clock.HOUR, "h"), (clock.MINUTE, "min"), (clock.SECOND, "s"))
 

@@ -18,8 +18,7 @@ from shared.projects import projects
 from shared.work import owed
 
 VIEWER, MEMBER, OWNER = ROLES = ("viewer", "member", "owner")
-"""From the least to the most rights: to see everything; to change everything except the owner's matters; these too:
-API keys, members and limits."""
+"""From the least to the most rights: see everything; also retry deliveries; also manage API keys and members."""
 
 
 @dataclass(frozen=True)
