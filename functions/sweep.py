@@ -31,7 +31,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
     shards = _shards()
     overdue = sum(threads.run_all(lambda shard: _sweep(shard, has_time), shards, at_once=len(shards)))
     if overdue:
-        logger().warning("overdue", extra={"rows": overdue})
+        logger().warning("sent hints for overdue rows", extra={"rows": overdue})
     return {"hinted": overdue}
 
 

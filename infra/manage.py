@@ -7,7 +7,7 @@
     consents revoke PROJECT PHONE [--mode live]     stops calls on WhatsApp to this number
     conversations resume PROJECT CONVERSATION [--mode live]     gives a handed-off conversation back to the agent
     customers erase PROJECT CUSTOMER [--mode live]     removes a person for good, with all its data
-    customers erase --from-ledger     removes everyone who was erased again, after a restore
+    customers erase --from-ledger     after a restore, erases again everyone in the ledger
     usage PROJECT MONTH     shows live messages, model tokens, calls and their seconds in a month (2026-11)
     members add PROJECT EMAIL [--role owner|member|viewer] | members list PROJECT | members remove PROJECT EMAIL
     members link EMAIL      prints a link that signs a member in once, on the local runner only

@@ -3,8 +3,8 @@
 Rows are flat dicts whose values are str, int, bool, bytes or a dict of ints. Reads of the base table are strongly
 consistent; reads of an index are not. `write` executes one operation, or several as one transaction.
 
-Long documents are stored compressed, because each started KB of a row costs a write unit, and two in a transaction. A
-condition must therefore not compare a document.
+Long documents are stored compressed, because each KB or part of a KB of a row costs a write unit, and two in a
+transaction. A condition must therefore not compare a document.
 
     ConditionFailed(op, old)    the condition of an operation failed; nothing was written
     Contended(op)               transaction conflicts on the row of an operation; nothing was written

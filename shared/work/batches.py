@@ -87,7 +87,7 @@ def each_record(event: Mapping[str, Any], work: Callable[[Record], T]) -> Proces
                 try:
                     found.results[position] = work(record)
                 except Exception:
-                    logger().exception("item failed")
+                    logger().exception("message or record failed")
                     found.failed.append(position)
                     return
 
@@ -133,7 +133,7 @@ def _succeeds(work: Work, record: SQSRecord, previous: Future[bool] | None = Non
         try:
             work(record)
         except Exception:
-            logger().exception("item failed")
+            logger().exception("message or record failed")
             return False
     return True
 
@@ -175,12 +175,14 @@ def _settle(operation: str, record: SQSRecord, entries: Sequence[Mapping[str, An
     """Call an operation with the queue of the record and these entries. A failure is logged."""
     queue = aws.queue_of(record.event_source_arn)
     if queue is None:
-        logger().warning("messages not settled", extra={"queue": record.event_source_arn})
+        logger().warning("could not delete or re-time messages", extra={"queue": record.event_source_arn})
         return
     try:
         response = aws.sqs().call(operation, {"QueueUrl": aws.queue_url(queue), "Entries": entries})
     except (aws.AwsError, aws.Unavailable) as error:
-        logger().warning("messages not settled", extra={"queue": queue, "error": type(error).__name__})
+        logger().warning("could not delete or re-time messages", extra={"queue": queue, "error": type(error).__name__})
         return
     if response.get("Failed"):
-        logger().warning("messages not settled", extra={"queue": queue, "error": response["Failed"][0]["Code"]})
+        logger().warning(
+            "could not delete or re-time messages", extra={"queue": queue, "error": response["Failed"][0]["Code"]}
+        )
