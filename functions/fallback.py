@@ -1,4 +1,4 @@
-"""Unknown paths, the API description, and the documentation: /docs, and /docs/errors, to which every `doc_url` links."""
+"""Unknown paths, the API description, and the documentation, /docs. Every error's `doc_url` leads to /docs/errors."""
 
 from __future__ import annotations
 

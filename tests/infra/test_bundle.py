@@ -12,11 +12,7 @@ import pytest
 
 from infra import bundle
 from infra.bundle import Bundle
-<<<<<<< HEAD
-from shared.core.facts import ADMIN_VENDORED, API_DESCRIPTION
-=======
-from shared.core.facts import VENDORED
->>>>>>> e9018bb (Add the documentation under /docs: guides whose examples are run, an events catalogue, and search)
+from shared.core.facts import API_DESCRIPTION, VENDORED
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -44,21 +40,16 @@ def test_the_same_inputs_give_the_same_bytes(built: Bundle, place: Path) -> None
 
 def test_it_holds_our_packages_and_theirs_and_fits_into_lambda(built: Bundle) -> None:
     templates = "functions/admin/templates/layout.html"
-<<<<<<< HEAD
-    vendored = [f"functions/admin/vendored/{name}" for name in ADMIN_VENDORED]
+    vendored = [f"shared/pages/vendored/{name}" for name in VENDORED]
     ours = (
         "functions/ping.py",
         f"functions/{API_DESCRIPTION}",
         "shared/core/keys.py",
+        "shared/docs/content/webhooks.md",
         templates,
         "functions/admin/assets/admin.css",
         *vendored,
     )
-=======
-    vendored = [f"shared/pages/vendored/{name}" for name in VENDORED]
-    page = "shared/docs/content/webhooks.md"
-    ours = ("functions/ping.py", page, "shared/core/keys.py", templates, "functions/admin/assets/admin.css", *vendored)
->>>>>>> e9018bb (Add the documentation under /docs: guides whose examples are run, an events catalogue, and search)
     for part in (*ours, "boto3/__init__.py", "starlette/__init__.py"):
         assert (built.folder / part).is_file(), part
     assert not (built.folder / "infra").exists()
