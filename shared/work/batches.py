@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.core import aws, clock, threads, trace
 from shared.core.log import logger
@@ -155,7 +154,7 @@ def _deliver_soon(records: Sequence[SQSRecord]) -> None:
         for number, record in enumerate(records)
     ]
     if entries:
-        _settle(aws.sqs().change_message_visibility_batch, records[0], entries)
+        _settle("ChangeMessageVisibilityBatch", records[0], entries)
 
 
 def _release_groups(records: Sequence[SQSRecord]) -> None:
@@ -169,18 +168,18 @@ def _release_groups(records: Sequence[SQSRecord]) -> None:
         if _fifo_group(record)
     ]
     if entries:
-        _settle(aws.sqs().delete_message_batch, records[0], entries)
+        _settle("DeleteMessageBatch", records[0], entries)
 
 
-def _settle(operation: Callable[..., Any], record: SQSRecord, entries: Sequence[Mapping[str, Any]]) -> None:
+def _settle(operation: str, record: SQSRecord, entries: Sequence[Mapping[str, Any]]) -> None:
     """Call an operation with the queue of the record and these entries. A failure is logged."""
     queue = aws.queue_of(record.event_source_arn)
     if queue is None:
         logger().warning("messages not settled", extra={"queue": record.event_source_arn})
         return
     try:
-        response = operation(QueueUrl=aws.queue_url(queue), Entries=entries)
-    except (ClientError, BotoCoreError) as error:
+        response = aws.sqs().call(operation, {"QueueUrl": aws.queue_url(queue), "Entries": entries})
+    except (aws.AwsError, aws.Unavailable) as error:
         logger().warning("messages not settled", extra={"queue": queue, "error": type(error).__name__})
         return
     if response.get("Failed"):

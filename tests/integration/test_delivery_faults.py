@@ -358,7 +358,7 @@ def test_a_long_waits_timer_that_is_lost_is_made_good_by_sweep(stage: Stage, sto
     with Receiver(*[answer(500)] * 4, answer(200)) as receiver:
         message = first_hint(stage, receiver)
         for _ in range(4):
-            with wire(Fault(0, refused, service="sfn")):
+            with wire(Fault(0, refused, service="stepfunctions")):
                 stage.invoke("deliver", {"Records": [hint(stage, message)]})
             stage.messages("retries")
             stopped_clock.forward(301)

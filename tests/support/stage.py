@@ -14,7 +14,7 @@ import re
 import time
 import urllib.parse
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +25,10 @@ from infra.local import database, names, resources
 from infra.local.lambdas import Context
 from infra.local.routes import Routes
 from infra.local.stream import stream_record
+from shared.core import aws, aws_json
 from shared.core.facts import STREAM_KINDS
-from tests.support import privileges
+from tests.support import moto_server, privileges
+from tests.support.wire import forget_clients
 
 ROOT = Path(__file__).parents[2]
 
@@ -263,7 +265,12 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
         database.await_ready(process, folder / "dynamodb.log", port)
         url = f"http://127.0.0.1:{port}"
         os.environ |= environment | {"AWS_ENDPOINT_URL_DYNAMODB": url, "AWS_ENDPOINT_URL_DYNAMODB_STREAMS": url}
-        with mock_aws(config={"stepfunctions": {"execute_state_machine": True}}):
+        with (
+            mock_aws(config={"stepfunctions": {"execute_state_machine": True}}),
+            moto_server.serving() as endpoints,
+            aws_json.hooked(_Refusal()),
+        ):
+            os.environ |= endpoints
             stream_arn = resources.ensure_table(boto3.client("dynamodb"), folder)
             queues = resources.create_queues(boto3.client("sqs"))
             machines = resources.create_state_machines(boto3.client("stepfunctions"), queues)
@@ -277,8 +284,6 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
                     signing_key=signing_key,
                     recordings=recordings,
                 )
-            from shared.core import aws
-
             places = privileges.Places(
                 table=resources.TABLE_NAME,
                 queues={address.url: name for name, address in queues.items()},
@@ -288,30 +293,28 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
             )
             assert boto3.DEFAULT_SESSION is not None
             with recorder.watching(boto3.DEFAULT_SESSION.events, places):
-                aws.sqs().meta.events.register("provide-client-params.sqs.SendMessageBatch", _refuse_what_sqs_refuses)
                 yield Stage(stream_arn, queues)
     finally:
         process.kill()
         process.wait()
-        _forget_clients()
+        forget_clients()
+        for client in (aws.s3, aws.secretsmanager, aws.cognito):
+            client.cache_clear()
         asyncio.get_event_loop().close()
         os.environ.clear()
         os.environ.update(before)
 
 
-def _forget_clients() -> None:
-    from shared.core import aws
-
-    for client in (aws.dynamodb, aws.sqs, aws.stepfunctions, aws.kms, aws.s3, aws.secretsmanager, aws.cognito):
-        client.cache_clear()
-
-
-def _refuse_what_sqs_refuses(params: Any, **_: Any) -> None:
+class _Refusal(aws_json.Hook):
     """What the real service does not take of a message, and moto does."""
-    fifo = params["QueueUrl"].endswith(".fifo")
-    for entry in params["Entries"]:
-        refused = "DelaySeconds" if fifo else "MessageDeduplicationId"
-        assert refused not in entry, f"{refused} is invalid for this queue type"
+
+    def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+        if call.operation == "SendMessageBatch":
+            fifo = call.parameters["QueueUrl"].endswith(".fifo")
+            for entry in call.parameters["Entries"]:
+                refused = "DelaySeconds" if fifo else "MessageDeduplicationId"
+                assert refused not in entry, f"{refused} is invalid for this queue type"
+        return proceed(call)
 
 
 def _function_of(method: str, path: str) -> str:
