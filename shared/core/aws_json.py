@@ -193,7 +193,7 @@ class Client:
         while True:
             credentials = self._current_credentials()
             outcome = self._attempt(call, body, credentials)
-            if isinstance(outcome, _Success):
+            if isinstance(outcome, Success):
                 self._quota.put_back(cost or 1)
                 return outcome.response
             if not corrected and self._correct(outcome, credentials):
@@ -205,7 +205,7 @@ class Client:
             self._pause(call, pause(self.service, attempt, outcome.throttled))
             attempt += 1
 
-    def _attempt(self, call: Call, body: bytes, credentials: Credentials) -> _Success | _Failure:
+    def _attempt(self, call: Call, body: bytes, credentials: Credentials) -> Success | Failure:
         request = self._request(call.operation, body, credentials)
         send: Callable[[], Reply] = partial(self._connections.exchange, request)
         for hook in _hooks:
@@ -213,7 +213,7 @@ class Client:
         try:
             return judge(self.service, send())
         except ConnectionFailed as failed:
-            return _Failure(Unavailable(failed.reason), retryable=True)
+            return Failure(Unavailable(failed.reason), retryable=True)
 
     def _request(self, operation: str, body: bytes, credentials: Credentials) -> bytes:
         now = time.gmtime((clock.now() + self._skew) // clock.SECOND)
@@ -247,7 +247,7 @@ class Client:
         except NoCredentials as error:
             raise Unavailable(f"no credentials: {error}") from None
 
-    def _correct(self, failure: _Failure, used: Credentials) -> bool:
+    def _correct(self, failure: Failure, used: Credentials) -> bool:
         """Correct what AWS finds wrong with a signature. Whether anything changed, so that a retry may help."""
         if failure.code in _EXPIRED:
             try:
@@ -270,12 +270,12 @@ class Client:
 
 
 @dataclass(frozen=True)
-class _Success:
+class Success:
     response: Any
 
 
 @dataclass(frozen=True)
-class _Failure:
+class Failure:
     """A failed attempt. `date` is the time at AWS (milliseconds)."""
 
     error: AwsError | Unavailable
@@ -307,21 +307,21 @@ class _Quota:
                 self._left = min(_QUOTA, self._left + amount)
 
 
-def judge(service: Service, reply: Reply) -> _Success | _Failure:
+def judge(service: Service, reply: Reply) -> Success | Failure:
     """What an HTTP response says, and whether another attempt may help."""
     checksum = reply.headers.get("x-amz-crc32") if service is DYNAMODB else None
     if checksum is not None and checksum != str(crc32(reply.body)):
-        return _Failure(Unavailable("checksum"), retryable=True)
+        return Failure(Unavailable("checksum"), retryable=True)
     if 200 <= reply.status < 300:
         try:
-            return _Success(json.loads(reply.body) if reply.body else {})
+            return Success(json.loads(reply.body) if reply.body else {})
         except ValueError:
-            return _Failure(Unavailable("not JSON"), retryable=True)
+            return Failure(Unavailable("not JSON"), retryable=True)
     error = _error(reply)
     throttled = error.code in THROTTLED or reply.status == 429
     transient = error.code in TRANSIENT or reply.status in TRANSIENT_STATUSES
     unavailable = (throttled or transient) and error.code != TRANSACTION_IN_PROGRESS
-    return _Failure(
+    return Failure(
         Unavailable(error.code) if unavailable else error,
         retryable=throttled or transient,
         throttled=throttled,

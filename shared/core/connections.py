@@ -54,12 +54,21 @@ class Reply:
 class Connections:
     """The connections to the endpoint with this URL. `tls` makes the TLS context at the first connection."""
 
-    def __init__(self, url: str, tls: Callable[[], ssl.SSLContext]) -> None:
+    def __init__(
+        self,
+        url: str,
+        tls: Callable[[], ssl.SSLContext],
+        *,
+        connect_seconds: float = CONNECT_SECONDS,
+        response_seconds: float = RESPONSE_SECONDS,
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"not the URL of an endpoint: {url}")
         self._tls = tls if parts.scheme == "https" else None
         self._address = (parts.hostname, parts.port or (443 if self._tls else 80))
+        self._connect_seconds = connect_seconds
+        self._response_seconds = response_seconds
         self._idle: deque[socket.socket] = deque()
 
     def exchange(self, request: bytes) -> Reply:
@@ -97,7 +106,7 @@ class Connections:
             connection.close()
 
     def _connect(self) -> socket.socket:
-        deadline = time.monotonic() + CONNECT_SECONDS
+        deadline = time.monotonic() + self._connect_seconds
         try:
             connection = _connected(self._address, deadline)
         except TimeoutError:
@@ -121,10 +130,10 @@ class Connections:
             raise
 
     def _exchange(self, connection: socket.socket, request: bytes) -> Reply:
-        reading = _Reading(connection, time.monotonic() + RESPONSE_SECONDS)
+        reading = _Reading(connection, time.monotonic() + self._response_seconds)
         keep = False
         try:
-            connection.settimeout(RESPONSE_SECONDS)
+            connection.settimeout(self._response_seconds)
             connection.sendall(request)
             reply, keep = reading.reply()
             keep = keep and len(self._idle) < _MOST_KEPT

@@ -6,6 +6,7 @@ reads a person's profile or single sign-on, which only the operator's commands u
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import os
@@ -127,17 +128,17 @@ def _fetch(url: str) -> Credentials:
     if token := _token():
         head.append(f"Authorization: {token}")
     request = "\r\n".join([*head, "", ""]).encode()
-    connections = Connections(url, lambda: tls_context(None))
     failure = ""
-    for _ in range(_ATTEMPTS):
-        try:
-            reply = connections.exchange(request)
-        except ConnectionFailed as error:
-            failure = error.reason
-            continue
-        if reply.status == 200:
-            return _parsed(reply.body)
-        failure = f"status {reply.status}"
+    with contextlib.closing(Connections(url, lambda: tls_context(None))) as connections:
+        for _ in range(_ATTEMPTS):
+            try:
+                reply = connections.exchange(request)
+            except ConnectionFailed as error:
+                failure = error.reason
+                continue
+            if reply.status == 200:
+                return _parsed(reply.body)
+            failure = f"status {reply.status}"
     raise NoCredentials(f"the endpoint for credentials: {failure}")
 
 
