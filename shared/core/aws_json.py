@@ -271,6 +271,8 @@ class Client:
 
 @dataclass(frozen=True)
 class Success:
+    """A successful attempt and the parsed response."""
+
     response: Any
 
 
