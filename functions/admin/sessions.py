@@ -8,12 +8,12 @@ from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
-from functions.admin import rendering
 from functions.admin.visits import PROJECT, InProject, Page, View, not_found
 from shared.admin.members import VIEWER
 from shared.calls import recordings, sessions, transcripts
 from shared.calls.sessions import CALL_STATUSES, CHANNELS, SESSIONS, SessionRecord
 from shared.core.errors import ApiError
+from shared.pages import SECURITY
 
 SECTION = "sessions"
 PAGE = 50
@@ -75,7 +75,7 @@ def play(visit: InProject) -> Response:
     record = _find(visit)
     if record.doc["recording_status"] != sessions.AVAILABLE:
         raise not_found()
-    return RedirectResponse(_link(record), 303, rendering.SECURITY)
+    return RedirectResponse(_link(record), 303, SECURITY)
 
 
 def _find(visit: InProject) -> SessionRecord:

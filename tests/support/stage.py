@@ -206,17 +206,14 @@ class Stage:
         """Begin with a new table and without recordings; keys and projects of before are gone."""
         import boto3
 
-        s3, dynamodb = boto3.client("s3"), boto3.client("dynamodb")
-        recordings = {"Bucket": os.environ["RECORDINGS_BUCKET"]}
-        for page in s3.get_paginator("list_objects_v2").paginate(**recordings):
-            if stored := [{"Key": each["Key"]} for each in page.get("Contents", [])]:
-                s3.delete_objects(**recordings, Delete={"Objects": stored})
+        dynamodb, recordings = boto3.client("dynamodb"), boto3.resource("s3").Bucket(os.environ["RECORDINGS_BUCKET"])
+        recordings.objects.all().delete()
         dynamodb.delete_table(TableName=resources.TABLE_NAME)
         self._stream_arn, self._iterators = resources.ensure_table(dynamodb, Path()), {}
 
     def empty_queues(self) -> None:
         """Take away all messages, those that are delayed or in flight, too."""
-        from moto.sqs import sqs_backends
+        from moto.sqs.models import sqs_backends
 
         # moto is in this process, and there are many queues: no request to each.
         backend = sqs_backends[names.ACCOUNT][names.REGION]

@@ -12,6 +12,7 @@ from zlib import crc32
 import botocore.session
 import pytest
 from botocore.awsrequest import AWSResponse
+from botocore.compat import HTTPHeaders
 from botocore.parsers import create_parser
 from botocore.retries import quota, standard
 
@@ -67,7 +68,7 @@ class Botocore:
             {"body": found.body, "headers": found.headers, "status_code": found.status}, model.output_shape
         )
         raw: Any = SimpleNamespace(stream=lambda **_: iter([found.body]))
-        http = AWSResponse("", found.status, found.headers, raw)
+        http = AWSResponse("", found.status, HTTPHeaders.from_dict(found.headers), raw)
         self.context = standard.RetryContext(attempt, model, parsed, http)
         self.detector = standard.ThrottlingErrorDetector(standard.RetryEventAdapter())
         self.code = parsed.get("Error", {}).get("Code")
@@ -229,7 +230,7 @@ def storm(ours: Client, calls: int) -> int:
 def retries_of_botocore(calls: int, successes: int = 0) -> int:
     """The retries that botocore's quota allows for so many throttled calls, after a storm and then successes."""
     detector = Botocore(DYNAMODB, THROTTLED).detector
-    checker = standard.RetryQuotaChecker(quota.RetryQuota(), detector)
+    checker: Any = standard.RetryQuotaChecker(quota.RetryQuota(), detector)
     found = 0
     for burst in (calls, *([calls] if successes else [])):
         found = 0
