@@ -2,67 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
-
-from pydantic import Field
-
 from shared import appointments, customers
 from shared.api import responses
 from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Decision, Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
-from shared.appointments import APPOINTMENTS, Appointment
-from shared.resources import fields
-from shared.resources.schema import CustomerId
-
-Duration = Annotated[int, Field(ge=1, le=1440)]
-Reason = Annotated[str, fields.text(500)]
-
-
-class AppointmentFields(fields.Input):
-    """The common fields of a new appointment and a patch."""
-
-    timezone: fields.Timezone | None = None
-    """The IANA time zone in which the agent reads and states times, for example `Europe/Berlin`. UTC if unset."""
-    duration_minutes: Duration | None = None
-    """The duration in minutes."""
-    title: Annotated[str, fields.text(200)] | None = None
-    """What the appointment is for. The agent mentions it."""
-    location: Annotated[str, fields.text(500)] | None = None
-    """Where the appointment takes place. The agent mentions it."""
-    notes: Annotated[str, fields.text(2000)] | None = None
-    """Your own notes. The agent does not see them."""
-    external_id: fields.ExternalId | None = None
-    """Your own identifier of the appointment. It need not be unique."""
-    metadata: fields.MetadataPatch | None = None
-    """Merged by key: the value null removes a key, and null instead of the object removes all keys."""
-
-
-class AppointmentCreate(AppointmentFields):
-    """A new appointment (contract 6)."""
-
-    customer_id: CustomerId
-    """The id of a customer who is not deleted."""
-    appointment_at: fields.Instant
-    """The time of the appointment, with a UTC offset. A past time is accepted."""
-    status: Literal["pending", "confirmed"] = "pending"
-    """The status to begin with."""
-    metadata: fields.Metadata | None = None
-    """Your own keys and values. A key with the value null is omitted."""
-
-
-class AppointmentPatch(AppointmentFields):
-    """A merge patch: an absent field keeps its value, null clears it. The customer never changes."""
-
-    appointment_at: fields.Instant = fields.ABSENT
-    """The time of the appointment, with a UTC offset. A new time reschedules the appointment."""
-    status: Literal["pending", "confirmed", "rescheduled", "cancelled", "failed"] = fields.ABSENT
-    """The new status. `rescheduled` requires a new `appointment_at`; `cancelled` and `failed` allow none."""
-    cancellation_reason: Reason | None = None
-    """Why the appointment is cancelled. Only if the status is `cancelled`."""
-    failure_reason: Reason | None = None
-    """Why the appointment failed. Only if the status is `failed`."""
+from shared.appointments import APPOINTMENTS, Appointment, AppointmentCreate, AppointmentPatch
 
 
 def create(request: Request[AppointmentCreate]) -> Response:

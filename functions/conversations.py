@@ -68,8 +68,7 @@ def end(request: Request[fields.Nothing]) -> Response:
         conversation = conversations.ended(record.doc)
         if conversation is None:
             return Decision([], responses.ok(record.json))
-        write = CONVERSATIONS.update(request.scope, record, conversation)
-        return Decision([write, *conversations.ending(request.scope, conversation)], responses.ok(conversation))
+        return Decision(conversations.end(request.scope, record, conversation), responses.ok(conversation))
 
     return request.commit(decide)
 

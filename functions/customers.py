@@ -12,26 +12,7 @@ from shared.api.requests import Decision, Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.calls import placing
-from shared.customers import CUSTOMERS, Customer, CustomerFields
-from shared.resources import fields
-
-
-class CustomerCreate(CustomerFields):
-    """A new customer (contract 5)."""
-
-    phone: fields.Phone
-    """The phone number in E.164 format. Spaces, `-`, `.` and parentheses between digits are removed."""
-    metadata: fields.Metadata | None = None
-    """Your own keys and values. A key with the value null is omitted."""
-
-
-class CustomerPatch(CustomerFields):
-    """A merge patch: an absent field keeps its value, null clears it. The phone cannot be cleared."""
-
-    phone: fields.Phone = fields.ABSENT
-    """The phone number in E.164 format. Spaces, `-`, `.` and parentheses between digits are removed."""
-    metadata: fields.MetadataPatch | None = None
-    """Merged by key: the value null removes a key, and null instead of the object removes all keys."""
+from shared.customers import CUSTOMERS, Customer, CustomerCreate, CustomerPatch
 
 
 def create(request: Request[CustomerCreate]) -> Response:

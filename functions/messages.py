@@ -1,8 +1,8 @@
 """POST /v1/messages and /v1/conversations/{id}/messages: send a message and return it with the agent's reply.
 
-The request commits the message, claims its turn in the same write, and runs the agent itself. What it cannot finish in
-its window, or because the function dies, the `turn` worker does: hints for the end of the lease and for the time limit
-of the turn are sent before the agent starts. Nothing runs after the response, because Lambda freezes the container.
+The request commits the message, claims its turn in the same write, and runs the agent itself. If its time runs out or
+the function dies, the `turn` worker finishes the turn: hints for the end of the lease and for the time limit of the
+turn are sent before the agent starts. Nothing runs after the response, because Lambda freezes the container.
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ class Window:
         return None
 
     def _claim(self, row: table.Row) -> Turn | None:
-        # Neither is a failed claim.
+        # The message is stored, so a failed claim is not fatal.
         with contextlib.suppress(Unavailable, table.Contended):
             return turns.claim_in_window(row, self.seconds_left)
         return None

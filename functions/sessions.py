@@ -10,26 +10,12 @@ from shared.api.requests import Decision, Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.calls import placing, recordings, sessions, transcripts
-from shared.calls.placing import Call
+from shared.calls.placing import Call, CallCreate
 from shared.calls.sessions import SESSIONS, Session, SessionRecord
 from shared.calls.transcripts import Line
 from shared.core import clock
 from shared.core.errors import ApiError
-from shared.resources import fields
-from shared.resources.schema import AppointmentId, Count, Keywords, SessionId, Time, one_of
-
-
-class CallCreate(fields.Input):
-    """The options of a call (contract 7)."""
-
-    appointment_id: AppointmentId | None = None
-    """An appointment of the customer that the call is about. It must not be cancelled or deleted."""
-    channel: Literal["phone", "whatsapp"] | None = None
-    """How to call. `phone` by default; some of test mode's numbers imply `whatsapp`."""
-    instructions: Annotated[str, fields.text(2000)] | None = None
-    """Instructions for the agent."""
-    metadata: fields.Metadata | None = None
-    """Your own keys and values, for the session. A key with the value null is omitted."""
+from shared.resources.schema import Count, Keywords, SessionId, Time, one_of
 
 
 class Transcript(TypedDict):

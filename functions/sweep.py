@@ -10,7 +10,7 @@ from shared.calls import consents, sessions
 from shared.conversations import conversations
 from shared.core import aws, clock, keys, table, threads
 from shared.core.log import logger
-from shared.webhooks import deliveries
+from shared.webhooks import deliveries, replays
 from shared.work import hints, owed
 
 PAGE = 100
@@ -31,7 +31,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
     shards = _shards()
     overdue = sum(threads.run_all(lambda shard: _sweep(shard, has_time), shards, at_once=len(shards)))
     if overdue:
-        logger().warning("overdue", extra={"rows": overdue})
+        logger().warning("sent hints for overdue rows", extra={"rows": overdue})
     return {"hinted": overdue}
 
 
@@ -79,5 +79,6 @@ WORKERS: dict[str, tuple[str, Callable[[table.Row], hints.Hint]]] = {
     "message": ("turns", conversations.turn_hint),
     "session": ("dials", lambda row: sessions.hint(keys.scope_of(row["pk"]), row["sk"])),
     "consent": ("consents", lambda row: consents.hint(row["pk"])),
+    "replay": ("replays", replays.hint),
 }
 """By the kind of a row: the queue of its worker, and the function that returns its hint."""

@@ -15,7 +15,7 @@ from shared.conversations import answering, conversations, turns
 from shared.work import batches, hints
 
 RETRY_SECONDS = 5
-"""Seconds after which a turn is retried whose agent, or the table, was unavailable."""
+"""Seconds before a turn is retried after the agent or the table was unavailable."""
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:

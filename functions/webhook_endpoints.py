@@ -2,58 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 from shared.api import responses
 from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Decision, Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.resources import fields
-from shared.resources.schema import Keywords
-from shared.webhooks import deliveries, endpoints, signing, urls
+from shared.webhooks import deliveries, endpoints, signing
 from shared.webhooks.deliveries import Delivery
 from shared.webhooks.endpoints import (
     WEBHOOK_ENDPOINTS,
     DeletedWebhookEndpoint,
-    EventFilter,
     WebhookEndpoint,
+    WebhookEndpointCreate,
+    WebhookEndpointPatch,
     WebhookEndpointWithSecret,
 )
 from shared.work import hints
-
-Url = Annotated[str, Keywords(code="url_invalid", format="uri", pattern="^https://", maxLength=urls.MAX_URL_LENGTH)]
-Filters = Annotated[list[EventFilter], Keywords(maxItems=endpoints.FILTERS_LIMIT)]
-
-
-class WebhookEndpointCreate(fields.Input):
-    """A new webhook endpoint (contract 9)."""
-
-    url: Url
-    """The https URL that receives POSTs: public, without credentials and fragment, at most 2048 characters."""
-    event_filters: Filters | None = None
-    """Event types or wildcards such as `appointment.*`. Absent or empty: all events."""
-    label: Annotated[str, fields.text(200)] | None = None
-    """A name for the endpoint."""
-    description: Annotated[str, fields.text(500)] | None = None
-    """What the endpoint is for."""
-    enabled: bool = True
-    """Whether events are sent to the endpoint."""
-
-
-class WebhookEndpointPatch(fields.Input):
-    """A merge patch: an absent field keeps its value, null clears it."""
-
-    url: Url = fields.ABSENT
-    """The https URL that receives POSTs: public, without credentials and fragment, at most 2048 characters."""
-    event_filters: Filters | None = None
-    """Event types or wildcards such as `appointment.*`. Absent or empty: all events."""
-    label: Annotated[str, fields.text(200)] | None = None
-    """A name for the endpoint."""
-    description: Annotated[str, fields.text(500)] | None = None
-    """What the endpoint is for."""
-    enabled: bool = fields.ABSENT
-    """Whether events are sent to the endpoint."""
 
 
 def create(request: Request[WebhookEndpointCreate]) -> Response:

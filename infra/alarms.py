@@ -1,4 +1,4 @@
-"""The stage's alarms: each follows from a line of the topology.
+"""The stage's alarms. Most follow from a line of the topology; `watch` lists those of the whole stage.
 
 An alarm's kind is a heading of `runbook.md`, which says what it means, where to look and what to do. Missing data does
 not set off an alarm, except for the kinds whose fault is the silence itself (`at_least`).
@@ -92,7 +92,7 @@ HANGING_DELIVERY_LATENESS = Kind(
     periods=3,
 )
 _LATENESS = {facts.SLOW_ENDPOINTS: SLOW_DELIVERY_LATENESS, facts.HANGING_ENDPOINTS: HANGING_DELIVERY_LATENESS}
-LOST_DELIVERY = Kind(facts.LOST_DELIVERY, "Workers of {} died over a delivery three times; it was given up.", 1)
+LOST_DELIVERY = Kind(facts.LOST_DELIVERY, "A delivery failed: three workers of {} died during one attempt.", 1)
 # One failed or missing run may be a deploy or a lost schedule.
 CANARY_FAILED = Kind(
     "CanaryFailed",

@@ -22,14 +22,14 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from infra.openapi.document import compact
-from shared.core.facts import ADMIN_VENDORED, API_DESCRIPTION
+from shared.core import facts
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements" / "runtime.txt"
 PACKAGES = ("functions", "shared")
 BUILDS = ROOT / "cdk.out" / "bundles"
 NODE_MODULES = ROOT / "node_modules"
-VENDORED = Path("functions", "admin", "vendored")
+VENDORED = Path("shared", "pages", "vendored")
 """The folder of the bundle that contains files of npm packages."""
 
 PYTHON = "3.13"
@@ -95,7 +95,7 @@ def build(
     """
     if not requirements.is_file():
         raise BundleError(f"{requirements} is missing: it lists the pinned packages of the functions")
-    if missing := [name for name in ADMIN_VENDORED if not (NODE_MODULES / name).is_file()]:
+    if missing := [name for name in facts.VENDORED if not (NODE_MODULES / name).is_file()]:
         raise BundleError(f"{NODE_MODULES / missing[0]} is missing: run `npm ci`, as make does")
     python = find_python()
     description = compact()
@@ -105,13 +105,13 @@ def build(
         with tempfile.TemporaryDirectory(dir=builds, prefix=".making-") as scratch:
             made = Path(scratch) / "bundle"
             _install(requirements, made, platform)
-            for package in PACKAGES:
-                shutil.copytree(sources / package, made / package)
-            for name in ADMIN_VENDORED:
-                (made / VENDORED / name).parent.mkdir(parents=True)
-                shutil.copy(NODE_MODULES / name, made / VENDORED / name)
-            (made / "functions" / API_DESCRIPTION).write_text(description, encoding="utf-8")
             _trim(made)
+            for package in PACKAGES:
+                shutil.copytree(sources / package, made / package, ignore=shutil.ignore_patterns("__pycache__"))
+            for name in facts.VENDORED:
+                (made / VENDORED / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy(NODE_MODULES / name, made / VENDORED / name)
+            (made / "functions" / facts.API_DESCRIPTION).write_text(description, encoding="utf-8")
             if python:
                 _compile(made, python)
             _open_up(made)
@@ -155,7 +155,7 @@ def _install(requirements: Path, target: Path, platform: str) -> None:
 
 
 def _trim(folder: Path) -> None:
-    """Remove files that no function reads."""
+    """Remove files of the installed packages that no function reads."""
     for name in UNWANTED_PACKAGES:
         shutil.rmtree(folder / name, ignore_errors=True)
     for library in ("botocore", "boto3"):
@@ -207,7 +207,7 @@ def _inputs(requirements: Path, sources: Path, python: str | None, platform: str
     """A hash of the inputs of the asset, including this file."""
     seen = hashlib.sha256(f"{platform} compiled={python is not None}\n{description}\n".encode())
     packages = (path for package in PACKAGES for path in _files(sources / package))
-    for path in (Path(__file__), requirements, *(NODE_MODULES / name for name in ADMIN_VENDORED), *packages):
+    for path in (Path(__file__), requirements, *(NODE_MODULES / name for name in facts.VENDORED), *packages):
         if path.suffix != ".pyc":
             name = path.relative_to(sources) if path.is_relative_to(sources) else path.name
             seen.update(f"{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())

@@ -1,6 +1,7 @@
 """The stage's dashboard. From top to bottom: the alarms, the effect on clients, and the possible causes.
 
-Every graph has a line for each resource of its type in the topology. `runbook.md` says which graph to check first.
+The graphs of queues, functions and state machines have a line for each one in the topology. `runbook.md` says which
+graph to check first.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
     consents revoke PROJECT PHONE [--mode live]     stops calls on WhatsApp to this number
     conversations resume PROJECT CONVERSATION [--mode live]     gives a handed-off conversation back to the agent
     customers erase PROJECT CUSTOMER [--mode live]     removes a person for good, with all its data
-    customers erase --from-ledger     removes everyone who was erased again, after a restore
+    customers erase --from-ledger     after a restore, erases again everyone in the ledger
     usage PROJECT MONTH     shows live messages, model tokens, calls and their seconds in a month (2026-11)
     members add PROJECT EMAIL [--role owner|member|viewer] | members list PROJECT | members remove PROJECT EMAIL
     members link EMAIL      prints a link that signs a member in once, on the local runner only
@@ -42,7 +42,7 @@ from infra.stack_names import (
     USER_POOL_OUTPUT,
     stack_name,
 )
-from shared.core.aws import Unavailable
+from shared.core.aws import AwsError, Unavailable
 
 if TYPE_CHECKING:
     from shared.calls.limits import Limits
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Unavailable as error:
         print(f"error: stage {options.stage} does not respond ({error}): is it running?", file=sys.stderr)
         return 1
-    except ClientError as error:
+    except (AwsError, ClientError) as error:
         print(f"error: AWS refused the command: {error}", file=sys.stderr)
         return 1
     return 0
@@ -147,9 +147,10 @@ class _Deployed:
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError
 
-        # The AWS and CDK command lines read either variable for the region; boto3 reads only AWS_DEFAULT_REGION.
-        if region := os.environ.get("AWS_REGION"):
-            os.environ.setdefault("AWS_DEFAULT_REGION", region)
+        # The AWS and CDK command lines read either variable for the region; boto3 reads only AWS_DEFAULT_REGION and
+        # the profile, and the service's own client only the variables.
+        if region := boto3.Session().region_name or os.environ.get("AWS_REGION"):
+            os.environ["AWS_DEFAULT_REGION"] = region
         name = stack_name(stage)
         try:
             stacks = boto3.client("cloudformation").describe_stacks(StackName=name)["Stacks"]
@@ -162,8 +163,6 @@ class _Deployed:
 
     def invite(self, email: str) -> str:
         """Create the user in the stack's user pool, which sends an e-mail with a password. Say how to sign in."""
-        from botocore.exceptions import ClientError
-
         from shared.admin import user_pool
 
         pages = self.outputs.get(ADMIN_OUTPUT, "the admin pages")
@@ -172,7 +171,7 @@ class _Deployed:
         os.environ["USER_POOL_ID"] = self.outputs[USER_POOL_OUTPUT]
         try:
             invited = user_pool.invite(email)
-        except (Unavailable, ClientError) as error:
+        except (Unavailable, AwsError) as error:
             raise NotReachable(f"the member was added, but the user pool has no user for them: {error}") from None
         if not invited:
             return f"sign in at {pages}, as before"

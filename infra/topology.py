@@ -250,6 +250,8 @@ QUEUES = (
     Queue("hanging_deliveries", visibility=240, fifo=True, retention=900),
     # Later attempts, manual retries, test events, and overdue attempts found by `sweep`.
     Queue("retries", visibility=240),
+    # Replays of an endpoint's failed deliveries.
+    Queue("replays", visibility=360),
     # Turns of messages: those that their requests do not finish, and those that must be given up.
     Queue("turns", visibility=420),
     # Calls whose next step is due.
@@ -352,7 +354,10 @@ FUNCTIONS = (
         routes=("/admin", "/admin/{proxy+}"),
         table=(*READ, *WRITE, *CHECK, *DELETE, "dynamodb:UpdateItem"),
         indexes=QUERY,
-        sends=("retries",),
+        sends=("retries", "replays", "dials"),
+        starts=("call_consent",),
+        signing_key=("kms:Encrypt",),
+        recordings=("s3:GetObject",),
         sign_in=True,
     ),
     # `/v1` must be listed: API Gateway creates it as a parent resource, so `/{proxy+}` does not match it.
@@ -380,6 +385,15 @@ FUNCTIONS = (
             QueueSource("hanging_deliveries", batch_size=10, concurrency=10),
             QueueSource("retries", batch_size=10, concurrency=50),
         ),
+    ),
+    Function(
+        "replay",
+        "functions.replay.handler",
+        timeout=60,
+        table=(*READ, "dynamodb:UpdateItem", *WRITE, *CHECK),
+        indexes=QUERY,
+        sends=("retries", "replays"),
+        queues=(QueueSource("replays", concurrency=5),),
     ),
     Function(
         "turn",
@@ -437,7 +451,7 @@ FUNCTIONS = (
         timeout=90,
         table=("dynamodb:BatchGetItem", "dynamodb:UpdateItem"),
         indexes=QUERY,
-        sends=("retries", "turns", "dials", "consents"),
+        sends=("retries", "replays", "turns", "dials", "consents"),
         every=60,
     ),
     # Tests the stage as a client: calls its API with a key of its own, and has a webhook sent to `canary_receiver`.

@@ -72,6 +72,24 @@ class CustomerFields(fields.Input):
     """Your own identifier of the customer. It need not be unique."""
 
 
+class CustomerCreate(CustomerFields):
+    """A new customer (contract 5)."""
+
+    phone: fields.Phone
+    """The phone number in E.164 format. Spaces, `-`, `.` and parentheses between digits are removed."""
+    metadata: fields.Metadata | None = None
+    """Your own keys and values. A key with the value null is omitted."""
+
+
+class CustomerPatch(CustomerFields):
+    """A merge patch: an absent field keeps its value, null clears it. The phone cannot be cleared."""
+
+    phone: fields.Phone = fields.ABSENT
+    """The phone number in E.164 format. Spaces, `-`, `.` and parentheses between digits are removed."""
+    metadata: fields.MetadataPatch | None = None
+    """Merged by key: the value null removes a key, and null instead of the object removes all keys."""
+
+
 def new(scope: Scope, values: Mapping[str, Any]) -> Customer:
     """A new customer with these fields; absent fields are unset."""
     return CUSTOMERS.new(

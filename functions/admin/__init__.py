@@ -6,7 +6,24 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
-from functions.admin import api_keys, audit_trail, events, find, people, rendering, sign_in
+from functions.admin import (
+    api_keys,
+    appointments,
+    audit_trail,
+    call_limits,
+    conversations,
+    customers,
+    events,
+    failed_deliveries,
+    find,
+    home,
+    people,
+    rendering,
+    sessions,
+    sign_in,
+    usage,
+    webhook_endpoints,
+)
 from functions.admin.visits import Page, Refused, Visit, not_found
 from shared.api.routes import lambda_handler, service
 from shared.core import log, table
@@ -15,8 +32,17 @@ from shared.core.errors import ApiError
 
 PAGES: tuple[Page, ...] = (
     *sign_in.PAGES,
-    *api_keys.PAGES,
+    *home.PAGES,
     *events.PAGES,
+    *failed_deliveries.PAGES,
+    *webhook_endpoints.PAGES,
+    *sessions.PAGES,
+    *conversations.PAGES,
+    *customers.PAGES,
+    *appointments.PAGES,
+    *api_keys.PAGES,
+    *usage.PAGES,
+    *call_limits.PAGES,
     *people.PAGES,
     *audit_trail.PAGES,
     *find.PAGES,
@@ -42,7 +68,7 @@ class _Assets:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["context"].route = "/admin/assets/{hash}/{name}"
         headers = dict(scope["headers"])
-        response = rendering.asset_response(scope["path"], headers.get(b"accept-encoding", b"").decode("latin-1"))
+        response = rendering.assets().response(scope["path"], headers.get(b"accept-encoding", b"").decode("latin-1"))
         if response is None:
             raise not_found()
         await response(scope, receive, send)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from typing import Annotated, Literal
 
@@ -11,7 +10,7 @@ from starlette.responses import Response
 from functions.admin.visits import MODES, PROJECT, InProject, Page, View, not_found
 from shared.admin import audited_keys
 from shared.admin.members import OWNER, VIEWER
-from shared.core import clock, table
+from shared.core import table
 from shared.core.errors import ApiError
 from shared.projects import api_keys
 from shared.resources import fields
@@ -20,7 +19,6 @@ NOTICES = {
     "revoked": "The key was revoked. Requests with it are refused from now on.",
     "created": "This form was sent before and created one key, which was shown then and cannot be shown again.",
 }
-_FORM_REMEMBERED = clock.DAY
 
 
 class NewKey(fields.Input):
@@ -45,7 +43,7 @@ def create(visit: InProject) -> Response:
         wanted = fields.validate(NewKey, sent)
     except ApiError as error:
         return _list(visit, sent["mode"], error=error, label=sent["label"])
-    once = _once(visit)
+    once = visit.once()
     try:
         made = audited_keys.create(visit.scope.project_id, MODES[wanted.mode], wanted.label, visit.actor, also=[once])
     except table.ConditionFailed as failed:
@@ -84,14 +82,6 @@ def _find(visit: InProject) -> api_keys.Key:
         return api_keys.find(visit.scope.project_id, visit.params["id"])
     except LookupError:
         raise not_found() from None
-
-
-def _once(visit: InProject) -> table.Put:
-    """The write that fails if this form was sent before."""
-    token = f"{visit.session.digest} {visit.form.get('once', '')}"
-    pk = f"P#{visit.scope.project_id}#form#{hashlib.sha256(token.encode()).hexdigest()}"
-    expires_at = (clock.now() + _FORM_REMEMBERED) // clock.SECOND
-    return table.Put({"pk": pk, "sk": "form", "kind": "form", "expires_at": expires_at})
 
 
 PAGES = (

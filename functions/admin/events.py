@@ -7,6 +7,8 @@ from typing import Any
 
 from starlette.responses import Response
 
+from functions.admin import forms
+from functions.admin.find import page_of
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.core import clock, table
@@ -15,17 +17,15 @@ from shared.core.facts import EVENT_TYPES
 from shared.webhooks import deliveries, endpoints, events
 from shared.webhooks.deliveries import ATTEMPTING, Delivery
 from shared.webhooks.events import EVENTS, FAMILIES
-from shared.work import hints, owed
+from shared.work import hints
 
 PAGE = 50
 SOON = 2 * clock.MINUTE
 """A page looks often for an attempt that is due within this time (milliseconds)."""
-NOTICES = {"replayed": "The event is being sent again. The new delivery is the first one below."}
-
-
-def home(visit: InProject) -> Response:
-    """Show the first page of the project."""
-    return visit.redirect(visit.path("events"))
+NOTICES = {
+    "replayed": "The event is being sent again. The new delivery is the first one below.",
+    "tested": "The test event is being sent. The result appears below.",
+}
 
 
 def show_all(visit: InProject) -> Response:
@@ -53,7 +53,14 @@ def show(visit: InProject) -> Response:
     """Show an event with its payload and deliveries."""
     event = json.loads(events.find(visit.scope, visit.params["id"])["doc"])
     notice = NOTICES.get(visit.query.get("notice", ""))
-    return visit.render("event.html", section="events", event=event, notice=notice, **_deliveries(visit, event["id"]))
+    return visit.render(
+        "event.html",
+        section="events",
+        event=event,
+        page_of_object=page_of(visit, event["data"]["object"]["id"]),
+        notice=notice,
+        **_deliveries(visit, event["id"]),
+    )
 
 
 def show_deliveries(visit: InProject) -> Response:
@@ -68,13 +75,16 @@ def replay(visit: InProject) -> Response:
     """Send an event to the endpoint of a delivery again, as the API's retry does."""
     event_id, delivery_id = visit.params["id"], visit.params["delivery"]
 
-    def attempt() -> table.Row:
-        writes, new = deliveries.retry(visit.scope, event_id, delivery_id)
-        facts = {"event": event_id, "delivery": new["sk"]}
-        table.write([*writes, visit.entry("delivery.replayed", delivery_id, after=facts)], visit.context.request_id)
-        return new
+    sent: list[hints.Hint] = []
 
-    hints.send_within(hints.REQUEST_SECONDS, "retries", [deliveries.hint(owed.retry_on_conflict(attempt))])
+    def decide() -> list[table.Operation]:
+        writes, new = deliveries.retry(visit.scope, event_id, delivery_id)
+        sent[:] = [deliveries.hint(new)]
+        facts = {"event": event_id, "delivery": new["sk"]}
+        return [*writes, visit.entry("delivery.replayed", delivery_id, after=facts)]
+
+    visit.commit(decide)
+    hints.send_within(hints.REQUEST_SECONDS, "retries", sent)
     return visit.redirect(visit.path("events", f"{event_id}?notice=replayed"))
 
 
@@ -114,26 +124,15 @@ def _look_again(found: list[Delivery]) -> int | None:
 
 def _parameters(visit: InProject, wanted: dict[str, str]) -> dict[str, list[str]]:
     """The API's query parameters for those of the page."""
-    parameters = {"limit": [str(PAGE)]}
+    parameters = visit.page_parameters(PAGE)
     parameters |= {name: [wanted[name]] for name in ("type", "object_id") if wanted[name]}
-    if visit.query.get("starting_after"):
-        parameters["starting_after"] = [visit.query["starting_after"]]
     for name, comparison, days in (("since", "gte", 0), ("until", "lt", 1)):
         if wanted[name]:
-            parameters[f"created[{comparison}]"] = [str(_day(name, wanted[name]) // clock.SECOND + days * 86400)]
+            parameters[f"created[{comparison}]"] = [str(forms.day(name, wanted[name]) // clock.SECOND + days * 86400)]
     return parameters
 
 
-def _day(name: str, text: str) -> int:
-    """The start of a day (UTC) in milliseconds."""
-    try:
-        return clock.parse(f"{text}T00:00:00Z")
-    except ValueError:
-        raise ApiError("datetime_invalid", "Days have the form 2027-03-04.", param=name) from None
-
-
 PAGES = (
-    Page(PROJECT, get=View(home, VIEWER)),
     Page(f"{PROJECT}/events", get=View(show_all, VIEWER)),
     Page(f"{PROJECT}/events/{{id}}", get=View(show, VIEWER)),
     Page(f"{PROJECT}/events/{{id}}/deliveries", get=View(show_deliveries, VIEWER)),

@@ -1,8 +1,9 @@
-"""The find box: from an id or a phone number to its page."""
+"""The find box: from an id, a phone number, an e-mail address or an external id to its page."""
 
 from __future__ import annotations
 
 import urllib.parse
+from typing import Any
 
 from pydantic_core import PydanticCustomError
 from starlette.responses import Response
@@ -11,41 +12,72 @@ from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import VIEWER
 from shared.appointments import APPOINTMENTS
 from shared.calls.sessions import SESSIONS
-from shared.core import ids, table
+from shared.conversations.conversations import CONVERSATIONS
+from shared.core import ids
 from shared.customers import CUSTOMERS
 from shared.projects import api_keys
 from shared.resources import fields
+from shared.resources.collections import Collection
+from shared.webhooks import deliveries
+from shared.webhooks.deliveries import DELIVERIES
+from shared.webhooks.endpoints import WEBHOOK_ENDPOINTS
 from shared.webhooks.events import EVENTS
 
-_WITH_EVENTS = (CUSTOMERS, APPOINTMENTS, SESSIONS)
+_SECTIONS: tuple[tuple[Collection[Any, Any], str], ...] = (
+    (CUSTOMERS, "customers"),
+    (APPOINTMENTS, "appointments"),
+    (SESSIONS, "sessions"),
+    (CONVERSATIONS, "conversations"),
+    (WEBHOOK_ENDPOINTS, "webhook_endpoints"),
+    (EVENTS, "events"),
+)
+_LONGEST = 255
 
 
 def find(visit: InProject) -> Response:
     """Go to what the text names, or say what can be found."""
-    text = visit.query.get("q", "").strip()
-    path = _path(visit, text)
+    text = visit.query.get("q", "").strip()[:_LONGEST]
+    path = _path(visit, text) if text else None
     if path is not None:
         return visit.redirect(path)
     return visit.render("not_found.html", 404 if text else 200, section="", text=text)
 
 
+def page_of(visit: InProject, id: str) -> str | None:
+    """The path of the page of a resource, whether it exists or not; None if its type has no pages."""
+    sections = (section for collection, section in _SECTIONS if ids.is_id(collection.prefix, id))
+    section = next(sections, None)
+    return None if section is None else visit.path(section, id)
+
+
 def _path(visit: InProject, text: str) -> str | None:
-    """The path of the page of an id or phone number in this project and mode; None if there is no such thing."""
-    if ids.is_id(EVENTS.prefix, text):
-        return visit.path("events", text) if table.get(visit.scope.pk(EVENTS.kind), text) else None
+    """The path of the page of what the text names in this project and mode; None if there is no such thing."""
+    for collection, section in _SECTIONS:
+        if ids.is_id(collection.prefix, text):
+            return visit.path(section, text) if collection.row(visit.scope, text) else None
+    if ids.is_id(DELIVERIES.prefix, text):
+        event_id = deliveries.event_of(visit.scope, text)
+        return None if event_id is None else visit.path("events", f"{event_id}#{text}")
     if ids.is_id(api_keys.PREFIX, text):
         return visit.path(f"api_keys#{text}") if _is_key(visit, text) else None
-    for collection in _WITH_EVENTS:
-        if ids.is_id(collection.prefix, text):
-            return _events_of(visit, text) if collection.row(visit.scope, text) else None
-    if not text.startswith("+"):
-        return None
-    try:
-        phone = fields.phone(text)
-    except PydanticCustomError:
-        return None
-    rows = CUSTOMERS.page(visit.scope, CUSTOMERS.query({"phone": [phone], "limit": ["1"]})).rows
-    return _events_of(visit, rows[0]["sk"]) if rows else None
+    return _customers(visit, text)
+
+
+def _customers(visit: InProject, text: str) -> str | None:
+    """The page of the only customer with this phone, e-mail address or external id, or the list of several."""
+    parameters = {"external_id": text}
+    if text.startswith("+"):
+        try:
+            parameters = {"phone": fields.phone(text)}
+        except PydanticCustomError:
+            return None
+    elif "@" in text:
+        parameters = {"email": text}
+    query = {name: [value] for name, value in parameters.items()} | {"limit": ["2"]}
+    rows = CUSTOMERS.page(visit.scope, CUSTOMERS.query(query)).rows
+    if len(rows) == 1:
+        return visit.path("customers", rows[0]["sk"])
+    return visit.path(f"customers?{urllib.parse.urlencode(parameters)}") if rows else None
 
 
 def _is_key(visit: InProject, id: str) -> bool:
@@ -53,11 +85,6 @@ def _is_key(visit: InProject, id: str) -> bool:
         return bool(api_keys.find(visit.scope.project_id, id))
     except LookupError:
         return False
-
-
-def _events_of(visit: InProject, id: str) -> str:
-    """The events of a resource, which show it at the time of each change."""
-    return visit.path(f"events?{urllib.parse.urlencode({'object_id': id})}")
 
 
 PAGES = (Page(f"{PROJECT}/find", get=View(find, VIEWER)),)

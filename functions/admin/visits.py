@@ -6,10 +6,11 @@ the form's token, the view. A project of which the person is not a member does n
 
 from __future__ import annotations
 
+import hashlib
 import re
 import secrets
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,14 +22,19 @@ from starlette.types import Scope as ASGIScope
 
 from functions.admin import rendering
 from shared.admin import audit, members, sessions, sign_in
-from shared.admin.members import Membership, Person
+from shared.admin.members import MEMBER, Membership, Person
 from shared.admin.sessions import Session
 from shared.api.responses import RequestContext
-from shared.core import table
+from shared.core import clock, table
 from shared.core.keys import Scope
+from shared.pages import SECURITY
+from shared.webhooks import endpoints
+from shared.webhooks.endpoints import Snapshot
+from shared.work import owed
 
 PROJECT = "/admin/projects/{project}/{mode}"
 MOST_FORM_BYTES = 64 * 1024
+FORM_REMEMBERED = clock.DAY
 MODES = {"test": False, "live": True}
 _PROJECT_ID = re.compile(r"[1-9][0-9]{0,9}")
 _RETURN_TO = re.compile(r"/admin(/[A-Za-z0-9_-]+)*")
@@ -43,6 +49,10 @@ class Refused(Exception):
         self.title = title
         self.text = text
         self.headers = dict(headers or {})
+
+
+class SentBefore(Exception):
+    """The browser has sent the same form before."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +87,7 @@ class Visit:
 
     def redirect(self, path: str) -> Response:
         """Send the browser to another page of ours."""
-        return RedirectResponse(self.url(path), 303, rendering.SECURITY)
+        return RedirectResponse(self.url(path), 303, SECURITY)
 
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
         """The response with a template."""
@@ -109,9 +119,51 @@ class InProject(SignedIn):
         """`test` or `live`."""
         return "live" if self.scope.livemode else "test"
 
+    @property
+    def may_change(self) -> bool:
+        """Whether the person may change what is neither a key, a member nor a limit."""
+        return self.membership.may(MEMBER)
+
+    def unhealthy_endpoints(self) -> list[Snapshot]:
+        """The webhook endpoints that fail, or were disabled because of that: every page says so."""
+        return [one for one in endpoints.of_project(self.scope) if one.needs_attention]
+
     def path(self, *parts: str) -> str:
         """The path of a page of this project and mode."""
         return "/".join((f"/admin/projects/{self.scope.project_id}/{self.mode}", *parts))
+
+    def page_parameters(self, limit: int) -> dict[str, list[str]]:
+        """The API's query parameters of the requested page of a list."""
+        starting_after = self.query.get("starting_after")
+        return {"limit": [str(limit)]} | ({"starting_after": [starting_after]} if starting_after else {})
+
+    def commit(self, decide: Callable[[], Sequence[table.Operation]]) -> None:
+        """Commit the writes of `decide`, which include the change's entry in the audit trail; none if nothing changes.
+
+        `decide` reads the rows it needs, and runs again if they are modified concurrently. Raises ApiError.
+        """
+
+        def attempt() -> None:
+            writes = decide()
+            if not writes:
+                return
+            try:
+                table.write(writes, self.context.request_id)
+            except table.ConditionFailed as failed:
+                error = failed.op.on_condition_failed(failed.old)
+                if error is not None:
+                    raise error from None
+                raise
+
+        owed.retry_on_conflict(attempt)
+
+    def once(self) -> table.Put:
+        """The write that fails with SentBefore if the form, which has a field `once`, was sent before."""
+        token = f"{self.session.digest} {self.form.get('once', '')}"
+        pk = f"P#{self.scope.project_id}#form#{hashlib.sha256(token.encode()).hexdigest()}"
+        expires_at = (clock.now() + FORM_REMEMBERED) // clock.SECOND
+        row = {"pk": pk, "sk": "form", "kind": "form", "expires_at": expires_at}
+        return table.Put(row, on_condition_failed=lambda old: SentBefore())
 
     def entry(self, action: str, target: str, **facts: Any) -> table.Put:
         """The write of an entry in the audit trail about a change in this mode."""
@@ -208,7 +260,7 @@ def return_path(text: str) -> str:
 def _to_sign_in(visit: Visit) -> Response:
     if visit.is_fragment:
         # htmx loads the whole page again, which leads to the sign-in.
-        return Response(status_code=401, headers=rendering.SECURITY | {"HX-Refresh": "true"})
+        return Response(status_code=401, headers=SECURITY | {"HX-Refresh": "true"})
     path = visit.request.url.path
     query = urllib.parse.urlencode({"return_to": path}) if visit.request.method == "GET" and path != "/admin" else ""
     return visit.redirect(f"/admin/sign-in{'?' if query else ''}{query}")

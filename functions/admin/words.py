@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import urllib.parse
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from shared.core import clock
 
@@ -25,14 +26,120 @@ DELIVERY_ERROR = {
     "endpoint_disabled": "The endpoint was disabled or deleted",
     "worker_lost": "The service failed to finish this attempt",
 }
+DISABLED = {
+    "manual": "A person or the API disabled it",
+    "gone": "It was disabled because the receiver responded with 410 Gone",
+    "failing": "It was disabled because every attempt has failed for 5 days",
+}
+CALL_STATUS = {
+    "queued": "Queued",
+    "dialing": "In progress",
+    "completed": "Completed",
+    "no_answer": "No answer",
+    "failed": "Failed",
+    "invalid_number": "Invalid number",
+    "call_later": "Call later",
+}
+ENDED_REASON = {
+    "customer_hangup": "The customer ended the call",
+    "agent_hangup": "The agent ended the call",
+    "no_answer": "Nobody answered",
+    "busy": "The line was busy",
+    "voicemail": "A machine answered",
+    "declined": "The customer declined the call",
+    "invalid_number": "The number does not exist",
+    "blocked": "The call was blocked",
+    "destination_not_allowed": "The project may not call this number",
+    "provider_error": "The carrier or the service failed",
+    "provider_timeout": "The carrier did not report the end of the call",
+    "max_duration": "The call reached the longest duration",
+    "callback_requested": "The customer asked for a call at another time",
+    "consent_declined": "The customer declined to be called",
+    "consent_expired": "The customer did not answer the request for consent within 7 days",
+    "consent_revoked": "The customer revoked the consent",
+    "customer_deleted": "The customer was deleted",
+}
+CHANNEL = {"phone": "Phone", "whatsapp": "WhatsApp"}
+CONSENT = {
+    "pending": "The customer was asked for consent and has not answered",
+    "granted": "The customer agreed to be called",
+    "declined": "The customer declined to be called",
+    "expired": "The customer did not answer in time",
+}
+FILES = {
+    "none": "None",
+    "processing": "Being prepared",
+    "available": "Available",
+    "failed": "Could not be made",
+}
+APPOINTMENT_STATUS = {
+    "pending": "Pending",
+    "confirmed": "Confirmed",
+    "rescheduled": "Rescheduled",
+    "cancelled": "Cancelled",
+    "failed": "Failed",
+}
+CONVERSATION_STATUS = {"waiting": "Waits for a person", "active": "Active", "ended": "Ended"}
+MESSAGE_ACTION = {
+    "handoff": "Handed to a person",
+    "appointment_confirmed": "Confirmed an appointment",
+    "appointment_rescheduled": "Rescheduled an appointment",
+    "appointment_cancelled": "Cancelled an appointment",
+    "call_requested": "Requested a call",
+    "conversation_ended": "Ended the conversation",
+}
+COUNTERS = {
+    "messages": "Messages that the agent answered",
+    "input_tokens": "Model tokens read",
+    "output_tokens": "Model tokens written",
+    "calls": "Calls",
+    "call_seconds": "Seconds of calls",
+}
 ACTION = {
     "api_key.created": "Created an API key",
     "api_key.revoked": "Revoked an API key",
+    "appointment.cancelled": "Cancelled an appointment",
+    "appointment.changed": "Changed an appointment",
+    "appointment.confirmed": "Confirmed an appointment",
+    "appointment.created": "Created an appointment",
+    "call_limits.changed": "Changed the call limits",
+    "conversation.ended": "Ended a conversation",
+    "conversation.given_back": "Gave a conversation back to the agent",
+    "customer.called": "Called a customer",
+    "customer.changed": "Changed a customer",
+    "customer.created": "Created a customer",
+    "customer.deleted": "Deleted a customer",
     "delivery.replayed": "Replayed a delivery",
     "member.added": "Added a member",
     "member.joined": "Signed in for the first time",
     "member.removed": "Removed a member",
     "member.role_changed": "Gave a member another role",
+    "replay.started": "Started a replay of failed deliveries",
+    "replay.stopped": "Stopped a replay",
+    "webhook_endpoint.changed": "Changed a webhook endpoint",
+    "webhook_endpoint.created": "Created a webhook endpoint",
+    "webhook_endpoint.deleted": "Deleted a webhook endpoint",
+    "webhook_endpoint.disabled": "Disabled a webhook endpoint",
+    "webhook_endpoint.enabled": "Enabled a webhook endpoint",
+    "webhook_endpoint.secret_rotated": "Rotated a signing secret",
+    "webhook_endpoint.tested": "Sent a test event",
+}
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a replay ended."""
+
+    title: str
+    text: str
+
+
+REPLAY_ENDED = {
+    "done": Ending("Done", "All failed deliveries were sent again."),
+    "stopped": Ending("Stopped", "A person stopped it."),
+    "refused": Ending("Gave up", "The endpoint refused 8 attempts in a row. Mend it, then replay again."),
+    "disabled": Ending("Ended", "The endpoint was disabled."),
+    "deleted": Ending("Ended", "The endpoint was deleted."),
 }
 ROLE = {
     "viewer": "can see everything and change nothing",
@@ -55,6 +162,27 @@ def from_now(iso: str) -> str:
 def milliseconds(amount: int) -> str:
     """A duration: `320 ms`, `15.0 s`."""
     return f"{amount} ms" if amount < clock.SECOND else f"{amount / clock.SECOND:.1f} s"
+
+
+def of_instant(instant: int) -> str:
+    """Milliseconds since the epoch as the API's text of a time."""
+    return clock.iso(instant)
+
+
+def at_most(count: int, most: int) -> str:
+    """A count that ends at `most`: `7`, `100 or more`."""
+    return f"{count:,}" if count < most else f"{most:,} or more"
+
+
+def percent(part: int, whole: int) -> str:
+    """A share: `98 %`. It is 100 only if nothing is missing."""
+    return f"{part * 100 // whole} %"
+
+
+def offset(milliseconds: int) -> str:
+    """A position in a recording: `1:05`."""
+    seconds = milliseconds // clock.SECOND
+    return f"{seconds // 60}:{seconds % 60:02d}"
 
 
 def of_seconds(unix: int) -> str:

@@ -101,7 +101,7 @@ class Runner:
                 base_url=f"http://127.0.0.1:{self._socket.getsockname()[1]}",
             )
         os.environ |= {"SPEED": f"{self._settings.speed:g}", "ALLOW_LOOPBACK_RECEIVERS": "1", "SIMULATE_LIVE": "1"}
-        os.environ |= {"SIGN_IN_LINKS": "1", "ADMIN_VENDORED": str(_ROOT / "node_modules")}
+        os.environ |= {"SIGN_IN_LINKS": "1", "VENDORED": str(_ROOT / "node_modules")}
         os.environ.setdefault("LOG_LEVEL", "INFO")
         # The only variable whose value differs between functions. Here, they share a process.
         os.environ["POWERTOOLS_SERVICE_NAME"] = "local"

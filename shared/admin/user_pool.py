@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-from botocore.exceptions import ClientError
-
 from shared.core import aws
 
 
@@ -26,8 +24,8 @@ def invite(email: str) -> bool:
             UserAttributes=[{"Name": "email", "Value": email}, {"Name": "email_verified", "Value": "true"}],
             DesiredDeliveryMediums=["EMAIL"],
         )
-    except ClientError as error:
-        if error.response["Error"]["Code"] != "UsernameExistsException":
+    except aws.AwsError as error:
+        if error.code != "UsernameExistsException":
             raise
         return False
     return True

@@ -133,26 +133,22 @@ TOOLS: Mapping[str, Tool] = {
 
 @dataclass(frozen=True)
 class Bedrock:
-    """An agent that calls a model. `guardrail` is an id and a version, `monotonic` a clock in seconds.
+    """An agent that calls a model. `monotonic` is a clock in seconds.
 
     `client` is a boto3 client of `bedrock-runtime`. It must not retry.
     """
 
     client: Any
     model_id: str
-    guardrail: tuple[str, str] | None = None
     monotonic: Callable[[], float] = time.monotonic
 
     @classmethod
     def from_environment(cls) -> Bedrock:
-        """The agent from MODEL_ID, GUARDRAIL_ID and GUARDRAIL_VERSION. Raises AgentFailed if one is missing."""
+        """The agent with the model MODEL_ID. Raises AgentFailed if that is not set."""
         model_id = os.environ.get("MODEL_ID")
         if not model_id:
             raise AgentFailed("MODEL_ID is not set: the id of a Bedrock model or inference profile.")
-        guardrail = os.environ.get("GUARDRAIL_ID") or "", os.environ.get("GUARDRAIL_VERSION") or ""
-        if any(guardrail) and not all(guardrail):
-            raise AgentFailed("GUARDRAIL_ID and GUARDRAIL_VERSION must be set together; one is not set.")
-        return cls(_client(), model_id, guardrail if all(guardrail) else None)
+        return cls(_client(), model_id)
 
     def reply(self, utterances: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
         """Reply to the last utterance, which is a user's, within `seconds`.
@@ -220,7 +216,7 @@ class Bedrock:
             {"toolSpec": {"name": name, "description": tool.description, "inputSchema": {"json": tool.schema}}}
             for name, tool in _available_tools(tools).items()
         ]
-        request: dict[str, Any] = {
+        return {
             "modelId": self.model_id,
             "system": [{"text": text} for text in _system(tools)],
             "messages": messages,
@@ -228,10 +224,6 @@ class Bedrock:
             # No temperature: some models reject it.
             "inferenceConfig": {"maxTokens": MAX_TOKENS},
         }
-        if self.guardrail is not None:
-            id, version = self.guardrail
-            request["guardrailConfig"] = {"guardrailIdentifier": id, "guardrailVersion": version}
-        return request
 
 
 def history(utterances: Sequence[Utterance], in_call: bool = False) -> list[dict[str, Any]]:

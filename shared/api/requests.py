@@ -41,8 +41,9 @@ B = TypeVar("B")
 class Decision:
     """The result of an operation: the writes of one transaction, the response, and a step after the commit.
 
-    `after` sends hints, best effort. If it returns a response, that one is sent instead; the saved one stays as it is.
-    It does not run if a saved response is replayed.
+    `after` runs once the writes are committed. It sends hints, best effort, or runs the agent of a message and returns
+    the response to send; the saved one stays as it is. It may raise ApiError. It does not run if a saved response is
+    replayed.
     """
 
     writes: Sequence[table.Operation]

@@ -38,7 +38,7 @@ def store_reply(reply: whatsapp.PermissionReply) -> None:
     """Store a customer's answer for the project whose request it answers, else for the one that asked last."""
     scope = consents.asked_by(reply.phone, reply.context_id)
     if scope is None:
-        logger().info("a reply without a request")
+        logger().info("consent reply matches no request")
         return
     settlements.answer(scope, reply.phone, GRANTED if reply.accepted else DECLINED, reply.at, reply.until)
 
@@ -52,7 +52,7 @@ def end_undelivered(failure: whatsapp.Failure) -> None:
     def attempt() -> None:
         consent = consents.referred(failure.reference)
         if consent is None or not consent.pending or consent.ask_tries > 1:
-            logger().info("a failure of no pending request", extra={"error": failure.code})
+            logger().info("failure report matches no pending consent request", extra={"error": failure.code})
             return
         logger().warning("request for consent not delivered", extra={"error": failure.code})
         settlements.settle(consent, _given_up(consent, sent=False), placing.PROVIDER_ERROR, summary=CANNOT_ASK)

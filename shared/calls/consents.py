@@ -28,7 +28,7 @@ PENDING, GRANTED, DECLINED, EXPIRED = "pending", "granted", "declined", "expired
 LASTS = 7 * clock.DAY // clock.SECOND
 """Seconds, scaled, after which a request without an answer expires."""
 SILENCE = 60
-"""Seconds, scaled, that stand for them if a simulated customer never answers (contract 10)."""
+"""The same for a simulated customer who never answers (contract 10)."""
 SIMULATED_ANSWER = 5
 """Seconds, scaled, after which a simulated customer answers."""
 REQUESTS = ((clock.DAY, 1), (7 * clock.DAY, 2))

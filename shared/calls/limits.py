@@ -87,16 +87,26 @@ def undo(scope: Scope) -> table.Update:
     return table.Update(pk, sk, expressions=expressions, values={":one": 1})
 
 
-def set_limits(project_id: int, limits: Limits) -> None:
-    """Set a project's limits. Raises LookupError."""
+def of_project(scope: Scope) -> tuple[Limits, Counts]:
+    """Limits and counts of a project."""
+    return read(scope, table.get_many(keys(scope)))
+
+
+def setting(project_id: int, limits: Limits) -> table.Update:
+    """The write that sets a project's limits. It fails for an unknown project."""
     pk, sk = projects.row_key(project_id)
     values: dict[str, table.Value | None] = {
         "call_prefixes": ",".join(limits.prefixes) or None,
         "calls_at_once": limits.at_once,
         "calls_per_day": limits.per_day,
     }
+    return table.Update(pk, sk, set=values)
+
+
+def set_limits(project_id: int, limits: Limits) -> None:
+    """Set a project's limits. Raises LookupError."""
     try:
-        table.update(table.Update(pk, sk, set=values))
+        table.update(setting(project_id, limits))
     except table.ConditionFailed:
         raise LookupError(f"there is no project {project_id}") from None
 

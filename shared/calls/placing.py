@@ -21,7 +21,7 @@ from shared.core.errors import ApiError, not_found, not_found_in_body
 from shared.core.keys import Scope
 from shared.customers import CUSTOMERS, CustomerRecord
 from shared.projects import usage
-from shared.resources import documents
+from shared.resources import documents, fields
 from shared.resources.schema import AppointmentId, CustomerId, SessionId, Time, one_of
 from shared.telephony import Ending, test_numbers
 from shared.work import hints, owed
@@ -38,6 +38,19 @@ NOT_ALLOWED = Ending(sessions.FAILED, "destination_not_allowed")
 BLOCKED = Ending(sessions.FAILED, "blocked")
 PROVIDER_ERROR = Ending(sessions.FAILED, "provider_error")
 LIMIT_REACHED = "This project has reached its limit of {}."
+
+
+class CallCreate(fields.Input):
+    """The options of a call (contract 7)."""
+
+    appointment_id: AppointmentId | None = None
+    """An appointment of the customer that the call is about. It must not be cancelled or deleted."""
+    channel: Literal["phone", "whatsapp"] | None = None
+    """How to call. `phone` by default; some of test mode's numbers imply `whatsapp`."""
+    instructions: Annotated[str, fields.text(2000)] | None = None
+    """Instructions for the agent."""
+    metadata: fields.Metadata | None = None
+    """Your own keys and values, for the session. A key with the value null is omitted."""
 
 
 class Call(TypedDict):

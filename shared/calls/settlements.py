@@ -5,8 +5,6 @@ from __future__ import annotations
 import uuid
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from shared.calls import consents, placing, sessions
 from shared.calls.consents import Consent, ConsentDocument
 from shared.calls.sessions import SESSIONS
@@ -80,6 +78,6 @@ def settle(
 def resume_machine(task_token: str) -> None:
     """End the state machine that waits with this token. Best effort: otherwise it ends when it times out."""
     try:
-        aws.stepfunctions().send_task_success(taskToken=task_token, output="{}")
-    except (ClientError, BotoCoreError) as error:
+        aws.stepfunctions().call("SendTaskSuccess", {"taskToken": task_token, "output": "{}"})
+    except (aws.AwsError, aws.Unavailable) as error:
         logger().info("machine not resumed", extra={"error": type(error).__name__})

@@ -96,6 +96,8 @@ class ConversationRow(ResourceRow):
     """The agent's proposal from the previous turn, as JSON text. Absent if there is none."""
     handed_off: NotRequired[bool]
     """Whether a person has taken over. The agent then only sends holding replies."""
+    f4: NotRequired[str]
+    """The index partition of conversations that wait for a person (`waiting`). Absent for all others."""
 
 
 CONVERSATIONS: Collection[Conversation, ConversationRow] = Collection(
@@ -187,23 +189,60 @@ def ending(scope: Scope, conversation: Conversation) -> list[table.Operation]:
     return [table.Delete(pk, sk, condition="attribute_not_exists(pk) OR conversation_id = :id", values=own_id)]
 
 
+def end(scope: Scope, record: ConversationRecord, conversation: Conversation) -> list[table.Operation]:
+    """The writes that end a conversation; `conversation` is the document after its end."""
+    return [CONVERSATIONS.update(scope, record, conversation, {"f4": None}), *ending(scope, conversation)]
+
+
+def handed_off(scope: Scope, conversation: Conversation, to_person: bool) -> dict[str, table.Value | None]:
+    """The attributes that say whether a person has taken over, and by which `waiting` finds the conversation."""
+    waits = to_person and conversation["status"] == ACTIVE
+    return {"handed_off": to_person or None, "f4": _waiting_partition(scope) if waits else None}
+
+
+def waiting(scope: Scope, limit: int, starting_after: str | None = None) -> list[Conversation]:
+    """Active conversations that were handed to a person and not given back, newest first.
+
+    A `starting_after` that is not the id of a conversation counts as absent.
+    """
+    prefix = CONVERSATIONS.prefix
+    most = ids.before(prefix, starting_after) if starting_after and ids.is_id(prefix, starting_after) else None
+    entries = next(table.query(_waiting_partition(scope), index="f4", at_most=most, limit=limit), [])
+    rows = table.get_many([(entry["pk"], entry["sk"]) for entry in entries])
+    found = (rows.get((entry["pk"], entry["sk"])) for entry in entries)
+    return [cast("Conversation", json.loads(row["doc"])) for row in found if row is not None and "f4" in row]
+
+
+def giving_back(scope: Scope, record: ConversationRecord) -> list[table.Operation]:
+    """The write that gives a conversation back to the agent; `[]` if no person has taken over.
+
+    The agent replies to the next message.
+    """
+    if not record.row.get("handed_off"):
+        return []
+    return [CONVERSATIONS.update(scope, record, record.doc, handed_off(scope, record.doc, to_person=False))]
+
+
 def resume(scope: Scope, id: str) -> bool:
     """Give a conversation back to the agent after a handoff. Returns whether a person had taken over.
 
-    The agent replies to the next message. Raises LookupError for an unknown id.
+    Raises LookupError for an unknown id.
     """
 
     def attempt() -> bool:
         row = CONVERSATIONS.row(scope, id)
         if row is None:
             raise LookupError(f"there is no conversation {id}")
-        record = CONVERSATIONS.record(row)
-        if not record.row.get("handed_off"):
-            return False
-        table.write([CONVERSATIONS.update(scope, record, record.doc, {"handed_off": None})], uuid.uuid4().hex)
-        return True
+        writes = giving_back(scope, CONVERSATIONS.record(row))
+        if writes:
+            table.write(writes, uuid.uuid4().hex)
+        return bool(writes)
 
     return owed.retry_on_conflict(attempt)
+
+
+def _waiting_partition(scope: Scope) -> str:
+    return scope.index(CONVERSATIONS.kind, "handed_off", "to_person")
 
 
 def check_open(record: ConversationRecord) -> None:

@@ -195,7 +195,7 @@ def commit(turn: Turn, conversation: ConversationRecord, reply: Reply, tools: To
     response = response_body(message, reply_message, after, markdown=turn.work.row["markdown"])
     writes = [
         table.Put(_message_row(turn, reply_message)),
-        CONVERSATIONS.update(scope, conversation, after, _unlocked(turn, conversation, tools)),
+        CONVERSATIONS.update(scope, conversation, after, _unlocked(turn, conversation, after, tools)),
         *(conversations.ending(scope, after) if _ends(reply_message) else []),
         *_change_writes(scope, conversation.doc, tools),
         *(placed.writes if placed is not None else []),
@@ -240,12 +240,14 @@ def _message_row(turn: Turn, reply: Message) -> table.Row:
     return row | {"conversation_id": turn.conversation_id}
 
 
-def _unlocked(turn: Turn, conversation: ConversationRecord, tools: Tools) -> Mapping[str, table.Value | None]:
+def _unlocked(
+    turn: Turn, conversation: ConversationRecord, after: Conversation, tools: Tools
+) -> Mapping[str, table.Value | None]:
     """The conversation's attributes after the turn."""
     hands_off = any(action["type"] == "handoff" and action["reason"] != AGENT_FAILED for action in tools.actions)
-    handed_off = bool(conversation.row.get("handed_off")) or hands_off
+    to_person = bool(conversation.row.get("handed_off")) or hands_off
     proposed = fields.to_json(vars(tools.proposed)) if tools.proposed else None
-    unlocked: dict[str, table.Value | None] = {"proposal": proposed, "handed_off": handed_off or None}
+    unlocked = {"proposal": proposed, **conversations.handed_off(turn.scope, after, to_person)}
     # Another turn may hold the lock if this turn ended with an apology before.
     if conversation.row.get("turn") == turn.id:
         unlocked["turn"] = None

@@ -1,7 +1,8 @@
 """AWS clients, created at first use and reused for the life of the process, and the errors of their calls.
 
-Threads share the clients. Clients are thread-safe, but creating one is not (boto3, "Multithreading or multiprocessing
-with clients").
+Our own client (`aws_json`) calls the services on the path of requests and workers: DynamoDB, SQS, Step Functions and
+KMS. boto3 calls the others, and is imported only when one of its clients is created. Threads share the clients, but
+only one at a time creates one (boto3, "Multithreading or multiprocessing with clients").
 """
 
 from __future__ import annotations
@@ -12,19 +13,20 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError
+from shared.core import aws_json
+from shared.core.aws_json import LONGEST_CALL, AwsError, Client, Unavailable
+from shared.core.connections import CONNECT_SECONDS, RESPONSE_SECONDS
+from shared.core.credentials import Source
 
 if TYPE_CHECKING:
     from mypy_boto3_cognito_idp.client import CognitoIdentityProviderClient
-    from mypy_boto3_dynamodb.client import DynamoDBClient
-    from mypy_boto3_kms.client import KMSClient
     from mypy_boto3_s3.client import S3Client
     from mypy_boto3_secretsmanager.client import SecretsManagerClient
-    from mypy_boto3_sqs.client import SQSClient
-    from mypy_boto3_stepfunctions.client import SFNClient
+
+__all__ = ["LONGEST_CALL", "AwsError", "Unavailable"]
 
 T = TypeVar("T")
-_creating = threading.Lock()
+_creating = threading.RLock()
 _QUEUE = "QUEUE_"
 """The prefix of the environment variables with the URLs of queues."""
 
@@ -41,32 +43,31 @@ class _Once(Generic[T]):
             return self._cached()
 
 
-@_Once
-def dynamodb() -> DynamoDBClient:
-    """The DynamoDB client. Parameter validation is off: it costs time on every call, and `table` builds valid ones."""
-    client: DynamoDBClient = _client("dynamodb", parameter_validation=False)
-    return client
+_credentials = _Once(Source)
 
 
 @_Once
-def sqs() -> SQSClient:
+def dynamodb() -> Client:
+    """The DynamoDB client. Only `shared/core/table.py` calls it."""
+    return Client(aws_json.DYNAMODB, _credentials())
+
+
+@_Once
+def sqs() -> Client:
     """The SQS client."""
-    client: SQSClient = _client("sqs")
-    return client
+    return Client(aws_json.SQS, _credentials())
 
 
 @_Once
-def stepfunctions() -> SFNClient:
+def stepfunctions() -> Client:
     """The Step Functions client."""
-    client: SFNClient = _client("stepfunctions")
-    return client
+    return Client(aws_json.STEP_FUNCTIONS, _credentials())
 
 
 @_Once
-def kms() -> KMSClient:
+def kms() -> Client:
     """The KMS client, for the key that encrypts signing secrets."""
-    client: KMSClient = _client("kms")
-    return client
+    return Client(aws_json.KMS, _credentials())
 
 
 @_Once
@@ -74,11 +75,6 @@ def s3() -> S3Client:
     """The S3 client, for recordings. Presigned URLs name the bucket's region; their signatures are valid only there."""
     client: S3Client = _client("s3", signature_version="s3v4", s3={"addressing_style": "virtual"})
     return client
-
-
-_CONNECT_TIMEOUT, _READ_TIMEOUT, _ATTEMPTS = 2, 6, 4
-LONGEST_CALL = 40
-"""Seconds that one call takes at most: four attempts that time out, and the pauses of up to 1, 2 and 4 s in between."""
 
 
 @_Once
@@ -114,26 +110,25 @@ def state_machine_arn(name: str) -> str:
     return os.environ[f"STATE_MACHINE_{name.upper()}"]
 
 
-class Unavailable(Exception):
-    """A service throttled a request or did not respond in time. A write may have taken effect."""
-
-
 def call(operation: Callable[..., Any], **parameters: Any) -> Any:
-    """Call an operation of a client and return its response.
+    """Call an operation of a boto3 client and return its response.
 
-    Raises Unavailable for throttling, timeouts and faults of the service, and ClientError for every other error.
+    Raises Unavailable for throttling, timeouts and faults of the service, and AwsError for every other error.
     """
+    from botocore.exceptions import BotoCoreError, ClientError
+
     try:
         return operation(**parameters)
     except ClientError as error:
-        if error.response["Error"]["Code"] in _TRANSIENT:
-            raise Unavailable(error.response["Error"]["Code"]) from error
-        raise
+        code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
+        if code in _UNAVAILABLE:
+            raise Unavailable(code) from error
+        raise AwsError(code, message, error.response["ResponseMetadata"]["HTTPStatusCode"], error.response) from error
     except BotoCoreError as error:
         raise Unavailable(type(error).__name__) from error
 
 
-_TRANSIENT = frozenset(
+_UNAVAILABLE = frozenset(
     {
         "DependencyTimeoutException",
         "InternalFailure",
@@ -156,9 +151,9 @@ def _client(service: Any, **settings: Any) -> Any:
 
     # Short timeouts, so that a lost response is retried while the caller still waits.
     config = Config(
-        connect_timeout=_CONNECT_TIMEOUT,
-        read_timeout=_READ_TIMEOUT,
-        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=RESPONSE_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": aws_json.ATTEMPTS},
         max_pool_connections=128,
         **settings,
     )

@@ -73,5 +73,10 @@ DESCRIBED_SERVER = "https://api.example.com"
 """The server in the API description. The function that serves the description replaces it by its own address."""
 API_DESCRIPTION = "openapi.json"
 """The file of the API description, in the folder of the functions in the bundle. It is generated with the bundle."""
-ADMIN_VENDORED = ("@picocss/pico/css/pico.min.css", "htmx.org/dist/htmx.min.js")
-"""Files of npm packages that the admin pages serve, below `node_modules`. The Lambda bundle contains copies."""
+VENDORED = (
+    "@picocss/pico/css/pico.min.css",
+    "htmx.org/dist/htmx.min.js",
+    "swagger-ui-dist/swagger-ui-bundle.js",
+    "swagger-ui-dist/swagger-ui.css",
+)
+"""Files of npm packages that pages load, below `node_modules`. The Lambda bundle contains copies."""

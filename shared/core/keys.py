@@ -13,13 +13,14 @@ lists in creation order.
 | session                    | `P#..#session`                         | `sess_...`       | f1-f4, due |
 | transcript of a session    | `P#..#session#{sess_...}`              | `transcript`     | |
 | consent of a phone         | `P#..#consent#{hash of phone}`         | `consent`        | due |
-| conversation               | `P#..#conversation`                    | `conv_...`       | f1-f3 |
+| conversation               | `P#..#conversation`                    | `conv_...`       | f1-f4 |
 | message, with its turn     | `P#..#conversation#{conv_...}`         | `msg_...`        | due |
 | thread of a conversation   | `P#..#thread#{sha256 of external_id}`  | `thread`         | |
 | usage in a month           | `P#..#usage#{YYYY-MM}`                 | `msg_...`, `sess_...`, `erased` | |
 | erasure of a customer      | `P#..#erasure`                         | `cust_...`       | |
-| event                      | `P#..#event`                           | `evt_...`        | f1-f3 |
-| delivery of an event       | `P#..#event#{evt_...}`                 | `whd_...`        | due |
+| event                      | `P#..#event`                           | `evt_...`        | f1-f2 |
+| delivery of an event       | `P#..#event#{evt_...}`                 | `whd_...`        | due, f1 |
+| replay of failed deliveries | `P#..#replay`                         | `whk_...`        | due |
 | webhook endpoint           | `P#..#webhook_endpoint`                | `whk_...`        | |
 | deleted webhook endpoint   | `P#..#deleted_webhook_endpoint`        | `whk_...`        | |
 | count of webhook endpoints | `P#..#count`                           | `webhook_endpoint` | |
@@ -45,14 +46,16 @@ lists in creation order.
 The hash of a phone or an e-mail address is the first 32 hexadecimal digits of its SHA-256. The other hashes are whole
 SHA-256 digests. `shared/admin` has the rows of the admin pages.
 
-Attributes: `doc` is the public object as JSON text, `v` the version, which every write that changes `doc` increases by
-1, `req` the request or worker's token that last wrote the row, `cause` the API request that caused this write, `kind`
-the row's kind, and `expires_at` (Unix seconds) the time to live. The index partitions `f1`-`f4` are scope, field and
-hashed value, sorted by id; `t0`-`t4` are the same, sorted by `sort_time` (time and id). Client text enters an index key
-only as a hash. Rows that owe work have the attributes of `shared/work/owed.py`. Deleting a customer or an appointment
-moves its row to a partition that lists do not read; `before` is its document before the deletion, for the event. Lists
-do not read its partition of f3 either, by which the deleted appointments of a customer are found for its erasure. The
-other attributes are declared with their resources (`CustomerRow`, `SessionRow`, ...).
+Attributes: `doc` is the public object as JSON text, `v` the version of a resource or a consent, which every write that
+changes `doc` increases by 1, `req` the request or worker's token that last wrote the row, `cause` the API request that
+caused this write, `kind` the row's kind, and `expires_at` (Unix seconds) the time to live. The index partitions
+`f1`-`f4` are scope, field and hashed value, sorted by id; `t0`-`t4` are the same, sorted by `sort_time` (time and id).
+Client text enters an index key only as a hash. f1 of a delivery and f4 of a conversation are sparse: only failed
+deliveries that nobody has retried, and conversations that wait for a person, have them. Rows that owe work have the
+attributes of `shared/work/owed.py`. Deleting a customer or an appointment moves its row to a partition that lists do
+not read; `before` is its document before the deletion, for the event. Lists do not read its partition of f3 either, by
+which the deleted appointments of a customer are found for its erasure. The other attributes are declared with their
+resources (`CustomerRow`, `SessionRow`, ...).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Rows are flat dicts whose values are str, int, bool, bytes or a dict of ints. Reads of the base table are strongly
 consistent; reads of an index are not. `write` executes one operation, or several as one transaction.
 
-Long documents are stored compressed, because each started KB of a row costs a write unit, and two in a transaction. A
-condition must therefore not compare a document.
+Long documents are stored compressed, because each KB or part of a KB of a row costs a write unit, and two in a
+transaction. A condition must therefore not compare a document.
 
     ConditionFailed(op, old)    the condition of an operation failed; nothing was written
     Contended(op)               transaction conflicts on the row of an operation; nothing was written
@@ -23,10 +23,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from botocore.exceptions import ClientError
-
 from shared.core import aws, clock, trace
-from shared.core.aws import Unavailable
+from shared.core.aws import AwsError, Unavailable
 
 Value = str | int | bool | bytes | dict[str, int]
 Row = dict[str, Any]
@@ -126,7 +124,7 @@ class Contended(Exception):
 
 def get(pk: str, sk: str) -> Row | None:
     """The current row; None if it does not exist or has expired."""
-    response = _call("get_item", Key=_key(pk, sk), ConsistentRead=True)
+    response = _call("GetItem", Key=_key(pk, sk), ConsistentRead=True)
     row = decode(response["Item"]) if "Item" in response else None
     return None if row is None or is_expired(row) else row
 
@@ -152,7 +150,7 @@ def _batch_get(pending: list[dict[str, Any]]) -> Iterator[Any]:
     """The items with these keys that exist. Retries the keys that DynamoDB leaves unprocessed."""
     name = os.environ["TABLE_NAME"]
     for attempt in itertools.count(1):
-        response = _call("batch_get_item", RequestItems={name: {"Keys": pending, "ConsistentRead": True}})
+        response = _call("BatchGetItem", RequestItems={name: {"Keys": pending, "ConsistentRead": True}})
         yield from response["Responses"].get(name, ())
         pending = response.get("UnprocessedKeys", {}).get(name, {}).get("Keys", [])
         if not pending:
@@ -192,13 +190,13 @@ def query(
     values |= {name: bound for name, bound in ((":least", at_least), (":most", at_most)) if bound is not None}
     options: dict[str, Any] = {
         "KeyConditionExpression": condition,
-        "ExpressionAttributeValues": _item(values),
+        "ExpressionAttributeValues": encode(values),
         "ScanIndexForward": forward,
         "Limit": limit,
     }
     options |= {"IndexName": f"by_{index}"} if index else {"ConsistentRead": True}
     while True:
-        response = _call("query", **options)
+        response = _call("Query", **options)
         yield [decode(item) for item in response["Items"]]
         if "LastEvaluatedKey" not in response:
             return
@@ -227,13 +225,13 @@ def update(op: Update) -> Row:
     for conflicts in range(MAX_CONFLICTS):
         try:
             response = _call(
-                "update_item",
+                "UpdateItem",
                 **_parameters(op, None),
                 ReturnValues="ALL_NEW",
                 ReturnValuesOnConditionCheckFailure="ALL_OLD",
             )
-        except ClientError as error:
-            if error.response["Error"]["Code"] != "TransactionConflictException":
+        except AwsError as error:
+            if error.code != "TransactionConflictException":
                 raise _condition_failed(op, error) from None
             _pause(conflicts)
         else:
@@ -242,13 +240,13 @@ def update(op: Update) -> Row:
 
 
 def _write_one(op: Operation, request: str) -> None:
-    method = {Put: "put_item", Update: "update_item", Delete: "delete_item"}[type(op)]
+    operation = {Put: "PutItem", Update: "UpdateItem", Delete: "DeleteItem"}[type(op)]
     for conflicts in range(MAX_CONFLICTS):
         try:
-            _call(method, **_parameters(op, request), **_OLD_ON_FAILURE)
+            _call(operation, **_parameters(op, request), **_OLD_ON_FAILURE)
             return
-        except ClientError as error:
-            if error.response["Error"]["Code"] == "TransactionConflictException":
+        except AwsError as error:
+            if error.code == "TransactionConflictException":
                 _pause(conflicts)
                 continue
             failed = _condition_failed(op, error)
@@ -268,16 +266,16 @@ def _write_all(ops: Sequence[Operation], request: str) -> None:
     contended = Contended(ops[-1])
     for conflicts in range(MAX_CONFLICTS):
         try:
-            _call("transact_write_items", TransactItems=items, ClientRequestToken=token)
+            _call("TransactWriteItems", TransactItems=items, ClientRequestToken=token)
             return
-        except ClientError as error:
-            code = error.response["Error"]["Code"]
+        except AwsError as error:
+            code = error.code
             if code == "TransactionInProgressException":
                 _pause(conflicts)
                 continue
             if code != "TransactionCanceledException":
                 raise
-            failed = _cancelled(ops, error.response.get("CancellationReasons", []), request)
+            failed = _cancelled(ops, error.body.get("CancellationReasons", []), request)
             if isinstance(failed, ConditionFailed):
                 raise failed from None
             if failed is None:
@@ -310,10 +308,10 @@ def _pause(conflicts: int) -> None:
     clock.sleep(random.uniform(0.01, 0.04) * 2**conflicts)
 
 
-def _condition_failed(op: Operation, error: ClientError) -> ConditionFailed:
-    if error.response["Error"]["Code"] != "ConditionalCheckFailedException":
+def _condition_failed(op: Operation, error: AwsError) -> ConditionFailed:
+    if error.code != "ConditionalCheckFailedException":
         raise error
-    old: Any = error.response.get("Item")
+    old: Any = error.body.get("Item")
     return ConditionFailed(op, decode(old) if old else None)
 
 
@@ -324,7 +322,7 @@ def _in_transaction(op: Operation, request: str) -> dict[str, Any]:
 def _parameters(op: Operation, request: str | None) -> dict[str, Any]:
     if isinstance(op, Put):
         row = op.row if request is None else op.row | _author(request)
-        return {"Item": _item(row)} | _condition(op.condition, op.values)
+        return {"Item": encode(row)} | _condition(op.condition, op.values)
     if isinstance(op, Delete | Check):
         return {"Key": _key(op.pk, op.sk)} | _condition(op.condition, op.values)
     attributes = dict(op.set) if request is None else {**op.set, **_author(request)}
@@ -346,14 +344,14 @@ def _author(request: str) -> dict[str, Value]:
 
 def _condition(condition: str, values: Mapping[str, Value]) -> dict[str, Any]:
     expression: dict[str, Any] = {"ConditionExpression": condition} if condition else {}
-    return expression | ({"ExpressionAttributeValues": _item(values)} if values else {})
+    return expression | ({"ExpressionAttributeValues": encode(values)} if values else {})
 
 
-def _call(method: str, **parameters: Any) -> Any:
-    """Call a method of the DynamoDB client and return its response. Raises ClientError or Unavailable."""
-    if method not in ("batch_get_item", "transact_write_items"):
+def _call(operation: str, **parameters: Any) -> Any:
+    """Call an operation of DynamoDB and return its response. Raises AwsError or Unavailable."""
+    if operation not in ("BatchGetItem", "TransactWriteItems"):
         parameters["TableName"] = os.environ["TABLE_NAME"]
-    return aws.call(getattr(aws.dynamodb(), method), **parameters)
+    return aws.dynamodb().call(operation, parameters)
 
 
 def _index_keys(index: str | None) -> tuple[str, str]:
@@ -368,7 +366,8 @@ def _key(pk: str, sk: str) -> dict[str, Any]:
     return {"pk": {"S": pk}, "sk": {"S": sk}}
 
 
-def _item(row: Mapping[str, Value | None]) -> dict[str, Any]:
+def encode(row: Mapping[str, Value | None]) -> dict[str, Any]:
+    """A row in DynamoDB's typed JSON."""
     return {name: _encode(_stored(name, value)) for name, value in row.items() if value is not None}
 
 
@@ -389,7 +388,7 @@ def _encode(value: Value) -> dict[str, Any]:
     if isinstance(value, int):
         return {"N": str(value)}
     if isinstance(value, bytes):
-        return {"B": value}
+        return {"B": base64.b64encode(value).decode()}
     return {"M": {name: {"N": str(number)} for name, number in value.items()}}
 
 
@@ -405,7 +404,6 @@ def _decode(name: str, typed: Mapping[str, Any]) -> Any:
     if tag == "M":
         return {key: _decode(key, inner) for key, inner in value.items()}
     if tag == "B":
-        # boto3 has decoded it already; Lambda's events have Base64.
-        data = base64.b64decode(value) if isinstance(value, str) else bytes(value)
+        data = base64.b64decode(value)
         return zlib.decompress(data, wbits=-zlib.MAX_WBITS).decode() if name in DOCUMENTS else data
     return value

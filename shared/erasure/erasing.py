@@ -1,12 +1,12 @@
 """The erasure of a customer, step by step. A run that was stopped anywhere is repeated from the beginning.
 
-First, everything is stopped that could write the customer's data again. The row of the erasure makes `fan_out` ignore
+First, stop everything that could write the customer's data again. The row of the erasure makes `fan_out` ignore
 all changes of the customer's rows, so the erasure has no events. The customer is deleted, so that nothing new can begin
 for it. Its conversations end, its calls owe nothing, and its deliveries are gone. Functions that had read the rows
 before may still be running, so nothing else is removed until they must have ended (`NotYet`).
 
-Then everything is removed. What is found by a row is removed before that row, so that a repeated run finds it again,
-and the customer last. A function that writes later than that does so on condition of a row that is gone.
+Then everything is removed. Rows that another row leads to are deleted before that row, so that a repeated run finds
+them again, and the customer last. A function that writes later than that does so on condition of a row that is gone.
 """
 
 from __future__ import annotations
@@ -158,8 +158,7 @@ def _end_conversation(scope: Scope, conversation_id: str) -> bool:
     conversation = conversations.ended(record.doc)
     if conversation is None:
         return False
-    end = CONVERSATIONS.update(scope, record, conversation)
-    table.write([end, *conversations.ending(scope, conversation)], uuid.uuid4().hex)
+    table.write(conversations.end(scope, record, conversation), uuid.uuid4().hex)
     return True
 
 

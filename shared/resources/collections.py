@@ -1,4 +1,4 @@
-"""Collections: the only access to the rows of a resource type.
+"""Collections: the usual access to the rows of a resource type.
 
 Every method that reads or writes takes the project and mode (`Scope`) first. `insert`, `update` and `delete` return
 writes for a transaction; they do not execute them.

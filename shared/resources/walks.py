@@ -37,7 +37,7 @@ _NEXT_LIMIT = 200
 _NEXT_ENTRIES = 60
 """Index entries that each further query of a filter reads: with several filters, most of a larger block is skipped."""
 _MISS = 50
-"""Rows that an intersection without a common entry counts as."""
+"""The number of rows that a read without a match counts as, towards `EXAMINED`."""
 
 Entries = Iterator["table.Row | None"]
 """Rows or index entries in list order. None is a read without a match: the caller checks the time."""

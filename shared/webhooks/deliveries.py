@@ -132,6 +132,8 @@ class DeliveryRow(TypedDict):
     expires_at: int
     due_at: NotRequired[int]
     """When the next attempt is due (milliseconds). Absent after the delivery has ended."""
+    f1: NotRequired[str]
+    """The partition of failed deliveries (`failed_partition`). Absent unless it has failed and was not retried."""
 
 
 DELIVERIES: Collection[Delivery, DeliveryRow] = Collection(kind="delivery", prefix="whd_", created=None)
@@ -218,6 +220,16 @@ def partition(scope: Scope, event_id: str) -> str:
     return scope.pk(EVENTS.kind, event_id)
 
 
+def automatic_key(scope: Scope, event_id: str, endpoint_id: str) -> tuple[str, str]:
+    """The key of an event's automatic delivery to an endpoint, which exists if the event matched its filters."""
+    return partition(scope, event_id), _automatic_id(ids.instant(EVENTS.prefix, event_id), event_id, endpoint_id)
+
+
+def failed_partition(scope: Scope, endpoint_id: str) -> str:
+    """The index partition of an endpoint's failed deliveries that nobody has retried, test events excepted."""
+    return scope.index(DELIVERIES.kind, "failed_to", endpoint_id)
+
+
 def new_row(
     event: NewEvent, endpoint: endpoints.Snapshot, *, trigger: str = "automatic", retry_of: str | None = None
 ) -> table.Row:
@@ -226,9 +238,8 @@ def new_row(
     The id of an automatic delivery is derived from the event and the endpoint, so that it is created only once.
     """
     now, endpoint_id = clock.now(), endpoint.doc["id"]
-    automatic = trigger == "automatic"
-    prefix = DELIVERIES.prefix
-    id = ids.derived(prefix, event.instant, event.id, endpoint_id) if automatic else ids.new(prefix, now)
+    automatic, prefix = trigger == "automatic", DELIVERIES.prefix
+    id = _automatic_id(event.instant, event.id, endpoint_id) if automatic else ids.new(prefix, now)
     doc: Delivery = {
         "id": id,
         "object": "webhook_delivery",
@@ -359,6 +370,16 @@ def of_event(scope: Scope, event_id: str) -> list[table.Row]:
     return [row for page in table.query(partition(scope, event_id), limit=100) for row in page]
 
 
+def event_of(scope: Scope, delivery_id: str) -> str | None:
+    """The event of an automatic delivery, which has the event's time; None for other deliveries and unknown ids."""
+    instant = ids.instant(DELIVERIES.prefix, delivery_id)
+    least = ids.first_of(EVENTS.prefix, instant)
+    most = ids.before(EVENTS.prefix, ids.first_of(EVENTS.prefix, instant + 1))
+    rows = next(table.query(scope.pk(EVENTS.kind), at_least=least, at_most=most, limit=100), [])
+    found = table.get_many([(partition(scope, row["sk"]), delivery_id) for row in rows])
+    return next((json.loads(row["doc"])["event_id"] for row in found.values()), None)
+
+
 def retry(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.Operation], table.Row]:
     """The writes of a manual retry, and the row of the new delivery (contract 9).
 
@@ -384,7 +405,8 @@ def retry(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.Ope
         condition="retries = :retries" if retries else "attribute_exists(pk) AND attribute_not_exists(retries)",
         values={":retries": retries} if retries else {},
     )
-    return [count_retry, table.Put(new), endpoints.unchanged(scope, endpoint)], new
+    retried = [table.Update(row["pk"], row["sk"], set={"f1": None}) for row in to_endpoint if "f1" in row]
+    return [count_retry, table.Put(new), *retried, endpoints.unchanged(scope, endpoint)], new
 
 
 def test(scope: Scope, endpoint: endpoints.Snapshot) -> tuple[list[table.Operation], table.Row]:
@@ -399,6 +421,10 @@ def test(scope: Scope, endpoint: endpoints.Snapshot) -> tuple[list[table.Operati
     event = events.build(scope, ids.new(EVENTS.prefix, instant), "appointment.created", instant, appointment, None)
     new = new_row(event, endpoint, trigger="test")
     return [table.Put(event.row()), table.Put(new), endpoints.unchanged(scope, endpoint)], new
+
+
+def _automatic_id(instant: int, event_id: str, endpoint_id: str) -> str:
+    return ids.derived(DELIVERIES.prefix, instant, event_id, endpoint_id)
 
 
 def _ended(doc: Delivery, status: str, at: str) -> Delivery:
@@ -454,7 +480,10 @@ def _save(claim: Claim, doc: Delivery, owing: owed.Attributes, also: Sequence[ta
     Raises ConditionFailed or Contended if a write in `also` fails.
     """
     key = (claim.work.row["pk"], claim.work.row["sk"])
-    update = table.Update(*key, set={**owing, "doc": fields.to_json(doc)})
+    changes: dict[str, table.Value | None] = {**owing, "doc": fields.to_json(doc)}
+    if doc["status"] == FAILED and doc["trigger"] != "test":
+        changes["f1"] = failed_partition(claim.scope, doc["webhook_endpoint_id"])
+    update = table.Update(*key, set=changes)
     try:
         owed.commit(claim.work, [update, *also])
     except table.ConditionFailed as failed:

@@ -17,7 +17,7 @@ from shared.core import clock, table
 from shared.core.errors import ApiError
 from shared.core.facts import EVENT_TYPES
 from shared.core.keys import Scope
-from shared.resources import documents
+from shared.resources import documents, fields
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
 from shared.resources.schema import Keywords, Time, WebhookEndpointId, at_most, one_of
@@ -72,6 +72,40 @@ class WebhookEndpointWithSecret(WebhookEndpoint):
 
     secret: Annotated[str, Keywords(pattern="^whsec_[A-Za-z0-9+/]{43}=$")]
     """The signing secret. No other response contains it."""
+
+
+Url = Annotated[str, Keywords(code="url_invalid", format="uri", pattern="^https://", maxLength=urls.MAX_URL_LENGTH)]
+Filters = Annotated[list[EventFilter], Keywords(maxItems=FILTERS_LIMIT)]
+
+
+class WebhookEndpointCreate(fields.Input):
+    """A new webhook endpoint (contract 9)."""
+
+    url: Url
+    """The https URL that receives POSTs: public, without credentials and fragment, at most 2048 characters."""
+    event_filters: Filters | None = None
+    """Event types or wildcards such as `appointment.*`. Absent or empty: all events."""
+    label: Annotated[str, fields.text(200)] | None = None
+    """A name for the endpoint."""
+    description: Annotated[str, fields.text(500)] | None = None
+    """What the endpoint is for."""
+    enabled: bool = True
+    """Whether events are sent to the endpoint."""
+
+
+class WebhookEndpointPatch(fields.Input):
+    """A merge patch: an absent field keeps its value, null clears it."""
+
+    url: Url = fields.ABSENT
+    """The https URL that receives POSTs: public, without credentials and fragment, at most 2048 characters."""
+    event_filters: Filters | None = None
+    """Event types or wildcards such as `appointment.*`. Absent or empty: all events."""
+    label: Annotated[str, fields.text(200)] | None = None
+    """A name for the endpoint."""
+    description: Annotated[str, fields.text(500)] | None = None
+    """What the endpoint is for."""
+    enabled: bool = fields.ABSENT
+    """Whether events are sent to the endpoint."""
 
 
 class DeletedWebhookEndpoint(TypedDict):
@@ -137,6 +171,13 @@ class Snapshot:
     def hanging(self) -> bool:
         """Whether its receiver has not responded to several attempts in a row."""
         return self.timeouts >= HANGING_FROM
+
+    @property
+    def needs_attention(self) -> bool:
+        """Whether its attempts fail, or it was disabled because of that."""
+        if self.doc["enabled"]:
+            return self.failing_since is not None
+        return self.doc["disabled_reason"] != "manual"
 
     def closed_at(self, generation: int) -> str | None:
         """When a generation ended. None if it has not ended, or if its end is no longer stored."""

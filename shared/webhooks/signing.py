@@ -27,22 +27,22 @@ def new_secret() -> str:
 
 def encrypt(endpoint_id: str, secret: str) -> bytes:
     """The ciphertext of a secret, which can be decrypted only for this endpoint."""
-    response = aws.call(
-        aws.kms().encrypt,
-        KeyId=os.environ["SIGNING_KEY"],
-        Plaintext=secret.encode(),
-        EncryptionContext={"webhook_endpoint": endpoint_id},
-    )
-    return bytes(response["CiphertextBlob"])
+    parameters = {
+        "KeyId": os.environ["SIGNING_KEY"],
+        "Plaintext": base64.b64encode(secret.encode()).decode(),
+        "EncryptionContext": {"webhook_endpoint": endpoint_id},
+    }
+    return base64.b64decode(aws.kms().call("Encrypt", parameters)["CiphertextBlob"])
 
 
 @functools.lru_cache(maxsize=1_000)
 def decrypt(endpoint_id: str, ciphertext: bytes) -> str:
     """The secret of a ciphertext."""
-    response = aws.call(
-        aws.kms().decrypt, CiphertextBlob=ciphertext, EncryptionContext={"webhook_endpoint": endpoint_id}
-    )
-    return bytes(response["Plaintext"]).decode()
+    parameters = {
+        "CiphertextBlob": base64.b64encode(ciphertext).decode(),
+        "EncryptionContext": {"webhook_endpoint": endpoint_id},
+    }
+    return base64.b64decode(aws.kms().call("Decrypt", parameters)["Plaintext"]).decode()
 
 
 def headers(secret: str, event_id: str, body: bytes, now: int) -> Mapping[str, str]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-from botocore.exceptions import BotoCoreError, ClientError
 
 from shared.core import aws, clock, threads, trace
 from shared.core.log import logger
@@ -88,7 +87,7 @@ def each_record(event: Mapping[str, Any], work: Callable[[Record], T]) -> Proces
                 try:
                     found.results[position] = work(record)
                 except Exception:
-                    logger().exception("item failed")
+                    logger().exception("message or record failed")
                     found.failed.append(position)
                     return
 
@@ -134,7 +133,7 @@ def _succeeds(work: Work, record: SQSRecord, previous: Future[bool] | None = Non
         try:
             work(record)
         except Exception:
-            logger().exception("item failed")
+            logger().exception("message or record failed")
             return False
     return True
 
@@ -155,7 +154,7 @@ def _deliver_soon(records: Sequence[SQSRecord]) -> None:
         for number, record in enumerate(records)
     ]
     if entries:
-        _settle(aws.sqs().change_message_visibility_batch, records[0], entries)
+        _settle("ChangeMessageVisibilityBatch", records[0], entries)
 
 
 def _release_groups(records: Sequence[SQSRecord]) -> None:
@@ -169,19 +168,21 @@ def _release_groups(records: Sequence[SQSRecord]) -> None:
         if _fifo_group(record)
     ]
     if entries:
-        _settle(aws.sqs().delete_message_batch, records[0], entries)
+        _settle("DeleteMessageBatch", records[0], entries)
 
 
-def _settle(operation: Callable[..., Any], record: SQSRecord, entries: Sequence[Mapping[str, Any]]) -> None:
+def _settle(operation: str, record: SQSRecord, entries: Sequence[Mapping[str, Any]]) -> None:
     """Call an operation with the queue of the record and these entries. A failure is logged."""
     queue = aws.queue_of(record.event_source_arn)
     if queue is None:
-        logger().warning("messages not settled", extra={"queue": record.event_source_arn})
+        logger().warning("could not delete or re-time messages", extra={"queue": record.event_source_arn})
         return
     try:
-        response = operation(QueueUrl=aws.queue_url(queue), Entries=entries)
-    except (ClientError, BotoCoreError) as error:
-        logger().warning("messages not settled", extra={"queue": queue, "error": type(error).__name__})
+        response = aws.sqs().call(operation, {"QueueUrl": aws.queue_url(queue), "Entries": entries})
+    except (aws.AwsError, aws.Unavailable) as error:
+        logger().warning("could not delete or re-time messages", extra={"queue": queue, "error": type(error).__name__})
         return
     if response.get("Failed"):
-        logger().warning("messages not settled", extra={"queue": queue, "error": response["Failed"][0]["Code"]})
+        logger().warning(
+            "could not delete or re-time messages", extra={"queue": queue, "error": response["Failed"][0]["Code"]}
+        )

@@ -11,8 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
-
 from shared.core import aws, clock, threads
 from shared.core.facts import LONGEST_QUEUE_DELAY
 from shared.core.log import logger
@@ -55,8 +53,8 @@ def send(queue: str, hints: Sequence[Hint]) -> None:
         entries = [_entry(number, hint, url) for number, hint in enumerate(batch)]
         about = {"queue": queue, "rows": [hint.sk for hint in batch]}
         try:
-            response = aws.sqs().send_message_batch(QueueUrl=url, Entries=entries)
-        except (ClientError, BotoCoreError) as error:
+            response = aws.sqs().call("SendMessageBatch", {"QueueUrl": url, "Entries": entries})
+        except (aws.AwsError, aws.Unavailable) as error:
             logger().warning("hint lost", extra=about | {"error": type(error).__name__})
             continue
         if response.get("Failed"):
@@ -83,11 +81,12 @@ def wait(machine: str, name: str, due: int, hint: Hint) -> None:
 def start(machine: str, name: str, execution_input: Mapping[str, Any]) -> None:
     """Start a state machine with this input. Each name starts at most one execution. Best effort."""
     try:
-        aws.stepfunctions().start_execution(
-            stateMachineArn=aws.state_machine_arn(machine), name=name, input=json.dumps(execution_input)
+        aws.stepfunctions().call(
+            "StartExecution",
+            {"stateMachineArn": aws.state_machine_arn(machine), "name": name, "input": json.dumps(execution_input)},
         )
-    except (ClientError, BotoCoreError) as error:
-        if not isinstance(error, ClientError) or error.response["Error"]["Code"] != "ExecutionAlreadyExists":
+    except (aws.AwsError, aws.Unavailable) as error:
+        if not isinstance(error, aws.AwsError) or error.code != "ExecutionAlreadyExists":
             logger().warning("timer lost", extra={"machine": machine, "timer": name, "error": type(error).__name__})
 
 

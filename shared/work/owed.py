@@ -152,7 +152,7 @@ def claim_soon(pk: str, sk: str, until: Callable[[], int]) -> Claim | None:
 def held(claim: Claim, write: Write, *, keep: bool = False) -> Write:
     """`write`, a write to the claimed row, on condition that the worker still has the claim.
 
-    The write ends the claim unless `keep` is set.
+    The write ends the claim and resets the counts of lost workers and of hints, unless `keep` is set.
     """
     condition = f"({write.condition}) AND lease = :lease" if write.condition else "lease = :lease"
     values = {**write.values, ":lease": claim.token}

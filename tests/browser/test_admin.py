@@ -62,8 +62,8 @@ def failed_event(site: Site, key: str, receiver: receivers.Receiver) -> str:
 def test_a_newcomer_creates_a_key_and_mends_a_receiver(site: Site, owner: Page) -> None:
     owner.goto(f"{site.service.base_url}/admin")
     owner.get_by_role("link", name="Demo", exact=True).click()
-    expect(owner.get_by_text("There are no events in test mode yet")).to_be_visible()
-    owner.get_by_role("link", name="test key").click()
+    expect(owner.get_by_text("All is well")).to_be_visible()
+    owner.get_by_role("link", name="API keys").click()
     owner.get_by_label("Label").fill("my backend")
     owner.get_by_role("button", name="Create key").click()
     key = owner.locator("#key").inner_text()
@@ -90,14 +90,85 @@ def test_a_newcomer_creates_a_key_and_mends_a_receiver(site: Site, owner: Page) 
         expect(owner.locator(".badge.succeeded")).to_have_text("Delivered")
         assert len(receiver.requests) == 2
 
+    mend_all(site, owner, key)
     owner.get_by_role("link", name="API keys").click()
     owner.locator("tr", has_text="my backend").get_by_role("link", name="Revoke").click()
     owner.get_by_role("button", name="Revoke key").click()
     expect(owner.get_by_role("status")).to_contain_text("was revoked")
     assert site.service.client(key).get("/v1/ping").status == 401
     owner.get_by_role("link", name="Audit trail").click()
-    for said in ("Created an API key", "Replayed a delivery", "Revoked an API key"):
+    for said in ("Created an API key", "Replayed a delivery", "Started a replay", "Revoked an API key"):
         expect(owner.get_by_role("rowheader", name=said).first).to_be_visible()
+
+
+def mend_all(site: Site, owner: Page, key: str) -> None:
+    """Create an endpoint on the page, break its receiver, mend it, and replay all that has failed meanwhile."""
+    behaviour = Changing(receivers.answer(400))
+    with receivers.Receiver(behaviour) as receiver:
+        owner.get_by_role("link", name="Webhooks").click()
+        owner.get_by_role("link", name="Create endpoint").click()
+        owner.get_by_label("URL").fill(receiver.url)
+        owner.get_by_label("Label").fill("my receiver")
+        owner.get_by_role("button", name="Create endpoint").click()
+        assert owner.locator("#secret").inner_text().startswith("whsec_")
+        owner.get_by_role("link", name="I have stored the secret").click()
+        client = site.service.client(key)
+        for _ in range(5):
+            client.post("/v1/customers", {"phone": "+15005550006"}).ok(201)
+        receiver.wait_for(5)
+        owner.get_by_role("link", name="Home").click()
+        owner.get_by_role("link", name="to my receiver").click()
+        expect(owner.locator("tbody tr")).to_have_count(5)
+        behaviour.now = receivers.answer(200)
+        owner.get_by_role("button", name="Replay all").click()
+        # Another page in between: the replay goes on by itself.
+        owner.get_by_role("link", name="Events", exact=True).click()
+        owner.get_by_role("link", name="Failed deliveries").click()
+        expect(owner.get_by_text("All failed deliveries were sent again. 5 replayed")).to_be_visible()
+        receiver.wait_for(10)
+        owner.reload()
+        expect(owner.get_by_text("All is well")).to_be_visible()
+        owner.get_by_role("link", name="Webhooks").click()
+        owner.get_by_role("link", name="my receiver").click()
+        owner.get_by_role("button", name="Send test event").click()
+        expect(owner.locator(".badge.succeeded")).to_have_text("Delivered")
+
+
+class Changing:
+    """A receiver's behaviour that a test changes as it goes."""
+
+    def __init__(self, now: receivers.Behaviour) -> None:
+        self.now = now
+
+    def __call__(self, exchange: receivers.Exchange) -> None:
+        self.now(exchange)
+
+
+def test_a_member_looks_after_a_customer(site: Site, owner: Page) -> None:
+    owner.goto(site.path("customers"))
+    owner.get_by_role("link", name="Create customer").click()
+    owner.get_by_label("Phone").fill("+15005550006")
+    owner.get_by_label("Name").fill(HOSTILE)
+    owner.get_by_role("button", name="Create customer").click()
+    expect(owner.get_by_role("heading", level=1)).to_have_text(HOSTILE)
+    owner.get_by_role("link", name="New appointment").click()
+    owner.get_by_label("Time", exact=True).fill("2031-05-06T10:30")
+    owner.get_by_label("Time zone").fill("Europe/Berlin")
+    owner.get_by_label("Title").fill("Check-up")
+    owner.get_by_role("button", name="Create appointment").click()
+    owner.get_by_role("link", name="Check-up").click()
+    owner.get_by_role("link", name="Call about it").click()
+    owner.get_by_role("button", name="Call now").click()
+    # The page looks again by itself, until it has the transcript and the recording.
+    expect(owner.get_by_text("Completed")).to_be_visible()
+    expect(owner.get_by_role("heading", name="Transcript")).to_be_visible()
+    owner.evaluate("document.querySelector('audio').load()")
+    owner.wait_for_function("document.querySelector('audio').readyState > 0 || document.querySelector('audio').error")
+    assert owner.evaluate("document.querySelector('audio').error") is None
+    call = owner.url.rpartition("/")[2].partition("?")[0]
+    owner.get_by_label("Find an id").fill(call)
+    owner.get_by_role("button", name="Find").click()
+    expect(owner.get_by_role("heading", level=1)).to_have_text("Call to +15005550006")
 
 
 def test_an_owner_adds_a_viewer_who_can_change_nothing(site: Site, chromium: Browser, owner: Page) -> None:
@@ -110,15 +181,67 @@ def test_an_owner_adds_a_viewer_who_can_change_nothing(site: Site, chromium: Bro
     site.sign_in(context, "viewer@example.com")
     page = context.new_page()
     page.goto(f"{site.service.base_url}/admin")
-    assert page.url.endswith("/test/events"), "it is the person's only project"
+    assert page.url.endswith("/test"), "it is the person's only project"
     with receivers.Receiver(receivers.answer(400)) as receiver:
         event = failed_event(site, site.service.projects[0].test_key, receiver)
-        for path in ("events", f"events/{event}", "api_keys", "members", "audit_trail"):
+        sections = [path for path in TABS if path]
+        for path in (*sections, f"events/{event}", *(f"{one}/{id}" for one, id in everything(site).items())):
             page.goto(site.path(path))
             forms = page.locator("form[method=post]")
             assert [form.get_attribute("action") for form in forms.all()] == ["/admin/sign-out"], path
         expect(page.get_by_role("link", name="Revoke")).to_have_count(0)
     context.close()
+
+
+TABS = (
+    "",
+    "customers",
+    "appointments",
+    "sessions",
+    "conversations",
+    "events",
+    "webhook_endpoints",
+    "failed_deliveries",
+    "api_keys",
+    "members",
+    "audit_trail",
+    "usage",
+    "call_limits",
+)
+FORMS = {
+    "customers": ("edit", "delete", "call", "new_appointment"),
+    "appointments": ("edit", "cancel"),
+    "webhook_endpoints": ("edit", "rotate_secret", "delete"),
+}
+
+
+def everything(site: Site) -> dict[str, str]:
+    """A resource of every kind in the first project's test mode; their ids by the section of their pages."""
+    client = site.service.client(site.service.projects[0].test_key)
+    found = client.get("/v1/conversations?external_id=everything&status=active").ok()["data"]
+    if found:
+        customer = client.get(f"/v1/customers/{found[0]['customer_id']}").ok()
+    else:
+        person = {"phone": "+15005550006", "name": HOSTILE, "external_id": HOSTILE, "metadata": {"<b>": HOSTILE}}
+        customer = client.post("/v1/customers", person).ok(201)
+        visit = {"customer_id": customer["id"], "appointment_at": "2031-05-06T10:30:00Z", "title": HOSTILE}
+        visit |= {"location": HOSTILE, "notes": HOSTILE, "timezone": "Europe/Berlin"}
+        client.post("/v1/appointments", visit).ok(201)
+        thread = {"external_conversation_id": "everything", "customer": {"id": customer["id"]}}
+        client.post("/v1/messages", thread | {"content": HOSTILE}).ok(201)
+        client.post("/v1/messages", thread | {"content": "[[sim:handoff]]"}).ok(201)
+        client.post(f"/v1/customers/{customer['id']}/call", {"metadata": {"<b>": HOSTILE}}).ok(201)
+        endpoint = {"url": "https://example.com/hook", "label": HOSTILE, "description": HOSTILE, "enabled": False}
+        client.post("/v1/webhook_endpoints", endpoint).ok(201)
+    mine = f"customer_id={customer['id']}"
+    endpoints = client.get("/v1/webhook_endpoints").ok()["data"]
+    return {
+        "customers": customer["id"],
+        "appointments": client.get(f"/v1/appointments?{mine}").ok()["data"][0]["id"],
+        "sessions": client.get(f"/v1/sessions?{mine}").ok()["data"][0]["id"],
+        "conversations": client.get(f"/v1/conversations?{mine}").ok()["data"][0]["id"],
+        "webhook_endpoints": next(one["id"] for one in endpoints if one["label"] == HOSTILE),
+    }
 
 
 def pages_of(site: Site, page: Page) -> dict[str, str]:
@@ -129,17 +252,25 @@ def pages_of(site: Site, page: Page) -> dict[str, str]:
     page.goto(site.path("members"))
     member = page.locator("tbody a").first.get_attribute("href")
     base = f"{site.service.base_url}/admin"
+    ids = everything(site)
     return {
+        **{path or "home": site.path(path).rstrip("/") for path in TABS},
+        **{f"one_of_{section}": site.path(f"{section}/{id}") for section, id in ids.items()},
+        **{
+            f"{section}_{form}": site.path(f"{section}/{ids[section]}/{form}")
+            for section, forms in FORMS.items()
+            for form in forms
+        },
+        "new_customer": site.path("customers/new"),
+        "new_endpoint": site.path("webhook_endpoints/new"),
+        "waiting": site.path("conversations?status=waiting"),
         "projects": base,
         "account": f"{base}/account",
-        "keys": site.path("api_keys"),
         "revoke": site.path(f"api_keys/{key}/revoke"),
-        "events": site.path("events"),
         "event": f"{site.service.base_url}{event}",
         "live": site.path("events", "live"),
-        "members": site.path("members"),
+        "live_home": site.path("", "live").rstrip("/"),
         "member": f"{site.service.base_url}{member}",
-        "audit": site.path("audit_trail"),
         "nothing": site.path("find?q=nothing"),
         "missing": f"{base}/missing",
         "sign_in": f"{base}/sign-in",

@@ -34,7 +34,6 @@ TOO_LARGE = b" " * (256 * 1024 + 1)
         f"/v1/events/evt_{UNKNOWN}/nothing",
         "/V1/ping",
         "/v1/Ping",
-        "/docs",
         "/favicon.ico",
     ],
 )

@@ -229,6 +229,12 @@ def messages(functions: Functions, _: Receiver) -> None:
     assert functions.providers.asked[-1] == "Converse"
 
 
+def replay(functions: Functions, _: Receiver) -> None:
+    """It ignores the hint at a replay that does not exist."""
+    hint = json.dumps({"pk": "P#1#test#replay", "sk": "whk_01m816msd5000p4pwadfypjhfj"})
+    assert functions.call("replay", samples.message("replays", hint)) == {"batchItemFailures": []}
+
+
 def turn(functions: Functions, _: Receiver) -> None:
     """It replies when the request has given up."""
     given = {"external_conversation_id": "late", "content": "[[sim:timeout]]"}
@@ -323,6 +329,7 @@ WORK: Mapping[str, Callable[[Functions, Receiver], None]] = {
         admin,
         fan_out,
         deliver,
+        replay,
         turn,
         dial,
         consent,

@@ -12,7 +12,7 @@ import pytest
 
 from infra import bundle
 from infra.bundle import Bundle
-from shared.core.facts import ADMIN_VENDORED, API_DESCRIPTION
+from shared.core.facts import API_DESCRIPTION, VENDORED
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -40,11 +40,12 @@ def test_the_same_inputs_give_the_same_bytes(built: Bundle, place: Path) -> None
 
 def test_it_holds_our_packages_and_theirs_and_fits_into_lambda(built: Bundle) -> None:
     templates = "functions/admin/templates/layout.html"
-    vendored = [f"functions/admin/vendored/{name}" for name in ADMIN_VENDORED]
+    vendored = [f"shared/pages/vendored/{name}" for name in VENDORED]
     ours = (
         "functions/ping.py",
         f"functions/{API_DESCRIPTION}",
         "shared/core/keys.py",
+        "shared/docs/content/webhooks.md",
         templates,
         "functions/admin/assets/admin.css",
         *vendored,

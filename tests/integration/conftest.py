@@ -43,10 +43,15 @@ def stage(_stage: stages.Stage) -> stages.Stage:
     _stage.stream_records()
     for row in next(table.query("CARRIER", limit=1000)):
         table.write([table.Delete(row["pk"], row["sk"])], "test")
-    for queue in _stage.queues:
-        _stage.messages(queue)
+    _stage.empty_queues()
     _stage.project()
     return _stage
+
+
+@pytest.fixture(scope="module")
+def empty_storage(_stage: stages.Stage) -> None:
+    """For a module that reads all that is stored, again and again: nothing is left of other modules."""
+    _stage.empty_storage()
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from tests.support.conversing import (
     work,
     wrongs,
 )
-from tests.support.faults import FEWER_TROUBLES, WRITES, deaths
+from tests.support.faults import FEWER_TROUBLES, deaths
 from tests.support.racing import at_once
 from tests.support.resources import created, hinted, seen
 from tests.support.stage import Stage, queue_name, sqs_record
@@ -153,7 +153,7 @@ def test_a_message_whose_request_dies_at_any_point_has_one_reply_and_one_effect(
     with wire() as line:
         assert send(stage, thread, wish.content, "k").status == 201
     problems = []
-    for before, after in deaths(len(line.calls)):
+    for before, after in deaths(line.operations()):
         thread = wished(stage, stopped_clocks, wish)
         with wire(None, before, after) as line:
             die_over(stage, thread, wish.content)
@@ -184,7 +184,7 @@ def test_a_retry_that_dies_over_the_turn_leaves_it_to_the_hints_that_it_sent(
         assert send(stage, thread, CONFIRM, "k").status == 201
     claimed = line.operations().index("UpdateItem", 1)
     problems = []
-    for before, after in deaths(len(line.calls)):
+    for before, after in deaths(line.operations()):
         thread = free_turn()
         with wire(None, before, after) as line:
             die_over(stage, thread, CONFIRM)
@@ -211,7 +211,7 @@ def test_a_message_whose_turn_is_in_trouble_with_any_call_has_one_reply_and_one_
         assert send(stage, thread, wish.content, "k").status == 201
     problems = []
     for trouble, (position, call) in itertools.product(FEWER_TROUBLES[kind], enumerate(line.calls)):
-        if position <= STORED or (trouble.writes_only and call.operation not in WRITES):
+        if position <= STORED or not trouble.concerns(call.operation):
             continue
         name, thread = f"{trouble.name} at {position} {call.operation}", wished(stage, stopped_clocks, wish)
         with wire(Fault(position, trouble.disturbance, trouble.tries)) as line:
@@ -243,7 +243,7 @@ def test_a_retry_in_trouble_with_any_call_of_its_turn_has_one_reply_and_one_effe
     first_look = 3
     problems = []
     for trouble, (position, call) in itertools.product(FEWER_TROUBLES[kind], enumerate(line.calls)):
-        if position < first_look or (trouble.writes_only and call.operation not in WRITES):
+        if position < first_look or not trouble.concerns(call.operation):
             continue
         name, thread = f"{trouble.name} at {position} {call.operation}", free_turn()
         with wire(Fault(position, trouble.disturbance, trouble.tries)):

@@ -44,7 +44,7 @@ from tests.support.calling import (
     work,
 )
 from tests.support.clocks import Clock
-from tests.support.faults import FEWER_TROUBLES, WRITES, Request, Trouble, deaths, faults, wrongs
+from tests.support.faults import FEWER_TROUBLES, Request, Trouble, deaths, deaths_around, faults, wrongs
 from tests.support.racing import at_once
 from tests.support.resources import created, hinted, listed, seen
 from tests.support.stage import Stage, hint_record
@@ -200,7 +200,7 @@ def test_a_call_whose_request_dies_at_any_point_is_there_whole_or_not_at_all(
     with wire() as line:
         request.send(stage, "k")
     problems = []
-    for death in deaths(len(line.calls)):
+    for death in deaths(line.operations()):
         request = prepare(stage)
         scope = Scope(seen(stage, "/v1/ping")["project_id"], False)
         # The adapter of HTTP makes an answer of everything, even of its process's end.
@@ -286,7 +286,7 @@ def test_a_call_whose_worker_dies_at_any_point_ends_once(
 ) -> None:
     problems = []
     for number, operations in enumerate(calls_of_each_hint(stage, stopped_clock, livemode)):
-        for death in deaths(len(operations)):
+        for death in deaths_around(operations):
             whom = callee(stage, livemode=livemode)
             id = placed(stage, whom)
             dial(stage, stopped_clock, whom.scope, id, number)
@@ -314,7 +314,7 @@ def test_a_call_whose_worker_is_in_trouble_with_any_call_of_aws_ends_once(
     for number, (position, operation) in itertools.chain.from_iterable(
         ((number, each) for each in enumerate(operations)) for number, operations in enumerate(course)
     ):
-        if trouble.writes_only and operation not in WRITES:
+        if not trouble.concerns(operation):
             continue
         whom = callee(stage, livemode=True)
         id = placed(stage, whom)
@@ -518,7 +518,7 @@ def test_a_turn_that_asks_for_a_call_has_its_session_at_whatever_point_its_worke
         conversing.work(stage, [record])
     assert list(unanswered(stage, stopped_clock, thread)) == []
     problems = []
-    for death in deaths(len(line.calls)):
+    for death in deaths(line.operations()):
         thread, record = wished(stage)
         with wire(None, *death), pytest.raises(Killed):
             conversing.work(stage, [record])
@@ -537,7 +537,7 @@ def test_a_turn_that_asks_for_a_call_has_its_session_whatever_trouble_its_worker
         conversing.work(stage, [record])
     problems = []
     for position, call in enumerate(line.calls):
-        if trouble.writes_only and call.operation not in WRITES:
+        if not trouble.concerns(call.operation):
             continue
         thread, record = wished(stage)
         with wire(Fault(position, trouble.disturbance, trouble.tries)):

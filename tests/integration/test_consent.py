@@ -31,7 +31,7 @@ from tests.support.calling import (
 )
 from tests.support.clocks import Clock
 from tests.support.consenting import another, ended, known, remind, reminder
-from tests.support.faults import WRITES, deaths
+from tests.support.faults import deaths
 from tests.support.racing import at_once
 from tests.support.resources import hinted, listed
 from tests.support.stage import Stage
@@ -46,16 +46,17 @@ def stop_machine(scope: Scope, phone: str) -> None:
     """Stop the machine of a phone's request once it waits, and take its message away."""
     queue, waits = aws.queue_url("consents"), False
     while not waits:
-        found = aws.sqs().receive_message(QueueUrl=queue, WaitTimeSeconds=10).get("Messages", [])
+        found = aws.sqs().call("ReceiveMessage", {"QueueUrl": queue, "WaitTimeSeconds": 5}).get("Messages", [])
         assert found, "the machine sent nothing"
         for message in found:
-            aws.sqs().delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+            aws.sqs().call("DeleteMessage", {"QueueUrl": queue, "ReceiptHandle": message["ReceiptHandle"]})
             told = json.loads(message["Body"])
             waits = scope_of(told["pk"]) == scope and "task_token" in told
     arn = aws.state_machine_arn("call_consent")
-    machines = aws.stepfunctions().list_executions(stateMachineArn=arn, statusFilter="RUNNING")["executions"]
+    running = {"stateMachineArn": arn, "statusFilter": "RUNNING"}
+    machines = aws.stepfunctions().call("ListExecutions", running)["executions"]
     [mine] = [each for each in machines if each["name"] == consents.find(scope, phone).execution_name]
-    aws.stepfunctions().stop_execution(executionArn=mine["executionArn"])
+    aws.stepfunctions().call("StopExecution", {"executionArn": mine["executionArn"]})
 
 
 # One answer
@@ -243,7 +244,7 @@ def test_a_request_whose_machine_is_gone_is_made_and_ended_by_sweep(
 
 def test_a_machine_that_never_started_is_done_without(stage: Stage, stopped_clock: Clock) -> None:
     whom = callee(stage, ACCEPTS)
-    with wire(Fault(0, refused, service="sfn")) as line:
+    with wire(Fault(0, refused, service="stepfunctions")) as line:
         placed(stage, whom)
     assert line.disturbed
     sweep(stage, stopped_clock, whom.scope)
@@ -284,7 +285,7 @@ def test_a_request_whose_worker_dies_at_any_point_comes_to_a_call_that_ends_once
 ) -> None:
     problems = []
     for number in range(2):
-        for death in deaths(len(calls_of_hint(stage, stopped_clock, number))):
+        for death in deaths(calls_of_hint(stage, stopped_clock, number)):
             whom, record = upto(stage, stopped_clock, number)
             with wire(None, *death), pytest.raises(Killed):
                 work(stage, "consent", record)
@@ -306,7 +307,7 @@ def test_a_request_whose_worker_is_in_trouble_with_any_call_of_aws_comes_to_a_ca
     problems = []
     for number in range(2):
         for position, operation in enumerate(calls_of_hint(stage, stopped_clock, number)):
-            if trouble.writes_only and operation not in WRITES:
+            if not trouble.concerns(operation):
                 continue
             whom, record = upto(stage, stopped_clock, number)
             with wire(Fault(position, trouble.disturbance, trouble.tries)):

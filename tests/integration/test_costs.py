@@ -16,7 +16,7 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ import pytest
 from infra import costs, topology
 from infra.costs import Work
 from infra.local import resources
-from shared.core import aws, clock, log
+from shared.core import aws, aws_json, clock, log
 from tests.support.clocks import Clock
 from tests.support.http_gateway import delivering, serving
 from tests.support.receivers import Receiver, answer
@@ -171,21 +171,13 @@ class Meter(Stage):
         logger: Any = log.logger()
         lines.setFormatter(logger.registered_formatter)
         level = logger.log_level
-        clients = {"dynamodb": aws.dynamodb(), "sqs": aws.sqs(), "sfn": aws.stepfunctions(), "s3": aws.s3()}
-        hooks: list[tuple[Any, str, Any]] = [
-            (clients["dynamodb"], "before-parameter-build.dynamodb", self._asked),
-            (clients["dynamodb"], "after-call.dynamodb", self._answered),
-            (clients["sqs"], "before-parameter-build.sqs", self._sent),
-            (clients["sfn"], "before-parameter-build.sfn", self._started),
-            (clients["s3"], "before-parameter-build.s3", self._stored),
-        ]
-        for client, name, hook in hooks:
-            client.meta.events.register_first(name, hook)
+        objects = aws.s3().meta.events
+        objects.register_first("before-parameter-build.s3", self._stored)
         logger.addHandler(lines)
         logger.setLevel("INFO")
         clock.use(lambda: self.time.now, self._sleep)
         try:
-            with wire() as line, contextlib.redirect_stdout(printed):
+            with aws_json.hooked(_Meters(self)), wire() as line, contextlib.redirect_stdout(printed):
                 yield
             self.counts["calls"] += len(line.calls) + self.counts["puts"]
             self.opened = len(line.operations("kms"))
@@ -196,8 +188,7 @@ class Meter(Stage):
             clock.use(lambda: self.time.now, self.time.forward)
             logger.setLevel(level)
             logger.removeHandler(lines)
-            for client, name, hook in hooks:
-                client.meta.events.unregister(name, hook)
+            objects.unregister("before-parameter-build.s3", self._stored)
 
     def _sleep(self, seconds: float) -> None:
         self.time.forward(seconds)
@@ -209,16 +200,14 @@ class Meter(Stage):
     def _hint(self, at: float, queue: str, body: str | None) -> None:
         heapq.heappush(self.hints, (at, next(self._number), queue, body))
 
-    def _sent(self, params: Any, **others: Any) -> None:
+    def _sent(self, params: Any) -> None:
         queue = queue_name(params["QueueUrl"])
         self._queue(queue, 1)
         for entry in params["Entries"]:
             at = self.time.now + entry.get("DelaySeconds", 0)
             self._hint(at, queue, entry["MessageBody"])
 
-    def _started(self, params: Any, model: Any, **others: Any) -> None:
-        if model.name != "StartExecution":
-            return
+    def _started(self, params: Any) -> None:
         arn = params["stateMachineArn"]
         [machine] = [each for each in topology.STATE_MACHINES if aws.state_machine_arn(each.name) == arn]
         [queue] = machine.sends
@@ -236,40 +225,62 @@ class Meter(Stage):
         assert model.name == "PutObject"
         self.counts["puts"] += 1
 
-    def _asked(self, params: Any, model: Any, **others: Any) -> None:
-        # Until its response is counted: what a call writes is read before and after it.
-        self._one_call.acquire()
-        self._params = dict(params)
-        self._before = [(verb, key, self._row(key)) for verb, key in _written(model.name, params)]
+    def meet(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+        """Make a call and count it."""
+        if call.service == "dynamodb":
+            # What a call writes is read before and after it, so there is one at a time.
+            with self._one_call:
+                return self._count(call, proceed)
+        if call.service == "sqs":
+            self._sent(call.parameters)
+        elif call.operation == "StartExecution":
+            self._started(call.parameters)
+        return proceed(call)
 
-    def _answered(self, parsed: Any, model: Any, **others: Any) -> None:
+    def _count(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+        before = [(verb, key, self._row(key)) for verb, key in _written(call.operation, call.parameters)]
         try:
-            self._count(parsed, model)
-        finally:
-            self._one_call.release()
+            response = proceed(call)
+        except aws.AwsError as error:
+            self._count_units(call, before, error.body, failed=True)
+            raise
+        self._count_units(call, before, response, failed=False)
+        return response
 
-    def _count(self, parsed: Any, model: Any) -> None:
+    def _count_units(self, call: aws_json.Call, before: Sequence[Any], parsed: Any, *, failed: bool) -> None:
         consumed = parsed.get("ConsumedCapacity") or []
         local = sum(part["CapacityUnits"] for part in ([consumed] if isinstance(consumed, Mapping) else consumed))
-        if model.name not in WRITES:
-            self.counts["reads"] += max(local + self._missing(parsed), 1 if self._params.get("ConsistentRead") else 0.5)
+        if call.operation not in WRITES:
+            least = 1 if call.parameters.get("ConsistentRead") else 0.5
+            self.counts["reads"] += max(local + _missing(call.parameters, parsed), least)
             return
-        twice = 2 if model.name == "TransactWriteItems" else 1
+        twice = 2 if call.operation == "TransactWriteItems" else 1
         ours = 0
-        for verb, key, old in self._before:
-            new = old if "Error" in parsed else self._row(key)
+        for verb, key, old in before:
+            new = old if failed else self._row(key)
             ours += twice * units(old, new) + (index_units(old, new) if verb != "ConditionCheck" else 0)
         self.counts["writes"] += ours
-        if twice == 1 and "Error" not in parsed:
+        if twice == 1 and not failed:
             self.single = (self.single[0] + ours, self.single[1] + local)
-
-    def _missing(self, parsed: Any) -> int:
-        """Rows that were asked for and are not there: AWS counts them, the local database does not."""
-        asked = sum(len(part["Keys"]) for part in self._params.get("RequestItems", {}).values())
-        return asked - sum(len(part) for part in parsed.get("Responses", {}).values())
 
     def _row(self, key: Item) -> Item | None:
         return self.rows.get_item(TableName=resources.TABLE_NAME, Key=key, ConsistentRead=True).get("Item")
+
+
+class _Meters(aws_json.Hook):
+    """Shows the meter each call."""
+
+    def __init__(self, meter: Meter) -> None:
+        self._meter = meter
+
+    def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+        return self._meter.meet(call, proceed)
+
+
+def _missing(parameters: Any, parsed: Any) -> int:
+    """Rows that were asked for and are not there: AWS counts them, the local database does not."""
+    asked = sum(len(part["Keys"]) for part in parameters.get("RequestItems", {}).values())
+    return asked - sum(len(part) for part in parsed.get("Responses", {}).values())
 
 
 class _Lines(logging.Handler):

@@ -24,8 +24,8 @@ from tests.support.faults import (
     PHONE,
     TROUBLES,
     URL,
-    WRITES,
-    deaths,
+    deaths_among_threads,
+    deaths_around,
 )
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import hinted, listed, made
@@ -48,8 +48,7 @@ def only_delivery(stage: Stage) -> Any:
 def first_hint(stage: Stage, receiver: Receiver) -> Any:
     """In a new project: an endpoint, an event, and the hint at its delivery."""
     stage.project()
-    for queue in stage.queues:
-        stage.messages(queue)
+    stage.empty_queues()
     made(stage, "webhook_endpoints", url=receiver.url)
     made(stage, "customers", phone=PHONE)
     return next_hint(stage)
@@ -78,12 +77,12 @@ def swept(stage: Stage) -> int:
     return len(found)
 
 
-def calls_of_deliver(stage: Stage, status: int) -> int:
+def operations_of_deliver(stage: Stage, status: int) -> list[str]:
     with Receiver(answer(status)) as receiver:
         message = first_hint(stage, receiver)
         with wire() as line:
             stage.invoke("deliver", {"Records": [message]})
-        return len(line.calls)
+        return line.operations()
 
 
 def finished(stage: Stage, time: Clock, message: Any, by_sweep: bool) -> None:
@@ -101,7 +100,7 @@ def finished(stage: Stage, time: Clock, message: Any, by_sweep: bool) -> None:
 def test_a_delivery_whose_worker_dies_at_any_point_is_made_and_repeated_at_most_once(
     stage: Stage, stopped_clock: Clock, by_sweep: bool
 ) -> None:
-    for death in deaths(calls_of_deliver(stage, 200)):
+    for death in deaths_around(operations_of_deliver(stage, 200)):
         with Receiver(answer(200)) as receiver:
             message = first_hint(stage, receiver)
             with wire(None, *death), pytest.raises(Killed):
@@ -119,7 +118,7 @@ def test_a_delivery_whose_worker_dies_at_any_point_is_made_and_repeated_at_most_
 def test_a_delivery_whose_worker_dies_over_a_failed_attempt_goes_on_with_its_ladder(
     stage: Stage, stopped_clock: Clock, by_sweep: bool
 ) -> None:
-    for death in deaths(calls_of_deliver(stage, 500)):
+    for death in deaths_around(operations_of_deliver(stage, 500)):
         with Receiver(answer(500)) as receiver:
             message = first_hint(stage, receiver)
             with wire(None, *death), pytest.raises(Killed):
@@ -139,7 +138,7 @@ def test_a_410_disables_its_endpoint_at_whatever_point_the_worker_dies(
     stage: Stage, stopped_clock: Clock, by_sweep: bool
 ) -> None:
     problems = []
-    for death in deaths(calls_of_deliver(stage, 410)):
+    for death in deaths_around(operations_of_deliver(stage, 410)):
         with Receiver(answer(410)) as receiver:
             message = first_hint(stage, receiver)
             with wire(None, *death), pytest.raises(Killed):
@@ -170,7 +169,7 @@ def test_a_success_stops_the_five_days_of_failing_at_whatever_point_the_worker_d
         with wire() as line:
             stage.invoke("deliver", {"Records": [message]})
     problems = []
-    for death in deaths(len(line.calls)):
+    for death in deaths_around(line.operations()):
         statuses[0] = 500
         with Receiver(lambda exchange: answer(statuses[0])(exchange)) as receiver:
             message = failing_then_taking(receiver)
@@ -205,7 +204,7 @@ def test_a_delivery_whose_worker_is_in_trouble_with_any_call_is_made_and_repeate
         troubles = [each for kind in ("passing", "lasting", "conflict") for each in FEWER_TROUBLES[kind]]
     troubles = [each for each in troubles if not each.writes_only or each.tries in (1, ALWAYS)]
     for trouble, (position, call) in itertools.product(troubles, enumerate(line.calls)):
-        if trouble.writes_only and call.operation not in WRITES:
+        if not trouble.concerns(call.operation):
             continue
         with Receiver(answer(status)) as receiver:
             message = first_hint(stage, receiver)
@@ -261,8 +260,7 @@ def test_workers_lost_over_different_attempts_do_not_add_up(stage: Stage, stoppe
 def batch_of_three(stage: Stage, receiver: Receiver) -> list[Any]:
     """In a new project with three endpoints, the stream records of three new customers."""
     stage.project()
-    for queue in stage.queues:
-        stage.messages(queue)
+    stage.empty_queues()
     for _ in range(3):
         made(stage, "webhook_endpoints", url=receiver.url)
     for _ in range(3):
@@ -292,7 +290,7 @@ def test_a_batch_whose_fan_out_dies_at_any_point_makes_each_event_and_delivery_o
         with wire() as line:
             stage.fan_out(batch)
         all_fanned_out(stage)
-        for death in deaths(len(line.calls)):
+        for death in deaths_among_threads(line.operations()):
             batch = batch_of_three(stage, receiver)
             with wire(None, *death), pytest.raises(Killed):
                 stage.fan_out(batch)
@@ -309,7 +307,7 @@ def test_a_batch_whose_fan_out_is_in_trouble_makes_each_event_and_delivery_once(
         with wire() as line:
             stage.fan_out(batch)
         for trouble, (position, call) in itertools.product(TROUBLES[kind], enumerate(line.calls)):
-            if trouble.writes_only and call.operation not in WRITES:
+            if not trouble.concerns(call.operation):
                 continue
             batch = batch_of_three(stage, receiver)
             with wire(Fault(position, trouble.disturbance, trouble.tries)):
@@ -358,7 +356,7 @@ def test_a_long_waits_timer_that_is_lost_is_made_good_by_sweep(stage: Stage, sto
     with Receiver(*[answer(500)] * 4, answer(200)) as receiver:
         message = first_hint(stage, receiver)
         for _ in range(4):
-            with wire(Fault(0, refused, service="sfn")):
+            with wire(Fault(0, refused, service="stepfunctions")):
                 stage.invoke("deliver", {"Records": [hint(stage, message)]})
             stage.messages("retries")
             stopped_clock.forward(301)
@@ -402,7 +400,7 @@ def test_what_sweep_found_when_it_died_is_found_again(stage: Stage, stopped_cloc
     with wire() as line:
         stage.invoke("sweep", {})
     assert hints() == rows
-    for death in deaths(len(line.calls)):
+    for death in deaths_among_threads(line.operations()):
         rows = due()
         with wire(None, *death), suppress(Killed):
             stage.invoke("sweep", {})

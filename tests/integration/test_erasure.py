@@ -40,6 +40,8 @@ from tests.support.resources import created, seen
 from tests.support.stage import Stage
 from tests.support.wire import Killed
 
+pytestmark = pytest.mark.usefixtures("empty_storage")
+
 
 @pytest.fixture
 def receivers() -> Iterator[dict[str, Receiver]]:

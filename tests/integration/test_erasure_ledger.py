@@ -19,6 +19,8 @@ from tests.support.given import unique
 from tests.support.resources import created
 from tests.support.stage import Stage, hint_record
 
+pytestmark = pytest.mark.usefixtures("empty_storage")
+
 
 @pytest.fixture
 def bucket(stage: Stage) -> str:

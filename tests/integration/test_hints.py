@@ -5,17 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
+from shared.core.connections import Reply
 from tests.support.clocks import Clock
 from tests.support.conversing import CONFIRM, opened, send
 from tests.support.delivering import happen
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import listed, made
 from tests.support.stage import Answer, Stage
-from tests.support.wire import Fault, wire
+from tests.support.wire import Fault, Try, wire
 
 PHONE = "+15005550006"
 PATIENCE = 20
@@ -28,9 +28,9 @@ def hanging(service: str) -> Iterator[list[bool]]:
     released, ended = threading.Event(), list[bool]()
     before = set(threading.enumerate())
 
-    def hang(attempt: Any) -> None:
-        if attempt.before:
-            ended.append(released.wait(PATIENCE))
+    def hang(attempt: Try) -> Reply:
+        ended.append(released.wait(PATIENCE))
+        return attempt.send()
 
     with wire(Fault(0, hang, service=service)):
         found: list[bool] = []

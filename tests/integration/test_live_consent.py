@@ -31,7 +31,7 @@ from tests.support.calling import (
 )
 from tests.support.clocks import Clock
 from tests.support.consenting import another, ended, known, remind, reminder
-from tests.support.faults import WRITES, deaths
+from tests.support.faults import deaths, deaths_around
 from tests.support.racing import at_once
 from tests.support.resources import hinted, listed
 from tests.support.stage import Stage, sqs_record
@@ -419,7 +419,7 @@ def test_a_live_worker_that_dies_over_asking_asks_at_most_once_more(
     stage: Stage, stopped_clock: Clock, messenger: Use
 ) -> None:
     problems = []
-    for death in deaths(len(ask_operations(stage, messenger))):
+    for death in deaths_around(ask_operations(stage, messenger)):
         sent = messenger()
         whom, id = requested(stage)
         with wire(None, *death), pytest.raises(Killed):
@@ -479,7 +479,7 @@ def test_an_answer_whose_worker_dies_at_any_point_settles_once(
     with wire() as line:
         work(stage, "consent", record)
     problems = []
-    for death in deaths(len(line.calls)):
+    for death in deaths(line.operations()):
         whom, id, record = answers_in(stage, stopped_clock, messenger)
         with wire(None, *death), pytest.raises(Killed):
             work(stage, "consent", record)
@@ -497,7 +497,7 @@ def test_an_answer_whose_worker_is_in_trouble_settles_once(
         work(stage, "consent", record)
     problems = []
     for position, call in enumerate(line.calls):
-        if trouble.writes_only and call.operation not in WRITES:
+        if not trouble.concerns(call.operation):
             continue
         whom, id, record = answers_in(stage, stopped_clock, messenger)
         with wire(Fault(position, trouble.disturbance, trouble.tries)):

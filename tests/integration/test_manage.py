@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -97,7 +98,11 @@ class Runner:
         pages = dynamodb.get_paginator("scan").paginate(TableName=self.facts["table_name"])
         items: list[dict[str, Any]] = [dict(item) for page in pages for item in page["Items"]]
         for item in items:
-            item |= {name: {"S": table.decode(item)[name]} for name in table.DOCUMENTS & item.keys()}
+            for name in table.DOCUMENTS & item.keys():
+                if "B" in item[name]:
+                    # boto3 decodes Base64, which the table's own format has.
+                    stored = {name: {"B": base64.b64encode(item[name]["B"]).decode()}}
+                    item[name] = {"S": table.decode(stored)[name]}
         return items
 
 

@@ -13,7 +13,7 @@ import pytest
 from shared.core.keys import Scope
 from tests.support.clocks import Clock
 from tests.support.conversing import LEASE, PHONE, Hurried, asked, meanwhile, opened, send, work
-from tests.support.faults import FEWER_TROUBLES, LASTING_TROUBLE, PASSING_TROUBLE, WRITES, Trouble, deaths
+from tests.support.faults import FEWER_TROUBLES, LASTING_TROUBLE, PASSING_TROUBLE, Trouble, deaths
 from tests.support.resources import created, hinted, keyed, listed, seen
 from tests.support.stage import Answer, Stage
 from tests.support.wire import Fault, Killed, Wire, wire
@@ -91,7 +91,7 @@ def test_a_message_in_trouble_has_the_contracts_answer_and_is_stored_once_under_
     problems = []
     for trouble, (position, call) in itertools.product(FEWER_TROUBLES[kind], enumerate(calls)):
         # Who is in a hurry does not take part in a race for long: `conflict` may come early.
-        if trouble.writes_only and (call.operation not in WRITES or position == 0 or decides_anew(trouble)):
+        if not trouble.concerns(call.operation) or (trouble.writes_only and (position == 0 or decides_anew(trouble))):
             continue
         scope = prepared(stage, stopped_clock, post)
         with wire(Fault(position, trouble.disturbance, trouble.tries)):
@@ -124,7 +124,7 @@ def test_a_message_without_a_key_in_trouble_has_the_contracts_answer_and_is_stor
     problems = []
     for trouble, (position, call) in itertools.product(FEWER_TROUBLES[kind], enumerate(calls)):
         # Who is in a hurry does not take part in a race for long: `conflict` may come early.
-        if trouble.writes_only and (call.operation not in WRITES or position == 0 or decides_anew(trouble)):
+        if not trouble.concerns(call.operation) or (trouble.writes_only and (position == 0 or decides_anew(trouble))):
             continue
         scope = prepared(stage, stopped_clock, post)
         with wire(Fault(position, trouble.disturbance, trouble.tries)):
@@ -147,7 +147,7 @@ def test_a_message_whose_request_dies_at_any_point_is_stored_once_under_its_key_
     stage: Stage, stopped_clock: Clock, post: Post
 ) -> None:
     problems = []
-    for death in deaths(len(calls_of(stage, stopped_clock, post, "k").calls)):
+    for death in deaths(calls_of(stage, stopped_clock, post, "k").operations()):
         scope = prepared(stage, stopped_clock, post)
         with wire(None, *death), suppress(Killed):
             post.send(stage, "k")

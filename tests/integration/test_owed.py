@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
-from shared.core import aws, clock, ids, table
+from shared.core import aws_json, clock, ids, table
+from shared.core.connections import Reply
 from shared.core.keys import due, due_shard
 from shared.work import owed
 from shared.work.owed import Claim, NotDue
@@ -248,22 +248,20 @@ def test_a_whole_row_is_written_under_a_claim(job: Job, stopped_clock: Clock, ke
 
 def test_a_claim_whose_response_was_lost_holds(job: Job) -> None:
     """The client sends the same write again, and its condition meets the lease that it made itself."""
-    sent_before = False
 
-    def send_before(params: Any, **others: Any) -> None:
-        nonlocal sent_before
-        if not sent_before:
-            sent_before = True
-            request = json.loads(params["body"])
-            aws.dynamodb().update_item(**request)
+    class SentTwice(aws_json.Hook):
+        did = False
 
-    name, events = "before-call.dynamodb.UpdateItem", aws.dynamodb().meta.events
-    events.register_first(name, send_before)
-    try:
+        def attempt(self, call: aws_json.Call, proceed: Callable[[], Reply]) -> Reply:
+            if call.operation == "UpdateItem" and not self.did:
+                self.did = True
+                proceed()
+            return proceed()
+
+    sent = SentTwice()
+    with aws_json.hooked(sent):
         claim = job.claimed()
-    finally:
-        events.unregister(name, send_before)
-    assert sent_before
+    assert sent.did
     assert claim.row["lease"] == claim.token
     record(claim, job.done(1))
 
@@ -321,16 +319,14 @@ class Died(BaseException):
 def before_each_write(work: Callable[[], None]) -> Iterator[None]:
     """The work is done before each write is sent."""
 
-    def calling(model: Any, **others: Any) -> None:
-        if model.name in ("UpdateItem", "PutItem", "TransactWriteItems"):
-            work()
+    class Before(aws_json.Hook):
+        def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+            if call.operation in ("UpdateItem", "PutItem", "TransactWriteItems"):
+                work()
+            return proceed(call)
 
-    events = aws.dynamodb().meta.events
-    events.register_first("before-call.dynamodb.*", calling)
-    try:
+    with aws_json.hooked(Before()):
         yield
-    finally:
-        events.unregister("before-call.dynamodb.*", calling)
 
 
 @pytest.mark.parametrize("number", range(6))

@@ -149,7 +149,7 @@ def test_items_of_a_batch_do_not_name_each_others_requests(stage: Stage, stopped
         broken = sqs_record("no JSON", stage.queues["deliveries"].arn)
         stage.invoke("deliver", {"Records": [records[0], broken, records[1]]})
     assert {*ids(logged, "attempt", "request_id")} == {(request_id,) for _, request_id in made_by}
-    assert ids(logged, "item failed", "request_id", "sqs_message_id") == [(None, broken["messageId"])]
+    assert ids(logged, "message or record failed", "request_id", "sqs_message_id") == [(None, broken["messageId"])]
     assert trace.request_id() is None
 
 

@@ -31,7 +31,7 @@ from tests.support.conversing import (
     work,
     wrongs,
 )
-from tests.support.faults import FEWER_TROUBLES, WRITES, deaths
+from tests.support.faults import FEWER_TROUBLES, deaths
 from tests.support.racing import at_once
 from tests.support.resources import created, hinted, listed, seen
 from tests.support.stage import Stage, sqs_record
@@ -74,7 +74,7 @@ def test_a_turn_whose_worker_dies_at_any_point_has_one_reply_and_one_effect(
     with wire() as line:
         work(stage, [record])
     problems = []
-    for death in deaths(len(line.calls)):
+    for death in deaths(line.operations()):
         thread, record = wished(stage, stopped_clock, wish)
         with wire(None, *death), pytest.raises(Killed):
             work(stage, [record])
@@ -109,7 +109,7 @@ def test_a_turn_whose_worker_is_in_trouble_with_any_call_has_one_reply_and_one_e
         work(stage, [record])
     problems = []
     for trouble, (position, call) in itertools.product(FEWER_TROUBLES[kind], enumerate(line.calls)):
-        if trouble.writes_only and call.operation not in WRITES:
+        if not trouble.concerns(call.operation):
             continue
         name = f"{trouble.name} at {position} {call.operation}"
         thread, record = wished(stage, stopped_clock, wish)
@@ -255,14 +255,22 @@ def test_workers_that_die_one_after_the_other_leave_the_turn_to_the_reminder(
 def test_a_lock_is_free_120_seconds_after_its_message_though_the_worker_that_gave_up_died(
     stage: Stage, stopped_clock: Clock
 ) -> None:
-    problems = []
-    for death in deaths(3):
+    def neglected() -> tuple[Thread, float, dict[str, Any]]:
+        """A thread whose message nobody answered until its reminder is due; when it was sent; the reminder."""
         thread = opened(stage)
         with wire() as line:
             asked(stage, thread, CONFIRM, "k")
         delay, later = reminder(line, stage)
         start, _ = stopped_clock.now, hinted(stage, thread.scope)
         stopped_clock.forward(delay)
+        return thread, start, later
+
+    _, _, later = neglected()
+    with wire() as line:
+        work(stage, [later])
+    problems = []
+    for death in deaths(line.operations()):
+        thread, start, later = neglected()
         with wire(None, *death), pytest.raises(Killed):
             work(stage, [later])
         stopped_clock.now = start + LOCK

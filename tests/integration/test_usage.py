@@ -80,7 +80,7 @@ def test_a_live_turn_whose_worker_dies_or_is_in_trouble_is_counted_once(
     thread, record = one()
     with wire() as line:
         work(stage, [record])
-    kills = [partial(wire, None, *death) for death in deaths(len(line.calls))]
+    kills = [partial(wire, None, *death) for death in deaths(line.operations())]
     last = len(line.calls) - 1
     troubles = [trouble for kind in ("passing", "lasting", "conflict") for trouble in FEWER_TROUBLES[kind]]
     faults = [partial(wire, Fault(last, each.disturbance, each.tries)) for each in troubles]

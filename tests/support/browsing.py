@@ -171,3 +171,11 @@ class Story:
     @property
     def path(self) -> str:
         return f"/admin/projects/{self.project.id}/test"
+
+
+@dataclass
+class Whole:
+    """A story whose project has a resource of every kind; their ids by the section of their pages."""
+
+    story: Story
+    ids: dict[str, str]

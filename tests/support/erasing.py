@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from shared.calls import consents
-from shared.core import aws, clock, table
+from shared.core import aws, aws_json, clock, table
 from shared.core.keys import Scope
 from shared.erasure import erasing
 from shared.erasure.batches import StoredBatch
@@ -199,8 +199,14 @@ def erase(time: Clock, whom: Person) -> list[str]:
 
 def rows() -> dict[Key, dict[str, Any]]:
     """The whole table, expired rows included."""
-    pages = aws.dynamodb().get_paginator("scan").paginate(TableName=os.environ["TABLE_NAME"], ConsistentRead=True)
-    items = [table.decode(item) for page in pages for item in page["Items"]]
+    scan: dict[str, Any] = {"TableName": os.environ["TABLE_NAME"], "ConsistentRead": True}
+    items = []
+    while True:
+        page = aws.dynamodb().call("Scan", scan)
+        items += [table.decode(item) for item in page["Items"]]
+        if "LastEvaluatedKey" not in page:
+            break
+        scan["ExclusiveStartKey"] = page["LastEvaluatedKey"]
     return {(item["pk"], item["sk"]): item for item in items}
 
 
@@ -250,23 +256,29 @@ def dying(after: int = 0) -> Iterator[None]:
     left = [after]
     writes = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "DeleteObject", "PutObject"}
 
-    def called(model: Any, http_response: Any, **others: Any) -> None:
-        if model.name in writes and http_response.status_code < 300:
+    def written(operation: str) -> None:
+        if operation in writes:
             if left[0] == 0:
-                raise Killed(f"after {model.name}")
+                raise Killed(f"after {operation}")
             left[0] -= 1
 
-    clients: Sequence[Any] = (aws.dynamodb(), aws.s3())
-    hooks = [
-        (client.meta.events, f"after-call.{client.meta.service_model.service_id.hyphenize()}") for client in clients
-    ]
-    for events, name in hooks:
-        events.register_last(name, called)
+    class AfterCalls(aws_json.Hook):
+        def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+            response = proceed(call)
+            written(call.operation)
+            return response
+
+    def called(model: Any, http_response: Any, **others: Any) -> None:
+        if http_response.status_code < 300:
+            written(model.name)
+
+    events = aws.s3().meta.events
+    events.register_last("after-call.s3", called)
     try:
-        yield
+        with aws_json.hooked(AfterCalls()):
+            yield
     finally:
-        for events, name in hooks:
-            events.unregister(name, called)
+        events.unregister("after-call.s3", called)
 
 
 def put_back(items: Iterable[Mapping[str, Any]]) -> None:

@@ -11,6 +11,8 @@ from tests.support.stage import Answer, Stage
 from tests.support.wire import ALWAYS, Disturbance, Fault, broken, conflicting, lost, refused, throttled, wire
 
 WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
+READS = ("GetItem", "BatchGetItem", "Query", "Encrypt", "Decrypt")
+"""The operations that change nothing."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,15 @@ class Trouble:
     tries: int
     code: str | None = None
     writes_only: bool = False
+
+    def concerns(self, operation: str) -> bool:
+        """Whether this operation can meet it, in a way that no other trouble shows.
+
+        A read whose answer is lost is the same as one that is refused.
+        """
+        if self.writes_only:
+            return operation in WRITES
+        return self.disturbance is not lost or operation not in READS
 
 
 PASSING_TROUBLE = (
@@ -78,7 +89,7 @@ FEWER_TROUBLES = {
 
 def expected(trouble: Trouble, service: str, operation: str, request: Request) -> str | None:
     """The error code that the trouble with this call is to be answered with."""
-    if service in ("sqs", "sfn"):
+    if service in ("sqs", "stepfunctions"):
         return None  # Hints are best effort.
     if request.status == 409 and operation == "PutItem" and trouble.tries >= 3 and trouble.writes_only:
         return "idempotency_key_in_use"  # Nothing but the record is written.
@@ -109,18 +120,45 @@ def faults(
         assert request.send(stage, key).status == request.status
     for trouble, (position, call) in itertools.product(troubles, enumerate(line.calls)):
         # The key's row takes no part in any transaction.
-        if trouble.writes_only and (call.operation not in WRITES or position == 0):
+        if not trouble.concerns(call.operation) or (trouble.writes_only and position == 0):
             continue
         name = f"{trouble.name} at {position} {call.operation}"
         fault = Fault(position, trouble.disturbance, trouble.tries)
         yield name, fault, expected(trouble, call.service, call.operation, request)
 
 
-def deaths(calls: int) -> Iterator[tuple[int | None, int | None]]:
-    """Every point at which a worker can die between its calls of AWS: before which call, or after which."""
-    for position in range(calls):
+Death = tuple[int | None, int | None]
+"""Before which call a worker dies, or after which."""
+
+
+def deaths(operations: Sequence[str]) -> Iterator[Death]:
+    """Every point at which the death of a worker that makes these calls, one by one, leaves something else behind.
+
+    That is at its start and after each call that changes something. A worker that dies anywhere between two of them,
+    before a read or after it, leaves the same as one that dies right after the first.
+    """
+    yield 0, None
+    for position, operation in enumerate(operations):
+        if operation not in READS:
+            yield None, position
+
+
+def deaths_around(operations: Sequence[str]) -> Iterator[Death]:
+    """As `deaths`, for a worker that does something outside of AWS, too: it dies before each change and after it."""
+    for position, operation in enumerate(operations):
+        if operation not in READS:
+            yield position, None
+            yield None, position
+
+
+def deaths_among_threads(operations: Sequence[str]) -> Iterator[Death]:
+    """As `deaths`, for a worker whose threads make these calls in any order: it dies before each call, after the last.
+
+    A call of one thread ends while those of others are under way, so the end of each is no point of its own.
+    """
+    for position in range(len(operations)):
         yield position, None
-        yield None, position
+    yield None, len(operations) - 1
 
 
 PHONE = "+15005550006"

@@ -108,10 +108,9 @@ def asked(
     tools: Tools,
     said: Sequence[Utterance] = (),
     seconds: float = 45,
-    guardrail: tuple[str, str] | None = None,
     passing: Passing | None = None,
 ) -> Reply:
-    agent = Bedrock(client(), MODEL_ID, guardrail, passing.monotonic if passing else time.monotonic)
+    agent = Bedrock(client(), MODEL_ID, passing.monotonic if passing else time.monotonic)
     return agent.reply(said or [Utterance("user", tools.message)], tools, seconds)
 
 

@@ -4,8 +4,9 @@
 that is signed, needs actions. What the function's role does not hold is kept in `Recorder.lacking`, as our code may
 catch whatever is raised at it; what was used is what `unused` compares the topology with.
 
-The event `before-parameter-build` is where a call is seen: Stubber's and faulty calls pass it too, and so does
-`generate_presigned_url`, which calls nobody: whoever opens the link has the rights of the role that signed it.
+The hook of our own client sees its calls, and the event `before-parameter-build` those of boto3: Stubber's and faulty
+calls pass it too, and so does `generate_presigned_url`, which calls nobody: whoever opens the link has the rights of
+the role that signed it.
 Threads that a function starts itself would not be seen; none does. Those that moto starts are not the function's.
 
 Which action a call needs, by AWS's Service Authorization Reference (pages DynamoDB, SQS, Step Functions, KMS, S3,
@@ -34,6 +35,7 @@ from typing import Any
 
 from infra import topology
 from infra.topology import Function
+from shared.core import aws_json
 
 UNKNOWN = "unknown"
 """What an action is on that no rule here is about; no role holds it."""
@@ -256,7 +258,7 @@ class Recorder:
 
     @contextmanager
     def watching(self, events: Any, places: Places) -> Iterator[None]:
-        """Record the calls of all clients that are made, of the session with these events, from here on."""
+        """Record the calls of our own client, and those of boto3's session with these events, from here on."""
 
         def asked(params: Mapping[str, Any], model: Any, **others: Any) -> None:
             function = _running.get()
@@ -264,9 +266,20 @@ class Recorder:
                 service = model.service_model.service_name
                 self._note(function, needs(service, model.name, params, places, function.completes))
 
+        recorder = self
+
+        class Watch(aws_json.Hook):
+            def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+                function = _running.get()
+                if function is not None:
+                    found = needs(call.service, call.operation, call.parameters, places, function.completes)
+                    recorder._note(function, found)
+                return proceed(call)
+
         events.register("before-parameter-build", asked)
         try:
-            yield
+            with aws_json.hooked(Watch()):
+                yield
         finally:
             events.unregister("before-parameter-build", asked)
 

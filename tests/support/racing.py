@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from shared.core import aws
+from shared.core import aws_json
+from shared.core.connections import Reply
 
 T = TypeVar("T")
 
@@ -37,14 +38,12 @@ def just_before(operation: str, work: Callable[[], Any]) -> Iterator[None]:
     """The work is done once, by somebody else, just before the next call of this operation is sent to DynamoDB."""
     left = [work]
 
-    def calling(**others: Any) -> None:
-        if left:
-            at_once([left.pop()])
+    class Before(aws_json.Hook):
+        def attempt(self, call: aws_json.Call, proceed: Callable[[], Reply]) -> Reply:
+            if left and call.operation == operation:
+                at_once([left.pop()])
+            return proceed()
 
-    name, events = f"before-call.dynamodb.{operation}", aws.dynamodb().meta.events
-    events.register_first(name, calling)
-    try:
+    with aws_json.hooked(Before()):
         yield
-    finally:
-        events.unregister(name, calling)
     assert not left, f"there was no {operation}"

@@ -366,7 +366,7 @@ class Certificate:
             .add_extension(identifier, critical=False)
             .sign(key, hashes.SHA256())
         )
-        self._public = certificate.public_bytes(serialization.Encoding.PEM)
+        self.public = certificate.public_bytes(serialization.Encoding.PEM)
         self._private = key.private_bytes(
             serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         )
@@ -375,13 +375,13 @@ class Certificate:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "server.pem"
-            path.write_bytes(self._private + self._public)
+            path.write_bytes(self._private + self.public)
             context.load_cert_chain(path)
         return context
 
     def trust(self) -> ssl.SSLContext:
         """A client's context that trusts this certificate and no other."""
-        return ssl.create_default_context(cadata=self._public.decode("ascii"))
+        return ssl.create_default_context(cadata=self.public.decode("ascii"))
 
 
 def _alternative(name: str) -> x509.GeneralName:

@@ -6,8 +6,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from boto3.dynamodb.types import TypeSerializer
-
 from shared import appointments, customers
 from shared.appointments import APPOINTMENTS, AppointmentRecord
 from shared.calls import sessions
@@ -52,12 +50,11 @@ def session(scope: Scope, **given: Any) -> table.Row:
 
 def write(rows: Sequence[table.Row]) -> None:
     """Put the rows into the table."""
-    encode = TypeSerializer().serialize
-    items = [{name: encode(value) for name, value in row.items() if value is not None} for row in rows]
+    items = [table.encode(row) for row in rows]
     name = os.environ["TABLE_NAME"]
     for start in range(0, len(items), _BATCH):
         puts: Any = [{"PutRequest": {"Item": item}} for item in items[start : start + _BATCH]]
-        answer = aws.dynamodb().batch_write_item(RequestItems={name: puts})
+        answer = aws.dynamodb().call("BatchWriteItem", {"RequestItems": {name: puts}})
         assert not answer["UnprocessedItems"]
 
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import itertools
 import json
 import os
 import re
 import time
 import urllib.parse
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +26,10 @@ from infra.local import database, names, resources
 from infra.local.lambdas import Context
 from infra.local.routes import Routes
 from infra.local.stream import stream_record
+from shared.core import aws, aws_json
 from shared.core.facts import STREAM_KINDS
-from tests.support import privileges
+from tests.support import moto_server, privileges
+from tests.support.wire import forget_clients
 
 ROOT = Path(__file__).parents[2]
 
@@ -75,17 +78,22 @@ class Stage:
             for function in topology.FUNCTIONS
         }
         self._key: str | None = None
+        # Tests may create projects of their own, whose numbers follow the last one.
+        self._project_ids = itertools.count(100, 100)
 
     def project(self, name: str = "Test") -> Project:
         """A new project with a key of each mode; `call` uses the test key from now on."""
+        from shared.core import ids, table
         from shared.projects import api_keys, projects
 
         with privileges.running(None):
-            id = projects.create(name).id
-            _, test_key = api_keys.create(id, False, "test")
-            _, live_key = api_keys.create(id, True, "live")
-        self._key = test_key
-        return Project(id, test_key, live_key)
+            # `projects.create` reads all projects to find the next number, and here there are thousands.
+            id = next(self._project_ids)
+            projects.ensure(id, name)
+            test, live = (api_keys.creation(id, livemode, "test") for livemode in (False, True))
+            table.write([*test.writes, *live.writes], ids.new("req_"))
+        self._key = test.plaintext
+        return Project(id, test.plaintext, live.plaintext)
 
     def call(
         self,
@@ -153,21 +161,25 @@ class Stage:
 
     def stream_records(self) -> list[dict[str, Any]]:
         """The changes since the last look that the stream filter lets through, as Lambda's records."""
-        found: list[dict[str, Any]] = []
-        shards = self._streams.describe_stream(StreamArn=self._stream_arn)["StreamDescription"]["Shards"]
-        for shard in shards:
-            id = shard["ShardId"]
-            if id not in self._iterators:
-                self._iterators[id] = self._streams.get_shard_iterator(
-                    StreamArn=self._stream_arn, ShardId=id, ShardIteratorType="TRIM_HORIZON"
-                )["ShardIterator"]
+        found: list[Any] = []
+        if not any(self._iterators.values()):
+            self._find_shards()
+        for id in self._iterators:
             while iterator := self._iterators[id]:
                 answer = self._streams.get_records(ShardIterator=iterator, Limit=1000)
                 self._iterators[id] = answer.get("NextShardIterator")
-                found += [stream_record(record, self._stream_arn) for record in answer["Records"]]
+                found += answer["Records"]
                 if not answer["Records"]:
                     break
-        return [record for record in found if _kind(record) in STREAM_KINDS]
+        return [stream_record(record, self._stream_arn) for record in found if _kind(record) in STREAM_KINDS]
+
+    def _find_shards(self) -> None:
+        """Begin with the shards that are new: the first of all, and the one after a shard that ended."""
+        for shard in self._streams.describe_stream(StreamArn=self._stream_arn)["StreamDescription"]["Shards"]:
+            if (id := shard["ShardId"]) not in self._iterators:
+                self._iterators[id] = self._streams.get_shard_iterator(
+                    StreamArn=self._stream_arn, ShardId=id, ShardIteratorType="TRIM_HORIZON"
+                )["ShardIterator"]
 
     def fan_out(self, records: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
         """Give fan_out the records, or all that are new; returns them."""
@@ -189,6 +201,26 @@ class Stage:
                     self._sqs.delete_message(QueueUrl=address.url, ReceiptHandle=message["ReceiptHandle"])
                     found.append(sqs_record(message["Body"], address.arn, message["Attributes"]))
         return found
+
+    def empty_storage(self) -> None:
+        """Begin with a new table and without recordings; keys and projects of before are gone."""
+        import boto3
+
+        dynamodb, recordings = boto3.client("dynamodb"), boto3.resource("s3").Bucket(os.environ["RECORDINGS_BUCKET"])
+        recordings.objects.all().delete()
+        dynamodb.delete_table(TableName=resources.TABLE_NAME)
+        self._stream_arn, self._iterators = resources.ensure_table(dynamodb, Path()), {}
+
+    def empty_queues(self) -> None:
+        """Take away all messages, those that are delayed or in flight, too."""
+        from moto.sqs.models import sqs_backends
+
+        # moto is in this process, and there are many queues: no request to each.
+        backend = sqs_backends[names.ACCOUNT][names.REGION]
+        for address in self.queues.values():
+            queue = backend.get_queue(address.arn.rpartition(":")[2])
+            queue.last_purged_at = None  # SQS, and moto, purge a queue once a minute.
+            backend.purge_queue(queue.name)
 
     def deliver(self, *queues: str) -> int:
         """Give deliver what these queues (all of its own, if none is named) have to give; how many messages."""
@@ -251,19 +283,24 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
         "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",
         "AWS_EC2_METADATA_DISABLED": "true",
         "ALLOW_LOOPBACK_RECEIVERS": "1",
-        "ADMIN_VENDORED": str(ROOT / "node_modules"),
+        "VENDORED": str(ROOT / "node_modules"),
         "SPEED": "1",
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "CRITICAL"),
         "POWERTOOLS_SERVICE_NAME": "test",
     }
     before = dict(os.environ)
     port = database.free_port()
-    process = database.start(None, folder / "dynamodb.log", port, ())
+    process = database.start(None, folder / "dynamodb.log", port, (), optimize=True)
     try:
         database.await_ready(process, folder / "dynamodb.log", port)
         url = f"http://127.0.0.1:{port}"
         os.environ |= environment | {"AWS_ENDPOINT_URL_DYNAMODB": url, "AWS_ENDPOINT_URL_DYNAMODB_STREAMS": url}
-        with mock_aws(config={"stepfunctions": {"execute_state_machine": True}}):
+        with (
+            mock_aws(config={"stepfunctions": {"execute_state_machine": True}}),
+            moto_server.serving() as endpoints,
+            aws_json.hooked(_Refusal()),
+        ):
+            os.environ |= endpoints
             stream_arn = resources.ensure_table(boto3.client("dynamodb"), folder)
             queues = resources.create_queues(boto3.client("sqs"))
             machines = resources.create_state_machines(boto3.client("stepfunctions"), queues)
@@ -277,8 +314,6 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
                     signing_key=signing_key,
                     recordings=recordings,
                 )
-            from shared.core import aws
-
             places = privileges.Places(
                 table=resources.TABLE_NAME,
                 queues={address.url: name for name, address in queues.items()},
@@ -288,30 +323,28 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
             )
             assert boto3.DEFAULT_SESSION is not None
             with recorder.watching(boto3.DEFAULT_SESSION.events, places):
-                aws.sqs().meta.events.register("provide-client-params.sqs.SendMessageBatch", _refuse_what_sqs_refuses)
                 yield Stage(stream_arn, queues)
     finally:
         process.kill()
         process.wait()
-        _forget_clients()
+        forget_clients()
+        for client in (aws.s3, aws.secretsmanager, aws.cognito):
+            client.cache_clear()
         asyncio.get_event_loop().close()
         os.environ.clear()
         os.environ.update(before)
 
 
-def _forget_clients() -> None:
-    from shared.core import aws
-
-    for client in (aws.dynamodb, aws.sqs, aws.stepfunctions, aws.kms, aws.s3, aws.secretsmanager, aws.cognito):
-        client.cache_clear()
-
-
-def _refuse_what_sqs_refuses(params: Any, **_: Any) -> None:
+class _Refusal(aws_json.Hook):
     """What the real service does not take of a message, and moto does."""
-    fifo = params["QueueUrl"].endswith(".fifo")
-    for entry in params["Entries"]:
-        refused = "DelaySeconds" if fifo else "MessageDeduplicationId"
-        assert refused not in entry, f"{refused} is invalid for this queue type"
+
+    def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+        if call.operation == "SendMessageBatch":
+            fifo = call.parameters["QueueUrl"].endswith(".fifo")
+            for entry in call.parameters["Entries"]:
+                refused = "DelaySeconds" if fifo else "MessageDeduplicationId"
+                assert refused not in entry, f"{refused} is invalid for this queue type"
+        return proceed(call)
 
 
 def _function_of(method: str, path: str) -> str:
@@ -320,7 +353,7 @@ def _function_of(method: str, path: str) -> str:
     return match.function.name
 
 
-def _kind(record: dict[str, Any]) -> str:
+def _kind(record: Any) -> str:
     images = record["dynamodb"]
     image = images.get("NewImage") or images.get("OldImage") or {}
     return str(image.get("kind", {}).get("S"))

@@ -6,8 +6,6 @@ calls move. That is exact for tasks that do not wait for one another. What a cal
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import threading
 import time
@@ -19,11 +17,10 @@ from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
 
-from botocore.awsrequest import AWSPreparedRequest, AWSResponse
-from botocore.compat import HTTPHeaders
-
 from infra import topology
-from shared.core import aws, clock
+from shared.core import aws, aws_json, clock
+from shared.core.connections import Reply
+from tests.support.wire import answer
 
 START = 1_800_000_000.0
 """When the time begins, in Unix seconds."""
@@ -55,7 +52,7 @@ class TaskTime:
 
 
 @dataclass
-class VirtualAws:
+class VirtualAws(aws_json.Hook):
     """`calls` counts the calls of all tasks by operation; `ended` is how long the longest task took."""
 
     answers: Answers
@@ -65,17 +62,19 @@ class VirtualAws:
     ended: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def _call(self, request: AWSPreparedRequest, event_name: str, **others: Any) -> AWSResponse:
-        operation = event_name.rpartition(".")[2]
+    def attempt(self, call: aws_json.Call, proceed: Callable[[], Reply]) -> Reply:
+        """Answer from memory."""
         self.time.forward(self.latency)
         with self._lock:
-            self.calls[operation] += 1
+            self.calls[call.operation] += 1
             self.ended = max(self.ended, self.time.elapsed)
-        sent: Any = request.body
         try:
-            return _response(request, 200, self.answers(operation, json.loads(sent)))
+            return answer(200, self.answers(call.operation, call.parameters))
         except Throttled:
-            return _response(request, 400, {"__type": "x#ThrottlingException", "message": "Rate exceeded"})
+            return answer(400, {"__type": "x#ThrottlingException", "message": "Rate exceeded"})
+
+    def pause(self, call: aws_json.Call, proceed: Callable[[], None]) -> None:
+        """Do not wait: the pauses are random."""
 
 
 class Invocation:
@@ -96,7 +95,6 @@ def virtual_aws(answers: Answers, latency: float) -> Iterator[VirtualAws]:
         "AWS_ACCESS_KEY_ID": "x",
         "AWS_SECRET_ACCESS_KEY": "x",
         "AWS_DEFAULT_REGION": "us-east-1",
-        "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",
         "LOG_LEVEL": "CRITICAL",
     }
     for function in topology.FUNCTIONS:
@@ -112,29 +110,11 @@ def virtual_aws(answers: Answers, latency: float) -> Iterator[VirtualAws]:
     with mock.patch.dict(os.environ, environment):
         for client in clients:
             client.cache_clear()
-            meta: Any = client().meta
-            service = meta.service_model.service_id.hyphenize()
-            meta.events.register_first(f"before-send.{service}", made._call)
-            meta.events.register_first(f"needs-retry.{service}", _again)
         clock.use(made.time.now, made.time.forward)
         try:
-            yield made
+            with aws_json.hooked(made):
+                yield made
         finally:
             clock.use(time.time, time.sleep)
             for client in clients:
                 client.cache_clear()
-
-
-def _again(response: Any, attempts: int, **others: Any) -> float | None:
-    """A failed call is repeated without botocore's own pauses, which are real time."""
-    return 0 if response and "Error" in response[1] and attempts < 4 else None
-
-
-def _response(request: AWSPreparedRequest, status: int, body: Mapping[str, Any]) -> AWSResponse:
-    headers = HTTPHeaders.from_dict({"Content-Type": "application/x-amz-json-1.0"})
-    return AWSResponse(request.url, status, headers, _Raw(json.dumps(body).encode()))
-
-
-class _Raw(io.BytesIO):
-    def stream(self, **options: Any) -> Iterator[bytes]:
-        yield self.read()

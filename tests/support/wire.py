@@ -1,4 +1,4 @@
-"""What the service asks of AWS: watched, disturbed and cut off at botocore's event hooks.
+"""What the service asks of AWS: watched, disturbed and cut off at the hook of its client (`shared/core/aws_json.py`).
 
     with wire() as line:
         stage.call(...)
@@ -7,27 +7,22 @@
     with wire(Fault(1, lost, tries=1)):  # the second call's first try reaches AWS, and its answer is lost
         stage.call(...)
 
-Calls are the API calls of our code; botocore's own tries of one call are not counted twice, and follow each
+Calls are the API calls of our code; the client's own tries of one call are not counted twice, and follow each
 other here without its pauses. Several threads may call at once: a call's position is that of its start.
 """
 
 from __future__ import annotations
 
-import io
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from botocore.awsrequest import AWSPreparedRequest, AWSResponse
-from botocore.compat import HTTPHeaders
-from botocore.exceptions import ConnectionClosedError, EndpointConnectionError
-from botocore.httpsession import URLLib3Session
+from shared.core import aws, aws_json
+from shared.core.connections import ConnectionFailed, Reply
 
-MOST_TRIES = 4
-"""How often the service's clients try a call."""
 ALWAYS = 1_000
 
 
@@ -44,8 +39,16 @@ class Sent:
     parameters: Mapping[str, Any]
 
 
-Disturbance = Callable[["_Try"], AWSResponse | None]
-"""What becomes of one try: an answer in AWS's place, an exception, or None to let it through."""
+@dataclass(frozen=True)
+class Try:
+    """A request on its way to AWS; `send` sends it."""
+
+    call: aws_json.Call
+    send: Callable[[], Reply]
+
+
+Disturbance = Callable[[Try], Reply]
+"""What becomes of one try: an answer in AWS's place, or an exception."""
 
 
 @dataclass(frozen=True)
@@ -61,79 +64,51 @@ class Fault:
     service: str | None = None
 
 
-@dataclass
-class _Try:
-    """An HTTP request on its way to AWS."""
-
-    service: str
-    operation: str
-    request: AWSPreparedRequest
-    before: bool
-
-    def answer(self, status: int, body: Mapping[str, Any]) -> AWSResponse:
-        raw = _Raw(json.dumps(body).encode())
-        headers = HTTPHeaders.from_dict({"Content-Type": "application/x-amz-json-1.0"})
-        return AWSResponse(self.request.url, status, headers, raw)
+def answer(status: int, body: Mapping[str, Any]) -> Reply:
+    """An answer in AWS's place."""
+    return Reply(status, {"content-type": "application/x-amz-json-1.0"}, json.dumps(body).encode())
 
 
-class _Raw(io.BytesIO):
-    def stream(self, **options: Any) -> Iterator[bytes]:
-        yield self.read()
-
-
-def throttled(attempt: _Try) -> AWSResponse | None:
+def throttled(attempt: Try) -> Reply:
     """AWS refuses for now."""
-    if not attempt.before:
-        return None
     kind = "com.amazonaws.dynamodb.v20120810#ThrottlingException"
-    return attempt.answer(400, {"__type": kind, "message": "Rate exceeded"})
+    return answer(400, {"__type": kind, "message": "Rate exceeded"})
 
 
-def broken(attempt: _Try) -> AWSResponse | None:
+def broken(attempt: Try) -> Reply:
     """AWS has an error of its own."""
-    kind = "com.amazonaws.dynamodb.v20120810#InternalServerError"
-    return attempt.answer(500, {"__type": kind, "message": "Internal"}) if attempt.before else None
+    return answer(500, {"__type": "com.amazonaws.dynamodb.v20120810#InternalServerError", "message": "Internal"})
 
 
-def refused(attempt: _Try) -> AWSResponse | None:
+def refused(attempt: Try) -> Reply:
     """Nobody takes the connection."""
-    raise EndpointConnectionError(endpoint_url=attempt.request.url)
+    raise ConnectionFailed("connect_failed")
 
 
-def lost(attempt: _Try) -> AWSResponse | None:
+def lost(attempt: Try) -> Reply:
     """AWS does as it is asked, and the connection breaks before its answer is here."""
-    if attempt.before:
-        return None
-    if attempt.service == "dynamodb":
-        _session.send(attempt.request)
-    raise ConnectionClosedError(endpoint_url=attempt.request.url)
+    if attempt.call.service == "dynamodb":
+        attempt.send()
+    raise ConnectionFailed("connection_closed")
 
 
 def conflicting(position: int) -> Disturbance:
     """Another transaction holds the row: of a transaction's operations, the one at this position (-1: the last)."""
 
-    def disturb(attempt: _Try) -> AWSResponse | None:
-        if not attempt.before:
-            return None
+    def disturb(attempt: Try) -> Reply:
         prefix = "com.amazonaws.dynamodb.v20120810#"
-        if attempt.operation != "TransactWriteItems":
-            body = {"__type": prefix + "TransactionConflictException", "message": "Transaction is ongoing"}
-            return attempt.answer(400, body)
-        sent: Any = attempt.request.body
-        count = len(json.loads(sent)["TransactItems"])
-        reasons = [{"Code": "None"} for _ in range(count)]
+        if attempt.call.operation != "TransactWriteItems":
+            return answer(400, {"__type": f"{prefix}TransactionConflictException", "message": "Transaction is ongoing"})
+        reasons = [{"Code": "None"} for _ in attempt.call.parameters["TransactItems"]]
         reasons[position] = {"Code": "TransactionConflict", "Message": "Transaction is ongoing"}
         cancelled: dict[str, Any] = {
-            "__type": prefix + "TransactionCanceledException",
+            "__type": f"{prefix}TransactionCanceledException",
             "Message": "cancelled",
             "CancellationReasons": reasons,
         }
-        return attempt.answer(400, cancelled)
+        return answer(400, cancelled)
 
     return disturb
-
-
-_session = URLLib3Session()
 
 
 class _Current(threading.local):
@@ -144,7 +119,7 @@ class _Current(threading.local):
 
 
 @dataclass
-class Wire:
+class Wire(aws_json.Hook):
     """The calls so far, and what is to become of them."""
 
     fault: Fault | None = None
@@ -170,110 +145,74 @@ class Wire:
         """The calls of one operation."""
         return [call for call in self.calls if call.operation == operation]
 
-    def _asked(self, service: str, operation: str, params: dict[str, Any]) -> None:
+    def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+        """Count the call and make it, or die."""
+        parameters = dict(call.parameters)
         with self._lock:
-            self._current.position = len(self.calls)
-            self.calls.append(Sent(service, operation, dict(params)))
-        if service == "dynamodb":
-            params["ReturnConsumedCapacity"] = "TOTAL"
+            position = self._current.position = len(self.calls)
+            self.calls.append(Sent(call.service, call.operation, parameters))
+        if self._dead or self.kill_before == position:
+            self._die("before", call)
+        if call.service == "dynamodb":
+            parameters = {**parameters, "ReturnConsumedCapacity": "TOTAL"}
+        try:
+            response = proceed(aws_json.Call(call.service, call.operation, parameters))
+        except aws_json.AwsError as error:
+            self._answered(call, position, error.body)
+            raise
+        self._answered(call, position, response)
+        return response
 
-    def _calling(self) -> None:
-        if self._dead or self.kill_before == self._current.position:
-            self._die("before")
+    def attempt(self, call: aws_json.Call, proceed: Callable[[], Reply]) -> Reply:
+        """Make the try, or let the fault meet it."""
+        self._current.disturbed = False
+        fault = self.fault
+        if fault is None or not self._meant(fault, call) or self.disturbed >= fault.tries:
+            return proceed()
+        self.disturbed += 1
+        self._current.disturbed = True
+        self._faulted = call.operation
+        return fault.disturbance(Try(call, proceed))
 
-    def _called(self, parsed: Mapping[str, Any]) -> None:
+    def pause(self, call: aws_json.Call, proceed: Callable[[], None]) -> None:
+        """Wait only for what is not our doing."""
+        if not self._current.disturbed:
+            proceed()
+
+    def _answered(self, call: aws_json.Call, position: int, parsed: Mapping[str, Any]) -> None:
         with self._lock:
             self.answers.append(parsed)
             consumed = parsed.get("ConsumedCapacity") or []
             for part in [consumed] if isinstance(consumed, Mapping) else consumed:
                 self.capacity += part["CapacityUnits"]
-        if self._dead or self.kill_after == self._current.position:
-            self._die("after")
+        if self._dead or self.kill_after == position:
+            self._die("after", call)
 
-    def _die(self, when: str) -> None:
+    def _die(self, when: str, call: aws_json.Call) -> None:
         self._dead = True
-        raise Killed(f"{when} {self.calls[self._current.position].operation}")
+        raise Killed(f"{when} {call.operation}")
 
-    def _sending(self, attempt: _Try) -> AWSResponse | None:
-        if attempt.before:
-            self._current.disturbed = False
-        fault = self.fault
-        if fault is None or not self._meant(fault, attempt):
-            return None
-        if self.disturbed >= fault.tries:
-            return None
-        try:
-            found = fault.disturbance(attempt)
-        except Exception:
-            self._meet(attempt)
-            raise
-        if found is not None:
-            self._meet(attempt)
-        return found
-
-    def _meant(self, fault: Fault, attempt: _Try) -> bool:
+    def _meant(self, fault: Fault, call: aws_json.Call) -> bool:
         if fault.service is not None:
-            return attempt.service == fault.service
+            return call.service == fault.service
         at = self._current.position
         # A call made again by our own code, after the one that was meant, is meant too.
-        return at == fault.position or (at > fault.position and self._faulted == attempt.operation)
-
-    def _meet(self, attempt: _Try) -> None:
-        self.disturbed += 1
-        self._current.disturbed = True
-        self._faulted = attempt.operation
-
-    def _again(self, response: Any, attempts: int) -> float | None:
-        if not self._current.disturbed or attempts >= MOST_TRIES:
-            return None
-        if response is None:
-            return 0
-        code = response[1].get("Error", {}).get("Code", "")
-        return None if code.startswith("Transaction") else 0
+        return at == fault.position or (at > fault.position and self._faulted == call.operation)
 
 
 @contextmanager
 def wire(fault: Fault | None = None, kill_before: int | None = None, kill_after: int | None = None) -> Iterator[Wire]:
     """Watch all that the service asks of AWS, with at most one fault or killing."""
-    from shared.core import aws
-
     line = Wire(fault, kill_before, kill_after)
-    clients: Sequence[Any] = (aws.dynamodb(), aws.sqs(), aws.stepfunctions(), aws.kms())
-    hooks: list[tuple[Any, str, Any]] = []
-
-    def hook(events: Any, name: str, handler: Any, first: bool = True) -> None:
-        (events.register_first if first else events.register_last)(name, handler)
-        hooks.append((events, name, handler))
-
-    for client in clients:
-        service, events = client.meta.service_model.service_id.hyphenize(), client.meta.events
-
-        def asked(params: dict[str, Any], model: Any, service: str = service, **others: Any) -> None:
-            line._asked(service, model.name, params)
-
-        def calling(**others: Any) -> None:
-            line._calling()
-
-        def called(parsed: Mapping[str, Any], **others: Any) -> None:
-            line._called(parsed)
-
-        def before(request: AWSPreparedRequest, event_name: str, service: str = service, **others: Any) -> Any:
-            return line._sending(_Try(service, event_name.rpartition(".")[2], request, True))
-
-        def after(request: AWSPreparedRequest, event_name: str, service: str = service, **others: Any) -> Any:
-            return line._sending(_Try(service, event_name.rpartition(".")[2], request, False))
-
-        def again(response: Any, attempts: int, **others: Any) -> Any:
-            return line._again(response, attempts)
-
-        hook(events, f"before-parameter-build.{service}", asked)
-        hook(events, f"before-call.{service}", calling)
-        hook(events, f"after-call.{service}", called, first=False)
-        hook(events, f"before-send.{service}", before)
-        hook(events, f"before-send.{service}", after, first=False)
-        hook(events, f"needs-retry.{service}", again)
-    try:
+    if fault is not None:
+        # New clients: the quota of retries of the present ones may be used up by earlier faults.
+        forget_clients()
+    with aws_json.hooked(line):
         yield line
-    finally:
-        for events, name, handler in hooks:
-            events.unregister(name, handler)
+
+
+def forget_clients() -> None:
+    """Close the service's clients, so that the next calls create new ones."""
+    for client in (aws.dynamodb, aws.sqs, aws.stepfunctions, aws.kms):
+        client().close()
+        client.cache_clear()

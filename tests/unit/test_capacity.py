@@ -76,8 +76,8 @@ def test_a_stage_that_is_not_in_the_settings_is_refused(capsys: pytest.CaptureFi
 
 
 def test_the_readme_shows_what_is_computed() -> None:
-    _, heading, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## What it can bear\n")
-    assert heading, "README.md has no section What it can bear"
+    _, heading, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Capacity\n")
+    assert heading, "README.md has no section Capacity"
     section = rest.partition("\n## ")[0]
     for table in capacity.markdown(PROD).split("\n\n"):
         assert table in section, "python -m infra.capacity prints what is to stand there"

@@ -39,7 +39,7 @@ class Project:
         if old:
             new["doc"] = json.dumps(json.loads(new["doc"]) | {"metadata": {"version": str(new["v"])}})
         self._rows[name] = new
-        images = {"NewImage": table._item(new)} | ({"OldImage": table._item(old)} if old else {})
+        images = {"NewImage": table.encode(new)} | ({"OldImage": table.encode(old)} if old else {})
         return {"Keys": {"pk": {"S": new["pk"]}, "sk": {"S": new["sk"]}}, **images}
 
     def _endpoint(self) -> Any:
@@ -51,7 +51,7 @@ class Project:
         }
         endpoint = endpoints.new(self.scope, values | {"enabled": True}, "whsec_" + "a" * 40)
         insertion: Any = endpoints.insertion(self.scope, endpoint, b"ciphertext")[0]
-        return table._item(insertion.row | {"v": 1}) | {"secret": {"B": base64.b64encode(b"ciphertext").decode()}}
+        return table.encode(insertion.row | {"v": 1}) | {"secret": {"B": base64.b64encode(b"ciphertext").decode()}}
 
 
 class Stage:

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from botocore.exceptions import ClientError
 from hypothesis import given
 from hypothesis import strategies as st
 from moto import mock_aws
@@ -16,6 +15,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from shared.core import aws
 from shared.webhooks import signing
+from tests.support import moto_server
 
 SECRET = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8="
 BODY = '{"id":"evt_01","name":"Zo\u00eb"}'.encode()
@@ -28,10 +28,13 @@ def key(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "unit")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    with mock_aws():
+    with mock_aws(), moto_server.serving() as endpoints:
+        for name, url in endpoints.items():
+            monkeypatch.setenv(name, url)
         aws.kms.cache_clear()
-        monkeypatch.setenv("SIGNING_KEY", aws.kms().create_key()["KeyMetadata"]["KeyId"])
+        monkeypatch.setenv("SIGNING_KEY", aws.kms().call("CreateKey", {})["KeyMetadata"]["KeyId"])
         yield
+        aws.kms().close()
         aws.kms.cache_clear()
         signing.decrypt.cache_clear()
 
@@ -108,5 +111,5 @@ def test_a_sealed_secret_opens_for_its_endpoint_only() -> None:
 
     assert secret.encode() not in ciphertext
     assert signing.decrypt("whk_1", ciphertext) == secret
-    with pytest.raises(ClientError):
+    with pytest.raises(aws.AwsError):
         signing.decrypt("whk_2", ciphertext)

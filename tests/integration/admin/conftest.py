@@ -8,8 +8,9 @@ import pytest
 
 from shared.admin import members
 from tests.support import receivers
-from tests.support.browsing import STAFF, Story, as_test
+from tests.support.browsing import STAFF, Story, Whole, as_test
 from tests.support.delivering import happen
+from tests.support.project_of_pages import whole_of
 from tests.support.stage import Stage
 
 
@@ -26,3 +27,9 @@ def story(stage: Stage) -> Iterator[Story]:
         [delivery] = stage.call("GET", path).json["data"]
         assert delivery["status"] == "failed"
         yield Story(project, delivery["event_id"], delivery["id"], receiver)
+
+
+@pytest.fixture
+def whole(stage: Stage, story: Story) -> Whole:
+    """The story's project with a resource of every kind."""
+    return whole_of(stage, story)

@@ -14,7 +14,7 @@ from functions.admin import rendering
 from shared.admin import members
 from shared.core.facts import EVENT_TYPES
 from shared.webhooks.http_client import Outcome
-from tests.support.browsing import HERE, STAFF, Browser, Shown, Story, as_test, keys_of, signed_in, trail
+from tests.support.browsing import HERE, STAFF, Browser, Shown, Story, Whole, as_test, keys_of, signed_in, trail
 from tests.support.hostile_values import STRINGS
 from tests.support.resources import made
 from tests.support.stage import Stage
@@ -30,6 +30,18 @@ HOSTILE = [
     "<!-- --><![CDATA[ ]]>",
     "&lt;b&gt; &amp;amp; &#60;",
 ]
+
+
+SECTIONS = (
+    "customers",
+    "appointments",
+    "sessions",
+    "conversations",
+    "webhook_endpoints",
+    "failed_deliveries",
+    "usage",
+    "call_limits",
+)
 
 
 @pytest.fixture
@@ -51,6 +63,10 @@ def all_pages(owner: Browser, story: Story) -> dict[str, Shown]:
         f"{story.path}/members/{_staff(story)}",
         f"{story.path}/audit_trail",
         f"{story.path}/find?q=nothing",
+        story.path,
+        *(f"{story.path}/{section}" for section in SECTIONS),
+        f"{story.path}/customers/new",
+        f"{story.path}/webhook_endpoints/new",
     ]
     return {path: owner.get(path) for path in paths}
 
@@ -105,7 +121,7 @@ def test_assets_are_kept_for_ever_under_a_name_of_their_hash(owner: Browser, sto
         if tag in ("script", "link")
     ]
     assets = [path.removeprefix("/dev") for path in paths if "/assets/" in path]
-    assert len(assets) == len(rendering.assets())
+    assert len(assets) == len(rendering.assets().by_name)
     size = 0
     for path in assets:
         plain, packed = owner.get(path), owner.get(path, Accept_Encoding="gzip, br")
@@ -243,8 +259,21 @@ def test_the_find_box_goes_to_what_an_id_names(stage: Stage, story: Story, owner
 
     assert found(story.event) == f"{story.path}/events/{story.event}"
     assert found(key) == f"{story.path}/api_keys#{key}"
-    assert found(customer) == f"{story.path}/events?object_id={customer}"
-    assert found("%2B1%20500%20555%200123") == f"{story.path}/events?object_id={customer}"
+    appointment = made(stage, "appointments", customer_id=customer, appointment_at="2030-05-06T07:08:09Z")
+    conversation = made(stage, "conversations", external_id="thread", customer={"id": customer})
+    [endpoint] = stage.call("GET", "/v1/webhook_endpoints").json["data"]
+    assert stage.call("PATCH", f"/v1/customers/{customer}", {"email": "a@x.org", "external_id": "p-7"}).status == 200
+    session = stage.call("POST", f"/v1/customers/{customer}/call").json["session_id"]
+    for text in (customer, "%2B1%20500%20555%200123", "a@x.org", "p-7"):
+        assert found(text) == f"{story.path}/customers/{customer}"
+    for section, path in (("appointments", appointment), ("conversations", conversation)):
+        id = path.rpartition("/")[2]
+        assert found(id) == f"{story.path}/{section}/{id}"
+    assert found(endpoint["id"]) == f"{story.path}/webhook_endpoints/{endpoint['id']}"
+    assert found(session) == f"{story.path}/sessions/{session}"
+    assert found(story.delivery) == f"{story.path}/events/{story.event}#{story.delivery}"
+    made(stage, "customers", phone="+15005550123")
+    assert found("%2B1%20500%20555%200123") == f"{story.path}/customers?phone=%2B15005550123"
     for unknown in ("evt_01m816msd5000p4pwadfypjhfj", "key_1", "nothing", "%2B1", customer[:-1] + "0"):
         shown = owner.get(f"{story.path}/find?q={unknown}")
         assert shown.status == 404, unknown
@@ -282,6 +311,52 @@ def test_what_customers_write_never_becomes_markup(stage: Stage, story: Story, o
     found = owner.get(f"{story.path}/find?q={_quoted(text[:64])}")
     assert found.status in (200, 404)
     assert [tag for tag, _ in found.page.tags].count("script") == 2
+
+
+def test_nothing_of_a_resource_becomes_markup(stage: Stage, whole: Whole) -> None:
+    story, ids = whole.story, whole.ids
+    browser = signed_in(stage, "owner@example.com", {story.project.id: members.OWNER})
+    pages = [
+        *SECTIONS,
+        "failed_deliveries?endpoint=",
+        *(f"{section}/{ids[section]}" for section in ("customers", "appointments", "conversations", "sessions")),
+        f"customers/{ids['customers']}/edit",
+        f"customers/{ids['customers']}/call",
+        f"appointments/{ids['appointments']}/edit",
+        f"appointments/{ids['appointments']}/cancel",
+        f"webhook_endpoints/{ids['webhook_endpoints']}",
+        f"webhook_endpoints/{ids['webhook_endpoints']}/edit",
+    ]
+    written: dict[str, dict[str, Any]] = {
+        "customers": {"name": "plain", "external_id": "plain", "metadata": {"k": "plain"}},
+        "appointments": {"title": "plain", "location": "plain", "notes": "plain", "metadata": {"k": "plain"}},
+        "webhook_endpoints": {"label": "plain", "description": "plain"},
+    }
+
+    def write(text: str) -> None:
+        for section, values in written.items():
+            changes = {name: {"k": text[:99]} if name == "metadata" else text[:200] for name in values}
+            changed = stage.call("PATCH", f"/v1/{section}/{ids[section]}", changes)
+            assert changed.status == 200, changed.body
+        sent = stage.call("POST", f"/v1/conversations/{ids['conversations']}/messages", {"content": text})
+        assert sent.status == 201, sent.body
+
+    def tags() -> dict[str, set[str]]:
+        shown = {page: browser.get(f"{story.path}/{page}") for page in pages}
+        assert {one.status for one in shown.values()} == {200}
+        for page, one in shown.items():
+            for tag, attributes in one.page.tags:
+                assert not [name for name in attributes if name.startswith("on") or name == "style"], page
+                assert tag != "script" or (attributes["src"] or "").startswith("/dev/admin/assets/")
+        return {page: {tag for tag, _ in one.page.tags} for page, one in shown.items()}
+
+    write("plain")
+    plain = tags()
+    for text in HOSTILE:
+        if text.strip():
+            write(text)
+            assert tags() == plain, text
+            assert " ".join(text[:200].split()) in browser.get(f"{story.path}/customers/{ids['customers']}").page.text
 
 
 def test_a_hundred_rows_render_within_ten_milliseconds(stage: Stage, story: Story, owner: Browser) -> None:

@@ -29,6 +29,8 @@ from tests.support.live_calls import (
 from tests.support.resources import seen
 from tests.support.stage import Stage
 
+pytestmark = pytest.mark.usefixtures("empty_storage")
+
 DAY = clock.parse("2026-11-21T09:47:00Z") / clock.SECOND
 """The day in the keys of the files."""
 

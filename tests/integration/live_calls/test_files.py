@@ -12,7 +12,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from shared.calls.live import FILES_WITHIN, POLL
-from shared.core import aws, clock
+from shared.core import aws, aws_json, clock
 from shared.telephony import ContactState, Ending
 from tests.support import privileges
 from tests.support.clocks import Clock
@@ -119,21 +119,18 @@ def test_an_analysis_that_failed_is_no_transcript(stage: Stage, stopped_clock: C
 @contextmanager
 def after_the_first_write(work: Callable[[], Any]) -> Iterator[None]:
     """The work is done once, as soon as one row was written."""
-    left, events = [work], aws.dynamodb().meta.events
+    left = [work]
 
-    def called(**others: Any) -> None:
-        if left:
-            with privileges.running(None):
-                left.pop()()
+    class After(aws_json.Hook):
+        def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+            response = proceed(call)
+            if left and call.operation in ("PutItem", "UpdateItem"):
+                with privileges.running(None):
+                    left.pop()()
+            return response
 
-    names = [f"after-call.dynamodb.{name}" for name in ("PutItem", "UpdateItem")]
-    for name in names:
-        events.register(name, called)
-    try:
+    with aws_json.hooked(After()):
         yield
-    finally:
-        for name in names:
-            events.unregister(name, called)
     assert not left, "nothing was written"
 
 

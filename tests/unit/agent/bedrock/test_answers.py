@@ -123,10 +123,8 @@ def unstubbed(monkeypatch: pytest.MonkeyPatch, passing: Passing) -> Bedrock:
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "none")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "none")
-    monkeypatch.delenv("GUARDRAIL_ID", raising=False)
-    monkeypatch.delenv("GUARDRAIL_VERSION", raising=False)
     made = Bedrock.from_environment()
-    return Bedrock(made.client, made.model_id, made.guardrail, passing.monotonic)
+    return Bedrock(made.client, made.model_id, passing.monotonic)
 
 
 class Body:
@@ -166,32 +164,19 @@ def test_an_error_on_our_side_is_final(unstubbed: Bedrock, passing: Passing) -> 
 # Settings
 
 
-def test_the_settings_come_from_the_environment(unstubbed: Bedrock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GUARDRAIL_ID", "abc123")
-    monkeypatch.setenv("GUARDRAIL_VERSION", "2")
-    agent = Bedrock.from_environment()
-    assert (agent.model_id, agent.guardrail) == (MODEL_ID, ("abc123", "2"))
-    assert unstubbed.guardrail is None
-    config = agent.client.meta.config
+def test_the_model_comes_from_the_environment_and_the_client_does_not_retry(unstubbed: Bedrock) -> None:
+    assert unstubbed.model_id == MODEL_ID
+    config = unstubbed.client.meta.config
     assert (config.connect_timeout, config.read_timeout) == (bedrock.CONNECT_TIMEOUT, bedrock.READ_TIMEOUT)
     assert config.retries["total_max_attempts"] == 1
 
 
-@pytest.mark.parametrize(
-    ("given", "named"),
-    [
-        ({}, "MODEL_ID"),
-        ({"MODEL_ID": ""}, "MODEL_ID"),
-        ({"MODEL_ID": "m", "GUARDRAIL_ID": "g"}, "GUARDRAIL_VERSION"),
-        ({"MODEL_ID": "m", "GUARDRAIL_VERSION": "1"}, "GUARDRAIL_ID"),
-    ],
-)
-def test_a_missing_setting_is_named(monkeypatch: pytest.MonkeyPatch, given: dict[str, str], named: str) -> None:
-    for name in ("MODEL_ID", "GUARDRAIL_ID", "GUARDRAIL_VERSION"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in given.items():
+@pytest.mark.parametrize("settings", [{}, {"MODEL_ID": ""}])
+def test_a_missing_setting_is_named(monkeypatch: pytest.MonkeyPatch, settings: dict[str, str]) -> None:
+    monkeypatch.delenv("MODEL_ID", raising=False)
+    for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(AgentFailed, match=named):
+    with pytest.raises(AgentFailed, match="MODEL_ID"):
         Bedrock.from_environment()
 
 

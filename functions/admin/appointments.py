@@ -1,0 +1,251 @@
+"""Appointments: find, create for a customer, edit, confirm and cancel."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from starlette.responses import Response
+
+from functions.admin import forms
+from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
+from shared import appointments, customers
+from shared.admin.members import MEMBER, VIEWER
+from shared.appointments import (
+    APPOINTMENTS,
+    CANCELLED,
+    STATUSES,
+    Appointment,
+    AppointmentCreate,
+    AppointmentPatch,
+    AppointmentRecord,
+)
+from shared.core import clock, table
+from shared.core.errors import ApiError
+from shared.customers import CUSTOMERS
+from shared.resources import fields
+
+SECTION = "appointments"
+PAGE = 50
+NOTICES = {
+    "saved": "The appointment was changed.",
+    "confirmed": "The appointment was confirmed.",
+    "cancelled": "The appointment was cancelled.",
+}
+_TEXTS = ("timezone", "title", "location", "notes", "external_id")
+_FORM = ("at", "duration_minutes", *_TEXTS, "metadata")
+_AUDITED = ("status", "appointment_at")
+"""The fields whose values the audit trail contains. The others may be personal data."""
+
+
+def show_all(visit: InProject) -> Response:
+    """List the appointments: by their time if a day is chosen, otherwise the newest first."""
+    wanted = {name: visit.query.get(name, "").strip() for name in ("status", "customer_id", "since", "until")}
+    error, rows, cursor = None, [], None
+    try:
+        page = APPOINTMENTS.page(visit.scope, APPOINTMENTS.query(_parameters(visit, wanted)))
+        rows, cursor = [json.loads(row["doc"]) for row in page.rows], page.next_cursor
+    except ApiError as refused:
+        error = refused
+    return visit.render(
+        "appointments.html",
+        400 if error else 200,
+        section=SECTION,
+        appointments=rows,
+        cursor=cursor,
+        wanted=wanted,
+        error=error,
+        statuses=STATUSES,
+    )
+
+
+def show(visit: InProject) -> Response:
+    """Show an appointment."""
+    appointment = _find(visit).doc
+    customer = CUSTOMERS.row(visit.scope, appointment["customer_id"])
+    return visit.render(
+        "appointment.html",
+        section=SECTION,
+        appointment=appointment,
+        customer=json.loads(customer["doc"]) if customer else None,
+        local=_local(appointment),
+        notice=NOTICES.get(visit.query.get("notice", "")),
+    )
+
+
+def ask_to_create(visit: InProject) -> Response:
+    """Show the form of a new appointment of a customer."""
+    return _form(visit, None, dict.fromkeys(_FORM, ""))
+
+
+def create(visit: InProject) -> Response:
+    """Create an appointment of a customer."""
+    customer = CUSTOMERS.find(visit.scope, visit.params["id"]).doc
+    try:
+        values = _sent(visit) | {"customer_id": customer["id"], "appointment_at": _instant(visit)}
+        values = fields.validate(AppointmentCreate, values).model_dump()
+        appointment = appointments.new(visit.scope, values)
+        exists = customers.must_exist(visit.scope, customer["id"], "customer_id")
+        after = {"customer": customer["id"], **{name: appointment[name] for name in _AUDITED}}  # type: ignore[literal-required]
+        entry = visit.entry("appointment.created", appointment["id"], after=after)
+        visit.commit(lambda: [exists, APPOINTMENTS.insert(visit.scope, appointment), entry, visit.once()])
+    except ApiError as error:
+        return _form(visit, None, visit.form, error)
+    except SentBefore:
+        pass
+    return visit.redirect(visit.path("customers", f"{customer['id']}?notice=appointment"))
+
+
+def ask_to_edit(visit: InProject) -> Response:
+    """Show the form that changes an appointment."""
+    appointment = _find(visit).doc
+    values = {"at": _local(appointment), "metadata": forms.metadata_text(appointment["metadata"])}
+    return _form(visit, appointment, {**appointment, **values})
+
+
+def edit(visit: InProject) -> Response:
+    """Change an appointment. Another time reschedules it."""
+
+    def patch(appointment: Appointment) -> dict[str, Any]:
+        values = _sent(visit)
+        values["metadata"] = forms.metadata_patch(appointment["metadata"], values["metadata"])
+        unchanged = (visit.form.get("at"), values["timezone"]) == (_local(appointment), appointment["timezone"])
+        return values if unchanged else values | {"appointment_at": _instant(visit)}
+
+    try:
+        _change(visit, patch, "appointment.changed")
+    except ApiError as error:
+        if error.status == 404:
+            raise
+        return _form(visit, _find(visit).doc, visit.form, error)
+    return _back(visit, "saved")
+
+
+def confirm(visit: InProject) -> Response:
+    """Confirm an appointment."""
+    _change(visit, lambda _: {"status": appointments.CONFIRMED}, "appointment.confirmed")
+    return _back(visit, "confirmed")
+
+
+def ask_to_cancel(visit: InProject) -> Response:
+    """Ask for confirmation and a reason."""
+    return _cancel_form(visit)
+
+
+def cancel(visit: InProject) -> Response:
+    """Cancel an appointment."""
+    reason = forms.texts(visit, ("cancellation_reason",))
+    try:
+        _change(visit, lambda _: {"status": CANCELLED, **reason}, "appointment.cancelled")
+    except ApiError as error:
+        if error.status == 404:
+            raise
+        return _cancel_form(visit, error)
+    return _back(visit, "cancelled")
+
+
+def _change(visit: InProject, patch_of: Any, action: str) -> None:
+    def decide() -> list[table.Operation]:
+        record = _find(visit)
+        patch = fields.validate(AppointmentPatch, patch_of(record.doc)).model_dump(exclude_unset=True)
+        appointment = appointments.patched(record.doc, patch)
+        if appointment is None:
+            return []
+        names = forms.changed(record.doc, appointment)
+        audited = [name for name in _AUDITED if name in names]
+        entry = visit.entry(
+            action,
+            appointment["id"],
+            before={name: record.doc[name] for name in audited},  # type: ignore[literal-required]
+            after={"fields": ", ".join(names), **{name: appointment[name] for name in audited}},  # type: ignore[literal-required]
+        )
+        return [APPOINTMENTS.update(visit.scope, record, appointment), entry]
+
+    visit.commit(decide)
+
+
+def _find(visit: InProject) -> AppointmentRecord:
+    return APPOINTMENTS.find(visit.scope, visit.params["id"])
+
+
+def _back(visit: InProject, notice: str) -> Response:
+    return visit.redirect(visit.path(SECTION, f"{visit.params['id']}?notice={notice}"))
+
+
+def _sent(visit: InProject) -> dict[str, Any]:
+    """The fields of the form, without the time."""
+    numbers = {"duration_minutes": forms.integer(visit, "duration_minutes")}
+    return forms.texts(visit, _TEXTS) | numbers | {"metadata": forms.metadata(visit)}
+
+
+def _instant(visit: InProject) -> str:
+    """The time of the form, which is local in the time zone of the form, with its UTC offset."""
+    text = visit.form.get("at", "").strip()
+    try:
+        local = datetime.fromisoformat(text)
+    except ValueError:
+        raise ApiError("datetime_invalid", "Times have the form 2027-03-04T15:00.", param="at") from None
+    return local.replace(tzinfo=_zone(visit.form.get("timezone", "").strip())).isoformat()
+
+
+def _local(appointment: Appointment) -> str:
+    """The time of an appointment in its time zone, as the text of a field."""
+    return clock.local(clock.parse(appointment["appointment_at"]), _zone(appointment["timezone"])).replace(" ", "T")
+
+
+def _zone(name: str | None) -> Any:
+    """The time zone; UTC without a name, and for one that validation refuses."""
+    try:
+        return ZoneInfo(name) if name else UTC
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return UTC
+
+
+def _parameters(visit: InProject, wanted: Mapping[str, str]) -> dict[str, list[str]]:
+    """The API's query parameters for those of the page."""
+    parameters = {name: [wanted[name]] for name in ("status", "customer_id") if wanted[name]}
+    for name, comparison, days in (("since", "gte", 0), ("until", "lt", 1)):
+        if wanted[name]:
+            start = forms.day(name, wanted[name]) + days * clock.DAY
+            parameters[f"appointment_at[{comparison}]"] = [clock.iso(start)]
+    return parameters | visit.page_parameters(PAGE)
+
+
+def _form(
+    visit: InProject, appointment: Appointment | None, values: Mapping[str, Any], error: ApiError | None = None
+) -> Response:
+    customer_id = appointment["customer_id"] if appointment else visit.params["id"]
+    form = {name: values.get(name) or "" for name in _FORM} | {"once": secrets.token_urlsafe(16)}
+    return visit.render(
+        "appointment_form.html",
+        error.status if error else 200,
+        section=SECTION,
+        appointment=appointment,
+        customer=CUSTOMERS.find(visit.scope, customer_id).doc,
+        form=form,
+        error=error,
+    )
+
+
+def _cancel_form(visit: InProject, error: ApiError | None = None) -> Response:
+    appointment = _find(visit).doc
+    status = error.status if error else 200
+    reason = visit.form.get("cancellation_reason", "")
+    return visit.render(
+        "appointment_cancel.html", status, section=SECTION, appointment=appointment, reason=reason, error=error
+    )
+
+
+_ONE = f"{PROJECT}/{SECTION}/{{id}}"
+PAGES = (
+    Page(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER)),
+    Page(f"{PROJECT}/customers/{{id}}/new_appointment", get=View(ask_to_create, MEMBER), post=View(create, MEMBER)),
+    Page(_ONE, get=View(show, VIEWER)),
+    Page(f"{_ONE}/edit", get=View(ask_to_edit, MEMBER), post=View(edit, MEMBER)),
+    Page(f"{_ONE}/confirm", post=View(confirm, MEMBER)),
+    Page(f"{_ONE}/cancel", get=View(ask_to_cancel, MEMBER), post=View(cancel, MEMBER)),
+)

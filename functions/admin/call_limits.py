@@ -1,0 +1,91 @@
+"""Settings, call limits: which numbers live calls may reach, and how many there may be."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from functions.admin import forms
+from functions.admin.visits import PROJECT, InProject, Page, View
+from shared.admin.members import OWNER, VIEWER
+from shared.calls import limits
+from shared.calls.limits import Limits
+from shared.core import table
+from shared.core.errors import ApiError
+from shared.core.keys import Scope
+
+NOTICES = {"saved": "The limits were changed. They apply to calls that have not been dialed yet."}
+MOST_PREFIXES = 100
+_PREFIX = re.compile(r"\+[1-9][0-9]{0,14}")
+
+
+def show(visit: InProject) -> Response:
+    """Show the limits of live calls, and the counts now and today."""
+    allowed, _ = _read(visit)
+    form = {"prefixes": "\n".join(allowed.prefixes), "at_once": allowed.at_once, "per_day": allowed.per_day}
+    return _form(visit, form)
+
+
+def change(visit: InProject) -> Response:
+    """Change the limits."""
+    try:
+        wanted = _sent(visit)
+    except ApiError as error:
+        return _form(visit, visit.form, error)
+
+    def decide() -> list[table.Operation]:
+        before, _ = _read(visit)
+        if before == wanted:
+            return []
+        project = str(visit.scope.project_id)
+        facts = {"before": _facts(before), "after": _facts(wanted), "livemode": True}
+        return [limits.setting(visit.scope.project_id, wanted), visit.entry("call_limits.changed", project, **facts)]
+
+    visit.commit(decide)
+    return visit.redirect(visit.path("call_limits?notice=saved"))
+
+
+def _read(visit: InProject) -> tuple[Limits, limits.Counts]:
+    scope = Scope(visit.scope.project_id, livemode=True)
+    return limits.of_project(scope)
+
+
+def _sent(visit: InProject) -> Limits:
+    """The limits of the form. Raises ApiError."""
+    prefixes = visit.form.get("prefixes", "").replace(",", " ").split()
+    wrong = next((one for one in prefixes if not _PREFIX.fullmatch(one)), None)
+    if wrong is not None or len(prefixes) > MOST_PREFIXES:
+        message = "A prefix is the beginning of a number, such as +1 or +4930."
+        raise ApiError("parameter_invalid", message, param="prefixes")
+    at_once, per_day = forms.integer(visit, "at_once"), forms.integer(visit, "per_day")
+    for name, value in (("at_once", at_once), ("per_day", per_day)):
+        if value is None:
+            raise ApiError("parameter_missing", "Both limits need a number; 0 allows no live calls.", param=name)
+    assert at_once is not None
+    assert per_day is not None
+    return Limits(tuple(dict.fromkeys(prefixes)), at_once, per_day)
+
+
+def _facts(allowed: Limits) -> dict[str, Any]:
+    prefixes = ", ".join(allowed.prefixes) or "all numbers"
+    return {"prefixes": prefixes, "at_once": allowed.at_once, "per_day": allowed.per_day}
+
+
+def _form(visit: InProject, values: Mapping[str, Any], error: ApiError | None = None) -> Response:
+    allowed, counts = _read(visit)
+    return visit.render(
+        "call_limits.html",
+        error.status if error else 200,
+        section="call_limits",
+        allowed=allowed,
+        counts=counts,
+        form={name: values.get(name, "") for name in ("prefixes", "at_once", "per_day")},
+        error=error,
+        notice=NOTICES.get(visit.query.get("notice", "")),
+    )
+
+
+PAGES = (Page(f"{PROJECT}/call_limits", get=View(show, VIEWER), post=View(change, OWNER)),)

@@ -1,0 +1,224 @@
+"""Customers: find, create, edit, delete and call, and everything about one customer on one page."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from functions.admin import forms
+from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
+from shared import customers
+from shared.admin.members import MEMBER, VIEWER
+from shared.appointments import APPOINTMENTS, CANCELLED
+from shared.calls import placing
+from shared.calls.placing import CallCreate, Order, Placement
+from shared.calls.sessions import CHANNELS, SESSIONS
+from shared.conversations.conversations import CONVERSATIONS
+from shared.core import table
+from shared.core.errors import ApiError
+from shared.customers import CUSTOMERS, Customer, CustomerCreate, CustomerPatch, CustomerRecord
+from shared.resources import fields
+
+SECTION = "customers"
+PAGE, SHOWN = 50, 10
+"""Rows of the list, and of each part of a customer's page."""
+NOTICES = {
+    "created": "The customer was created.",
+    "saved": "The customer was changed.",
+    "deleted": "The customer was deleted.",
+    "appointment": "The appointment was created.",
+    "sent": "This form was sent before, and created one customer, the first one here.",
+}
+_TEXTS = ("phone", "name", "email", "external_id")
+_FILTERS = ("phone", "email", "external_id")
+
+
+def show_all(visit: InProject) -> Response:
+    """List the customers, newest first, by the filters of the API."""
+    wanted = {name: visit.query.get(name, "").strip() for name in _FILTERS}
+    error, rows, cursor = None, [], None
+    try:
+        parameters = {name: [value] for name, value in wanted.items() if value}
+        page = CUSTOMERS.page(visit.scope, CUSTOMERS.query(parameters | visit.page_parameters(PAGE)))
+        rows, cursor = [json.loads(row["doc"]) for row in page.rows], page.next_cursor
+    except ApiError as refused:
+        error = refused
+    return visit.render(
+        "customers.html",
+        400 if error else 200,
+        section=SECTION,
+        customers=rows,
+        cursor=cursor,
+        wanted=wanted,
+        error=error,
+        notice=NOTICES.get(visit.query.get("notice", "")),
+    )
+
+
+def show(visit: InProject) -> Response:
+    """Show a customer with its appointments, calls and conversations."""
+    record = _find(visit)
+    query = {"customer_id": [record.doc["id"]], "limit": [str(SHOWN)]}
+    parts: dict[str, Any] = {}
+    for collection in (APPOINTMENTS, SESSIONS, CONVERSATIONS):
+        page = collection.page(visit.scope, collection.query(query))
+        parts[f"{collection.kind}s"] = [json.loads(row["doc"]) for row in page.rows]
+    return visit.render(
+        "customer.html",
+        section=SECTION,
+        customer=record.doc,
+        shown=SHOWN,
+        active_session=record.row.get("active_session"),
+        notice=NOTICES.get(visit.query.get("notice", "")),
+        **parts,
+    )
+
+
+def ask_to_create(visit: InProject) -> Response:
+    """Show the form of a new customer."""
+    return _form(visit, None, dict.fromkeys((*_TEXTS, "metadata"), ""))
+
+
+def create(visit: InProject) -> Response:
+    """Create a customer."""
+    try:
+        values = forms.texts(visit, _TEXTS) | {"metadata": forms.metadata(visit)}
+        customer = customers.new(visit.scope, fields.validate(CustomerCreate, values).model_dump())
+        entry = visit.entry("customer.created", customer["id"])
+        visit.commit(lambda: [CUSTOMERS.insert(visit.scope, customer), entry, visit.once()])
+    except ApiError as error:
+        return _form(visit, None, visit.form, error)
+    except SentBefore:
+        return visit.redirect(visit.path(f"{SECTION}?notice=sent"))
+    return _back(visit, "created", customer["id"])
+
+
+def ask_to_edit(visit: InProject) -> Response:
+    """Show the form that changes a customer."""
+    customer = _find(visit).doc
+    return _form(visit, customer, {**customer, "metadata": forms.metadata_text(customer["metadata"])})
+
+
+def edit(visit: InProject) -> Response:
+    """Change a customer. The audit trail names the changed fields without their values, which are personal data."""
+
+    def decide() -> list[table.Operation]:
+        record = _find(visit)
+        values = forms.texts(visit, _TEXTS)
+        values |= {"metadata": forms.metadata_patch(record.doc["metadata"], forms.metadata(visit))}
+        if values["phone"] is None and record.doc["phone"] is None:
+            del values["phone"]
+        patch = fields.validate(CustomerPatch, values).model_dump(exclude_unset=True)
+        customer = customers.patched(record.doc, patch)
+        if customer is None:
+            return []
+        changed = forms.changed(record.doc, customer)
+        entry = visit.entry("customer.changed", customer["id"], after={"fields": ", ".join(changed)})
+        return [CUSTOMERS.update(visit.scope, record, customer), entry]
+
+    try:
+        visit.commit(decide)
+    except ApiError as error:
+        if error.status == 404:
+            raise
+        return _form(visit, _find(visit).doc, visit.form, error)
+    return _back(visit, "saved")
+
+
+def ask_to_delete(visit: InProject) -> Response:
+    """Ask for confirmation."""
+    return visit.render("customer_delete.html", section=SECTION, customer=_find(visit).doc)
+
+
+def delete(visit: InProject) -> Response:
+    """Soft-delete a customer, whose queued calls fail."""
+
+    def decide() -> list[table.Operation]:
+        record = _find(visit)
+        customer = customers.deleted(record.doc)
+        if customer is None:
+            return []
+        writes = [*customers.deletion(visit.scope, record, customer)]
+        writes += placing.of_deleted_customer(visit.scope, record)
+        return [*writes, visit.entry("customer.deleted", customer["id"])]
+
+    visit.commit(decide)
+    return _back(visit, "deleted")
+
+
+def ask_to_call(visit: InProject) -> Response:
+    """Show the form of a call."""
+    form = {"appointment_id": visit.query.get("appointment_id", ""), "channel": "", "instructions": ""}
+    return _call_form(visit, form)
+
+
+def call(visit: InProject) -> Response:
+    """Place one call to a customer, and go to it."""
+    placed: list[Placement] = []
+
+    def decide() -> list[table.Operation]:
+        placement = placing.place(visit.scope, visit.params["id"], order)
+        placed[:] = [placement]
+        if not placement.writes:
+            return []
+        after = {"session": placement.session["id"], "channel": placement.session["channel"]}
+        return [*placement.writes, visit.entry("customer.called", visit.params["id"], after=after)]
+
+    try:
+        sent = forms.texts(visit, ("appointment_id", "channel", "instructions"))
+        order = Order(**fields.validate(CallCreate, sent).model_dump())
+        visit.commit(decide)
+    except ApiError as error:
+        if error.status == 404:
+            raise
+        return _call_form(visit, visit.form, error)
+    (placement,) = placed
+    placing.send_hints(visit.scope, placement)
+    return visit.redirect(visit.path("sessions", f"{placement.session['id']}?notice=called"))
+
+
+def _find(visit: InProject) -> CustomerRecord:
+    return CUSTOMERS.find(visit.scope, visit.params["id"])
+
+
+def _back(visit: InProject, notice: str, id: str | None = None) -> Response:
+    return visit.redirect(visit.path(SECTION, f"{id or visit.params['id']}?notice={notice}"))
+
+
+def _form(
+    visit: InProject, customer: Customer | None, values: Mapping[str, Any], error: ApiError | None = None
+) -> Response:
+    form = {name: values.get(name) or "" for name in (*_TEXTS, "metadata")} | {"once": secrets.token_urlsafe(16)}
+    status = error.status if error else 200
+    return visit.render("customer_form.html", status, section=SECTION, customer=customer, form=form, error=error)
+
+
+def _call_form(visit: InProject, values: Mapping[str, str], error: ApiError | None = None) -> Response:
+    customer = _find(visit).doc
+    query = APPOINTMENTS.query({"customer_id": [customer["id"]], "limit": ["50"]})
+    found = [json.loads(row["doc"]) for row in APPOINTMENTS.page(visit.scope, query).rows]
+    return visit.render(
+        "customer_call.html",
+        error.status if error else 200,
+        section=SECTION,
+        customer=customer,
+        appointments=[one for one in found if one["status"] != CANCELLED],
+        channels=CHANNELS,
+        form={name: values.get(name, "") for name in ("appointment_id", "channel", "instructions")},
+        error=error,
+    )
+
+
+_ONE = f"{PROJECT}/{SECTION}/{{id}}"
+PAGES = (
+    Page(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER), post=View(create, MEMBER)),
+    Page(f"{PROJECT}/{SECTION}/new", get=View(ask_to_create, MEMBER)),
+    Page(_ONE, get=View(show, VIEWER)),
+    Page(f"{_ONE}/edit", get=View(ask_to_edit, MEMBER), post=View(edit, MEMBER)),
+    Page(f"{_ONE}/delete", get=View(ask_to_delete, MEMBER), post=View(delete, MEMBER)),
+    Page(f"{_ONE}/call", get=View(ask_to_call, MEMBER), post=View(call, MEMBER)),
+)

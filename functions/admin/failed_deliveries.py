@@ -1,0 +1,131 @@
+"""Failed deliveries since a time, of the project or one endpoint, and the replay of all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from functions.admin.visits import PROJECT, InProject, Page, Refused, View
+from shared.admin.members import MEMBER, VIEWER
+from shared.core import clock, table
+from shared.core.errors import ApiError
+from shared.webhooks import endpoints, failures, replays
+from shared.webhooks.events import RETENTION
+from shared.work import hints
+
+SECTION = "failed_deliveries"
+PAGE = 50
+LOOK_AGAIN = 2
+"""Seconds after which the page looks again while a replay is running."""
+NOTICES = {
+    "started": "The replay has started. It goes on if you close this page.",
+    "stopped": "The replay was stopped. Deliveries that it has sent already go on.",
+}
+
+
+def show(visit: InProject) -> Response:
+    """List the failed deliveries that nobody has replayed, newest first, and the progress of replays."""
+    wanted = {name: visit.query.get(name, "").strip() for name in ("endpoint", "since")}
+    error, page = None, failures.Page([], None)
+    known = _endpoints(visit)
+    try:
+        chosen = _chosen(known, wanted["endpoint"])
+        page = failures.page(visit.scope, chosen, PAGE, _since(wanted["since"]), visit.query.get("starting_after"))
+    except ApiError as refused:
+        error = refused
+    return visit.render(
+        "failed_deliveries.html",
+        400 if error else 200,
+        section=SECTION,
+        page=page,
+        wanted=wanted,
+        error=error,
+        notice=NOTICES.get(visit.query.get("notice", "")),
+        **_progress(visit, known),
+    )
+
+
+def show_progress(visit: InProject) -> Response:
+    """The replays, which the page loads again while one is running."""
+    if not visit.is_fragment:
+        return visit.redirect(visit.path(SECTION))
+    return visit.render("_replays.html", **_progress(visit, _endpoints(visit)))
+
+
+def start(visit: InProject) -> Response:
+    """Start a replay for the chosen endpoint, or for each that has failed deliveries and can get them."""
+    known = _endpoints(visit)
+    wanted, since = visit.form.get("endpoint", ""), _since(visit.form.get("since", "").strip())
+    running = {id for id, one in replays.find(visit.scope, [*known]).items() if one.ended_as is None}
+    chosen = [
+        id
+        for id in _chosen(known, wanted)
+        if wanted or (known[id].doc["enabled"] and id not in running and failures.count(visit.scope, id, 1, since))
+    ]
+    if not chosen:
+        raise Refused(409, "There is nothing to replay", "No enabled endpoint has failed deliveries since this time.")
+    for endpoint_id in chosen:
+        _start(visit, endpoint_id, since)
+    return visit.redirect(visit.path(f"{SECTION}?notice=started"))
+
+
+def stop(visit: InProject) -> Response:
+    """Stop a running replay."""
+    endpoint_id = visit.form.get("endpoint", "")
+
+    def decide() -> list[table.Operation]:
+        endpoints.WEBHOOK_ENDPOINTS.find(visit.scope, endpoint_id)
+        writes = replays.stop(visit.scope, endpoint_id)
+        return [*writes, visit.entry("replay.stopped", endpoint_id)] if writes else []
+
+    visit.commit(decide)
+    return visit.redirect(visit.path(f"{SECTION}?notice=stopped"))
+
+
+def _start(visit: InProject, endpoint_id: str, since: int) -> None:
+    first: list[hints.Hint] = []
+
+    def decide() -> list[table.Operation]:
+        writes, hint = replays.start(visit.scope, endpoint_id, since, visit.actor.who)
+        first[:] = [hint]
+        return [*writes, visit.entry("replay.started", endpoint_id, after={"since": clock.iso(since)})]
+
+    visit.commit(decide)
+    hints.send_within(hints.REQUEST_SECONDS, replays.QUEUE, first)
+
+
+def _endpoints(visit: InProject) -> dict[str, endpoints.Snapshot]:
+    return {one.doc["id"]: one for one in endpoints.of_project(visit.scope)}
+
+
+def _chosen(known: dict[str, endpoints.Snapshot], wanted: str) -> list[str]:
+    """The ids of the wanted endpoint, or of all. Raises `resource_not_found`."""
+    if wanted and wanted not in known:
+        raise ApiError("resource_not_found", "There is no such endpoint.", param="endpoint")
+    return [wanted] if wanted else [*known]
+
+
+def _progress(visit: InProject, known: dict[str, endpoints.Snapshot]) -> dict[str, Any]:
+    """The replays as the template shows them, and after how many seconds to look again (None: never)."""
+    found = sorted(replays.find(visit.scope, [*known]).values(), key=lambda one: one.started_at, reverse=True)
+    look_again = LOOK_AGAIN if any(one.ended_as is None for one in found) else None
+    return {"endpoints": known, "replays": found, "look_again": look_again}
+
+
+def _since(text: str) -> int:
+    """The instant of a UTC time of a form; without one, the time since which deliveries are stored."""
+    if not text:
+        return clock.now() - RETENTION
+    try:
+        return clock.parse(f"{text}Z" if "T" in text else f"{text}T00:00:00Z")
+    except ValueError:
+        raise ApiError("datetime_invalid", "Times have the form 2027-03-04T15:00.", param="since") from None
+
+
+PAGES = (
+    Page(f"{PROJECT}/{SECTION}", get=View(show, VIEWER)),
+    Page(f"{PROJECT}/{SECTION}/progress", get=View(show_progress, VIEWER)),
+    Page(f"{PROJECT}/{SECTION}/replay", post=View(start, MEMBER)),
+    Page(f"{PROJECT}/{SECTION}/stop", post=View(stop, MEMBER)),
+)

@@ -1,0 +1,66 @@
+"""Home: what needs a person now. An empty page means that all is well."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.responses import Response
+
+from functions.admin.visits import PROJECT, InProject, Page, View
+from shared.admin.members import VIEWER
+from shared.calls import sessions
+from shared.calls.sessions import SESSIONS
+from shared.conversations import conversations
+from shared.core import clock
+from shared.projects import api_keys
+from shared.projects.api_keys import Key
+from shared.webhooks import endpoints, failures, replays
+
+SHOWN = 10
+"""Conversations and calls that the page shows; a link leads to the others."""
+MOST_COUNTED = 100
+"""Failed deliveries are counted up to this number."""
+CALLS_SINCE = 7 * clock.DAY
+"""Failed calls are shown for this long (milliseconds)."""
+UNUSED_FOR = clock.DAY
+"""The age from which a key that was never used is shown (milliseconds)."""
+
+
+def show(visit: InProject) -> Response:
+    """Show what needs a person, and what to do first in a new project."""
+    scope, now = visit.scope, clock.now()
+    known = endpoints.of_project(scope)
+    keys = [key for key in api_keys.of_project(scope.project_id) if key.livemode == scope.livemode]
+    active = [key for key in keys if key.revoked_at is None]
+    failed = {one.doc["id"]: failures.count(scope, one.doc["id"], MOST_COUNTED) for one in known}
+    since = clock.iso(now - CALLS_SINCE)
+    parameters = {"call_status": [sessions.FAILED], "created_at[gte]": [since], "limit": [str(SHOWN)]}
+    calls = SESSIONS.page(scope, SESSIONS.query(parameters))
+    found: dict[str, Any] = {
+        "unhealthy": [one for one in known if one.needs_attention],
+        "failed": [(one, failed[one.doc["id"]]) for one in known if failed[one.doc["id"]]],
+        "waiting": conversations.waiting(scope, SHOWN + 1),
+        "calls": [json.loads(row["doc"]) for row in calls.rows],
+        "unused": [key for key in active if _is_unused(key, now)],
+    }
+    running = [one for one in replays.find(scope, [*failed]).values() if one.ended_as is None]
+    return visit.render(
+        "home.html",
+        section="home",
+        all_is_well=not any(found.values()),
+        is_new=not active,
+        endpoints={one.doc["id"]: one for one in known},
+        running=running,
+        more_calls=calls.next_cursor is not None,
+        shown=SHOWN,
+        most=MOST_COUNTED,
+        **found,
+    )
+
+
+def _is_unused(key: Key, now: int) -> bool:
+    return key.last_used_at is None and now - clock.parse(key.created_at) >= UNUSED_FOR
+
+
+PAGES = (Page(PROJECT, get=View(show, VIEWER)),)

@@ -1,0 +1,105 @@
+"""Calls: the outcome and its reason in words, the transcript, the recording and the consent."""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+from typing import Any
+
+from starlette.responses import RedirectResponse, Response
+
+from functions.admin.visits import PROJECT, InProject, Page, View, not_found
+from shared.admin.members import VIEWER
+from shared.calls import recordings, sessions, transcripts
+from shared.calls.sessions import CALL_STATUSES, CHANNELS, SESSIONS, SessionRecord
+from shared.core.errors import ApiError
+from shared.pages import SECURITY
+
+SECTION = "sessions"
+PAGE = 50
+LOOK_AGAIN = 2
+"""Seconds after which the page looks again while a call is under way."""
+NOTICES = {"called": "The call was placed. This page shows its progress."}
+
+
+def show_all(visit: InProject) -> Response:
+    """List the calls, newest first, by the filters of the API."""
+    wanted = {name: visit.query.get(name, "").strip() for name in ("call_status", "channel", "customer_id")}
+    error, rows, cursor = None, [], None
+    try:
+        parameters = {name: [value] for name, value in wanted.items() if value}
+        page = SESSIONS.page(visit.scope, SESSIONS.query(parameters | visit.page_parameters(PAGE)))
+        rows, cursor = [json.loads(row["doc"]) for row in page.rows], page.next_cursor
+    except ApiError as refused:
+        error = refused
+    return visit.render(
+        "sessions.html",
+        400 if error else 200,
+        section=SECTION,
+        sessions=rows,
+        cursor=cursor,
+        wanted=wanted,
+        error=error,
+        statuses=CALL_STATUSES,
+        channels=CHANNELS,
+    )
+
+
+def show(visit: InProject) -> Response:
+    """Show a call."""
+    record = _find(visit)
+    notice = NOTICES.get(visit.query.get("notice", ""))
+    response = visit.render("session.html", section=SECTION, notice=notice, **_parts(visit, record))
+    if record.doc["recording_status"] == sessions.AVAILABLE:
+        # The player follows our redirect to the bucket.
+        origin = "{0.scheme}://{0.netloc}".format(urllib.parse.urlsplit(_link(record)))
+        response.headers["Content-Security-Policy"] += f"; media-src 'self' {origin}"
+    return response
+
+
+def show_progress(visit: InProject) -> Response:
+    """The parts of a call's page that change, which the page loads again while the call is under way."""
+    record = _find(visit)
+    if not visit.is_fragment:
+        return visit.redirect(visit.path(SECTION, record.doc["id"]))
+    parts = _parts(visit, record)
+    response = visit.render("_session.html", **parts)
+    if parts["look_again"] is None:
+        # The whole page again, which has the player.
+        response.headers["HX-Refresh"] = "true"
+    return response
+
+
+def play(visit: InProject) -> Response:
+    """Go to the recording in the bucket, by a link that is valid for 15 minutes."""
+    record = _find(visit)
+    if record.doc["recording_status"] != sessions.AVAILABLE:
+        raise not_found()
+    return RedirectResponse(_link(record), 303, SECURITY)
+
+
+def _find(visit: InProject) -> SessionRecord:
+    return SESSIONS.find(visit.scope, visit.params["id"])
+
+
+def _link(record: SessionRecord) -> str:
+    return recordings.link(record.row["recording_key"]).url
+
+
+def _parts(visit: InProject, record: SessionRecord) -> dict[str, Any]:
+    """The call as the template shows it, and after how many seconds to look again (None: never)."""
+    session = record.doc
+    has_lines = session["transcript_status"] == sessions.AVAILABLE
+    row = transcripts.find(visit.scope, session["id"]) if has_lines else None
+    working = sessions.PROCESSING in (session["transcript_status"], session["recording_status"])
+    under_way = session["call_status"] in (sessions.QUEUED, sessions.DIALING)
+    look_again = 60 if sessions.awaits_consent(session) else LOOK_AGAIN if under_way or working else None
+    return {"session": session, "lines": transcripts.lines(row) if row else [], "look_again": look_again}
+
+
+PAGES = (
+    Page(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER)),
+    Page(f"{PROJECT}/{SECTION}/{{id}}", get=View(show, VIEWER)),
+    Page(f"{PROJECT}/{SECTION}/{{id}}/progress", get=View(show_progress, VIEWER)),
+    Page(f"{PROJECT}/{SECTION}/{{id}}/recording", get=View(play, VIEWER)),
+)

@@ -1,0 +1,265 @@
+"""Webhook endpoints: create, edit, test, rotate the secret, disable, enable and delete, and their health."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
+from shared.admin.members import MEMBER, VIEWER
+from shared.core import table
+from shared.core.errors import ApiError
+from shared.core.facts import EVENT_TYPES
+from shared.resources import fields
+from shared.webhooks import deliveries, endpoints, failures, outcomes, replays, signing
+from shared.webhooks.endpoints import (
+    WEBHOOK_ENDPOINTS,
+    WebhookEndpoint,
+    WebhookEndpointCreate,
+    WebhookEndpointPatch,
+    WebhookEndpointRecord,
+)
+from shared.webhooks.events import FAMILIES
+from shared.work import hints
+
+SECTION = "webhook_endpoints"
+MOST_COUNTED = 100
+"""Failed deliveries are counted up to this number."""
+NOTICES = {
+    "saved": "The endpoint was changed.",
+    "disabled": "The endpoint was disabled. Nothing is sent to it any more.",
+    "enabled": "The endpoint was enabled. It gets new events from now on.",
+    "deleted": "The endpoint was deleted.",
+    "created": "This form was sent before and created one endpoint. Rotate its secret if you have not stored it.",
+}
+_AUDITED = ("url", "label", "description", "event_filters", "enabled")
+"""The fields whose values the audit trail contains."""
+
+
+def show_all(visit: InProject) -> Response:
+    """List the endpoints of the mode, newest first."""
+    found = endpoints.of_project(visit.scope)
+    failed = {one.doc["id"]: failures.count(visit.scope, one.doc["id"], MOST_COUNTED) for one in found}
+    notice = NOTICES.get(visit.query.get("notice", ""))
+    return visit.render(
+        "webhook_endpoints.html",
+        section=SECTION,
+        endpoints=found,
+        failed=failed,
+        most=MOST_COUNTED,
+        limit=endpoints.LIMIT,
+        notice=notice,
+    )
+
+
+def ask_to_create(visit: InProject) -> Response:
+    """Show the form of a new endpoint."""
+    return _form(visit, None, {"url": "", "label": "", "description": "", "event_filters": []})
+
+
+def create(visit: InProject) -> Response:
+    """Create an endpoint, and show its signing secret in this response and never again."""
+    sent = _sent(visit)
+    secret = signing.new_secret()
+    try:
+        endpoint = endpoints.new(visit.scope, _validated(WebhookEndpointCreate, sent), secret)
+        ciphertext = signing.encrypt(endpoint["id"], secret)
+        visit.commit(
+            lambda: [
+                *endpoints.insertion(visit.scope, endpoint, ciphertext),
+                visit.entry("webhook_endpoint.created", endpoint["id"], after=_facts(endpoint)),
+                visit.once(),
+            ]
+        )
+    except ApiError as error:
+        return _form(visit, None, sent, error)
+    except SentBefore:
+        return visit.redirect(visit.path(f"{SECTION}?notice=created"))
+    return visit.render(
+        "webhook_endpoint_secret.html", 201, section=SECTION, endpoint=endpoint, secret=secret, is_new=True
+    )
+
+
+def show(visit: InProject) -> Response:
+    """Show an endpoint with its health and the outcomes of the latest attempts."""
+    record = _find(visit)
+    return visit.render(
+        "webhook_endpoint.html",
+        section=SECTION,
+        endpoint=endpoints.snapshot(record.row),
+        latest=outcomes.latest(visit.scope, record.doc["id"]),
+        failed=failures.count(visit.scope, record.doc["id"], MOST_COUNTED),
+        most=MOST_COUNTED,
+        replay=replays.find(visit.scope, [record.doc["id"]]).get(record.doc["id"]),
+        notice=NOTICES.get(visit.query.get("notice", "")),
+    )
+
+
+def ask_to_edit(visit: InProject) -> Response:
+    """Show the form that changes an endpoint."""
+    return _form(visit, _find(visit).doc, _find(visit).doc)
+
+
+def edit(visit: InProject) -> Response:
+    """Change an endpoint's URL, label, description and filters."""
+    sent = _sent(visit)
+    try:
+        _change(visit, _validated(WebhookEndpointPatch, sent), "webhook_endpoint.changed")
+    except ApiError as error:
+        if error.status == 404:
+            raise
+        return _form(visit, _find(visit).doc, sent, error)
+    return _back(visit, "saved")
+
+
+def enable(visit: InProject) -> Response:
+    """Enable an endpoint."""
+    _change(visit, {"enabled": True}, "webhook_endpoint.enabled")
+    return _back(visit, "enabled")
+
+
+def disable(visit: InProject) -> Response:
+    """Disable an endpoint. Its waiting deliveries are canceled."""
+    _change(visit, {"enabled": False}, "webhook_endpoint.disabled")
+    return _back(visit, "disabled")
+
+
+def test(visit: InProject) -> Response:
+    """Send a test event, and go to it, where the result appears."""
+    sent: list[table.Row] = []
+
+    def decide() -> list[table.Operation]:
+        record = _find(visit)
+        writes, delivery = deliveries.test(visit.scope, endpoints.snapshot(record.row))
+        sent[:] = [delivery]
+        return [*writes, visit.entry("webhook_endpoint.tested", record.doc["id"], after={"delivery": delivery["sk"]})]
+
+    visit.commit(decide)
+    (delivery,) = sent
+    hints.send_within(hints.REQUEST_SECONDS, "retries", [deliveries.hint(delivery)])
+    return visit.redirect(visit.path("events", f"{delivery['pk'].rpartition('#')[2]}?notice=tested"))
+
+
+def ask_to_rotate(visit: InProject) -> Response:
+    """Ask for confirmation, because the previous secret is invalid immediately."""
+    form = {"once": secrets.token_urlsafe(16)}
+    return visit.render("webhook_endpoint_rotate.html", section=SECTION, endpoint=_find(visit).doc, form=form)
+
+
+def rotate(visit: InProject) -> Response:
+    """Replace the signing secret, and show the new one in this response and never again."""
+    secret = signing.new_secret()
+    ciphertext = signing.encrypt(_find(visit).doc["id"], secret)
+    rotated: list[WebhookEndpoint] = []
+
+    def decide() -> list[table.Operation]:
+        record = _find(visit)
+        endpoint = endpoints.with_secret(record.doc, secret)
+        rotated[:] = [endpoint]
+        entry = visit.entry("webhook_endpoint.secret_rotated", endpoint["id"])
+        return [endpoints.update(visit.scope, record, endpoint, secret=ciphertext), entry, visit.once()]
+
+    try:
+        visit.commit(decide)
+    except SentBefore:
+        return _back(visit, "created")
+    (endpoint,) = rotated
+    return visit.render(
+        "webhook_endpoint_secret.html", 201, section=SECTION, endpoint=endpoint, secret=secret, is_new=False
+    )
+
+
+def ask_to_delete(visit: InProject) -> Response:
+    """Ask for confirmation, because an endpoint is deleted permanently."""
+    return visit.render("webhook_endpoint_delete.html", section=SECTION, endpoint=_find(visit).doc)
+
+
+def delete(visit: InProject) -> Response:
+    """Delete an endpoint permanently. Its waiting deliveries are canceled."""
+
+    def decide() -> list[table.Operation]:
+        record = _find(visit)
+        entry = visit.entry("webhook_endpoint.deleted", record.doc["id"], before=_facts(record.doc))
+        return [*endpoints.deletion(visit.scope, record), entry]
+
+    visit.commit(decide)
+    return visit.redirect(visit.path(f"{SECTION}?notice=deleted"))
+
+
+def _find(visit: InProject) -> WebhookEndpointRecord:
+    return WEBHOOK_ENDPOINTS.find(visit.scope, visit.params["id"])
+
+
+def _back(visit: InProject, notice: str) -> Response:
+    return visit.redirect(visit.path(SECTION, f"{visit.params['id']}?notice={notice}"))
+
+
+def _change(visit: InProject, patch: Mapping[str, Any], action: str) -> None:
+    def decide() -> list[table.Operation]:
+        record = _find(visit)
+        endpoint = endpoints.patched(record.doc, patch)
+        if endpoint is None:
+            return []
+        changed = [name for name in _AUDITED if endpoint[name] != record.doc[name]]  # type: ignore[literal-required]
+        before, after = _facts(record.doc), _facts(endpoint)
+        entry = visit.entry(
+            action,
+            endpoint["id"],
+            before={name: before[name] for name in changed},
+            after={name: after[name] for name in changed},
+        )
+        return [endpoints.update(visit.scope, record, endpoint), entry]
+
+    visit.commit(decide)
+
+
+def _sent(visit: InProject) -> dict[str, Any]:
+    """The fields of the form. Empty texts are unset."""
+    texts = {name: visit.form.get(name, "").strip() for name in ("url", "label", "description")}
+    filters = visit.form.get("event_filters", "").replace(",", " ").split()
+    return {**texts, "event_filters": filters}
+
+
+def _validated(model: type[fields.Input], sent: Mapping[str, Any]) -> dict[str, Any]:
+    """The values for an endpoint, as the API validates them. Raises ApiError."""
+    values = {name: value or None for name, value in sent.items() if name != "url"} | {"url": sent["url"]}
+    found = fields.validate(model, values).model_dump()
+    endpoints.check_url(found["url"])
+    found["event_filters"] = found["event_filters"] or []
+    endpoints.check_filters(found["event_filters"])
+    return found if model is WebhookEndpointCreate else {name: found[name] for name in values}
+
+
+def _facts(endpoint: WebhookEndpoint) -> dict[str, Any]:
+    return {name: endpoint[name] for name in _AUDITED}  # type: ignore[literal-required]
+
+
+def _form(
+    visit: InProject, endpoint: WebhookEndpoint | None, values: Mapping[str, Any], error: ApiError | None = None
+) -> Response:
+    return visit.render(
+        "webhook_endpoint_form.html",
+        error.status if error else 200,
+        section=SECTION,
+        endpoint=endpoint,
+        form={**values, "once": secrets.token_urlsafe(16)},
+        error=error,
+        types=[*FAMILIES, *EVENT_TYPES],
+    )
+
+
+_ONE = f"{PROJECT}/{SECTION}/{{id}}"
+PAGES = (
+    Page(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER), post=View(create, MEMBER)),
+    Page(f"{PROJECT}/{SECTION}/new", get=View(ask_to_create, MEMBER)),
+    Page(_ONE, get=View(show, VIEWER)),
+    Page(f"{_ONE}/edit", get=View(ask_to_edit, MEMBER), post=View(edit, MEMBER)),
+    Page(f"{_ONE}/enable", post=View(enable, MEMBER)),
+    Page(f"{_ONE}/disable", post=View(disable, MEMBER)),
+    Page(f"{_ONE}/test", post=View(test, MEMBER)),
+    Page(f"{_ONE}/rotate_secret", get=View(ask_to_rotate, MEMBER), post=View(rotate, MEMBER)),
+    Page(f"{_ONE}/delete", get=View(ask_to_delete, MEMBER), post=View(delete, MEMBER)),
+)

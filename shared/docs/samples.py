@@ -1,0 +1,161 @@
+"""An event of each type for the documentation, derived from samples of resources as the service derives it.
+
+The resources have the service's own types, so a field that is missing here fails the type check. The story: Ada's
+appointment is confirmed in a call, moved, cancelled, and Ada is deleted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from shared.appointments import Appointment
+from shared.calls.sessions import Session
+from shared.core import clock, ids
+from shared.core.facts import EVENT_TYPES
+from shared.core.keys import Scope
+from shared.customers import Customer
+from shared.webhooks import events
+
+_START = clock.parse("2027-03-01T09:30:00Z")
+_SCOPE = Scope(1, livemode=False)
+
+
+def _at(seconds: float) -> str:
+    return clock.iso(_START + int(seconds * clock.SECOND))
+
+
+def _id(prefix: str) -> str:
+    return ids.derived(prefix, _START, "documentation")
+
+
+CUSTOMER: Customer = {
+    "id": _id("cust_"),
+    "object": "customer",
+    "livemode": False,
+    "created_at": _at(0),
+    "updated_at": _at(0),
+    "phone": "+15005550006",
+    "name": "Ada",
+    "email": None,
+    "external_id": "patient-1842",
+    "metadata": {},
+    "deleted_at": None,
+}
+APPOINTMENT: Appointment = {
+    "id": _id("appt_"),
+    "object": "appointment",
+    "livemode": False,
+    "created_at": _at(2),
+    "updated_at": _at(2),
+    "status": "pending",
+    "appointment_at": "2027-03-04T15:00:00.000Z",
+    "timezone": "Europe/Berlin",
+    "duration_minutes": 30,
+    "title": "Check-up",
+    "location": None,
+    "notes": None,
+    "customer_id": CUSTOMER["id"],
+    "session_id": None,
+    "external_id": None,
+    "metadata": {"room": "4"},
+    "cancellation_reason": None,
+    "failure_reason": None,
+    "deleted_at": None,
+}
+SESSION: Session = {
+    "id": _id("sess_"),
+    "object": "session",
+    "livemode": False,
+    "created_at": _at(10),
+    "updated_at": _at(10),
+    "customer_id": CUSTOMER["id"],
+    "appointment_id": APPOINTMENT["id"],
+    "channel": "phone",
+    "direction": "outbound",
+    "to": "+15005550006",
+    "call_status": "queued",
+    "ended_reason": None,
+    "answered_by": None,
+    "dialed_at": None,
+    "answered_at": None,
+    "ended_at": None,
+    "duration_seconds": None,
+    "call_later_at": None,
+    "consent": None,
+    "transcript_status": "none",
+    "recording_status": "none",
+    "summary": None,
+    "metadata": {},
+}
+
+
+def _then(seconds: float, **changes: object) -> dict[str, object]:
+    return {**changes, "updated_at": _at(seconds)}
+
+
+def _ended(status: str, reason: str, **changes: object) -> dict[str, object]:
+    return _then(14, call_status=status, ended_reason=reason, ended_at=_at(14), **changes)
+
+
+_CONFIRMED = _then(30, status="confirmed")
+_DIALING = _then(11, call_status="dialing", dialed_at=_at(11))
+_TALKING = (
+    _DIALING,
+    _then(12, answered_at=_at(12), answered_by="human", transcript_status="processing"),
+    _then(12, recording_status="processing"),
+)
+_COMPLETED = _ended("completed", "agent_hangup", duration_seconds=2, summary="The customer confirmed the appointment.")
+_LATER = _ended(
+    "call_later",
+    "callback_requested",
+    duration_seconds=2,
+    call_later_at="2027-03-02T10:00:00.000Z",
+    summary="The customer asked to be called later.",
+)
+_TRANSCRIBED = _then(15, transcript_status="available")
+_RECORDED = _then(16, recording_status="available")
+_CHANGES: Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]]] = {
+    "appointment.created": (APPOINTMENT, ()),
+    "appointment.confirmed": (APPOINTMENT, (_CONFIRMED,)),
+    "appointment.rescheduled": (
+        APPOINTMENT,
+        (_CONFIRMED, _then(40, status="rescheduled", appointment_at="2027-03-05T15:00:00.000Z")),
+    ),
+    "appointment.cancelled": (APPOINTMENT, (_then(40, status="cancelled", cancellation_reason="moved away"),)),
+    "appointment.failed": (APPOINTMENT, (_then(40, status="failed", failure_reason="did not appear"),)),
+    "customer.created": (CUSTOMER, ()),
+    "customer.updated": (CUSTOMER, (_then(50, email="ada@example.com"),)),
+    "customer.deleted": (CUSTOMER, (_then(60, deleted_at=_at(60)),)),
+    "session.created": (SESSION, ()),
+    "session.dialing": (SESSION, (_DIALING,)),
+    "session.completed": (SESSION, (*_TALKING, _COMPLETED)),
+    "session.no_answer": (SESSION, (_DIALING, _ended("no_answer", "busy"))),
+    "session.failed": (SESSION, (_DIALING, _ended("failed", "provider_error"))),
+    "session.invalid_number": (SESSION, (_DIALING, _ended("invalid_number", "invalid_number"))),
+    "session.call_later": (SESSION, (*_TALKING, _LATER)),
+    "session.transcript_ready": (SESSION, (*_TALKING, _COMPLETED, _TRANSCRIBED)),
+    "session.recording_ready": (SESSION, (*_TALKING, _COMPLETED, _TRANSCRIBED, _RECORDED)),
+}
+"""By event type: a resource, and its changes, of which the last one is the event's."""
+
+
+def event(type: str) -> dict[str, Any]:
+    """The sample of an event of this type, as it is sent to receivers."""
+    assert type in EVENT_TYPES
+    created, changes = _CHANGES[type]
+    old: Mapping[str, Any] | None = None
+    new: Mapping[str, Any] = created
+    for change in changes:
+        old, new = new, {**new, **change}
+    derived = events.derive(None if old is None else _row(old), _row(new, version=len(changes) + 1))
+    assert derived is not None
+    found: dict[str, Any] = json.loads(derived.doc)
+    assert found["type"] == type, f"the sample of {type} is one of {found['type']}"
+    return found
+
+
+def _row(resource: Mapping[str, Any], version: int = 1) -> dict[str, Any]:
+    pk = _SCOPE.pk(resource["object"])
+    return {"pk": pk, "sk": resource["id"], "v": version, "doc": json.dumps(resource)}

@@ -1,0 +1,180 @@
+"""What the pages show of the code's own data, as Markdown. Templates call these functions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+
+from shared import appointments
+from shared.calls import sessions
+from shared.core.errors import ERRORS, RETRYABLE, TRANSIENT
+from shared.core.facts import EVENT_TYPES, REVISIONS
+from shared.docs import samples
+from shared.telephony import test_numbers
+from shared.telephony.test_numbers import ConsentBehaviour
+from shared.webhooks import deliveries, events
+
+_EVENT_MEANINGS = {
+    "appointment.created": "An appointment was created.",
+    "appointment.confirmed": "The status changed to `confirmed`.",
+    "appointment.rescheduled": "The appointment has a new time. The status is `rescheduled`, or `confirmed` if the "
+    "same change confirmed it.",
+    "appointment.cancelled": "The status changed to `cancelled`, also because the appointment was deleted: then "
+    "`deleted_at` is set.",
+    "appointment.failed": "The status changed to `failed`.",
+    "customer.created": "A customer was created, by a request or by a conversation.",
+    "customer.updated": "A field of a customer changed.",
+    "customer.deleted": "A customer was deleted.",
+    "session.created": "A call was placed. It waits to be dialed, or for the customer's consent.",
+    "session.dialing": "The call is being dialed.",
+    "session.completed": "Somebody answered, and the call has ended.",
+    "session.no_answer": "Nobody answered, the line was busy, or a machine answered.",
+    "session.failed": "The call was not possible, or the customer's consent is missing. `ended_reason` says why.",
+    "session.invalid_number": "The number does not exist.",
+    "session.call_later": "The customer asked to be called at another time.",
+    "session.transcript_ready": "The transcript can be retrieved.",
+    "session.recording_ready": "The recording can be retrieved.",
+}
+_APPOINTMENT_EFFECTS = {8: "rescheduled to a day later", 9: "cancelled", 10: "unchanged"}
+_CONSENT_WORDS = {
+    ConsentBehaviour.ACCEPTS: "accepts after 5 seconds",
+    ConsentBehaviour.DECLINES: "declines after 5 seconds",
+    ConsentBehaviour.SILENT: "never answers; the request expires after 60 seconds",
+    ConsentBehaviour.LIMITED: "cannot be asked: 409 `consent_request_limited`",
+    ConsentBehaviour.ON_FILE: "has given consent before: 201, as for a phone call",
+}
+
+
+def errors() -> str:
+    """Every error code, grouped by status."""
+    statuses = sorted({kind.status for kind in ERRORS.values()})
+    return "\n\n".join(_errors_of(status) for status in statuses)
+
+
+def retryable() -> str:
+    """The codes whose requests may always be retried."""
+    return _words(code for code in ERRORS if code in RETRYABLE)
+
+
+def transient() -> str:
+    """The conflicts that are never saved for an Idempotency-Key."""
+    return _words(code for code in ERRORS if code in TRANSIENT)
+
+
+def revisions() -> str:
+    """The dates of the revisions."""
+    return _words(REVISIONS)
+
+
+def retry_schedule() -> str:
+    """The wait before each attempt of a delivery."""
+    rows = []
+    total = 0
+    for number, wait in enumerate(deliveries.WAITS, start=1):
+        total += wait
+        rows.append((str(number), _duration(wait) if wait else "none", _duration(total) if total else "at once"))
+    return _table(("Attempt", "Wait before it", "Earliest time after the event"), rows)
+
+
+def attempts() -> int:
+    """The number of attempts of a delivery."""
+    return len(deliveries.WAITS)
+
+
+def transitions() -> str:
+    """Which appointment status may follow which."""
+    targets = appointments.STATUSES[1:]
+    rows = []
+    for status in appointments.STATUSES:
+        allowed = appointments.TRANSITIONS[status]
+        row = [f"`{status}`"]
+        for target in targets:
+            if target == status and target != appointments.RESCHEDULED:
+                row.append("no change")
+            else:
+                row.append("yes" if target in allowed else "no")
+        rows.append(row)
+    return _table(("From", *(f"To `{target}`" for target in targets)), rows)
+
+
+def call_statuses() -> str:
+    """Which call status may follow which."""
+    rows = [
+        (f"`{status}`", ", ".join(f"`{one}`" for one in sessions.CALL_STATUSES if one in following) or "none: final")
+        for status, following in sessions.TRANSITIONS.items()
+    ]
+    return _table(("Status", "May become"), rows)
+
+
+def call_numbers() -> str:
+    """The test numbers that select the outcome of a call."""
+    rows = []
+    for number, outcome in test_numbers.OUTCOMES.items():
+        if number in test_numbers.IMPLIES_WHATSAPP:
+            continue
+        ending = outcome.ending
+        effect = _APPOINTMENT_EFFECTS.get(number, "confirmed" if ending.call_status == "completed" else "unchanged")
+        reason = "`agent_hangup` or `customer_hangup`" if outcome.says else f"`{ending.ended_reason}`"
+        if ending.call_status == sessions.CALL_LATER:
+            reason = f"`{ending.ended_reason}`"
+        phone = f"`+1500555{number:04d}`"
+        rows.append((phone, f"`{ending.call_status}`", reason, effect, "yes" if outcome.says else "no"))
+    return _table(("Number", "`call_status`", "`ended_reason`", "Appointment", "Transcript and recording"), rows)
+
+
+def consent_numbers() -> str:
+    """The test numbers that are called on WhatsApp."""
+    rows = []
+    for number in sorted(test_numbers.IMPLIES_WHATSAPP):
+        phone = f"+1500555{number:04d}"
+        rows.append((f"`{phone}`", _CONSENT_WORDS[test_numbers.consent(phone)]))
+    return _table(("Number", "The customer"), rows)
+
+
+def filters() -> str:
+    """The wildcards of event filters."""
+    return _words(events.FAMILIES)
+
+
+def event_types() -> str:
+    """Every event type with its meaning and a payload."""
+    return "\n\n".join(_event(type) for type in EVENT_TYPES)
+
+
+def event_list() -> str:
+    """Every event type with its meaning, as a table."""
+    rows = [(f"[`{type}`](#{type})", _EVENT_MEANINGS[type]) for type in EVENT_TYPES]
+    return _table(("Type", "Meaning"), rows)
+
+
+def _event(type: str) -> str:
+    payload = json.dumps(samples.event(type), indent=2, ensure_ascii=False)
+    return f"## {type}\n\n{_EVENT_MEANINGS[type]}\n\n```json\n{payload}\n```"
+
+
+def _errors_of(status: int) -> str:
+    entries = []
+    for code, kind in ERRORS.items():
+        if kind.status == status:
+            note = " Temporary: it is never saved for an Idempotency-Key." if code in TRANSIENT else ""
+            entries.append(f"### {code}\n\n{kind.meaning} {kind.remedy}\n\nType `{kind.type}`.{note}")
+    return f"## HTTP {status}\n\n" + "\n\n".join(entries)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _words(codes: Iterable[str]) -> str:
+    *most, last = (f"`{code}`" for code in codes)
+    return f"{', '.join(most)} and {last}"
+
+
+def _duration(seconds: int) -> str:
+    parts = []
+    for size, unit in ((3600, "hour"), (60, "minute"), (1, "second")):
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count} {unit}{'s' if count > 1 else ''}")
+    return " ".join(parts)

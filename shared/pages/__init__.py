@@ -1,0 +1,16 @@
+"""What all pages for people share, the admin pages and the documentation: security headers and served files."""
+
+from __future__ import annotations
+
+SECURITY = {
+    # `data:` is for the icons in Pico's and Swagger UI's stylesheets. `connect-src` is for htmx, and for Swagger UI.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    # With `no-referrer`, browsers would send `Origin: null` with forms.
+    "Referrer-Policy": "same-origin",
+    "X-Frame-Options": "DENY",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+}
+"""The headers of every page."""

@@ -1,0 +1,256 @@
+"""Replays: all failed deliveries to an endpoint since a time are retried, at a pace that the endpoint bears.
+
+A replay is a row that owes its next step (`shared/work/owed.py`). A step retries a few deliveries, the oldest first.
+Each retry is one transaction with the replay's counts and position, so that a replay whose worker dies goes on where it
+was, and no delivery is retried twice. An endpoint has one replay at a time; the row of the latest one is kept.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from shared.core import clock, ids, table
+from shared.core.errors import ApiError
+from shared.core.keys import Scope, scope_of
+from shared.core.log import logger
+from shared.webhooks import deliveries, endpoints, failures
+from shared.webhooks.deliveries import DELIVERIES
+from shared.work import hints, owed
+from shared.work.hints import Hint
+
+KIND, QUEUE = "replay", "replays"
+LEASE = 50 * clock.SECOND
+"""The lease of a worker (milliseconds). A step of `MOST_AT_ONCE` retries takes a few seconds."""
+MOST_AT_ONCE = 25
+"""The most deliveries that one step retries."""
+LONGEST_WAIT = 60
+"""The longest wait, in seconds and scaled, between two steps."""
+AWAITED_EVERY = 2
+"""Seconds, not scaled, after which a replay looks again whether the endpoint has got its last delivery."""
+MAX_REFUSALS = 8
+"""The consecutive refused attempts after which a replay ends."""
+MOST_COUNTED = 10_000
+"""Failed deliveries are counted up to this number when a replay starts."""
+RETENTION = 30 * clock.DAY
+DONE, STOPPED, REFUSED, DISABLED, DELETED = "done", "stopped", "refused", "disabled", "deleted"
+"""How a replay ended: no failed delivery is left, a person stopped it, the endpoint refused `MAX_REFUSALS` attempts in
+a row, or it was disabled or deleted."""
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The latest replay of an endpoint. `ended_as` is None while it runs.
+
+    `total` is the number of failed deliveries at the start, at most `MOST_COUNTED`. `skipped` deliveries could not be
+    retried: the event is gone, or is being delivered.
+    """
+
+    endpoint_id: str
+    since: str
+    total: int
+    replayed: int
+    skipped: int
+    started_at: str
+    started_by: str
+    ended_as: str | None
+    ended_at: str | None
+
+
+class Outcome(Enum):
+    """What became of the last delivery of the previous step."""
+
+    NONE = "There was none, or it was canceled."
+    AWAITED = "No attempt has been made yet."
+    ACCEPTED = "The endpoint accepted it."
+    REFUSED = "The latest attempt has failed."
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A step retries `size` deliveries. `refusals` is the number of consecutive refused attempts before it."""
+
+    size: int
+    refusals: int
+
+    @property
+    def wait(self) -> int:
+        """Seconds, not scaled, until the next step."""
+        return min(1 << self.refusals, LONGEST_WAIT)
+
+
+FIRST = Batch(1, 0)
+
+
+def next_batch(previous: Batch, outcome: Outcome) -> Batch | None:
+    """The batch after the previous one; None if the endpoint has refused too many attempts in a row.
+
+    Its size doubles while the endpoint accepts them. An endpoint that refuses gets single ones, at growing intervals.
+    """
+    if outcome is not Outcome.REFUSED:
+        return Batch(min(2 * previous.size, MOST_AT_ONCE), 0)
+    refusals = previous.refusals + 1
+    return None if refusals == MAX_REFUSALS else Batch(1, refusals)
+
+
+def find(scope: Scope, endpoint_ids: Sequence[str]) -> dict[str, Replay]:
+    """The latest replays of these endpoints, by the endpoint's id."""
+    rows = table.get_many([_key(scope, id) for id in endpoint_ids])
+    return {row["sk"]: _of_row(row) for row in rows.values()}
+
+
+def start(scope: Scope, endpoint_id: str, since: int, who: str) -> tuple[list[table.Operation], Hint]:
+    """The writes that start a replay of the deliveries that have failed since an instant, and its first hint.
+
+    `who` is the person who starts it. Raises `resource_not_found` or `webhook_endpoint_disabled`. The writes raise
+    `delivery_in_progress` if a replay to this endpoint is running.
+    """
+    endpoint = endpoints.WEBHOOK_ENDPOINTS.find(scope, endpoint_id).doc
+    if not endpoint["enabled"]:
+        raise ApiError("webhook_endpoint_disabled")
+    now = clock.now()
+    pk, sk = _key(scope, endpoint_id)
+    row: table.Row = {
+        "pk": pk,
+        "sk": sk,
+        "kind": KIND,
+        "since_instant": since,
+        # Later failures, such as those of the replay itself, are not replayed again.
+        "last_id": ids.before(DELIVERIES.prefix, ids.first_of(DELIVERIES.prefix, now + 1)),
+        "total_count": failures.count(scope, endpoint_id, MOST_COUNTED, since),
+        "replayed_count": 0,
+        "skipped_count": 0,
+        "started_on": clock.iso(now),
+        "started_by": who,
+        "expires_at": (now + RETENTION) // clock.SECOND,
+        **owed.owed(sk, now),
+    }
+    put = table.Put(
+        row,
+        condition="attribute_not_exists(pk) OR attribute_not_exists(due_at)",
+        on_condition_failed=lambda old: ApiError("delivery_in_progress", "A replay to this endpoint is running."),
+    )
+    return [put], hint(row)
+
+
+def stop(scope: Scope, endpoint_id: str) -> list[table.Operation]:
+    """The write that stops a running replay; `[]` if none is running. Retries that it has sent go on."""
+    row = table.get(*_key(scope, endpoint_id))
+    if row is None or "due_at" not in row:
+        return []
+    # Without its lease, the worker of a step that is under way writes nothing any more.
+    changes = {**_ended(STOPPED), "lease": None, "lease_until": None}
+    return [table.Update(row["pk"], row["sk"], set=changes, condition="attribute_exists(due_at)")]
+
+
+def hint(row: Mapping[str, Any], delay: int = 0) -> Hint:
+    """The hint for the next step, `delay` seconds from now."""
+    return Hint(row["pk"], row["sk"], group=scope_of(row["pk"]).pk("replays"), delay=delay)
+
+
+def step(claim: owed.Claim) -> None:
+    """Retry the next deliveries, or end the replay. Raises ConditionFailed or Contended if a row was modified."""
+    row, scope = claim.row, scope_of(claim.row["pk"])
+    endpoint = endpoints.read(scope, [row["sk"]]).get(row["sk"])
+    if endpoint is None or endpoint.deleted:
+        return _end(claim, DELETED)
+    if not endpoint.doc["enabled"]:
+        return _end(claim, DISABLED)
+    outcome = _outcome(scope, row)
+    if outcome is Outcome.AWAITED:
+        return _continue(claim, AWAITED_EVERY)
+    batch = next_batch(Batch(row["batch_size"], row["refusals"]), outcome) if "batch_size" in row else FIRST
+    if batch is None:
+        return _end(claim, REFUSED)
+    entries = _entries(scope, row, batch.size + 1)
+    if not _retry(scope, claim, failures.read(entries[: batch.size])):
+        return _end(claim, DISABLED)
+    if len(entries) <= batch.size:
+        return _end(claim, DONE)
+    position = entries[batch.size - 1]["sk"]
+    return _continue(claim, batch.wait, batch_size=batch.size, refusals=batch.refusals, replayed_up_to=position)
+
+
+def _continue(claim: owed.Claim, wait: int, **changes: table.Value) -> None:
+    """End the step. The next one is due in `wait` seconds, not scaled."""
+    due = owed.owed(claim.row["sk"], clock.now() + clock.scaled(wait))
+    owed.commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**changes, **due})])
+
+
+def _retry(scope: Scope, claim: owed.Claim, rows: Sequence[table.Row]) -> bool:
+    """Retry these deliveries, each in one transaction with its count. False if the endpoint is disabled."""
+    sent: list[Hint] = []
+    counts = {name: int(claim.row[name]) for name in ("replayed_count", "skipped_count")}
+    try:
+        for row in rows:
+            event_id = json.loads(row["doc"])["event_id"]
+            changes: dict[str, table.Value | None] = {"replayed_up_to": row["sk"]}
+            writes: list[table.Operation] = []
+            name = "skipped_count"
+            try:
+                writes, new = deliveries.retry(scope, event_id, row["sk"])
+            except ApiError as error:
+                if error.code not in ("resource_not_found", "delivery_in_progress"):
+                    return False
+            else:
+                name = "replayed_count"
+                changes |= {"latest_event": event_id, "latest_delivery": new["sk"]}
+                sent.append(deliveries.hint(new))
+            changes[name] = counts[name] = counts[name] + 1
+            update = table.Update(claim.row["pk"], claim.row["sk"], set=changes)
+            owed.commit(claim, [*writes, update], keep=True)
+        return True
+    finally:
+        # A hint whose transaction failed names a row that does not exist, and is ignored.
+        hints.send("retries", sent)
+
+
+def _entries(scope: Scope, row: table.Row, limit: int) -> list[table.Row]:
+    """The index entries that are next, oldest first."""
+    least = ids.first_of(DELIVERIES.prefix, row["since_instant"])
+    if "replayed_up_to" in row:
+        least = max(least, ids.after(DELIVERIES.prefix, row["replayed_up_to"]))
+    return failures.entries_of(scope, row["sk"], limit, least, row["last_id"], forward=True)
+
+
+def _outcome(scope: Scope, row: table.Row) -> Outcome:
+    """The outcome of the last retried delivery."""
+    if "latest_delivery" not in row:
+        return Outcome.NONE
+    latest = table.get(deliveries.partition(scope, row["latest_event"]), row["latest_delivery"])
+    doc = None if latest is None else json.loads(latest["doc"])
+    if doc is None or doc["status"] == deliveries.CANCELED:
+        return Outcome.NONE
+    if doc["status"] == deliveries.ATTEMPTING and doc["attempt_count"] == 0:
+        return Outcome.AWAITED
+    return Outcome.ACCEPTED if doc["status"] == deliveries.SUCCEEDED else Outcome.REFUSED
+
+
+def _end(claim: owed.Claim, how: str) -> None:
+    owed.commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set=_ended(how))])
+    logger().info("replay ended", extra={"endpoint_id": claim.row["sk"], "how": how})
+
+
+def _ended(how: str) -> dict[str, table.Value | None]:
+    return {**owed.NOTHING, "ended_as": how, "ended_on": clock.iso(clock.now())}
+
+
+def _of_row(row: table.Row) -> Replay:
+    return Replay(
+        endpoint_id=row["sk"],
+        since=clock.iso(row["since_instant"]),
+        total=row["total_count"],
+        replayed=row["replayed_count"],
+        skipped=row["skipped_count"],
+        started_at=row["started_on"],
+        started_by=row["started_by"],
+        ended_as=row.get("ended_as"),
+        ended_at=row.get("ended_on"),
+    )
+
+
+def _key(scope: Scope, endpoint_id: str) -> tuple[str, str]:
+    return scope.pk(KIND), endpoint_id

@@ -1,0 +1,156 @@
+"""The documentation: every example does what its page says, every link leads somewhere, every payload is real."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shared.core.facts import EVENT_TYPES
+from shared.docs import markdown
+from shared.docs.contents import PAGES
+from shared.docs.markdown import Block
+from tests.support.browsing import Markup
+from tests.support.client import Client, eventually
+from tests.support.documentation import Reader, printed_within
+from tests.support.given import create_appointment, create_customer, simulated_phone, unique
+from tests.support.runner import Service
+from tests.support.signed_receiver import Receiver
+
+SAMPLES = {
+    "client.py": "201 cust_",
+    "client.mjs": "201 cust_",
+    "pages.sh": "cust_",
+    "pages.py": "cust_",
+    "pages.mjs": "cust_",
+    "catch_up.py": "customer.created",
+    "catch_up.mjs": "customer.created",
+}
+"""What programs of the pages print."""
+
+
+def post(url: str, body: bytes, **headers: str) -> int:
+    request = urllib.request.Request(url, body, {name.replace("_", "-"): value for name, value in headers.items()})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+@pytest.mark.runner("its examples send webhooks to this machine")
+@pytest.mark.parametrize("language", ["curl", "python", "js"])
+@pytest.mark.parametrize("name", PAGES)
+def test_every_example_does_what_its_page_says(
+    service: Service, client: Client, receiver: Receiver, tmp_path: Path, name: str, language: str
+) -> None:
+    hook = receiver.hook()
+
+    def provide(variable: str) -> str:
+        if variable == "CUSTOMER":
+            customer = create_customer(client)
+            create_appointment(client, customer["id"])
+            return str(customer["id"])
+        if variable == "PHONE":
+            return simulated_phone("20")
+        return {"KEY": service.projects[0].test_key, "HOOK": hook.url}.get(variable) or unique(variable.lower())
+
+    def receive(reader: Reader, block: Block) -> None:
+        endpoint = f"/v1/webhook_endpoints/{reader.variables['ENDPOINT']}"
+        with reader.serving(block) as (port, output):
+            url = f"http://127.0.0.1:{port}/"
+            client.patch(endpoint, {"url": url}).ok()
+            eventually(lambda: answers(url), 20)
+            client.post(f"{endpoint}/test").ok(202)
+            printed_within(output, "verified appointment.created")
+            assert post(url, b"{}", Service_Signature="t=1,v1=00") == 400
+            printed_within(output, "refused")
+
+    blocks = markdown.document(name).blocks
+    reader = Reader(language, tmp_path, service.base_url, provide)
+    reader.variables |= {"API": f"{service.base_url}/v1", "KEY": service.projects[0].test_key}
+    try:
+        reader.read(list(blocks), receive)
+    finally:
+        if "ENDPOINT" in reader.variables:
+            client.delete(f"/v1/webhook_endpoints/{reader.variables['ENDPOINT']}")
+    for file, printed in reader.printed.items():
+        assert SAMPLES[file] in printed
+
+
+def answers(url: str) -> bool:
+    try:
+        return bool(post(url, b"{}"))
+    except urllib.error.URLError:
+        return False
+
+
+def page(anonymous: Client, path: str) -> str:
+    response = anonymous.get(path)
+    assert response.status == 200, path
+    assert response.headers["Content-Type"].startswith("text/html")
+    return response.body.decode()
+
+
+def test_every_link_leads_to_a_page_and_a_section(anonymous: Client) -> None:
+    paths = ["/docs", "/docs/search?q=webhook", "/docs/api", *(one.path for one in PAGES.values())]
+    pages = {path.partition("?")[0]: Markup.of(page(anonymous, path)) for path in paths}
+    anchors = {path: {attributes.get("id") for _, attributes in found.tags} for path, found in pages.items()}
+    for path, found in pages.items():
+        for tag, attributes in found.tags:
+            target, _, anchor = (attributes.get("href") or "").partition("#")
+            if tag != "a" or target.startswith("https://") or target == "/openapi.json":
+                continue
+            assert target or anchor, f"{path} has a link without a target"
+            assert not anchor or anchor in anchors[target or path], f"{path} links to {target}#{anchor}"
+            assert (target or path) in pages, f"{path} links to {target}"
+
+
+def events_of_every_type(client: Client) -> dict[str, Any]:
+    """An event of each type, as the service has sent it."""
+    ids = []
+    for outcome in ("01", "02", "05", "06", "11"):
+        customer = create_customer(client, phone=simulated_phone(outcome))
+        call = client.post(f"/v1/customers/{customer['id']}/call", {"appointment_id": None}).ok(201)
+        ids.append(call["session_id"])
+    customer = create_customer(client)
+    client.patch(f"/v1/customers/{customer['id']}", {"email": "ada@example.com"}).ok()
+    for change in (
+        {"status": "confirmed"},
+        {"status": "cancelled", "cancellation_reason": "moved away"},
+        {"status": "failed", "failure_reason": "did not appear"},
+    ):
+        appointment = create_appointment(client, customer["id"])
+        client.patch(f"/v1/appointments/{appointment['id']}", change).ok()
+        ids.append(appointment["id"])
+    moved = create_appointment(client, customer["id"], status="confirmed")
+    client.patch(f"/v1/appointments/{moved['id']}", {"appointment_at": "2031-01-01T10:00:00Z"}).ok()
+    client.delete(f"/v1/customers/{customer['id']}").ok()
+    ids += [moved["id"], customer["id"]]
+
+    def found() -> dict[str, Any] | None:
+        pages = [client.get(f"/v1/events?object_id={id}&limit=100").ok()["data"] for id in ids]
+        events = {event["type"]: event for one in pages for event in one}
+        return events if set(events) == set(EVENT_TYPES) else None
+
+    return eventually(found, 60)
+
+
+def test_the_payloads_of_the_event_types_are_those_that_the_service_sends(client: Client, anonymous: Client) -> None:
+    text = page(anonymous, "/docs/events")
+    for type, event in events_of_every_type(client).items():
+        section = text.partition(f'<h2 id="{type}">')[2].partition("<h2")[0]
+        code = re.search(r"<pre><code>(.*?)</code></pre>", section, re.DOTALL)
+        assert code, type
+        shown = json.loads(html.unescape(re.sub(r"<[^>]+>", "", code[1])))
+        assert list(shown) == list(event)
+        assert list(shown["data"]["object"]) == list(event["data"]["object"]), type
+        assert set(shown["data"].get("previous_attributes", ())) == set(event["data"].get("previous_attributes", ())), (
+            type
+        )

@@ -1,0 +1,182 @@
+"""The pages of webhook endpoints and failed deliveries, as people use them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from shared.admin import members
+from shared.core import clock
+from tests.support.browsing import Browser, Story, Whole, signed_in, trail
+from tests.support.project_of_pages import replaying
+from tests.support.resources import created, listed, seen
+from tests.support.stage import Stage
+
+
+@pytest.fixture
+def member(stage: Stage, story: Story) -> Browser:
+    return signed_in(stage, "member@example.com", {story.project.id: members.MEMBER})
+
+
+def test_an_endpoint_is_created_and_its_secret_shown_once(stage: Stage, story: Story, member: Browser) -> None:
+    new, path = f"{story.path}/webhook_endpoints/new", f"{story.path}/webhook_endpoints"
+    form = {"url": "https://example.com/hook", "label": "Books", "event_filters": "appointment.*\r\ncustomer.created"}
+    shown = member.submit(new, path, **form, once="1")
+    assert shown.status == 201
+    [secret] = set(re.findall(r"whsec_[A-Za-z0-9+/=]{20,}", shown.text))
+    endpoint = next(one for one in listed(stage, "/v1/webhook_endpoints") if one["label"] == "Books")
+    assert endpoint["event_filters"] == ["appointment.*", "customer.created"]
+    assert secret.startswith(endpoint["secret_prefix"])
+    again = member.submit(new, path, **form, once="1")
+    assert again.location == f"{path}?notice=created"
+    assert len(listed(stage, "/v1/webhook_endpoints")) == 2, "the story has one"
+    pages = [member.get(one).text for one in (path, f"{path}/{endpoint['id']}", f"{story.path}/audit_trail")]
+    assert secret not in "".join(pages) + repr(trail(story.project.id))
+    [entry] = trail(story.project.id)
+    assert (entry.action, entry.target, entry.after["url"]) == (
+        "webhook_endpoint.created",
+        endpoint["id"],
+        "https://example.com/hook",
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "status"),
+    [
+        ({"url": "ftp://example.com"}, 400),
+        ({"url": "https://10.0.0.1/"}, 400),
+        ({"url": ""}, 400),
+        ({"url": "https://example.com", "label": "x" * 201}, 400),
+        ({"url": "https://example.com", "event_filters": "nothing"}, 400),
+    ],
+)
+def test_an_endpoint_form_says_what_is_wrong(
+    stage: Stage, story: Story, member: Browser, form: dict[str, str], status: int
+) -> None:
+    path = f"{story.path}/webhook_endpoints"
+    shown = member.submit(f"{path}/new", path, **{"description": "typed"} | form)
+    assert shown.status == status
+    assert 'role="alert"' in shown.text
+    assert "typed</textarea>" in shown.text
+    assert len(listed(stage, "/v1/webhook_endpoints")) == 1
+    edit = f"{path}/{listed(stage, '/v1/webhook_endpoints')[0]['id']}/edit"
+    assert member.submit(edit, edit, **form).status == status
+
+
+def test_the_seventeenth_endpoint_is_refused_in_words(stage: Stage, story: Story, member: Browser) -> None:
+    for _ in range(15):
+        created(stage, "/v1/webhook_endpoints", url="https://example.com/")
+    path = f"{story.path}/webhook_endpoints"
+    shown = member.submit(f"{path}/new", path, url="https://example.com/", once="1")
+    assert shown.status == 409
+    assert "already has 16" in shown.text
+    assert "cannot be more" in member.get(path).text
+
+
+def test_an_endpoint_is_edited_disabled_enabled_and_deleted(stage: Stage, whole: Whole, member: Browser) -> None:
+    id = whole.ids["webhook_endpoints"]
+    page, api = f"{whole.story.path}/webhook_endpoints/{id}", f"/v1/webhook_endpoints/{id}"
+    url = seen(stage, api)["url"]
+    assert member.submit(f"{page}/edit", f"{page}/edit", url=url, label="Books", event_filters="").status == 303
+    assert seen(stage, api)["label"] == "Books"
+    assert member.submit(f"{page}/edit", f"{page}/edit", url=url, label="", event_filters="").status == 303
+    assert seen(stage, api)["label"] is None
+    assert "was disabled" in member.get(member.submit(page, f"{page}/disable").location).text
+    assert (seen(stage, api)["enabled"], seen(stage, api)["disabled_reason"]) == (False, "manual")
+    assert "Send test event" not in member.get(page).text
+    assert member.submit(page, f"{page}/test").status == 409
+    assert member.submit(page, f"{page}/enable").status == 303
+    assert seen(stage, api)["enabled"] is True
+    assert member.submit(f"{page}/delete", f"{page}/delete").status == 303
+    assert stage.call("GET", api).status == 404
+    assert member.get(page).status == 404
+    actions = [entry.action.partition(".")[2] for entry in trail(whole.story.project.id)]
+    assert actions == ["deleted", "enabled", "disabled", "changed", "changed"]
+
+
+def test_a_test_event_shows_its_result_as_it_happens(stage: Stage, whole: Whole, member: Browser) -> None:
+    page = f"{whole.story.path}/webhook_endpoints/{whole.ids['webhook_endpoints']}"
+    location = member.submit(page, f"{page}/test").location
+    waiting = member.get(location)
+    assert "test event is being sent" in waiting.text
+    assert "hx-get" in waiting.text
+    stage.deliver("retries")
+    fragment = member.get(location.partition("?")[0] + "/deliveries", HX_Request="true")
+    assert "Delivered" in fragment.text
+    assert "hx-get" not in fragment.text
+
+
+def test_a_rotated_secret_is_shown_once(stage: Stage, whole: Whole, member: Browser) -> None:
+    page = f"{whole.story.path}/webhook_endpoints/{whole.ids['webhook_endpoints']}"
+    api = f"/v1/webhook_endpoints/{whole.ids['webhook_endpoints']}"
+    before = seen(stage, api)["secret_prefix"]
+    shown = member.submit(f"{page}/rotate_secret", f"{page}/rotate_secret", once="1")
+    assert shown.status == 201
+    [secret] = set(re.findall(r"whsec_[A-Za-z0-9+/=]{20,}", shown.text))
+    assert secret.startswith(seen(stage, api)["secret_prefix"])
+    assert seen(stage, api)["secret_prefix"] != before
+    again = member.submit(f"{page}/rotate_secret", f"{page}/rotate_secret", once="1")
+    assert again.status == 303
+    assert secret.startswith(seen(stage, api)["secret_prefix"]), "the form was sent before: nothing has changed"
+    assert secret not in repr(trail(whole.story.project.id))
+
+
+def test_the_health_of_an_endpoint_is_shown(stage: Stage, whole: Whole, member: Browser) -> None:
+    page = f"{whole.story.path}/webhook_endpoints/{whole.ids['webhook_endpoints']}"
+    shown = member.get(page).page.text
+    assert "Failing" in shown
+    assert "0 of 1 accepted (0 %)" in shown
+    stage.settle()
+    shown = member.get(page).page.text
+    assert "Enabled" in shown
+    assert re.search(r"(\d+) of (\d+) accepted", shown)
+    assert "Every attempt has failed since" not in shown
+
+
+def test_all_failed_deliveries_are_replayed_with_progress(stage: Stage, whole: Whole, member: Browser) -> None:
+    story, endpoint = whole.story, whole.ids["webhook_endpoints"]
+    page = f"{story.path}/failed_deliveries"
+    listing = member.get(f"{page}?endpoint={endpoint}")
+    assert story.event in listing.text
+    assert "Replay all of these" in listing.page.text
+    started = member.submit(page, f"{page}/replay", endpoint="", since="")
+    assert started.location == f"{page}?notice=started"
+    waiting = member.get(started.location)
+    assert "0 of 1 replayed" in waiting.text
+    assert f"{page}/progress" in waiting.text
+    refused = member.submit(page, f"{page}/replay", endpoint=endpoint)
+    assert refused.status == 409
+    assert "is running" in refused.text
+    [message] = stage.messages("replays")
+    assert stage.invoke("replay", {"Records": [message]}) == {"batchItemFailures": []}
+    stage.deliver("retries")
+    fragment = member.get(f"{page}/progress", HX_Request="true")
+    assert "<html" not in fragment.text
+    assert "1 replayed" in fragment.page.text
+    assert "hx-get" not in fragment.text
+    assert "All is well" in member.get(page).text
+    assert len(story.receiver.requests) == 2
+    nothing = member.submit(page, f"{page}/replay", endpoint="")
+    assert nothing.status == 409
+    assert "nothing to replay" in nothing.text
+    [entry] = trail(story.project.id)
+    assert (entry.action, entry.target) == ("replay.started", endpoint)
+
+
+def test_a_replay_can_be_stopped(stage: Stage, whole: Whole, member: Browser) -> None:
+    page = f"{whole.story.path}/failed_deliveries"
+    replaying(whole)
+    assert member.submit(page, f"{page}/stop", endpoint=whole.ids["webhook_endpoints"]).status == 303
+    assert "A person stopped it" in member.get(page).text
+    [entry] = trail(whole.story.project.id)
+    assert entry.action == "replay.stopped"
+
+
+def test_failed_deliveries_are_listed_since_a_time(stage: Stage, whole: Whole, member: Browser) -> None:
+    page = f"{whole.story.path}/failed_deliveries"
+    assert whole.story.event in member.get(f"{page}?since=2020-01-01T00:00").text
+    later = clock.iso(clock.now() + clock.HOUR)[:16]
+    shown = member.get(f"{page}?since={later}")
+    assert whole.story.event not in shown.text
+    assert "No failed deliveries match" in shown.text

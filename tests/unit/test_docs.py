@@ -1,0 +1,207 @@
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from html import unescape
+from typing import Any
+
+import pytest
+
+from functions import fallback
+from infra import bundle
+from shared.core.errors import ERRORS
+from shared.core.facts import EVENT_TYPES
+from shared.docs import markdown, samples, search, tables
+from shared.docs.contents import PAGES
+from shared.docs.examples import Request
+from tests.support.browsing import Markup
+
+
+@pytest.fixture(autouse=True)
+def vendored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VENDORED", str(bundle.NODE_MODULES))
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def text(self) -> str:
+        return self.body.decode()
+
+
+def get(
+    path: str, stage: str = "", method: str = "GET", query: Mapping[str, str] | None = None, **headers: str
+) -> Answer:
+    """The response to a request at a stage of API Gateway, whose path is not part of the event's path."""
+    given = {"Host": "api.example.com", "X-Forwarded-Proto": "https"}
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    event: dict[str, Any] = {
+        "resource": "/{proxy+}",
+        "httpMethod": method,
+        "path": path,
+        "headers": given,
+        "multiValueHeaders": {name: [value] for name, value in given.items()},
+        "queryStringParameters": query,
+        "multiValueQueryStringParameters": {name: [value] for name, value in (query or {}).items()},
+        "requestContext": {"path": stage + path, "requestId": "gateway"},
+        "body": None,
+        "isBase64Encoded": False,
+    }
+    answer = fallback.handler(event, None)  # type: ignore[arg-type]
+    body = base64.b64decode(answer["body"]) if answer["isBase64Encoded"] else answer["body"].encode()
+    return Answer(answer["statusCode"], answer["headers"], body)
+
+
+def test_a_page_for_each_text_and_a_text_for_each_page() -> None:
+    assert {file.stem for file in markdown.CONTENT.glob("*.md")} == set(PAGES)
+
+
+@pytest.mark.parametrize("stage", ["", "/dev"])
+@pytest.mark.parametrize("path", ["/docs", "/docs/api", "/docs/search", *(page.path for page in PAGES.values())])
+def test_links_and_files_are_those_of_the_stage(path: str, stage: str) -> None:
+    page = get(path, stage, query={"q": "webhook"})
+    assert (page.status, page.headers["content-type"]) == (200, "text/html; charset=utf-8")
+    assert markdown.BASE_URL not in page.text
+    assert markdown.PREFIX not in page.text
+    markup = Markup.of(page.text)
+    for tag, attributes in markup.tags:
+        target = attributes.get("href") or attributes.get("src") or attributes.get("action") or "#"
+        if not target.startswith(("#", "https://", "data:")):
+            assert target.startswith(f"{stage}/docs") or target == f"{stage}/openapi.json", (tag, target)
+    assert stage or "/dev" not in page.text
+
+
+def test_examples_use_the_address_of_the_stage() -> None:
+    assert "export API=https://api.example.com/dev/v1" in get("/docs/getting-started", "/dev").text
+
+
+def test_a_host_name_cannot_bring_markup_into_a_page() -> None:
+    page = get("/docs/getting-started", Host='x"><img onerror=alert(1)>')
+    assert page.status == 200
+    assert "<img" not in page.text
+
+
+def test_pages_have_a_policy_that_allows_no_inline_code_and_no_other_host() -> None:
+    for path in ("/docs", "/docs/webhooks", "/docs/api", "/docs/search"):
+        headers = get(path).headers
+        assert headers["cache-control"] == "no-store"
+        assert "unsafe" not in headers["content-security-policy"]
+        assert "default-src 'none'" in headers["content-security-policy"]
+        for tag, attributes in Markup.of(get(path).text).tags:
+            assert "style" not in attributes, tag
+            assert tag != "style"
+            assert tag != "script" or attributes.get("src")
+
+
+@pytest.mark.parametrize("path", ["/docs/webhooks", "/docs/api"])
+def test_files_are_kept_for_ever_and_fit_into_a_response_of_lambda(path: str) -> None:
+    tags = Markup.of(get(path, "/dev").text).tags
+    files = [
+        attributes.get("src") or attributes.get("href") or "" for tag, attributes in tags if tag in ("script", "link")
+    ]
+    found = [file.removeprefix("/dev") for file in files if "/assets/" in file]
+    assert found
+    for file in found:
+        plain, packed = get(file), get(file, Accept_Encoding="gzip, br")
+        assert plain.status == packed.status == 200
+        assert plain.headers["cache-control"] == "public, max-age=31536000, immutable"
+        assert packed.headers["content-encoding"] == "gzip"
+        assert gzip.decompress(packed.body) == plain.body
+        assert len(plain.body) < 4_500_000
+    assert get(found[0].replace(found[0].split("/")[3], "0" * 16)).status == 404
+
+
+def test_a_first_visit_of_a_page_is_small() -> None:
+    files = re.findall(r'(?:href|src)="(/docs/assets/[^"]+)"', get("/docs/webhooks").text)
+    sizes = [len(get(file, Accept_Encoding="gzip").body) for file in files]
+    assert sum(sizes) + len(gzip.compress(get("/docs/webhooks").body)) < 60_000
+
+
+def test_an_unknown_page_is_an_error_for_programs_and_a_page_for_people() -> None:
+    for path in ("/docs/nothing", "/docs/", "/docs/errors/"):
+        assert '"route_not_found"' in get(path, Accept="*/*").text
+        page = get(path, Accept="text/html,application/xhtml+xml")
+        assert (page.status, page.headers["service-should-retry"]) == (404, "false")
+        assert "No such page" in page.text
+    assert get("/docs/webhooks", method="POST").headers["allow"] == "GET, HEAD"
+
+
+def test_every_error_code_has_its_entry() -> None:
+    anchors = {attributes.get("id") for _, attributes in Markup.of(get("/docs/errors").text).tags}
+    assert set(ERRORS) <= anchors
+
+
+@pytest.mark.parametrize("type", EVENT_TYPES)
+def test_every_event_type_is_explained_and_has_a_sample(type: str) -> None:
+    assert samples.event(type)["type"] == type
+    section = get("/docs/events").text.partition(f'<h2 id="{type}">')[2]
+    assert section.partition("<p>")[2].partition("</p>")[0]
+    assert f"`{type}`" in tables.event_list()
+
+
+def test_the_search_finds_headings_first_and_needs_all_words() -> None:
+    found = search.find("Standard webhooks LIBRARY")
+    assert found[0].path == "/docs/webhooks#verify-with-the-standard-webhooks-library"
+    assert search.find("consent_pending")[0].page.name == "calls"
+    assert search.find("phone_invalid_format")[0].path == "/docs/errors#phone_invalid_format"
+    assert search.find("webhook zebra") == []
+    assert search.find("  ?! ") == []
+
+
+def test_a_query_is_shown_as_text() -> None:
+    page = get("/docs/search", query={"q": "<img src=x onerror=alert(1)>webhook"})
+    assert "<img" not in page.text
+    assert "<img" in unescape(page.text)
+
+
+def test_a_request_is_the_same_in_three_languages() -> None:
+    request = Request.parse(
+        "POST /v1/customers/$CUSTOMER/call\n"
+        "Idempotency-Key: $BOOKING\n\n"
+        '{"appointment_id": "$APPOINTMENT", "metadata": {"floor": 2, "vip": true, "note": null}}'
+    )
+    assert request.curl() == (
+        'curl -s -X POST "$API/customers/$CUSTOMER/call" \\\n'
+        '  -H "Authorization: Bearer $KEY" \\\n'
+        '  -H "Idempotency-Key: $BOOKING" \\\n'
+        '  -H "Content-Type: application/json" \\\n'
+        """  -d '{"appointment_id": "'"$APPOINTMENT"'", "metadata": {"floor": 2, "vip": true, "note": null}}'"""
+    )
+    assert request.python() == (
+        "from os import environ as env\n\nimport requests\n\n"
+        "response = requests.post(\n"
+        "    f\"{env['API']}/customers/{env['CUSTOMER']}/call\",\n"
+        "    headers={\n"
+        '        "Authorization": f"Bearer {env[\'KEY\']}",\n'
+        '        "Idempotency-Key": env["BOOKING"],\n'
+        "    },\n"
+        "    json={\n"
+        '        "appointment_id": env["APPOINTMENT"],\n'
+        '        "metadata": {"floor": 2, "vip": True, "note": None},\n'
+        "    },\n"
+        ")\n"
+        "print(response.status_code, response.text)"
+    )
+    assert request.javascript() == (
+        "const { API, KEY, CUSTOMER, BOOKING, APPOINTMENT } = process.env;\n\n"
+        "const response = await fetch(`${API}/customers/${CUSTOMER}/call`, {\n"
+        '  method: "POST",\n'
+        "  headers: {\n"
+        "    Authorization: `Bearer ${KEY}`,\n"
+        '    "Idempotency-Key": BOOKING,\n'
+        '    "Content-Type": "application/json",\n'
+        "  },\n"
+        "  body: JSON.stringify({\n"
+        "    appointment_id: APPOINTMENT,\n"
+        "    metadata: { floor: 2, vip: true, note: null },\n"
+        "  }),\n"
+        "});\n"
+        "console.log(response.status, await response.text());"
+    )
