@@ -124,6 +124,8 @@ def marks(endpoint: Snapshot, outcome: Outcome, arrival: Arrival) -> dict[str, t
 
 
 def _after_quick(endpoint: Snapshot, arrival: Arrival, now: int) -> dict[str, table.Value | None]:
+    if endpoint.hanging:
+        return {"timeouts": None, "slow_until": now + SLOW_FOR}
     changes: dict[str, table.Value | None] = {}
     if endpoint.timeouts:
         changes["timeouts"] = None

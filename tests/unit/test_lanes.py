@@ -252,6 +252,7 @@ def test_an_endpoint_that_hangs_is_slow_from_its_first_response(stage: Lanes) ->
     endpoint = stage.receiver("whk_1", QUICK)
     assert attempted(endpoint, *[TIMED_OUT] * endpoints.HANGING_FROM).hanging
     assert lanes.marks(endpoint.snapshot, TIMED_OUT, ON_TIME) == {}, "written for each attempt"
+    stage.run(3600)
     found = attempted(endpoint, outcome(QUICK))
     assert (found.hanging, found.slow) == (False, True)
     stage.run(lanes.SLOW_FOR / clock.SECOND)
