@@ -8,7 +8,9 @@ import pytest
 
 from shared.admin import members
 from shared.core import clock
+from shared.webhooks.endpoints import HANGING_FROM
 from tests.support.browsing import Browser, Story, Whole, signed_in, trail
+from tests.support.delivering import mark
 from tests.support.project_of_pages import replaying
 from tests.support.resources import created, listed, seen
 from tests.support.stage import Stage
@@ -132,6 +134,19 @@ def test_the_health_of_an_endpoint_is_shown(stage: Stage, whole: Whole, member: 
     assert "Enabled" in shown
     assert re.search(r"(\d+) of (\d+) accepted", shown)
     assert "Every attempt has failed since" not in shown
+
+
+def test_an_endpoint_is_shown_as_slow_or_as_hanging(stage: Stage, story: Story, member: Browser) -> None:
+    [endpoint] = listed(stage, "/v1/webhook_endpoints")
+    path = f"{story.path}/webhook_endpoints"
+    one = f"/v1/webhook_endpoints/{endpoint['id']}"
+    for marks, of_list, of_one in (
+        ({"slow_until": clock.now()}, "slow to respond", "a queue of their own"),
+        ({"timeouts": HANGING_FROM}, "does not respond", "are put off"),
+    ):
+        mark(stage, one, **marks)
+        assert of_list in member.get(path).text
+        assert of_one in member.get(f"{path}/{endpoint['id']}").text
 
 
 def test_all_failed_deliveries_are_replayed_with_progress(stage: Stage, whole: Whole, member: Browser) -> None:
