@@ -41,9 +41,8 @@ class CustomerReference(CustomerFields):
     def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> Any:
         """Add what `check` demands."""
         present = [{"required": [name], "properties": {name: {"type": "string"}}} for name in _REQUIRED]
-        by_id = {"required": ["id"], "properties": {"id": {"type": "string"}}, "maxProperties": 1}
-        by_fields = {"properties": {"id": {"not": {}}}, "anyOf": present}
-        return handler(core) | {"anyOf": [by_id, by_fields]}
+        with_id = {"required": ["id"], "properties": {"id": {"type": "string"}}}
+        return handler(core) | {"if": with_id, "then": {"maxProperties": 1}, "else": {"anyOf": present}}
 
 
 def check(customer: Mapping[str, Any] | None) -> None:

@@ -29,7 +29,7 @@ LIMIT = 16
 FILTERS_LIMIT = 50
 FAILING_LIMIT = 5 * 24 * 3600
 """Seconds, scaled, for which every attempt must have failed before an endpoint is disabled."""
-EventFilter = Annotated[str, Keywords(code="event_filter_invalid", enum=[*EVENT_TYPES, *FAMILIES])]
+EventFilter = Annotated[str, Keywords(code="event_filter_invalid", name="EventFilter", enum=[*EVENT_TYPES, *FAMILIES])]
 """An event type, or a wildcard for the types of a kind of resource."""
 HANGING_FROM = 3
 """The timeouts in a row after which an endpoint is hanging."""

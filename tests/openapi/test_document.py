@@ -59,7 +59,7 @@ def without_a_field_in_responses(document: Any) -> None:
 
 
 def with_another_value_in_responses(document: Any) -> None:
-    document["components"]["schemas"]["Conversation"]["properties"]["status"]["enum"].append("paused")
+    document["components"]["schemas"]["ConversationStatus"]["enum"].append("paused")
 
 
 def with_a_lower_limit(document: Any) -> None:
