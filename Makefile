@@ -21,7 +21,7 @@ NODE_IS_FINE = node -e 'process.exit(+process.versions.node.split(".")[0] < 18 ?
 .DEFAULT_GOAL := help
 .SUFFIXES:
 
-.PHONY: help run check test test-browser test-deploy test-openapi smoke lint types contracts unit format lock openapi synth bootstrap deploy destroy clean
+.PHONY: help run check test test-browser test-deploy test-openapi fuzz smoke lint types contracts unit format lock openapi synth bootstrap deploy destroy clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -84,8 +84,11 @@ lock: $(VENV)/.dev ## Pin the newest versions that pyproject.toml and package.js
 synth: $(VENV)/.dev $(VENV)/.node-dev ## Write the CloudFormation templates to cdk.out
 	npx --no-install cdk synth --quiet --context stage=$(STAGE)
 
-test-openapi: $(VENV)/.dev $(VENV)/.node-local $(VENV)/.node-openapi ## Test the API description: linter, breaking changes
+test-openapi: $(VENV)/.dev $(VENV)/.node-local $(VENV)/.node-openapi ## Test the API description: linter, clients, generated requests
 	$(BIN)/python -m pytest --verbose tests/openapi
+
+fuzz: $(VENV)/.dev $(VENV)/.node-local ## Send every operation many generated requests, others each time: an hour
+	FUZZ=full $(BIN)/python -m pytest --verbose --capture=no tests/openapi/test_fuzz.py
 
 openapi: $(VENV)/.dev ## Renew tests/openapi.json, the committed API description in OpenAPI 3.1
 	$(BIN)/python -m infra.openapi tests/openapi.json
