@@ -106,7 +106,7 @@ def mend_all(site: Site, owner: Page, key: str) -> None:
     behaviour = Changing(receivers.answer(400))
     with receivers.Receiver(behaviour) as receiver:
         owner.get_by_role("link", name="Webhooks").click()
-        owner.get_by_role("link", name="Create endpoint").click()
+        owner.get_by_role("button", name="Create endpoint").click()
         owner.get_by_label("URL").fill(receiver.url)
         owner.get_by_label("Label").fill("my receiver")
         owner.get_by_role("button", name="Create endpoint").click()
@@ -146,18 +146,18 @@ class Changing:
 
 def test_a_member_looks_after_a_customer(site: Site, owner: Page) -> None:
     owner.goto(site.path("customers"))
-    owner.get_by_role("link", name="Create customer").click()
+    owner.get_by_role("button", name="Create customer").click()
     owner.get_by_label("Phone").fill("+15005550006")
     owner.get_by_label("Name").fill(HOSTILE)
     owner.get_by_role("button", name="Create customer").click()
     expect(owner.get_by_role("heading", level=1)).to_have_text(HOSTILE)
-    owner.get_by_role("link", name="New appointment").click()
+    owner.get_by_role("button", name="New appointment").click()
     owner.get_by_label("Time", exact=True).fill("2031-05-06T10:30")
     owner.get_by_label("Time zone").fill("Europe/Berlin")
     owner.get_by_label("Title").fill("Check-up")
     owner.get_by_role("button", name="Create appointment").click()
     owner.get_by_role("link", name="Check-up").click()
-    owner.get_by_role("link", name="Call about it").click()
+    owner.get_by_role("button", name="Call about it").click()
     owner.get_by_role("button", name="Call now").click()
     # The page looks again by itself, until it has the transcript and the recording.
     expect(owner.get_by_text("Completed")).to_be_visible()
