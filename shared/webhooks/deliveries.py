@@ -296,10 +296,10 @@ def claim(pk: str, sk: str) -> Claim | None:
     return claim
 
 
-def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: Sequence[table.Operation] = ()) -> None:
+def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: Sequence[table.Operation] = ()) -> bool:
     """Record the attempt, its next step, and the writes to the endpoint (`also`) in one transaction.
 
-    Then sets the timer of the next attempt. Does nothing if another worker has taken over the delivery. Raises
+    Then sets the timer of the next attempt. Writes nothing and returns False if another worker has taken over. Raises
     ConditionFailed or Contended if the endpoint was modified concurrently: read it again.
     """
     now = clock.now()
@@ -322,12 +322,13 @@ def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: 
         "attempts": [*claim.doc["attempts"], attempt],
     }
     if isinstance(step, Ended):
-        _save(claim, _ended(doc, step.status, clock.iso(now)), owed.NOTHING, also)
-        return
+        return _save(claim, _ended(doc, step.status, clock.iso(now)), owed.NOTHING, also)
     at = now + clock.scaled(step.wait)
     waiting: Delivery = {**doc, "next_attempt_at": clock.iso(at)}
-    if _save(claim, waiting, owed.owed(doc["id"], at, GRACE), also):
+    saved = _save(claim, waiting, owed.owed(doc["id"], at, GRACE), also)
+    if saved:
         _set_timer(claim, step.wait, now, at)
+    return saved
 
 
 def cancel(claim: Claim, endpoint: endpoints.Snapshot | None) -> None:
