@@ -40,7 +40,7 @@ test: check $(VENV)/.node-dev ## Everything: check, then integration, infra and 
 		tests/infra tests/integration tests/conformance
 	@echo "make test took $$(( $$(date +%s) - $(STARTED) )) seconds."
 
-test-browser: $(VENV)/.dev $(VENV)/.node-dev ## Test the admin pages in Chromium, which must be installed
+test-browser: $(VENV)/.dev $(VENV)/.node-dev ## Test the admin pages and the documentation in Chromium, which must be installed
 	@command -v $(CHROMIUM) >/dev/null || \
 		{ echo "make: test-browser needs Chromium (Debian: apt install chromium), or CHROMIUM=/path/to/it" >&2; exit 1; }
 	CHROMIUM="$$(command -v $(CHROMIUM))" $(BIN)/python -m pytest --verbose tests/browser

@@ -5,23 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support import receivers
-from tests.support.runner import ROOT
+from tests.support.looking import VIEWS, complain, overhang, violations
 from tests.support.site import PATIENCE, Site
 
-AXE = (ROOT / "node_modules" / "axe-core" / "axe.min.js").read_text()
 HOSTILE = "<img src=x onerror=alert(1)>\"'></bdi></code></script><script>alert(1)</script>{{7*7}}"
-VIEWS: dict[str, dict[str, Any]] = {
-    "light": {"color_scheme": "light", "viewport": {"width": 1200, "height": 800}},
-    "dark": {"color_scheme": "dark", "viewport": {"width": 1200, "height": 800}},
-    "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 800}},
-}
-
 expect.set_options(timeout=PATIENCE)
 
 
@@ -33,18 +25,6 @@ def owner(site: Site, chromium: Browser) -> Iterator[Page]:
     complain(page)
     yield page
     context.close()
-
-
-def complain(page: Page) -> None:
-    """Fail on dialogs, script errors and what the security policy blocks."""
-
-    def look(said: ConsoleMessage) -> None:
-        if "Content Security Policy" in said.text:
-            pytest.fail(said.text)
-
-    page.on("dialog", lambda dialog: pytest.fail(f"a dialog: {dialog.message}"))
-    page.on("pageerror", lambda error: pytest.fail(str(error)))
-    page.on("console", look)
 
 
 def failed_event(site: Site, key: str, receiver: receivers.Receiver) -> str:
@@ -293,13 +273,8 @@ def test_every_page_is_accessible_and_fits(
         for name, url in pages_of(site, owner).items():
             page.goto(url)
             page.screenshot(path=screenshots / f"{name}-{view}.png", full_page=True)
-            page.evaluate(AXE)
-            found = page.evaluate(
-                "axe.run().then(result => result.violations.map(one => [one.id, one.nodes.map(n => n.target)]))"
-            )
-            assert found == [], (name, view)
-            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            assert wide == 0, f"{name} scrolls sideways by {wide} pixels"
+            assert violations(page) == [], (name, view)
+            assert overhang(page) == 0, f"{name} scrolls sideways"
         context.close()
 
 
