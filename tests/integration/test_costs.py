@@ -174,7 +174,7 @@ class Meter(Stage):
         lines.setFormatter(logger.registered_formatter)
         level = logger.log_level
         objects = aws.s3().meta.events
-        objects.register_first("before-parameter-build.s3", self._stored)
+        objects.register_first("before-parameter-build.s3", self._put)
         logger.addHandler(lines)
         logger.setLevel("INFO")
         clock.use(lambda: self.time.now, self._sleep)
@@ -190,7 +190,7 @@ class Meter(Stage):
             clock.use(lambda: self.time.now, self.time.forward)
             logger.setLevel(level)
             logger.removeHandler(lines)
-            objects.unregister("before-parameter-build.s3", self._stored)
+            objects.unregister("before-parameter-build.s3", self._put)
 
     def _sleep(self, seconds: float) -> None:
         self.time.forward(seconds)
@@ -223,7 +223,7 @@ class Meter(Stage):
             # Its message has a token that only the machine knows.
             self._hint(self.time.now, queue, None)
 
-    def _stored(self, model: Any, **others: Any) -> None:
+    def _put(self, model: Any, **others: Any) -> None:
         assert model.name == "PutObject"
         self.counts["puts"] += 1
 

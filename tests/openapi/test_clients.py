@@ -24,7 +24,7 @@ def run(*command: str | Path, **environment: str) -> str:
 
 
 def test_a_python_client_does_the_walk(service: Service, tmp_path: Path) -> None:
-    generate = [BIN / "openapi-python-client", "generate", "--meta", "none", "--fail-on-warning"]
+    generate: list[str | Path] = [BIN / "openapi-python-client", "generate", "--meta", "none", "--fail-on-warning"]
     # It formats with ruff, which is in the same folder.
     path = f"{BIN}:{os.environ['PATH']}"
     run(*generate, "--path", COMMITTED, "--output-path", tmp_path / "appointments_client", PATH=path)

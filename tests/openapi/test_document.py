@@ -24,12 +24,18 @@ def breaking(released: Path, revised: Path) -> subprocess.CompletedProcess[str]:
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         pytest.skip("oasdiff is installed only for Linux on x86_64")
     # A warning is a change that can break some clients: a further value of an enumeration in a response, for example.
-    command = [OASDIFF, "breaking", "--fail-on", "WARN", released, revised]
+    command: list[str | Path] = [OASDIFF, "breaking", "--fail-on", "WARN", released, revised]
     return subprocess.run(command, capture_output=True, text=True)
 
 
 def test_the_linter_accepts_the_description() -> None:
-    command = [HERE / "node_modules/.bin/redocly", "lint", "--config", HERE / "redocly.yaml", COMMITTED]
+    command: list[str | Path] = [
+        HERE / "node_modules/.bin/redocly",
+        "lint",
+        "--config",
+        HERE / "redocly.yaml",
+        COMMITTED,
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -23,7 +23,13 @@ EXAMPLES = 300
 
 
 def test_every_operation_does_what_the_description_says(service: Service) -> None:
-    command = [Path(sys.executable).parent / "st", "--config-file", CONFIG, "run", f"{service.base_url}/openapi.json"]
+    command: list[str | Path] = [
+        Path(sys.executable).parent / "st",
+        "--config-file",
+        CONFIG,
+        "run",
+        f"{service.base_url}/openapi.json",
+    ]
     extent = ["--max-examples", str(EXAMPLES)] if FULL else ["--max-time", str(SECONDS), "--seed", str(SEED)]
     environment = os.environ | {"BEARER": service.projects[0].test_key, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([*command, "--no-color", *extent], cwd=ROOT, env=environment, capture_output=True, text=True)
