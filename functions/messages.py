@@ -18,7 +18,7 @@ from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.conversations import answering, conversations, participants, turns
 from shared.conversations.conversations import CONVERSATIONS, AnsweredMessage, ConversationRecord
-from shared.conversations.participants import CUSTOMER_ERRORS, CustomerReference
+from shared.conversations.participants import CUSTOMER_ERRORS, REFERENCE_ERRORS, CustomerReference
 from shared.conversations.turns import Turn
 from shared.core import clock, table
 from shared.core.aws import Unavailable
@@ -238,7 +238,13 @@ app = service(
             returns=AnsweredMessage,
             status=(201,),
             body=MessageCreate,
-            errors=("resource_not_found", "conversation_ended", "conversation_busy", "agent_timeout"),
+            errors=(
+                "resource_not_found",
+                *REFERENCE_ERRORS,
+                "conversation_ended",
+                "conversation_busy",
+                "agent_timeout",
+            ),
             resume=_resume,
         ),
     ),

@@ -41,7 +41,7 @@ class Appointment(Resource):
     """The appointment's id. Never changes."""
     object: Literal["appointment"]
     """The type of the object. Never changes."""
-    status: Annotated[str, one_of(STATUSES)]
+    status: Annotated[str, one_of(STATUSES, "AppointmentStatus")]
     """The present status. `cancelled` is final; nothing returns to `pending`."""
     appointment_at: Time
     """The time of the appointment. A new time reschedules it."""

@@ -23,12 +23,21 @@ TESTS = Path(__file__).parent
 RUNNERS = 2
 """How many processes start a local runner for the tests of conformance, whose modules take turns with them."""
 CONFORMANCE = sorted(path.stem for path in (TESTS / "conformance").glob("test_*.py"))
-ALONE = {"test_bundle", "test_kill", "test_killed_calls", "test_manage"}
+ALONE = {"test_bundle", "test_kill", "test_killed_calls", "test_killed_responses", "test_manage"}
 """Modules that are groups of their own."""
 FOLDERS = {"infra", "properties"}
 """Folders whose modules are one group."""
 RUNNER_GROUPS = [f"runner {number}" for number in range(RUNNERS)]
-FIRST = ["test_kill", "test_killed_calls", *RUNNER_GROUPS, "infra", "properties", "test_manage", "test_bundle"]
+FIRST = [
+    "test_kill",
+    "test_killed_calls",
+    *RUNNER_GROUPS,
+    "test_killed_responses",
+    "infra",
+    "properties",
+    "test_manage",
+    "test_bundle",
+]
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types

@@ -29,13 +29,14 @@ from shared.core import clock, table
 from shared.core.keys import Scope
 from shared.pages import SECURITY
 from shared.webhooks import endpoints
-from shared.webhooks.endpoints import Snapshot
 from shared.work import owed
 
 PROJECT = "/admin/projects/{project}/{mode}"
 MOST_FORM_BYTES = 64 * 1024
 FORM_REMEMBERED = clock.DAY
 MODES = {"test": False, "live": True}
+_LISTS_ENDPOINTS = ("home", "webhook_endpoints")
+"""The sections whose pages show the health of endpoints themselves."""
 _PROJECT_ID = re.compile(r"[1-9][0-9]{0,9}")
 _RETURN_TO = re.compile(r"/admin(/[A-Za-z0-9_-]+)*")
 
@@ -124,9 +125,11 @@ class InProject(SignedIn):
         """Whether the person may change what is neither a key, a member nor a limit."""
         return self.membership.may(MEMBER)
 
-    def unhealthy_endpoints(self) -> list[Snapshot]:
-        """The webhook endpoints that fail, or were disabled because of that: every page says so."""
-        return [one for one in endpoints.of_project(self.scope) if one.needs_attention]
+    def render(self, template: str, status: int = 200, **values: Any) -> Response:
+        """The response with a template. Whole pages, which have a `section`, say which webhook endpoints fail."""
+        if values.get("section", _LISTS_ENDPOINTS[0]) not in _LISTS_ENDPOINTS:
+            values["unhealthy"] = [one for one in endpoints.of_project(self.scope) if one.is_announced]
+        return super().render(template, status, **values)
 
     def path(self, *parts: str) -> str:
         """The path of a page of this project and mode."""

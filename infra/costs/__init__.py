@@ -112,7 +112,7 @@ BY_USE = {
 CPU_MS = {
     "ping": 4, "customers": 7, "webhook_endpoints": 8, "canary": 20, "canary_receiver": 6,
     "appointments": 7, "sessions": 12, "messages": 30, "turn": 3, "fan_out": 5, "deliver": 10, "dial": 15,
-    "consent": 10, "sweep": 18,
+    "consent": 10, "sweep": 18, "admin": 20,
 }  # fmt: skip
 """CPU time of an invocation on a whole core: medians of warm handlers in one process, on a busy two-core machine."""
 MEMORY_MB, WHOLE_CORE_MB = 512, 1769
@@ -205,6 +205,10 @@ WORK = {
         "delivery, later attempt after a longer wait",
         runs={"deliver": 1}, calls=4, writes=4, reads=3, fair=3, transitions=3, logged=691, sent_out=1_243,
         waits=RECEIVER_MS,
+    ),
+    "admin_page": Work(
+        "admin page with a list of 20",
+        requests=1, runs={"admin": 1}, calls=5, reads=8, logged=364, sent_out=13_685,
     ),
 }  # fmt: skip
 """Appointments have all their fields, each event has its own run of `fan_out`, and containers are warm.

@@ -299,5 +299,6 @@ def _introduce(ready: Mapping[str, Any], folder: Path) -> None:
         say(f"    live key  {project['live_key']}")
     say(f"\nAdmin pages: open this link to sign in. It works once.\n  {ready['admin_sign_in_url']}")
     key = ready["projects"][0]["test_key"]
+    say(f"\nDocumentation: {ready['base_url']}/docs")
     say(f"\nTry:  curl {ready['base_url']}/v1/ping -H 'Authorization: Bearer {key}'")
     say(f"Logs and data are in {folder}. Ctrl-C stops everything.")

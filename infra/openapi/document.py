@@ -94,7 +94,7 @@ def document() -> dict[str, Any]:
             "parameters": operations.PARAMETERS,
             "headers": headers.HEADERS,
             "responses": errors.shared_responses(each.codes for each in described),
-            "examples": errors.examples(),
+            "examples": errors.examples(each.codes for each in described),
             "schemas": dict(sorted(schemas.named.items())),
         },
     }

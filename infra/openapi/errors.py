@@ -163,9 +163,14 @@ def schemas() -> dict[str, Schema]:
     }
 
 
-def examples() -> dict[str, Schema]:
-    """An example of each error, by its code."""
-    return {code: {"summary": ERRORS[code].meaning, "value": {"error": _example(code)}} for code in ERRORS}
+def examples(all_codes: Iterable[Mapping[int, list[str]]]) -> dict[str, Schema]:
+    """An example of each error that an operation has, by its code."""
+    used = {code for codes in all_codes for found in codes.values() for code in found}
+    return {
+        code: {"summary": kind.meaning, "value": {"error": _example(code)}}
+        for code, kind in ERRORS.items()
+        if code in used
+    }
 
 
 def _example(code: str) -> Schema:

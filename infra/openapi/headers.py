@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from infra.openapi.schemas import ref
 from shared.core import facts
 
 _RATE = f'"second";q={facts.REQUESTS_PER_SECOND};w=1, "minute";q={facts.REQUESTS_PER_MINUTE};w=60'
@@ -18,7 +19,7 @@ HEADERS: dict[str, Any] = {
     "Service-Version": {
         "description": "The API revision in force.",
         "required": True,
-        "schema": {"type": "string", "enum": [*facts.REVISIONS]},
+        "schema": ref("ApiVersion"),
     },
     "Cache-Control": {
         "description": "Responses are not cached.",

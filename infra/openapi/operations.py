@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.openapi import errors, examples, headers, text
-from infra.openapi.schemas import Schema, Schemas
+from infra.openapi.schemas import Schema, Schemas, ref
 from shared.api.idempotency import KEY_PATTERN
 from shared.api.routes import Operation
-from shared.core import facts, ids
+from shared.core import ids
 from shared.resources import fields, lists, schema
 from shared.resources.collections import Collection
 
@@ -27,7 +27,7 @@ PARAMETERS: dict[str, Schema] = {
         "name": "Service-Version",
         "in": "header",
         "description": "The API revision to use. The newest by default.",
-        "schema": {"type": "string", "enum": [*facts.REVISIONS]},
+        "schema": ref("ApiVersion"),
     },
     "Idempotency-Key": {
         "name": "Idempotency-Key",
@@ -35,7 +35,6 @@ PARAMETERS: dict[str, Schema] = {
         "description": "Makes the request safe to retry: for 24 hours, a request with the same key and the same body"
         " has one effect, and each retry gets the same response.",
         "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": KEY_PATTERN},
-        "example": "6f1c0b0e-3a52-4d55-9d7a-6a0a1f6f2b11",
     },
     "limit": {
         "name": "limit",

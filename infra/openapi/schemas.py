@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 import types
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin
 
 from infra.openapi import examples, text
+from shared.core.facts import EVENT_TYPES
 from shared.resources import lists, schema
 from shared.resources.fields import Input
 from shared.resources.schema import Keywords
@@ -36,10 +37,9 @@ def id_prefix(property_schema: Schema) -> str | None:
 
 def nullable(found: Schema) -> Schema:
     """The schema, or null."""
-    if "$ref" in found:
+    if "$ref" in found or "enum" in found:
         return {"anyOf": [found, {"type": "null"}]}
-    both = {**found, "type": [found["type"], "null"]}
-    return both | {"enum": [*found["enum"], None]} if "enum" in found else both
+    return {**found, "type": [found["type"], "null"]}
 
 
 class Schemas:
@@ -56,7 +56,7 @@ class Schemas:
         if origin in (Annotated, NotRequired):
             keywords = [found.keywords for found in arguments[1:] if isinstance(found, Keywords)]
             merged = {name: value for each in keywords for name, value in each.items() if name != schema.CODE}
-            return self.of(arguments[0]) | merged
+            return self._named(self.of(arguments[0]) | merged)
         if origin in (Union, types.UnionType):
             (inner,) = (argument for argument in arguments if argument is not type(None))
             return nullable(self.of(inner))
@@ -85,8 +85,16 @@ class Schemas:
         codes |= _codes_of_keywords(found)
         return ref(model.__name__), frozenset(codes)
 
+    def _named(self, found: Schema) -> Schema:
+        """The schema, or a reference to it if it has a name of its own."""
+        name = found.get(schema.NAME)
+        if name is None:
+            return found
+        self.named[name] = {key: value for key, value in found.items() if key != schema.NAME}
+        return ref(name)
+
     def _input(self, model: type[Input], found: Schema) -> Schema:
-        tidy: Schema = _tidy(found)
+        tidy: Schema = _tidy(found, self._named)
         docs = text.of_fields(model)
         properties = {}
         for name, schema_ in tidy.get("properties", {}).items():
@@ -137,26 +145,25 @@ class Schemas:
         if "Event" in self.named:
             return ref("Event")
         hints = typing.get_type_hints(Event, include_extras=True)
-        event_types: list[str] = self.of(hints["type"])["enum"]
-        families = dict.fromkeys(found.split(".")[0] for found in event_types)
+        families = dict.fromkeys(found.split(".")[0] for found in EVENT_TYPES)
         data = Event.__annotations__["data"].__forward_arg__
         docs = text.of_fields(Event)
         for family in families:
-            own = [found for found in event_types if found.startswith(f"{family}.")]
+            own = [found for found in EVENT_TYPES if found.startswith(f"{family}.")]
             resource = family.capitalize()
             self.named[f"{resource}{data}"] = self._event_data(resource, hints["data"])
             properties = {}
             for name, hint in hints.items():
                 found = ref(f"{resource}{data}") if name == "data" else self.of(hint)
-                found = found | ({"enum": own} if name == "type" else {}) | {"description": docs[name]}
-                properties[name] = found | examples.of(f"{resource}Event", name, found)
+                found = {"type": "string", "enum": own} if name == "type" else found
+                properties[name] = {**found, "description": docs[name]} | examples.of(f"{resource}Event", name, found)
             self.named[f"{resource}Event"] = {
                 "type": "object",
                 "description": f"A change of {'an' if resource[0] == 'A' else 'a'} {family}. {text.of(Event)}",
                 "required": [*hints],
                 "properties": properties,
             }
-        mapping = {found: ref(f"{found.split('.')[0].capitalize()}Event")["$ref"] for found in event_types}
+        mapping = {found: ref(f"{found.split('.')[0].capitalize()}Event")["$ref"] for found in EVENT_TYPES}
         self.named["Event"] = {
             "description": text.of(Event),
             "oneOf": [ref(f"{family.capitalize()}Event") for family in families],
@@ -207,10 +214,10 @@ def _codes_of_keywords(found: Schema) -> set[str]:
     return codes
 
 
-def _tidy(value: Any) -> Any:
-    """Pydantic's schema without titles, without null as a default, and with null written as a type."""
+def _tidy(value: Any, named: Callable[[Schema], Schema]) -> Any:
+    """The schema of pydantic without titles, without null as a default, and with null written as a type."""
     if isinstance(value, list):
-        return [_tidy(part) for part in value]
+        return [_tidy(part, named) for part in value]
     if not isinstance(value, dict):
         return value
     found = {key: part for key, part in value.items() if key not in ("title", schema.CODE)}
@@ -218,10 +225,10 @@ def _tidy(value: Any) -> Any:
         del found["default"]
     if "properties" in found:
         # A property may be called "title".
-        found["properties"] = {name: _tidy(part) for name, part in value["properties"].items()}
-    found = {key: part if key == "properties" else _tidy(part) for key, part in found.items()}
+        found["properties"] = {name: _tidy(part, named) for name, part in value["properties"].items()}
+    found = {key: part if key == "properties" else _tidy(part, named) for key, part in found.items()}
     either = found.get("anyOf", [])
     if len(either) == 2 and either[1] == {"type": "null"}:
         del found["anyOf"]
         found = nullable(either[0]) | found
-    return found
+    return named(found)

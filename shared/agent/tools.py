@@ -39,7 +39,7 @@ ACTION_TYPES = (
 class Action(TypedDict):
     """An action of a reply. `type` determines which other field is present (contract 8)."""
 
-    type: Annotated[str, one_of(ACTION_TYPES)]
+    type: Annotated[str, one_of(ACTION_TYPES, "ActionType")]
     """What the agent did. `handoff`: a person must take over."""
     reason: NotRequired[str]
     """Only on a handoff: why a person is needed."""

@@ -66,7 +66,7 @@ class Call(TypedDict):
     """The customer who is called."""
     appointment_id: AppointmentId | None
     """The appointment that the call is about. Null for a call about none."""
-    channel: Annotated[str, one_of(sessions.CHANNELS)]
+    channel: Annotated[str, one_of(sessions.CHANNELS, "Channel")]
     """How the customer is called."""
     call_status: Literal["queued"]
     """The session's status when the call was placed."""

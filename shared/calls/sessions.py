@@ -88,15 +88,15 @@ class Session(Resource):
     """The customer who is called. Never changes."""
     appointment_id: AppointmentId | None
     """The appointment that the call is about. Null for a call about none. Never changes."""
-    channel: Annotated[str, one_of(CHANNELS)]
+    channel: Annotated[str, one_of(CHANNELS, "Channel")]
     """How the customer is called. Never changes."""
     direction: Literal["outbound"]
     """Every call is outbound."""
     to: E164
     """The number that is called, E.164: the customer's phone when the call was placed."""
-    call_status: Annotated[str, one_of(CALL_STATUSES)]
+    call_status: Annotated[str, one_of(CALL_STATUSES, "SessionCallStatus")]
     """The progress of the call: `queued`, then `dialing` (ringing and talk), then its outcome, which is final."""
-    ended_reason: Annotated[str, one_of(ENDED_REASONS)] | None
+    ended_reason: Annotated[str, one_of(ENDED_REASONS, "EndedReason")] | None
     """Why the call ended. Null until it has ended."""
     answered_by: Annotated[str, one_of(("human", "machine"))] | None
     """Who answered. Null until somebody answers, and if nobody does."""
@@ -112,9 +112,9 @@ class Session(Resource):
     """When the customer asked to be called again. Null unless `call_status` is `call_later` and a time was named."""
     consent: SessionConsent | None
     """The request for consent behind a WhatsApp call. Null for a phone call."""
-    transcript_status: Annotated[str, one_of(FILE_STATUSES)]
+    transcript_status: Annotated[str, one_of(FILE_STATUSES, "FileStatus")]
     """Whether `GET /v1/sessions/{id}/transcript` has the transcript. `failed` and `available` are final."""
-    recording_status: Annotated[str, one_of(FILE_STATUSES)]
+    recording_status: Annotated[str, one_of(FILE_STATUSES, "FileStatus")]
     """Whether `GET /v1/sessions/{id}/recording` has the recording. `failed` and `available` are final."""
     summary: str | None
     """The outcome of the call in a sentence. Null until it has ended, and if there is nothing to say."""

@@ -42,7 +42,7 @@ class Conversation(Resource):
     """The conversation's id. Never changes."""
     object: Literal["conversation"]
     """The type of the object. Never changes."""
-    status: Annotated[str, one_of(STATUSES)]
+    status: Annotated[str, one_of(STATUSES, "ConversationStatus")]
     """`active` until the conversation has ended, which is final."""
     external_id: Annotated[str, at_most(255)] | None
     """The caller's own thread identifier, unique among active conversations. Null when unset."""
@@ -66,13 +66,13 @@ class Message(TypedDict):
     """The message's id. Ids sort by the time of the message."""
     object: Literal["message"]
     """The type of the object."""
-    role: Annotated[str, one_of(("user", "assistant"))]
+    role: Annotated[str, one_of(("user", "assistant"), "Role")]
     """Who wrote it: the `user`, or the agent as `assistant`."""
     content: str
     """The text as sent. A reply is Markdown."""
     created_at: Time
     """When the message was sent."""
-    reply_status: NotRequired[Annotated[str, one_of(REPLY_STATUSES)]]
+    reply_status: NotRequired[Annotated[str, one_of(REPLY_STATUSES, "ReplyStatus")]]
     """Only on a user's message: `pending` until the reply, then `complete`, or `failed` if the reply is an apology."""
     actions: NotRequired[list[Action]]
     """Only on an assistant's message: the actions of the reply; `[]` if there are none."""

@@ -14,7 +14,9 @@ from shared.resources import fields
 from shared.resources.lists import Query
 from shared.resources.schema import CustomerId
 
-CUSTOMER_ERRORS = ("resource_not_found", "customer_deleted", "parameters_exclusive")
+REFERENCE_ERRORS = ("parameter_missing", "parameters_exclusive")
+"""The error codes of `check`, beside that of a malformed id."""
+CUSTOMER_ERRORS = ("resource_not_found", "customer_deleted", *REFERENCE_ERRORS)
 """The error codes of requests that name the customer of a new conversation."""
 
 _MATCHED_BY = ("external_id", "phone")
@@ -39,8 +41,8 @@ class CustomerReference(CustomerFields):
     def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> Any:
         """Add what `check` demands."""
         present = [{"required": [name], "properties": {name: {"type": "string"}}} for name in _REQUIRED]
-        by_fields = {"anyOf": present, "not": {"required": ["id"]}}
-        return handler(core) | {"anyOf": [{"required": ["id"], "maxProperties": 1}, by_fields]}
+        with_id = {"required": ["id"], "properties": {"id": {"type": "string"}}}
+        return handler(core) | {"if": with_id, "then": {"maxProperties": 1}, "else": {"anyOf": present}}
 
 
 def check(customer: Mapping[str, Any] | None) -> None:

@@ -231,18 +231,20 @@ def _response(block: Block) -> str:
     head, _, body = block.text.partition("\n\n")
     status, *headers = head.splitlines()
     phrase = f"{status} {HTTPStatus(int(status)).phrase}"
-    shown = "\n".join([*headers, "", body]) if headers else body
-    return f'<div class="code response"><div class="caption">Response: {phrase}</div>{_code(shown, "json")}</div>\n'
+    above = "".join(f"{escape(line)}\n" for line in [*headers, ""]) if headers else ""
+    code = f"<pre><code>{above}{_json(body)}</code></pre>"
+    return f'<div class="code response"><div class="caption">Response: {phrase}</div>{code}</div>\n'
 
 
-_JSON = re.compile(r"(?P<key>&quot;[^\n]*?&quot;)(?=:)|(?P<string>&quot;[^\n]*?&quot;)")
+_TEXT = r"&quot;(?:(?!&quot;)[^\n])*&quot;"
+_JSON = re.compile(rf"(?P<key>{_TEXT})(?=:)|(?P<string>{_TEXT})")
 _COMMENT = re.compile(r"(?m)^(\s*)((?:#|//) .*)$")
 
 
 def _code(text: str, language: str = "") -> str:
-    html = escape(text.replace("\\n", "\\n"))
-    if language == "json":
-        html = _JSON.sub(lambda match: f'<span class="{match.lastgroup}">{match[0]}</span>', html)
-    else:
-        html = _COMMENT.sub(r'\1<span class="comment">\2</span>', html)
+    html = _json(text) if language == "json" else _COMMENT.sub(r'\1<span class="comment">\2</span>', escape(text))
     return f"<pre><code>{html}</code></pre>"
+
+
+def _json(text: str) -> str:
+    return _JSON.sub(lambda match: f'<span class="{match.lastgroup}">{match[0]}</span>', escape(text))

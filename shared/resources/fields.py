@@ -292,13 +292,15 @@ MetadataPatch = Annotated[
     BeforeValidator(_metadata),
     Keywords(
         code="metadata_invalid",
+        name="MetadataInput",
         maxProperties=METADATA_KEYS,
         propertyNames={"minLength": 1, "maxLength": METADATA_KEY_CHARACTERS, "pattern": schema.TEXT},
         # Of a string's JSON text, two characters are quotes.
         additionalProperties={
             "anyOf": [
                 {"type": "string", "maxLength": METADATA_VALUE_CHARACTERS - 2, "pattern": schema.TEXT},
-                {"type": ["number", "boolean", "object", "array", "null"]},
+                {"type": "array", "items": {}},
+                {"type": ["number", "boolean", "object", "null"]},
             ]
         },
     ),

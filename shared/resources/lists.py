@@ -28,6 +28,7 @@ MAX_LIMIT = 100
 ORDERS = ("asc", "desc")
 COMPARISONS = ("gt", "gte", "lt", "lte")
 """The bounds of a range parameter, such as `created_at[gte]`."""
+_FAR = 10**15
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _AFTER_EVERY_ID = "#~"  # sorts after "#" and any id
 
@@ -63,7 +64,8 @@ class Phone:
     def __call__(self, text: str) -> tuple[str, ...]:
         """The slot, and the number in E.164 format."""
         # A client may send an unescaped "+" in the query, which is decoded as a space.
-        return self.slot, fields.phone("+" + text[1:] if text.startswith(" ") else text)
+        unescaped = text.startswith(" ") and not text.lstrip().startswith("+")
+        return self.slot, fields.phone("+" + text[1:] if unescaped else text)
 
 
 @dataclass(frozen=True)
@@ -260,9 +262,11 @@ def _created_instant(param: str, text: str) -> tuple[int, int]:
 
 
 def _created_second(param: str, text: str) -> tuple[int, int]:
-    if not _INTEGER.fullmatch(text) or len(text) > 15:
+    if not _INTEGER.fullmatch(text):
         raise ApiError("parameter_invalid_integer", f"{param} must be a time in Unix seconds.", param=param)
-    return int(text) * clock.SECOND, (int(text) + 1) * clock.SECOND
+    # int() must not parse a number with thousands of digits. No event is that early or late.
+    second = int(text) if len(text) <= 15 else -_FAR if text.startswith("-") else _FAR
+    return second * clock.SECOND, (second + 1) * clock.SECOND
 
 
 def _instant(param: str, text: str) -> int:

@@ -14,6 +14,8 @@ from shared.core import ids
 
 CODE = "x-error-code"
 """The keyword that names the error of an invalid value. `infra/openapi` removes it."""
+NAME = "x-name"
+"""The keyword with the name of a schema. `infra/openapi` removes it."""
 TEXT = r"^[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]*$"
 """A string whose only control characters are tab and newlines."""
 
@@ -22,19 +24,23 @@ PHONE = r"^ *\+[1-9](?:[ .()-]*[0-9]){6,14} *$"
 
 
 class Keywords:
-    """JSON Schema keywords of an annotated type. `code` is the error code of an invalid value in a request."""
+    """JSON Schema keywords of an annotated type.
 
-    def __init__(self, code: str | None = None, **keywords: Any) -> None:
-        self.keywords = keywords if code is None else {**keywords, CODE: code}
+    `code` is the error code of an invalid value in a request. A type with a `name` is described once, under this name.
+    """
+
+    def __init__(self, code: str | None = None, name: str | None = None, **keywords: Any) -> None:
+        own = {CODE: code, NAME: name}
+        self.keywords = keywords | {keyword: value for keyword, value in own.items() if value is not None}
 
     def __get_pydantic_json_schema__(self, core_schema: Any, handler: Any) -> Any:
         """Add the keywords to the schema that pydantic generates for a field of a request."""
         return handler(core_schema) | self.keywords
 
 
-def one_of(values: Sequence[str]) -> Keywords:
+def one_of(values: Sequence[str], name: str | None = None) -> Keywords:
     """One of these values."""
-    return Keywords(enum=[*values])
+    return Keywords(name=name, enum=[*values])
 
 
 def at_most(characters: int) -> Keywords:
@@ -63,6 +69,6 @@ Time = Annotated[
 """UTC with milliseconds (contract 1)."""
 E164 = Annotated[str, Keywords(pattern=r"^\+[1-9][0-9]{6,14}$")]
 """A phone number in a response."""
-Metadata = Annotated[dict[str, Any], Keywords(additionalProperties=True, maxProperties=50)]
+Metadata = Annotated[dict[str, Any], Keywords(name="Metadata", additionalProperties=True, maxProperties=50)]
 """The caller's own keys and values, in a response."""
 Count = Annotated[int, Keywords(minimum=0)]

@@ -117,7 +117,8 @@ def _send(claim: Claim, endpoint: Snapshot, body: bytes, arrival: Arrival) -> No
         current = unread.pop() if unread else endpoints.read(claim.scope, [endpoint_id]).get(endpoint_id)
         step = deliveries.next_step(claim.number, outcome, closed=claim.is_closed(current))
         also = health.writes(claim.scope, current, url, step, outcome, arrival)
-        deliveries.record(claim, url, outcome, step, also)
+        if deliveries.record(claim, url, outcome, step, also) and current is not None:
+            health.announce(claim.scope, current, also)
 
     owed.retry_on_conflict(record)
     logger().info(

@@ -65,7 +65,7 @@ class Attempt(TypedDict):
     """When the attempt began."""
     response_status_code: Status | None
     """The HTTP status of the receiver's response. Null without a response."""
-    error_code: Annotated[str, one_of(ERROR_CODES)] | None
+    error_code: Annotated[str, one_of(ERROR_CODES, "DeliveryError")] | None
     """Why the attempt failed. Null if it succeeded."""
     duration_ms: Count
     """Milliseconds from the attempt's start to its outcome."""
@@ -80,13 +80,13 @@ class Delivery(TypedDict):
     """The type of the object."""
     event_id: EventId
     """The event that is delivered."""
-    event_type: Annotated[str, one_of(facts.EVENT_TYPES)]
+    event_type: Annotated[str, one_of(facts.EVENT_TYPES, "EventType")]
     """The event's type."""
     webhook_endpoint_id: WebhookEndpointId
     """The endpoint to which it is delivered."""
     url: str
     """The URL of the latest attempt; before the first, the endpoint's URL at the delivery's creation."""
-    status: Annotated[str, one_of(STATUSES)]
+    status: Annotated[str, one_of(STATUSES, "DeliveryStatus")]
     """`attempting`, then `succeeded`, `failed` or `canceled`, which are final."""
     trigger: Annotated[str, one_of(("automatic", "manual", "test"))]
     """Why the delivery was created: by its event, by a manual retry, or by the test operation."""
@@ -104,7 +104,7 @@ class Delivery(TypedDict):
     """The HTTP status of the latest attempt. Null before the first, and without a response."""
     response_body: str | None
     """The first KiB of the body of the latest response. Null without a response."""
-    error_code: Annotated[str, one_of(ERROR_CODES)] | None
+    error_code: Annotated[str, one_of(ERROR_CODES, "DeliveryError")] | None
     """Why the latest attempt failed, or why the delivery ended without an attempt. Null after a success."""
     duration_ms: Count | None
     """The duration of the latest attempt in milliseconds. Null before the first."""
@@ -296,10 +296,10 @@ def claim(pk: str, sk: str) -> Claim | None:
     return claim
 
 
-def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: Sequence[table.Operation] = ()) -> None:
+def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: Sequence[table.Operation] = ()) -> bool:
     """Record the attempt, its next step, and the writes to the endpoint (`also`) in one transaction.
 
-    Then sets the timer of the next attempt. Does nothing if another worker has taken over the delivery. Raises
+    Then sets the timer of the next attempt. Writes nothing and returns False if another worker has taken over. Raises
     ConditionFailed or Contended if the endpoint was modified concurrently: read it again.
     """
     now = clock.now()
@@ -322,12 +322,13 @@ def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: 
         "attempts": [*claim.doc["attempts"], attempt],
     }
     if isinstance(step, Ended):
-        _save(claim, _ended(doc, step.status, clock.iso(now)), owed.NOTHING, also)
-        return
+        return _save(claim, _ended(doc, step.status, clock.iso(now)), owed.NOTHING, also)
     at = now + clock.scaled(step.wait)
     waiting: Delivery = {**doc, "next_attempt_at": clock.iso(at)}
-    if _save(claim, waiting, owed.owed(doc["id"], at, GRACE), also):
+    saved = _save(claim, waiting, owed.owed(doc["id"], at, GRACE), also)
+    if saved:
         _set_timer(claim, step.wait, now, at)
+    return saved
 
 
 def cancel(claim: Claim, endpoint: endpoints.Snapshot | None) -> None:

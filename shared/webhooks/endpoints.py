@@ -29,11 +29,11 @@ LIMIT = 16
 FILTERS_LIMIT = 50
 FAILING_LIMIT = 5 * 24 * 3600
 """Seconds, scaled, for which every attempt must have failed before an endpoint is disabled."""
-EventFilter = Annotated[str, Keywords(code="event_filter_invalid", enum=[*EVENT_TYPES, *FAMILIES])]
+EventFilter = Annotated[str, Keywords(code="event_filter_invalid", name="EventFilter", enum=[*EVENT_TYPES, *FAMILIES])]
 """An event type, or a wildcard for the types of a kind of resource."""
 HANGING_FROM = 3
 """The timeouts in a row after which an endpoint is hanging."""
-HEALTH = ("failing_since", "slow_attempts", "timeouts", "slow_until", "busy_until")
+HEALTH = ("failing_since", "noticed", "slow_attempts", "timeouts", "slow_until", "busy_until")
 """The attributes of a row that follow from attempts. A new URL and enabling remove them."""
 _GENERATIONS = 100
 _TOMBSTONE = 31 * clock.DAY
@@ -138,6 +138,8 @@ class WebhookEndpointRow(ResourceRow):
     """Until when the endpoint counts as busy (milliseconds)."""
     failing_since: NotRequired[int]
     """The end of the first failed attempt since the last success (milliseconds). Absent after a success."""
+    noticed: NotRequired[bool]
+    """A notice has said that the endpoint is failing. Absent after a success."""
 
 
 WEBHOOK_ENDPOINTS: Collection[WebhookEndpoint, WebhookEndpointRow] = Collection(
@@ -159,6 +161,7 @@ class Snapshot:
     slow_until: int | None
     busy_until: int
     failing_since: int | None
+    noticed: bool
     version: int
     secret: bytes
 
@@ -171,6 +174,11 @@ class Snapshot:
     def hanging(self) -> bool:
         """Whether its receiver has not responded to several attempts in a row."""
         return self.timeouts >= HANGING_FROM
+
+    @property
+    def is_announced(self) -> bool:
+        """Whether a notice has said that it is failing, or that it was disabled because of that."""
+        return self.noticed if self.doc["enabled"] else self.doc["disabled_reason"] != "manual"
 
     @property
     def needs_attention(self) -> bool:
@@ -311,6 +319,7 @@ def snapshot(row: Mapping[str, Any]) -> Snapshot:
         slow_until=row.get("slow_until"),
         busy_until=row.get("busy_until", 0),
         failing_since=row.get("failing_since"),
+        noticed=row.get("noticed", False),
         version=row["v"],
         secret=row["secret"],
     )

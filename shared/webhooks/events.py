@@ -17,7 +17,7 @@ from shared.core.facts import EVENT_TYPES
 from shared.core.keys import Scope, scope_of
 from shared.resources import documents, fields, lists
 from shared.resources.collections import Collection
-from shared.resources.schema import EventId, Keywords, one_of
+from shared.resources.schema import EventId, one_of
 
 RETENTION = 30 * clock.DAY
 """How long events and deliveries can be retrieved (milliseconds)."""
@@ -47,13 +47,13 @@ class Event(TypedDict):
     """The event's id. Every delivery of the event has the same, so a receiver recognizes duplicates by it."""
     object: Literal["event"]
     """The type of the object."""
-    type: Annotated[str, one_of(EVENT_TYPES)]
+    type: Annotated[str, one_of(EVENT_TYPES, "EventType")]
     """What happened, such as `appointment.confirmed`."""
     created: int
     """When it happened, in Unix seconds."""
     livemode: bool
     """False for an event of test mode."""
-    api_version: Annotated[str, Keywords(format="date", enum=[*facts.REVISIONS])]
+    api_version: Annotated[str, one_of(facts.REVISIONS, "ApiVersion")]
     """The newest API revision at the time of the event, `YYYY-MM-DD`."""
     data: EventData
     """The resource, and what changed."""

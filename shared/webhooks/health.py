@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from shared.core import clock, table
 from shared.core.keys import Scope
+from shared.core.log import logger
 from shared.webhooks import deliveries, endpoints, lanes
 from shared.webhooks.deliveries import Ended, Retry
 from shared.webhooks.endpoints import Snapshot
@@ -13,6 +16,10 @@ from shared.webhooks.lanes import Arrival
 
 if TYPE_CHECKING:
     from shared.webhooks.http_client import Outcome
+
+
+NOTICE_AFTER = 10 * 60
+"""Seconds, scaled, for which every attempt must have failed before a notice says so."""
 
 
 def writes(
@@ -43,4 +50,38 @@ def _changes(
     attributes = lanes.marks(endpoint, outcome, arrival)
     if bool(outcome.error) != (failing_since is not None):
         attributes["failing_since"] = now if outcome.error else None
-    return [endpoints.set_health(scope, endpoint, **attributes)] if attributes else []
+    if _notice_is_due(endpoint, outcome):
+        attributes["noticed"] = True if outcome.error else None
+    if not attributes:
+        return []
+    write = endpoints.set_health(scope, endpoint, **attributes)
+    if "noticed" in attributes:
+        # Of concurrent attempts, one gives the notice.
+        unchanged = "attribute_not_exists(noticed)" if outcome.error else "attribute_exists(noticed)"
+        write = dataclasses.replace(write, condition=f"{write.condition} AND {unchanged}")
+    return [write]
+
+
+def announce(scope: Scope, endpoint: Snapshot, written: Sequence[table.Operation]) -> None:
+    """Log the notices that belong to the committed operations of an attempt (`writes`), each once.
+
+    An endpoint is failing, has recovered from that, or was disabled because of its receiver's responses.
+    """
+    mode = "live" if scope.livemode else "test"
+    about = {"project_id": scope.project_id, "mode": mode, "endpoint_id": endpoint.doc["id"]}
+    for write in written:
+        changes = write.set if isinstance(write, table.Update) else {}
+        if "doc" in changes:
+            logger().warning("webhook endpoint disabled", extra=about)
+        elif changes.get("noticed"):
+            logger().warning("webhook endpoint failing", extra=about)
+        elif "noticed" in changes:
+            logger().warning("webhook endpoint recovered", extra=about)
+
+
+def _notice_is_due(endpoint: Snapshot, outcome: Outcome) -> bool:
+    """Whether people must be told that the endpoint is failing, or that it has recovered."""
+    if not outcome.error:
+        return endpoint.noticed
+    since = endpoint.failing_since
+    return since is not None and not endpoint.noticed and clock.now() - since >= clock.scaled(NOTICE_AFTER)

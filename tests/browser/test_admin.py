@@ -5,23 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support import receivers
-from tests.support.runner import ROOT
+from tests.support.looking import VIEWS, complain, overhang, violations
 from tests.support.site import PATIENCE, Site
 
-AXE = (ROOT / "node_modules" / "axe-core" / "axe.min.js").read_text()
 HOSTILE = "<img src=x onerror=alert(1)>\"'></bdi></code></script><script>alert(1)</script>{{7*7}}"
-VIEWS: dict[str, dict[str, Any]] = {
-    "light": {"color_scheme": "light", "viewport": {"width": 1200, "height": 800}},
-    "dark": {"color_scheme": "dark", "viewport": {"width": 1200, "height": 800}},
-    "phone": {"color_scheme": "light", "viewport": {"width": 390, "height": 800}},
-}
-
 expect.set_options(timeout=PATIENCE)
 
 
@@ -33,18 +25,6 @@ def owner(site: Site, chromium: Browser) -> Iterator[Page]:
     complain(page)
     yield page
     context.close()
-
-
-def complain(page: Page) -> None:
-    """Fail on dialogs, script errors and what the security policy blocks."""
-
-    def look(said: ConsoleMessage) -> None:
-        if "Content Security Policy" in said.text:
-            pytest.fail(said.text)
-
-    page.on("dialog", lambda dialog: pytest.fail(f"a dialog: {dialog.message}"))
-    page.on("pageerror", lambda error: pytest.fail(str(error)))
-    page.on("console", look)
 
 
 def failed_event(site: Site, key: str, receiver: receivers.Receiver) -> str:
@@ -63,7 +43,7 @@ def test_a_newcomer_creates_a_key_and_mends_a_receiver(site: Site, owner: Page) 
     owner.goto(f"{site.service.base_url}/admin")
     owner.get_by_role("link", name="Demo", exact=True).click()
     expect(owner.get_by_text("All is well")).to_be_visible()
-    owner.get_by_role("link", name="API keys").click()
+    owner.get_by_role("link", name="Settings").click()
     owner.get_by_label("Label").fill("my backend")
     owner.get_by_role("button", name="Create key").click()
     key = owner.locator("#key").inner_text()
@@ -91,7 +71,7 @@ def test_a_newcomer_creates_a_key_and_mends_a_receiver(site: Site, owner: Page) 
         assert len(receiver.requests) == 2
 
     mend_all(site, owner, key)
-    owner.get_by_role("link", name="API keys").click()
+    owner.get_by_role("link", name="Settings").click()
     owner.locator("tr", has_text="my backend").get_by_role("link", name="Revoke").click()
     owner.get_by_role("button", name="Revoke key").click()
     expect(owner.get_by_role("status")).to_contain_text("was revoked")
@@ -106,7 +86,7 @@ def mend_all(site: Site, owner: Page, key: str) -> None:
     behaviour = Changing(receivers.answer(400))
     with receivers.Receiver(behaviour) as receiver:
         owner.get_by_role("link", name="Webhooks").click()
-        owner.get_by_role("link", name="Create endpoint").click()
+        owner.get_by_role("button", name="Create endpoint").click()
         owner.get_by_label("URL").fill(receiver.url)
         owner.get_by_label("Label").fill("my receiver")
         owner.get_by_role("button", name="Create endpoint").click()
@@ -146,18 +126,18 @@ class Changing:
 
 def test_a_member_looks_after_a_customer(site: Site, owner: Page) -> None:
     owner.goto(site.path("customers"))
-    owner.get_by_role("link", name="Create customer").click()
+    owner.get_by_role("button", name="Create customer").click()
     owner.get_by_label("Phone").fill("+15005550006")
     owner.get_by_label("Name").fill(HOSTILE)
     owner.get_by_role("button", name="Create customer").click()
     expect(owner.get_by_role("heading", level=1)).to_have_text(HOSTILE)
-    owner.get_by_role("link", name="New appointment").click()
+    owner.get_by_role("button", name="New appointment").click()
     owner.get_by_label("Time", exact=True).fill("2031-05-06T10:30")
     owner.get_by_label("Time zone").fill("Europe/Berlin")
     owner.get_by_label("Title").fill("Check-up")
     owner.get_by_role("button", name="Create appointment").click()
     owner.get_by_role("link", name="Check-up").click()
-    owner.get_by_role("link", name="Call about it").click()
+    owner.get_by_role("button", name="Call about it").click()
     owner.get_by_role("button", name="Call now").click()
     # The page looks again by itself, until it has the transcript and the recording.
     expect(owner.get_by_text("Completed")).to_be_visible()
@@ -293,13 +273,8 @@ def test_every_page_is_accessible_and_fits(
         for name, url in pages_of(site, owner).items():
             page.goto(url)
             page.screenshot(path=screenshots / f"{name}-{view}.png", full_page=True)
-            page.evaluate(AXE)
-            found = page.evaluate(
-                "axe.run().then(result => result.violations.map(one => [one.id, one.nodes.map(n => n.target)]))"
-            )
-            assert found == [], (name, view)
-            wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-            assert wide == 0, f"{name} scrolls sideways by {wide} pixels"
+            assert violations(page) == [], (name, view)
+            assert overhang(page) == 0, f"{name} scrolls sideways"
         context.close()
 
 

@@ -84,7 +84,7 @@ def anonymous(service: Service) -> Client:
 def receiver(service: Service) -> Iterator[Receiver]:
     if service.speed is None:
         pytest.skip("a deployed service cannot reach a receiver on loopback")
-    started = Receiver()
+    started = Receiver(service.promises)
     yield started
     started.close()
 

@@ -279,8 +279,7 @@ def calls_of_each_hint(stage: Stage, time: Clock, livemode: bool) -> list[list[s
 
 
 @pytest.mark.usefixtures("live")
-@pytest.mark.parametrize("by_sweep", [False, True], ids=["message_again", "sweep"])
-@modes
+@pytest.mark.parametrize(("livemode", "by_sweep"), [(False, True), (True, False)], ids=["sweep", "live_message_again"])
 def test_a_call_whose_worker_dies_at_any_point_ends_once(
     stage: Stage, stopped_clock: Clock, livemode: bool, by_sweep: bool
 ) -> None:

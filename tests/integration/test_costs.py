@@ -27,7 +27,9 @@ import pytest
 from infra import costs, topology
 from infra.costs import Work
 from infra.local import resources
+from shared.admin import members
 from shared.core import aws, aws_json, clock, log
+from tests.support.browsing import signed_in
 from tests.support.clocks import Clock
 from tests.support.http_gateway import delivering, serving
 from tests.support.receivers import Receiver, answer
@@ -172,7 +174,7 @@ class Meter(Stage):
         lines.setFormatter(logger.registered_formatter)
         level = logger.log_level
         objects = aws.s3().meta.events
-        objects.register_first("before-parameter-build.s3", self._stored)
+        objects.register_first("before-parameter-build.s3", self._put)
         logger.addHandler(lines)
         logger.setLevel("INFO")
         clock.use(lambda: self.time.now, self._sleep)
@@ -188,7 +190,7 @@ class Meter(Stage):
             clock.use(lambda: self.time.now, self.time.forward)
             logger.setLevel(level)
             logger.removeHandler(lines)
-            objects.unregister("before-parameter-build.s3", self._stored)
+            objects.unregister("before-parameter-build.s3", self._put)
 
     def _sleep(self, seconds: float) -> None:
         self.time.forward(seconds)
@@ -221,7 +223,7 @@ class Meter(Stage):
             # Its message has a token that only the machine knows.
             self._hint(self.time.now, queue, None)
 
-    def _stored(self, model: Any, **others: Any) -> None:
+    def _put(self, model: Any, **others: Any) -> None:
         assert model.name == "PutObject"
         self.counts["puts"] += 1
 
@@ -438,7 +440,7 @@ def test_retries_take_what_is_stated(meter: Meter) -> None:
     with Receiver(answer(500)) as receiver:
         meter.call("POST", "/v1/webhook_endpoints", {"url": receiver.url})
         meter.call("PATCH", f"/v1/appointments/{appointment}", {"status": "confirmed"})
-        for number in range(1, 6):
+        for number in range(1, 7):
             with meter.counting():
                 meter.fan_out_singly()
                 meter.next_hint()
@@ -446,9 +448,21 @@ def test_retries_take_what_is_stated(meter: Meter) -> None:
                 meter.counts["sent_out"] += len(request.body) + _headers(request.headers)
             if number > 1:
                 counted[number] = meter.work
-    # The third sets a queue's timer, the fifth a state machine's, as the ones before them did.
+    # The third sets a queue's timer, the sixth a state machine's. The fifth also writes that the endpoint is failing.
     assert_states(costs.WORK["queue_retry"], counted[3], costs.RECEIVER_MS)
-    assert_states(costs.WORK["machine_retry"], counted[5], costs.RECEIVER_MS)
+    assert_states(costs.WORK["machine_retry"], counted[6], costs.RECEIVER_MS)
+
+
+def test_an_admin_page_takes_what_is_stated(meter: Meter) -> None:
+    project = meter.project("Blue Clinic")
+    for _ in range(20):
+        meter.call("POST", "/v1/customers", PERSON)
+    browser = signed_in(meter, "ada@example.com", {project.id: members.MEMBER})
+    cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+    with meter.counting():
+        path = f"/admin/projects/{project.id}/test/customers"
+        meter.call("GET", path, key="", headers={"Cookie": cookie})
+    assert_states(costs.WORK["admin_page"], meter.work)
 
 
 def test_a_sweep_that_finds_nothing_takes_what_is_stated(meter: Meter, monkeypatch: pytest.MonkeyPatch) -> None:

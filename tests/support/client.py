@@ -11,8 +11,11 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from email.message import Message
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlencode, urlsplit
+
+from tests.support.described import description
 
 T = TypeVar("T")
 Address = tuple[str, int]
@@ -123,7 +126,7 @@ class Response:
 
 @dataclass
 class Promises:
-    """Collects answers that break a promise made for every response, each kind of breach once a session."""
+    """Collects answers that break a promise or are not as described, each kind of breach once a session."""
 
     base_url: str
     known: set[str] = field(default_factory=set)
@@ -131,10 +134,19 @@ class Promises:
 
     def check(self, method: str, path: str, response: Response, *, with_key: bool, repeatable: bool) -> None:
         for breach in breaches(response, self.base_url, with_key=with_key, repeatable=repeatable):
-            kind = f"{breach.split(':')[0]} ({response.status})"
-            if kind not in self.known:
-                self.known.add(kind)
-                self.new.append(f"{method} {path} -> {response.status}: {breach}")
+            self._add(f"{method} {path} -> {response.status}", f"{breach.split(':')[0]} ({response.status})", breach)
+        found = description().breaches(method, path, response.status, response.headers, response.body)
+        for breach in found:
+            self._add(f"{method} {path} -> {response.status}", breach, f"{breach} in {response}")
+
+    def check_webhook(self, headers: Message, body: bytes) -> None:
+        for breach in description().webhook_breaches(headers, body):
+            self._add("webhook", breach, f"{breach} in {body[:600].decode(errors='replace')}")
+
+    def _add(self, where: str, kind: str, breach: str) -> None:
+        if kind not in self.known:
+            self.known.add(kind)
+            self.new.append(f"{where}: {breach}")
 
 
 # One rule of the contract after another: splitting the list would hide it.

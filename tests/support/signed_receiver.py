@@ -15,7 +15,7 @@ from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.support.client import eventually
+from tests.support.client import Promises, eventually
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,10 @@ def as_answer(answer: int | Answer) -> Answer:
 
 
 class Receiver:
-    def __init__(self) -> None:
+    """`promises` judges every request to a hook."""
+
+    def __init__(self, promises: Promises | None = None) -> None:
+        self._promises = promises
         self._hooks: dict[str, Hook] = {}
         self._closing = threading.Event()
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
@@ -112,7 +115,7 @@ class Receiver:
         self._thread.join()
 
     def _handler(self) -> type[BaseHTTPRequestHandler]:
-        hooks, closing = self._hooks, self._closing
+        hooks, closing, promises = self._hooks, self._closing, self._promises
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -121,6 +124,8 @@ class Receiver:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 hook = hooks.get(self.path)
                 received = Received(self.command, self.headers, body, time.time())
+                if hook and promises:
+                    promises.check_webhook(self.headers, body)
                 answer = hook.take(received) if hook else Answer(404)
                 self.close_connection = True
                 if answer.hang:

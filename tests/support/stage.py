@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infra import topology
 from infra.local import database, names, resources
@@ -30,6 +30,9 @@ from shared.core import aws, aws_json
 from shared.core.facts import STREAM_KINDS
 from tests.support import moto_server, privileges
 from tests.support.wire import forget_clients
+
+if TYPE_CHECKING:
+    from moto.sqs.models import Queue
 
 ROOT = Path(__file__).parents[2]
 
@@ -191,16 +194,25 @@ class Stage:
 
     def messages(self, queue: str) -> list[dict[str, Any]]:
         """Take what a queue has to give right now, as Lambda's records; the messages are gone from it."""
-        address, found = self.queues[queue], []
+        address, stored, found = self.queues[queue], self._stored(queue), []
         # A function that a test interrupts does not do this.
         with privileges.running(None):
-            while batch := self._sqs.receive_message(
-                QueueUrl=address.url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
-            ).get("Messages"):
+            # moto is in this process: a queue that has nothing to give is not asked.
+            while stored.messages and (
+                batch := self._sqs.receive_message(
+                    QueueUrl=address.url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
+                ).get("Messages")
+            ):
                 for message in batch:
                     self._sqs.delete_message(QueueUrl=address.url, ReceiptHandle=message["ReceiptHandle"])
                     found.append(sqs_record(message["Body"], address.arn, message["Attributes"]))
         return found
+
+    def _stored(self, queue: str) -> Queue:
+        """moto's own picture of a queue."""
+        from moto.sqs.models import sqs_backends
+
+        return sqs_backends[names.ACCOUNT][names.REGION].get_queue(self.queues[queue].name)
 
     def empty_storage(self) -> None:
         """Begin with a new table and without recordings; keys and projects of before are gone."""
@@ -215,12 +227,10 @@ class Stage:
         """Take away all messages, those that are delayed or in flight, too."""
         from moto.sqs.models import sqs_backends
 
-        # moto is in this process, and there are many queues: no request to each.
         backend = sqs_backends[names.ACCOUNT][names.REGION]
-        for address in self.queues.values():
-            queue = backend.get_queue(address.arn.rpartition(":")[2])
-            queue.last_purged_at = None  # SQS, and moto, purge a queue once a minute.
-            backend.purge_queue(queue.name)
+        for stored in map(self._stored, self.queues):
+            stored.last_purged_at = None  # SQS, and moto, purge a queue once a minute.
+            backend.purge_queue(stored.name)
 
     def deliver(self, *queues: str) -> int:
         """Give deliver what these queues (all of its own, if none is named) have to give; how many messages."""

@@ -76,6 +76,7 @@ class Receiver:
             slow_until=None,
             busy_until=0,
             failing_since=None,
+            noticed=False,
             version=1,
             secret=b"",
         )

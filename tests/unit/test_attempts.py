@@ -29,6 +29,7 @@ HEALTHY = endpoints.Snapshot(
     slow_until=None,
     busy_until=0,
     failing_since=None,
+    noticed=False,
     version=1,
     secret=b"",
 )

@@ -76,6 +76,7 @@ def endpoint(generation: int, deleted: bool = False) -> endpoints.Snapshot:
         slow_until=None,
         busy_until=0,
         failing_since=None,
+        noticed=False,
         version=1,
         secret=b"",
     )

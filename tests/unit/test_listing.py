@@ -151,9 +151,10 @@ def test_a_status_may_be_repeated_and_one_given_twice_counts_once() -> None:
 
 def test_a_plus_that_arrives_as_a_space_is_understood() -> None:
     phone = customers.CUSTOMERS.query({"phone": [" 15005550006"]})
+    spaced = customers.CUSTOMERS.query({"phone": [" +1 500 555 0006"]})
     range_ = appointments.APPOINTMENTS.query({"appointment_at[gte]": ["2027-01-01T02:00:00 02:00"]})
 
-    assert phone.filters == {"phone": ("+15005550006",)}
+    assert phone.filters == spaced.filters == {"phone": ("+15005550006",)}
     assert range_.min_time == "2027-01-01T00:00:00.000Z"
 
 
@@ -171,6 +172,14 @@ def test_a_range_of_events_counts_whole_seconds(bound: int, word: str, beside: i
     query = events.EVENTS.query({f"created[{word}]": [str(bound)]})
 
     assert within(query, ids.new("evt_", made)) == compare(made // 1000, word, bound)
+
+
+def test_a_range_of_events_takes_any_integer() -> None:
+    first, last = ids.new("evt_", 0), ids.new("evt_", 4_000_000_000_000)
+
+    assert not within(events.EVENTS.query({"created[gt]": ["9" * 5000]}), last)
+    assert within(events.EVENTS.query({"created[gt]": ["-" + "9" * 5000]}), first)
+    assert within(events.EVENTS.query({"created[lte]": ["9" * 5000]}), last)
 
 
 @given(INSTANTS, INSTANTS, INSTANTS)

@@ -302,3 +302,16 @@ def test_appointments_are_found_by_day(stage: Stage, whole: Whole) -> None:
     page, id = f"{whole.story.path}/appointments", whole.ids["appointments"]
     assert id in browser.get(f"{page}?since=2030-05-06&until=2030-05-06").text
     assert id not in browser.get(f"{page}?since=2030-05-07").text
+
+
+def test_a_call_on_whatsapp_asks_the_customer_first(stage: Stage, story: Story) -> None:
+    browser = signed_in(stage, "member@example.com", {story.project.id: members.MEMBER})
+    customer = created(stage, "/v1/customers", phone="+15005550020")["id"]
+    path = f"{story.path}/customers/{customer}/call"
+    location = browser.submit(path, path, channel="whatsapp").location
+    shown = browser.get(location)
+    assert "was asked for consent and has not answered" in shown.text
+    assert seen(stage, f"/v1/sessions/{id_of(location)}")["consent"]["status"] == "pending"
+    again = browser.submit(path, path, channel="whatsapp")
+    assert id_of(again.location) == id_of(location), "the customer is asked nothing new"
+    assert [entry.action for entry in trail(story.project.id)] == ["customer.called"]

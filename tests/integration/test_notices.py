@@ -1,0 +1,96 @@
+"""The notices that an endpoint is failing, was disabled or has recovered: each one once."""
+
+from __future__ import annotations
+
+import logging
+
+from shared.core import clock
+from shared.webhooks import endpoints, health
+from tests.support import logged
+from tests.support.clocks import Clock
+from tests.support.delivering import PHONE
+from tests.support.receivers import Behaviour, Exchange, Receiver, answer
+from tests.support.resources import created, seen
+from tests.support.stage import Stage
+
+FAILING, RECOVERED, DISABLED = (f"webhook endpoint {what}" for what in ("failing", "recovered", "disabled"))
+
+
+class Obedient:
+    """A receiver's behaviour that a test changes as it goes."""
+
+    def __init__(self, status: int) -> None:
+        self.behaviour: Behaviour = answer(status)
+
+    def __call__(self, exchange: Exchange) -> None:
+        self.behaviour(exchange)
+
+
+def notices(lines: list[logging.LogRecord]) -> list[str]:
+    return [line.getMessage() for line in lines if line.getMessage() in (FAILING, RECOVERED, DISABLED)]
+
+
+def happen(stage: Stage, time: Clock) -> None:
+    """An event is sent to the endpoint."""
+    created(stage, "/v1/customers", phone=PHONE)
+    stage.fan_out()
+    stage.deliver("deliveries", "slow_deliveries")
+    time.forward(1)
+
+
+def test_a_failing_endpoint_is_announced_once_and_again_when_it_recovers(stage: Stage, stopped_clock: Clock) -> None:
+    obedient = Obedient(400)
+    with Receiver(obedient) as receiver, logged.lines() as lines:
+        id = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
+        happen(stage, stopped_clock)
+        stopped_clock.forward(health.NOTICE_AFTER - 10)
+        happen(stage, stopped_clock)
+        assert notices(lines) == []
+        stopped_clock.forward(10)
+        happen(stage, stopped_clock)
+        happen(stage, stopped_clock)
+        assert notices(lines) == [FAILING]
+        [(project, mode, endpoint)] = logged.ids(lines, FAILING, "project_id", "mode", "endpoint_id")
+        assert (project, mode, endpoint) == (seen(stage, "/v1/ping")["project_id"], "test", id)
+        obedient.behaviour = answer(200)
+        happen(stage, stopped_clock)
+        happen(stage, stopped_clock)
+        assert notices(lines) == [FAILING, RECOVERED]
+        assert receiver.url not in "".join(str(line.__dict__) for line in lines if line.getMessage() == FAILING)
+
+
+def test_a_short_failure_is_not_announced(stage: Stage, stopped_clock: Clock) -> None:
+    obedient = Obedient(400)
+    with Receiver(obedient) as receiver, logged.lines() as lines:
+        created(stage, "/v1/webhook_endpoints", url=receiver.url)
+        happen(stage, stopped_clock)
+        obedient.behaviour = answer(200)
+        happen(stage, stopped_clock)
+        assert notices(lines) == []
+
+
+def test_an_endpoint_that_is_disabled_because_of_its_receiver_is_announced(stage: Stage, stopped_clock: Clock) -> None:
+    obedient = Obedient(410)
+    with Receiver(obedient) as receiver, logged.lines() as lines:
+        gone = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
+        happen(stage, stopped_clock)
+        assert notices(lines) == [DISABLED]
+        assert seen(stage, f"/v1/webhook_endpoints/{gone}")["disabled_reason"] == "gone"
+        assert stage.call("DELETE", f"/v1/webhook_endpoints/{gone}").status == 200
+        obedient.behaviour = answer(400)
+        failing = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
+        happen(stage, stopped_clock)
+        stopped_clock.forward(endpoints.FAILING_LIMIT / 2)
+        happen(stage, stopped_clock)
+        stopped_clock.forward(clock.scaled(endpoints.FAILING_LIMIT) / clock.SECOND / 2 + 1)
+        happen(stage, stopped_clock)
+        assert seen(stage, f"/v1/webhook_endpoints/{failing}")["disabled_reason"] == "failing"
+        assert notices(lines) == [DISABLED, FAILING, DISABLED]
+
+
+def test_an_endpoint_that_a_person_disables_is_not_announced(stage: Stage, stopped_clock: Clock) -> None:
+    with Receiver(answer(200)) as receiver, logged.lines() as lines:
+        id = created(stage, "/v1/webhook_endpoints", url=receiver.url, enabled=True)["id"]
+        assert stage.call("PATCH", f"/v1/webhook_endpoints/{id}", {"enabled": False}).status == 200
+        happen(stage, stopped_clock)
+        assert notices(lines) == []

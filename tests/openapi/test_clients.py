@@ -1,0 +1,58 @@
+"""Generated clients do the README's walk: openapi-python-client's package, and the types of openapi-typescript."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.openapi.conftest import NODE_BIN
+from tests.support.runner import Service
+from tests.support.signed_receiver import Receiver
+
+HERE = Path(__file__).parent
+COMMITTED = HERE.parent / "openapi.json"
+BIN = Path(sys.executable).parent
+
+
+def run(*command: str | Path, **environment: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, env=os.environ | environment, timeout=170)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_a_python_client_does_the_walk(service: Service, tmp_path: Path) -> None:
+    generate: list[str | Path] = [BIN / "openapi-python-client", "generate", "--meta", "none", "--fail-on-warning"]
+    # It formats with ruff, which is in the same folder.
+    path = f"{BIN}:{os.environ['PATH']}"
+    run(*generate, "--path", COMMITTED, "--output-path", tmp_path / "appointments_client", PATH=path)
+    receiver = Receiver(service.promises)
+    hook = receiver.hook()
+    try:
+        arguments = (service.base_url, service.projects[0].test_key, hook.url)
+        appointment_id = run(sys.executable, HERE / "walk.py", *arguments, PYTHONPATH=str(tmp_path))
+        received = hook.wait_about(appointment_id.strip(), 3)
+    finally:
+        receiver.close()
+
+    types = {one.event["type"] for one in received}
+    assert types == {"appointment.created", "appointment.confirmed", "appointment.cancelled"}
+    assert not service.promises.new
+
+
+def test_typescript_types_compile_and_do_the_walk(service: Service, tmp_path: Path) -> None:
+    run(NODE_BIN / "openapi-typescript", COMMITTED, "-o", tmp_path / "api.d.ts")
+    for name in ("walk.ts", "tsconfig.json"):
+        shutil.copy(HERE / name, tmp_path / name)
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    run(NODE_BIN / "tsc", "--project", tmp_path)
+    receiver = Receiver(service.promises)
+    hook = receiver.hook()
+    try:
+        run("node", tmp_path / "walk.js", service.base_url, service.projects[1].test_key, hook.url)
+        hook.wait(2)
+    finally:
+        receiver.close()
+    assert not service.promises.new

@@ -1,0 +1,158 @@
+"""What the API description says of every response and webhook, and what in one contradicts it.
+
+The description allows further fields in responses, as revisions add some; here, a field that it does not have is a
+breach, too.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from email.message import Message
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+
+DESCRIPTION = Path(__file__).parents[1] / "openapi.json"
+CARRIER_HEADERS = re.compile(
+    # What HTTP, its servers and API Gateway add to every response.
+    r"content-type|content-length|date|server|connection|keep-alive|transfer-encoding|via|x-amz.*|x-localstack",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class Operation:
+    name: str
+    path: re.Pattern[str]
+    responses: Mapping[str, Any]
+
+
+class Description:
+    """The committed description, in which every object of a response is closed."""
+
+    def __init__(self, document: Any) -> None:
+        self._components = document["components"]
+        self._schemas = {name: closed(schema) for name, schema in self._components["schemas"].items()}
+        self._webhooks = document["webhooks"]
+        self._operations: dict[str, list[Operation]] = {}
+        self._validators: dict[str, jsonschema_rs.Draft202012Validator] = {}
+        for path, methods in document["paths"].items():
+            pattern = re.compile(re.sub(r"{\w+}", "[^/]+", path))
+            for method, described in methods.items():
+                operation = Operation(described["operationId"], pattern, described["responses"])
+                self._operations.setdefault(method.upper(), []).append(operation)
+
+    def breaches(self, method: str, path: str, status: int, headers: Message, body: bytes) -> Iterator[str]:
+        """What in this response is not as described; `path` is that of the request, without the stage's."""
+        path = path.partition("?")[0]
+        operation = self._operation("GET" if method == "HEAD" else method, path)
+        if operation is None:
+            if path.startswith("/v1/") and status < 400:
+                yield f"described, {method} {path}: no such operation"
+            if status >= 400:
+                yield from self._of_schema("error", {"$ref": "#/components/schemas/Error"}, json_of(body))
+            return
+        found = operation.responses.get(str(status))
+        if found is None:
+            yield f"described, {operation.name}: status {status}"
+            return
+        found = self._resolved(found)
+        yield from self._of_headers(f"{operation.name} {status}", found["headers"], headers)
+        if method == "HEAD":
+            return
+        media_type, _, _ = headers.get("Content-Type", "").partition(";")
+        if media_type not in found["content"]:
+            yield f"described, {operation.name} {status}: content type {media_type}"
+            return
+        content, document = found["content"][media_type], json_of(body)
+        yield from self._of_schema(f"{operation.name} {status}", content["schema"], document)
+        if status >= 400 and document["error"]["code"] not in content["examples"]:
+            yield f"described, {operation.name} {status}: code {document['error']['code']}"
+
+    def webhook_breaches(self, headers: Message, body: bytes) -> Iterator[str]:
+        """What in this webhook is not as described."""
+        event = json_of(body)
+        webhook = self._webhooks.get(event["type"])
+        if webhook is None:
+            yield f"described, webhook: type {event['type']}"
+            return
+        for parameter in webhook["post"]["parameters"]:
+            value = headers.get(parameter["name"])
+            if value is None or not self._validator(parameter["schema"]).is_valid(value):
+                yield f"described, webhook {parameter['name']}: {value!r}"
+        schema = webhook["post"]["requestBody"]["content"]["application/json"]["schema"]
+        yield from self._of_schema(f"webhook {event['type']}", schema, event)
+
+    def _operation(self, method: str, path: str) -> Operation | None:
+        found = self._operations.get(method, ())
+        return next((operation for operation in found if operation.path.fullmatch(path)), None)
+
+    def _resolved(self, part: Mapping[str, Any]) -> Any:
+        if "$ref" not in part:
+            return part
+        _, _, kind, name = part["$ref"].split("/")
+        return self._components[kind][name]
+
+    def _of_headers(self, where: str, described: Mapping[str, Any], headers: Message) -> Iterator[str]:
+        known = {name.lower(): self._resolved(header) for name, header in described.items()}
+        for name, header in known.items():
+            if header.get("required") and name not in headers:
+                yield f"described, {where}: no header {name}"
+        for name, text in headers.items():
+            header = known.get(name.lower())
+            if header is None:
+                if not CARRIER_HEADERS.fullmatch(name):
+                    yield f"described, {where}: header {name}"
+                continue
+            value = int(text) if header["schema"].get("type") == "integer" and text.isdecimal() else text
+            if not self._validator(header["schema"]).is_valid(value):
+                yield f"described, {where} header {name}: {text!r}"
+
+    def _of_schema(self, where: str, schema: Mapping[str, Any], value: Any) -> Iterator[str]:
+        error = next(iter(self._validator(schema).iter_errors(value)), None)
+        if error is not None:
+            place = "/".join("*" if isinstance(part, int) else part for part in error.instance_path)
+            yield f"described, {where} /{place}: {most_specific(error)}"
+
+    def _validator(self, schema: Mapping[str, Any]) -> jsonschema_rs.Draft202012Validator:
+        key = json.dumps(schema, sort_keys=True)
+        if key not in self._validators:
+            whole = {**schema, "components": {"schemas": self._schemas}}
+            self._validators[key] = jsonschema_rs.Draft202012Validator(whole)
+        return self._validators[key]
+
+
+@functools.cache
+def description() -> Description:
+    return Description(json.loads(DESCRIPTION.read_text(encoding="utf-8")))
+
+
+def closed(schema: Any) -> Any:
+    """The schema, in which no object has fields that are not described."""
+    if isinstance(schema, list):
+        return [closed(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    found = {name: closed(part) for name, part in schema.items()}
+    if "object" in types(schema) and isinstance(schema.get("properties"), dict):
+        found.setdefault("additionalProperties", False)
+    return found
+
+
+def types(schema: Mapping[str, Any]) -> Iterable[str]:
+    found = schema.get("type", ())
+    return (found,) if isinstance(found, str) else found if isinstance(found, list) else ()
+
+
+def json_of(body: bytes) -> Any:
+    return json.loads(body)
+
+
+def most_specific(error: Any) -> str:
+    """The message, without the whole document that it may quote."""
+    return str(error.message)[:300]
