@@ -128,7 +128,7 @@ class InProject(SignedIn):
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
         """The response with a template. Whole pages, which have a `section`, say which webhook endpoints fail."""
         if values.get("section", _LISTS_ENDPOINTS[0]) not in _LISTS_ENDPOINTS:
-            values["unhealthy"] = [one for one in endpoints.of_project(self.scope) if one.is_announced]
+            values["announced"] = [one for one in endpoints.of_project(self.scope) if one.is_announced]
         return super().render(template, status, **values)
 
     def path(self, *parts: str) -> str:

@@ -127,8 +127,8 @@ class Changing:
 def test_a_member_looks_after_a_customer(site: Site, owner: Page) -> None:
     owner.goto(site.path("customers"))
     owner.get_by_role("button", name="Create customer").click()
-    owner.get_by_label("Phone").fill("+15005550006")
-    owner.get_by_label("Name").fill(HOSTILE)
+    owner.get_by_label("Phone", exact=True).fill("+15005550006")
+    owner.get_by_label("Name", exact=True).fill(HOSTILE)
     owner.get_by_role("button", name="Create customer").click()
     expect(owner.get_by_role("heading", level=1)).to_have_text(HOSTILE)
     owner.get_by_role("button", name="New appointment").click()

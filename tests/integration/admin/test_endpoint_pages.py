@@ -7,9 +7,12 @@ import re
 import pytest
 
 from shared.admin import members
-from shared.core import clock
+from shared.core import clock, table
+from shared.core.keys import Scope
+from shared.webhooks import endpoints
 from shared.webhooks.endpoints import HANGING_FROM
-from tests.support.browsing import Browser, Story, Whole, signed_in, trail
+from tests.support.browsing import Browser, Story, Whole, as_test, signed_in, trail
+from tests.support.clocks import Clock
 from tests.support.delivering import mark
 from tests.support.project_of_pages import replaying
 from tests.support.resources import created, listed, seen
@@ -195,3 +198,21 @@ def test_failed_deliveries_are_listed_since_a_time(stage: Stage, whole: Whole, m
     shown = member.get(f"{page}?since={later}")
     assert whole.story.event not in shown.text
     assert "No failed deliveries match" in shown.text
+
+
+def test_a_line_on_other_pages_says_that_an_endpoint_is_failing(
+    stage: Stage, whole: Whole, stopped_clock: Clock
+) -> None:
+    browser = signed_in(stage, "member@example.com", {whole.story.project.id: members.MEMBER})
+    page, said = f"{whole.story.path}/customers", "it has refused every attempt since"
+    stage.settle()
+    assert said not in browser.get(page).text
+    scope, id = Scope(whole.story.project.id, False), whole.ids["webhook_endpoints"]
+    with as_test():
+        failing = endpoints.set_health(scope, endpoints.read(scope, [id])[id], failing_since=1, noticed=True)
+        table.write([failing], "test")
+    assert said in browser.get(page).text
+    assert said not in browser.get(whole.story.path).text, "the page shows it itself"
+    created(stage, "/v1/customers", phone="+15005550006")
+    stage.settle()
+    assert said not in browser.get(page).text, "it has recovered"
