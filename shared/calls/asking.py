@@ -77,7 +77,7 @@ def _step(scope: Scope, claim: owed.Claim) -> None:
     """Run one step. Raises ConditionFailed or Contended if the rows were modified concurrently."""
     consent, now = consents.of_row(scope, claim.row), clock.now()
     if not consent.pending:
-        owed.commit(claim, [consents.update(consent, consent.doc, owed.NOTHING)])
+        owed.commit(claim, [consents.update(consent, consent.doc, owed.NO_WORK)])
     elif now >= consent.expires_at:
         doc = consents.answered(consent, EXPIRED, now)
         settlements.settle(consent, doc, placing.CONSENT_EXPIRED, claim=claim)
@@ -87,7 +87,7 @@ def _step(scope: Scope, claim: owed.Claim) -> None:
         doc = consents.answered(consent, consent.simulated_answer, now)
         settlements.settle(consent, doc, settlements.ENDINGS[consent.simulated_answer], claim=claim)
     else:
-        owed.commit(claim, [consents.update(consent, consent.doc, owed.owed(consent.key, consent.due_at))])
+        owed.commit(claim, [consents.update(consent, consent.doc, owed.due_attributes(consent.key, consent.due_at))])
 
 
 def _ask(claim: owed.Claim, consent: Consent) -> None:
@@ -142,13 +142,15 @@ def _while_pending(claim: owed.Claim, consent: Consent, record: Callable[[Consen
 
 def _asked(consent: Consent) -> table.Update:
     """The write that records that the request was sent."""
-    attributes = {**owed.owed(consent.key, consent.due_at), "asked_request": consent.request}
+    attributes = {**owed.due_attributes(consent.key, consent.due_at), "asked_request": consent.request}
     return consents.update(consent, consent.doc, attributes)
 
 
 def _ask_again(claim: owed.Claim, consent: Consent) -> None:
     """Postpone the next try of a request that may have been sent."""
-    owed.commit(claim, [consents.update(consent, consent.doc, owed.owed(consent.key, clock.now() + ASK_AGAIN))])
+    owed.commit(
+        claim, [consents.update(consent, consent.doc, owed.due_attributes(consent.key, clock.now() + ASK_AGAIN))]
+    )
 
 
 def _grant(claim: owed.Claim, consent: Consent) -> None:

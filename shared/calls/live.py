@@ -118,7 +118,7 @@ def wake(scope: Scope, session_id: str, attributes: Mapping[str, table.Value] | 
     update = table.Update(
         scope.pk(SESSIONS.kind),
         session_id,
-        set={**owed.owed(session_id, clock.now()), **(attributes or {})},
+        set={**owed.due_attributes(session_id, clock.now()), **(attributes or {})},
         expressions=("v = v + :one",),
         values={":one": 1},
     )
@@ -141,7 +141,7 @@ def keep_recording(scope: Scope, session_id: str, key: str, *, redacted: bool) -
                 attributes["raw_recording_key"] = present
         elif row.get("recording_redacted"):
             attributes = {"raw_recording_key": key}
-        due = owed.owed(session_id, clock.now())
+        due = owed.due_attributes(session_id, clock.now())
         update = table.Update(
             scope.pk(SESSIONS.kind),
             session_id,
@@ -206,12 +206,12 @@ def _start(scope: Scope, claim: owed.Claim, record: SessionRecord) -> None:
         return
     turn = pacing.admit(scope, session_id)
     if isinstance(turn, pacing.Wait):
-        waits = sessions.update(scope, record, {}, owed.owed(session_id, turn.until))
+        waits = sessions.update(scope, record, {}, owed.due_attributes(session_id, turn.until))
         owed.commit(claim, [waits, *turn.writes])
         return
     now = clock.now()
     # Stored before the customer hears it: the first turn needs it, and a repeated start must say the same.
-    attributes = {**owed.owed(session_id, now), "started_at": now, "opening": _opening(scope, record)}
+    attributes = {**owed.due_attributes(session_id, now), "started_at": now, "opening": _opening(scope, record)}
     starts = sessions.update(scope, record, {}, attributes)
     owed.commit(claim, [starts, *clear.writes, *turn.writes], keep=True)
     _place(scope, claim, SESSIONS.find(scope, session_id), first=True)
@@ -242,9 +242,9 @@ def _try_again(scope: Scope, record: SessionRecord, *, placed_none: bool) -> lis
     """The writes after a busy carrier's answer. If it `placed_none`, the call waits as if it had not been started."""
     session_id = record.doc["id"]
     if not placed_none:
-        return [sessions.update(scope, record, {}, owed.owed(session_id, clock.now() + BUSY))]
+        return [sessions.update(scope, record, {}, owed.due_attributes(session_id, clock.now() + BUSY))]
     turn = pacing.refused(scope, session_id)
-    attributes = {**owed.owed(session_id, turn.until), "started_at": None, "opening": None}
+    attributes = {**owed.due_attributes(session_id, turn.until), "started_at": None, "opening": None}
     return [sessions.update(scope, record, {}, attributes), limits.undo(scope), *turn.writes]
 
 
@@ -253,7 +253,7 @@ def _placed(scope: Scope, record: SessionRecord, contact_id: str, due_at: int) -
     session = record.doc
     dialed_at = max(record.row["started_at"], clock.parse(session["created_at"]))
     changes = {"call_status": sessions.DIALING, "dialed_at": clock.iso(dialed_at)}
-    attributes = {**owed.owed(session["id"], due_at), "contact_id": contact_id}
+    attributes = {**owed.due_attributes(session["id"], due_at), "contact_id": contact_id}
     return [sessions.update(scope, record, changes, attributes), _contact(scope, session, contact_id)]
 
 
@@ -261,7 +261,7 @@ def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> list[table.Op
     """The writes that bring a call under way up to date with the carrier's state of it."""
     session, now = record.doc, clock.now()
     age, patience = _since_dialed(session), LOST_AFTER
-    due = owed.owed(session["id"], now + POLL)
+    due = owed.due_attributes(session["id"], now + POLL)
     try:
         state = _describe(contact_id, age)
     except (Busy, NotConfigured) as error:
@@ -311,7 +311,7 @@ def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
     """The write of the next status of a transcript or a recording. No write changes both."""
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
-        return sessions.update(scope, record, {}, owed.NOTHING)
+        return sessions.update(scope, record, {}, owed.NO_WORK)
     assert session["ended_at"] is not None, "the call has ended"
     until = clock.parse(session["ended_at"]) + FILES_WITHIN
     statuses = {"transcript_status": session["transcript_status"], "recording_status": session["recording_status"]}
@@ -323,9 +323,9 @@ def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
             )
             changed = AVAILABLE if exists else MISSED if now >= until else PROCESSING
         if status in (NONE, PROCESSING) and changed != status:
-            return sessions.update(scope, record, {name: changed}, owed.owed(session["id"], now))
+            return sessions.update(scope, record, {name: changed}, owed.due_attributes(session["id"], now))
     waits = PROCESSING in statuses.values()
-    return sessions.update(scope, record, {}, owed.owed(session["id"], until) if waits else owed.NOTHING)
+    return sessions.update(scope, record, {}, owed.due_attributes(session["id"], until) if waits else owed.NO_WORK)
 
 
 def _transcript_exists(scope: Scope, session: Session) -> bool:

@@ -154,7 +154,7 @@ def place(scope: Scope, customer_id: str, order: Order) -> Placement:
         writes += request.writes
     internal: dict[str, table.Value | None] = {"instructions": order.instructions}
     if not sessions.awaits_consent(session):
-        internal |= owed.owed(session["id"], _dials_at(scope))
+        internal |= owed.due_attributes(session["id"], _dials_at(scope))
     writes.append(SESSIONS.insert(scope, session, **internal))
     return Placement(session, writes, request.consent if request is not None and request.begins else None)
 
@@ -211,7 +211,7 @@ def dialing(
     """The writes that let a queued call dial. Its next step is due at the instant `due_at`."""
     now = max(clock.now(), clock.parse(record.doc["created_at"]))
     changes = {"call_status": sessions.DIALING, "dialed_at": clock.iso(now)}
-    attributes = {**owed.owed(record.doc["id"], due_at), **internal}
+    attributes = {**owed.due_attributes(record.doc["id"], due_at), **internal}
     return [sessions.update(scope, record, changes, attributes), *clear.writes]
 
 
@@ -219,7 +219,7 @@ def not_dialing(scope: Scope, record: SessionRecord, reason: PutOff | Denied) ->
     """The writes that put a queued call off, or end it."""
     if isinstance(reason, Denied):
         return ending(scope, record, reason.ending, {} if reason.summary is None else {"summary": reason.summary})
-    return [sessions.update(scope, record, {}, owed.owed(record.doc["id"], reason.until))]
+    return [sessions.update(scope, record, {}, owed.due_attributes(record.doc["id"], reason.until))]
 
 
 def ending(
@@ -241,7 +241,7 @@ def ending(
     now = max(clock.now(), clock.parse(session["created_at"])) if at is None else at
     changes = dict(changes or {})
     ended = sessions.ended(cast("Session", {**session, **changes}), end, now)
-    due = owed.NOTHING if due_at is None else owed.owed(session["id"], due_at)
+    due = owed.NO_WORK if due_at is None else owed.due_attributes(session["id"], due_at)
     writes: list[table.Operation] = [sessions.update(scope, record, {**ended, **changes}, due)]
     if frees_customer and "customer_deleted" not in record.row:
         writes.append(
@@ -368,7 +368,7 @@ def _request_consent(scope: Scope, session: Session) -> _ConsentRequest:
     if consent.pending:
         write = consents.update(consent, consents.joined(consent, session["id"]))
         return _ConsentRequest(consents.after(consent, write), [write])
-    internal = {**owed.owed(consent.key, clock.now()), "task_token": None, "ask_tries": None}
+    internal = {**owed.due_attributes(consent.key, clock.now()), "task_token": None, "ask_tries": None}
     write = consents.update(consent, consents.requested(consent, session["id"]), internal)
     return _ConsentRequest(consents.after(consent, write), [write], begins=True)
 

@@ -55,14 +55,14 @@ def settle(
     changes: dict[str, Any] = {"consent": consents.public(doc)}
     if summary is not None:
         changes["summary"] = summary
-    writes: list[table.Operation] = [consents.update(consent, doc, {**owed.NOTHING, "task_token": None})]
+    writes: list[table.Operation] = [consents.update(consent, doc, {**owed.NO_WORK, "task_token": None})]
     to_dial: list[str] = []
     for session_id in consent.doc["sessions"]:
         session = SESSIONS.find(scope, session_id)
         if not sessions.awaits_consent(session.doc):
             continue
         if ending is None:
-            writes.append(sessions.update(scope, session, changes, owed.owed(session_id, clock.now())))
+            writes.append(sessions.update(scope, session, changes, owed.due_attributes(session_id, clock.now())))
             to_dial.append(session_id)
         else:
             writes += placing.ending(scope, session, ending, changes)

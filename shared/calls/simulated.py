@@ -60,11 +60,11 @@ def _answer_and_end(scope: Scope, record: SessionRecord, outcome: Outcome) -> li
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
         changes = {"answered_at": clock.iso(now), "answered_by": "human", "transcript_status": PROCESSING}
-        return [sessions.update(scope, record, changes, owed.owed(session["id"], now))]
+        return [sessions.update(scope, record, changes, owed.due_attributes(session["id"], now))]
     if session["recording_status"] == sessions.NONE:
         ends_at = clock.parse(session["answered_at"]) + clock.scaled(ENDED_AFTER - ANSWERED_AFTER)
         changes = {"recording_status": PROCESSING}
-        return [sessions.update(scope, record, changes, owed.owed(session["id"], ends_at))]
+        return [sessions.update(scope, record, changes, owed.due_attributes(session["id"], ends_at))]
     return _end(scope, record, outcome)
 
 
@@ -102,10 +102,10 @@ def _make_files_available(scope: Scope, record: SessionRecord) -> table.Update:
     session = record.doc
     if session["transcript_status"] == PROCESSING:
         changes = {"transcript_status": AVAILABLE}
-        return sessions.update(scope, record, changes, owed.owed(session["id"], clock.now()))
+        return sessions.update(scope, record, changes, owed.due_attributes(session["id"], clock.now()))
     if session["recording_status"] == PROCESSING:
         return _record(scope, record)
-    return sessions.update(scope, record, {}, owed.NOTHING)
+    return sessions.update(scope, record, {}, owed.NO_WORK)
 
 
 def _record(scope: Scope, record: SessionRecord) -> table.Update:
@@ -118,5 +118,5 @@ def _record(scope: Scope, record: SessionRecord) -> table.Update:
     # Whole seconds, so that the API states the exact length.
     seconds = -(-wav.duration_ms(lines) // clock.SECOND)
     recordings.store(key, wav.wav(lines, seconds * clock.SECOND))
-    attributes = {**owed.NOTHING, "recording_key": key, "recording_seconds": seconds}
+    attributes = {**owed.NO_WORK, "recording_key": key, "recording_seconds": seconds}
     return sessions.update(scope, record, {"recording_status": AVAILABLE}, attributes)

@@ -275,7 +275,7 @@ def new_message(scope: Scope, conversation: Conversation, content: str, markdown
         "conversation_id": conversation["id"],
         "markdown": markdown,
         "asked_at": asked_at,
-        **owed.owed(message["id"], at),
+        **owed.due_attributes(message["id"], at),
     }
 
 

@@ -110,7 +110,7 @@ def begin(message: table.Row, window: float) -> Turn | None:
     """
     if not fits(window) or message["due_at"] > clock.now():
         return None
-    return _in_window(owed.claimed(message, _lease_end(message["sk"], window + AFTER_WINDOW)))
+    return _in_window(owed.new_claim(message, _lease_end(message["sk"], window + AFTER_WINDOW)))
 
 
 def claim(pk: str, sk: str) -> Turn | None:
@@ -257,7 +257,7 @@ def _unlocked(
 def _completion(turn: Turn, message: Message, response: str) -> table.Update:
     """The write that ends the turn. It stores the body of the response."""
     row, attributes = turn.work.row, {"doc": fields.to_json(message), "response_body": response}
-    return table.Update(row["pk"], row["sk"], set={**owed.NOTHING, **attributes})
+    return table.Update(row["pk"], row["sk"], set={**owed.NO_WORK, **attributes})
 
 
 def _usage(turn: Turn, reply: Reply, now: int) -> table.Row:

@@ -70,7 +70,7 @@ def retry_schedule() -> str:
     """The wait before each attempt of a delivery."""
     rows = []
     total = 0
-    for number, wait in enumerate(deliveries.WAITS, start=1):
+    for number, wait in enumerate(deliveries.RETRY_SCHEDULE, start=1):
         total += wait
         rows.append((str(number), _duration(wait) if wait else "none", _duration(total) if total else "at once"))
     return _table(("Attempt", "Wait before it", "Earliest time after the event"), rows)
@@ -78,7 +78,7 @@ def retry_schedule() -> str:
 
 def attempts() -> int:
     """The number of attempts of a delivery."""
-    return len(deliveries.WAITS)
+    return len(deliveries.RETRY_SCHEDULE)
 
 
 def transitions() -> str:

@@ -144,7 +144,7 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
         stopped = live.of_contact(record.row["contact_id"]) is not None
         _execute(live.contact_deletion(record.row["contact_id"]))
     if "due_at" in record.row:
-        table.write([sessions.update(scope, record, {}, owed.NOTHING)], uuid.uuid4().hex)
+        table.write([sessions.update(scope, record, {}, owed.NO_WORK)], uuid.uuid4().hex)
         stopped = True
     return stopped
 

@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     # Only the delivery worker imports the HTTP client.
     from shared.webhooks.http_client import Outcome
 
-WAITS = (0, 5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)
+RETRY_SCHEDULE = (0, 5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)
 """The retry schedule: seconds before each attempt, from the end of the previous one (specification, "Retry behavior";
 contract 0)."""
 LEASE = 60 * clock.SECOND
 """The lease of a worker (milliseconds). An attempt times out after 15 seconds."""
 MAX_LOST_WORKERS = 3
 """The number of workers lost during one attempt after which the delivery fails with `worker_lost` (contract 9)."""
-GRACE = 60
+SWEEP_GRACE = 60
 """Seconds, scaled, after the due time of an attempt from which `sweep` sends another hint."""
 ATTEMPTING, SUCCEEDED, FAILED, CANCELED = STATUSES = ("attempting", "succeeded", "failed", "canceled")
 ERROR_CODES = (
@@ -92,9 +92,9 @@ class Delivery(TypedDict):
     """Why the delivery was created: by its event, by a manual retry, or by the test operation."""
     retry_of: DeliveryId | None
     """The id of the delivery that a manual retry repeats. Null otherwise."""
-    attempt_count: Annotated[int, Keywords(minimum=0, maximum=len(WAITS))]
+    attempt_count: Annotated[int, Keywords(minimum=0, maximum=len(RETRY_SCHEDULE))]
     """The number of recorded attempts."""
-    max_attempts: Annotated[int, Keywords(const=len(WAITS))]
+    max_attempts: Annotated[int, Keywords(const=len(RETRY_SCHEDULE))]
     """The number of attempts after which the delivery fails."""
     next_attempt_at: Time | None
     """When the next attempt is due. Null once the delivery has ended."""
@@ -162,7 +162,7 @@ def next_step(number: int, outcome: Outcome, *, closed: bool = False) -> Retry |
         return Ended(CANCELED)
     if outcome.status is not None and 400 <= outcome.status < 500 and outcome.status not in (408, 429):
         return Ended(FAILED, gone=outcome.status == 410)
-    return Retry(WAITS[number]) if number < len(WAITS) else Ended(FAILED)
+    return Retry(RETRY_SCHEDULE[number]) if number < len(RETRY_SCHEDULE) else Ended(FAILED)
 
 
 class Phase(Enum):
@@ -251,7 +251,7 @@ def new_row(
         "trigger": trigger,
         "retry_of": retry_of,
         "attempt_count": 0,
-        "max_attempts": len(WAITS),
+        "max_attempts": len(RETRY_SCHEDULE),
         "next_attempt_at": clock.iso(now),
         "last_attempt_at": None,
         "response_status_code": None,
@@ -273,7 +273,7 @@ def new_row(
     }
     if not endpoint.doc["enabled"]:
         return row | {"doc": fields.to_json(_ended(doc, CANCELED, clock.iso(now)))}
-    return row | {"doc": fields.to_json(doc)} | owed.owed(id, now, GRACE)
+    return row | {"doc": fields.to_json(doc)} | owed.due_attributes(id, now, SWEEP_GRACE)
 
 
 def hint(row: table.Row, delay: int = 0, place: lanes.Place | None = None) -> Hint:
@@ -322,10 +322,10 @@ def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: 
         "attempts": [*claim.doc["attempts"], attempt],
     }
     if isinstance(step, Ended):
-        return _save(claim, _ended(doc, step.status, clock.iso(now)), owed.NOTHING, also)
+        return _save(claim, _ended(doc, step.status, clock.iso(now)), owed.NO_WORK, also)
     at = now + clock.scaled(step.wait)
     waiting: Delivery = {**doc, "next_attempt_at": clock.iso(at)}
-    saved = _save(claim, waiting, owed.owed(doc["id"], at, GRACE), also)
+    saved = _save(claim, waiting, owed.due_attributes(doc["id"], at, SWEEP_GRACE), also)
     if saved:
         _set_timer(claim, step.wait, now, at)
     return saved
@@ -333,7 +333,7 @@ def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: 
 
 def cancel(claim: Claim, endpoint: endpoints.Snapshot | None) -> None:
     """Cancel the delivery because its endpoint was disabled or deleted."""
-    _save(claim, _canceled_doc(claim.work.row, endpoint), owed.NOTHING)
+    _save(claim, _canceled_doc(claim.work.row, endpoint), owed.NO_WORK)
 
 
 def fail_lost(claim: Claim, endpoint: endpoints.Snapshot) -> None:
@@ -342,7 +342,7 @@ def fail_lost(claim: Claim, endpoint: endpoints.Snapshot) -> None:
     Raises ConditionFailed or Contended if the endpoint was modified concurrently; nothing is written then.
     """
     doc: Delivery = {**_ended(claim.doc, FAILED, clock.iso(clock.now())), "error_code": "worker_lost"}
-    _save(claim, doc, owed.NOTHING, [endpoints.unchanged(claim.scope, endpoint)])
+    _save(claim, doc, owed.NO_WORK, [endpoints.unchanged(claim.scope, endpoint)])
 
 
 def release(claim: Claim, *, until: int | None = None) -> None:
@@ -464,7 +464,7 @@ def _view(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delivery:
         cancellation = table.Update(
             row["pk"],
             row["sk"],
-            set={**owed.NOTHING, "doc": fields.to_json(doc)},
+            set={**owed.NO_WORK, "doc": fields.to_json(doc)},
             # Each attempt that is recorded changes `due_at`.
             condition="due_at = :due_at AND attribute_not_exists(lease)",
             values={":due_at": latest["due_at"]},

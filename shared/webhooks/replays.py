@@ -126,7 +126,7 @@ def start(scope: Scope, endpoint_id: str, since: int, who: str) -> tuple[list[ta
         "started_on": clock.iso(now),
         "started_by": who,
         "expires_at": (now + RETENTION) // clock.SECOND,
-        **owed.owed(sk, now),
+        **owed.due_attributes(sk, now),
     }
     put = table.Put(
         row,
@@ -176,7 +176,7 @@ def step(claim: owed.Claim) -> None:
 
 def _continue(claim: owed.Claim, wait: int, **changes: table.Value) -> None:
     """End the step. The next one is due in `wait` seconds, not scaled."""
-    due = owed.owed(claim.row["sk"], clock.now() + clock.scaled(wait))
+    due = owed.due_attributes(claim.row["sk"], clock.now() + clock.scaled(wait))
     owed.commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**changes, **due})])
 
 
@@ -235,7 +235,7 @@ def _end(claim: owed.Claim, how: str) -> None:
 
 
 def _ended(how: str) -> dict[str, table.Value | None]:
-    return {**owed.NOTHING, "ended_as": how, "ended_on": clock.iso(clock.now())}
+    return {**owed.NO_WORK, "ended_as": how, "ended_on": clock.iso(clock.now())}
 
 
 def _of_row(row: table.Row) -> Replay:

@@ -12,11 +12,10 @@ row whose work is overdue and sends another. A row that owes work has these attr
 | `lease_until`       | the instant at which the lease expires |
 | `lost`              | the number of consecutive workers that failed or let their lease expire |
 
-A worker claims the row (`claim`), works, and writes the outcome on condition that it still has the claim (`held`). If
-the worker dies, its lease expires and the next worker takes over the row. A claim does not change `due`, which would
-cost two writes to the index; instead `sweep` skips rows whose lease has not expired. `sweep` sends a hint before it
-postpones the next one: if it dies in between, the row gets one more hint.
-"""
+A worker claims the row (`claim`), works, and writes the outcome on condition that it still has the claim
+(`if_claimed`). If the worker dies, its lease expires and the next worker takes over the row. A claim does not change
+`due`, which would cost two writes to the index; instead `sweep` skips rows whose lease has not expired. `sweep` sends a
+hint before it postpones the next one: if it dies in between, the row gets one more hint. """
 
 from __future__ import annotations
 
@@ -36,7 +35,7 @@ from shared.core.keys import due, due_shard
 MIN_INTERVAL = 60
 MAX_INTERVAL = 3600
 """Seconds, scaled, between two hints of an overdue row. The interval doubles from the first value to the second."""
-GRACE = 30
+SWEEP_GRACE = 30
 """Seconds, scaled, after `due_at` from which `sweep` sends another hint."""
 MIN_GRACE = 2 * clock.SECOND
 """The shortest grace period (milliseconds): a hint needs this time to arrive, whatever `SPEED` is."""
@@ -56,7 +55,7 @@ Write = TypeVar("Write", table.Put, table.Update)
 Attributes = Mapping[str, table.Value | None]
 
 _UNCLAIMED: Attributes = dict.fromkeys(("lease", "lease_until", "lost", "hints"))
-NOTHING: Attributes = dict.fromkeys(("due_at", "due", "due_shard", "hints"))
+NO_WORK: Attributes = dict.fromkeys(("due_at", "due", "due_shard", "hints"))
 """The attributes of a row that owes no work."""
 
 
@@ -85,7 +84,7 @@ class NotDue:
     wait: int
 
 
-def owed(sk: str, at: int, grace: int = GRACE) -> dict[str, table.Value | None]:
+def due_attributes(sk: str, at: int, grace: int = SWEEP_GRACE) -> dict[str, table.Value | None]:
     """The attributes of a row whose next step is due at the instant `at`. `sk` determines the shard of the index.
 
     `grace` is the time after `at`, in seconds and scaled, at which `sweep` sends another hint.
@@ -94,7 +93,7 @@ def owed(sk: str, at: int, grace: int = GRACE) -> dict[str, table.Value | None]:
     return {"due_at": at, "due": due(late), "due_shard": due_shard(sk), "hints": None}
 
 
-def claimed(row: table.Row, until: int) -> Claim:
+def new_claim(row: table.Row, until: int) -> Claim:
     """A claim on a new row until the instant `until`. The caller inserts the claim's `row`, which has the lease."""
     token = uuid.uuid4().hex
     return Claim({**row, "lease": token, "lease_until": until}, token)
@@ -149,7 +148,7 @@ def claim_soon(pk: str, sk: str, until: Callable[[], int]) -> Claim | None:
     return result if isinstance(result, Claim) else None
 
 
-def held(claim: Claim, write: Write, *, keep: bool = False) -> Write:
+def if_claimed(claim: Claim, write: Write, *, keep: bool = False) -> Write:
     """`write`, a write to the claimed row, on condition that the worker still has the claim.
 
     The write ends the claim and resets the counts of lost workers and of hints, unless `keep` is set.
@@ -281,9 +280,9 @@ def _is_leased(row: table.Row) -> bool:
 def _held_if_of(row: tuple[str, str], claim: Claim, write: table.Operation, keep: bool) -> table.Operation:
     """`write`, conditional on the claim if it is a write to the claimed row."""
     if isinstance(write, table.Update) and (write.pk, write.sk) == row:
-        return held(claim, write, keep=keep)
+        return if_claimed(claim, write, keep=keep)
     if isinstance(write, table.Put) and (write.row["pk"], write.row["sk"]) == row:
-        return held(claim, write, keep=keep)
+        return if_claimed(claim, write, keep=keep)
     return write
 
 

@@ -32,7 +32,7 @@ class Job:
         """Write the row, due at this instant or now."""
         row = {"pk": self.pk, "sk": self.sk, "kind": "job", "done": 0} | attributes
         due_at = clock.now() if at is None else at
-        table.write([table.Put(row | owed.owed(self.sk, due_at), condition="")], ids.new("req_"))
+        table.write([table.Put(row | owed.due_attributes(self.sk, due_at), condition="")], ids.new("req_"))
         return self
 
     def claim(self, lease: int = LEASE) -> Claim | NotDue | None:
@@ -56,7 +56,7 @@ class Job:
 
     def done(self, number: int, at: int | None = None) -> table.Update:
         """The write of a step: nothing is owed any more, or something `at` an instant."""
-        following = owed.NOTHING if at is None else owed.owed(self.sk, at)
+        following = owed.NO_WORK if at is None else owed.due_attributes(self.sk, at)
         return table.Update(self.pk, self.sk, set={"done": number, **following})
 
 
@@ -66,13 +66,13 @@ def job(stage: Stage, stopped_clock: Clock) -> Job:
 
 
 def record(claim: Claim, write: table.Update, *, keep: bool = False) -> None:
-    table.write([owed.held(claim, write, keep=keep)], claim.token)
+    table.write([owed.if_claimed(claim, write, keep=keep)], claim.token)
 
 
 def test_a_row_may_be_inserted_with_a_claim(stage: Stage, stopped_clock: Clock) -> None:
     job = Job()
-    row = {"pk": job.pk, "sk": job.sk, "kind": "job", "done": 0, **owed.owed(job.sk, clock.now())}
-    claim = owed.claimed(row, clock.now() + LEASE)
+    row = {"pk": job.pk, "sk": job.sk, "kind": "job", "done": 0, **owed.due_attributes(job.sk, clock.now())}
+    claim = owed.new_claim(row, clock.now() + LEASE)
     table.write([table.Put(claim.row)], ids.new("req_"))
     assert not owed.is_free(job.row)
     assert job.claim() is None
@@ -237,7 +237,7 @@ def test_a_late_worker_commits_none_of_its_writes(job: Job, stopped_clock: Clock
 @pytest.mark.parametrize("keep", [False, True])
 def test_a_whole_row_is_written_under_a_claim(job: Job, stopped_clock: Clock, keep: bool) -> None:
     late = job.claimed()
-    put = owed.held(late, table.Put({**late.row, "done": 5}, condition=table.PRESENT), keep=keep)
+    put = owed.if_claimed(late, table.Put({**late.row, "done": 5}, condition=table.PRESENT), keep=keep)
     table.write([put], late.token)
     assert (job.claim() is None) == keep
     stopped_clock.forward(LEASE / clock.SECOND)
@@ -441,7 +441,7 @@ def test_a_postponed_row_moves_to_its_shard_of_the_present_setting(
 
 def test_a_claim_that_meets_a_write_of_somebody_else_is_decided_on_the_row_as_it_is_then(job: Job) -> None:
     def finish() -> None:
-        table.write([table.Update(job.pk, job.sk, set=dict(owed.NOTHING))], "somebody else")
+        table.write([table.Update(job.pk, job.sk, set=dict(owed.NO_WORK))], "somebody else")
 
     with just_before("UpdateItem", finish):
         assert job.claim() is None

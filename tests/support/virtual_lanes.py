@@ -176,7 +176,7 @@ class Lanes:
 
     def _new(self, receiver: Receiver, about: tuple[str, int] | None) -> str:
         id, now = str(next(self._numbers)), self._time.now
-        self._rows[id] = _Row(receiver, now, now + deliveries.GRACE, about=about)
+        self._rows[id] = _Row(receiver, now, now + deliveries.SWEEP_GRACE, about=about)
         return id
 
     def _sweep(self) -> None:
@@ -270,13 +270,13 @@ class Lanes:
         outcome = Outcome(None if timed_out else 200, "timeout" if timed_out else None, None, int(seconds * 1000))
         # The row as it is after the attempts that were recorded meanwhile.
         receiver.mark(lanes.marks(receiver.snapshot, outcome, arrival))
-        row.claimed, row.ended = False, not timed_out or row.attempt == len(deliveries.WAITS)
+        row.claimed, row.ended = False, not timed_out or row.attempt == len(deliveries.RETRY_SCHEDULE)
         if row.ended:
             receiver.ended += 1
             return
-        wait = deliveries.WAITS[row.attempt]
+        wait = deliveries.RETRY_SCHEDULE[row.attempt]
         row.attempt, row.due_at, row.hints = row.attempt + 1, self._time.now + wait, 0
-        row.hint_at = row.due_at + deliveries.GRACE
+        row.hint_at = row.due_at + deliveries.SWEEP_GRACE
         if wait <= LONGEST_QUEUE_DELAY:
             self._hint(id, Place(lanes.LATER, receiver.id), wait)
         else:

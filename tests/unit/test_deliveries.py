@@ -122,4 +122,4 @@ def test_a_receiver_that_never_succeeds_gets_nine_attempts_in_41_hours_and_36_mi
 
     assert made == 9
     assert round(waited / 60) == 41 * 60 + 36
-    assert len(deliveries.WAITS) == 9
+    assert len(deliveries.RETRY_SCHEDULE) == 9

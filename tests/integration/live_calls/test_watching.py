@@ -56,7 +56,7 @@ def test_sweep_has_a_call_watched_whose_hints_were_all_lost(stage: Stage, stoppe
         call = dialed(stage)
     line.state = ContactState(None, clock.now(), Ending("no_answer", "busy"))
     stage.messages("dials")
-    stopped_clock.forward(POLL / clock.SECOND + owed.GRACE + 1)
+    stopped_clock.forward(POLL / clock.SECOND + owed.SWEEP_GRACE + 1)
     stage.invoke("sweep", {})
     [record] = hinted(stage, call.scope, "dials")
     stage.invoke("dial", {"Records": [record]})
