@@ -15,7 +15,8 @@ row whose work is overdue and sends another. A row that owes work has these attr
 A worker claims the row (`claim`), works, and writes the outcome on condition that it still has the claim
 (`if_claimed`). If the worker dies, its lease expires and the next worker takes over the row. A claim does not change
 `due`, which would cost two writes to the index; instead `sweep` skips rows whose lease has not expired. `sweep` sends a
-hint before it postpones the next one: if it dies in between, the row gets one more hint. """
+hint before it postpones the next one: if it dies in between, the row gets one more hint.
+"""
 
 from __future__ import annotations
 

@@ -105,10 +105,12 @@ def test_the_menu_is_below_the_text_on_a_phone(site: Site, chromium: Browser) ->
     page.goto(f"{site.service.base_url}/docs/errors")
     page.get_by_role("link", name="Menu").click()
     expect(page.get_by_role("link", name="Rate limits").last).to_be_in_viewport()
-    text, menu = page.locator("main").bounding_box(), page.locator("#menu").bounding_box()
-    assert text
-    assert menu
-    assert menu["y"] >= text["y"] + text["height"]
+    # In one step, because the page is still scrolling.
+    overlap = page.evaluate(
+        "document.querySelector('main').getBoundingClientRect().bottom"
+        " - document.querySelector('#menu').getBoundingClientRect().top"
+    )
+    assert overlap <= 0
     context.close()
 
 
@@ -124,12 +126,13 @@ def test_paper_has_every_language_and_no_menu(site: Site, reader: Page) -> None:
 def test_the_reference_finds_an_operation_and_sends_it(site: Site, reader: Page) -> None:
     reader.goto(f"{site.service.base_url}/docs/api")
     reader.get_by_placeholder("Filter").fill("create a customer")
-    expect(reader.locator(".opblock-post")).to_have_count(1)
+    # Webhooks are not filtered, because nobody can send them.
+    operation = reader.locator(".opblock-tag-section .opblock-post")
+    expect(operation).to_have_count(1)
     reader.get_by_role("button", name="Authorize").click()
     reader.locator(".auth-container input").fill(site.service.projects[0].test_key)
     reader.locator(".auth-btn-wrapper button[type=submit]").click()
     reader.locator(".btn-done").click()
-    operation = reader.locator(".opblock-post")
     operation.locator(".opblock-summary-control").click()
     operation.get_by_role("button", name="Try it out").click()
     operation.locator("textarea.body-param__text").fill(
