@@ -93,6 +93,14 @@ EXCEPTIONS: list[tuple[str, str, Callable[[Any, dict[str, str]], bool]]] = [
     ),
     (
         REJECTED,
+        "Which hosts are public, which domains take mail and which zones exist, a pattern and a length cannot say.",
+        lambda case, error: (
+            error.get("code") in ("url_invalid", "email_invalid")
+            or (error.get("code"), error.get("param")) == ("parameter_invalid", "timezone")
+        ),
+    ),
+    (
+        REJECTED,
         "JSON Schema takes 30.0 for an integer. The service does not.",
         lambda case, error: error.get("code") == "parameter_invalid_integer" and floats(case.body),
     ),
