@@ -112,7 +112,7 @@ BY_USE = {
 CPU_MS = {
     "ping": 4, "customers": 7, "webhook_endpoints": 8, "canary": 20, "canary_receiver": 6,
     "appointments": 7, "sessions": 12, "messages": 30, "turn": 3, "fan_out": 5, "deliver": 10, "dial": 15,
-    "consent": 10, "sweep": 18, "admin": 20,
+    "consent": 10, "sweep": 18, "admin": 6,
 }  # fmt: skip
 """CPU time of an invocation on a whole core: medians of warm handlers in one process, on a busy two-core machine."""
 MEMORY_MB, WHOLE_CORE_MB = 512, 1769

@@ -142,9 +142,8 @@ def test_a_member_looks_after_a_customer(site: Site, owner: Page) -> None:
     # The page looks again by itself, until it has the transcript and the recording.
     expect(owner.get_by_text("Completed")).to_be_visible()
     expect(owner.get_by_role("heading", name="Transcript")).to_be_visible()
-    owner.evaluate("document.querySelector('audio').load()")
-    owner.wait_for_function("document.querySelector('audio').readyState > 0 || document.querySelector('audio').error")
-    assert owner.evaluate("document.querySelector('audio').error") is None
+    loaded = "new Promise((done, fail) => { one.onloadedmetadata = () => done(true); one.onerror = fail; one.load(); })"
+    assert owner.locator("audio").evaluate(f"one => {loaded}"), "the player follows the link to the recording"
     call = owner.url.rpartition("/")[2].partition("?")[0]
     owner.get_by_label("Find an id").fill(call)
     owner.get_by_role("button", name="Find").click()
