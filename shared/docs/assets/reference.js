@@ -39,6 +39,7 @@ dark.addEventListener("change", follow);
 follow();
 
 const place = document.getElementById("reference");
+place.textContent = "Loading …";
 show(place).catch(error => {
   const notice = document.createElement("p");
   notice.className = "notice";
