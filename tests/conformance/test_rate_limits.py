@@ -49,7 +49,7 @@ def left(response: Response) -> tuple[str, int, int]:
 
 def test_a_key_gets_exactly_100_requests_in_a_second(other_live: Client) -> None:
     started = int(time.time()) + 1
-    answers = hammer(other_live, seconds=3, longest=30)
+    answers = hammer(other_live, seconds=3, longest=90)
     windows = int(time.time()) - started + 1
     passed = [response for response in answers if response.status == 200]
     refused = [response for response in answers if response.status == 429]
@@ -69,7 +69,7 @@ def test_a_key_gets_exactly_100_requests_in_a_second(other_live: Client) -> None
 
 
 def test_a_refused_request_tells_when_to_come_back(other_live: Client) -> None:
-    refused = next(response for response in hammer(other_live, 1, 30) if response.status == 429)
+    refused = next(response for response in hammer(other_live, 1, 90) if response.status == 429)
     error = assert_error(refused, 429, "rate_limit_exceeded")
     assert error["type"] == "rate_limit_error"
     assert re.fullmatch(r"[1-9]\d*", refused.headers["Retry-After"])
@@ -83,7 +83,7 @@ def test_a_refused_request_tells_when_to_come_back(other_live: Client) -> None:
 
 
 def test_the_limit_is_checked_before_the_rest_of_the_request(other_live: Client) -> None:
-    answers = hammer(other_live, 1, 30, headers={"Service-Version": "1999-01-01"})
+    answers = hammer(other_live, 1, 90, headers={"Service-Version": "1999-01-01"})
     for response in answers:
         if response.status == 429:
             assert_error(response, 429, "rate_limit_exceeded")
@@ -104,7 +104,7 @@ def test_one_key_at_its_limit_leaves_the_others_alone(client: Client, other_live
     time.sleep(1)
     thread = threading.Thread(target=ask)
     thread.start()
-    answers = hammer(other_live, 1.5, 30)
+    answers = hammer(other_live, 1.5, 90)
     done.set()
     thread.join()
     assert any(response.status == 429 for response in answers)

@@ -168,7 +168,7 @@ def test_each_function_has_a_role_of_its_own(prod: Synthesized) -> None:
 def test_only_deliver_may_decrypt_signing_secrets(prod: Synthesized) -> None:
     assert may(prod, "kms:Decrypt") == {prod.role_of("deliver")}
     assert may(prod, "kms:ReEncryptFrom") == set()
-    assert may(prod, "kms:Encrypt") == {prod.role_of("webhook_endpoints")}
+    assert may(prod, "kms:Encrypt") == {prod.role_of("webhook_endpoints"), prod.role_of("admin")}
 
 
 def test_the_keys_own_policy_admits_only_the_account_and_the_key_rotates(prod: Synthesized) -> None:

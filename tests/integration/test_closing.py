@@ -288,7 +288,7 @@ def test_a_delivery_made_for_an_endpoint_closed_just_before_is_not_completed_bef
     with Receiver(answer(200)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
         made(stage, "customers", phone=PHONE)
-        with just_before("TransactWriteItems", closed):
+        with just_before("PutItem", closed):
             stage.fan_out()
         [event] = listed(stage, "/v1/events")
         [seen] = listed(stage, f"/v1/events/{event['id']}/deliveries")

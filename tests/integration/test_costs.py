@@ -36,6 +36,9 @@ from tests.support.receivers import Receiver, answer
 from tests.support.stage import Answer, Stage, queue_name, sqs_record
 from tests.support.wire import wire
 
+# A row's size, and so its units, depends on the digits of its project's number: the projects are the first ones.
+pytestmark = pytest.mark.usefixtures("empty_storage")
+
 PERSON = {"phone": "+15005550006", "name": "Ada Lovelace", "email": "a@example.com", "external_id": "patient-1842"}
 ACCEPTS = "+15005550020"
 VISIT = {

@@ -163,7 +163,8 @@ def test_the_ledger_holds_ids_and_lets_everybody_be_erased_again(stage: Stage, s
     assert later == []
     # One wait is enough for all.
     assert erasing.SETTLES <= (clock.now() - began) / clock.SECOND < 2 * erasing.SETTLES
-    assert [line for line in said if line.endswith(": complete")] == [f"{whom.id}: complete" for whom in people]
+    # Customers who were created in the same millisecond have no order.
+    assert {line for line in said if line.endswith(": complete")} == {f"{whom.id}: complete" for whom in people}
     for whom in people:
         assert list(remains(whom)) == []
     ended = [entry.ended_at for entry in ledger.entries()]

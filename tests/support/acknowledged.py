@@ -101,9 +101,9 @@ ACKNOWLEDGED = (
     ),
     Acknowledged(
         r"AwsSolutions-IAM5\[Resource::<Recordings\w+\.Arn>/\*\]",
-        "(CallEvents|Dial|Sessions)Role/DefaultPolicy/Resource",
+        "(Admin|CallEvents|Dial|Sessions)Role/DefaultPolicy/Resource",
         "The bucket holds recordings and transcripts of calls and nothing else, under names that are made with each "
-        "call; one function reads them, one writes them, and one reads and deletes what Amazon Connect stored.",
+        "call; two functions read them, one writes them, and one reads and deletes what Amazon Connect stored.",
     ),
     Acknowledged(
         r"AwsSolutions-IAM5\[Resource::<FailedBatches\w+\.Arn>/\*\]",
