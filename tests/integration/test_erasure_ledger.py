@@ -149,8 +149,9 @@ def run(entries: list[ledger.Entry]) -> tuple[list[str], list[str]]:
 
 def test_the_ledger_holds_ids_and_lets_everybody_be_erased_again(stage: Stage, stopped_clock: Clock) -> None:
     people = [newcomer(stage, live(stage, stage.project()), unique("quetzal")) for _ in range(2)]
-    stage._key = stage.project().test_key
-    tested = Person(Scope(people[1].scope.project_id + 1, False), unique("quetzal"), "+15005550006")
+    project = stage.project()
+    stage._key = project.test_key
+    tested = Person(Scope(project.id, False), unique("quetzal"), "+15005550006")
     tested.id = created(stage, "/v1/customers", phone=tested.phone, name=tested.mark)["id"]
     people.append(tested)
     before = rows()
