@@ -217,6 +217,7 @@ class Functions:
                 id = projects.create("Blue Clinic").id
                 return Keys(id, *(api_keys.create(id, mode, "trial")[1] for mode in (False, True)))
             finally:
+                aws.dynamodb().close()
                 aws.dynamodb.cache_clear()
 
 
