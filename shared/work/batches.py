@@ -179,7 +179,7 @@ def _deliver_soon(messages: Sequence[Message]) -> None:
         {
             "Id": str(number),
             "ReceiptHandle": message.receipt,
-            "VisibilityTimeout": min(2 ** message.receives, LONGEST_BACKOFF),
+            "VisibilityTimeout": min(2**message.receives, LONGEST_BACKOFF),
         }
         for number, message in enumerate(messages)
     ]

@@ -23,7 +23,7 @@ from tests.bench.canned_dynamodb import CUSTOMER, KEY
 
 Task = Callable[[], None]
 BODY = {"phone": "+15005550006", "name": "Ada Lovelace", "email": "ada@example.com", "external_id": "4711"}
-TASKS = {
+TASKS: dict[str, tuple[str, str, dict[str, str] | None, str | None, int]] = {
     "GET": ("GET", f"/v1/customers/{CUSTOMER}", None, None, 200),
     "create with key": ("POST", "/v1/customers", BODY, "an-idempotency-key", 201),
     "PATCH": ("PATCH", f"/v1/customers/{CUSTOMER}", {"name": "Ada King"}, None, 200),
@@ -81,7 +81,9 @@ def api(name: str) -> Callable[[str], None]:
     """A Lambda handler."""
     module, attribute = HANDLERS[name]
     handler = getattr(importlib.import_module(module), attribute)
-    events = {task: (event(*given), status) for task, (*given, status) in TASKS.items()}
+    events = {
+        task: (event(method, path, body, key), status) for task, (method, path, body, key, status) in TASKS.items()
+    }
 
     def serve(task: str) -> None:
         sent, status = events[task]
