@@ -18,12 +18,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.bench.subjects import CUSTOMER
 from tests.support.canned_aws import always, response
 from tests.support.receivers import Certificate, Receiver, Request
 
-KEY = "sk_test_0123456789abcdefghijklmnop"
 PROJECT = 1
-CUSTOMER = "cust_01k0000000000000000000000a"
 WHEN = "2026-01-01T00:00:00.000Z"
 
 
