@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
+
 from shared.calls import steps
 from shared.work import batches
-from shared.work.batches import Message
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -15,7 +16,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     return batches.each_message(event, dial)
 
 
-def dial(message: Message) -> None:
+def dial(record: SQSRecord) -> None:
     """Run the steps of a session that are due."""
-    hint = json.loads(message.body)
+    hint = json.loads(record.body)
     steps.run_due_steps(hint["pk"], hint["sk"])

@@ -19,9 +19,9 @@ def lines() -> Iterator[list[logging.LogRecord]]:
         def emit(self, record: logging.LogRecord) -> None:
             found.append(record)
 
-    logger = log.logger()
+    logger: Any = log.logger()
     handler = Keep()
-    level = logger.level
+    level = logger.log_level
     logger.addHandler(handler)
     logger.setLevel("INFO")
     try:
