@@ -104,7 +104,7 @@ def test_every_link_leads_to_a_page_and_a_section(anonymous: Client) -> None:
     anchors = {path: {attributes.get("id") for _, attributes in found.tags} for path, found in pages.items()}
     for path, found in pages.items():
         for tag, attributes in found.tags:
-            target, _, anchor = (attributes.get("href") or "").partition("#")
+            target, _, anchor = (attributes.get("href") or "").removeprefix(anonymous.base_path).partition("#")
             if tag != "a" or target.startswith("https://") or target == "/openapi.json":
                 continue
             assert target or anchor, f"{path} has a link without a target"
