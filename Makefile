@@ -37,7 +37,7 @@ check: $(VENV)/.dev ## Lint, format, types, import contracts, unit tests: under 
 	@# Side by side: what checks types keeps one processor busy for most of the time.
 	@$(MAKE) --no-print-directory --jobs=2 types lint contracts unit
 
-test: check $(VENV)/.node-dev ## Everything: check, then integration, infra and conformance tests
+test: $(VENV)/.node-dev check ## Everything: check, then integration, infra and conformance tests
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder --durations=10 \
 		tests/infra tests/integration tests/conformance
 	@echo "make test took $$(( $$(date +%s) - $(STARTED) )) seconds."
@@ -67,7 +67,7 @@ types: $(VENV)/.dev
 contracts: $(VENV)/.dev
 	$(BIN)/lint-imports
 
-unit: $(VENV)/.dev
+unit: $(VENV)/.dev $(VENV)/.node-local
 	$(BIN)/python -m pytest -n 2 tests/unit
 
 format: $(VENV)/.dev ## Format the code and apply automatic fixes

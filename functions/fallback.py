@@ -22,9 +22,7 @@ class Docs:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Return a page of the documentation, or a file that it loads. Other methods are 405 `method_not_allowed`."""
-        request = Request(scope, receive)
-        if request.method not in ("GET", "HEAD"):
-            raise ApiError("method_not_allowed", "Use one of GET, HEAD.", headers={"Allow": "GET, HEAD"})
+        request = _reading(scope, receive)
         # Only a request for a page pays for this import.
         from shared.docs import pages
 
@@ -37,13 +35,19 @@ class ApiDescription:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Return the API in OpenAPI 3.1, with the address of this stage. Other methods are 405 `method_not_allowed`."""
-        request = Request(scope, receive)
-        if request.method not in ("GET", "HEAD"):
-            raise ApiError("method_not_allowed", "Use one of GET, HEAD.", headers={"Allow": "GET, HEAD"})
+        _reading(scope, receive)
         scope["context"].route = "/openapi.json"
         server = json.dumps(scope["context"].base_url)[1:-1]
         body = _description().replace(DESCRIBED_SERVER, server)
         await Response(body, media_type="application/json")(scope, receive, send)
+
+
+def _reading(scope: Scope, receive: Receive) -> Request:
+    """The request, which may only read. Raises `method_not_allowed`."""
+    request = Request(scope, receive)
+    if request.method not in ("GET", "HEAD"):
+        raise ApiError("method_not_allowed", "Use one of GET, HEAD.", headers={"Allow": "GET, HEAD"})
+    return request
 
 
 @functools.cache

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from starlette.responses import Response
 
-from functions.admin import forms
+from functions.admin import forms, lists
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared import appointments, customers
 from shared.admin.members import MEMBER, VIEWER
@@ -30,7 +30,6 @@ from shared.customers import CUSTOMERS
 from shared.resources import fields
 
 SECTION = "appointments"
-PAGE = 50
 NOTICES = {
     "saved": "The appointment was changed.",
     "confirmed": "The appointment was confirmed.",
@@ -44,21 +43,12 @@ _AUDITED = ("status", "appointment_at")
 
 def show_all(visit: InProject) -> Response:
     """List the appointments: by their time if a day is chosen, otherwise the newest first."""
-    wanted = {name: visit.query.get(name, "").strip() for name in ("status", "customer_id", "since", "until")}
-    error, rows, cursor = None, [], None
-    try:
-        page = APPOINTMENTS.page(visit.scope, APPOINTMENTS.query(_parameters(visit, wanted)))
-        rows, cursor = [json.loads(row["doc"]) for row in page.rows], page.next_cursor
-    except ApiError as refused:
-        error = refused
-    return visit.render(
-        "appointments.html",
-        400 if error else 200,
-        section=SECTION,
-        appointments=rows,
-        cursor=cursor,
-        wanted=wanted,
-        error=error,
+    wanted = lists.wanted(visit, "status", "customer_id", "since", "until")
+    return lists.show(
+        visit,
+        SECTION,
+        wanted,
+        lambda: lists.read(visit, APPOINTMENTS, _parameters(visit, wanted)),
         statuses=STATUSES,
     )
 
@@ -207,12 +197,12 @@ def _zone(name: str | None) -> Any:
 
 def _parameters(visit: InProject, wanted: Mapping[str, str]) -> dict[str, list[str]]:
     """The API's query parameters for those of the page."""
-    parameters = {name: [wanted[name]] for name in ("status", "customer_id") if wanted[name]}
+    parameters = lists.parameters(visit, {name: wanted[name] for name in ("status", "customer_id")})
     for name, comparison, days in (("since", "gte", 0), ("until", "lt", 1)):
         if wanted[name]:
             start = forms.day(name, wanted[name]) + days * clock.DAY
             parameters[f"appointment_at[{comparison}]"] = [clock.iso(start)]
-    return parameters | visit.page_parameters(PAGE)
+    return parameters
 
 
 def _form(

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from starlette.responses import Response
 
+from functions.admin import lists
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.conversations import conversations
 from shared.conversations.conversations import CONVERSATIONS, MESSAGES, STATUSES, ConversationRecord
 from shared.core import table
-from shared.core.errors import ApiError
 
 SECTION = "conversations"
-PAGE = 50
 MESSAGES_SHOWN = 100
 WAITING = "waiting"
 """The value of the status filter for conversations that wait for a person."""
@@ -26,28 +26,15 @@ NOTICES = {
 
 def show_all(visit: InProject) -> Response:
     """List the conversations, newest first, by the filters of the API, or those that wait for a person."""
-    wanted = {name: visit.query.get(name, "").strip() for name in ("status", "external_id", "customer_id")}
-    error, rows, cursor = None, [], None
-    try:
-        if wanted["status"] == WAITING:
-            found = conversations.waiting(visit.scope, PAGE + 1, visit.query.get("starting_after"))
-            rows, cursor = found[:PAGE], found[PAGE - 1]["id"] if len(found) > PAGE else None
-        else:
-            parameters = {name: [value] for name, value in wanted.items() if value}
-            page = CONVERSATIONS.page(visit.scope, CONVERSATIONS.query(parameters | visit.page_parameters(PAGE)))
-            rows, cursor = [json.loads(row["doc"]) for row in page.rows], page.next_cursor
-    except ApiError as refused:
-        error = refused
-    return visit.render(
-        "conversations.html",
-        400 if error else 200,
-        section=SECTION,
-        conversations=rows,
-        cursor=cursor,
-        wanted=wanted,
-        error=error,
-        statuses=(WAITING, *STATUSES),
-    )
+    wanted = lists.wanted(visit, "status", "external_id", "customer_id")
+
+    def page() -> tuple[list[Any], str | None]:
+        if wanted["status"] != WAITING:
+            return lists.read(visit, CONVERSATIONS, lists.parameters(visit, wanted))
+        found = conversations.waiting(visit.scope, lists.PAGE + 1, visit.query.get("starting_after"))
+        return list(found[: lists.PAGE]), found[lists.PAGE - 1]["id"] if len(found) > lists.PAGE else None
+
+    return lists.show(visit, SECTION, wanted, page, statuses=(WAITING, *STATUSES))
 
 
 def show(visit: InProject) -> Response:

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from functions.admin import forms
+from functions.admin import forms, lists
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared import customers
 from shared.admin.members import MEMBER, VIEWER
@@ -24,8 +24,8 @@ from shared.customers import CUSTOMERS, Customer, CustomerCreate, CustomerPatch,
 from shared.resources import fields
 
 SECTION = "customers"
-PAGE, SHOWN = 50, 10
-"""Rows of the list, and of each part of a customer's page."""
+SHOWN = 10
+"""Rows of each part of a customer's page."""
 NOTICES = {
     "created": "The customer was created.",
     "saved": "The customer was changed.",
@@ -39,22 +39,12 @@ _FILTERS = ("phone", "email", "external_id")
 
 def show_all(visit: InProject) -> Response:
     """List the customers, newest first, by the filters of the API."""
-    wanted = {name: visit.query.get(name, "").strip() for name in _FILTERS}
-    error, rows, cursor = None, [], None
-    try:
-        parameters = {name: [value] for name, value in wanted.items() if value}
-        page = CUSTOMERS.page(visit.scope, CUSTOMERS.query(parameters | visit.page_parameters(PAGE)))
-        rows, cursor = [json.loads(row["doc"]) for row in page.rows], page.next_cursor
-    except ApiError as refused:
-        error = refused
-    return visit.render(
-        "customers.html",
-        400 if error else 200,
-        section=SECTION,
-        customers=rows,
-        cursor=cursor,
-        wanted=wanted,
-        error=error,
+    wanted = lists.wanted(visit, *_FILTERS)
+    return lists.show(
+        visit,
+        SECTION,
+        wanted,
+        lambda: lists.read(visit, CUSTOMERS, lists.parameters(visit, wanted)),
         notice=NOTICES.get(visit.query.get("notice", "")),
     )
 

@@ -7,19 +7,17 @@ from typing import Any
 
 from starlette.responses import Response
 
-from functions.admin import forms
+from functions.admin import forms, lists
 from functions.admin.find import page_of
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.core import clock, table
-from shared.core.errors import ApiError
 from shared.core.facts import EVENT_TYPES
 from shared.webhooks import deliveries, endpoints, events
 from shared.webhooks.deliveries import ATTEMPTING, Delivery
 from shared.webhooks.events import EVENTS, FAMILIES
 from shared.work import hints
 
-PAGE = 50
 SOON = 2 * clock.MINUTE
 """A page looks often for an attempt that is due within this time (milliseconds)."""
 NOTICES = {
@@ -30,21 +28,12 @@ NOTICES = {
 
 def show_all(visit: InProject) -> Response:
     """List the events of the project, newest first, by the filters of the API."""
-    wanted = {name: visit.query.get(name, "").strip() for name in ("type", "object_id", "since", "until")}
-    error, rows, cursor = None, [], None
-    try:
-        page = EVENTS.page(visit.scope, EVENTS.query(_parameters(visit, wanted)))
-        rows, cursor = [json.loads(row["doc"]) for row in page.rows], page.next_cursor
-    except ApiError as refused:
-        error = refused
-    return visit.render(
-        "events.html",
-        400 if error else 200,
-        section="events",
-        events=rows,
-        cursor=cursor,
-        wanted=wanted,
-        error=error,
+    wanted = lists.wanted(visit, "type", "object_id", "since", "until")
+    return lists.show(
+        visit,
+        "events",
+        wanted,
+        lambda: lists.read(visit, EVENTS, _parameters(visit, wanted)),
         types=[*FAMILIES, *EVENT_TYPES],
     )
 
@@ -124,8 +113,7 @@ def _look_again(found: list[Delivery]) -> int | None:
 
 def _parameters(visit: InProject, wanted: dict[str, str]) -> dict[str, list[str]]:
     """The API's query parameters for those of the page."""
-    parameters = visit.page_parameters(PAGE)
-    parameters |= {name: [wanted[name]] for name in ("type", "object_id") if wanted[name]}
+    parameters = lists.parameters(visit, {name: wanted[name] for name in ("type", "object_id")})
     for name, comparison, days in (("since", "gte", 0), ("until", "lt", 1)):
         if wanted[name]:
             parameters[f"created[{comparison}]"] = [str(forms.day(name, wanted[name]) // clock.SECOND + days * 86400)]

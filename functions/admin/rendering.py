@@ -7,12 +7,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from starlette.responses import HTMLResponse
 
 from functions.admin import words
 from shared.core import clock
-from shared.pages import SECURITY
+from shared.pages import SECURITY, templates
 from shared.pages.assets import Assets, vendored
 
 _HERE = Path(__file__).parent
@@ -36,16 +36,9 @@ def assets() -> Assets:
 
 @functools.cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_HERE / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
+    environment = templates.environment(_HERE / "templates", assets())
     environment.filters |= {"pretty": _pretty, "minute": _minute, "from_now": words.from_now}
-    environment.globals |= {"htmx_config": HTMX, "words": words, "asset": lambda name: assets().path(name)}
+    environment.globals |= {"htmx_config": HTMX, "words": words}
     return environment
 
 

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import urllib.parse
 from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
+from functions.admin import lists
 from functions.admin.visits import PROJECT, InProject, Page, View, not_found
 from shared.admin.members import VIEWER
 from shared.calls import recordings, sessions, transcripts
 from shared.calls.sessions import CALL_STATUSES, CHANNELS, SESSIONS, SessionRecord
-from shared.core.errors import ApiError
 from shared.pages import SECURITY
 
 SECTION = "sessions"
-PAGE = 50
 LOOK_AGAIN = 2
 """Seconds after which the page looks again while a call is under way."""
 NOTICES = {"called": "The call was placed. This page shows its progress."}
@@ -24,22 +22,12 @@ NOTICES = {"called": "The call was placed. This page shows its progress."}
 
 def show_all(visit: InProject) -> Response:
     """List the calls, newest first, by the filters of the API."""
-    wanted = {name: visit.query.get(name, "").strip() for name in ("call_status", "channel", "customer_id")}
-    error, rows, cursor = None, [], None
-    try:
-        parameters = {name: [value] for name, value in wanted.items() if value}
-        page = SESSIONS.page(visit.scope, SESSIONS.query(parameters | visit.page_parameters(PAGE)))
-        rows, cursor = [json.loads(row["doc"]) for row in page.rows], page.next_cursor
-    except ApiError as refused:
-        error = refused
-    return visit.render(
-        "sessions.html",
-        400 if error else 200,
-        section=SECTION,
-        sessions=rows,
-        cursor=cursor,
-        wanted=wanted,
-        error=error,
+    wanted = lists.wanted(visit, "call_status", "channel", "customer_id")
+    return lists.show(
+        visit,
+        SECTION,
+        wanted,
+        lambda: lists.read(visit, SESSIONS, lists.parameters(visit, wanted)),
         statuses=CALL_STATUSES,
         channels=CHANNELS,
     )

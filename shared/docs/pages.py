@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
@@ -16,7 +16,7 @@ from shared.api.responses import RequestContext
 from shared.api.routes import no_route
 from shared.docs import markdown, search
 from shared.docs.contents import MENU, PAGES, Page, neighbors
-from shared.pages import SECURITY
+from shared.pages import SECURITY, templates
 from shared.pages.assets import Assets, vendored
 
 _HERE = Path(__file__).parent
@@ -95,13 +95,4 @@ def _render(template: str, context: RequestContext, status: int = 200, **values:
 
 @functools.cache
 def _templates() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(_HERE / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        auto_reload=False,
-    )
-    environment.globals["asset"] = lambda name: assets().path(name)
-    return environment
+    return templates.environment(_HERE / "templates", assets())

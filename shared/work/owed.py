@@ -173,7 +173,7 @@ def commit(claim: Claim, writes: Sequence[table.Operation], *, keep: bool = Fals
     row = (claim.row["pk"], claim.row["sk"])
     # A new request id for each commit. With one id for the whole claim, a worker that lost its claim after a commit
     # with `keep` would find its own id on the row, and its next commit would count as success without being written.
-    table.write([_held_if_of(row, claim, write, keep) for write in writes], uuid.uuid4().hex)
+    table.write([_if_claimed_row(row, claim, write, keep) for write in writes], uuid.uuid4().hex)
 
 
 def release(claim: Claim, *, failed: bool = False, until: int | None = None) -> None:
@@ -278,7 +278,7 @@ def _is_leased(row: table.Row) -> bool:
     return bool(now < row.get("lease_until", 0) <= now + MAX_LEASE)
 
 
-def _held_if_of(row: tuple[str, str], claim: Claim, write: table.Operation, keep: bool) -> table.Operation:
+def _if_claimed_row(row: tuple[str, str], claim: Claim, write: table.Operation, keep: bool) -> table.Operation:
     """`write`, conditional on the claim if it is a write to the claimed row."""
     if isinstance(write, table.Update) and (write.pk, write.sk) == row:
         return if_claimed(claim, write, keep=keep)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from infra import topology
 from infra.costs import CALL_MS, CPU_MS, MEMORY_MB, WHOLE_CORE_MB
@@ -29,6 +29,7 @@ from shared.webhooks.http_client import Outcome
 from shared.webhooks.lanes import Arrival, Place
 from shared.work import batches, owed
 from tests.support.clocks import Clock
+from tests.support.snapshots import snapshot
 
 DELIVER = next(function for function in topology.FUNCTIONS if function.name == "deliver")
 SOURCES = {source.queue: source for source in DELIVER.queues}
@@ -66,20 +67,7 @@ class Receiver:
     """The object and number of each first attempt, as they started."""
 
     def __post_init__(self) -> None:
-        self.snapshot = endpoints.Snapshot(
-            doc=cast(Any, {"id": self.id}),
-            generation=0,
-            closed={},
-            deleted=False,
-            slow_attempts=0,
-            timeouts=0,
-            slow_until=None,
-            busy_until=0,
-            failing_since=None,
-            noticed=False,
-            version=1,
-            secret=b"",
-        )
+        self.snapshot = snapshot(self.id)
 
     def mark(self, marks: Mapping[str, Any]) -> None:
         """Change the marks in the endpoint's row."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -16,23 +16,11 @@ from shared.webhooks.deliveries import Claim
 from shared.webhooks.lanes import Arrival, Place
 from shared.work import owed
 from tests.support.clocks import Clock
+from tests.support.snapshots import snapshot
 
 NOW = 1_800_000_000_000
 LATE = 5_000
-HEALTHY = endpoints.Snapshot(
-    doc=cast(Any, {"id": "whk_1"}),
-    generation=2,
-    closed={},
-    deleted=False,
-    slow_attempts=0,
-    timeouts=0,
-    slow_until=None,
-    busy_until=0,
-    failing_since=None,
-    noticed=False,
-    version=1,
-    secret=b"",
-)
+HEALTHY = snapshot(generation=2)
 SLOW = replace(HEALTHY, slow_attempts=lanes.SLOW_ATTEMPTS, slow_until=NOW)
 HANGING = replace(SLOW, timeouts=endpoints.HANGING_FROM)
 CLOSED = replace(HANGING, generation=3)

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from shared.webhooks import deliveries, endpoints
 from shared.webhooks.deliveries import Ended, Phase, Retry
 from shared.webhooks.http_client import Outcome
+from tests.support.snapshots import snapshot
 
 # Specification, "Retry behavior": the wait before attempt 2 follows attempt 1, and so on; there is no tenth.
 WAIT_AFTER = {1: 5, 2: 30, 3: 300, 4: 1800, 5: 7200, 6: 18000, 7: 36000, 8: 86400}
@@ -65,24 +66,7 @@ def test_an_attempt_whose_endpoint_was_closed_meanwhile_succeeds_or_is_canceled(
         assert deliveries.next_step(number, outcome(None, error), closed=True) == Ended("canceled")
 
 
-def endpoint(generation: int, deleted: bool = False) -> endpoints.Snapshot:
-    return endpoints.Snapshot(
-        doc=cast(Any, {}),
-        generation=generation,
-        closed={},
-        deleted=deleted,
-        slow_attempts=0,
-        timeouts=0,
-        slow_until=None,
-        busy_until=0,
-        failing_since=None,
-        noticed=False,
-        version=1,
-        secret=b"",
-    )
-
-
-OPEN, REOPENED, DELETED = endpoint(2), endpoint(3), endpoint(3, deleted=True)
+OPEN, REOPENED, DELETED = snapshot(generation=2), snapshot(generation=3), snapshot(generation=3, deleted=True)
 OWED = {"generation": 2, "due_at": 1}
 LEASED = OWED | {"lease": "mine", "lease_until": 0}
 
@@ -102,7 +86,7 @@ def test_what_waits_or_is_ones_own_is_closed_with_the_endpoint_it_was_made_for(
 ) -> None:
     assert deliveries.phase(row, OPEN, token) is Phase.WAITING
     # The delivery was made after the endpoint was read.
-    assert deliveries.phase(row, endpoint(1), token) is Phase.WAITING
+    assert deliveries.phase(row, snapshot(generation=1), token) is Phase.WAITING
     for state in (REOPENED, DELETED, None):
         assert deliveries.phase(row, state, token) is Phase.CLOSED
 

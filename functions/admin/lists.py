@@ -1,0 +1,62 @@
+"""Lists of resources, by the filters and cursors of the API."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from functions.admin.visits import InProject
+from shared.core.errors import ApiError
+from shared.resources.collections import Collection
+
+PAGE = 50
+"""The rows of a page."""
+
+
+def wanted(visit: InProject, *names: str) -> dict[str, str]:
+    """The filters of the page's form, empty if they are not set."""
+    return {name: visit.query.get(name, "").strip() for name in names}
+
+
+def parameters(visit: InProject, filters: Mapping[str, str]) -> dict[str, list[str]]:
+    """The API's query parameters for the requested page and these filters."""
+    return {name: [value] for name, value in filters.items() if value} | visit.page_parameters(PAGE)
+
+
+def read(
+    visit: InProject, collection: Collection[Any, Any], query: Mapping[str, list[str]]
+) -> tuple[list[Any], str | None]:
+    """The resources of a page, and the cursor of the next one. Raises ApiError."""
+    page = collection.page(visit.scope, collection.query(query))
+    return [json.loads(row["doc"]) for row in page.rows], page.next_cursor
+
+
+def show(
+    visit: InProject,
+    section: str,
+    filters: Mapping[str, str],
+    page: Callable[[], tuple[list[Any], str | None]],
+    **values: Any,
+) -> Response:
+    """The list of a section, which is also the name of its template and of the rows in it.
+
+    If the API refuses a filter, the response has status 400, the error and no rows.
+    """
+    error, rows, cursor = None, list[Any](), None
+    try:
+        rows, cursor = page()
+    except ApiError as refused:
+        error = refused
+    return visit.render(
+        f"{section}.html",
+        400 if error else 200,
+        section=section,
+        cursor=cursor,
+        wanted=filters,
+        error=error,
+        **{section: rows},
+        **values,
+    )

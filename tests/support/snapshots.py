@@ -1,0 +1,25 @@
+"""Snapshots of webhook endpoints, for the pure functions that judge them."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from shared.webhooks.endpoints import Snapshot
+
+
+def snapshot(id: str = "whk_1", generation: int = 0, *, deleted: bool = False) -> Snapshot:
+    """An endpoint without any mark."""
+    return Snapshot(
+        doc=cast(Any, {"id": id}),
+        generation=generation,
+        closed={},
+        deleted=deleted,
+        slow_attempts=0,
+        timeouts=0,
+        slow_until=None,
+        busy_until=0,
+        failing_since=None,
+        noticed=False,
+        version=1,
+        secret=b"",
+    )
