@@ -21,7 +21,7 @@ NODE_IS_FINE = node -e 'process.exit(+process.versions.node.split(".")[0] < 18 ?
 .DEFAULT_GOAL := help
 .SUFFIXES:
 
-.PHONY: help run check test test-browser test-deploy test-openapi fuzz smoke lint types contracts unit format lock openapi synth bootstrap deploy destroy clean
+.PHONY: help run check test bench test-browser test-deploy test-openapi fuzz smoke lint types contracts unit format lock openapi synth bootstrap deploy destroy clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -49,6 +49,9 @@ test-browser: $(VENV)/.dev $(VENV)/.node-dev ## Test the admin pages and the doc
 
 test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: ten minutes
 	$(BIN)/python -m pytest --capture=no --verbose --exitfirst tests/deploy
+
+bench: $(VENV)/.dev ## Compare the cost of requests with the usual way to build an API: three minutes
+	$(BIN)/python -m tests.bench
 
 smoke: $(VENV)/.dev ## Test a deployed stage with a test key; deletes what it creates
 	@[ -n "$$URL" ] && [ -n "$$KEY" ] || \

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-
 from shared.calls import carrier_events
 from shared.work import batches
+from shared.work.batches import Message
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -16,6 +15,6 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     return batches.each_message(event, process)
 
 
-def process(record: SQSRecord) -> None:
+def process(message: Message) -> None:
     """Store the data of an event and send a hint for its call. Events of unknown calls are ignored."""
-    carrier_events.store(json.loads(record.body))
+    carrier_events.store(json.loads(message.body))

@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-
 from shared.calls import asking
 from shared.telephony import whatsapp
 from shared.work import batches
+from shared.work.batches import Message
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -21,13 +20,13 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     return batches.each_message(event, process)
 
 
-def process(record: SQSRecord) -> None:
+def process(received: Message) -> None:
     """Run the steps of a consent request that are due, or store a customer's reply or a failure from WhatsApp."""
-    message = json.loads(record.body)
+    message = json.loads(received.body)
     if "whatsAppWebhookEntry" in message:
-        for reply in whatsapp.replies(record.body):
+        for reply in whatsapp.replies(received.body):
             asking.store_reply(reply)
-        for failure in whatsapp.failures(record.body):
+        for failure in whatsapp.failures(received.body):
             asking.end_undelivered(failure)
         return
     if "task_token" in message:

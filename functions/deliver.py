@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-
 from shared.core import aws, clock
 from shared.webhooks import attempts
 from shared.webhooks.lanes import Arrival
 from shared.work import batches
+from shared.work.batches import Message
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -18,8 +17,8 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     return batches.each_message(event, deliver)
 
 
-def deliver(record: SQSRecord) -> None:
+def deliver(message: Message) -> None:
     """Make the attempt that is due for the delivery of a hint. Does nothing if none is due."""
-    hint = json.loads(record.body)
-    waited = clock.now() - int(record.attributes.sent_timestamp)
-    attempts.make(hint["pk"], hint["sk"], Arrival(aws.queue_of(record.event_source_arn), waited))
+    hint = json.loads(message.body)
+    waited = clock.now() - message.sent_at
+    attempts.make(hint["pk"], hint["sk"], Arrival(aws.queue_of(message.queue), waited))

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-
 from shared.calls import steps
 from shared.work import batches
+from shared.work.batches import Message
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -16,7 +15,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     return batches.each_message(event, dial)
 
 
-def dial(record: SQSRecord) -> None:
+def dial(message: Message) -> None:
     """Run the steps of a session that are due."""
-    hint = json.loads(record.body)
+    hint = json.loads(message.body)
     steps.run_due_steps(hint["pk"], hint["sk"])

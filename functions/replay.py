@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-
 from shared.core import clock
 from shared.webhooks import replays
 from shared.work import batches, hints, owed
+from shared.work.batches import Message
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -17,9 +16,9 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     return batches.each_message(event, replay)
 
 
-def replay(record: SQSRecord) -> None:
+def replay(message: Message) -> None:
     """Run the steps of a replay that are due, and send the hint for the next one."""
-    hint = json.loads(record.body)
+    hint = json.loads(message.body)
     at = owed.run_due_steps(hint["pk"], hint["sk"], replays.LEASE, replays.step)
     if at is not None:
         delay = max(0, -(-(at - clock.now()) // clock.SECOND))

@@ -9,10 +9,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-
 from shared.conversations import answering, conversations, turns
 from shared.work import batches, hints
+from shared.work.batches import Message
 
 RETRY_SECONDS = 5
 """Seconds before a turn is retried after the agent or the table was unavailable."""
@@ -23,9 +22,9 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     return batches.each_message(event, take_turn)
 
 
-def take_turn(record: SQSRecord) -> None:
+def take_turn(message: Message) -> None:
     """Reply to the message of a hint, if its reply is still owed and nobody else has claimed it."""
-    hint = json.loads(record.body)
+    hint = json.loads(message.body)
     turn = turns.claim(hint["pk"], hint["sk"])
     if turn is None:
         return

@@ -125,7 +125,7 @@ class _Local:
         """Call the function with a batch, in this process."""
         for name, url in self._queues.items():
             os.environ[f"QUEUE_{name.upper()}"] = url
-        os.environ.setdefault("POWERTOOLS_SERVICE_NAME", "fan_out")
+        os.environ.setdefault("SERVICE_NAME", "fan_out")
         module, _, handler = _fan_out().handler.rpartition(".")
         return getattr(importlib.import_module(module), handler)(event, None)
 

@@ -123,6 +123,7 @@ class Grant:
 class Function:
     """One Lambda function.
 
+    - `handler`: its module, and the name in it. Lambda loads it through the `entry_point`.
     - `memory`: in MB. The functions use up to 82 (`make test-deploy` prints it). More memory provides a larger share of
       a CPU, and so shortens cold starts. `timeout`: in seconds.
     - `routes`: API Gateway resource paths, each with any method.
@@ -162,6 +163,11 @@ class Function:
     every: int | None = None
     switch: str = ""
     client: bool = False
+
+    @property
+    def entry_point(self) -> str:
+        """The handler that Lambda calls (`functions/entry.py`)."""
+        return f"functions.entry.{self.handler.split('.')[1]}"
 
     @property
     def grants(self) -> tuple[Grant, ...]:
@@ -204,7 +210,9 @@ class Function:
         and `messenger` are the stage's settings of Amazon Connect and WhatsApp, `sign_in` those of its own OpenID
         Connect provider. A parameter is None if the stage has no such resource. `base_url` is the API's.
         """
-        found = {"TABLE_NAME": table, "DUE_SHARDS": str(due_shards), "POWERTOOLS_SERVICE_NAME": self.name}
+        found = {"TABLE_NAME": table, "DUE_SHARDS": str(due_shards), "SERVICE_NAME": self.name}
+        # pydantic would read the metadata of every package in search of plug-ins.
+        found["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
         read = tuple(source.queue for source in self.queues)
         found |= {f"QUEUE_{name.upper()}": queues[name] for name in (*self.sends, *read)}
         found |= {f"STATE_MACHINE_{name.upper()}": machines[name] for name in self.starts}

@@ -104,7 +104,7 @@ class Runner:
         os.environ |= {"SIGN_IN_LINKS": "1", "VENDORED": str(_ROOT / "node_modules")}
         os.environ.setdefault("LOG_LEVEL", "INFO")
         # The only variable whose value differs between functions. Here, they share a process.
-        os.environ["POWERTOOLS_SERVICE_NAME"] = "local"
+        os.environ["SERVICE_NAME"] = "local"
 
         _log_to(self._data_dir.path / "service.log")
         # Imported here because these modules import `shared`, which reads the environment set above.

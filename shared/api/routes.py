@@ -151,6 +151,13 @@ class Service:
         self.routes = routes
         self._router = Router(routes, redirect_slashes=False, default=_no_route)
 
+    def warm(self) -> None:
+        """Build the schemas of all request bodies, which are otherwise built when they are first used."""
+        for route in self.routes:
+            if isinstance(route, Route):
+                for operation in route.operations.values():
+                    operation.body.model_rebuild()
+
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         """Serve one request; every exception becomes an error response."""
         context = scope["context"] = _context(scope)

@@ -37,6 +37,7 @@ class _Once(Generic[T]):
     def __init__(self, create: Callable[[], T]) -> None:
         self._cached = functools.cache(create)
         self.cache_clear = self._cached.cache_clear
+        self.cache_info = self._cached.cache_info
 
     def __call__(self) -> T:
         with _creating:

@@ -23,7 +23,6 @@ from binascii import crc32
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -181,6 +180,10 @@ class Client:
             proceed = partial(hook.call, proceed=proceed)
         return proceed(Call(self.service.name, operation, parameters))
 
+    def warm(self) -> None:
+        """Build what the first call would otherwise build. Sends nothing."""
+        self._connections.warm()
+
     def close(self) -> None:
         """Close the connections that are not in use."""
         self._connections.close()
@@ -328,7 +331,7 @@ def judge(service: Service, reply: Reply) -> Success | Failure:
         retryable=throttled or transient,
         throttled=throttled,
         code=error.code,
-        date=_date(reply),
+        date=_date(reply) if error.code in _SKEWED else None,
     )
 
 
@@ -374,6 +377,9 @@ def _error(reply: Reply) -> AwsError:
 
 
 def _date(reply: Reply) -> int | None:
+    # Imported here, because only a refused signature needs it.
+    from email.utils import parsedate_to_datetime
+
     try:
         return int(parsedate_to_datetime(reply.headers["date"]).timestamp() * clock.SECOND)
     except (KeyError, ValueError):

@@ -86,6 +86,11 @@ class Connections:
                     raise
         return self._exchange(self._connect(), request)
 
+    def warm(self) -> None:
+        """Make the TLS context, which takes longer than a request."""
+        if self._tls is not None:
+            self._tls()
+
     def close(self) -> None:
         """Close the connections that are not in use."""
         while self._idle:

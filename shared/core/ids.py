@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
-
-from ulid import ULID
 
 from shared.core import clock
 
@@ -13,12 +12,13 @@ AFTER_PREFIX = "[0-7][0-9a-hjkmnp-tv-z]{25}"
 """The pattern of an id after its prefix."""
 _ULID = re.compile(AFTER_PREFIX)
 _LAST_INSTANT = 2**48 - 1
+_DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
+_TO_PYTHON = str.maketrans(_DIGITS, "0123456789abcdefghijklmnopqrstuv")
 
 
 def new(prefix: str, instant: int | None = None) -> str:
     """A new random id, created at `instant` (milliseconds; default now)."""
-    random = bytes(ULID())[6:]
-    return prefix + _text((clock.now() if instant is None else instant), random)
+    return prefix + _text((clock.now() if instant is None else instant), os.urandom(10))
 
 
 def derived(prefix: str, instant: int, *parts: object, order: int = 0) -> str:
@@ -37,7 +37,7 @@ def is_id(prefix: str, value: str) -> bool:
 
 def instant(prefix: str, value: str) -> int:
     """When the id was created (milliseconds)."""
-    return int.from_bytes(bytes(ULID.from_str(value[len(prefix) :].upper()))[:6], "big")
+    return _number(value[len(prefix) :]) >> 80
 
 
 def first_of(prefix: str, instant: int) -> str:
@@ -47,16 +47,23 @@ def first_of(prefix: str, instant: int) -> str:
 
 def before(prefix: str, value: str) -> str:
     """The greatest id below `value`, for an exclusive upper bound."""
-    number = int.from_bytes(bytes(ULID.from_str(value[len(prefix) :].upper())), "big")
-    return prefix + str(ULID.from_bytes(max(number - 1, 0).to_bytes(16, "big"))).lower()
+    return prefix + _ulid(max(_number(value[len(prefix) :]) - 1, 0))
 
 
 def after(prefix: str, value: str) -> str:
     """The smallest id above `value`, for an exclusive lower bound."""
-    number = int.from_bytes(bytes(ULID.from_str(value[len(prefix) :].upper())), "big")
-    return prefix + str(ULID.from_bytes(min(number + 1, 2**128 - 1).to_bytes(16, "big"))).lower()
+    return prefix + _ulid(min(_number(value[len(prefix) :]) + 1, 2**128 - 1))
 
 
 def _text(instant: int, tail: bytes) -> str:
-    head = max(0, min(instant, _LAST_INSTANT)).to_bytes(6, "big")
-    return str(ULID.from_bytes(head + tail)).lower()
+    return _ulid(max(0, min(instant, _LAST_INSTANT)) << 80 | int.from_bytes(tail, "big"))
+
+
+def _ulid(number: int) -> str:
+    """128 bits in Crockford's base 32."""
+    return "".join([_DIGITS[number >> shift & 31] for shift in range(125, -1, -5)])
+
+
+def _number(ulid: str) -> int:
+    # Python's digits of base 32 are 0-9 and a-v, in the same order.
+    return int(ulid.translate(_TO_PYTHON), 32)

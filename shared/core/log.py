@@ -1,27 +1,80 @@
-"""The structured log. It never contains names, phone numbers, message contents, keys or secrets.
+"""The structured log: a JSON object in each line. It never contains names, phone numbers, message contents or secrets.
 
-Each line has the ids of what caused it (`shared/core/trace.py`).
+Each line has the ids of what caused it (`shared/core/trace.py`), and the function's name as `service`. The fields are
+those of Powertools for AWS Lambda, which is too large to load for them.
 """
 
 from __future__ import annotations
 
 import functools
+import json
 import logging
-from typing import TYPE_CHECKING
+import os
+import sys
+import time
+import traceback
+from typing import Any
 
 from shared.core import trace
 
-if TYPE_CHECKING:
-    from aws_lambda_powertools import Logger
+_OF_LOGGING = frozenset(vars(logging.makeLogRecord({}))) | {"asctime", "message"}
+"""The attributes that every record has. Others are fields of the line."""
+
+
+class JsonLines(logging.Formatter):
+    """Formats a record as a JSON object. Fields that are None are left out."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, without a line break."""
+        now = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(record.created))
+        line: dict[str, Any] = {
+            "level": record.levelname,
+            "location": f"{record.funcName}:{record.lineno}",
+            "message": record.getMessage(),
+            "timestamp": f"{now},{int(record.msecs):03d}+0000",
+            "service": os.environ.get("SERVICE_NAME"),
+        }
+        line.update((name, value) for name, value in vars(record).items() if name not in _OF_LOGGING)
+        if record.exc_info and (error := record.exc_info[1]) is not None:
+            line["exception"] = "".join(traceback.format_exception(error)).rstrip()
+            line["exception_name"] = type(error).__name__
+        line["xray_trace_id"] = _xray_trace_id()
+        present = {name: value for name, value in line.items() if value is not None}
+        return json.dumps(present, default=str, separators=(",", ":"), ensure_ascii=False)
+
+
+class _StandardOutput(logging.Handler):
+    """Writes each line in one piece, so that those of several threads do not mix."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            write(self.format(record))
+        except Exception:
+            self.handleError(record)
+
+
+def write(line: str) -> None:
+    """Write a line to the standard output, from which Lambda takes it into the log."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 @functools.cache
-def logger() -> Logger:
-    """The service's logger. Powertools reads the function's name from the environment."""
-    from aws_lambda_powertools import Logger
-
+def logger() -> logging.Logger:
+    """The service's logger. Its level is `LOG_LEVEL`, by default INFO."""
     # Mangum logs exceptions to which the service has already responded.
     logging.getLogger("mangum").setLevel(logging.CRITICAL)
-    made = Logger()
+    made = logging.getLogger("service")
+    made.setLevel(os.environ.get("LOG_LEVEL") or logging.INFO)
+    # Lambda's own handler at the root would log each line again.
+    made.propagate = False
+    handler = _StandardOutput()
+    handler.setFormatter(JsonLines())
+    made.handlers = [handler]
     made.addFilter(trace.add_ids)
     return made
+
+
+def _xray_trace_id() -> str | None:
+    """The root of the trace that Lambda names, such as `1-5759e988-bd862e3fe1be46a994272793`."""
+    return os.environ.get("_X_AMZN_TRACE_ID", "").split(";")[0].replace("Root=", "") or None

@@ -402,7 +402,7 @@ def _decode(name: str, typed: Mapping[str, Any]) -> Any:
     if tag == "N":
         return int(value)
     if tag == "M":
-        return {key: _decode(key, inner) for key, inner in value.items()}
+        return {key: int(inner["N"]) for key, inner in value.items()}
     if tag == "B":
         data = base64.b64decode(value)
         return zlib.decompress(data, wbits=-zlib.MAX_WBITS).decode() if name in DOCUMENTS else data

@@ -9,8 +9,6 @@ from contextvars import copy_context
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from aws_lambda_powertools.utilities.data_classes.sqs_event import SQSRecord
-
 from shared.core import aws, clock, threads, trace
 from shared.core.log import logger
 
@@ -26,7 +24,44 @@ SETTLE_EVERY = 1.0
 T = TypeVar("T")
 Record = Mapping[str, Any]
 """A stream record, as Lambda passes it on."""
-Work = Callable[[SQSRecord], None]
+
+
+@dataclass(frozen=True)
+class Message:
+    """A queue message, as Lambda passes it on. `queue` is the ARN of its queue, `group` its message group.
+
+    `sent_at` is in milliseconds, and `receives` says how often the message was received, this time included.
+    """
+
+    id: str
+    body: str
+    queue: str
+    receipt: str
+    sent_at: int
+    receives: int
+    group: str | None
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Message:
+        """The message of a record of Lambda's event."""
+        attributes = record["attributes"]
+        return cls(
+            id=record["messageId"],
+            body=record["body"],
+            queue=record["eventSourceARN"],
+            receipt=record["receiptHandle"],
+            sent_at=int(attributes["SentTimestamp"]),
+            receives=int(attributes["ApproximateReceiveCount"]),
+            group=attributes.get("MessageGroupId"),
+        )
+
+    @property
+    def fifo_group(self) -> str | None:
+        """The message group if the queue is a FIFO queue, otherwise None."""
+        return self.group if self.queue.endswith(".fifo") else None
+
+
+Work = Callable[[Message], None]
 
 
 def each_message(event: Mapping[str, Any], work: Work) -> dict[str, Any]:
@@ -35,13 +70,13 @@ def each_message(event: Mapping[str, Any], work: Work) -> dict[str, Any]:
     The messages of a FIFO group run one after another, but none waits longer than until `IN_ORDER_FOR` after it was
     sent. A failed message is delivered again after 2, 4, 8 … seconds instead of the visibility timeout of its queue.
     """
-    records = [SQSRecord(record) for record in event["Records"]]
-    if len(records) > 1:
-        failed = _run_concurrently(work, records)
+    messages = [Message.of(record) for record in event["Records"]]
+    if len(messages) > 1:
+        failed = _run_concurrently(work, messages)
     else:
-        failed = [record for record in records if not _succeeds(work, record)]
+        failed = [message for message in messages if not _succeeds(work, message)]
         _deliver_soon(failed)
-    return {"batchItemFailures": [{"itemIdentifier": record.message_id} for record in failed]}
+    return {"batchItemFailures": [{"itemIdentifier": message.id} for message in failed]}
 
 
 @dataclass
@@ -100,82 +135,77 @@ def in_order_for(sent_at: int) -> float:
     return max(0, sent_at + IN_ORDER_FOR - clock.now()) / clock.SECOND
 
 
-def _run_concurrently(work: Work, records: Sequence[SQSRecord]) -> list[SQSRecord]:
+def _run_concurrently(work: Work, messages: Sequence[Message]) -> list[Message]:
     """Run `work` on each message in a thread of its own. Returns the messages on which it failed."""
-    failed: list[SQSRecord] = []
-    running: dict[Future[bool], SQSRecord] = {}
+    failed: list[Message] = []
+    running: dict[Future[bool], Message] = {}
     latest: dict[str, Future[bool]] = {}
-    with ThreadPoolExecutor(len(records)) as pool:
-        for record in records:
-            group = _fifo_group(record)
+    with ThreadPoolExecutor(len(messages)) as pool:
+        for message in messages:
+            group = message.fifo_group
             # A thread has its own context, with the log fields of this one.
             run = copy_context().run
-            future = pool.submit(run, _succeeds, work, record, latest.get(group) if group else None)
-            running[future] = record
+            future = pool.submit(run, _succeeds, work, message, latest.get(group) if group else None)
+            running[future] = message
             if group:
                 latest[group] = future
         while running:
             ended, _ = wait(running, SETTLE_EVERY)
             results = [(running.pop(future), future.result()) for future in ended]
-            failures = [record for record, succeeded in results if not succeeded]
+            failures = [message for message, succeeded in results if not succeeded]
             _deliver_soon(failures)
             failed += failures
             if running:
-                _release_groups([record for record, succeeded in results if succeeded])
+                _release_groups([message for message, succeeded in results if succeeded])
     return failed
 
 
-def _succeeds(work: Work, record: SQSRecord, previous: Future[bool] | None = None) -> bool:
+def _succeeds(work: Work, message: Message, previous: Future[bool] | None = None) -> bool:
     """Run `work` on the message, after the previous message of its group. Whether it succeeded."""
     if previous is not None:
-        wait([previous], in_order_for(int(record.attributes.sent_timestamp)))
-    with trace.naming(sqs_message_id=record.message_id):
+        wait([previous], in_order_for(message.sent_at))
+    with trace.naming(sqs_message_id=message.id):
         try:
-            work(record)
+            work(message)
         except Exception:
             logger().exception("message or record failed")
             return False
     return True
 
 
-def _fifo_group(record: SQSRecord) -> str | None:
-    """The message group of a message from a FIFO queue, otherwise None."""
-    return record.attributes.message_group_id if record.event_source_arn.endswith(".fifo") else None
-
-
-def _deliver_soon(records: Sequence[SQSRecord]) -> None:
+def _deliver_soon(messages: Sequence[Message]) -> None:
     """Make failed messages visible again soon. In a FIFO queue, they hold back their group until then. Best effort."""
     entries = [
         {
             "Id": str(number),
-            "ReceiptHandle": record.receipt_handle,
-            "VisibilityTimeout": min(2 ** int(record.attributes.approximate_receive_count), LONGEST_BACKOFF),
+            "ReceiptHandle": message.receipt,
+            "VisibilityTimeout": min(2**message.receives, LONGEST_BACKOFF),
         }
-        for number, record in enumerate(records)
+        for number, message in enumerate(messages)
     ]
     if entries:
-        _settle("ChangeMessageVisibilityBatch", records[0], entries)
+        _settle("ChangeMessageVisibilityBatch", messages[0], entries)
 
 
-def _release_groups(records: Sequence[SQSRecord]) -> None:
+def _release_groups(messages: Sequence[Message]) -> None:
     """Delete processed messages of a FIFO queue before the end of the batch. Best effort.
 
     Lambda deletes them only when the whole batch ends, and until then SQS holds back the next messages of their groups.
     """
     entries = [
-        {"Id": str(number), "ReceiptHandle": record.receipt_handle}
-        for number, record in enumerate(records)
-        if _fifo_group(record)
+        {"Id": str(number), "ReceiptHandle": message.receipt}
+        for number, message in enumerate(messages)
+        if message.fifo_group
     ]
     if entries:
-        _settle("DeleteMessageBatch", records[0], entries)
+        _settle("DeleteMessageBatch", messages[0], entries)
 
 
-def _settle(operation: str, record: SQSRecord, entries: Sequence[Mapping[str, Any]]) -> None:
-    """Call an operation with the queue of the record and these entries. A failure is logged."""
-    queue = aws.queue_of(record.event_source_arn)
+def _settle(operation: str, message: Message, entries: Sequence[Mapping[str, Any]]) -> None:
+    """Call an operation with the queue of the message and these entries. A failure is logged."""
+    queue = aws.queue_of(message.queue)
     if queue is None:
-        logger().warning("could not delete or re-time messages", extra={"queue": record.event_source_arn})
+        logger().warning("could not delete or re-time messages", extra={"queue": message.queue})
         return
     try:
         response = aws.sqs().call(operation, {"QueueUrl": aws.queue_url(queue), "Entries": entries})

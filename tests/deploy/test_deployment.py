@@ -166,7 +166,7 @@ def test_deploy_tells_where_everything_is(deployed: Deployed) -> None:
 
 def test_every_function_of_the_topology_is_there(cloud: Cloud, deployed: Deployed) -> None:
     made = {function["Handler"] for function in all_of(cloud, "lambda", "list_functions", "Functions")}
-    assert made >= {function.handler for function in topology.FUNCTIONS}
+    assert made >= {function.entry_point for function in topology.FUNCTIONS}
 
 
 # 2. Requests

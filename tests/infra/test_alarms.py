@@ -164,7 +164,7 @@ def test_what_deliver_prints_is_what_its_alarms_go_by(
     prod: Synthesized, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     monkeypatch.setenv("TABLE_NAME", f"${{{prod.table}}}")
-    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "deliver")
+    monkeypatch.setenv("SERVICE_NAME", "deliver")
     lanes = [{"lane": lane} for lane in facts.LANES] if name == facts.DELIVERY_LATENESS else [{}]
     for lane in lanes:
         metrics.milliseconds(name, 1, **lane)
@@ -209,7 +209,7 @@ def test_what_is_printed_of_turns_calls_and_the_canary_is_what_one_alarm_goes_by
     service: str,
 ) -> None:
     monkeypatch.setenv("TABLE_NAME", f"${{{prod.table}}}")
-    monkeypatch.setenv("POWERTOOLS_SERVICE_NAME", "turn")
+    monkeypatch.setenv("SERVICE_NAME", "turn")
     metrics.rate(name, True, service=service)
     line = json.loads(capsys.readouterr().out)
     [described] = line["_aws"]["CloudWatchMetrics"]

@@ -173,9 +173,9 @@ class Meter(Stage):
         self._reset()
         printed = io.StringIO()
         lines = _Lines(self.counts)
-        logger: Any = log.logger()
-        lines.setFormatter(logger.registered_formatter)
-        level = logger.log_level
+        logger = log.logger()
+        lines.setFormatter(log.JsonLines())
+        level = logger.level
         objects = aws.s3().meta.events
         objects.register_first("before-parameter-build.s3", self._put)
         logger.addHandler(lines)

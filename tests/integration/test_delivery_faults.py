@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 
 from shared.core import clock, keys, table
 from shared.core.aws import Unavailable
@@ -209,7 +208,7 @@ def test_a_delivery_whose_worker_is_in_trouble_with_any_call_is_made_and_repeate
         with Receiver(answer(status)) as receiver:
             message = first_hint(stage, receiver)
             # What the function raises brings the message back.
-            with wire(Fault(position, trouble.disturbance, trouble.tries)), suppress(BatchProcessingError):
+            with wire(Fault(position, trouble.disturbance, trouble.tries)):
                 stage.invoke("deliver", {"Records": [message]})
             finished(stage, stopped_clock, message, by_sweep=False)
             delivery, name = only_delivery(stage), (trouble.name, position, call.operation)

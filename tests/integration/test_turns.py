@@ -5,11 +5,9 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
-from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 
 from shared.conversations import answering
 from tests.support.clocks import Clock
@@ -113,7 +111,7 @@ def test_a_turn_whose_worker_is_in_trouble_with_any_call_has_one_reply_and_one_e
             continue
         name = f"{trouble.name} at {position} {call.operation}"
         thread, record = wished(stage, stopped_clock, wish)
-        with wire(Fault(position, trouble.disturbance, trouble.tries)), suppress(BatchProcessingError):
+        with wire(Fault(position, trouble.disturbance, trouble.tries)):
             stage.invoke("turn", {"Records": [record]})
         given_again(stage, stopped_clock, thread, record, by_sweep=False)
         problems += [f"{name}: {wrong}" for wrong in wrongs(stage, stopped_clock, thread, wish)]
@@ -140,7 +138,7 @@ def test_a_worker_that_comes_late_to_its_commit_finds_its_turn_taken(stage: Stag
         stopped_clock.forward(LEASE + 1)
         work(stage, [record])
 
-    with before_commit(overtaken), suppress(BatchProcessingError):
+    with before_commit(overtaken):
         stage.invoke("turn", {"Records": [record]})
     work(stage, [record])
     assert not list(wrongs(stage, stopped_clock, thread, WISHES[0]))
@@ -226,7 +224,7 @@ def test_the_fourth_worker_gives_a_turn_up_that_three_failed_at(stage: Stage, st
     asked(stage, thread, CONFIRM, "k")
     [record] = hinted(stage, thread.scope)
     for _ in range(3):
-        with wire(Fault(COMMIT, conflicting(0), ALWAYS)), suppress(BatchProcessingError):
+        with wire(Fault(COMMIT, conflicting(0), ALWAYS)):
             stage.invoke("turn", {"Records": [record]})
         assert len(seen(stage, thread.messages)["data"]) == 1
         stopped_clock.forward(1)

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 from botocore.stub import Stubber
 
 from shared.agent import adapters
@@ -86,7 +85,7 @@ def test_a_live_turn_whose_worker_dies_or_is_in_trouble_is_counted_once(
     faults = [partial(wire, Fault(last, each.disturbance, each.tries)) for each in troubles]
     for disturbed in (*kills, *faults):
         thread, record = one()
-        with disturbed(), suppress(Killed, BatchProcessingError):
+        with disturbed(), suppress(Killed):
             stage.invoke("turn", {"Records": [record]})
         given_again(stage, stopped_clock, thread, record, by_sweep=False)
         assert used(thread.scope)["messages"] == 1, disturbed

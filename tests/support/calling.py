@@ -5,11 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-
-from aws_lambda_powertools.utilities.batch.exceptions import BatchProcessingError
 
 from shared.calls import sessions
 from shared.core import aws, clock, table
@@ -76,8 +73,7 @@ def hint(stage: Stage, scope: Scope, id: str) -> dict[str, Any]:
 
 def work(stage: Stage, function: str, record: dict[str, Any]) -> None:
     """Let a worker have a hint; one that fails is left to the queue, which gives the hint again."""
-    with suppress(BatchProcessingError):
-        stage.invoke(function, {"Records": [record]})
+    stage.invoke(function, {"Records": [record]})
 
 
 def until_due(time: Clock, scope: Scope, id: str) -> bool:

@@ -19,9 +19,9 @@ def lines() -> Iterator[list[logging.LogRecord]]:
         def emit(self, record: logging.LogRecord) -> None:
             found.append(record)
 
-    logger: Any = log.logger()
+    logger = log.logger()
     handler = Keep()
-    level = logger.log_level
+    level = logger.level
     logger.addHandler(handler)
     logger.setLevel("INFO")
     try:

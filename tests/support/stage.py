@@ -296,7 +296,7 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
         "VENDORED": str(ROOT / "node_modules"),
         "SPEED": "1",
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "CRITICAL"),
-        "POWERTOOLS_SERVICE_NAME": "test",
+        "SERVICE_NAME": "test",
     }
     before = dict(os.environ)
     port = database.free_port()

@@ -1,0 +1,102 @@
+"""Lambda's entry point: importing it does nothing, and reading a handler builds what a first request needs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra import topology
+from tests.bench import canned_dynamodb, subjects
+from tests.support.canned_aws import always, endpoint
+from tests.support.receivers import Receiver
+
+
+def run(code: str, server: Receiver | None = None) -> Any:
+    """What the code prints as JSON, in a new process whose AWS is the server."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    environment |= {
+        "AWS_ACCESS_KEY_ID": "x",
+        "AWS_SECRET_ACCESS_KEY": "x",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "TABLE_NAME": "table",
+        "SERVICE_NAME": "customers",
+        "LOG_LEVEL": "CRITICAL",
+    }
+    environment |= {"AWS_ENDPOINT_URL": server.url.removesuffix("/hook")} if server else {}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_importing_it_makes_no_client_and_loads_no_function() -> None:
+    code = """
+import json, sys
+import functions.entry
+from shared.core import aws
+print(json.dumps([aws.dynamodb.cache_info().currsize, [n for n in sys.modules if n.startswith("functions.")]]))
+"""
+    assert run(code) == [0, ["functions.entry"]]
+
+
+@pytest.mark.parametrize("function", topology.FUNCTIONS, ids=lambda function: function.name)
+def test_the_entry_point_of_a_function_is_its_handler(function: topology.Function) -> None:
+    module, _, name = function.entry_point.rpartition(".")
+    code = f"""
+import importlib, json, sys
+handler = getattr(importlib.import_module({module!r}), {name!r})
+own, _, attribute = {function.handler!r}.rpartition(".")
+from shared.core import aws
+same = handler is getattr(sys.modules[own], attribute)
+print(json.dumps([same, aws.dynamodb.cache_info().currsize]))
+"""
+    assert run(code) == [True, 1]
+
+
+@pytest.mark.parametrize("task", subjects.TASKS)
+def test_a_first_request_imports_nothing(task: str) -> None:
+    code = f"""
+import asyncio, json, sys
+asyncio.set_event_loop(asyncio.new_event_loop())
+from functions.entry import customers
+loaded = {{*sys.modules}}
+class Context:
+    def get_remaining_time_in_millis(self):
+        return 29_000
+found = customers(json.loads({json.dumps(json.dumps(subjects.event(*subjects.TASKS[task][:4])))}), Context())
+print(json.dumps([found["statusCode"], sorted({{*sys.modules}} - loaded)]))
+"""
+    with endpoint(always(canned_dynamodb.answer)) as server:
+        status, imported = run(code, server)
+    # Only a body with an e-mail address needs these.
+    others = [name for name in imported if name.partition(".")[0] not in ("email_validator", "idna")]
+    assert (status, others) == (subjects.TASKS[task][-1], [])
+
+
+UNWANTED = ("aws_lambda_powertools", "boto3", "botocore", "certifi", "requests", "ulid", "urllib3")
+"""Packages that cost a cold start much. What a function needs of them, it loads when it does."""
+NEEDED = {"admin": ["certifi"], "consent": ["botocore"], "call_events": ["botocore"]}
+"""The exceptions of boto3's clients of Connect and WhatsApp, and the certificates of sign-in providers."""
+
+
+@pytest.mark.parametrize("function", topology.FUNCTIONS, ids=lambda function: function.name)
+def test_a_cold_start_loads_no_package_that_only_some_calls_need(function: topology.Function) -> None:
+    module, _, name = function.entry_point.rpartition(".")
+    code = f"""
+import json, sys
+from {module} import {name}
+print(json.dumps([each for each in {UNWANTED!r} if each in sys.modules]))
+"""
+    assert run(code) == NEEDED.get(function.name, [])
+
+
+def test_the_sources_are_where_the_entry_point_looks() -> None:
+    folder = Path(__file__).parents[2] / "functions"
+    for function in topology.FUNCTIONS:
+        name = function.entry_point.rpartition(".")[2]
+        assert (folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file()
