@@ -50,8 +50,7 @@ def scaled(seconds: float) -> int:
 
 def iso(instant: int) -> str:
     """The instant as `YYYY-MM-DDTHH:MM:SS.mmmZ` (contract 1)."""
-    moment = _EPOCH + timedelta(milliseconds=instant)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z".rjust(24, "0")
+    return (_EPOCH + timedelta(milliseconds=instant)).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 
 def local(instant: int, zone: tzinfo) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import time
+import sys
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -359,7 +360,7 @@ def test_nothing_of_a_resource_becomes_markup(stage: Stage, whole: Whole) -> Non
             assert " ".join(text[:200].split()) in browser.get(f"{story.path}/customers/{ids['customers']}").page.text
 
 
-def test_a_hundred_rows_render_within_ten_milliseconds(stage: Stage, story: Story, owner: Browser) -> None:
+def test_a_hundred_rows_render_with_few_calls(stage: Stage, story: Story, owner: Browser) -> None:
     for _ in range(49):
         made(stage, "customers", phone="+15005550006")
     stage.fan_out()
@@ -376,12 +377,15 @@ def test_a_hundred_rows_render_within_ten_milliseconds(stage: Stage, story: Stor
     ((name, values),) = shown
     assert len(values["events"]) == 50
     values |= {"events": values["events"] * 2}
-    times = []
-    for _ in range(10):
-        began = time.process_time()
+    render(name, 200, **values)
+    calls: Counter[str] = Counter()
+    sys.setprofile(lambda frame, kind, argument: calls.update([kind]))
+    try:
         render(name, 200, **values)
-        times.append(time.process_time() - began)
-    assert min(times) < 0.010
+    finally:
+        sys.setprofile(None)
+    # 100 rows may take 10 ms of CPU. A call takes 0.4 µs on average.
+    assert sum(calls[kind] for kind in ("call", "c_call")) < 25_000, calls
 
 
 def test_a_failure_of_ours_is_a_page_that_tells_nothing(
