@@ -83,6 +83,7 @@ app = service(
         patch=Operation(
             update,
             name="update_appointment",
+            reads=APPOINTMENTS,
             returns=Appointment,
             body=AppointmentPatch,
             errors=(
@@ -93,7 +94,9 @@ app = service(
                 "parameters_exclusive",
             ),
         ),
-        delete=Operation(delete, name="delete_appointment", returns=Appointment, errors=("resource_not_found",)),
+        delete=Operation(
+            delete, name="delete_appointment", returns=Appointment, reads=APPOINTMENTS, errors=("resource_not_found",)
+        ),
     ),
 )
 handler = lambda_handler(app)

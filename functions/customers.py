@@ -78,11 +78,14 @@ app = service(
         patch=Operation(
             update,
             name="update_customer",
+            reads=CUSTOMERS,
             returns=Customer,
             body=CustomerPatch,
             errors=("resource_not_found", "customer_deleted"),
         ),
-        delete=Operation(delete, name="delete_customer", returns=Customer, errors=("resource_not_found",)),
+        delete=Operation(
+            delete, name="delete_customer", returns=Customer, reads=CUSTOMERS, errors=("resource_not_found",)
+        ),
     ),
 )
 handler = lambda_handler(app)

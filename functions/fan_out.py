@@ -49,10 +49,10 @@ def handler(event: dict[str, Any], context: Any) -> Any:
             logger().info("event", extra={"type": change.type, "object_id": new["sk"], "deliveries": len(rows)})
             measures.count_event(change.type, new)
         threads.run_all(lambda row: _put_once(row, change.id), rows, _DELIVERIES_AT_ONCE)
-        places = [lanes.first(endpoint, change.object_id) for endpoint in receivers]
+        destinations = [lanes.first(endpoint, change.object_id) for endpoint in receivers]
         return [
-            (place.queue, deliveries.hint(row, place=place))
-            for endpoint, row, place in zip(receivers, rows, places, strict=True)
+            (destination.queue, deliveries.hint(row, destination=destination))
+            for endpoint, row, destination in zip(receivers, rows, destinations, strict=True)
             if endpoint.doc["enabled"]
         ]
 

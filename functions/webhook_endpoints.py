@@ -140,12 +140,17 @@ app = service(
         patch=Operation(
             update,
             name="update_webhook_endpoint",
+            reads=WEBHOOK_ENDPOINTS,
             returns=WebhookEndpoint,
             body=WebhookEndpointPatch,
             errors=("resource_not_found", "url_invalid", "event_filter_invalid"),
         ),
         delete=Operation(
-            delete, name="delete_webhook_endpoint", returns=DeletedWebhookEndpoint, errors=("resource_not_found",)
+            delete,
+            name="delete_webhook_endpoint",
+            returns=DeletedWebhookEndpoint,
+            reads=WEBHOOK_ENDPOINTS,
+            errors=("resource_not_found",),
         ),
     ),
     Route(

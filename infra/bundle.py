@@ -41,16 +41,16 @@ SERVICE_MODELS = (
     "bedrock-runtime",
     "cognito-idp",
     "connect",
-    "dynamodb",
-    "kms",
     "s3",
     "secretsmanager",
+    "sns",
     "socialmessaging",
-    "sqs",
-    "stepfunctions",
     "sts",
 )
-"""The service models of botocore and boto3 that the functions use. Hundreds of others are removed."""
+"""The service models of botocore and boto3 that the functions use. Hundreds of others are removed.
+
+Our own client needs none for DynamoDB, SQS, Step Functions and KMS.
+"""
 
 UNWANTED_PACKAGES = ("awscrt", "aws_xray_sdk", "bin")
 """botocore imports awscrt if it is installed, which slows every cold start."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,7 @@ class ServiceStack(Stack):
         self.machines = {machine.name: self._machine(machine) for machine in topology.STATE_MACHINES}
         self.failed_batches = self._failed_batches()
         self.erasures = self._erasures()
+        self.alarm_topic = alarms.topic(self, stage)
         self.people = None if stage.oidc else people.user_pool(self, stage)
         self.functions = {function.name: self._function(function, code) for function in topology.FUNCTIONS}
         self.aliases = {function.name: self._alias(function) for function in topology.FUNCTIONS}
@@ -99,7 +100,6 @@ class ServiceStack(Stack):
             if function.client:
                 self.functions[function.name].add_environment("BASE_URL", gateway.address(stage, self.api))
         self._sign_in()
-        topic = alarms.topic(self, stage)
         vault = backup.back_up(self, stage, stage.backup, self.table) if stage.backup else None
         watched = alarms.watch(
             self,
@@ -112,7 +112,7 @@ class ServiceStack(Stack):
             api=self.api,
             access_log=access_log,
             vault=vault,
-            topic=topic,
+            topic=self.alarm_topic,
         )
         if stage.traffic_shift:
             releases.shift_gradually(
@@ -122,8 +122,8 @@ class ServiceStack(Stack):
                 aliases=self.aliases,
                 alarms={function.name: alarms.of_a_release(watched, function) for function in topology.FUNCTIONS},
             )
-        if stage.monthly_budget and topic:
-            alarms.budget(self, stage.monthly_budget, topic)
+        if stage.monthly_budget and self.alarm_topic:
+            alarms.budget(self, stage.monthly_budget, self.alarm_topic)
         dashboard.draw(
             self,
             watched=[*watched.values()],
@@ -135,7 +135,7 @@ class ServiceStack(Stack):
             topics=self.topics,
             api=self.api,
             vault=vault,
-            topic=topic,
+            topic=self.alarm_topic,
         )
 
         CfnOutput(self, API_OUTPUT, value=gateway.url(stage, self.api))
@@ -368,6 +368,7 @@ class ServiceStack(Stack):
                 carrier=self.stage.carrier,
                 messenger=self.stage.messenger,
                 sign_in=self.stage.sign_in,
+                notices_topic=self.alarm_topic.topic_arn if self.alarm_topic else None,
             )
             | {"LOG_LEVEL": self.stage.log_level},
             role=role,
@@ -427,31 +428,25 @@ class ServiceStack(Stack):
 
     def _resources(self, grant: Grant) -> list[str]:
         """The ARNs of the resources of a grant; none if the stage has no such resource."""
-        match grant.on:
-            case "table":
-                return [self.table.table_arn]
-            case "indexes":
-                return [f"{self.table.table_arn}/index/*"]
-            case "queue":
-                return [self.queues[grant.name].queue_arn]
-            case "state_machine":
-                return [self.machines[grant.name].state_machine_arn]
-            case "signing_key":
-                return [self.signing_key.key_arn]
-            case "recordings":
-                return [self.recordings.arn_for_objects("*")]
-            case "model":
-                return self._model_arns()
-            case "contacts":
-                return [f"{self._instance_arn()}/contact/*"] if self.stage.connect else []
-            case "whatsapp":
-                return [self._phone_number_arn()] if self.stage.whatsapp else []
-            case "client_secret":
-                secret = self.stage.oidc and self.stage.oidc.client_secret_arn
-                return [secret] if secret else []
-            case "user_pool":
-                return [people.arn(self.people)] if self.people else []
-        raise ValueError(f"the stack has no resource for grants on {grant.on!r}")
+        resources: dict[str, Callable[[], list[str]]] = {
+            "table": lambda: [self.table.table_arn],
+            "indexes": lambda: [f"{self.table.table_arn}/index/*"],
+            "queue": lambda: [self.queues[grant.name].queue_arn],
+            "state_machine": lambda: [self.machines[grant.name].state_machine_arn],
+            "signing_key": lambda: [self.signing_key.key_arn],
+            "recordings": lambda: [self.recordings.arn_for_objects("*")],
+            "model": self._model_arns,
+            "contacts": lambda: [f"{self._instance_arn()}/contact/*"] if self.stage.connect else [],
+            "whatsapp": lambda: [self._phone_number_arn()] if self.stage.whatsapp else [],
+            "client_secret": self._client_secret_arns,
+            "user_pool": lambda: [people.arn(self.people)] if self.people else [],
+            "notices_topic": lambda: [self.alarm_topic.topic_arn] if self.alarm_topic else [],
+        }
+        return resources[grant.on]()
+
+    def _client_secret_arns(self) -> list[str]:
+        secret = self.stage.oidc and self.stage.oidc.client_secret_arn
+        return [secret] if secret else []
 
     def _model_arns(self) -> list[str]:
         """The ARN of the stage's model; for an inference profile (`eu.…`), the profile and the model in all regions."""

@@ -17,6 +17,7 @@ DUE_SHARDS = 8
 
 MODEL = ("bedrock:InvokeModel",)
 USERS = ("cognito-idp:AdminCreateUser",)
+NOTICES = ("sns:Publish",)
 SECRET = ("secretsmanager:GetSecretValue",)
 MESSENGER = ("social-messaging:SendWhatsAppMessage", "social-messaging:GetWhatsAppCallPermission")
 
@@ -111,7 +112,7 @@ class Grant:
     """Actions that a function may call on one type of resource. `name` is that of the queue or state machine.
 
     `on` is one of: table, indexes, queue, state_machine, signing_key, recordings, model, contacts, whatsapp,
-    client_secret, user_pool.
+    client_secret, user_pool, notices_topic.
     """
 
     on: str
@@ -135,6 +136,7 @@ class Function:
     - `signing_key`: KMS actions. `recordings`: S3 actions on recordings. `carrier`: Amazon Connect actions.
     - `model`: whether it may invoke the stage's Bedrock model. `messenger`: whether it may send WhatsApp messages.
     - `sign_in`: whether people sign in to it, at the stage's OpenID Connect provider or user pool.
+    - `notices`: whether it sends notices to the topic that alarms notify.
     - `queues`, `stream`: its event sources. `bot`: whether Lex may invoke it. `every`: runs it every so many seconds.
     - `switch`: the stage's setting that turns its schedule on; empty if it always is. `client`: whether it gets the
       API's base URL.
@@ -157,6 +159,7 @@ class Function:
     carrier: tuple[str, ...] = ()
     messenger: bool = False
     sign_in: bool = False
+    notices: bool = False
     bot: bool = False
     queues: tuple[QueueSource, ...] = ()
     stream: StreamSource | None = None
@@ -185,6 +188,7 @@ class Function:
             Grant("whatsapp", MESSENGER if self.messenger else ()),
             Grant("client_secret", SECRET if self.sign_in else ()),
             Grant("user_pool", USERS if self.sign_in else ()),
+            Grant("notices_topic", NOTICES if self.notices else ()),
         )
         return tuple(grant for grant in found if grant.actions)
 
@@ -202,13 +206,15 @@ class Function:
         messenger: Mapping[str, str] | None = None,
         base_url: str | None = None,
         sign_in: Mapping[str, str] | None = None,
+        notices_topic: str | None = None,
     ) -> dict[str, str]:
         """The environment variables of this function. They name only the resources that it may use.
 
         `queues` maps a queue's name to its URL, and `machines` a state machine's name to its ARN. `due_shards` is the
         number of partitions of the index `by_due`. `model` is the id of a Bedrock model or inference profile. `carrier`
         and `messenger` are the stage's settings of Amazon Connect and WhatsApp, `sign_in` those of its own OpenID
-        Connect provider. A parameter is None if the stage has no such resource. `base_url` is the API's.
+        Connect provider, `notices_topic` the ARN of the topic that alarms notify. A parameter is None if the stage has
+        no such resource. `base_url` is the API's.
         """
         found = {"TABLE_NAME": table, "DUE_SHARDS": str(due_shards), "SERVICE_NAME": self.name}
         # pydantic would read the metadata of every package in search of plug-ins.
@@ -228,6 +234,8 @@ class Function:
             found |= {f"WHATSAPP_{name.upper()}": value for name, value in (messenger or {}).items()}
         if self.client and base_url:
             found["BASE_URL"] = base_url
+        if self.notices and notices_topic:
+            found["NOTICES_TOPIC_ARN"] = notices_topic
         if self.sign_in:
             found |= {f"OIDC_{name.upper()}": value for name, value in (sign_in or {}).items()}
         return found
@@ -386,6 +394,7 @@ FUNCTIONS = (
         sends=("retries", "slow_deliveries", "hanging_deliveries"),
         starts=("delayed_delivery",),
         signing_key=("kms:Decrypt",),
+        notices=True,
         queues=(
             QueueSource("deliveries", batch_size=10, concurrency=120),
             # These are the shares of all slow and of all hanging endpoints together.

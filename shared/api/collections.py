@@ -39,4 +39,10 @@ def retrieve_operation(collection: Collection[Any, Any], resource: Any) -> Opera
     deleted = f" A deleted {noun} can still be retrieved." if collection.keeps_deleted else ""
     article = "an" if noun[0] in "aeiou" else "a"
     retrieve.__doc__ = f"Retrieve {article} {noun}.\n\nReturns the {noun} with this id.{deleted}"
-    return Operation(retrieve, name=f"retrieve_{collection.kind}", returns=resource, errors=("resource_not_found",))
+    return Operation(
+        retrieve,
+        name=f"retrieve_{collection.kind}",
+        returns=resource,
+        reads=collection,
+        errors=("resource_not_found",),
+    )

@@ -19,6 +19,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,6 +64,11 @@ class Operation:
     """The collection of whose resources it returns a page. Its parameters are the query parameters."""
     errors: tuple[str, ...] = ()
     """The error codes of this operation, beside those of every operation (key, limits, validation)."""
+    reads: Collection[Any, Any] | None = None
+    """The collection of the resource that `id` in the path names, if the operation reads it before it writes anything.
+
+    It is read while the key is authenticated.
+    """
     resume: Callable[[Request[Any], Response], str] | None = None
     """For a retry: waits for the work of the saved `Response.deferred`, or does it, and returns the body."""
 
@@ -113,6 +119,12 @@ class _Dispatch:
             allowed = self._route.allowed
             raise ApiError("method_not_allowed", f"Use one of {allowed}.", headers={"Allow": allowed})
         api_key = read_api_key(request)
+        with _reading_ahead(operation, request, api_key):
+            return self._serve(operation, request, context, raw, api_key)
+
+    def _serve(
+        self, operation: Operation, request: StarletteRequest, context: RequestContext, raw: bytes, api_key: str
+    ) -> StarletteResponse:
         caller = context.caller = _authenticate(api_key, context)
         context.version = read_version(request)
         document: Mapping[str, Any] = {}
@@ -194,6 +206,14 @@ def service(*routes: BaseRoute) -> Service:
 def lambda_handler(app: Service) -> Mangum:
     """The Lambda handler of an app, for API Gateway proxy events. It runs on the event loop of its thread."""
     return Mangum(app, lifespan="off")
+
+
+def _reading_ahead(operation: Operation, request: StarletteRequest, api_key: str) -> AbstractContextManager[None]:
+    """Begin to read the operation's resource if the key's project is known: its partition contains the project."""
+    scope = api_keys.expected_scope(api_key) if operation.reads else None
+    if operation.reads is None or scope is None:
+        return nullcontext()
+    return operation.reads.reading_ahead(scope, request.path_params["id"])
 
 
 def _authenticate(api_key: str, context: RequestContext) -> api_keys.Caller:

@@ -4,7 +4,7 @@ A step runs when it is due, or when an event arrives. In both cases the worker a
 call, so events may be lost, repeated or out of order.
 
 A call stays `queued` until the carrier has accepted it, so that a call for which the carrier has no capacity can wait:
-1. A worker writes `started_at`, together with the counts of the limits and the call's place (`shared/calls/pacing.py`).
+1. A worker writes `started_at`, together with the counts of the limits and the call's slot (`shared/calls/pacing.py`).
 2. It places the call. If it dies here, the next worker places it again with the same token, which yields the same call.
 3. It writes `dialing` and the call's id. If the carrier had no capacity, it undoes step 1 instead.
 """

@@ -11,9 +11,9 @@ All rows are in one partition, which belongs to no project:
 | `pace`          | the instant from which the next call may start |
 | `waits#sess_…`  | a queued call that waits. Expires if the call does not come back when it is due |
 
-A free place goes to the project with the fewest calls under way, so that one project's calls do not delay those of all
+A free slot goes to the project with the fewest calls under way, so that one project's calls do not delay those of all
 others. The calls of a project start in the order in which they were placed. A start writes `pace` on condition of its
-version, so two workers never take the same place.
+version, so two workers never take the same slot.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from shared.core.facts import CONNECT_ACTIVE_CALLS, CONNECT_STARTS_PER_SECOND
 from shared.core.keys import Scope
 
 HELD = 30 * clock.MINUTE
-"""How long a call that is not released keeps its place: longer than a call may take."""
+"""How long a call that is not released keeps its slot: longer than a call may take."""
 CHECK_SOON = 5 * clock.SECOND
-"""The wait of the first call for a place; those behind it wait longer, the more calls come before them."""
+"""The wait of the first call for a slot; those behind it wait longer, the more calls come before them."""
 CHECK_WITHIN = 60 * clock.SECOND
-"""The longest wait for a place."""
+"""The longest wait for a slot."""
 MIN_WAIT = clock.SECOND
 """The shortest wait, because queues delay by whole seconds."""
 LATE = 5 * clock.SECOND
@@ -102,7 +102,7 @@ def refused(scope: Scope, session_id: str) -> Wait:
 
 
 def release(session_id: str) -> table.Delete:
-    """The write that gives a call's place back."""
+    """The write that gives a call's slot back."""
     return table.Delete(_PK, _CALL + session_id, condition="")
 
 

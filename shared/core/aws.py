@@ -92,6 +92,12 @@ def secretsmanager() -> SecretsManagerClient:
     return client
 
 
+@_Once
+def sns() -> Any:
+    """The SNS client, for notices to the stage's operators."""
+    return _client("sns")
+
+
 def queue_url(name: str) -> str:
     """The URL of a queue, by its name in `infra/topology.py`."""
     return os.environ[f"{_QUEUE}{name.upper()}"]

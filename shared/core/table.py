@@ -14,12 +14,16 @@ transaction. A condition must therefore not compare a document.
 from __future__ import annotations
 
 import base64
+import contextlib
+import contextvars
 import itertools
 import os
 import random
 import uuid
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +48,9 @@ _LONG = 600
 """Bytes of a document from which its row may be larger than 1 KB: the other attributes take up to 400."""
 _BATCH_KEYS = 100  # the limit of BatchGetItem
 _BATCH_RETRIES = 6
+_readers = ThreadPoolExecutor(128, "read-ahead")
+"""Threads are created when they are needed: one on Lambda."""
+_begun: ContextVar[dict[tuple[str, str], Future[Row | None]]] = ContextVar("begun")
 
 
 def decide_again(old: Row | None) -> None:
@@ -124,6 +131,27 @@ class Contended(Exception):
 
 def get(pk: str, sk: str) -> Row | None:
     """The current row; None if it does not exist or has expired."""
+    begun = _begun.get({}).pop((pk, sk), None)
+    return _get(pk, sk) if begun is None else begun.result()
+
+
+@contextlib.contextmanager
+def reading_ahead(pk: str, sk: str) -> Iterator[None]:
+    """Begin to read a row in another thread. The first `get` of it in the block waits for this read.
+
+    The block should therefore not write the row before. At its end, the read is over.
+    """
+    read = _readers.submit(contextvars.copy_context().run, _get, pk, sk)
+    token = _begun.set({(pk, sk): read})
+    try:
+        yield
+    finally:
+        _begun.reset(token)
+        # Lambda freezes the process after the response, and a read would fail when it goes on.
+        wait([read])
+
+
+def _get(pk: str, sk: str) -> Row | None:
     response = _call("GetItem", Key=_key(pk, sk), ConsistentRead=True)
     row = decode(response["Item"]) if "Item" in response else None
     return None if row is None or is_expired(row) else row

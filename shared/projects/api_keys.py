@@ -152,6 +152,16 @@ def delete(project_id: int, key_id: str) -> None:
         table.write([table.Delete(pk, sk, condition="") for pk, sk in rows], ids.new("req_"))
 
 
+def expected_scope(plaintext: str) -> Scope | None:
+    """The project and mode of a key that this container has authenticated before; None if it may be refused now.
+
+    Only `authenticate` decides whether the key is valid.
+    """
+    digest = _digest(plaintext)
+    known = _known.get(digest)
+    return None if known is None or _refusals.get(digest, clock.now()) else known.scope
+
+
 def authenticate(plaintext: str) -> Caller:
     """Authenticate a request by its key and count it. Makes one update in the common case.
 
@@ -165,7 +175,8 @@ def authenticate(plaintext: str) -> Caller:
         raise refusal
     # The container guesses which minute the row counts from its last update. A wrong guess costs another attempt; the
     # conditions keep every count correct.
-    guess = _minutes.get(digest)
+    known = _known.get(digest)
+    guess = known.minute if known else None
     moment = Moment(now, guess if guess == rate_limits.latest_minute(now) else now // clock.MINUTE)
     starts = guess != moment.minute
     for _ in range(_ATTEMPTS):
@@ -186,8 +197,9 @@ def authenticate(plaintext: str) -> Caller:
             if window is not None:
                 raise _refusals.put(digest, now, window.until, _limit_exceeded(caller, window, now)) from None
         else:
-            _minutes[digest] = row["m"]
-            return _caller(row, moment)
+            caller = _caller(row, moment)
+            _known[digest] = _Known(caller.scope, row["m"])
+            return caller
     raise Unavailable("the row of the key was modified concurrently")
 
 
@@ -259,6 +271,14 @@ class _Refusals:
         return refusal
 
 
-_minutes: LRUCache[str, int] = LRUCache(_CACHED_KEYS)
-"""The minute that each key's row was last seen to count."""
+@dataclass(frozen=True)
+class _Known:
+    """What this container knows of a key: its project and mode, and the minute that its row was last seen to count."""
+
+    scope: Scope
+    minute: int
+
+
+_known: LRUCache[str, _Known] = LRUCache(_CACHED_KEYS)
+"""The keys that were authenticated last, by digest."""
 _refusals = _Refusals()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
@@ -107,6 +108,10 @@ class Collection(Generic[D, R]):
         """The row with this id, deleted or not; None if it does not exist."""
         row = table.get(scope.pk(self.kind), id)
         return self.deleted_row(scope, id) if row is None and self.keeps_deleted else row
+
+    def reading_ahead(self, scope: Scope, id: str) -> AbstractContextManager[None]:
+        """Begin to read the row with this id; `find` in the block waits for it (`table.reading_ahead`)."""
+        return table.reading_ahead(scope.pk(self.kind), id) if ids.is_id(self.prefix, id) else nullcontext()
 
     def deleted_row(self, scope: Scope, id: str) -> table.Row | None:
         """The row with this id if the resource is deleted, otherwise None. A deletion is final."""

@@ -12,7 +12,7 @@ from shared.webhooks import deliveries, endpoints, health, http_client, lanes, s
 from shared.webhooks.deliveries import Claim
 from shared.webhooks.endpoints import WEBHOOK_ENDPOINTS, Snapshot
 from shared.webhooks.events import EVENTS
-from shared.webhooks.lanes import Arrival, Place
+from shared.webhooks.lanes import Arrival, Destination
 from shared.work import hints, owed
 
 
@@ -30,7 +30,7 @@ class Fail:
 class Move:
     """The attempt belongs to another lane. If it is put off, `sweep` sends no hint before that instant."""
 
-    place: Place
+    destination: Destination
     put_off: int | None
 
 
@@ -51,9 +51,9 @@ def decide(claim: Claim, endpoint: Snapshot | None, arrival: Arrival) -> Decisio
         return Cancel()
     if claim.lost_workers >= deliveries.MAX_LOST_WORKERS:
         return Fail()
-    place = lanes.another(arrival, endpoint, by_hand=claim.doc["trigger"] != "automatic")
-    if place is not None:
-        return Move(place, lanes.put_off(claim.due_at) if place.queue == lanes.HANGING else None)
+    destination = lanes.another(arrival, endpoint, by_hand=claim.doc["trigger"] != "automatic")
+    if destination is not None:
+        return Move(destination, lanes.put_off(claim.due_at) if destination.queue == lanes.HANGING else None)
     late = clock.now() - claim.due_at
     # These endpoints cause their lateness themselves. That of the hints shows whether the lane has room for all.
     if arrival.queue == lanes.HANGING:
@@ -83,9 +83,9 @@ def make(pk: str, sk: str, arrival: Arrival) -> None:
             deliveries.fail_lost(claim, endpoint)
             logger().error("worker lost", extra={"delivery_id": claim.doc["id"]})
             metrics.count(facts.LOST_DELIVERY)
-        case Move(place, put_off):
+        case Move(destination, put_off):
             deliveries.release(claim, until=put_off)
-            hints.send(place.queue, [deliveries.hint(claim.work.row, place=place)])
+            hints.send(destination.queue, [deliveries.hint(claim.work.row, destination=destination)])
         case Send(lane, late):
             assert endpoint is not None
             metrics.milliseconds(facts.DELIVERY_LATENESS, late, lane=lane)

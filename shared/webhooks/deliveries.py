@@ -276,11 +276,11 @@ def new_row(
     return row | {"doc": fields.to_json(doc)} | owed.due_attributes(id, now, SWEEP_GRACE)
 
 
-def hint(row: table.Row, delay: int = 0, place: lanes.Place | None = None) -> Hint:
+def hint(row: table.Row, delay: int = 0, destination: lanes.Destination | None = None) -> Hint:
     """The hint for a delivery, `delay` seconds from now. The default message group is the endpoint."""
-    if place is None:
+    if destination is None:
         return Hint(row["pk"], row["sk"], group=row["endpoint"], delay=delay)
-    return Hint(row["pk"], row["sk"], group=place.group, once=place.once)
+    return Hint(row["pk"], row["sk"], group=destination.group, once=destination.once)
 
 
 def claim(pk: str, sk: str) -> Claim | None:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from shared.core import clock, table
 from shared.core.keys import Scope
-from shared.core.log import logger
-from shared.webhooks import deliveries, endpoints, lanes
+from shared.webhooks import deliveries, endpoints, lanes, notices
 from shared.webhooks.deliveries import Ended, Retry
 from shared.webhooks.endpoints import Snapshot
 from shared.webhooks.lanes import Arrival
@@ -63,20 +62,18 @@ def _changes(
 
 
 def announce(scope: Scope, endpoint: Snapshot, written: Sequence[table.Operation]) -> None:
-    """Log the notices that belong to the committed operations of an attempt (`writes`), each once.
+    """Give the notices that belong to the committed operations of an attempt (`writes`), each once.
 
     An endpoint is failing, has recovered from that, or was disabled because of its receiver's responses.
     """
-    mode = "live" if scope.livemode else "test"
-    about = {"project_id": scope.project_id, "mode": mode, "endpoint_id": endpoint.doc["id"]}
     for write in written:
         changes = write.set if isinstance(write, table.Update) else {}
         if "doc" in changes:
-            logger().warning("webhook endpoint disabled", extra=about)
+            notices.give(scope, endpoint.doc["id"], "disabled")
         elif changes.get("noticed"):
-            logger().warning("webhook endpoint failing", extra=about)
+            notices.give(scope, endpoint.doc["id"], "failing")
         elif "noticed" in changes:
-            logger().warning("webhook endpoint recovered", extra=about)
+            notices.give(scope, endpoint.doc["id"], "recovered")
 
 
 def _notice_is_due(endpoint: Snapshot, outcome: Outcome) -> bool:

@@ -52,7 +52,7 @@ BUSY_GROUPS = 32
 
 
 @dataclass(frozen=True)
-class Place:
+class Destination:
     """Where the hint of an attempt goes: a queue and a message group.
 
     Of the hints of a FIFO group with the same `once`, SQS delivers one, and drops the others for five minutes (SQS
@@ -74,28 +74,28 @@ class Arrival:
     """How long it waited there (milliseconds)."""
 
 
-def first(endpoint: Snapshot, object_id: str) -> Place:
-    """The place of a first attempt, for an event about the object with this id."""
+def first(endpoint: Snapshot, object_id: str) -> Destination:
+    """The destination of a first attempt, for an event about the object with this id."""
     id = endpoint.doc["id"]
     if endpoint.hanging:
-        return Place(HANGING, id, _probe())
+        return Destination(HANGING, id, _probe())
     if endpoint.slow:
-        return Place(SLOW, id)
+        return Destination(SLOW, id)
     if endpoint.busy_until <= clock.now():
-        return Place(FIRST, id)
-    return Place(FIRST, f"{id}-{zlib.crc32(object_id.encode()) % BUSY_GROUPS}")
+        return Destination(FIRST, id)
+    return Destination(FIRST, f"{id}-{zlib.crc32(object_id.encode()) % BUSY_GROUPS}")
 
 
-def another(arrival: Arrival, endpoint: Snapshot, *, by_hand: bool) -> Place | None:
-    """The place to which an attempt must move; None if it may be made where its hint arrived.
+def another(arrival: Arrival, endpoint: Snapshot, *, by_hand: bool) -> Destination | None:
+    """The destination to which an attempt must move; None if it may be made where its hint arrived.
 
     `by_hand` if a person waits for the attempt: a test event or a manual retry is attempted even if others are put off.
     """
     id = endpoint.doc["id"]
     if endpoint.hanging:
-        return None if arrival.queue == HANGING else Place(HANGING, id, None if by_hand else _probe())
+        return None if arrival.queue == HANGING else Destination(HANGING, id, None if by_hand else _probe())
     if endpoint.slow:
-        return None if arrival.queue in (SLOW, HANGING) else Place(SLOW, id)
+        return None if arrival.queue in (SLOW, HANGING) else Destination(SLOW, id)
     return None
 
 

@@ -1,159 +1,40 @@
-"""Runs the subjects in turn and prints the tables of the README's section "How fast it is".
+"""Prints the tables of the README's section "How fast it is".
 
     python -m tests.bench [ROUNDS]
 
-The subjects take turns, so that a busy machine slows all of them. Each figure is the median of the rounds, and the
+What is compared takes turns, so that a busy machine slows all of it. Each figure is the median of the rounds, and the
 spread in brackets is half of the distance between the quartiles, as a part of the median.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import statistics
-import subprocess
 import sys
-import tempfile
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from pathlib import Path
 
-from tests.bench.subjects import TASKS
+from infra.costs import WORK
+from tests.bench import deliveries, requests, runner
 
-NAMES = ("ours", "usual", "bare")
-WARM, ROUNDS, COLD_ROUNDS = 100, 15, 7
-GOALS = {"GET": 0.17, "create with key": 0.15, "PATCH": 0.18, "list of 20": 0.16}
-COLD_GOAL, MEMORY_GOAL, WAITING_GOAL = 0.40, 38, 6.0
-LATENCY = 4
-
-Samples = dict[tuple[str, str], list[list[float]]]
+ROUNDS = 15
 
 
-@contextlib.contextmanager
-def dynamodb(folder: Path, milliseconds: int = 0) -> Iterator[dict[str, str]]:
-    """DynamoDB in a process of its own, and the environment of its clients."""
-    folder.mkdir()
-    command = [sys.executable, "-m", "tests.bench.canned_dynamodb", str(folder), str(milliseconds)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        port = int(process.stdout.readline())
-        own = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-        yield own | {
-            "AWS_ENDPOINT_URL": f"https://localhost:{port}",
-            "AWS_CA_BUNDLE": str(folder / "ca.pem"),
-            "AWS_ACCESS_KEY_ID": "bench",
-            "AWS_SECRET_ACCESS_KEY": "bench",
-            "AWS_DEFAULT_REGION": "us-east-1",
-            "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",
-            "AWS_EC2_METADATA_DISABLED": "true",
-            "TABLE_NAME": "table",
-            "DUE_SHARDS": "8",
-            "SERVICE_NAME": "customers",
-        }
-        process.terminate()
-
-
-class Subject:
-    """A process that does tasks."""
-
-    def __init__(self, name: str, environment: dict[str, str]) -> None:
-        command = [sys.executable, "-m", "tests.bench.subjects", name]
-        self._process = subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-
-    def do(self, task: str, times: int) -> list[float]:
-        """CPU time and elapsed time of one repetition in milliseconds, and the process's peak memory in MB."""
-        assert self._process.stdin
-        assert self._process.stdout
-        self._process.stdin.write(f"{task} {times}\n")
-        self._process.stdin.flush()
-        cpu, elapsed, memory = json.loads(self._process.stdout.readline())
-        return [cpu / times, elapsed / times, memory]
-
-    def end(self) -> None:
-        """End the process."""
-        self._process.communicate()
-
-
-def measure(rounds: int) -> Samples:
-    """All samples, by subject and task."""
-    with tempfile.TemporaryDirectory() as made:
-        with dynamodb(Path(made) / "fast") as fast:
-            found = cold(fast, min(rounds, COLD_ROUNDS)) | warm(fast, tuple(TASKS), WARM, rounds)
-        with dynamodb(Path(made) / "slow", LATENCY) as slow:
-            waiting = warm(slow, ("GET",), WARM // 4, rounds)
-    return found | {(name, "waiting"): samples for (name, _), samples in waiting.items()}
-
-
-def cold(environment: dict[str, str], rounds: int) -> Samples:
-    """Samples of new processes and their first GET."""
-    found: Samples = defaultdict(list)
-    # The first round reads the disk and writes bytecode.
-    for number in range(rounds + 1):
-        for name in NAMES:
-            one = Subject(name, environment)
-            sample = one.do("GET", 1)
-            one.end()
-            if number:
-                found[name, "cold"].append(sample)
-    return found
-
-
-def warm(environment: dict[str, str], tasks: Sequence[str], times: int, rounds: int) -> Samples:
-    """Samples of tasks in processes that have done them before."""
-    found: Samples = defaultdict(list)
-    running = {name: Subject(name, environment) for name in NAMES}
-    for number in range(rounds + 1):
-        for task in tasks:
-            for name, one in running.items():
-                sample = one.do(task, times)
-                if number:
-                    found[name, task].append(sample)
-    for one in running.values():
-        one.end()
-    return found
-
-
-def median(samples: list[list[float]], index: int) -> tuple[float, float]:
-    """The median, and the spread as a part of it."""
-    values = [sample[index] for sample in samples]
-    low, middle, high = statistics.quantiles(values, n=4)
-    return middle, (high - low) / 2 / middle
-
-
-def row(title: str, found: Samples, task: str, index: int, goal: str) -> str:
-    """A line of the table. The bare call is the same for every warm task."""
-    usual, bare = (
-        median(found["usual", task], index)[0],
-        median(found["bare", "GET" if task in TASKS else task], index)[0],
-    )
-    cells = []
-    for name in NAMES:
-        value, spread = median(found[name, task if (name, task) in found else "GET"], index)
-        cells.append(f"{value:.2f} (±{spread:.0%})")
-    ours = median(found["ours", task], index)[0]
-    return f"| {title} | {' | '.join(cells)} | {ours / usual:.2f} | {ours / bare:.2f} | {goal} |"
-
-
-def report(found: Samples) -> str:
-    """The tables."""
-    lines = [
-        "| figure | ours | usual | bare GetItem | ours ÷ usual | ours ÷ bare | goal |",
-        "|---|---|---|---|---|---|---|",
-        *(row(f"CPU of a warm {task}, ms", found, task, 0, f"≤ {goal} of usual") for task, goal in GOALS.items()),
-        row("CPU of a cold start: import and first GET, ms", found, "cold", 0, f"≤ {COLD_GOAL} of usual"),
-        row("peak memory after the first GET, MB", found, "cold", 2, f"≤ {MEMORY_GOAL} MB"),
-        row(f"time of a GET if AWS takes {LATENCY} ms, ms", found, "waiting", 1, f"≤ {WAITING_GOAL} ms"),
-    ]
-    return "\n".join(lines)
+def units() -> str:
+    """The table of the counted work of requests and deliveries, which `tests/integration/test_costs.py` asserts."""
+    goals = {"create": 13, "delivery": 6}
+    rows = [f"| {WORK[name].about} | {WORK[name].writes:g} | ≤ {goal} |" for name, goal in goals.items()]
+    return "\n".join(["| write units | ours | goal |", "|---|---|---|", *rows])
 
 
 def main() -> None:
     """Measure and print."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    print(report(measure(rounds)))
+    parts = {
+        "requests": lambda: requests.report(requests.measure(rounds)),
+        "deliveries": lambda: deliveries.report(deliveries.measure(rounds)),
+        "write units": units,
+        "the local runner": lambda: runner.report(runner.measure()),
+    }
+    for name, table in parts.items():
+        print(f"Measuring {name} …", file=sys.stderr, flush=True)
+        print(f"{table()}\n", flush=True)
 
 
 if __name__ == "__main__":

@@ -69,6 +69,7 @@ def test_a_function_runs_the_topologys_handler_with_its_settings(prod: Synthesiz
 
 @each_function
 def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: Synthesized, function: Function) -> None:
+    (alarm_topic,) = [name for name in prod.all("AWS::SNS::Topic") if name.startswith("Alarms")]
     expected = function.environment(
         table=json.dumps({"Ref": prod.table}),
         queues={name: json.dumps({"Ref": queue}) for name, queue in prod.queues.items()},
@@ -78,6 +79,7 @@ def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: S
         due_shards=16,
         model=MODEL,
         base_url="of the canary alone",
+        notices_topic=json.dumps({"Ref": alarm_topic}),
     )
     found = {**prod[prod.functions[function.name]]["Environment"]["Variables"]}
     if function.sign_in:

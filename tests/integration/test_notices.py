@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 
+import pytest
+
+from infra.local import names
 from shared.core import clock
 from shared.webhooks import endpoints, health
 from tests.support import logged
@@ -26,6 +30,16 @@ class Obedient:
         self.behaviour(exchange)
 
 
+def told(stage: Stage) -> list[tuple[str, str]]:
+    """Subject and text of the messages to the topic about this project."""
+    from moto.sns.models import sns_backends
+
+    topic = sns_backends[names.ACCOUNT][names.REGION].topics[os.environ["NOTICES_TOPIC_ARN"]]
+    project = f"project {seen(stage, '/v1/ping')['project_id']}, test mode"
+    sent = [(notification[2] or "", notification[1]) for notification in topic.sent_notifications]
+    return [(subject, text) for subject, text in sent if subject.endswith(project)]
+
+
 def notices(lines: list[logging.LogRecord]) -> list[str]:
     return [line.getMessage() for line in lines if line.getMessage() in (FAILING, RECOVERED, DISABLED)]
 
@@ -46,6 +60,7 @@ def test_a_failing_endpoint_is_announced_once_and_again_when_it_recovers(stage: 
         stopped_clock.forward(health.NOTICE_AFTER - 10)
         happen(stage, stopped_clock)
         assert notices(lines) == []
+        assert told(stage) == []
         stopped_clock.forward(10)
         happen(stage, stopped_clock)
         happen(stage, stopped_clock)
@@ -56,6 +71,14 @@ def test_a_failing_endpoint_is_announced_once_and_again_when_it_recovers(stage: 
         happen(stage, stopped_clock)
         happen(stage, stopped_clock)
         assert notices(lines) == [FAILING, RECOVERED]
+        subjects, texts = zip(*told(stage), strict=True)
+        assert [subject.partition(":")[0] for subject in subjects] == [
+            "Webhook endpoint failing",
+            "Webhook endpoint recovered",
+        ]
+        for text in texts:
+            assert f"/admin/projects/{project}/test/webhook_endpoints/{id}" in text
+            assert receiver.url not in text
         assert receiver.url not in "".join(str(line.__dict__) for line in lines if line.getMessage() == FAILING)
 
 
@@ -67,6 +90,7 @@ def test_a_short_failure_is_not_announced(stage: Stage, stopped_clock: Clock) ->
         obedient.behaviour = answer(200)
         happen(stage, stopped_clock)
         assert notices(lines) == []
+        assert told(stage) == []
 
 
 def test_an_endpoint_that_is_disabled_because_of_its_receiver_is_announced(stage: Stage, stopped_clock: Clock) -> None:
@@ -88,9 +112,27 @@ def test_an_endpoint_that_is_disabled_because_of_its_receiver_is_announced(stage
         assert notices(lines) == [DISABLED, FAILING, DISABLED]
 
 
+def test_a_notice_that_cannot_be_sent_is_logged_and_the_attempt_counts(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOTICES_TOPIC_ARN", os.environ["NOTICES_TOPIC_ARN"] + "-deleted")
+    with Receiver(answer(410)) as receiver, logged.lines() as lines:
+        id = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
+        created(stage, "/v1/customers", phone=PHONE)
+        stage.fan_out()
+        stage.deliver("deliveries")
+        assert len(receiver.requests) == 1
+    assert notices(lines) == [DISABLED]
+    [(endpoint, error)] = logged.ids(lines, "notice not sent", "endpoint_id", "error")
+    assert endpoint == id
+    assert "NotFound" in error
+    assert seen(stage, f"/v1/webhook_endpoints/{id}")["disabled_reason"] == "gone"
+
+
 def test_an_endpoint_that_a_person_disables_is_not_announced(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(200)) as receiver, logged.lines() as lines:
         id = created(stage, "/v1/webhook_endpoints", url=receiver.url, enabled=True)["id"]
         assert stage.call("PATCH", f"/v1/webhook_endpoints/{id}", {"enabled": False}).status == 200
         happen(stage, stopped_clock)
         assert notices(lines) == []
+        assert told(stage) == []

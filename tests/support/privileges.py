@@ -51,6 +51,7 @@ ARGUMENTS = {
     "whatsapp": "messenger",
     "client_secret": "sign_in",
     "user_pool": "sign_in",
+    "notices_topic": "notices",
 }
 """The argument of a `Function` that grants on each kind of resource; of state machines it is the action's."""
 
@@ -216,6 +217,10 @@ def _user(operation: str, params: Mapping[str, Any], places: Places) -> list[Nee
     return [Need(f"cognito-idp:{operation}", "user_pool")]
 
 
+def _notice(operation: str, params: Mapping[str, Any], places: Places) -> list[Need]:
+    return [Need(f"sns:{operation}", "notices_topic")]
+
+
 _RULES: Mapping[str, Mapping[str, _Rule]] = {
     "dynamodb": dict.fromkeys(("GetItem", "PutItem", "UpdateItem", "DeleteItem", "Query", "Scan"), _one)
     | dict.fromkeys(("BatchGetItem", "BatchWriteItem"), _batch)
@@ -231,6 +236,7 @@ _RULES: Mapping[str, Mapping[str, _Rule]] = {
     ),
     "cognito-idp": {"AdminCreateUser": _user},
     "secretsmanager": {"GetSecretValue": _secret},
+    "sns": {"Publish": _notice},
     "socialmessaging": dict.fromkeys(("SendWhatsAppMessage", "GetWhatsAppCallPermission"), _whatsapp),
 }
 

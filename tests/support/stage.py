@@ -316,6 +316,7 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
             machines = resources.create_state_machines(boto3.client("stepfunctions"), queues)
             signing_key = boto3.client("kms").create_key()["KeyMetadata"]["KeyId"]
             recordings = resources.create_bucket(boto3.client("s3"))
+            notices_topic = boto3.client("sns").create_topic(Name="notices")["TopicArn"]
             for function in topology.FUNCTIONS:
                 os.environ |= function.environment(
                     table=resources.TABLE_NAME,
@@ -323,6 +324,7 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
                     machines=machines,
                     signing_key=signing_key,
                     recordings=recordings,
+                    notices_topic=notices_topic,
                 )
             places = privileges.Places(
                 table=resources.TABLE_NAME,
@@ -338,7 +340,7 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
         process.kill()
         process.wait()
         forget_clients()
-        for client in (aws.s3, aws.secretsmanager, aws.cognito):
+        for client in (aws.s3, aws.secretsmanager, aws.cognito, aws.sns):
             client.cache_clear()
         asyncio.get_event_loop().close()
         os.environ.clear()

@@ -26,7 +26,7 @@ from shared.core import clock
 from shared.core.facts import LONGEST_QUEUE_DELAY
 from shared.webhooks import deliveries, endpoints, lanes
 from shared.webhooks.http_client import Outcome
-from shared.webhooks.lanes import Arrival, Place
+from shared.webhooks.lanes import Arrival, Destination
 from shared.work import batches, owed
 from tests.support.clocks import Clock
 from tests.support.snapshots import snapshot
@@ -160,7 +160,7 @@ class Lanes:
         self._hint(self._new(receiver, (object_id, number)), lanes.first(receiver.snapshot, object_id))
 
     def _test(self, receiver: Receiver) -> None:
-        self._hint(self._new(receiver, None), Place(lanes.LATER, receiver.id))
+        self._hint(self._new(receiver, None), Destination(lanes.LATER, receiver.id))
 
     def _new(self, receiver: Receiver, about: tuple[str, int] | None) -> str:
         id, now = str(next(self._numbers)), self._time.now
@@ -173,15 +173,15 @@ class Lanes:
         overdue = [id for id, row in open_rows.items() if not row.claimed and row.hint_at <= self._time.now]
         for number, id in enumerate(overdue):
             row, at = open_rows[id], self._time.now + number / ROWS_PER_SECOND
-            self._at(at, self._hint, id, Place(lanes.LATER, row.receiver.id))
+            self._at(at, self._hint, id, Destination(lanes.LATER, row.receiver.id))
             row.hint_at = at + min(owed.MIN_INTERVAL * 2**row.hints, owed.MAX_INTERVAL)
             row.hints += 1
         self._at(self._time.now + SWEEP, self._sweep)
 
-    def _hint(self, id: str, place: Place, delay: int = 0) -> None:
-        queue = place.queue
-        once = (place.once or f"{id}-{self._rows[id].attempt}") if self._queues[queue].fifo else None
-        self._queues[queue].send(Draft(id, delay or None, place.group, once))
+    def _hint(self, id: str, destination: Destination, delay: int = 0) -> None:
+        queue = destination.queue
+        once = (destination.once or f"{id}-{self._rows[id].attempt}") if self._queues[queue].fifo else None
+        self._queues[queue].send(Draft(id, delay or None, destination.group, once))
         tick = (self._time.now + delay) // POLL + 1
         if (queue, tick) not in self._ticks:
             self._ticks.add((queue, tick))
@@ -227,10 +227,10 @@ class Lanes:
         id, queue = message["Body"], invocation.source.queue
         row, now = self._rows[id], self._time.now
         receiver, arrival = row.receiver, Arrival(queue, clock.now() - int(message["Attributes"]["SentTimestamp"]))
-        place = lanes.another(arrival, receiver.snapshot, by_hand=row.about is None)
-        if row.ended or row.claimed or row.due_at > now or place is not None:
-            if place is not None and not row.ended and not row.claimed:
-                self._move(id, row, place)
+        destination = lanes.another(arrival, receiver.snapshot, by_hand=row.about is None)
+        if row.ended or row.claimed or row.due_at > now or destination is not None:
+            if destination is not None and not row.ended and not row.claimed:
+                self._move(id, row, destination)
             self._at(self._cpu(invocation, CPU / 2) + RECORD, self._ended, invocation, message, after)
             return
         if row.attempt == 1:
@@ -247,10 +247,10 @@ class Lanes:
 
         self._at(now + seconds, recorded)
 
-    def _move(self, id: str, row: _Row, place: Place) -> None:
-        if place.queue == lanes.HANGING:
+    def _move(self, id: str, row: _Row, destination: Destination) -> None:
+        if destination.queue == lanes.HANGING:
             row.hint_at, row.hints = lanes.put_off(int(row.due_at * 1000)) / 1000, 0
-        self._hint(id, place)
+        self._hint(id, destination)
 
     def _record(self, id: str, row: _Row, arrival: Arrival, seconds: float) -> None:
         receiver, timed_out = row.receiver, seconds >= TIMEOUT
@@ -266,9 +266,9 @@ class Lanes:
         row.attempt, row.due_at, row.hints = row.attempt + 1, self._time.now + wait, 0
         row.hint_at = row.due_at + deliveries.SWEEP_GRACE
         if wait <= LONGEST_QUEUE_DELAY:
-            self._hint(id, Place(lanes.LATER, receiver.id), wait)
+            self._hint(id, Destination(lanes.LATER, receiver.id), wait)
         else:
-            self._at(row.due_at, self._hint, id, Place(lanes.LATER, receiver.id))
+            self._at(row.due_at, self._hint, id, Destination(lanes.LATER, receiver.id))
 
     def _ended(self, invocation: _Invocation, message: Received, after: Callable[[], None]) -> None:
         invocation.ended.add(message["MessageId"])

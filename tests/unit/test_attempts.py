@@ -13,7 +13,7 @@ from shared.core.keys import Scope
 from shared.webhooks import attempts, deliveries, endpoints, lanes
 from shared.webhooks.attempts import Cancel, Fail, Move, Send
 from shared.webhooks.deliveries import Claim
-from shared.webhooks.lanes import Arrival, Place
+from shared.webhooks.lanes import Arrival, Destination
 from shared.work import owed
 from tests.support.clocks import Clock
 from tests.support.snapshots import snapshot
@@ -65,7 +65,7 @@ def test_an_attempt_to_a_healthy_endpoint_is_made_wherever_its_hint_comes_from(q
 
 def test_an_attempt_to_a_slow_endpoint_is_made_in_the_lane_of_slow_or_hanging_ones() -> None:
     for queue in (lanes.FIRST, lanes.LATER, None):
-        assert decided(SLOW, queue) == Move(Place(lanes.SLOW, "whk_1"), put_off=None)
+        assert decided(SLOW, queue) == Move(Destination(lanes.SLOW, "whk_1"), put_off=None)
     for queue in (lanes.SLOW, lanes.HANGING):
         assert isinstance(decided(SLOW, queue), Send)
 
@@ -73,7 +73,7 @@ def test_an_attempt_to_a_slow_endpoint_is_made_in_the_lane_of_slow_or_hanging_on
 def test_an_attempt_to_a_hanging_endpoint_is_put_off_unless_it_is_the_one_of_its_interval() -> None:
     probe = str(NOW // lanes.PROBE_EVERY)
     for queue in (lanes.FIRST, lanes.LATER, lanes.SLOW, None):
-        expected = Move(Place(lanes.HANGING, "whk_1", once=probe), put_off=NOW + lanes.PUT_OFF[0] * 1000)
+        expected = Move(Destination(lanes.HANGING, "whk_1", once=probe), put_off=NOW + lanes.PUT_OFF[0] * 1000)
         assert decided(HANGING, queue) == expected
     assert isinstance(decided(HANGING, lanes.HANGING), Send)
 
@@ -82,7 +82,7 @@ def test_an_attempt_to_a_hanging_endpoint_is_put_off_unless_it_is_the_one_of_its
 def test_an_attempt_that_a_person_waits_for_has_a_hint_of_its_own(trigger: str) -> None:
     found = decided(HANGING, lanes.LATER, claimed(trigger=trigger))
     assert isinstance(found, Move)
-    assert found.place == Place(lanes.HANGING, "whk_1", once=None)
+    assert found.destination == Destination(lanes.HANGING, "whk_1", once=None)
 
 
 def test_lateness_is_that_of_the_lane() -> None:

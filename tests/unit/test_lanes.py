@@ -268,9 +268,9 @@ def test_failures_that_are_quick_do_not_move_an_endpoint(stage: Lanes) -> None:
 
 def test_an_endpoint_is_busy_while_its_first_attempts_wait_and_it_responds(stage: Lanes) -> None:
     def group(object_id: str) -> str:
-        place = lanes.first(endpoint.snapshot, object_id)
-        assert place.queue == lanes.FIRST
-        return place.group
+        destination = lanes.first(endpoint.snapshot, object_id)
+        assert destination.queue == lanes.FIRST
+        return destination.group
 
     endpoint, behind = stage.receiver("whk_1", QUICK), Arrival(lanes.FIRST, lanes.BEHIND + 1)
     assert lanes.marks(endpoint.snapshot, outcome(QUICK), Arrival(lanes.FIRST, lanes.BEHIND)) == {}

@@ -56,6 +56,7 @@ WRITES = [{"Put": {"TableName": "table", "Item": {}}}, {"Update": KEY}, {"Delete
         ("kms", "Encrypt", {"KeyId": "key"}, ["kms:Encrypt on signing_key"]),
         ("kms", "Encrypt", {"KeyId": "other"}, ["kms:Encrypt on signing_key other"]),
         ("kms", "Decrypt", {"CiphertextBlob": b""}, ["kms:Decrypt on signing_key"]),
+        ("sns", "Publish", {"TopicArn": "arn", "Message": "m"}, ["sns:Publish on notices_topic"]),
         ("s3", "PutObject", {"Bucket": "recordings"}, ["s3:PutObject on recordings"]),
         ("s3", "GetObject", {"Bucket": "failures"}, ["s3:GetObject on recordings failures"]),
         ("bedrock-runtime", "Converse", {}, ["bedrock:InvokeModel on model"]),

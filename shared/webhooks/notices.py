@@ -1,0 +1,43 @@
+"""Notices about webhook endpoints for the people who operate the stage: a line of the log, and a message of SNS.
+
+The message goes to the topic that also gets the alarms. A stage without that topic, and the local runner, only log.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+from shared.core import aws
+from shared.core.keys import Scope
+from shared.core.log import logger
+
+State = Literal["failing", "recovered", "disabled"]
+MEANING: dict[State, str] = {
+    "failing": "Every attempt of the last ten minutes failed. Deliveries are retried; after five days of failures, the"
+    " service disables the endpoint.",
+    "recovered": "An attempt succeeded again. Deliveries that wait for a retry are sent when they are due.",
+    "disabled": "Its receiver responded 410 Gone, or every attempt of five days failed. The endpoint gets no events"
+    " until it is enabled again.",
+}
+
+
+def give(scope: Scope, endpoint_id: str, state: State) -> None:
+    """Give a notice that an endpoint is in this state. Best effort: a message that cannot be sent is logged."""
+    mode = "live" if scope.livemode else "test"
+    about = {"project_id": scope.project_id, "mode": mode, "endpoint_id": endpoint_id}
+    logger().warning(f"webhook endpoint {state}", extra=about)
+    topic = os.environ.get("NOTICES_TOPIC_ARN")
+    if topic is None:
+        return
+    try:
+        aws.call(
+            aws.sns().publish,
+            TopicArn=topic,
+            Subject=f"Webhook endpoint {state}: project {scope.project_id}, {mode} mode",
+            Message=f"The webhook endpoint {endpoint_id} of project {scope.project_id} ({mode} mode) is {state}.\n\n"
+            f"{MEANING[state]}\n\nIts attempts and responses are in the admin pages, at\n"
+            f"/admin/projects/{scope.project_id}/{mode}/webhook_endpoints/{endpoint_id}",
+        )
+    except (aws.AwsError, aws.Unavailable) as error:
+        logger().warning("notice not sent", extra=about | {"error": str(error)})

@@ -1,0 +1,140 @@
+"""Deliveries: the worker's CPU time for an attempt, beside that of bare aiohttp for the same POST.
+
+    python -m tests.bench.deliveries ours|bare
+
+is what is measured, in a process of its own. A line of its standard input is a list: of `deliver`'s queue messages
+(ours), or of URLs and bodies (bare). A line of its output has the CPU time and the elapsed time in milliseconds and the
+peak memory in MB. The database is DynamoDB Local and its KMS is moto, both in other processes and without TLS.
+Each attempt opens a connection of its own.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.bench.samples import Samples, Subject, median
+
+ATTEMPTS = 20
+BATCH = 10
+"""The most messages that Lambda passes on at once from a FIFO queue."""
+GOALS = {"HTTP": 2.5, "TLS": 1.3}
+
+
+def measure(rounds: int) -> Samples:
+    """The samples of an attempt, by subject and scheme."""
+    # Imported here, because this module is also part of what is measured.
+    from tests.support import privileges
+    from tests.support.receivers import Certificate, Receiver
+    from tests.support.stage import running
+
+    found: Samples = defaultdict(list)
+    certificate = Certificate("127.0.0.1")
+    with (
+        tempfile.TemporaryDirectory() as made,
+        running(Path(made), privileges.Recorder()) as stage,
+        Receiver() as plain,
+        Receiver(tls=certificate) as secure,
+    ):
+        trusted = Path(made) / "ca.pem"
+        trusted.write_bytes(certificate.public)
+        environment = os.environ | {"SSL_CERT_FILE": str(trusted), "LOG_LEVEL": "INFO"}
+        subjects = {name: Subject("tests.bench.deliveries", environment, name) for name in ("ours", "bare")}
+        for scheme, receiver in (("HTTP", plain), ("TLS", secure)):
+            stage.project()
+            endpoint = {"url": receiver.url, "event_filters": ["customer.created"]}
+            assert stage.call("POST", "/v1/webhook_endpoints", endpoint).status == 201
+            for number in range(rounds + 1):
+                for _ in range(ATTEMPTS):
+                    assert stage.call("POST", "/v1/customers", {"phone": "+15005550006"}).status == 201
+                stage.fan_out()
+                messages = stage.messages("deliveries")
+                assert len(messages) == ATTEMPTS
+                before = len(receiver.requests)
+                samples = {"ours": subjects["ours"].do(json.dumps(messages), ATTEMPTS)}
+                sent = receiver.requests[before:]
+                assert len(sent) == ATTEMPTS
+                posts = [[receiver.url, request.body.decode()] for request in sent]
+                samples["bare"] = subjects["bare"].do(json.dumps(posts), ATTEMPTS)
+                # The first round imports, and decrypts the signing secret.
+                if number:
+                    for name, sample in samples.items():
+                        found[name, scheme].append(sample)
+        for subject in subjects.values():
+            subject.end()
+    return found
+
+
+def report(found: Samples) -> str:
+    """The table."""
+    lines = ["| figure | ours | bare aiohttp | ours ÷ bare | goal |", "|---|---|---|---|---|"]
+    for scheme, goal in GOALS.items():
+        (ours, spread), (bare, bare_spread) = (median(found[name, scheme], 0) for name in ("ours", "bare"))
+        lines.append(
+            f"| CPU of a delivery attempt, {scheme}, ms | {ours:.2f} (±{spread:.0%}) | {bare:.2f} (±{bare_spread:.0%}) "
+            f"| {ours / bare:.1f} | ≤ {goal} times bare |"
+        )
+    return "\n".join(lines)
+
+
+def ours() -> Callable[[Any], None]:
+    """The worker's Lambda handler."""
+    from functions import entry
+
+    handler = entry.deliver
+
+    def deliver(messages: list[Any]) -> None:
+        for start in range(0, len(messages), BATCH):
+            response = handler({"Records": messages[start : start + BATCH]}, None)
+            assert response == {"batchItemFailures": []}, response
+
+    return deliver
+
+
+def bare() -> Callable[[Any], None]:
+    """A POST of aiohttp's client for each body, on a connection of its own, as many at once as the worker has."""
+    import asyncio
+    import ssl
+
+    import aiohttp
+
+    context = ssl.create_default_context()
+    loop = asyncio.new_event_loop()
+
+    async def post(session: aiohttp.ClientSession, url: str, body: str) -> None:
+        async with session.post(url, data=body, headers={"Content-Type": "application/json"}) as response:
+            await response.read()
+            assert response.status == 200
+
+    async def post_all(posts: list[Any]) -> None:
+        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context, force_close=True)) as session:
+            for start in range(0, len(posts), BATCH):
+                await asyncio.gather(*(post(session, *one) for one in posts[start : start + BATCH]))
+
+    return lambda posts: loop.run_until_complete(post_all(posts))
+
+
+def main(name: str) -> None:
+    """Do what each line of the standard input says, and say what it took."""
+    results, sys.stdout = sys.stdout, io.StringIO()
+    do = {"ours": ours, "bare": bare}[name]()
+    for line in sys.stdin:
+        work = json.loads(line.rpartition(" ")[0])
+        cpu, elapsed = time.process_time(), time.perf_counter()
+        do(work)
+        used = (time.process_time() - cpu) * 1000, (time.perf_counter() - elapsed) * 1000
+        sys.stdout = io.StringIO()
+        print(json.dumps([*used, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]), file=results, flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

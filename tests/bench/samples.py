@@ -1,0 +1,45 @@
+"""What is measured: subjects, which are processes of their own, and their samples."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping
+
+Samples = dict[tuple[str, str], list[list[float]]]
+"""The samples of each subject and task: CPU time, elapsed time and peak memory, as `Subject.do` returns them."""
+
+
+class Subject:
+    """A process that does tasks: `python -m MODULE ARGUMENTS`."""
+
+    def __init__(self, module: str, environment: Mapping[str, str], *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", module, *arguments],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def do(self, task: str, times: int) -> list[float]:
+        """CPU time and elapsed time of one repetition in milliseconds, and the process's peak memory in MB."""
+        assert self._process.stdin
+        assert self._process.stdout
+        self._process.stdin.write(f"{task} {times}\n")
+        self._process.stdin.flush()
+        cpu, elapsed, memory = json.loads(self._process.stdout.readline())
+        return [cpu / times, elapsed / times, memory]
+
+    def end(self) -> None:
+        """End the process."""
+        self._process.communicate()
+
+
+def median(samples: list[list[float]], index: int) -> tuple[float, float]:
+    """The median, and the spread as a part of it: half of the distance between the quartiles."""
+    values = [sample[index] for sample in samples]
+    low, middle, high = statistics.quantiles(values, n=4)
+    return middle, (high - low) / 2 / middle
