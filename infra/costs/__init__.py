@@ -208,7 +208,7 @@ WORK = {
     ),
     "admin_page": Work(
         "admin page with a list of 20",
-        requests=1, runs={"admin": 1}, calls=5, reads=9, logged=364, sent_out=13_685,
+        requests=1, runs={"admin": 1}, calls=5, reads=8, logged=364, sent_out=13_685,
     ),
 }  # fmt: skip
 """Appointments have all their fields, each event has its own run of `fan_out`, and containers are warm.

@@ -25,7 +25,7 @@ from typing import Any
 from infra.local.console import StartError
 
 STREAM_FAILURES = "stream_failures"
-FORMAT = 3
+FORMAT = 4
 """The version of the stored formats. A change with which older data cannot be read increases it."""
 
 

@@ -51,7 +51,7 @@ def _item(id: str) -> dict[str, Any]:
         "v": {"N": "1"},
         "req": {"S": "req_01k0000000000000000000000a"},
         "doc": {"S": json.dumps(customer(id), separators=(",", ":"))},
-        **{f"f{number}": {"S": f"P#1#test#customer#{number}#{'0' * 32}"} for number in (1, 2, 3)},
+        **{f"f{number}": {"S": f"P#1#test#customer#{number}#{'0' * 22}"} for number in (1, 2, 3)},
     }
 
 

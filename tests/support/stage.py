@@ -81,8 +81,9 @@ class Stage:
             for function in topology.FUNCTIONS
         }
         self._key: str | None = None
-        # Tests may create projects of their own, whose numbers follow the last one.
-        self._project_ids = itertools.count(100, 100)
+        # Tests may create projects of their own, whose numbers follow the last one. With long numbers rows are larger:
+        # what rows cost is then what they cost in any project.
+        self._project_ids = itertools.count(1_000_000, 100)
 
     def project(self, name: str = "Test") -> Project:
         """A new project with a key of each mode; `call` uses the test key from now on."""
