@@ -48,7 +48,9 @@ _LONG = 600
 """Bytes of a document from which its row may be larger than 1 KB: the other attributes take up to 400."""
 _BATCH_KEYS = 100  # the limit of BatchGetItem
 _BATCH_RETRIES = 6
-_readers = ThreadPoolExecutor(128, "read-ahead")
+READ_AHEAD = "read-ahead"
+"""How the names of the threads begin that read ahead."""
+_readers = ThreadPoolExecutor(128, READ_AHEAD)
 """Threads are created when they are needed: one on Lambda."""
 _begun: ContextVar[dict[tuple[str, str], Future[Row | None]]] = ContextVar("begun")
 

@@ -9,6 +9,7 @@ spread in brackets is half of the distance between the quartiles, as a part of t
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 from infra.costs import WORK
 from tests.bench import deliveries, requests, runner
@@ -26,7 +27,7 @@ def units() -> str:
 def main() -> None:
     """Measure and print."""
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    parts = {
+    parts: dict[str, Callable[[], str]] = {
         "requests": lambda: requests.report(requests.measure(rounds)),
         "deliveries": lambda: deliveries.report(deliveries.measure(rounds)),
         "write units": units,

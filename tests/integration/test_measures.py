@@ -20,8 +20,8 @@ from tests.support.stage import Answer, Project, Stage
 from tests.support.wire import Wire, wire
 
 FEW = 100
-MANY = int(os.environ.get("MEASURED_ROWS", "3000"))
-"""Rows of the large table, thirty times the small one's; filling it takes some 4 ms a row."""
+MANY = int(os.environ.get("MEASURED_ROWS", "1000"))
+"""Rows of the large table, ten times the small one's; filling it takes some 4 ms a row."""
 RARE = 40
 """Rows that a filter by a rare value finds, the oldest ones."""
 EXAMINED = 1_000
@@ -291,7 +291,7 @@ TOGETHER = {
     "sessions": [f"customer_id={ONE}&channel=whatsapp"],
 }
 """Filters that rare rows have in common, though each alone finds half of them."""
-MANY_TOGETHER = {"customers": 5_000, "appointments": 2_000, "sessions": 2_000}
+MANY_TOGETHER = {"customers": 2_000, "appointments": 1_100, "sessions": 1_100}
 MOST_UNITS, MOST_CALLS = 30, 16
 
 
@@ -387,7 +387,7 @@ DELETED = 1_100
 def test_a_list_loses_nothing_behind_many_deleted_rows_and_does_not_read_them(
     stage: Stage, project: Project, stopped_clock: Clock, kind: str
 ) -> None:
-    # Enough of them for a page that walks them to find nothing else; of one kind, as it takes its time.
+    # Enough of one kind for a page that walks them to find nothing else. Most are deleted without requests, for speed.
     deleted = DELETED if kind == "customers" else 40
     shown = (0, 1, deleted // 2, deleted + 2)
     scope, all_rows = Scope(project.id, False), []
@@ -399,9 +399,11 @@ def test_a_list_loses_nothing_behind_many_deleted_rows_and_does_not_read_them(
     rows.write(all_rows)
     ids = [row["sk"] for row in all_rows]
     visible = [ids[number] for number in shown]
-    for id in {*ids} - {*visible}:
+    gone = [row for row in all_rows if row["sk"] not in visible]
+    for row in gone[:40]:
         stopped_clock.forward(0.02)
-        assert stage.call("DELETE", f"/v1/{kind}/{id}").status == 200
+        assert stage.call("DELETE", f"/v1/{kind}/{row['sk']}").status == 200
+    rows.delete_customers(scope, gone[40:])
     orders = ["", "&external_id=same", *([_SOME_DAY] if kind == "appointments" else [])]
     for order in orders:
         for limit in (3, 100):

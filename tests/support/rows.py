@@ -15,6 +15,7 @@ from shared.resources.collections import Collection
 from shared.webhooks import events
 
 _BATCH = 25  # rows a call; what BatchWriteItem takes
+_TRANSACTION = 100  # writes a call; what TransactWriteItems takes
 _APPOINTMENT = ("timezone", "duration_minutes", "title", "location", "notes", "external_id", "metadata")
 
 
@@ -56,6 +57,18 @@ def write(rows: Sequence[table.Row]) -> None:
         puts: Any = [{"PutRequest": {"Item": item}} for item in items[start : start + _BATCH]]
         answer = aws.dynamodb().call("BatchWriteItem", {"RequestItems": {name: puts}})
         assert not answer["UnprocessedItems"]
+
+
+def delete_customers(scope: Scope, rows: Sequence[table.Row]) -> None:
+    """Delete these customers, by the writes of a request that deletes one."""
+    writes: list[table.Operation] = []
+    for row in rows:
+        record = customers.CUSTOMERS.record(row)
+        customer = customers.deleted(record.doc)
+        assert customer is not None
+        writes += customers.deletion(scope, record, customer)
+    for start in range(0, len(writes), _TRANSACTION):
+        table.write(writes[start : start + _TRANSACTION], ids.new("req_"))
 
 
 def _row(collection: Collection[Any, Any], scope: Scope, doc: Any) -> table.Row:

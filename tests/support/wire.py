@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.core import aws, aws_json
+from shared.core import aws, aws_json, table
 from shared.core.connections import ConnectionFailed, Reply
 
 ALWAYS = 1_000
@@ -132,7 +132,7 @@ class Wire(aws_json.Hook):
     """Capacity units consumed."""
     disturbed: int = 0
     """How many tries the fault has met."""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _lock: threading.Condition = field(default_factory=threading.Condition)
     _current: _Current = field(default_factory=lambda: _Current())
     _faulted: str | None = None
     _dead: bool = False
@@ -149,8 +149,12 @@ class Wire(aws_json.Hook):
         """Count the call and make it, or die."""
         parameters = dict(call.parameters)
         with self._lock:
+            if threading.current_thread().name.startswith(table.READ_AHEAD):
+                # It is under way beside the check of the key. Here it comes second, so that positions mean something.
+                self._lock.wait_for(self._counts_a_key, 0.5)
             position = self._current.position = len(self.calls)
             self.calls.append(Sent(call.service, call.operation, parameters))
+            self._lock.notify_all()
         if self._dead or self.kill_before == position:
             self._die("before", call)
         if call.service == "dynamodb":
@@ -162,6 +166,11 @@ class Wire(aws_json.Hook):
             raise
         self._answered(call, position, response)
         return response
+
+    def _counts_a_key(self) -> bool:
+        """Whether the last call is that which checks the key of a request and counts it."""
+        key = self.calls[-1].parameters.get("Key") if self.calls else None
+        return key is not None and key["pk"]["S"].startswith("KEY#")
 
     def attempt(self, call: aws_json.Call, proceed: Callable[[], Reply]) -> Reply:
         """Make the try, or let the fault meet it."""
