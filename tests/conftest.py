@@ -27,12 +27,15 @@ ALONE = {"test_bundle", "test_kill", "test_killed_calls", "test_killed_responses
 """Modules that are groups of their own."""
 FOLDERS = {"infra", "properties"}
 """Folders whose modules are one group."""
+WHOLE_TABLE = {"test_costs", "test_erased_calls", "test_erasure", "test_erasure_ledger"}
+"""Modules that read and empty the whole table of their process. They run early, while it has few rows of others."""
 RUNNER_GROUPS = [f"runner {number}" for number in range(RUNNERS)]
 FIRST = [
     "test_kill",
     "test_killed_calls",
     *RUNNER_GROUPS,
     "test_killed_responses",
+    "whole table",
     "infra",
     "properties",
     "test_manage",
@@ -52,6 +55,8 @@ def group(nodeid: str) -> str | None:
     *_, folder, module = Path(nodeid.partition("::")[0]).with_suffix("").parts
     if module in ALONE:
         return module
+    if module in WHOLE_TABLE:
+        return "whole table"
     if folder == "conformance":
         return f"runner {CONFORMANCE.index(module) % RUNNERS}"
     return folder if folder in FOLDERS else None
