@@ -284,7 +284,7 @@ def all_fanned_out(stage: Stage) -> None:
 
 def first_and_last_of_each(calls: Sequence[Sent]) -> list[tuple[int, Sent]]:
     """The first and the last call of each operation, with their positions: its other calls differ in nothing."""
-    found = {}
+    found: dict[tuple[str, str], tuple[int, Sent]] = {}
     for position, call in enumerate(calls):
         found.setdefault((call.operation, "first"), (position, call))
         found[call.operation, "last"] = (position, call)
