@@ -23,6 +23,8 @@ from shared.core.connections import ConnectionFailed, Connections, tls_context
 RENEW_BEFORE = 15 * clock.MINUTE
 """How long before they expire (milliseconds) credentials are renewed."""
 _ATTEMPTS = 3
+_SECONDS = 2.0
+"""Seconds in which the endpoint for credentials must respond, as in botocore. It is on the machine."""
 _ECS = "http://169.254.170.2"
 _CONTAINER_HOSTS = frozenset({"169.254.170.2", "169.254.170.23", "fd00:ec2::23", "localhost"})
 
@@ -129,7 +131,7 @@ def _fetch(url: str) -> Credentials:
         head.append(f"Authorization: {token}")
     request = "\r\n".join([*head, "", ""]).encode()
     failure = ""
-    with contextlib.closing(Connections(url, lambda: tls_context(None))) as connections:
+    with contextlib.closing(Connections(url, lambda: tls_context(None), response_seconds=_SECONDS)) as connections:
         for _ in range(_ATTEMPTS):
             try:
                 reply = connections.exchange(request)

@@ -28,6 +28,7 @@ PROCEDURES = {
     "Handed-off conversations",
     "Take-down",
     "Restore from point-in-time recovery",
+    "Webhook endpoint notices",
 }
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", RUNBOOK, re.MULTILINE | re.DOTALL))
 GLOBAL_OPTIONS = {"query", "output", "max-items", "region"}

@@ -17,7 +17,7 @@ from shared import customers
 from shared.core import clock, facts
 from shared.erasure import erasing
 from shared.telephony import contact_lens
-from tests.support.synth import Resource, Synthesized, lint_findings
+from tests.support.synth import GUARDED, Resource, Synthesized, lint_findings
 from tests.support.templates import allowed, arn, below, flat, matches, may, text
 
 MODEL = context()["stages"]["prod"]["model"]
@@ -143,6 +143,9 @@ def test_a_role_allows_what_the_topology_says_and_nothing_else(
         expected |= {("s3:PutObject", below(prod.bucket, "/*")), ("s3:ListBucket", arn(prod.bucket))}
     # Traces know no resource.
     expected |= {(f"xray:{action}", text("*")) for action in ("PutTraceSegments", "PutTelemetryRecords")}
+    if function.notices:
+        made = [{"Ref": topic} for topic in prod.all("AWS::SNS::Topic") if topic.startswith("Alarms")]
+        expected |= {("sns:Publish", text(one)) for one in ([GUARDED["alarm_topic"]] if stage == "guarded" else made)}
     # What is allowed on the stage's contacts and its WhatsApp number is tested in test_calls, on user pool and client
     # secret in test_people.
     granted = {

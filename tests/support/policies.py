@@ -49,9 +49,9 @@ TRUSTED_AS_IT_IS = {
 GIVEN = re.compile(
     r"arn:(\$\{AWS::Partition\}|aws):"
     r"(bedrock:.*/[^*]+|connect:.*:instance/[\w-]+/contact/\*|social-messaging:.*:phone-number-id/\w+|"
-    r"secretsmanager:.*:secret:[\w-]+-\w{6})"
+    r"secretsmanager:.*:secret:[\w-]+-\w{6}|sns:.*:operators)"
 )
-"""What a stage's settings name and its stack does not make: model, instance, number and client secret."""
+"""What a stage's settings name and its stack does not make: model, instance, number, client secret and alarm topic."""
 
 USER_POOL = re.compile(r"arn:\$\{AWS::Partition\}:cognito-idp:[^*/]+:userpool/\$\{(\w+)\}")
 """The ARN of a user pool, composed of its id."""

@@ -44,8 +44,16 @@ print(json.dumps([aws.dynamodb.cache_info().currsize, [n for n in sys.modules if
     assert run(code) == [0, ["functions.entry"]]
 
 
+UNWANTED = ("aws_lambda_powertools", "boto3", "botocore", "certifi", "requests", "ulid", "urllib3")
+"""Packages that cost a cold start much. What a function needs of them, it loads when it does."""
+NEEDED = {"admin": ["certifi"], "consent": ["botocore"], "call_events": ["botocore"]}
+"""The exceptions of boto3's clients of Connect and WhatsApp, and the certificates of sign-in providers."""
+
+
 @pytest.mark.parametrize("function", topology.FUNCTIONS, ids=lambda function: function.name)
-def test_the_entry_point_of_a_function_is_its_handler(function: topology.Function) -> None:
+def test_the_entry_point_is_the_functions_handler_and_loads_no_package_that_only_some_calls_need(
+    function: topology.Function,
+) -> None:
     module, _, name = function.entry_point.rpartition(".")
     code = f"""
 import importlib, json, sys
@@ -53,9 +61,10 @@ handler = getattr(importlib.import_module({module!r}), {name!r})
 own, _, attribute = {function.handler!r}.rpartition(".")
 from shared.core import aws
 same = handler is getattr(sys.modules[own], attribute)
-print(json.dumps([same, aws.dynamodb.cache_info().currsize]))
+unwanted = [each for each in {UNWANTED!r} if each in sys.modules]
+print(json.dumps([same, aws.dynamodb.cache_info().currsize, unwanted]))
 """
-    assert run(code) == [True, 1]
+    assert run(code) == [True, 1, NEEDED.get(function.name, [])]
 
 
 @pytest.mark.parametrize("task", subjects.TASKS)
@@ -76,23 +85,6 @@ print(json.dumps([found["statusCode"], sorted({{*sys.modules}} - loaded)]))
     # Only a body with an e-mail address needs these.
     others = [name for name in imported if name.partition(".")[0] not in ("email_validator", "idna")]
     assert (status, others) == (subjects.TASKS[task][-1], [])
-
-
-UNWANTED = ("aws_lambda_powertools", "boto3", "botocore", "certifi", "requests", "ulid", "urllib3")
-"""Packages that cost a cold start much. What a function needs of them, it loads when it does."""
-NEEDED = {"admin": ["certifi"], "consent": ["botocore"], "call_events": ["botocore"]}
-"""The exceptions of boto3's clients of Connect and WhatsApp, and the certificates of sign-in providers."""
-
-
-@pytest.mark.parametrize("function", topology.FUNCTIONS, ids=lambda function: function.name)
-def test_a_cold_start_loads_no_package_that_only_some_calls_need(function: topology.Function) -> None:
-    module, _, name = function.entry_point.rpartition(".")
-    code = f"""
-import json, sys
-from {module} import {name}
-print(json.dumps([each for each in {UNWANTED!r} if each in sys.modules]))
-"""
-    assert run(code) == NEEDED.get(function.name, [])
 
 
 def test_the_sources_are_where_the_entry_point_looks() -> None:
