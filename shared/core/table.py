@@ -149,8 +149,9 @@ def reading_ahead(pk: str, sk: str) -> Iterator[None]:
         yield
     finally:
         _begun.reset(token)
-        # Lambda freezes the process after the response, and a read would fail when it goes on.
-        wait([read])
+        if not read.done():
+            # Lambda freezes the process after the response, and a read would fail when it goes on.
+            wait([read])
 
 
 def _get(pk: str, sk: str) -> Row | None:
