@@ -33,7 +33,7 @@ help: ## Show this list
 run: $(VENV)/.local $(VENV)/.node-local ## Run the service on this machine
 	@exec $(BIN)/python -m infra.local
 
-check: $(VENV)/.dev ## Lint, format, types, import contracts, unit tests: under a minute
+check: $(VENV)/.dev ## Lint, format, types, import contracts, unit tests: two minutes
 	@# Side by side: what checks types keeps one processor busy for most of the time.
 	@$(MAKE) --no-print-directory --jobs=2 types lint contracts unit
 
@@ -47,7 +47,7 @@ test-browser: $(VENV)/.dev $(VENV)/.node-dev ## Test the admin pages and the doc
 		{ echo "make: test-browser needs Chromium (Debian: apt install chromium), or CHROMIUM=/path/to/it" >&2; exit 1; }
 	CHROMIUM="$$(command -v $(CHROMIUM))" $(BIN)/python -m pytest --verbose tests/browser
 
-test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: ten minutes
+test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: 13 minutes
 	$(BIN)/python -m pytest --capture=no --verbose --exitfirst tests/deploy
 
 bench: $(VENV)/.dev ## Compare the cost of requests with the usual way to build an API: three minutes
