@@ -33,7 +33,7 @@ help: ## Show this list
 run: $(VENV)/.local $(VENV)/.node-local ## Run the service on this machine
 	@exec $(BIN)/python -m infra.local
 
-check: $(VENV)/.dev ## Lint, format, types, import contracts, unit tests: two minutes
+check: $(VENV)/.dev ## Lint, format, types, import contracts, unit tests: about a minute
 	@# Side by side: what checks types keeps one processor busy for most of the time.
 	@$(MAKE) --no-print-directory --jobs=2 types lint contracts unit
 

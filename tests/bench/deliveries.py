@@ -13,7 +13,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import resource
 import sys
 import tempfile
 import time
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.samples import Samples, Subject, median
+from tests.bench.subjects import peak_memory
 
 ATTEMPTS = 20
 BATCH = 10
@@ -133,7 +133,7 @@ def main(name: str) -> None:
         do(work)
         used = (time.process_time() - cpu) * 1000, (time.perf_counter() - elapsed) * 1000
         sys.stdout = io.StringIO()
-        print(json.dumps([*used, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]), file=results, flush=True)
+        print(json.dumps([*used, peak_memory()]), file=results, flush=True)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import importlib
 import io
 import json
 import os
-import resource
 import sys
 import time
 from collections.abc import Callable
@@ -95,6 +94,14 @@ def api(name: str) -> Callable[[str], None]:
     return serve
 
 
+def peak_memory() -> float:
+    """The most memory of this process in MB. The kernel's `ru_maxrss` includes what the parent had when it forked."""
+    from pathlib import Path  # only now: it is no part of what is measured
+
+    (line,) = (line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 1024
+
+
 def main(name: str) -> None:
     """Do the tasks, and say what each took."""
     results, sys.stdout = sys.stdout, io.StringIO()
@@ -111,7 +118,7 @@ def main(name: str) -> None:
             serve(task)
         used = (time.process_time() - cpu) * 1000, (time.perf_counter() - elapsed) * 1000
         sys.stdout = io.StringIO()
-        print(json.dumps([*used, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]), file=results, flush=True)
+        print(json.dumps([*used, peak_memory()]), file=results, flush=True)
 
 
 if __name__ == "__main__":
