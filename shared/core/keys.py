@@ -43,7 +43,8 @@ lists in creation order.
 | attempt to sign in         | `SIGN_IN#{hash of its state}`          | `attempt`        | |
 | sign-in link               | `SIGN_IN_LINK#{hash of its token}`     | `link`           | |
 
-The hash of a phone or an e-mail address is the first 32 hexadecimal digits of its SHA-256. The other hashes are whole
+The hash of a phone or an e-mail address is the first 32 hexadecimal digits of its SHA-256. The hash of a value in an
+index partition is the first half of its SHA-256 in base64 (`Scope.index`). The other hashes are whole
 SHA-256 digests. `shared/admin` has the rows of the admin pages.
 
 Attributes: `doc` is the public object as JSON text, `v` the version of a resource or a consent, which every write that

@@ -1,7 +1,11 @@
-"""`make bench`: what a request costs, ours beside the usual way to build it, and a bare boto3 call as the unit.
+"""`make bench`: what requests, deliveries and the local runner cost (README, "How fast it is").
 
-canned_dynamodb   a process that answers like DynamoDB over TLS, at once or after some milliseconds
-subjects          what is measured: `ours`, `usual` and `bare`
+__main__          measures and prints the tables
+requests          requests: this service, the usual way to build it, and a bare boto3 call as the unit
+deliveries        delivery attempts, beside a POST of bare aiohttp
+runner            the local runner: requests and deliveries a second
+samples           the processes that are measured, and their samples
+subjects          what is measured of requests, and the loop of every such process
 usual             the usual way: Starlette, Mangum, Powertools, boto3's resource, pydantic
-__main__          runs the subjects in turn and prints the tables
+canned_dynamodb   a process that answers like DynamoDB over TLS, at once or after some milliseconds
 """

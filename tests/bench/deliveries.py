@@ -10,19 +10,17 @@ Each attempt opens a connection of its own.
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import sys
 import tempfile
-import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.bench import subjects
 from tests.bench.samples import Samples, Subject, median
-from tests.bench.subjects import peak_memory
 
 ATTEMPTS = 20
 BATCH = 10
@@ -48,7 +46,7 @@ def measure(rounds: int) -> Samples:
         trusted = Path(made) / "ca.pem"
         trusted.write_bytes(certificate.public)
         environment = os.environ | {"SSL_CERT_FILE": str(trusted), "LOG_LEVEL": "INFO"}
-        subjects = {name: Subject("tests.bench.deliveries", environment, name) for name in ("ours", "bare")}
+        processes = {name: Subject("tests.bench.deliveries", environment, name) for name in ("ours", "bare")}
         for scheme, receiver in (("HTTP", plain), ("TLS", secure)):
             stage.project()
             endpoint = {"url": receiver.url, "event_filters": ["customer.created"]}
@@ -60,16 +58,16 @@ def measure(rounds: int) -> Samples:
                 messages = stage.messages("deliveries")
                 assert len(messages) == ATTEMPTS
                 before = len(receiver.requests)
-                samples = {"ours": subjects["ours"].do(json.dumps(messages), ATTEMPTS)}
+                samples = {"ours": processes["ours"].do(json.dumps(messages), ATTEMPTS)}
                 sent = receiver.requests[before:]
                 assert len(sent) == ATTEMPTS
                 posts = [[receiver.url, request.body.decode()] for request in sent]
-                samples["bare"] = subjects["bare"].do(json.dumps(posts), ATTEMPTS)
+                samples["bare"] = processes["bare"].do(json.dumps(posts), ATTEMPTS)
                 # The first round imports, and decrypts the signing secret.
                 if number:
                     for name, sample in samples.items():
                         found[name, scheme].append(sample)
-        for subject in subjects.values():
+        for subject in processes.values():
             subject.end()
     return found
 
@@ -125,15 +123,12 @@ def bare() -> Callable[[Any], None]:
 
 def main(name: str) -> None:
     """Do what each line of the standard input says, and say what it took."""
-    results, sys.stdout = sys.stdout, io.StringIO()
-    do = {"ours": ours, "bare": bare}[name]()
-    for line in sys.stdin:
-        work = json.loads(line.rpartition(" ")[0])
-        cpu, elapsed = time.process_time(), time.perf_counter()
-        do(work)
-        used = (time.process_time() - cpu) * 1000, (time.perf_counter() - elapsed) * 1000
-        sys.stdout = io.StringIO()
-        print(json.dumps([*used, peak_memory()]), file=results, flush=True)
+
+    def prepare() -> Callable[[str, int], None]:
+        do = {"ours": ours, "bare": bare}[name]()
+        return lambda work, times: do(json.loads(work))
+
+    subjects.run(prepare)
 
 
 if __name__ == "__main__":

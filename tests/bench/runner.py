@@ -5,14 +5,15 @@ from __future__ import annotations
 import http.client
 import json
 import statistics
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from urllib.parse import urlsplit
 
+from tests.support.racing import at_once
 from tests.support.receivers import Exchange, Receiver
 from tests.support.runner import Service, local_runner, quick_folder
 
@@ -102,17 +103,8 @@ def _rate(service: Service, request: Callable[[_Client], object]) -> float:
             request(client)
             counts[number] += 1
 
-    _run_all(work)
+    at_once([partial(work, number) for number in range(CLIENTS)])
     return sum(counts) / (time.monotonic() - began)
-
-
-def _run_all(work: Callable[[int], None]) -> None:
-    """Run `work` in a thread for each client."""
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(CLIENTS)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 @dataclass

@@ -102,23 +102,37 @@ def peak_memory() -> float:
     return int(line.split()[1]) / 1024
 
 
-def main(name: str) -> None:
-    """Do the tasks, and say what each took."""
+def run(prepare: Callable[[], Callable[[str, int], None]]) -> None:
+    """Do the task of each line of the standard input so many times, and write what it took. The first one prepares."""
     results, sys.stdout = sys.stdout, io.StringIO()
-    asyncio.set_event_loop(asyncio.new_event_loop())
-    serve: Callable[[str], None] | None = None
+    do: Callable[[str, int], None] | None = None
     for line in sys.stdin:
         task, _, times = line.strip().rpartition(" ")
         cpu, elapsed = time.process_time(), time.perf_counter()
-        if serve is None:
+        if do is None:
             # The interpreter's own start is part of a cold start.
             cpu, elapsed = 0.0, time.perf_counter()
-            serve = bare() if name == "bare" else api(name)
-        for _ in range(int(times)):
-            serve(task)
+            do = prepare()
+        do(task, int(times))
         used = (time.process_time() - cpu) * 1000, (time.perf_counter() - elapsed) * 1000
         sys.stdout = io.StringIO()
         print(json.dumps([*used, peak_memory()]), file=results, flush=True)
+
+
+def main(name: str) -> None:
+    """Do the tasks, and say what each took."""
+    asyncio.set_event_loop(asyncio.new_event_loop())
+
+    def prepare() -> Callable[[str, int], None]:
+        serve = bare() if name == "bare" else api(name)
+
+        def repeat(task: str, times: int) -> None:
+            for _ in range(times):
+                serve(task)
+
+        return repeat
+
+    run(prepare)
 
 
 if __name__ == "__main__":
