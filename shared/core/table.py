@@ -19,9 +19,10 @@ import contextvars
 import itertools
 import os
 import random
+import threading
 import uuid
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -175,6 +176,44 @@ def get_many(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Row]:
             if not is_expired(row):
                 rows[row["pk"], row["sk"]] = row
     return rows
+
+
+class SharedReads:
+    """Reads of concurrent threads, combined into few requests.
+
+    One request is under way at a time. Keys that are asked for meanwhile are read together by the next request, each
+    key once. So a read begins after it was asked for, and is as current as one of its own.
+    """
+
+    def __init__(self) -> None:
+        self._joining = threading.Lock()
+        self._reading = threading.Lock()
+        self._next = _SharedRead()
+
+    def get_many(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Row]:
+        """As `get_many`, which this may call for several threads at once. A failure is raised in each of them."""
+        with self._joining:
+            read = self._next
+            wanted = list(keys)
+            read.keys.extend(wanted)
+        with self._reading:
+            if not read.rows.done():
+                with self._joining:
+                    self._next = _SharedRead()
+                try:
+                    read.rows.set_result(get_many(read.keys))
+                except BaseException as error:
+                    read.rows.set_exception(error)
+        rows = read.rows.result()
+        return {key: rows[key] for key in wanted if key in rows}
+
+
+@dataclass(frozen=True)
+class _SharedRead:
+    """What one request of `SharedReads` reads, and its result."""
+
+    keys: list[tuple[str, str]] = field(default_factory=list)
+    rows: Future[dict[tuple[str, str], Row]] = field(default_factory=Future)
 
 
 def _batch_get(pending: list[dict[str, Any]]) -> Iterator[Any]:

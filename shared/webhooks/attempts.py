@@ -15,6 +15,9 @@ from shared.webhooks.events import EVENTS
 from shared.webhooks.lanes import Arrival, Destination
 from shared.work import hints, owed
 
+_reads = table.SharedReads()
+"""Attempts of one batch are made concurrently, and often have the endpoint in common."""
+
 
 @dataclass(frozen=True)
 class Cancel:
@@ -72,7 +75,7 @@ def make(pk: str, sk: str, arrival: Arrival) -> None:
     endpoint_keys = WEBHOOK_ENDPOINTS.row_keys(scope, endpoint_id)
     event_key = (scope.pk(EVENTS.kind), claim.doc["event_id"])
     with _released_on_failure(claim):
-        rows = table.get_many([event_key, *endpoint_keys])
+        rows = _reads.get_many([event_key, *endpoint_keys])
     endpoint = next((endpoints.snapshot(rows[key]) for key in endpoint_keys if key in rows), None)
     # The event of an erased customer is gone, and its deliveries with it.
     match decide(claim, endpoint if event_key in rows else None, arrival):

@@ -155,6 +155,14 @@ def test_the_last_page_takes_two_calls_and_three_with_a_filter(stage: Stage, pro
     assert filtered == ["UpdateItem", "Query", "BatchGetItem"]
 
 
+@pytest.mark.parametrize("query", ["status=active", "external_id=thread", "external_id=thread&status=active"])
+def test_a_filtered_page_of_conversations_takes_a_query_for_each_filter_and_one_read(stage: Stage, query: str) -> None:
+    conversation = stage.call("POST", "/v1/conversations", {"external_id": "thread"}).json
+    queries = ["Query"] * (query.count("&") + 1)
+    assert cost(stage, "GET", f"/v1/conversations?{query}") == ["UpdateItem", *queries, "BatchGetItem"]
+    assert stage.call("GET", f"/v1/conversations?{query}").json["data"] == [conversation]
+
+
 # Capacity
 
 
