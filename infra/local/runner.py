@@ -31,6 +31,7 @@ from infra.local.routes import Routes
 from infra.local.server import Gateway
 from infra.local.settings import Settings, read
 from infra.local.sqs import Engine
+from shared.core import aws_json, credentials
 from shared.core.facts import API_DESCRIPTION
 
 _ROOT = Path(__file__).parents[2]
@@ -120,7 +121,7 @@ class Runner:
             "table_name": resources.TABLE_NAME,
             "projects": demo.ensure(self._data_dir),
         }
-        streams = boto3.client("dynamodbstreams", config=config)
+        streams = aws_json.Client(stream.STREAMS, credentials.Source())
         for function in topology.FUNCTIONS:
             if function.stream:
                 poller = stream.Poller(

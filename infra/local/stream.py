@@ -7,7 +7,6 @@ Lambda's on-failure destination, so that it does not block the stream.
 
 from __future__ import annotations
 
-import base64
 import json
 import logging
 import threading
@@ -15,9 +14,7 @@ import time
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
-
-from botocore.exceptions import BotoCoreError, ClientError
+from typing import Any
 
 from infra.local import names
 from infra.local.console import StartError, warn
@@ -26,10 +23,10 @@ from infra.local.lambdas import Lambdas
 from infra.local.proxy import Event
 from infra.local.queues import failed_items
 from infra.topology import Function, StreamSource
+from shared.core.aws_json import AwsError, Client, Service, Unavailable
 
-if TYPE_CHECKING:
-    from mypy_boto3_dynamodbstreams.client import DynamoDBStreamsClient
-
+STREAMS = Service("dynamodbstreams", "dynamodb", "DynamoDBStreams_20120810", "DYNAMODB_STREAMS")
+"""The streams of DynamoDB Local. (Those of AWS are at the host `streams.dynamodb`, where Lambda reads them.)"""
 INTERVAL = 0.2
 """Seconds between two reads of the stream without a nudge."""
 SHARDS_EVERY = 10.0
@@ -37,6 +34,7 @@ SHARDS_EVERY = 10.0
 _PAUSE_AFTER_ERROR = 1.0
 _LONGEST_PAUSE = 30.0
 _DONE = "done"
+_EXPIRED, _TRIMMED = "ExpiredIteratorException", "TrimmedDataAccessException"
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +47,7 @@ class Poller:
         function: Function,
         source: StreamSource,
         stream_arn: str,
-        streams: DynamoDBStreamsClient,
+        streams: Client,
         functions: Lambdas,
         data_dir: DataDir,
         stop: threading.Event,
@@ -85,7 +83,7 @@ class Poller:
             self._nudged.clear()
             try:
                 self.read()
-            except (BotoCoreError, ClientError):
+            except (AwsError, Unavailable):
                 if not self._stop.is_set():
                     log.exception("reading the stream failed")
                     self._iterators.clear()
@@ -107,7 +105,7 @@ class Poller:
         shards: list[Any] = []
         page: dict[str, str] = {}
         while True:
-            found = self._streams.describe_stream(StreamArn=self._arn, **page)["StreamDescription"]  # type: ignore[arg-type]
+            found = self._streams.call("DescribeStream", {"StreamArn": self._arn, **page})["StreamDescription"]
             shards += found["Shards"]
             if "LastEvaluatedShardId" not in found:
                 break
@@ -123,11 +121,12 @@ class Poller:
         """Process the next records of a shard. Returns whether there may be more."""
         iterator = self._iterators.pop(shard, None) or self._iterator(shard)
         try:
-            answer = self._streams.get_records(ShardIterator=iterator, Limit=self._source.batch_size)
-        except self._streams.exceptions.ExpiredIteratorException:
-            return True
-        except self._streams.exceptions.TrimmedDataAccessException:
-            self._read_on_from_what_is_left(shard)
+            answer = self._streams.call("GetRecords", {"ShardIterator": iterator, "Limit": self._source.batch_size})
+        except AwsError as error:
+            if error.code == _TRIMMED:
+                self._read_on_from_what_is_left(shard)
+            elif error.code != _EXPIRED:
+                raise
             return True
         records = answer["Records"]
         wanted = [record for record in map(stream_record, records, [self._arn] * len(records)) if self._wants(record)]
@@ -154,8 +153,10 @@ class Poller:
             else {"ShardIteratorType": "TRIM_HORIZON"}
         )
         try:
-            answer = self._streams.get_shard_iterator(StreamArn=self._arn, ShardId=shard, **place)
-        except self._streams.exceptions.TrimmedDataAccessException:
+            answer = self._streams.call("GetShardIterator", {"StreamArn": self._arn, "ShardId": shard, **place})
+        except AwsError as error:
+            if error.code != _TRIMMED:
+                raise
             self._read_on_from_what_is_left(shard)
             return self._iterator(shard)
         return str(answer["ShardIterator"])
@@ -211,22 +212,17 @@ class Poller:
 
 
 def stream_record(record: Any, stream_arn: str) -> Event:
-    """A record of GetRecords in the format of Lambda's events: times in Unix seconds, binary values in base64.
+    """A record of GetRecords as Lambda hands it to a function.
 
     The region and the stream's ARN are replaced, because DynamoDB Local uses its own.
     """
-    change = dict(record["dynamodb"])
-    change["ApproximateCreationDateTime"] = change["ApproximateCreationDateTime"].timestamp()
-    for name in ("Keys", "NewImage", "OldImage"):
-        if name in change:
-            change[name] = {attribute: _json_value(value) for attribute, value in change[name].items()}
     return {
         "eventID": record["eventID"],
         "eventName": record["eventName"],
         "eventVersion": "1.1",
         "eventSource": "aws:dynamodb",
         "awsRegion": names.REGION,
-        "dynamodb": change,
+        "dynamodb": record["dynamodb"],
         "eventSourceARN": names.in_region(stream_arn),
     }
 
@@ -260,16 +256,3 @@ def failure(
         },
         "payload": json.dumps({"Records": list(records)}),
     }
-
-
-def _json_value(value: dict[str, Any]) -> dict[str, Any]:
-    [(kind, content)] = value.items()
-    if kind == "B":
-        return {kind: base64.b64encode(content).decode()}
-    if kind == "BS":
-        return {kind: [base64.b64encode(part).decode() for part in content]}
-    if kind == "M":
-        return {kind: {name: _json_value(part) for name, part in content.items()}}
-    if kind == "L":
-        return {kind: [_json_value(part) for part in content]}
-    return value

@@ -25,8 +25,8 @@ from infra import topology
 from infra.local import database, names, resources
 from infra.local.lambdas import Context
 from infra.local.routes import Routes
-from infra.local.stream import stream_record
-from shared.core import aws, aws_json
+from infra.local.stream import STREAMS, stream_record
+from shared.core import aws, aws_json, credentials
 from shared.core.facts import STREAM_KINDS
 from tests.support import moto_server, privileges
 from tests.support.wire import forget_clients
@@ -73,7 +73,7 @@ class Stage:
 
         self.queues = queues
         self._stream_arn = stream_arn
-        self._streams = boto3.client("dynamodbstreams")
+        self._streams = aws_json.Client(STREAMS, credentials.Source())
         self._sqs = boto3.client("sqs")
         self._iterators: dict[str, str | None] = {}
         self._handlers = {
@@ -84,6 +84,10 @@ class Stage:
         # Tests may create projects of their own, whose numbers follow the last one. With long numbers rows are larger:
         # what rows cost is then what they cost in any project.
         self._project_ids = itertools.count(1_000_000, 100)
+
+    def close(self) -> None:
+        """Close the connections to the stream."""
+        self._streams.close()
 
     def project(self, name: str = "Test") -> Project:
         """A new project with a key of each mode; `call` uses the test key from now on."""
@@ -170,7 +174,7 @@ class Stage:
             self._find_shards()
         for id in self._iterators:
             while iterator := self._iterators[id]:
-                answer = self._streams.get_records(ShardIterator=iterator, Limit=1000)
+                answer = self._streams.call("GetRecords", {"ShardIterator": iterator, "Limit": 1000})
                 self._iterators[id] = answer.get("NextShardIterator")
                 found += answer["Records"]
                 if not answer["Records"]:
@@ -179,11 +183,12 @@ class Stage:
 
     def _find_shards(self) -> None:
         """Begin with the shards that are new: the first of all, and the one after a shard that ended."""
-        for shard in self._streams.describe_stream(StreamArn=self._stream_arn)["StreamDescription"]["Shards"]:
+        for shard in self._streams.call("DescribeStream", {"StreamArn": self._stream_arn})["StreamDescription"][
+            "Shards"
+        ]:
             if (id := shard["ShardId"]) not in self._iterators:
-                self._iterators[id] = self._streams.get_shard_iterator(
-                    StreamArn=self._stream_arn, ShardId=id, ShardIteratorType="TRIM_HORIZON"
-                )["ShardIterator"]
+                place = {"StreamArn": self._stream_arn, "ShardId": id, "ShardIteratorType": "TRIM_HORIZON"}
+                self._iterators[id] = self._streams.call("GetShardIterator", place)["ShardIterator"]
 
     def fan_out(self, records: list[dict[str, Any]] | None = None) -> list[dict[str, Any]]:
         """Give fan_out the records, or all that are new; returns them."""
@@ -346,7 +351,9 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
             )
             assert boto3.DEFAULT_SESSION is not None
             with recorder.watching(boto3.DEFAULT_SESSION.events, places):
-                yield Stage(stream_arn, queues)
+                stage = Stage(stream_arn, queues)
+                yield stage
+                stage.close()
     finally:
         process.kill()
         process.wait()

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from infra.local.stream import STREAMS
 from shared.core import aws, aws_json, table
 from shared.core.connections import ConnectionFailed, Reply
 
@@ -147,6 +148,8 @@ class Wire(aws_json.Hook):
 
     def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
         """Count the call and make it, or die."""
+        if call.service == STREAMS.name:
+            return proceed(call)  # On AWS, it is not the service that reads the stream.
         parameters = dict(call.parameters)
         with self._lock:
             if threading.current_thread().name.startswith(table.READ_AHEAD):
@@ -176,7 +179,12 @@ class Wire(aws_json.Hook):
         """Make the try, or let the fault meet it."""
         self._current.disturbed = False
         fault = self.fault
-        if fault is None or not self._meant(fault, call) or self.disturbed >= fault.tries:
+        if (
+            call.service == STREAMS.name
+            or fault is None
+            or not self._meant(fault, call)
+            or self.disturbed >= fault.tries
+        ):
             return proceed()
         self.disturbed += 1
         self._current.disturbed = True
@@ -202,6 +210,8 @@ class Wire(aws_json.Hook):
         raise Killed(f"{when} {call.operation}")
 
     def _meant(self, fault: Fault, call: aws_json.Call) -> bool:
+        if call.service == STREAMS.name:
+            return False
         if fault.service is not None:
             return call.service == fault.service
         at = self._current.position

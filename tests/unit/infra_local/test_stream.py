@@ -15,53 +15,52 @@ from infra.local import stream
 from infra.local.data_dir import DataDir
 from infra.local.lambdas import Lambdas
 from infra.topology import Function, StreamSource
+from shared.core.aws_json import AwsError
 
 ARN = "arn:aws:dynamodb:us-east-1:123456789012:table/t/stream/1"
 FUNCTION = Function("fan_out", "")
 
 
-class Trimmed(Exception):
-    pass
-
-
-class Expired(Exception):
-    pass
-
-
 class Stream:
     """Shards of records, by shard id; `parents` and `closed` as in DynamoDB."""
-
-    class exceptions:
-        TrimmedDataAccessException = Trimmed
-        ExpiredIteratorException = Expired
 
     def __init__(self) -> None:
         self.shards: dict[str, list[Any]] = {"shard-1": []}
         self.parents: dict[str, str] = {}
         self.closed: set[str] = set()
         self.trimmed_before = 0
+        self.expired = 0
 
     def put(self, number: int, kind: str = "customer", shard: str = "shard-1") -> None:
         change = {
-            "ApproximateCreationDateTime": datetime(2026, 1, 1, tzinfo=UTC),
+            "ApproximateCreationDateTime": 1767225600,
             "SequenceNumber": f"{number:05d}",
-            "NewImage": {"pk": {"S": str(number)}, "kind": {"S": kind}, "raw": {"M": {"b": {"B": b"\xff"}}}},
+            "NewImage": {"pk": {"S": str(number)}, "kind": {"S": kind}, "raw": {"M": {"b": {"B": "/w=="}}}},
         }
         self.shards[shard].append({"eventID": str(number), "eventName": "INSERT", "awsRegion": "x", "dynamodb": change})
 
-    def describe_stream(self, **_: Any) -> Any:
-        shards = [{"ShardId": shard, "ParentShardId": self.parents.get(shard)} for shard in self.shards]
-        return {"StreamDescription": {"Shards": shards}}
+    def call(self, operation: str, parameters: Any) -> Any:
+        match operation:
+            case "DescribeStream":
+                shards = [{"ShardId": shard, "ParentShardId": self.parents.get(shard)} for shard in self.shards]
+                return {"StreamDescription": {"Shards": shards}}
+            case "GetShardIterator":
+                return self._iterator(parameters["ShardId"], parameters.get("SequenceNumber", ""))
+            case "GetRecords":
+                return self._records(parameters["ShardIterator"], parameters["Limit"])
 
-    def get_shard_iterator(self, ShardId: str, SequenceNumber: str = "", **_: Any) -> Any:
-        if SequenceNumber and int(SequenceNumber) < self.trimmed_before:
-            raise Trimmed
-        after = [record["dynamodb"]["SequenceNumber"] <= SequenceNumber for record in self.shards[ShardId]]
-        return {"ShardIterator": f"{ShardId}/{sum(after)}"}
+    def _iterator(self, shard: str, after: str) -> Any:
+        if after and int(after) < self.trimmed_before:
+            raise AwsError("TrimmedDataAccessException", "", 400, {})
+        read = [record["dynamodb"]["SequenceNumber"] <= after for record in self.shards[shard]]
+        return {"ShardIterator": f"{shard}/{sum(read)}"}
 
-    def get_records(self, ShardIterator: str, Limit: int) -> Any:
-        shard, _, start = ShardIterator.rpartition("/")
-        records = self.shards[shard][int(start) : int(start) + Limit]
+    def _records(self, iterator: str, limit: int) -> Any:
+        shard, _, start = iterator.rpartition("/")
+        if self.expired:
+            self.expired -= 1
+            raise AwsError("ExpiredIteratorException", "", 400, {})
+        records = self.shards[shard][int(start) : int(start) + limit]
         end = int(start) + len(records)
         over = shard in self.closed and end == len(self.shards[shard])
         return {"Records": records} | ({} if over else {"NextShardIterator": f"{shard}/{end}"})
@@ -136,6 +135,17 @@ def test_a_trimmed_checkpoint_goes_on_with_what_is_left(folder: DataDir, capfd: 
     reader(source, calls, folder).read()
     assert calls.batches == [[1], [50]]
     assert "trimmed" in capfd.readouterr().err
+
+
+def test_an_expired_iterator_is_replaced(folder: DataDir) -> None:
+    source, calls = Stream(), Calls()
+    source.put(1)
+    poller = reader(source, calls, folder)
+    poller.read()
+    source.put(2)
+    source.expired = 1
+    poller.read()
+    assert calls.batches == [[1], [2]]
 
 
 def test_a_partial_failure_is_tried_again_from_the_first_that_failed(folder: DataDir) -> None:
