@@ -5,15 +5,16 @@ By default they start the local runner themselves. To test a running service set
 `TEST_KEY` alone) and, if the service is on this machine, `SPEED`. Without `SPEED` it is taken for a deployed
 one: it cannot reach receivers on loopback, so the tests that need those are skipped, and what the first key
 made is deleted in the end. `CONNECT_TO=HOST:PORT` connects there whatever host `BASE_URL` names, as curl's
-`--connect-to` does; `PATIENCE=3` waits three times as long for what happens in the background; `SAMPLE=4` runs
-every fourth case of a test, the first one always. With `-n 2 --dist loadfile` each worker needs projects of its
-own: separate their keys by spaces.
+`--connect-to` does; `PATIENCE=3` waits three times as long for what happens in the background; `SAMPLE=2,4` runs
+every second test of a file and every fourth case of it, the first ones always. With `-n 2 --dist loadfile` each worker
+needs projects of its own: separate their keys by spaces.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -27,16 +28,16 @@ SPEED = 50
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A running service is not for the tests that are marked as the runner's own; a slow one gets a sample."""
-    cases: dict[str, list[pytest.Item]] = {}
+    files: dict[Path, dict[str, list[pytest.Item]]] = {}
     for item in items:
-        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
+        files.setdefault(item.path, {}).setdefault(item.nodeid.partition("[")[0], []).append(item)
         marker = item.get_closest_marker("runner")
         if marker and "BASE_URL" in os.environ:
             item.add_marker(pytest.mark.skip(reason=marker.args[0]))
-    every = int(os.environ.get("SAMPLE") or 1)
-    left_out = [item for case in cases.values() for number, item in enumerate(case) if number % every]
-    config.hook.pytest_deselected(items=left_out)
-    items[:] = [item for item in items if item not in set(left_out)]
+    tests, cases = map(int, (os.environ.get("SAMPLE") or "1,1").split(","))
+    sample = {item for file in files.values() for case in list(file.values())[::tests] for item in case[::cases]}
+    config.hook.pytest_deselected(items=[item for item in items if item not in sample])
+    items[:] = [item for item in items if item in sample]
 
 
 @pytest.fixture(scope="session")

@@ -5,8 +5,8 @@ DynamoDB Local; LocalStack does API Gateway, event source mappings with filters,
 schedule as the template says. Variables are set at each function's start, outside the stack, because receivers here
 are on loopback, nobody is to be called and a day is long: ALLOW_LOOPBACK_RECEIVERS, SIMULATE_LIVE and SPEED.
 
-The requests are those of tests/conformance: every test but those of the local runner, of the cases of each one in
-SAMPLE. Tests here look inside.
+The requests are those of tests/conformance: of the tests that are not of the local runner, and of their cases, as many
+as SAMPLE says. Tests here look inside.
 
 What LocalStack cannot do, and what covers it instead:
 
@@ -76,8 +76,9 @@ SLOWNESS = 4
 WORKERS = 3
 """Of the conformance suite: while some wait, another asks."""
 
-SAMPLE = 16
-"""Of a test's cases one in so many is run, of two thousand in all: LocalStack answers some ten requests a second."""
+SAMPLE = "2,16"
+"""Every second test of a file, and every 16th case of it, of two thousand in all: LocalStack answers some ten requests
+a second."""
 
 PRETENDED = {
     "AWS::CloudWatch::Dashboard",
@@ -194,18 +195,21 @@ def test_retries_come_through_the_delay_queue_and_then_the_state_machine(
     client.delete(f"/v1/webhook_endpoints/{endpoint['id']}").ok()
 
 
-def test_a_receiver_that_hangs_gets_a_retry_from_the_queue_of_hanging_endpoints(
-    cloud: Cloud, client: Client, receiver: Receiver
-) -> None:
-    # It always hangs: attempts overlap, so that a response to the next one could come before all of these time out.
+@pytest.fixture(scope="module")
+def hanging_endpoint(client: Client, receiver: Receiver) -> str:
+    """The path of an endpoint that always hangs, and so many events that its attempts belong to a queue of their own.
+
+    Each attempt takes 15 seconds, so they are made while other tests run.
+    """
+    # Attempts overlap, so that a response to the next one could come before all of these time out.
     hook = receiver.hook(Answer(hang=True))
     endpoint = client.post("/v1/webhook_endpoints", {"url": hook.url, "event_filters": ["customer.*"]}).ok(201)
     for _ in range(HANGING_FROM):
         create_customer(client)
-    eventually(lambda: any(f'"lane":"{HANGING_ENDPOINTS}"' in line for _, line in cloud.logs()), 2 * PATIENCE)
-    client.delete(f"/v1/webhook_endpoints/{endpoint['id']}").ok()
+    return f"/v1/webhook_endpoints/{endpoint['id']}"
 
 
+@pytest.mark.usefixtures("hanging_endpoint")
 def test_the_conformance_suite_passes(cloud: Cloud, stage: dict[str, str]) -> None:
     report("the conformance suite\n")
     settings = stage | {"SPEED": str(SPEED), "PATIENCE": str(SLOWNESS), "SAMPLE": str(SAMPLE)}
@@ -226,6 +230,13 @@ def test_make_smoke_passes_and_leaves_nothing_behind(cloud: Cloud, deployed: Dep
         assert client.get(f"/v1/{path}").ok()["data"] == [], path
     assert client.get("/v1/sessions").ok()["data"], "nobody was called"
     assert {one["status"] for one in client.get("/v1/conversations").ok()["data"]} == {"ended"}
+
+
+def test_a_receiver_that_hangs_gets_a_retry_from_the_queue_of_hanging_endpoints(
+    cloud: Cloud, client: Client, hanging_endpoint: str
+) -> None:
+    eventually(lambda: any(f'"lane":"{HANGING_ENDPOINTS}"' in line for _, line in cloud.logs()), 2 * PATIENCE)
+    client.delete(hanging_endpoint).ok()
 
 
 @pytest.mark.parametrize(
