@@ -31,6 +31,11 @@ _SECTIONS: tuple[tuple[Collection[Any, Any], str], ...] = (
     (WEBHOOK_ENDPOINTS, "webhook_endpoints"),
     (EVENTS, "events"),
 )
+_ELSEWHERE = {
+    "msg_": "A message has no page of its own: open its conversation, which shows all of its messages.",
+    "req_": "A request has no page: search for its id in the log of the functions.",
+}
+"""Where to look for what has an id and no page, by prefix."""
 _LONGEST = 255
 
 
@@ -40,7 +45,8 @@ def find(visit: InProject) -> Response:
     path = _path(visit, text) if text else None
     if path is not None:
         return visit.redirect(path)
-    return visit.render("not_found.html", 404 if text else 200, section="", text=text)
+    elsewhere = _ELSEWHERE.get(text[:4])
+    return visit.render("not_found.html", 404 if text else 200, section="", text=text, elsewhere=elsewhere)
 
 
 def page_of(visit: InProject, id: str) -> str | None:

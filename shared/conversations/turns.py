@@ -7,6 +7,7 @@ commits the reply, the changes of the tools, the response of the request, and th
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -50,7 +51,7 @@ APOLOGY_LEASE = 5 * clock.SECOND
 MAX_LOST_WORKERS = 3
 """The number of workers lost during a turn after which it ends with an apology."""
 MAX_APPOINTMENTS = 50
-"""The most appointments that the agent gets."""
+"""The number of appointments that the agent gets at most: the customer's next ones."""
 
 
 @dataclass(frozen=True)
@@ -145,16 +146,16 @@ def _lease_end(sk: str, seconds: float) -> int:
 
 
 def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRecord]:
-    """The customer's appointments that are in the future and not cancelled, soonest first."""
+    """The customer's next appointments that are not cancelled, soonest first, at most `MAX_APPOINTMENTS`."""
     query = Query(
         limit=MAX_APPOINTMENTS,
         starting_after=None,
         filters={"customer_id": (customer_id,)},
         min_time=clock.iso(clock.now()),
     )
-    rows = APPOINTMENTS.page(scope, query).rows
-    upcoming = [APPOINTMENTS.record(row) for row in reversed(rows)]
-    return [record for record in upcoming if record.doc["status"] != appointments.CANCELLED]
+    future = APPOINTMENTS.forward(scope, query)
+    upcoming = (record for record in future if record.doc["status"] != appointments.CANCELLED)
+    return list(itertools.islice(upcoming, MAX_APPOINTMENTS))
 
 
 def customer(scope: Scope, customer_id: str) -> table.Row | None:

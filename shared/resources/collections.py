@@ -7,7 +7,7 @@ writes for a transaction; they do not execute them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
@@ -92,6 +92,13 @@ class Collection(Generic[D, R]):
         limit.
         """
         return walks.read_page(scope, self, query, partition or scope.pk(self.kind), seconds_left)
+
+    def forward(self, scope: Scope, query: Query) -> Iterator[Record[D, R]]:
+        """The resources of a query by time with one filter value, earliest first. Reads as many as the caller takes.
+
+        `query.limit` is the number of rows that each read gets.
+        """
+        return map(self.record, walks.rows_forward(scope, self, query))
 
     def find(self, scope: Scope, id: str) -> Record[D, R]:
         """The resource with this id, deleted or not. Raises `resource_not_found`."""

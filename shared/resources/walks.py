@@ -78,6 +78,13 @@ def read_page(
             raise Unavailable("no row matched in time")
 
 
+def rows_forward(scope: Scope, collection: Collection[Any, Any], query: Query) -> Iterator[table.Row]:
+    """The rows of a query by time with one filter value, earliest first, read in blocks of `query.limit`."""
+    [(index, [partition])] = _conditions(scope, collection, query)
+    for entries in table.query(partition, index=index, at_least=query.min_time, limit=query.limit, forward=True):
+        yield from _matching_rows(collection, query, entries, indexed=True)
+
+
 def _matching_rows(
     collection: Collection[Any, Any], query: Query, entries: list[table.Row], indexed: bool
 ) -> Iterator[table.Row]:

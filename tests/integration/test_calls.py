@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -44,7 +43,7 @@ from tests.support.calling import (
     work,
 )
 from tests.support.clocks import Clock
-from tests.support.faults import FEWER_TROUBLES, Request, Trouble, deaths, deaths_around, faults, wrongs
+from tests.support.faults import FEWER_TROUBLES, Request, Trouble, deaths, deaths_around, faults, places_of, wrongs
 from tests.support.racing import at_once
 from tests.support.resources import created, hinted, listed, seen
 from tests.support.stage import Stage, hint_record
@@ -305,16 +304,13 @@ def test_a_call_whose_worker_dies_at_any_point_ends_once(
 
 @pytest.mark.usefixtures("live")
 @pytest.mark.parametrize("trouble", FEW_TROUBLES, ids=lambda trouble: trouble.name)
-def test_a_call_whose_worker_is_in_trouble_with_any_call_of_aws_ends_once(
+def test_a_call_whose_worker_is_in_trouble_with_a_call_of_aws_ends_once(
     stage: Stage, stopped_clock: Clock, trouble: Trouble
 ) -> None:
     problems = []
     course = calls_of_each_hint(stage, stopped_clock, livemode=True)
-    for number, (position, operation) in itertools.chain.from_iterable(
-        ((number, each) for each in enumerate(operations)) for number, operations in enumerate(course)
-    ):
-        if not trouble.concerns(operation):
-            continue
+    for number, position in places_of(trouble, course):
+        operation = course[number][position]
         whom = callee(stage, livemode=True)
         id = placed(stage, whom)
         dial(stage, stopped_clock, whom.scope, id, number)

@@ -31,7 +31,7 @@ from tests.support.calling import (
 )
 from tests.support.clocks import Clock
 from tests.support.consenting import another, ended, known, remind, reminder
-from tests.support.faults import deaths
+from tests.support.faults import Trouble, deaths, places_of
 from tests.support.racing import at_once
 from tests.support.resources import hinted, listed
 from tests.support.stage import Stage
@@ -301,22 +301,20 @@ def test_a_request_whose_worker_dies_at_any_point_comes_to_a_call_that_ends_once
 
 
 @pytest.mark.parametrize("trouble", FEW_TROUBLES, ids=lambda trouble: trouble.name)
-def test_a_request_whose_worker_is_in_trouble_with_any_call_of_aws_comes_to_a_call_that_ends_once(
-    stage: Stage, stopped_clock: Clock, trouble: Any
+def test_a_request_whose_worker_is_in_trouble_with_a_call_of_aws_comes_to_a_call_that_ends_once(
+    stage: Stage, stopped_clock: Clock, trouble: Trouble
 ) -> None:
     problems = []
-    for number in range(2):
-        for position, operation in enumerate(calls_of_hint(stage, stopped_clock, number)):
-            if not trouble.concerns(operation):
-                continue
-            whom, record = upto(stage, stopped_clock, number)
-            with wire(Fault(position, trouble.disturbance, trouble.tries)):
-                work(stage, "consent", record)
-            found = list(untidy(whom.scope))
+    course = [calls_of_hint(stage, stopped_clock, number) for number in range(2)]
+    for number, position in places_of(trouble, course):
+        whom, record = upto(stage, stopped_clock, number)
+        with wire(Fault(position, trouble.disturbance, trouble.tries)):
             work(stage, "consent", record)
-            sweep(stage, stopped_clock, whom.scope)
-            found += incomplete(stage, whom)
-            problems += [f"hint {number}, call {position} {operation}: {each}" for each in found]
+        found = list(untidy(whom.scope))
+        work(stage, "consent", record)
+        sweep(stage, stopped_clock, whom.scope)
+        found += incomplete(stage, whom)
+        problems += [f"hint {number}, call {position} {course[number][position]}: {each}" for each in found]
     assert not problems, "\n".join(problems)
 
 

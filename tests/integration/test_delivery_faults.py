@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -26,11 +25,12 @@ from tests.support.faults import (
     URL,
     deaths_among_threads,
     deaths_around,
+    first_and_last_of_each,
 )
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import hinted, listed, made
 from tests.support.stage import Stage, sqs_record
-from tests.support.wire import ALWAYS, Fault, Killed, Sent, refused, throttled, wire
+from tests.support.wire import ALWAYS, Fault, Killed, refused, throttled, wire
 
 
 def hint(stage: Stage, message: Any) -> Any:
@@ -282,15 +282,6 @@ def all_fanned_out(stage: Stage) -> None:
     assert hinted == {each["id"] for each in found}
 
 
-def first_and_last_of_each(calls: Sequence[Sent]) -> list[tuple[int, Sent]]:
-    """The first and the last call of each operation, with their positions: its other calls differ in nothing."""
-    found: dict[tuple[str, str], tuple[int, Sent]] = {}
-    for position, call in enumerate(calls):
-        found.setdefault((call.operation, "first"), (position, call))
-        found[call.operation, "last"] = (position, call)
-    return sorted(dict(found.values()).items())
-
-
 def test_a_batch_whose_fan_out_dies_at_any_point_makes_each_event_and_delivery_once(
     stage: Stage, stopped_clock: Clock
 ) -> None:
@@ -315,7 +306,9 @@ def test_a_batch_whose_fan_out_is_in_trouble_makes_each_event_and_delivery_once(
         batch = batch_of_three(stage, receiver)
         with wire() as line:
             stage.fan_out(batch)
-        for trouble, (position, call) in itertools.product(TROUBLES[kind], first_and_last_of_each(line.calls)):
+        ends = first_and_last_of_each(line.operations())
+        for trouble, position in itertools.product(TROUBLES[kind], ends):
+            call = line.calls[position]
             if not trouble.concerns(call.operation):
                 continue
             batch = batch_of_three(stage, receiver)

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
-from shared.conversations import answering
+from shared.conversations import answering, turns
+from shared.core import clock
+from shared.core.keys import Scope
+from tests.support import rows
 from tests.support.clocks import Clock
 from tests.support.conversing import (
     CONFIRM,
@@ -332,6 +335,22 @@ def decided(stage: Stage, thread: Thread, change: Callable[[], Any]) -> tuple[An
         work(stage, [record])
     *_, message, reply = seen(stage, thread.messages)["data"]
     return message, reply
+
+
+def test_the_agent_gets_the_next_appointments_of_a_customer_who_has_many(stage: Stage) -> None:
+    scope, customer = Scope(stage.project().id, False), "cust_" + "0" * 25 + "1"
+
+    def stored(days: int, count: int, **given: Any) -> list[str]:
+        times = [clock.iso(clock.now() + days * clock.DAY + number * clock.HOUR) for number in range(count)]
+        made = [rows.appointment(scope, customer_id=customer, appointment_at=time, **given) for time in times]
+        rows.write(made[::-1])
+        return [row["sk"] for row in made]
+
+    stored(-3, 5)
+    stored(1, 60, status="cancelled")
+    following = stored(2, 55)
+    found = turns.upcoming_appointments(scope, customer)
+    assert [record.doc["id"] for record in found] == following[:50]
 
 
 def test_a_change_of_the_appointment_during_a_turn_is_not_lost(stage: Stage, stopped_clock: Clock) -> None:

@@ -79,9 +79,9 @@ CONFLICTS_OVER_THE_RECORD = (
 )
 
 FEWER_TROUBLES = {
-    "passing": [trouble for trouble in PASSING_TROUBLE if "lost" in trouble.name or "throttled" in trouble.name],
+    "passing": [trouble for trouble in PASSING_TROUBLE if "lost" in trouble.name],
     "lasting": [trouble for trouble in LASTING_TROUBLE if trouble.name in ("throttled", "answers lost")],
-    "conflict": [trouble for trouble in CONFLICTS if trouble.tries in (1, 3, ALWAYS)],
+    "conflict": [trouble for trouble in CONFLICTS if trouble.tries in (1, ALWAYS)],
     "conflict_over_the_record": [trouble for trouble in CONFLICTS_OVER_THE_RECORD if trouble.tries in (1, 3)],
 }
 """One of those that the service cannot tell from each other, and the edges: for requests like one that meets all."""
@@ -125,6 +125,25 @@ def faults(
         name = f"{trouble.name} at {position} {call.operation}"
         fault = Fault(position, trouble.disturbance, trouble.tries)
         yield name, fault, expected(trouble, call.service, call.operation, request)
+
+
+def first_and_last_of_each(operations: Sequence[str]) -> list[int]:
+    """The positions of the first and the last call of each operation, where its other calls differ in nothing."""
+    first = {operation: position for position, operation in reversed([*enumerate(operations)])}
+    last = {operation: position for position, operation in enumerate(operations)}
+    return sorted({*first.values(), *last.values()})
+
+
+def places_of(trouble: Trouble, course: Sequence[Sequence[str]]) -> list[tuple[int, int]]:
+    """Where a worker that runs several times meets this trouble: which time, and at which of its calls.
+
+    Throttling is met at every call. What the other troubles leave behind, deaths show at every write (`deaths`), so
+    they are met at the first and the last call of each operation.
+    """
+    calls = [(number, position) for number, operations in enumerate(course) for position in range(len(operations))]
+    operations = [course[number][position] for number, position in calls]
+    ends = range(len(calls)) if trouble.disturbance is throttled else first_and_last_of_each(operations)
+    return [calls[end] for end in ends if trouble.concerns(operations[end])]
 
 
 Death = tuple[int | None, int | None]

@@ -13,6 +13,7 @@ import pytest
 
 from functions.admin import rendering
 from shared.admin import members
+from shared.core import ids
 from shared.core.facts import EVENT_TYPES
 from shared.webhooks.http_client import Outcome
 from tests.support.browsing import HERE, STAFF, Browser, Shown, Story, Whole, as_test, keys_of, signed_in, trail
@@ -236,9 +237,9 @@ def test_events_are_listed_by_the_filters_and_pages_of_the_api(stage: Stage, sto
     first = owner.get(f"{story.path}/events")
     (older,) = [attributes["href"] for tag, attributes in first.page.tags if attributes.get("rel") == "next"]
     second = owner.get(f"{story.path}/events{older}")
-    ids = [re.findall(r"events/(evt_\w+)", shown.text) for shown in (first, second)]
-    assert [len(found) for found in ids] == [50, 2]
-    assert sorted(ids[0] + ids[1], reverse=True) == ids[0] + ids[1]
+    pages = [re.findall(r"events/(evt_\w+)", shown.text) for shown in (first, second)]
+    assert [len(page) for page in pages] == [50, 2]
+    assert sorted(pages[0] + pages[1], reverse=True) == pages[0] + pages[1]
 
     one = owner.get(f"{story.path}/events?object_id={customers[0]}&type=customer.*&since=2020-01-01&until=2099-12-31")
     assert len(set(re.findall(r"events/(evt_\w+)", one.text))) == 1
@@ -281,6 +282,8 @@ def test_the_find_box_goes_to_what_an_id_names(stage: Stage, story: Story, owner
         assert "Nothing found" in shown.text
     live = story.path.replace("/test", "/live")
     assert owner.get(f"{live}/find?q={story.event}").status == 404, "modes are separate"
+    assert "open its conversation" in owner.get(f"{story.path}/find?q={ids.new('msg_')}").text
+    assert "in the log of the functions" in owner.get(f"{story.path}/find?q={ids.new('req_')}").text
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
