@@ -92,7 +92,7 @@ synth: $(VENV)/.dev $(VENV)/.node-dev ## Write the CloudFormation templates to c
 test-openapi: $(VENV)/.dev $(VENV)/.node-local $(VENV)/.node-openapi ## Test the API description: linter, clients, generated requests
 	$(BIN)/python -m pytest --verbose tests/openapi
 
-fuzz: $(VENV)/.dev $(VENV)/.node-local ## Send every operation many generated requests, others each time: an hour
+fuzz: $(VENV)/.dev $(VENV)/.node-local ## Send every operation many generated requests, different ones each time: an hour
 	FUZZ=full $(BIN)/python -m pytest --verbose --capture=no tests/openapi/test_fuzz.py
 
 openapi: $(VENV)/.dev ## Renew tests/openapi.json, the committed API description in OpenAPI 3.1

@@ -9,7 +9,7 @@ from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.resources import fields
 from shared.resources.lists import Page
-from shared.webhooks import deliveries, events
+from shared.webhooks import deliveries, events, lanes
 from shared.webhooks.deliveries import DELIVERIES, Delivery
 from shared.webhooks.events import EVENTS, Event
 from shared.work import hints
@@ -60,7 +60,7 @@ def retry_delivery(request: Request[fields.Nothing]) -> Response:
         return Decision(
             writes,
             responses.accepted(delivery["doc"]),
-            after=lambda: hints.send_within(hints.REQUEST_SECONDS, "retries", [hint]),
+            after=lambda: hints.send_within(hints.REQUEST_SECONDS, lanes.LATER, [hint]),
         )
 
     return request.commit(decide)

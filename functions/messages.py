@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -162,21 +162,16 @@ class Window:
         `polls` are the waits (seconds). With `may_take`, the request takes the turn once, if it is free. `hinted` says
         whether the hints for the turn were sent.
         """
-        for wait in itertools.chain(polls, itertools.repeat(polls[-1])):
-            seconds = self.seconds_left
-            if seconds <= 0:
-                break
-            clock.sleep(min(wait, seconds))
-            row = self._poll()
-            if row is None:
-                continue
+        for row in self._polled(polls):
             if "response_body" in row:
                 return str(row["response_body"])
             turn = self._claim(row) if may_take else None
             if turn is not None:
-                may_take, hinted, body = False, True, self._take(turn)
+                body = self._take(turn)
                 if body is not None:
                     return body
+                may_take = False
+                hinted = True
             elif not hinted and not turns.fits(self.seconds_left - conversations.turn_wait(row) / clock.SECOND):
                 # The first request may have died before it sent them, and this one cannot take the turn itself.
                 hinted = True
@@ -198,11 +193,18 @@ class Window:
             raise self._timeout()
         return None
 
-    def _poll(self) -> table.Row | None:
-        # The message is stored, so a failed poll is not fatal.
-        with contextlib.suppress(Unavailable):
-            return table.get(self.message["pk"], self.message["sk"])
-        return None
+    def _polled(self, waits: Sequence[float]) -> Iterator[table.Row]:
+        """The message's row after each wait, until the window ends. The last wait repeats."""
+        for wait in itertools.chain(waits, itertools.repeat(waits[-1])):
+            seconds = self.seconds_left
+            if seconds <= 0:
+                return
+            clock.sleep(min(wait, seconds))
+            # The message is stored, so a failed poll is not fatal.
+            with contextlib.suppress(Unavailable):
+                row = table.get(self.message["pk"], self.message["sk"])
+                if row is not None:
+                    yield row
 
     def _claim(self, row: table.Row) -> Turn | None:
         # The message is stored, so a failed claim is not fatal.

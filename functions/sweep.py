@@ -10,7 +10,7 @@ from shared.calls import consents, sessions
 from shared.conversations import conversations
 from shared.core import aws, clock, keys, table, threads
 from shared.core.log import logger
-from shared.webhooks import deliveries, replays
+from shared.webhooks import deliveries, lanes, replays
 from shared.work import hints, owed
 
 PAGE = 100
@@ -75,7 +75,7 @@ def _send_hints(rows: Sequence[table.Row], has_time: Callable[[], bool]) -> None
 
 
 WORKERS: dict[str, tuple[str, Callable[[table.Row], hints.Hint]]] = {
-    "delivery": ("retries", deliveries.hint),
+    "delivery": (lanes.LATER, deliveries.hint),
     "message": ("turns", conversations.turn_hint),
     "session": ("dials", lambda row: sessions.hint(keys.scope_of(row["pk"]), row["sk"])),
     "consent": ("consents", lambda row: consents.hint(row["pk"])),

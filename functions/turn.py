@@ -31,7 +31,7 @@ def take_turn(message: Message) -> None:
     try:
         answering.answer(turn)
     except answering.RETRYABLE:
-        # The visibility timeout of the queue is longer than a turn may last. Then the queue retries, and gives up.
+        # Fail, so that SQS delivers the message again and moves it to the dead-letter queue in the end.
         if turn.is_too_old:
             raise
         hints.send("turns", [conversations.turn_hint(turn.work.row, delay=RETRY_SECONDS)])

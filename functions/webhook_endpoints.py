@@ -8,7 +8,7 @@ from shared.api.requests import Decision, Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.resources import fields
-from shared.webhooks import deliveries, endpoints, signing
+from shared.webhooks import deliveries, endpoints, lanes, signing
 from shared.webhooks.deliveries import Delivery
 from shared.webhooks.endpoints import (
     WEBHOOK_ENDPOINTS,
@@ -109,7 +109,7 @@ def test(request: Request[fields.Nothing]) -> Response:
         return Decision(
             writes,
             responses.accepted(delivery["doc"]),
-            after=lambda: hints.send_within(hints.REQUEST_SECONDS, "retries", [hint]),
+            after=lambda: hints.send_within(hints.REQUEST_SECONDS, lanes.LATER, [hint]),
         )
 
     return request.commit(decide)

@@ -249,7 +249,7 @@ def lateness(table: dynamodb.Table, lane: str) -> cloudwatch.Metric:
 
 
 def lost(table: dynamodb.Table) -> cloudwatch.Metric:
-    """Deliveries that were given up because worker after worker died over them."""
+    """Deliveries that failed because too many workers died during one attempt."""
     return _printed(table, facts.LOST_DELIVERY)
 
 

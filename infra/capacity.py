@@ -1,4 +1,4 @@
-"""What a stage can bear: for a load, the need of each part, what the part has, what breaks first, and what to raise.
+"""What a stage can sustain: for a load, the need of each part, what the part has, what breaks first, and what to raise.
 
     python -m infra.capacity [STAGE]          prints the tables for a stage of cdk.json, by default `prod`
 
@@ -37,8 +37,6 @@ GATEWAY_REQUESTS = 10_000
 """Requests per second of an account (API Gateway developer guide, "Quotas"). Some regions have 2,500."""
 MACHINE_STARTS = 300
 """Executions of state machines started per second (Step Functions developer guide, "Quotas")."""
-CALL_STARTS, ACTIVE_CALLS = 2, 10
-"""Calls started per second and active at a time (Amazon Connect administrator guide, "Service quotas")."""
 DUE_WRITES = 2
 """Writes to the index `by_due` for each piece of owed work: one when it is owed, and one when it is done."""
 NEW_TABLE_PARTITIONS = 4
@@ -96,7 +94,7 @@ class Part:
 
 
 def load(requests: float) -> Load:
-    """The load of so many requests per second with the mix of `costs.EXAMPLE`."""
+    """The load of `requests` per second with the mix of `costs.EXAMPLE`."""
     sent = sum(count * costs.WORK[name].requests for name, count in costs.EXAMPLE.items())
     return Load(requests, {name: requests * count / sent for name, count in costs.EXAMPLE.items()})
 
@@ -108,6 +106,7 @@ def seconds(work: costs.Work) -> float:
 
 def parts(stage: Mapping[str, Any]) -> Sequence[Part]:
     """The parts of a stage with these settings of cdk.json."""
+    connect = stage.get("connect") or {}
     return [
         Part(
             "API Gateway: requests of the account", "per second", lambda on: on.requests, GATEWAY_REQUESTS,
@@ -143,11 +142,13 @@ def parts(stage: Mapping[str, Any]) -> Sequence[Part]:
             MACHINE_STARTS, "quota for StartExecution",
         ),
         Part(
-            "Amazon Connect: calls started", "per second", lambda on: on.rates["call"], CALL_STARTS,
+            "Amazon Connect: calls started", "per second", lambda on: on.rates["call"],
+            connect.get("starts_per_second", facts.CONNECT_STARTS_PER_SECOND),
             "quota for StartOutboundVoiceContact, then setting `connect.starts_per_second`",
         ),
         Part(
-            "Amazon Connect: active calls", "calls", lambda on: on.rates["call"] * CALL_SECONDS, ACTIVE_CALLS,
+            "Amazon Connect: active calls", "calls", lambda on: on.rates["call"] * CALL_SECONDS,
+            connect.get("active_calls", facts.CONNECT_ACTIVE_CALLS),
             "quota for concurrent active calls, then setting `connect.active_calls`",
         ),
         Part(
@@ -202,7 +203,7 @@ def _cpu_ms(on_whole_core: float) -> float:
 
 
 def ceilings(stage: Mapping[str, Any]) -> Mapping[str, float]:
-    """What a stage bears at the default quotas of DynamoDB, by the part that limits it first.
+    """What a stage sustains at the default quotas of DynamoDB, by the part that limits it first.
 
     The quota of concurrent executions must allow the stage's reservations. A project with more has several keys.
     """
@@ -253,7 +254,7 @@ def markdown(stage: Mapping[str, Any]) -> str:
             costs.table(("operation", "share of the requests"), mix),
             costs.table(heads, needs),
             costs.table(("requests per second", "breaks, in this order"), breaks),
-            costs.table(("what a stage bears", "at most"), most),
+            costs.table(("what a stage sustains", "at most"), most),
         )
     )
 

@@ -294,13 +294,12 @@ def _limit_calls(stage: Stage, options: argparse.Namespace) -> None:
 
 def _show_calls(stage: Stage, options: argparse.Namespace) -> None:
     from shared.calls import limits
-    from shared.core import table
     from shared.core.keys import Scope
     from shared.projects import projects
 
     projects.name_of(options.project)
     scope = Scope(options.project, livemode=True)
-    allowed, counts = limits.read(scope, table.get_many(limits.keys(scope)))
+    allowed, counts = limits.of_project(scope)
     print(_in_words(options.project, allowed))
     print(f"now {counts.at_once}, today {counts.today}")
 

@@ -137,7 +137,8 @@ class Function:
     - `model`: whether it may invoke the stage's Bedrock model. `messenger`: whether it may send WhatsApp messages.
     - `sign_in`: whether people sign in to it, at the stage's OpenID Connect provider or user pool.
     - `notices`: whether it sends notices to the topic that alarms notify.
-    - `queues`, `stream`: its event sources. `bot`: whether Lex may invoke it. `every`: runs it every so many seconds.
+    - `queues`, `stream`: its event sources. `bot`: whether Lex may invoke it. `every`: seconds between
+      its scheduled runs.
     - `switch`: the stage's setting that turns its schedule on; empty if it always is. `client`: whether it gets the
       API's base URL.
     """
@@ -257,9 +258,9 @@ TABLE = Table(
 )
 
 QUEUES = (
-    # First attempts, in order for each endpoint. `shared/webhooks/lanes.py` says which delivery uses which queue.
+    # First attempts, in order for each message group. `shared/webhooks/lanes.py` says which delivery uses which queue.
     Queue("deliveries", visibility=240, fifo=True),
-    # All attempts to slow endpoints: unordered, fair between endpoints.
+    # Attempts to slow endpoints: unordered, fair between endpoints.
     Queue("slow_deliveries", visibility=240),
     # All attempts to hanging endpoints. A message group is an endpoint, so that each has one attempt at a time. The
     # queue stays short, because SQS looks for other groups only among the first 120,000 messages of a FIFO queue.

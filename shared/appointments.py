@@ -42,7 +42,7 @@ class Appointment(Resource):
     object: Literal["appointment"]
     """The type of the object. Never changes."""
     status: Annotated[str, one_of(STATUSES, "AppointmentStatus")]
-    """The present status. `cancelled` is final; nothing returns to `pending`."""
+    """The current status. `cancelled` is final; nothing returns to `pending`."""
     appointment_at: Time
     """The time of the appointment. A new time reschedules it."""
     timezone: Annotated[str, Keywords(format="iana-timezone")] | None

@@ -90,7 +90,7 @@ def _refused(error: Exception, scope: Scope) -> Refused:
         return Refused(503, "Try again", "The service is busy. Reload the page in a moment.", {"Retry-After": "1"})
     scope["context"].error_code = "internal_error"
     log.logger().error("internal error", exc_info=error, extra={"request_id": scope["context"].request_id})
-    return Refused(500, "Something went wrong", "It is our fault. Try again; if it stays, contact support.")
+    return Refused(500, "Something went wrong", "This is our fault. Try again. If it persists, contact support.")
 
 
 def _error_page(refused: Refused, scope: Scope) -> Response:

@@ -1,4 +1,4 @@
-"""The audit trail of a project: every change made on these pages or by the operator."""
+"""The audit trail of a project: every change made on these pages, and the operator's of keys and members."""
 
 from __future__ import annotations
 

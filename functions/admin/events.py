@@ -13,7 +13,7 @@ from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.core import clock, table
 from shared.core.facts import EVENT_TYPES
-from shared.webhooks import deliveries, endpoints, events
+from shared.webhooks import deliveries, endpoints, events, lanes
 from shared.webhooks.deliveries import ATTEMPTING, Delivery
 from shared.webhooks.events import EVENTS, FAMILIES
 from shared.work import hints
@@ -73,7 +73,7 @@ def replay(visit: InProject) -> Response:
         return [*writes, visit.entry("delivery.replayed", delivery_id, after=facts)]
 
     visit.commit(decide)
-    hints.send_within(hints.REQUEST_SECONDS, "retries", sent)
+    hints.send_within(hints.REQUEST_SECONDS, lanes.LATER, sent)
     return visit.redirect(visit.path("events", f"{event_id}?notice=replayed"))
 
 

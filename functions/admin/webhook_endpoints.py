@@ -14,7 +14,7 @@ from shared.core import table
 from shared.core.errors import ApiError
 from shared.core.facts import EVENT_TYPES
 from shared.resources import fields
-from shared.webhooks import deliveries, endpoints, failures, outcomes, replays, signing
+from shared.webhooks import deliveries, endpoints, failures, lanes, outcomes, replays, signing
 from shared.webhooks.endpoints import (
     WEBHOOK_ENDPOINTS,
     WebhookEndpoint,
@@ -139,7 +139,7 @@ def test(visit: InProject) -> Response:
 
     visit.commit(decide)
     (delivery,) = sent
-    hints.send_within(hints.REQUEST_SECONDS, "retries", [deliveries.hint(delivery)])
+    hints.send_within(hints.REQUEST_SECONDS, lanes.LATER, [deliveries.hint(delivery)])
     return visit.redirect(visit.path("events", f"{delivery['pk'].rpartition('#')[2]}?notice=tested"))
 
 

@@ -18,8 +18,8 @@ from shared.projects import projects
 from shared.work import owed
 
 VIEWER, MEMBER, OWNER = ROLES = ("viewer", "member", "owner")
-"""From the least to the most rights: to see everything; to change everything except the owner's matters; these too:
-API keys, members and limits."""
+"""From the fewest rights to the most. A viewer sees everything. A member also changes customers, appointments,
+conversations, endpoints and calls. An owner also changes API keys, members and limits."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Member:
-    """A member of a project. `joined_at` is the time of the first sign-in; None before it. `id` is of the address."""
+    """A member of a project. `id` is a hash of the address. `joined_at` is the time of the first sign-in, or None."""
 
     id: str
     project_id: int

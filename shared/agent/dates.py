@@ -1,4 +1,4 @@
-"""Dates and times in a person's words, read in the time zone of an appointment. Anything else is asked back.
+"""Dates and times in a person's words, read in the time zone of an appointment. For anything else, the agent asks.
 
 Forms understood; `FORMS` has one object for each:
 
@@ -8,16 +8,16 @@ Forms understood; `FORMS` has one object for each:
     both    2027-03-04T15:00Z, in two hours, an hour later, a day earlier
     zone    UTC, GMT+2, +02:00
 
-"At 3" is asked back (03:00 or 15:00?); from 8 it is the morning, 12 is noon, and a leading zero is the 24-hour clock.
-"Tuesday" is the coming one, asked back on a Tuesday, and "next Tuesday" is next week's. "4 March" is this year's. An
-hour that the clocks skip does not exist, and one that they show twice is asked back.
+"At 3" is ambiguous (03:00 or 15:00?); from 8 it is the morning, 12 is noon, and a leading zero is the 24-hour clock.
+"Tuesday" is the coming one, ambiguous on a Tuesday, and "next Tuesday" is next week's. "4 March" is this year's. An
+hour that the clocks skip does not exist, and one that they show twice is ambiguous.
 
 A message that names a day or a time is read only if every other word of it is one of a few known ones: "around 3pm",
-"10 or 11", "half past nine", "15:00 CET" and "not Friday" are asked back.
+"10 or 11", "half past nine", "15:00 CET" and "not Friday" are not.
 """
 
-# Own code, because the contract (8) wants what is vague, ambiguous, impossible or past asked back. Libraries guess:
-# dateparser, python-dateutil, parsedatetime, timefhuman and recurrent at 69 or more of 122 such times (November 2026).
+# Own code, because the contract (8) wants the agent to ask about what is vague, ambiguous, impossible or past. Of 122
+# such times, dateparser, python-dateutil, parsedatetime, timefhuman and recurrent guess 69 or more (November 2026).
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from starlette.requests import Request as StarletteRequest
 from shared.api import idempotency
 from shared.api.responses import RequestContext, Response, error_body
 from shared.core import facts, table
-from shared.core.errors import TRANSIENT, ApiError
+from shared.core.errors import NEVER_SAVED, ApiError
 from shared.core.keys import Scope
 from shared.resources import fields
 from shared.work import owed
@@ -130,7 +130,7 @@ class Request(Generic[B]):
         """
         if self.key is None or error.status >= 500 or error.code == "idempotency_key_reused":
             raise error
-        if error.status == 409 and error.code not in TRANSIENT:
+        if error.status == 409 and error.code not in NEVER_SAVED:
             record = idempotency.record(self.key, Response(409, error_body(error, self.context)), self.request_id)
             try:
                 table.write([record], self.request_id)

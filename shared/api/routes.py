@@ -65,7 +65,7 @@ class Operation:
     errors: tuple[str, ...] = ()
     """The error codes of this operation, beside those of every operation (key, limits, validation)."""
     reads: Collection[Any, Any] | None = None
-    """The collection of the resource that `id` in the path names, if the operation reads it before it writes anything.
+    """The collection of the resource that `id` in the path names, if the operation begins by reading it.
 
     It is read while the key is authenticated.
     """

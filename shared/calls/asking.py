@@ -17,11 +17,11 @@ from shared.work import hints, owed
 LEASE = 40 * clock.SECOND
 """How long a worker may take for a step: the timeout of its function."""
 ASK_AGAIN = 60 * clock.SECOND
-"""The wait before a request is sent again that may not have been sent."""
+"""The wait before resending a request that may not have been sent."""
 ASK_TRIES = 3
 """How often such a request is sent. The customer may see each of them."""
 PERMISSION_LASTS = clock.DAY
-"""How long a permission is valid that the customer gave in WhatsApp itself, before WhatsApp is asked again."""
+"""How long a permission that the customer gave in WhatsApp itself is trusted before WhatsApp is asked again."""
 NOT_SET_UP = "Calls on WhatsApp are not set up for this deployment. "
 CANNOT_ASK = "The customer could not be asked for consent on WhatsApp."
 

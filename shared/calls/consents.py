@@ -74,7 +74,7 @@ class ConsentRow(TypedDict):
     doc: str
     """The `ConsentDocument` as JSON text."""
     v: int
-    """Counts the row's writes, from 1."""
+    """Counts the changes of the document, from 1. Claims and releases of owed work do not count."""
     asked_request: NotRequired[int]
     """The number of the latest request that has been sent."""
     ask_tries: NotRequired[int]
@@ -160,17 +160,17 @@ class Consent:
 
     @property
     def request(self) -> int:
-        """The number of the present request."""
+        """The number of the current request."""
         return self.doc["request"]
 
     @property
     def reference(self) -> str:
-        """Names the present request in the reports of WhatsApp. The phone is in it as a hash only."""
+        """Identifies the current request in WhatsApp's reports. It contains only a hash of the phone."""
         return f"{self.key} {self.request}"
 
     @property
     def execution_name(self) -> str:
-        """The name of the state machine's execution for the present request."""
+        """The name of the state machine's execution for the current request."""
         return f"{hashlib.sha256(self.key.encode()).hexdigest()[:40]}-{self.request}"
 
     @property
@@ -261,7 +261,7 @@ def answered(consent: Consent, status: str, at: int, until: int | None = None) -
 
 
 def is_outdated(consent: Consent, status: str, at: int) -> bool:
-    """Whether an answer is older than the stored one. Of two answers at the same time the refusal holds."""
+    """Whether an answer is older than the stored one. Of two answers at the same time, the refusal wins."""
     if consent.pending:
         assert consent.doc["requested_at"] is not None, "a pending request was made"
         # Carriers report whole seconds.
@@ -277,7 +277,8 @@ def update(
 ) -> table.Update:
     """The write that makes `doc` the phone's consent, on condition that it did not change since it was read.
 
-    `internal` attributes are set, or removed if they are None. They include the owed work (`owed.owed`), if it changes.
+    `internal` attributes are set, or removed if they are None. They include changes of the owed
+    work (`owed.due_attributes`).
     """
     condition, values = (table.ABSENT, {}) if consent.row is None else ("v = :v", {":v": consent.version})
     attributes: dict[str, table.Value | None] = {

@@ -31,7 +31,7 @@ from shared.work import hints, owed
 DIALED_WITHIN = clock.HOUR
 """How long a call may wait to be dialed."""
 START_AGAIN = 20 * clock.SECOND
-"""When another worker follows one that died while it placed a call; later than the lease ends."""
+"""When another worker takes over a call whose worker died while it placed it: later than the lease ends."""
 START_WITHIN = 45 * clock.SECOND
 """When a call that could not be placed is given up. After an unanswered call has rung out, the same token could place a
 second one."""
@@ -46,8 +46,8 @@ LONGEST = 15 * clock.MINUTE
 FILES_WITHIN = 30 * clock.MINUTE
 """When a transcript or a recording that has not arrived is given up."""
 CONTACT_KEPT = 7 * clock.DAY
-"""How long a contact's session can be found. Its last events arrive within hours, and stay in a queue for days if they
-fail."""
+"""How long a contact's session can be found. Its last events arrive within hours, but an event that fails can stay in a
+queue for days."""
 TIMEOUT = Ending(sessions.FAILED, "provider_timeout")
 NOT_SET_UP = "Live phone calls are not set up for this deployment. "
 NO_MEDIA_BRIDGE = "Live calls on WhatsApp need a media bridge, which this deployment does not have."

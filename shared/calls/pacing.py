@@ -30,7 +30,7 @@ from shared.core.keys import Scope
 HELD = 30 * clock.MINUTE
 """How long a call that is not released keeps its slot: longer than a call may take."""
 CHECK_SOON = 5 * clock.SECOND
-"""The wait of the first call for a slot; those behind it wait longer, the more calls come before them."""
+"""How often the first waiting call checks for a slot. The calls further back check less often."""
 CHECK_WITHIN = 60 * clock.SECOND
 """The longest wait for a slot."""
 MIN_WAIT = clock.SECOND

@@ -189,7 +189,7 @@ def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denie
     """Whether the project's limits and the customer's consent allow a queued call to dial now."""
     to, writes = record.doc["to"], list[table.Operation]()
     if scope.livemode:
-        allowed, counts = limits.read(scope, table.get_many(limits.keys(scope)))
+        allowed, counts = limits.of_project(scope)
         if not allowed.allows(to):
             return Denied(NOT_ALLOWED)
         if counts.today >= allowed.per_day:

@@ -25,7 +25,7 @@ from shared.resources import fields
 from shared.work import owed
 
 TRIES = 3
-"""How often the agent answers a turn whose commit loses races."""
+"""The attempts to commit a turn while other writes conflict with it."""
 LOST = "Sorry, something went wrong on my side. Someone from our team will get back to you. Goodbye."
 SILENCE = "Sorry, I did not hear you. Could you say that again?"
 SILENCES = 3

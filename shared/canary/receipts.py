@@ -1,6 +1,6 @@
 """Receipts: a webhook on its way from the receiver to the run of the canary that waits for it.
 
-The receiver runs in another execution than the run, and only the run knows the signing secret, which is stored nowhere.
+The receiver runs in another execution than the run, and only the run knows the signing secret.
 So the receiver stores what it received, and the run checks it and stores the verdict, which the receiver waits for. A
 run expects one webhook, at a URL with a random token. Rows are found by the token's hash. They expire, and the next run
 deletes them.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from functools import partial
 
 from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, adapters
 from shared.agent.tools import AGENT_FAILED, Tools
@@ -45,11 +46,10 @@ def answer(turn: Turn, conversation: ConversationRecord | None = None) -> str:
     another worker or request to claim. Raises one of `RETRYABLE`: AgentUnavailable if the agent is throttled or has no
     reply in the turn's time, ConditionFailed or Contended if the rows of the turn are modified concurrently too often.
     """
-    may_call, known = True, [conversation] if conversation is not None else []
+    may_call = True
 
-    def attempt() -> str:
+    def attempt(current: ConversationRecord) -> str:
         nonlocal may_call
-        current = known.pop() if known else CONVERSATIONS.find(turn.scope, turn.conversation_id)
         outcome = _outcome(turn, current, may_call)
         try:
             body = turns.commit(turn, current, outcome.reply, outcome.tools, failed=outcome.failed)
@@ -62,7 +62,9 @@ def answer(turn: Turn, conversation: ConversationRecord | None = None) -> str:
         return body
 
     try:
-        return owed.retry_on_conflict(attempt, tries=ATTEMPTS)
+        known = [] if conversation is None else [conversation]
+        latest = partial(CONVERSATIONS.find, turn.scope, turn.conversation_id)
+        return owed.retry_with_latest(known, latest, attempt, ATTEMPTS)
     except (AgentUnavailable, Unavailable):
         # The worker is not to blame: the turn is retried until it is too old, not only until three workers are lost.
         owed.release(turn.work)

@@ -49,7 +49,7 @@ _credentials = _Once(Source)
 
 @_Once
 def dynamodb() -> Client:
-    """The DynamoDB client. Only `shared/core/table.py` calls it."""
+    """The DynamoDB client. Only `shared/core/table.py` makes calls with it."""
     return Client(aws_json.DYNAMODB, _credentials())
 
 

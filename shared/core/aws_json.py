@@ -251,7 +251,7 @@ class Client:
             raise Unavailable(f"no credentials: {error}") from None
 
     def _correct(self, failure: Failure, used: Credentials) -> bool:
-        """Correct what AWS finds wrong with a signature. Whether anything changed, so that a retry may help."""
+        """Renew expired credentials, or correct the clock skew. Returns whether a retry may help."""
         if failure.code in _EXPIRED:
             try:
                 return self._credentials.renew(used) != used

@@ -1,4 +1,4 @@
-"""The clock: the only source of time. Instants are integer milliseconds since the Unix epoch, UTC."""
+"""The clock: the only source of wall-clock time. Instants are integer milliseconds since the Unix epoch, UTC."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 ApiError(code)          an error response; the code determines its status and type
 ERRORS                  code -> Kind(status, type, meaning, remedy); also the page `/docs/errors`
-TRANSIENT               codes of temporary conflicts; they are never saved for an Idempotency-Key
+NEVER_SAVED             codes of temporary conflicts; they are never saved for an Idempotency-Key
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ ERRORS: Mapping[str, Kind] = {
 }
 # fmt: on
 
-TRANSIENT = frozenset(
+NEVER_SAVED = frozenset(
     {
         "idempotency_key_in_use",
         "conversation_busy",
@@ -92,7 +92,7 @@ TRANSIENT = frozenset(
 RETRYABLE = frozenset(
     {"idempotency_key_in_use", "conversation_busy", "conflict", "rate_limit_exceeded", "service_unavailable"}
 )
-"""Codes whose responses always have `Service-Should-Retry: true` (contract 1)."""
+"""Codes whose responses from a function always have `Service-Should-Retry: true` (contract 1)."""
 
 
 class ApiError(Exception):

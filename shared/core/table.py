@@ -50,7 +50,7 @@ _LONG = 600
 _BATCH_KEYS = 100  # the limit of BatchGetItem
 _BATCH_RETRIES = 6
 READ_AHEAD = "read-ahead"
-"""How the names of the threads begin that read ahead."""
+"""The name prefix of the threads that read ahead."""
 _readers = ThreadPoolExecutor(128, READ_AHEAD)
 """Threads are created when they are needed: one on Lambda."""
 _begun: ContextVar[dict[tuple[str, str], Future[Row | None]]] = ContextVar("begun")
@@ -142,7 +142,7 @@ def get(pk: str, sk: str) -> Row | None:
 def reading_ahead(pk: str, sk: str) -> Iterator[None]:
     """Begin to read a row in another thread. The first `get` of it in the block waits for this read.
 
-    The block should therefore not write the row before. At its end, the read is over.
+    The block must not write the row before that `get`. At the end of the block, the read has ended.
     """
     read = _readers.submit(contextvars.copy_context().run, _get, pk, sk)
     token = _begun.set({(pk, sk): read})
@@ -151,7 +151,7 @@ def reading_ahead(pk: str, sk: str) -> Iterator[None]:
     finally:
         _begun.reset(token)
         if not read.done():
-            # Lambda freezes the process after the response, and a read would fail when it goes on.
+            # Lambda freezes the process after the response; a pending read would fail when the process resumes.
             wait([read])
 
 

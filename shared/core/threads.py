@@ -1,4 +1,4 @@
-"""Concurrent calls of AWS. The clients block, so concurrency means threads."""
+"""Concurrent AWS calls. The clients block, so concurrency means threads."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def run_all(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list[R]
 
 
 def run_within(seconds: float, work: Callable[[], R]) -> bool:
-    """Call `work` in a thread, and wait for its end for at most so many seconds. Whether it ended by then.
+    """Call `work` in a thread, and wait for it at most `seconds`. Returns whether it ended in time.
 
-    It sees the context variables of the caller, which gets its exception. After the time it runs on, with nobody to
-    get its result.
+    It sees the context variables of the caller, and its exception is raised here. If it did not end in time, it
+    continues, and its result is dropped.
     """
     call: Future[R] = Future()
 

@@ -1,4 +1,4 @@
-"""Tracing: which API request or event caused the work of a thread. Every log line and every write names it.
+"""Tracing: which API request or event caused the work of a thread. Log lines and changes of resources name it.
 
 | id                | meaning |
 |-------------------|---------|

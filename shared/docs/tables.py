@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from shared import appointments
 from shared.calls import sessions
-from shared.core.errors import ERRORS, RETRYABLE, TRANSIENT
+from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE
 from shared.core.facts import EVENT_TYPES, REVISIONS
 from shared.docs import samples
 from shared.telephony import test_numbers
@@ -58,7 +58,7 @@ def retryable() -> str:
 
 def transient() -> str:
     """The conflicts that are never saved for an Idempotency-Key."""
-    return _words(code for code in ERRORS if code in TRANSIENT)
+    return _words(code for code in ERRORS if code in NEVER_SAVED)
 
 
 def revisions() -> str:
@@ -156,7 +156,7 @@ def _errors_of(status: int) -> str:
     entries = []
     for code, kind in ERRORS.items():
         if kind.status == status:
-            note = " Temporary: it is never saved for an Idempotency-Key." if code in TRANSIENT else ""
+            note = " Temporary: it is never saved for an Idempotency-Key." if code in NEVER_SAVED else ""
             entries.append(f"### {code}\n\n{kind.meaning} {kind.remedy}\n\nType `{kind.type}`.{note}")
     return f"## HTTP {status}\n\n" + "\n\n".join(entries)
 

@@ -211,7 +211,7 @@ def _remove_session(scope: Scope, row: table.Row) -> Counter[str]:
 
 
 def _file_prefixes(scope: Scope, row: table.Row) -> Iterator[str]:
-    """With what the keys of all files of a call begin."""
+    """The prefixes of the keys of all files of a call."""
     session = SESSIONS.record(row).doc
     yield recordings.key_of(scope, session["id"])
     known = row.get("recording_key")

@@ -39,8 +39,8 @@ D = TypeVar("D")
 class Exact:
     """A filter by the exact value of a field, in which every text is valid.
 
-    Like every filter, it returns a slot and the values, at least one, of which a row has one. `keywords` is the JSON
-    Schema of the query parameter.
+    Like every filter, it returns a slot and its accepted values, at least one. A row matches if it has one of them.
+    `keywords` is the JSON Schema of the query parameter.
     """
 
     slot: str
@@ -227,7 +227,7 @@ def _parse(name: str, text: str, parse: Callable[[str], tuple[str, ...]]) -> tup
 def _id_range(collection: Collection[Any, Any], values: Mapping[str, list[str]]) -> tuple[str | None, str | None]:
     lower, upper = [], []
     for comparison, param, text in _bounds(collection.created, values):
-        # The first instant of the time in `text`, and the first instant after it: a second has 1,000 instants.
+        # The time in `text` is the interval from `start` to before `end`: a second has 1,000 milliseconds.
         start, end = _created_second(param, text) if collection.created == "created" else _created_instant(param, text)
         if comparison in ("gt", "gte"):
             lower.append(ids.first_of(collection.prefix, end if comparison == "gt" else start))

@@ -44,7 +44,7 @@ def one_of(values: Sequence[str], name: str | None = None) -> Keywords:
 
 
 def at_most(characters: int) -> Keywords:
-    """A string of at most so many characters."""
+    """A string of at most `characters` characters."""
     return Keywords(maxLength=characters)
 
 

@@ -149,7 +149,7 @@ CHECKS: Mapping[str, str] = {
 """What an operator checks after a start was refused, by error code."""
 
 QUOTA = frozenset({"LimitExceededException", "ThrottlingException", "TooManyRequestsException"})
-"""Errors of an exceeded quota, of calls under way or of requests in a second. All errors of status 429 are, too."""
+"""Error codes of an exceeded quota: of active calls, or of requests per second. Any error of status 429 counts, too."""
 TRANSIENT = frozenset({"InternalServiceException"})
 """Errors that are transient whatever their HTTP status; all errors of status 5xx are transient, too."""
 

@@ -69,7 +69,7 @@ def file_of(key: str) -> File | None:
 
 
 def prefixes(contact_id: str, days: Iterable[str], known: str | None) -> Iterator[str]:
-    """With what the keys of all files of a contact begin.
+    """The prefixes of the keys of all files of a contact.
 
     `days` are the days of the contact (`YYYY-MM-DD`, UTC). `known` is the key of one of its files, None if none is
     known: the others may be in the same place.

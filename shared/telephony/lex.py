@@ -32,7 +32,6 @@ class Turn:
     text: str | None = field(repr=False)
     intent: Mapping[str, Any] = field(repr=False)
     attributes: Mapping[str, str] = field(repr=False)
-    session_state: Mapping[str, Any] = field(repr=False)
 
 
 def read(event: Any) -> Turn:
@@ -58,7 +57,6 @@ def read(event: Any) -> Turn:
         text=(transcript.strip() or None) if isinstance(transcript, str) else None,
         intent=intent,
         attributes=attributes,
-        session_state=state,
     )
 
 

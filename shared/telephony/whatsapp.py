@@ -155,7 +155,7 @@ def replies(sns_message: str) -> list[PermissionReply]:
     `expiration_timestamp`, or 7 days after the decision if that is missing or malformed.
 
     SNS delivers more than once and in any order. The caller stores the `at` of the decision that holds and drops a
-    reply that is not later; of two in the same second the refusal holds. The caller stores decisions by the phone, not
+    reply that is not later; of two in the same second, the refusal wins. The caller stores decisions by the phone, not
     by `context_id`, because a user may decide without a request.
     """
     return [reply for message in _items(sns_message, "messages") if (reply := _reply(message)) is not None]

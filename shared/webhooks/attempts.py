@@ -113,17 +113,19 @@ def _send(claim: Claim, endpoint: Snapshot, body: bytes, arrival: Arrival) -> No
     headers = {"Content-Type": "application/json"}
     headers |= signing.headers(secret, claim.doc["event_id"], body, clock.now() // clock.SECOND)
     outcome = http_client.post(url, headers, body, allow_loopback=endpoints.loopback_allowed())
-    unread: list[Snapshot | None] = [endpoint]
 
-    def record() -> None:
+    def record(current: Snapshot | None) -> None:
         # The endpoint may be changed or deleted during the attempt.
-        current = unread.pop() if unread else endpoints.read(claim.scope, [endpoint_id]).get(endpoint_id)
         step = deliveries.next_step(claim.number, outcome, closed=claim.is_closed(current))
         also = health.writes(claim.scope, current, url, step, outcome, arrival)
         if deliveries.record(claim, url, outcome, step, also) and current is not None:
             health.announce(claim.scope, current, also)
 
-    owed.retry_on_conflict(record)
+    def latest() -> Snapshot | None:
+        return endpoints.read(claim.scope, [endpoint_id]).get(endpoint_id)
+
+    known: list[Snapshot | None] = [endpoint]
+    owed.retry_with_latest(known, latest, record)
     logger().info(
         "attempt",
         extra={

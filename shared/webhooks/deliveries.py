@@ -454,10 +454,7 @@ def _view(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delivery:
     if phase(row, endpoint) is not Phase.CLOSED:
         return cast("Delivery", json.loads(row["doc"]))
 
-    unread = [row]
-
-    def cancel_unless_claimed() -> Delivery:
-        latest = unread.pop() if unread else table.get(row["pk"], row["sk"]) or row
+    def cancel_unless_claimed(latest: table.Row) -> Delivery:
         if phase(latest, endpoint) is not Phase.CLOSED:
             return cast("Delivery", json.loads(latest["doc"]))
         doc = _canceled_doc(latest, endpoint)
@@ -472,7 +469,7 @@ def _view(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delivery:
         table.write([cancellation], uuid.uuid4().hex)
         return doc
 
-    return owed.retry_on_conflict(cancel_unless_claimed)
+    return owed.retry_with_latest([row], lambda: table.get(row["pk"], row["sk"]) or row, cancel_unless_claimed)
 
 
 def _save(claim: Claim, doc: Delivery, owing: owed.Attributes, also: Sequence[table.Operation] = ()) -> bool:

@@ -167,7 +167,7 @@ class Snapshot:
 
     @property
     def slow(self) -> bool:
-        """Whether its receiver took long to respond, and has not responded quickly since."""
+        """Whether its last attempts took long. A quick one ends this, but for a minute after it was set."""
         return self.slow_until is not None
 
     @property

@@ -2,13 +2,13 @@
 
 | queue                | attempts |
 |----------------------|----------|
-| `deliveries`         | first attempts, in order for each endpoint |
+| `deliveries`         | first attempts, in order for each message group |
 | `retries`            | later attempts, manual retries, test events, and overdue attempts that `sweep` found |
-| `slow_deliveries`    | all attempts to slow endpoints |
+| `slow_deliveries`    | attempts to slow endpoints |
 | `hanging_deliveries` | all attempts to hanging endpoints, one at a time for each |
 
-Marks in an endpoint's row keep endpoints from delaying each other. No single attempt sets a mark that moves an endpoint
-to another lane.
+Marks in an endpoint's row keep endpoints from delaying each other. It takes several attempts to move an endpoint to a
+slower lane.
 
 - An endpoint is *busy* if it has more events than one message group can deliver in time. Its first attempts are spread
   over several groups, so that more of them run concurrently; the events of one object stay in one group.
@@ -41,8 +41,8 @@ SLOW_FOR = 60 * clock.SECOND
 PROBE_EVERY = 20 * clock.SECOND
 """The interval (milliseconds) in which a hanging endpoint gets one attempt at most. A timeout takes 15 s."""
 PUT_OFF = (60, 24 * 3600)
-"""Seconds, scaled, for which the delivery to a hanging endpoint is put off at least and at most. In between, it is put
-off for twice as long as it is late, like the waits of the retry schedule."""
+"""The shortest and the longest time (seconds, scaled) for which a delivery to a hanging endpoint is put off. Between
+them, it is put off for twice the time that it is late, like the waits of the retry schedule."""
 BEHIND = clock.SECOND // 2
 """How long a first attempt waits in its queue (milliseconds) before its endpoint counts as busy."""
 BUSY_FOR = 10 * clock.MINUTE

@@ -1,8 +1,8 @@
-"""Replays: all failed deliveries to an endpoint since a time are retried, at a pace that the endpoint bears.
+"""Replays: all failed deliveries to an endpoint since a time are retried, at a pace that the endpoint can handle.
 
 A replay is a row that owes its next step (`shared/work/owed.py`). A step retries a few deliveries, the oldest first.
-Each retry is one transaction with the replay's counts and position, so that a replay whose worker dies goes on where it
-was, and no delivery is retried twice. An endpoint has one replay at a time; the row of the latest one is kept.
+Each retry is one transaction with the replay's counts and position, so that a replay whose worker dies resumes where it
+stopped, and no delivery is retried twice. An endpoint has one replay at a time; the row of the latest one is kept.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from shared.core import clock, ids, table
 from shared.core.errors import ApiError
 from shared.core.keys import Scope, scope_of
 from shared.core.log import logger
-from shared.webhooks import deliveries, endpoints, failures
+from shared.webhooks import deliveries, endpoints, failures, lanes
 from shared.webhooks.deliveries import DELIVERIES
 from shared.work import hints, owed
 from shared.work.hints import Hint
@@ -205,7 +205,7 @@ def _retry(scope: Scope, claim: owed.Claim, rows: Sequence[table.Row]) -> bool:
         return True
     finally:
         # A hint whose transaction failed names a row that does not exist, and is ignored.
-        hints.send("retries", sent)
+        hints.send(lanes.LATER, sent)
 
 
 def _entries(scope: Scope, row: table.Row, limit: int) -> list[table.Row]:

@@ -62,7 +62,7 @@ def send(queue: str, hints: Sequence[Hint]) -> None:
 
 
 def send_within(seconds: float, queue: str, hints: Sequence[Hint]) -> None:
-    """Send hints like `send`, but wait for at most so many seconds, for callers who must not wait for SQS.
+    """Send hints like `send`, but wait at most `seconds`, for callers that must not wait for SQS.
 
     What is not sent by then is sent late or, if Lambda stops the container, never: `sweep` finds the work.
     """

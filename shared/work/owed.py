@@ -13,7 +13,7 @@ row whose work is overdue and sends another. A row that owes work has these attr
 | `lost`              | the number of consecutive workers that failed or let their lease expire |
 
 A worker claims the row (`claim`), works, and writes the outcome on condition that it still has the claim
-(`if_claimed`). If the worker dies, its lease expires and the next worker takes over the row. A claim does not change
+(`commit`). If the worker dies, its lease expires and the next worker takes over the row. A claim does not change
 `due`, which would cost two writes to the index; instead `sweep` skips rows whose lease has not expired. `sweep` sends a
 hint before it postpones the next one: if it dies in between, the row gets one more hint.
 """
@@ -51,6 +51,7 @@ CONFLICTS = 100
 CONFLICT_SECONDS = 15
 """Seconds after which such a write is not attempted again."""
 
+R = TypeVar("R")
 T = TypeVar("T")
 Write = TypeVar("Write", table.Put, table.Update)
 Attributes = Mapping[str, table.Value | None]
@@ -235,6 +236,17 @@ def retry_on_conflict(attempt: Callable[[], T], tries: int = CONFLICTS, seconds:
                 raise
         pause(conflicts)
     raise AssertionError("the loop ends only by returning or raising")
+
+
+def retry_with_latest(
+    known: Sequence[R], read: Callable[[], R], attempt: Callable[[R], T], tries: int = CONFLICTS
+) -> T:
+    """As `retry_on_conflict`, with an argument for `attempt`: the one in `known` at first, then what `read` returns.
+
+    If `known` is empty, the first attempt reads, too.
+    """
+    unread = list(known)
+    return retry_on_conflict(lambda: attempt(unread.pop() if unread else read()), tries)
 
 
 def pause(conflicts: int) -> None:

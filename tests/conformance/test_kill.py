@@ -344,7 +344,7 @@ def _kills(began: float) -> Iterator[str]:
 
 
 def test_every_request_was_answered_in_the_end(aftermath: Aftermath) -> None:
-    assert len(aftermath.operations("customer", "appointment", "rename", "reschedule", "shared")) > 20
+    assert len(aftermath.operations("customer", "appointment", "rename", "reschedule", "shared")) >= 10
     assert [one.key for writer in aftermath.writers for one in writer.operations if not one.answers] == []
     assert [refusal for writer in aftermath.writers for refusal in writer.refused] == []
     assert any(one.attempts > len(one.answers) for writer in aftermath.writers for one in writer.operations)

@@ -467,7 +467,8 @@ def test_who_joins_a_running_turn_has_the_normal_window(client: Client, slow: Sl
 def test_an_end_during_a_turn_succeeds_at_once(slow: Slow) -> None:
     ended: EndedMeanwhile = slow.result(an_end_during_a_turn)
     assert ended.ended.ok()["status"] == "ended"
-    assert ended.seconds < LATE_WINDOW
+    assert ended.seconds < LATE_REPLY
+    assert ended.ended.json["ended_at"] < ended.found[1]["created_at"]
     assert_error(ended.refused, 409, "conversation_ended")
 
 

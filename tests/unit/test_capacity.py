@@ -15,6 +15,13 @@ ROOT = Path(__file__).parents[2]
 PROD: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text())["context"]["stages"]["prod"]
 
 
+def test_a_stage_has_the_calls_that_its_settings_allow() -> None:
+    settings = PROD | {"connect": {"active_calls": 700, "starts_per_second": 9}}
+    found = {part.name: part.has for part in capacity.parts(settings)}
+    assert found["Amazon Connect: calls started"] == 9
+    assert found["Amazon Connect: active calls"] == 700
+
+
 def part(name: str) -> Part:
     [found] = [part for part in capacity.parts(PROD) if part.name == name]
     return found

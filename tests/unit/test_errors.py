@@ -5,7 +5,7 @@ import re
 import pytest
 
 from shared.core import errors
-from shared.core.errors import ERRORS, RETRYABLE, TRANSIENT, ApiError
+from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE, ApiError
 
 CONTRACT = """
 | 400 | invalid_request_error | `parameter_missing`, `parameter_unknown`, `parameter_invalid`, `parameter_invalid_integer`, `parameter_invalid_empty`, `parameters_exclusive`, `phone_invalid_format`, `email_invalid`, `url_invalid`, `datetime_invalid`, `metadata_invalid`, `cursor_invalid`, `event_filter_invalid`, `api_version_invalid`, `invalid_json`, `idempotency_key_invalid` |
@@ -47,7 +47,7 @@ def test_every_error_has_words_for_a_person() -> None:
 
 
 def test_conflicts_that_pass_are_those_of_contract_4() -> None:
-    assert sorted(TRANSIENT) == [
+    assert sorted(NEVER_SAVED) == [
         "call_in_progress",
         "call_limit_reached",
         "conflict",
@@ -57,7 +57,7 @@ def test_conflicts_that_pass_are_those_of_contract_4() -> None:
         "idempotency_key_in_use",
         "webhook_endpoint_limit",
     ]
-    assert {ERRORS[code].status for code in TRANSIENT} == {409}
+    assert {ERRORS[code].status for code in NEVER_SAVED} == {409}
 
 
 def test_what_clients_should_retry_whatever_the_request_was_is_what_contract_1_names() -> None:

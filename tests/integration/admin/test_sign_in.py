@@ -205,7 +205,7 @@ NOW = int(time.time())
 GOOD: dict[str, Any] = {
     "sub": "1",
     "aud": PUBLIC,
-    "exp": NOW + 600,
+    "exp": NOW + 86_400,
     "iat": NOW,
     "nonce": "nonce",
     "email": ADA,
