@@ -182,10 +182,8 @@ class Snapshot:
 
     @property
     def needs_attention(self) -> bool:
-        """Whether its attempts fail, or it was disabled because of that."""
-        if self.doc["enabled"]:
-            return self.failing_since is not None
-        return self.doc["disabled_reason"] != "manual"
+        """Whether its attempts fail, or it is disabled, so that events do not reach it."""
+        return self.failing_since is not None or not self.doc["enabled"]
 
     def closed_at(self, generation: int) -> str | None:
         """When a generation ended. None if it has not ended, or if its end is no longer stored."""

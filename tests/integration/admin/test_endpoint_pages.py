@@ -90,6 +90,7 @@ def test_an_endpoint_is_edited_disabled_enabled_and_deleted(stage: Stage, whole:
     assert "was disabled" in member.get(member.submit(page, f"{page}/disable").location).text
     assert (seen(stage, api)["enabled"], seen(stage, api)["disabled_reason"]) == (False, "manual")
     assert "Send test event" not in member.get(page).text
+    assert "Events are not sent to it" in member.get(whole.story.path).text
     assert member.submit(page, f"{page}/test").status == 409
     assert member.submit(page, f"{page}/enable").status == 303
     assert seen(stage, api)["enabled"] is True
@@ -131,11 +132,11 @@ def test_the_health_of_an_endpoint_is_shown(stage: Stage, whole: Whole, member: 
     page = f"{whole.story.path}/webhook_endpoints/{whole.ids['webhook_endpoints']}"
     shown = member.get(page).page.text
     assert "Failing" in shown
-    assert "0 of 1 accepted (0 %)" in shown
+    assert "0 of 1 attempts accepted (0 %)" in shown
     stage.settle()
     shown = member.get(page).page.text
     assert "Enabled" in shown
-    assert re.search(r"(\d+) of (\d+) accepted", shown)
+    assert re.search(r"(\d+) of (\d+) attempts accepted", shown)
     assert "Every attempt has failed since" not in shown
 
 

@@ -112,7 +112,7 @@ def test_urls_contain_the_gateways_stage(owner: Browser, story: Story) -> None:
         for _, attributes in shown.page.tags:
             for name in ("href", "src", "action", "hx-get"):
                 url = attributes.get(name)
-                assert url is None or url.startswith(("/dev/admin", "#", "?", "data:")), (path, url)
+                assert url is None or url.startswith(("/dev/admin", "/dev/docs", "#", "?", "data:")), (path, url)
 
 
 def test_assets_are_kept_for_ever_under_a_name_of_their_hash(owner: Browser, story: Story) -> None:
