@@ -208,9 +208,7 @@ def waiting(scope: Scope, limit: int, starting_after: str | None = None) -> list
     prefix = CONVERSATIONS.prefix
     most = ids.before(prefix, starting_after) if starting_after and ids.is_id(prefix, starting_after) else None
     entries = next(table.query(_waiting_partition(scope), index="f4", at_most=most, limit=limit), [])
-    rows = table.get_many([(entry["pk"], entry["sk"]) for entry in entries])
-    found = (rows.get((entry["pk"], entry["sk"])) for entry in entries)
-    return [cast("Conversation", json.loads(row["doc"])) for row in found if row is not None and "f4" in row]
+    return [cast("Conversation", json.loads(row["doc"])) for row in table.rows_of(entries) if "f4" in row]
 
 
 def giving_back(scope: Scope, record: ConversationRecord) -> list[table.Operation]:

@@ -178,6 +178,21 @@ def get_many(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Row]:
     return rows
 
 
+def rows_of(entries: Sequence[Row]) -> list[Row]:
+    """The rows of index entries, in their order, without those that do not exist any more or have expired."""
+    keys = [(entry["pk"], entry["sk"]) for entry in entries]
+    rows = get_many(keys)
+    return [rows[key] for key in keys if key in rows]
+
+
+@dataclass(frozen=True)
+class _SharedRead:
+    """What one request of `SharedReads` reads, and its result."""
+
+    keys: list[tuple[str, str]] = field(default_factory=list)
+    rows: Future[dict[tuple[str, str], Row]] = field(default_factory=Future)
+
+
 class SharedReads:
     """Reads of concurrent threads, combined into few requests.
 
@@ -206,14 +221,6 @@ class SharedReads:
                     read.rows.set_exception(error)
         rows = read.rows.result()
         return {key: rows[key] for key in wanted if key in rows}
-
-
-@dataclass(frozen=True)
-class _SharedRead:
-    """What one request of `SharedReads` reads, and its result."""
-
-    keys: list[tuple[str, str]] = field(default_factory=list)
-    rows: Future[dict[tuple[str, str], Row]] = field(default_factory=Future)
 
 
 def _batch_get(pending: list[dict[str, Any]]) -> Iterator[Any]:

@@ -309,8 +309,7 @@ def _ids(collection: Collection[Any, Any], scope: Scope, customer_id: str) -> li
 def _rows(collection: Collection[Any, Any], scope: Scope, customer_id: str) -> Iterator[table.Row]:
     """The rows of a customer's resources, deleted or not."""
     for page in _entries(collection, scope, customer_id):
-        rows = table.get_many([(entry["pk"], entry["sk"]) for entry in page])
-        yield from rows.values()
+        yield from table.rows_of(page)
 
 
 def _entries(collection: Collection[Any, Any], scope: Scope, customer_id: str) -> Iterator[list[table.Row]]:

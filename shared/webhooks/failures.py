@@ -62,9 +62,7 @@ def entries_of(
 
 def read(entries: Sequence[table.Row]) -> list[table.Row]:
     """The rows of index entries, in their order, without those that were retried or have expired meanwhile."""
-    rows = table.get_many([(entry["pk"], entry["sk"]) for entry in entries])
-    found = (rows.get((entry["pk"], entry["sk"])) for entry in entries)
-    return [row for row in found if row is not None and "f1" in row]
+    return [row for row in table.rows_of(entries) if "f1" in row]
 
 
 def count(scope: Scope, endpoint_id: str, most: int, since: int = 0) -> int:

@@ -7,7 +7,7 @@ catch whatever is raised at it; what was used is what `unused` compares the topo
 The hook of our own client sees its calls, and the event `before-parameter-build` those of boto3: Stubber's and faulty
 calls pass it too, and so does `generate_presigned_url`, which calls nobody: whoever opens the link has the rights of
 the role that signed it.
-Threads that a function starts itself would not be seen; none does. Those that moto starts are not the function's.
+A thread belongs to the function whose context it has, as those that our code starts do. Those of moto have none.
 
 Which action a call needs, by AWS's Service Authorization Reference (pages DynamoDB, SQS, Step Functions, KMS, S3,
 Bedrock, Connect, End User Messaging Social) where nothing else is named:
