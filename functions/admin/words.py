@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -183,6 +184,12 @@ def offset(milliseconds: int) -> str:
     """A position in a recording: `1:05`."""
     seconds = milliseconds // clock.SECOND
     return f"{seconds // 60}:{seconds % 60:02d}"
+
+
+def month(text: str) -> str:
+    """A month such as `2026-11`: `November 2026`."""
+    year, number = text.split("-")
+    return f"{calendar.month_name[int(number)]} {year}"
 
 
 def of_seconds(unix: int) -> str:
