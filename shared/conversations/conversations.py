@@ -196,8 +196,8 @@ def end(scope: Scope, record: ConversationRecord, conversation: Conversation) ->
 
 def handed_off(scope: Scope, conversation: Conversation, to_person: bool) -> dict[str, table.Value | None]:
     """The attributes that say whether a person has taken over, and by which `waiting` finds the conversation."""
-    waits = to_person and conversation["status"] == ACTIVE
-    return {"handed_off": to_person or None, "f4": _waiting_partition(scope) if waits else None}
+    now_waits = to_person and conversation["status"] == ACTIVE
+    return {"handed_off": to_person or None, "f4": _waiting_partition(scope) if now_waits else None}
 
 
 def waiting(scope: Scope, limit: int, starting_after: str | None = None) -> list[Conversation]:
@@ -210,7 +210,12 @@ def waiting(scope: Scope, limit: int, starting_after: str | None = None) -> list
     entries = next(table.query(_waiting_partition(scope), index="f4", at_most=most, limit=limit), [])
     rows = table.get_many([(entry["pk"], entry["sk"]) for entry in entries])
     found = (rows.get((entry["pk"], entry["sk"])) for entry in entries)
-    return [cast("Conversation", json.loads(row["doc"])) for row in found if row is not None and "f4" in row]
+    return [cast("Conversation", json.loads(row["doc"])) for row in found if row is not None and waits(row)]
+
+
+def waits(row: Mapping[str, object]) -> bool:
+    """Whether the conversation of this row waits for a person."""
+    return "f4" in row
 
 
 def giving_back(scope: Scope, record: ConversationRecord) -> list[table.Operation]:

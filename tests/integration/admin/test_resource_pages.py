@@ -181,6 +181,9 @@ def test_a_conversation_that_waits_for_a_person_is_found_and_given_back(stage: S
     handed_off(stage, whole)
     assert id in browser.get(waiting).text
     assert id in browser.get(story.path).text
+    for listing in (waiting, f"{story.path}/conversations", f"{story.path}/customers/{whole.ids['customers']}"):
+        assert '<span class="badge waiting">Waits for a person</span>' in browser.get(listing).text
+        assert "badge active" not in browser.get(listing).text
     shown = browser.get(page)
     assert "Waits for a person" in shown.text
     assert "Handed to a person" in shown.text
@@ -231,7 +234,12 @@ def test_usage_is_shown_by_month(stage: Stage, story: Story, owner: Browser) -> 
         table.write([table.Put(row)], "test")
     shown = owner.get(f"{story.path}/usage?month=2026-02")
     assert "1,234,567" in shown.text
-    assert "month=2026-01" in shown.text
+    assert "Usage in February 2026 (UTC)" in shown.page.text
+    links = {attributes.get("rel"): attributes["href"] for tag, attributes in shown.page.tags if tag == "a"}
+    assert (links["prev"], links["next"]) == ("?month=2026-01", "?month=2026-03")
+    assert "January 2026" in shown.page.text
+    assert "March 2026" in shown.page.text
+    assert "time" not in {tag for tag, _ in shown.page.tags}, "a script shows times in the viewer's zone"
     assert "1,234,567" not in owner.get(f"{story.path}/usage").text
     for wrong in ("2026-13", "now", "2026-1"):
         assert owner.get(f"{story.path}/usage?month={wrong}").status == 404
