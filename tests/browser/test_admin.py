@@ -104,7 +104,7 @@ def mend_all(site: Site, owner: Page, key: str) -> None:
         # Another page in between: the replay goes on by itself.
         owner.get_by_role("link", name="Events", exact=True).click()
         owner.get_by_role("link", name="Failed deliveries").click()
-        expect(owner.get_by_text("All failed deliveries were sent again. 5 replayed")).to_be_visible()
+        expect(owner.get_by_text("5 deliveries were sent again.")).to_be_visible()
         receiver.wait_for(10)
         owner.reload()
         expect(owner.get_by_text("All is well")).to_be_visible()
