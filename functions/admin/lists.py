@@ -27,9 +27,10 @@ def parameters(visit: InProject, filters: Mapping[str, str]) -> dict[str, list[s
     return {name: [value] for name, value in filters.items() if value} | visit.page_parameters(PAGE)
 
 
-def document(row: table.Row) -> Any:
+def document(row: table.Row) -> dict[str, Any]:
     """The resource of a row, as the API shows it."""
-    return json.loads(row["doc"])
+    found: dict[str, Any] = json.loads(row["doc"])
+    return found
 
 
 def read(
