@@ -105,6 +105,8 @@ def test_a_test_event_shows_its_result_as_it_happens(stage: Stage, whole: Whole,
     location = member.submit(page, f"{page}/test").location
     waiting = member.get(location)
     assert "test event is being sent" in waiting.text
+    assert "made up for this test event" in waiting.text
+    assert "its page" not in waiting.text, "the object does not exist"
     assert "hx-get" in waiting.text
     stage.deliver("retries")
     fragment = member.get(location.partition("?")[0] + "/deliveries", HX_Request="true")
