@@ -131,6 +131,7 @@ def test_an_appointment_form_says_what_is_wrong(stage: Stage, whole: Whole, fiel
     assert shown.status == 400
     assert 'role="alert"' in shown.text
     assert 'value="typed"' in shown.text
+    assert text != "half" or "“Duration in minutes” must be a whole number" in shown.page.text
     assert listed(stage, "/v1/appointments") == before
 
 
@@ -161,6 +162,11 @@ def test_a_call_is_placed_and_shown_with_transcript_and_recording(
     played = browser.get(f"{page}/recording")
     assert played.status == 303
     assert urllib.parse.urlsplit(played.location).netloc in policy
+    downloaded = browser.get(f"{page}/recording/download")
+    assert downloaded.status == 303
+    asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(downloaded.location).query))
+    assert asked["response-content-disposition"] == f'attachment; filename="{session}.wav"'
+    assert f"{page}/recording/download" in shown.text
     assert "Signature" not in shown.text, "the link itself is not in the page"
     transcript = seen(stage, f"/v1/sessions/{session}/transcript")["data"]
     for line in transcript:
@@ -218,6 +224,8 @@ def test_home_shows_what_needs_a_person_and_otherwise_that_all_is_well(
     browser = signed_in(stage, "member@example.com", {story.project.id: members.MEMBER})
     live = browser.get(story.path.replace("/test", "/live"))
     assert "All is well" in live.text
+    assert "No key of live mode has been used yet" in live.page.text
+    assert "/dev/docs/getting-started" in live.text
     home = browser.get(story.path)
     assert "All is well" not in home.text
     endpoint = whole.ids["webhook_endpoints"]
