@@ -311,6 +311,30 @@ def test_the_pages_work_by_keyboard(site: Site, owner: Page) -> None:
     assert {"label", "mode"} <= reached
 
 
+def test_paper_has_what_the_page_says_and_nothing_to_press(site: Site, owner: Page) -> None:
+    with receivers.Receiver(receivers.answer(400, HOSTILE.encode())) as receiver:
+        event = failed_event(site, site.service.projects[0].test_key, receiver)
+    owner.goto(site.path(f"events/{event}"))
+    owner.emulate_media(media="print")
+    expect(owner.locator(".delivery").first).to_be_visible()
+    for gone in ("button", ".bar > .container", "summary", "footer"):
+        assert not [one for one in owner.locator(gone).all() if one.is_visible()], gone
+    opened = "one => { one.open = true; return one.querySelector('pre').checkVisibility(); }"
+    assert owner.locator("details").first.evaluate(opened), "what was opened is printed"
+
+
+def test_the_focus_can_be_seen(site: Site, owner: Page) -> None:
+    owner.goto(site.path("events"))
+    owner.locator("#find").focus()
+    owner.keyboard.press("Tab")
+    ring = owner.evaluate(
+        "() => { const one = getComputedStyle(document.activeElement);"
+        " return [document.activeElement.textContent, one.outlineStyle, one.outlineWidth, one.outlineColor]; }"
+    )
+    # 5.2 to 1 on white.
+    assert ring == ["Find", "solid", "2px", "rgb(1, 114, 173)"]
+
+
 def test_times_are_in_the_viewers_zone_with_utc_on_hover(site: Site, owner: Page) -> None:
     owner.goto(site.path("api_keys"))
     time = owner.locator("time").first
