@@ -168,7 +168,7 @@ def _back(visit: InProject, notice: str) -> Response:
 
 def _sent(visit: InProject) -> dict[str, Any]:
     """The fields of the form, without the time."""
-    numbers = {"duration_minutes": forms.integer(visit, "duration_minutes")}
+    numbers = {"duration_minutes": forms.integer(visit, "duration_minutes", "Duration in minutes")}
     return forms.texts(visit, _TEXTS) | numbers | {"metadata": forms.metadata(visit)}
 
 

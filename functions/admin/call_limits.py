@@ -60,7 +60,10 @@ def _sent(visit: InProject) -> Limits:
     if wrong is not None or len(prefixes) > MOST_PREFIXES:
         message = "A prefix is the beginning of a number, such as +1 or +4930."
         raise ApiError("parameter_invalid", message, param="prefixes")
-    at_once, per_day = forms.integer(visit, "at_once"), forms.integer(visit, "per_day")
+    at_once, per_day = (
+        forms.integer(visit, "at_once", "Calls at once"),
+        forms.integer(visit, "per_day", "Calls in a day"),
+    )
     for name, value in (("at_once", at_once), ("per_day", per_day)):
         if value is None:
             raise ApiError("parameter_missing", "Both limits need a number; 0 allows no live calls.", param=name)

@@ -17,7 +17,7 @@ from shared.core import table
 SECTION = "conversations"
 MESSAGES_SHOWN = 100
 WAITING = "waiting"
-"""The value of the status filter for conversations that wait for a person."""
+"""The status, and the value of its filter, that the pages give to conversations that wait for a person."""
 NOTICES = {
     "ended": "The conversation has ended. A new message on its thread begins another one.",
     "given_back": "The agent replies to the next message.",
@@ -30,11 +30,17 @@ def show_all(visit: InProject) -> Response:
 
     def page() -> tuple[list[Any], str | None]:
         if wanted["status"] != WAITING:
-            return lists.read(visit, CONVERSATIONS, lists.parameters(visit, wanted))
+            return lists.read(visit, CONVERSATIONS, lists.parameters(visit, wanted), as_shown)
         found = conversations.waiting(visit.scope, lists.PAGE + 1, visit.query.get("starting_after"))
-        return list(found[: lists.PAGE]), found[lists.PAGE - 1]["id"] if len(found) > lists.PAGE else None
+        cursor = found[lists.PAGE - 1]["id"] if len(found) > lists.PAGE else None
+        return [{**one, "status": WAITING} for one in found[: lists.PAGE]], cursor
 
     return lists.show(visit, SECTION, wanted, page, statuses=(WAITING, *STATUSES))
+
+
+def as_shown(row: table.Row) -> dict[str, Any]:
+    """The conversation of a row, as lists show it."""
+    return lists.document(row) | ({"status": WAITING} if conversations.waits(row) else {})
 
 
 def show(visit: InProject) -> Response:
@@ -47,7 +53,7 @@ def show(visit: InProject) -> Response:
         "conversation.html",
         section=SECTION,
         conversation=record.doc,
-        waits=bool(record.row.get("handed_off")) and record.doc["status"] == conversations.ACTIVE,
+        waits=conversations.waits(record.row),
         messages=[json.loads(row["doc"]) for row in reversed(page.rows)],
         cursor=page.next_cursor,
         notice=NOTICES.get(visit.query.get("notice", "")),

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.responses import Response
 
 from functions.admin import forms, lists
+from functions.admin.conversations import as_shown
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared import customers
 from shared.admin.members import MEMBER, VIEWER
@@ -56,7 +57,8 @@ def show(visit: InProject) -> Response:
     parts: dict[str, Any] = {}
     for collection in (APPOINTMENTS, SESSIONS, CONVERSATIONS):
         page = collection.page(visit.scope, collection.query(query))
-        parts[f"{collection.kind}s"] = [json.loads(row["doc"]) for row in page.rows]
+        view = as_shown if collection is CONVERSATIONS else lists.document
+        parts[f"{collection.kind}s"] = [view(row) for row in page.rows]
     return visit.render(
         "customer.html",
         section=SECTION,

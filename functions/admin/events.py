@@ -42,13 +42,15 @@ def show(visit: InProject) -> Response:
     """Show an event with its payload and deliveries."""
     event = json.loads(events.find(visit.scope, visit.params["id"])["doc"])
     notice = NOTICES.get(visit.query.get("notice", ""))
+    parts = _deliveries(visit, event["id"])
     return visit.render(
         "event.html",
         section="events",
+        is_test=any(one["doc"]["trigger"] == "test" for one in parts["deliveries"]),
         event=event,
         page_of_object=page_of(visit, event["data"]["object"]["id"]),
         notice=notice,
-        **_deliveries(visit, event["id"]),
+        **parts,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from starlette.responses import Response
@@ -19,7 +20,6 @@ PAGE = 50
 LOOK_AGAIN = 2
 """Seconds after which the page looks again while a replay is running."""
 NOTICES = {
-    "started": "The replay has started. It goes on if you close this page.",
     "stopped": "The replay was stopped. Deliveries that it has sent already go on.",
 }
 
@@ -27,13 +27,14 @@ NOTICES = {
 def show(visit: InProject) -> Response:
     """List the failed deliveries that nobody has replayed, newest first, and the progress of replays."""
     wanted = {name: visit.query.get(name, "").strip() for name in ("endpoint", "since")}
-    error, page = None, failures.Page([], None)
+    error, page, chosen = None, failures.Page([], None), list[str]()
     known = _endpoints(visit)
     try:
         chosen = _chosen(known, wanted["endpoint"])
         page = failures.page(visit.scope, chosen, PAGE, _since(wanted["since"]), visit.query.get("starting_after"))
     except ApiError as refused:
         error = refused
+    progress = _progress(visit, known)
     return visit.render(
         "failed_deliveries.html",
         400 if error else 200,
@@ -42,7 +43,8 @@ def show(visit: InProject) -> Response:
         wanted=wanted,
         error=error,
         notice=NOTICES.get(visit.query.get("notice", "")),
-        **_progress(visit, known),
+        can_replay=visit.may_change and bool({*chosen} - _running(progress["replays"])),
+        **progress,
     )
 
 
@@ -57,17 +59,22 @@ def start(visit: InProject) -> Response:
     """Start a replay for the chosen endpoint, or for each that has failed deliveries and can get them."""
     known = _endpoints(visit)
     wanted, since = visit.form.get("endpoint", ""), _since(visit.form.get("since", "").strip())
-    running = {id for id, one in replays.find(visit.scope, [*known]).items() if one.ended_as is None}
+    asked = _chosen(known, wanted)
+    running = _running(replays.find(visit.scope, asked).values())
     chosen = [
         id
-        for id in _chosen(known, wanted)
-        if wanted or (known[id].doc["enabled"] and id not in running and failures.count(visit.scope, id, 1, since))
+        for id in asked
+        if id not in running and (wanted or (known[id].doc["enabled"] and failures.count(visit.scope, id, 1, since)))
     ]
+    if not chosen and running:
+        raise Refused(
+            409, "A replay is already running", "Wait until it has ended, or stop it, then start another one."
+        )
     if not chosen:
         raise Refused(409, "There is nothing to replay", "No enabled endpoint has failed deliveries since this time.")
     for endpoint_id in chosen:
         _start(visit, endpoint_id, since)
-    return visit.redirect(visit.path(f"{SECTION}?notice=started"))
+    return visit.redirect(visit.path(SECTION))
 
 
 def stop(visit: InProject) -> Response:
@@ -106,10 +113,15 @@ def _chosen(known: dict[str, endpoints.Snapshot], wanted: str) -> list[str]:
     return [wanted] if wanted else [*known]
 
 
+def _running(found: Iterable[replays.Replay]) -> set[str]:
+    """The ids of the endpoints whose replay is running."""
+    return {one.endpoint_id for one in found if one.ended_as is None}
+
+
 def _progress(visit: InProject, known: dict[str, endpoints.Snapshot]) -> dict[str, Any]:
     """The replays as the template shows them, and after how many seconds to look again (None: never)."""
     found = sorted(replays.find(visit.scope, [*known]).values(), key=lambda one: one.started_at, reverse=True)
-    look_again = LOOK_AGAIN if any(one.ended_as is None for one in found) else None
+    look_again = LOOK_AGAIN if _running(found) else None
     return {"endpoints": known, "replays": found, "look_again": look_again}
 
 

@@ -19,13 +19,13 @@ def texts(visit: InProject, names: Iterable[str]) -> dict[str, Any]:
     return {name: visit.form.get(name, "").strip().replace("\r\n", "\n") or None for name in names}
 
 
-def integer(visit: InProject, name: str) -> int | None:
-    """The integer of a field; None if it is empty. Raises `parameter_invalid_integer`."""
+def integer(visit: InProject, name: str, label: str) -> int | None:
+    """The integer of the field with this label; None if it is empty. Raises `parameter_invalid_integer`."""
     text = visit.form.get(name, "").strip()
     if not text:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise ApiError("parameter_invalid_integer", "Send a whole number.", param=name)
+        raise ApiError("parameter_invalid_integer", f"“{label}” must be a whole number, such as 30.", param=name)
     return int(text)
 
 

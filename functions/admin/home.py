@@ -50,6 +50,7 @@ def show(visit: InProject) -> Response:
         section="home",
         all_is_well=not any(found.values()),
         is_new=not active,
+        is_unused=all(key.last_used_at is None for key in active),
         endpoints={one.doc["id"]: one for one in known},
         running=running,
         more_calls=calls.next_cursor is not None,

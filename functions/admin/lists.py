@@ -9,6 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from functions.admin.visits import InProject
+from shared.core import table
 from shared.core.errors import ApiError
 from shared.resources.collections import Collection
 
@@ -26,12 +27,21 @@ def parameters(visit: InProject, filters: Mapping[str, str]) -> dict[str, list[s
     return {name: [value] for name, value in filters.items() if value} | visit.page_parameters(PAGE)
 
 
+def document(row: table.Row) -> dict[str, Any]:
+    """The resource of a row, as the API shows it."""
+    found: dict[str, Any] = json.loads(row["doc"])
+    return found
+
+
 def read(
-    visit: InProject, collection: Collection[Any, Any], query: Mapping[str, list[str]]
+    visit: InProject,
+    collection: Collection[Any, Any],
+    query: Mapping[str, list[str]],
+    view: Callable[[table.Row], Any] = document,
 ) -> tuple[list[Any], str | None]:
-    """The resources of a page, and the cursor of the next one. Raises ApiError."""
+    """The resources of a page as `view` shows them, and the cursor of the next one. Raises ApiError."""
     page = collection.page(visit.scope, collection.query(query))
-    return [json.loads(row["doc"]) for row in page.rows], page.next_cursor
+    return [view(row) for row in page.rows], page.next_cursor
 
 
 def show(

@@ -37,7 +37,7 @@ def assets() -> Assets:
 @functools.cache
 def _environment() -> Environment:
     environment = templates.environment(_HERE / "templates", assets())
-    environment.filters |= {"pretty": _pretty, "minute": _minute, "from_now": words.from_now}
+    environment.filters |= {"pretty": _pretty, "minute": _minute, "second": _second, "from_now": words.from_now}
     environment.globals |= {"htmx_config": HTMX, "words": words}
     return environment
 
@@ -49,3 +49,8 @@ def _pretty(document: Any) -> str:
 def _minute(iso: str) -> str:
     """A time as shown without JavaScript, which shows it in the viewer's time zone."""
     return f"{clock.iso(clock.parse(iso))[:16].replace('T', ' ')} UTC"
+
+
+def _second(iso: str) -> str:
+    """The same with seconds."""
+    return f"{clock.iso(clock.parse(iso))[:19].replace('T', ' ')} UTC"

@@ -66,12 +66,20 @@ def play(visit: InProject) -> Response:
     return RedirectResponse(_link(record), 303, SECURITY)
 
 
+def download(visit: InProject) -> Response:
+    """Save the recording as a file, by a link like that of `play`."""
+    record = _find(visit)
+    if record.doc["recording_status"] != sessions.AVAILABLE:
+        raise not_found()
+    return RedirectResponse(_link(record, f"{record.doc['id']}.wav"), 303, SECURITY)
+
+
 def _find(visit: InProject) -> SessionRecord:
     return SESSIONS.find(visit.scope, visit.params["id"])
 
 
-def _link(record: SessionRecord) -> str:
-    return recordings.link(record.row["recording_key"]).url
+def _link(record: SessionRecord, file_name: str | None = None) -> str:
+    return recordings.link(record.row["recording_key"], file_name).url
 
 
 def _parts(visit: InProject, record: SessionRecord) -> dict[str, Any]:
@@ -90,4 +98,5 @@ PAGES = (
     Page(f"{PROJECT}/{SECTION}/{{id}}", get=View(show, VIEWER)),
     Page(f"{PROJECT}/{SECTION}/{{id}}/progress", get=View(show_progress, VIEWER)),
     Page(f"{PROJECT}/{SECTION}/{{id}}/recording", get=View(play, VIEWER)),
+    Page(f"{PROJECT}/{SECTION}/{{id}}/recording/download", get=View(download, VIEWER)),
 )

@@ -17,6 +17,7 @@ from functions.admin.visits import (
     not_found,
     return_path,
     set_cookie,
+    signed_in_of,
 )
 from shared.admin import audit, members, oidc, sessions, sign_in
 from shared.admin.members import Identity
@@ -130,6 +131,9 @@ def _redirect_uri(visit: Visit) -> str:
 
 def _refuse(visit: Visit, why: str) -> Response:
     log.logger().warning("sign-in refused", extra={"reason": why, "request_id": visit.context.request_id})
+    signed_in = signed_in_of(visit)
+    if signed_in is not None:
+        return signed_in.render("signed_in.html", 403, refused=why)
     provider, links = oidc.provider(), sign_in.links_allowed()
     return visit.render("sign_in.html", 403, provider=provider, links=links, return_to="/admin", refused=why)
 

@@ -213,13 +213,9 @@ class _Dispatch:
         visit = Visit(request, request.scope["context"], request.path_params, form)
         if page.public:
             return view.handle(visit)
-        session = current_session(visit)
-        if session is None:
+        signed_in = signed_in_of(visit)
+        if signed_in is None:
             return _to_sign_in(visit)
-        person = members.person(session.person)
-        if session.began_at < person.signed_out_at:
-            return _to_sign_in(visit)
-        signed_in = SignedIn(visit.request, visit.context, visit.params, form, session, person)
         if view.role is not None:
             signed_in = _in_project(signed_in)
             if not signed_in.membership.may(view.role):
@@ -229,7 +225,7 @@ class _Dispatch:
             _check_token(signed_in)
         if not visit.is_fragment:
             # A page that refreshes itself does not keep a session alive.
-            sessions.touch(session)
+            sessions.touch(signed_in.session)
         return view.handle(signed_in)
 
 
@@ -237,6 +233,17 @@ def current_session(visit: Visit) -> Session | None:
     """The session of the request's cookie; None without one."""
     token = visit.request.cookies.get(cookie_name("session"))
     return sessions.find(token) if token else None
+
+
+def signed_in_of(visit: Visit) -> SignedIn | None:
+    """The visit of a person whose session has not ended; None without one."""
+    session = current_session(visit)
+    if session is None:
+        return None
+    person = members.person(session.person)
+    if session.began_at < person.signed_out_at:
+        return None
+    return SignedIn(visit.request, visit.context, visit.params, visit.form, session, person)
 
 
 def cookie_name(name: str) -> str:

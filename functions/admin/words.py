@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -128,14 +129,14 @@ ACTION = {
 
 @dataclass(frozen=True)
 class Ending:
-    """How a replay ended."""
+    """How a replay ended, and why if it ended early."""
 
     title: str
     text: str
 
 
 REPLAY_ENDED = {
-    "done": Ending("Done", "All failed deliveries were sent again."),
+    "done": Ending("Done", ""),
     "stopped": Ending("Stopped", "A person stopped it."),
     "refused": Ending("Gave up", "The endpoint refused 8 attempts in a row. Mend it, then replay again."),
     "disabled": Ending("Ended", "The endpoint was disabled."),
@@ -183,6 +184,21 @@ def offset(milliseconds: int) -> str:
     """A position in a recording: `1:05`."""
     seconds = milliseconds // clock.SECOND
     return f"{seconds // 60}:{seconds % 60:02d}"
+
+
+def month(text: str) -> str:
+    """A month such as `2026-11`: `November 2026`."""
+    year, number = text.split("-")
+    return f"{calendar.month_name[int(number)]} {year}"
+
+
+def sent_again(count: int) -> str:
+    """How many failed deliveries a replay has sent. Their outcomes come later."""
+    if count == 0:
+        return "No delivery was sent again."
+    if count == 1:
+        return "1 delivery was sent again. If it failed again, it is in the list of failed deliveries."
+    return f"{count:,} deliveries were sent again. Those that failed again are in the list of failed deliveries."
 
 
 def of_seconds(unix: int) -> str:

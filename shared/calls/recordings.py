@@ -41,10 +41,12 @@ def erase(prefixes: Iterable[str]) -> int:
     return sum(objects.erase(_bucket(), prefix) for prefix in prefixes)
 
 
-def link(key: str) -> Link:
-    """A link to a recording."""
+def link(key: str, file_name: str | None = None) -> Link:
+    """A link to a recording. With a file name, browsers save it under this name instead of playing it."""
     expires_at = clock.now() + LINK_LASTS
     parameters = {"Bucket": _bucket(), "Key": key, "ResponseContentType": CONTENT_TYPE}
+    if file_name is not None:
+        parameters["ResponseContentDisposition"] = f'attachment; filename="{file_name}"'
     url = aws.s3().generate_presigned_url("get_object", Params=parameters, ExpiresIn=LINK_LASTS // clock.SECOND)
     return Link(url, expires_at)
 

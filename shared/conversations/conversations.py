@@ -196,8 +196,8 @@ def end(scope: Scope, record: ConversationRecord, conversation: Conversation) ->
 
 def handed_off(scope: Scope, conversation: Conversation, to_person: bool) -> dict[str, table.Value | None]:
     """The attributes that say whether a person has taken over, and by which `waiting` finds the conversation."""
-    waits = to_person and conversation["status"] == ACTIVE
-    return {"handed_off": to_person or None, "f4": _waiting_partition(scope) if waits else None}
+    now_waits = to_person and conversation["status"] == ACTIVE
+    return {"handed_off": to_person or None, "f4": _waiting_partition(scope) if now_waits else None}
 
 
 def waiting(scope: Scope, limit: int, starting_after: str | None = None) -> list[Conversation]:
@@ -208,7 +208,12 @@ def waiting(scope: Scope, limit: int, starting_after: str | None = None) -> list
     prefix = CONVERSATIONS.prefix
     most = ids.before(prefix, starting_after) if starting_after and ids.is_id(prefix, starting_after) else None
     entries = next(table.query(_waiting_partition(scope), index="f4", at_most=most, limit=limit), [])
-    return [cast("Conversation", json.loads(row["doc"])) for row in table.rows_of(entries) if "f4" in row]
+    return [cast("Conversation", json.loads(row["doc"])) for row in table.rows_of(entries) if waits(row)]
+
+
+def waits(row: table.Row) -> bool:
+    """Whether the conversation of this row waits for a person."""
+    return "f4" in row
 
 
 def giving_back(scope: Scope, record: ConversationRecord) -> list[table.Operation]:

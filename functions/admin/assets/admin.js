@@ -2,6 +2,7 @@
 "use strict";
 
 const FORMAT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const EXACT = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
 function localize(root) {
   for (const element of root.querySelectorAll("time[datetime]")) {
@@ -12,7 +13,7 @@ function localize(root) {
       element.title = `${FORMAT.format(moment)} (${utc})`;
     } else {
       element.title = utc;
-      element.textContent = FORMAT.format(moment);
+      element.textContent = (element.classList.contains("exact") ? EXACT : FORMAT).format(moment);
     }
   }
 }

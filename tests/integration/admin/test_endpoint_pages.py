@@ -106,6 +106,8 @@ def test_a_test_event_shows_its_result_as_it_happens(stage: Stage, whole: Whole,
     location = member.submit(page, f"{page}/test").location
     waiting = member.get(location)
     assert "test event is being sent" in waiting.text
+    assert "made up for this test event" in waiting.text
+    assert "its page" not in waiting.text, "the object does not exist"
     assert "hx-get" in waiting.text
     stage.deliver("retries")
     fragment = member.get(location.partition("?")[0] + "/deliveries", HX_Request="true")
@@ -160,20 +162,29 @@ def test_all_failed_deliveries_are_replayed_with_progress(stage: Stage, whole: W
     assert story.event in listing.text
     assert "Replay all of these" in listing.page.text
     started = member.submit(page, f"{page}/replay", endpoint="", since="")
-    assert started.location == f"{page}?notice=started"
+    assert started.location == page
     waiting = member.get(started.location)
     assert "0 of 1 replayed" in waiting.text
+    assert "It goes on if you close this page" in waiting.text
+    assert "Replay all" not in waiting.text
+    for asked in ("", endpoint):
+        refused = member.submit(page, f"{page}/replay", endpoint=asked)
+        assert refused.status == 409
+        assert "A replay is already running" in refused.text
     assert f"{page}/progress" in waiting.text
-    refused = member.submit(page, f"{page}/replay", endpoint=endpoint)
-    assert refused.status == 409
-    assert "is running" in refused.text
     [message] = stage.messages("replays")
     assert stage.invoke("replay", {"Records": [message]}) == {"batchItemFailures": []}
     stage.deliver("retries")
     fragment = member.get(f"{page}/progress", HX_Request="true")
     assert "<html" not in fragment.text
-    assert "1 replayed" in fragment.page.text
+    assert "1 delivery was sent again. If it failed again, it is in the list" in fragment.page.text
+    assert "running" not in fragment.page.text
     assert "hx-get" not in fragment.text
+    [since] = [attributes["href"] for tag, attributes in fragment.page.tags if tag == "a"]
+    assert since is not None
+    failed_since = member.get(since.removeprefix("/dev"))
+    assert failed_since.status == 200
+    assert "No failed deliveries match" in failed_since.text
     assert "All is well" in member.get(page).text
     assert len(story.receiver.requests) == 2
     nothing = member.submit(page, f"{page}/replay", endpoint="")

@@ -88,6 +88,11 @@ def test_every_page_has_the_headers_that_keep_others_out(owner: Browser, story: 
         assert shown.headers["service-request-id"][0].startswith("req_")
 
 
+def test_every_page_leads_to_the_documentation(owner: Browser, story: Story) -> None:
+    for path, shown in all_pages(owner, story).items():
+        assert "/dev/docs" in [attributes.get("href") for tag, attributes in shown.page.tags if tag == "a"], path
+
+
 def test_no_page_has_scripts_styles_or_handlers_of_its_own(owner: Browser, story: Story) -> None:
     for path, shown in all_pages(owner, story).items():
         for tag, attributes in shown.page.tags:
@@ -105,6 +110,14 @@ def test_every_field_has_a_label_and_every_page_one_heading(owner: Browser, stor
         for tag, attributes in tags:
             if tag in ("input", "select") and attributes.get("type") not in ("hidden", "radio"):
                 assert attributes["id"] in labels, path
+
+
+def test_days_and_times_to_filter_by_are_said_to_be_utc(owner: Browser, story: Story) -> None:
+    for section in ("appointments", "events", "failed_deliveries"):
+        shown = owner.get(f"{story.path}/{section}").text
+        assert "(UTC)</label>" in shown
+        for id in re.findall(r'<input id="(\w+)" type="date', shown):
+            assert re.search(rf'<label for="{id}">[^<]*\(UTC\)</label>', shown), (section, id)
 
 
 def test_urls_contain_the_gateways_stage(owner: Browser, story: Story) -> None:
@@ -205,6 +218,9 @@ def test_an_event_shows_its_payload_and_what_became_of_it(story: Story, owner: B
         assert said in page.text, said
     assert "The receiver did not respond with a 2xx status" in page.text
     assert "<b>no</b>" in page.text, "the receiver's response, as text"
+    assert "its page" in page.text
+    [attempted] = [attributes for tag, attributes in page.tags if tag == "time" and attributes.get("class") == "exact"]
+    assert f"{(attempted['datetime'] or '')[:19].replace('T', ' ')} UTC" in page.text, "attempts are seconds apart"
 
 
 def test_a_replay_sends_the_event_again_and_is_in_the_trail(stage: Stage, story: Story, owner: Browser) -> None:

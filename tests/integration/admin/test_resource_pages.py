@@ -131,6 +131,7 @@ def test_an_appointment_form_says_what_is_wrong(stage: Stage, whole: Whole, fiel
     assert shown.status == 400
     assert 'role="alert"' in shown.text
     assert 'value="typed"' in shown.text
+    assert text != "half" or "“Duration in minutes” must be a whole number" in shown.page.text
     assert listed(stage, "/v1/appointments") == before
 
 
@@ -161,6 +162,11 @@ def test_a_call_is_placed_and_shown_with_transcript_and_recording(
     played = browser.get(f"{page}/recording")
     assert played.status == 303
     assert urllib.parse.urlsplit(played.location).netloc in policy
+    downloaded = browser.get(f"{page}/recording/download")
+    assert downloaded.status == 303
+    asked = dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(downloaded.location).query))
+    assert asked["response-content-disposition"] == f'attachment; filename="{session}.wav"'
+    assert f"{page}/recording/download" in shown.text
     assert "Signature" not in shown.text, "the link itself is not in the page"
     transcript = seen(stage, f"/v1/sessions/{session}/transcript")["data"]
     for line in transcript:
@@ -181,6 +187,9 @@ def test_a_conversation_that_waits_for_a_person_is_found_and_given_back(stage: S
     handed_off(stage, whole)
     assert id in browser.get(waiting).text
     assert id in browser.get(story.path).text
+    for listing in (waiting, f"{story.path}/conversations", f"{story.path}/customers/{whole.ids['customers']}"):
+        assert '<span class="badge waiting">Waits for a person</span>' in browser.get(listing).text
+        assert "badge active" not in browser.get(listing).text
     shown = browser.get(page)
     assert "Waits for a person" in shown.text
     assert "Handed to a person" in shown.text
@@ -215,6 +224,8 @@ def test_home_shows_what_needs_a_person_and_otherwise_that_all_is_well(
     browser = signed_in(stage, "member@example.com", {story.project.id: members.MEMBER})
     live = browser.get(story.path.replace("/test", "/live"))
     assert "All is well" in live.text
+    assert "No key of live mode has been used yet" in live.page.text
+    assert "/dev/docs/getting-started" in live.text
     home = browser.get(story.path)
     assert "All is well" not in home.text
     endpoint = whole.ids["webhook_endpoints"]
@@ -231,7 +242,12 @@ def test_usage_is_shown_by_month(stage: Stage, story: Story, owner: Browser) -> 
         table.write([table.Put(row)], "test")
     shown = owner.get(f"{story.path}/usage?month=2026-02")
     assert "1,234,567" in shown.text
-    assert "month=2026-01" in shown.text
+    assert "Usage in February 2026 (UTC)" in shown.page.text
+    links = {attributes.get("rel"): attributes["href"] for tag, attributes in shown.page.tags if tag == "a"}
+    assert (links["prev"], links["next"]) == ("?month=2026-01", "?month=2026-03")
+    assert "January 2026" in shown.page.text
+    assert "March 2026" in shown.page.text
+    assert "time" not in {tag for tag, _ in shown.page.tags}, "a script shows times in the viewer's zone"
     assert "1,234,567" not in owner.get(f"{story.path}/usage").text
     for wrong in ("2026-13", "now", "2026-1"):
         assert owner.get(f"{story.path}/usage?month={wrong}").status == 404

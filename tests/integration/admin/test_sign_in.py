@@ -304,7 +304,14 @@ def test_a_link_signs_in_once_and_only_on_the_local_runner(stage: Stage, monkeyp
     assert browser.get(f"/admin/projects/{project}/test/events").status == 200
     # There is no TLS on loopback.
     assert "secure" not in signed_in.headers["set-cookie"][0].lower()
+    used = browser.get(links[0])
+    assert used.status == 403
+    assert "the link has been used or has expired" in used.page.text
+    assert "You are not signed in" not in used.page.text
+    assert "/dev/admin" in [attributes.get("href") for tag, attributes in used.page.tags if tag == "a"]
+    assert browser.get("/admin/account").status == 200
     other = Browser(stage)
+    assert "You are not signed in" in other.get(links[0]).page.text
     assert other.get(links[0]).status == 403
     assert other.get("/admin/sign-in/link?token=made-up").status == 403
     assert other.cookies == {}
