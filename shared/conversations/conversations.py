@@ -211,7 +211,7 @@ def waiting(scope: Scope, limit: int, starting_after: str | None = None) -> list
     return [cast("Conversation", json.loads(row["doc"])) for row in table.rows_of(entries) if waits(row)]
 
 
-def waits(row: table.Row) -> bool:
+def waits(row: Mapping[str, object]) -> bool:
     """Whether the conversation of this row waits for a person."""
     return "f4" in row
 
