@@ -197,10 +197,12 @@ class SharedReads:
     """Reads of concurrent threads, combined into few requests.
 
     One request is under way at a time. Keys that are asked for meanwhile are read together by the next request, each
-    key once. So a read begins after it was asked for, and is as current as one of its own.
+    key once. So a read begins after it was asked for, and is as current as one of its own. A read that has waited for
+    `seconds` makes its own request, so that it does not take twice as long as a request that is slow.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float = 1.0) -> None:
+        self._seconds = seconds
         self._joining = threading.Lock()
         self._reading = threading.Lock()
         self._next = _SharedRead()
@@ -211,16 +213,23 @@ class SharedReads:
             read = self._next
             wanted = list(keys)
             read.keys.extend(wanted)
-        with self._reading:
+        if not self._reading.acquire(timeout=self._seconds):
+            return get_many(wanted)
+        try:
             if not read.rows.done():
-                with self._joining:
-                    self._next = _SharedRead()
-                try:
-                    read.rows.set_result(get_many(read.keys))
-                except BaseException as error:
-                    read.rows.set_exception(error)
+                self._read(read)
+        finally:
+            self._reading.release()
         rows = read.rows.result()
         return {key: rows[key] for key in wanted if key in rows}
+
+    def _read(self, read: _SharedRead) -> None:
+        with self._joining:
+            self._next = _SharedRead()
+        try:
+            read.rows.set_result(get_many(read.keys))
+        except BaseException as error:
+            read.rows.set_exception(error)
 
 
 def _batch_get(pending: list[dict[str, Any]]) -> Iterator[Any]:
