@@ -10,6 +10,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
+RUN_WITHIN = "run-within"
+"""The name of the threads of `run_within`."""
 
 
 def run_all(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list[R]:
@@ -39,7 +41,7 @@ def run_within(seconds: float, work: Callable[[], R]) -> bool:
             call.set_exception(error)
 
     # A daemon, so that the process need not wait for it at its end.
-    threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
+    threading.Thread(target=contextvars.copy_context().run, args=(run,), name=RUN_WITHIN, daemon=True).start()
     wait([call], seconds)
     if call.done():
         call.result()

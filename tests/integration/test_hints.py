@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from shared.core import threads
 from shared.core.connections import Reply
 from tests.support.clocks import Clock
 from tests.support.conversing import CONFIRM, opened, send
@@ -26,19 +27,20 @@ PATIENCE = 20
 def hanging(service: str) -> Iterator[list[bool]]:
     """The service hangs until the end of the block. The list has an entry for each call that ended before."""
     released, ended = threading.Event(), list[bool]()
-    before = set(threading.enumerate())
 
     def hang(attempt: Try) -> Reply:
         ended.append(released.wait(PATIENCE))
         return attempt.send()
 
-    with wire(Fault(0, hang, service=service)):
+    with wire(Fault(0, hang, service=service)) as line:
         found: list[bool] = []
         yield found
+        assert line.disturbed, f"nothing was asked of {service}"
         found += ended
         released.set()
-        for thread in set(threading.enumerate()) - before:
-            thread.join(PATIENCE)
+        for thread in threading.enumerate():
+            if thread.name == threads.RUN_WITHIN:
+                thread.join(PATIENCE)
 
 
 def message(stage: Stage) -> Callable[[], Answer]:
@@ -84,6 +86,6 @@ def test_a_call_that_asks_for_consent_is_answered_while_step_functions_hangs(
     stage: Stage, stopped_clock: Clock
 ) -> None:
     customer = made(stage, "customers", phone="+15005550022")
-    with hanging("sfn") as ended:
+    with hanging("stepfunctions") as ended:
         assert stage.call("POST", f"{customer}/call", {}).status == 202
     assert ended == []

@@ -21,18 +21,12 @@ from typing import Any
 import pytest
 
 from shared.core import table
+from tests.support import managing
 
 ROOT = Path(__file__).parents[2]
 PATIENCE = 120
 REFUSALS_KEPT = 5 + 2
 """Seconds; what is remembered of a key is short."""
-
-
-@dataclass(frozen=True)
-class Done:
-    code: int
-    out: str
-    err: str
 
 
 @dataclass(frozen=True)
@@ -42,13 +36,11 @@ class Runner:
     data_dir: Path
     facts: dict[str, Any]
 
-    def manage(self, *arguments: str) -> Done:
+    def manage(self, *arguments: str) -> managing.Done:
         # None of the service's own variables: the tool finds the runner by its folder.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
         environment |= {"DATA_DIR": str(self.data_dir)}
-        command = [sys.executable, "-m", "infra.manage", *arguments]
-        ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE)
-        return Done(ran.returncode, ran.stdout, ran.stderr)
+        return managing.manage(arguments, environment)
 
     def done(self, *arguments: str) -> str:
         ran = self.manage(*arguments)
@@ -140,7 +132,7 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
             process.wait()
 
 
-def failed(ran: Done) -> str:
+def failed(ran: managing.Done) -> str:
     """The one line that a command that could not be carried out leaves."""
     assert ran.code == 1, ran
     assert ran.out == ""
