@@ -102,11 +102,15 @@ class Reader:
             self.variables[name] = field_of(outcome.body, response_field)
 
     def _sent(self, block: Block, expected: str | None) -> Outcome:
-        """The outcome of a request, which is repeated until it is the expected one if that comes later."""
-        deadline = time.monotonic() + (PATIENCE if "later" in block.options else 0)
+        """The outcome of a request. If it comes later, curl waits for it, because it starts faster than the others."""
+        if "later" in block.options:
+            self._sent_in("curl", block, expected, time.monotonic() + PATIENCE)
+        return self._sent_in(self.language, block, expected, time.monotonic())
+
+    def _sent_in(self, language: str, block: Block, expected: str | None, deadline: float) -> Outcome:
         while True:
-            printed = self._run(self.language, block.variants[self.language])
-            outcome = self._outcome(printed, shows_headers=block.request.shows_headers)
+            printed = self._run(language, block.variants[language])
+            outcome = _outcome(language, printed, shows_headers=block.request.shows_headers)
             complaint = self._complaint(outcome, expected)
             if not complaint:
                 return outcome
@@ -127,17 +131,6 @@ class Reader:
                 return f"{name} is {outcome.headers.get(name.lower())!r}, not {value!r}"
         return difference(json.loads(body), outcome.body, "")
 
-    def _outcome(self, printed: str, *, shows_headers: bool) -> Outcome:
-        if self.language != "curl":
-            *lines, last = printed.rstrip().splitlines()
-            status, _, body = last.partition(" ")
-            return Outcome(int(status), _headers(lines), json.loads(body))
-        if not shows_headers:
-            return Outcome(None, {}, json.loads(printed))
-        head, _, body = printed.replace("\r\n", "\n").partition("\n\n")
-        first, *lines = head.splitlines()
-        return Outcome(int(first.split()[1]), _headers(lines), json.loads(body))
-
     def _code(self, text: str) -> str:
         return text.replace(markdown.BASE_URL, self.base_url)
 
@@ -155,6 +148,18 @@ class Reader:
 
     def _environment(self) -> dict[str, str]:
         return {"PATH": os.environ["PATH"], "HOME": str(self.folder)} | self.variables
+
+
+def _outcome(language: str, printed: str, *, shows_headers: bool) -> Outcome:
+    if language != "curl":
+        *lines, last = printed.rstrip().splitlines()
+        status, _, body = last.partition(" ")
+        return Outcome(int(status), _headers(lines), json.loads(body))
+    if not shows_headers:
+        return Outcome(None, {}, json.loads(printed))
+    head, _, body = printed.replace("\r\n", "\n").partition("\n\n")
+    first, *lines = head.splitlines()
+    return Outcome(int(first.split()[1]), _headers(lines), json.loads(body))
 
 
 def field_of(body: Any, path: str) -> str:
