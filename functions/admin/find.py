@@ -12,7 +12,8 @@ from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import VIEWER
 from shared.appointments import APPOINTMENTS
 from shared.calls.sessions import SESSIONS
-from shared.conversations.conversations import CONVERSATIONS
+from shared.conversations import conversations
+from shared.conversations.conversations import CONVERSATIONS, MESSAGES
 from shared.core import ids
 from shared.customers import CUSTOMERS
 from shared.projects import api_keys
@@ -31,11 +32,7 @@ _SECTIONS: tuple[tuple[Collection[Any, Any], str], ...] = (
     (WEBHOOK_ENDPOINTS, "webhook_endpoints"),
     (EVENTS, "events"),
 )
-_ELSEWHERE = {
-    "msg_": "A message has no page of its own: open its conversation, which shows all of its messages.",
-    "req_": "A request has no page: search for its id in the log of the functions.",
-}
-"""Where to look for what has an id and no page, by prefix."""
+_REQUEST = "A request has no page: search for its id in the log of the functions."
 _LONGEST = 255
 
 
@@ -45,7 +42,7 @@ def find(visit: InProject) -> Response:
     path = _path(visit, text) if text else None
     if path is not None:
         return visit.redirect(path)
-    elsewhere = _ELSEWHERE.get(text[:4])
+    elsewhere = _REQUEST if text.startswith("req_") else None
     return visit.render("not_found.html", 404 if text else 200, section="", text=text, elsewhere=elsewhere)
 
 
@@ -64,6 +61,9 @@ def _path(visit: InProject, text: str) -> str | None:
     if ids.is_id(DELIVERIES.prefix, text):
         event_id = deliveries.event_of(visit.scope, text)
         return None if event_id is None else visit.path("events", f"{event_id}#{text}")
+    if ids.is_id(MESSAGES.prefix, text):
+        conversation_id = conversations.conversation_of(visit.scope, text)
+        return None if conversation_id is None else visit.path("conversations", f"{conversation_id}#{text}")
     if ids.is_id(api_keys.PREFIX, text):
         return visit.path(f"api_keys#{text}") if _is_key(visit, text) else None
     return _customers(visit, text)

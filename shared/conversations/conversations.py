@@ -7,6 +7,7 @@ the lock (`turn`, the message whose reply is pending), the agent's proposal, and
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import uuid
 from collections.abc import Mapping, Sequence
@@ -209,6 +210,17 @@ def waiting(scope: Scope, limit: int, starting_after: str | None = None) -> list
     most = ids.before(prefix, starting_after) if starting_after and ids.is_id(prefix, starting_after) else None
     entries = next(table.query(_waiting_partition(scope), index="f4", at_most=most, limit=limit), [])
     return [cast("Conversation", json.loads(row["doc"])) for row in table.rows_of(entries) if waits(row)]
+
+
+def conversation_of(scope: Scope, message_id: str) -> str | None:
+    """The conversation of a message, among the last 1,000 that began before it; None if it is in none of them."""
+    began_by = ids.first_of(CONVERSATIONS.prefix, ids.instant(MESSAGES.prefix, message_id) + 1)
+    pages = table.query(scope.pk(CONVERSATIONS.kind), at_most=ids.before(CONVERSATIONS.prefix, began_by), limit=100)
+    for page in itertools.islice(pages, 10):
+        found = table.get_many([(messages_pk(scope, row["sk"]), message_id) for row in page])
+        for row in found.values():
+            return str(row["conversation_id"])
+    return None
 
 
 def waits(row: Mapping[str, object]) -> bool:

@@ -289,16 +289,18 @@ def test_the_find_box_goes_to_what_an_id_names(stage: Stage, story: Story, owner
         assert found(id) == f"{story.path}/{section}/{id}"
     assert found(endpoint["id"]) == f"{story.path}/webhook_endpoints/{endpoint['id']}"
     assert found(session) == f"{story.path}/sessions/{session}"
+    message = stage.call("POST", f"{conversation}/messages", {"content": "hello"}).json["id"]
+    assert found(message) == f"{story.path}{conversation.removeprefix('/v1')}#{message}"
     assert found(story.delivery) == f"{story.path}/events/{story.event}#{story.delivery}"
     made(stage, "customers", phone="+15005550123")
     assert found("%2B1%20500%20555%200123") == f"{story.path}/customers?phone=%2B15005550123"
-    for unknown in ("evt_01m816msd5000p4pwadfypjhfj", "key_1", "nothing", "%2B1", customer[:-1] + "0"):
+    for unknown in ("evt_01m816msd5000p4pwadfypjhfj", "key_1", "nothing", "%2B1", ids.new("cust_")):
         shown = owner.get(f"{story.path}/find?q={unknown}")
         assert shown.status == 404, unknown
         assert "Nothing found" in shown.text
     live = story.path.replace("/test", "/live")
     assert owner.get(f"{live}/find?q={story.event}").status == 404, "modes are separate"
-    assert "open its conversation" in owner.get(f"{story.path}/find?q={ids.new('msg_')}").text
+    assert "Nothing found" in owner.get(f"{story.path}/find?q={ids.new('msg_')}").text
     assert "in the log of the functions" in owner.get(f"{story.path}/find?q={ids.new('req_')}").text
 
 
