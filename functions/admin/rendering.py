@@ -37,7 +37,8 @@ def assets() -> Assets:
 @functools.cache
 def _environment() -> Environment:
     environment = templates.environment(_HERE / "templates", assets())
-    environment.filters |= {"pretty": _pretty, "minute": _minute, "second": _second, "from_now": words.from_now}
+    times = {"minute": functools.partial(_utc, to=16), "second": functools.partial(_utc, to=19)}
+    environment.filters |= {"pretty": _pretty, "from_now": words.from_now} | times
     environment.globals |= {"htmx_config": HTMX, "words": words}
     return environment
 
@@ -46,11 +47,6 @@ def _pretty(document: Any) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
-def _minute(iso: str) -> str:
-    """A time as shown without JavaScript, which shows it in the viewer's time zone."""
-    return f"{clock.iso(clock.parse(iso))[:16].replace('T', ' ')} UTC"
-
-
-def _second(iso: str) -> str:
-    """The same with seconds."""
-    return f"{clock.iso(clock.parse(iso))[:19].replace('T', ' ')} UTC"
+def _utc(iso: str, to: int) -> str:
+    """A time as shown without JavaScript, which shows it in the viewer's time zone: its first `to` characters."""
+    return f"{clock.iso(clock.parse(iso))[:to].replace('T', ' ')} UTC"

@@ -60,22 +60,23 @@ def show_progress(visit: InProject) -> Response:
 
 def play(visit: InProject) -> Response:
     """Go to the recording in the bucket, by a link that is valid for 15 minutes."""
-    record = _find(visit)
-    if record.doc["recording_status"] != sessions.AVAILABLE:
-        raise not_found()
-    return RedirectResponse(_link(record), 303, SECURITY)
+    return _to_recording(visit)
 
 
 def download(visit: InProject) -> Response:
     """Save the recording as a file, by a link like that of `play`."""
-    record = _find(visit)
-    if record.doc["recording_status"] != sessions.AVAILABLE:
-        raise not_found()
-    return RedirectResponse(_link(record, f"{record.doc['id']}.wav"), 303, SECURITY)
+    return _to_recording(visit, f"{visit.params['id']}.wav")
 
 
 def _find(visit: InProject) -> SessionRecord:
     return SESSIONS.find(visit.scope, visit.params["id"])
+
+
+def _to_recording(visit: InProject, file_name: str | None = None) -> Response:
+    record = _find(visit)
+    if record.doc["recording_status"] != sessions.AVAILABLE:
+        raise not_found()
+    return RedirectResponse(_link(record, file_name), 303, SECURITY)
 
 
 def _link(record: SessionRecord, file_name: str | None = None) -> str:

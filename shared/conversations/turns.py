@@ -153,7 +153,7 @@ def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRec
         filters={"customer_id": (customer_id,)},
         min_time=clock.iso(clock.now()),
     )
-    future = APPOINTMENTS.forward(scope, query)
+    future = APPOINTMENTS.earliest_first(scope, query)
     upcoming = (record for record in future if record.doc["status"] != appointments.CANCELLED)
     return list(itertools.islice(upcoming, MAX_APPOINTMENTS))
 

@@ -93,12 +93,12 @@ class Collection(Generic[D, R]):
         """
         return walks.read_page(scope, self, query, partition or scope.pk(self.kind), seconds_left)
 
-    def forward(self, scope: Scope, query: Query) -> Iterator[Record[D, R]]:
+    def earliest_first(self, scope: Scope, query: Query) -> Iterator[Record[D, R]]:
         """The resources of a query by time with one filter value, earliest first. Reads as many as the caller takes.
 
         `query.limit` is the number of rows that each read gets.
         """
-        return map(self.record, walks.rows_forward(scope, self, query))
+        return map(self.record, walks.earliest_first(scope, self, query))
 
     def find(self, scope: Scope, id: str) -> Record[D, R]:
         """The resource with this id, deleted or not. Raises `resource_not_found`."""

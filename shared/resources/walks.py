@@ -78,7 +78,7 @@ def read_page(
             raise Unavailable("no row matched in time")
 
 
-def rows_forward(scope: Scope, collection: Collection[Any, Any], query: Query) -> Iterator[table.Row]:
+def earliest_first(scope: Scope, collection: Collection[Any, Any], query: Query) -> Iterator[table.Row]:
     """The rows of a query by time with one filter value, earliest first, read in blocks of `query.limit`."""
     [(index, [partition])] = _conditions(scope, collection, query)
     for entries in table.query(partition, index=index, at_least=query.min_time, limit=query.limit, forward=True):

@@ -167,7 +167,7 @@ class Snapshot:
 
     @property
     def slow(self) -> bool:
-        """Whether its last attempts took long. A quick one ends this, but for a minute after it was set."""
+        """Whether its last attempts took long. A quick attempt ends this if the last slow one is a minute ago."""
         return self.slow_until is not None
 
     @property

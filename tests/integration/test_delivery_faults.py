@@ -15,6 +15,7 @@ from shared.core.aws import Unavailable
 from shared.core.keys import Scope
 from shared.webhooks import deliveries
 from tests.support.clocks import Clock
+from tests.support.delivering import fan_out_customers
 from tests.support.faults import (
     CONFLICTS,
     FEWER_TROUBLES,
@@ -387,10 +388,7 @@ def test_sweep_hints_at_a_row_less_often_the_longer_it_waits(stage: Stage, stopp
 def test_what_sweep_found_when_it_died_is_found_again(stage: Stage, stopped_clock: Clock) -> None:
     def due() -> set[str]:
         stage.project()
-        made(stage, "webhook_endpoints", url=URL)
-        for _ in range(3):
-            made(stage, "customers", phone=PHONE)
-        stage.fan_out()
+        fan_out_customers(stage, URL, 3)
         stopped_clock.forward(61)
         stage.messages("retries")
         return {json.loads(message["body"])["sk"] for message in stage.messages("deliveries")}
@@ -419,10 +417,7 @@ def test_what_sweep_found_when_it_died_is_found_again(stage: Stage, stopped_cloc
 @pytest.mark.usefixtures("owed_by_nobody_else")
 def test_a_row_that_sweep_cannot_read_does_not_keep_it_from_the_others(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(200)) as receiver:
-        made(stage, "webhook_endpoints", url=receiver.url)
-        for _ in range(4):
-            made(stage, "customers", phone=PHONE)
-        stage.fan_out()
+        fan_out_customers(stage, receiver.url, 4)
         stage.messages("deliveries")
         stopped_clock.forward(61)
         with wire(Fault(0, throttled, 4)), suppress(Unavailable):

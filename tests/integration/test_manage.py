@@ -22,9 +22,8 @@ import pytest
 
 from shared.core import table
 from tests.support import managing
+from tests.support.managing import PATIENCE, ROOT
 
-ROOT = Path(__file__).parents[2]
-PATIENCE = 120
 REFUSALS_KEPT = 5 + 2
 """Seconds; what is remembered of a key is short."""
 

@@ -16,13 +16,13 @@ from shared.core.aws import Unavailable
 from shared.core.keys import Scope
 from tests.support import rows
 from tests.support.clocks import Clock
+from tests.support.delivering import fan_out_customers
 from tests.support.receivers import Receiver, answer
-from tests.support.resources import listed, made
+from tests.support.resources import listed
 from tests.support.stage import Stage, sqs_record
 from tests.support.wire import ALWAYS, Fault, throttled, wire
 
 Key = tuple[str, str]
-PHONE = "+15005550006"
 
 
 class Gate(aws_json.Hook):
@@ -105,10 +105,7 @@ class SlowRead(aws_json.Hook):
 
 def test_the_attempts_of_a_batch_share_their_reads(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(200)) as receiver:
-        made(stage, "webhook_endpoints", url=receiver.url)
-        for _ in range(10):
-            made(stage, "customers", phone=PHONE)
-        stage.fan_out()
+        fan_out_customers(stage, receiver.url, 10)
         queue = stage.queues["retries"].arn
         batch = [sqs_record(message["body"], queue) for message in stage.messages("deliveries")]
         slow = SlowRead()

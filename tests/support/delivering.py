@@ -23,6 +23,14 @@ def happen(stage: Stage) -> str:
     return f"/v1/events/{event['id']}/deliveries"
 
 
+def fan_out_customers(stage: Stage, url: str, count: int) -> None:
+    """Create an endpoint and then so many customers, and fan out what happened."""
+    made(stage, "webhook_endpoints", url=url)
+    for _ in range(count):
+        made(stage, "customers", phone=PHONE)
+    stage.fan_out()
+
+
 def only(stage: Stage, deliveries: str) -> Any:
     """The one delivery of an event."""
     [delivery] = listed(stage, deliveries)
