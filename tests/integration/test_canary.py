@@ -75,10 +75,11 @@ def post(url: str, body: bytes = b"{}", method: str = "POST", signature: str = "
 
 
 def test_the_canary_passes_and_leaves_nothing(stage: Stage, base_url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    # The worker may log an attempt after the run has passed, so the deliveries end first.
-    with lines() as logged, delivering(stage):
-        assert run(stage) is True
-        assert run(stage) is True
+    with lines() as logged:
+        for _ in range(2):
+            # The receiver reads the verdict after the run has passed, so the delivery ends before the next run.
+            with delivering(stage):
+                assert run(stage) is True
     measured = results(capsys)
     assert measured[facts.CANARY_PASSED] == 1
     assert 0 < measured[facts.CANARY_WEBHOOK] < 20_000
