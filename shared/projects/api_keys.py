@@ -21,7 +21,7 @@ from shared.core.aws import Unavailable
 from shared.core.errors import ApiError
 from shared.core.keys import Scope
 from shared.projects import projects, rate_limits
-from shared.projects.rate_limits import Moment, Remaining, Window
+from shared.projects.rate_limits import Moment, Remaining
 
 UNKNOWN_KEY_MEMORY = 5 * clock.SECOND
 """How long a container caches that a key is unknown or revoked (milliseconds)."""
@@ -63,7 +63,7 @@ class Creation:
 
     key: Key
     plaintext: str = field(repr=False)
-    writes: tuple[table.Operation, ...] = field(repr=False)
+    writes: tuple[table.Write, ...] = field(repr=False)
 
 
 class LimitExceeded(Exception):
@@ -121,7 +121,7 @@ def find(project_id: int, key_id: str) -> Key:
     return _of_row(_find(project_id, key_id))
 
 
-def revoke(project_id: int, key_id: str, also: Sequence[table.Operation] = ()) -> Key:
+def revoke(project_id: int, key_id: str, also: Sequence[table.Write] = ()) -> Key:
     """Revoke a key, with the writes `also` in the same transaction.
 
     Revoking it again has no effect and writes nothing. Raises LookupError for an unknown key.
@@ -170,32 +170,21 @@ def authenticate(plaintext: str) -> Caller:
     if not _PLAINTEXT.fullmatch(plaintext):
         raise ApiError("api_key_invalid")
     digest, now = _digest(plaintext), clock.now()
-    refusal = _refusals.get(digest, now)
-    if refusal is not None:
-        raise refusal
+    if refusal := _refusals.get(digest, now):
+        raise refusal.error_at(now)
     # The container guesses which minute the row counts from its last update. A wrong guess costs another attempt; the
     # conditions keep every count correct.
     known = _known.get(digest)
-    guess = known.minute if known else None
-    moment = Moment(now, guess if guess == rate_limits.latest_minute(now) else now // clock.MINUTE)
-    starts = guess != moment.minute
+    moment = rate_limits.moment(now, known.minute if known else None)
     for _ in range(_ATTEMPTS):
-        update = rate_limits.start_minute if starts else rate_limits.count
         try:
-            row = table.update(update(*_row_key(digest), moment))
+            row = table.update(rate_limits.count(*_row_key(digest), moment))
         except table.ConditionFailed as failed:
             row = failed.old or {}
-            if not row or "revoked_at" in row:
-                unknown = ApiError("api_key_revoked" if row else "api_key_invalid")
-                raise _refusals.put(digest, now, now + UNKNOWN_KEY_MEMORY, unknown) from None
-            starts = not rate_limits.is_current(row, now)
-            if starts:
-                continue
-            moment = Moment(now, row["m"])
-            caller = _caller(row, moment)
-            window = rate_limits.exhausted_window(caller.remaining, moment)
-            if window is not None:
-                raise _refusals.put(digest, now, window.until, _limit_exceeded(caller, window, now)) from None
+            moment = rate_limits.moment(now, row.get("m"))
+            if refusal := _refusal(row, moment):
+                _refusals.put(digest, refusal)
+                raise refusal.error_at(now) from None
         else:
             caller = _caller(row, moment)
             _known[digest] = _Known(caller.scope, row["m"])
@@ -203,8 +192,20 @@ def authenticate(plaintext: str) -> Caller:
     raise Unavailable("the row of the key was modified concurrently")
 
 
-def _limit_exceeded(caller: Caller, window: Window, now: int) -> LimitExceeded:
-    return LimitExceeded(caller, window.name, rate_limits.whole_seconds(window.until - now))
+def _refusal(row: table.Row, moment: Moment) -> _Refusal | None:
+    """Why the row of a key, empty if there is none, does not allow a request. None if it does."""
+    now = moment.now
+    if not row or "revoked_at" in row:
+        error = ApiError("api_key_revoked" if row else "api_key_invalid")
+        return _Refusal(error, now, now + UNKNOWN_KEY_MEMORY)
+    if moment.starts:
+        return None
+    caller = _caller(row, moment)
+    window = rate_limits.exhausted_window(caller.remaining, moment)
+    if window is None:
+        return None
+    resets_in = rate_limits.whole_seconds(window.until - now)
+    return _Refusal(LimitExceeded(caller, window.name, resets_in), now, window.until)
 
 
 def _caller(row: table.Row, moment: Moment) -> Caller:
@@ -241,34 +242,44 @@ def _of_row(row: table.Row) -> Key:
     )
 
 
-class _Refusals:
-    """A bounded cache of refusals, so that repeated requests with a refused key cost no writes.
+@dataclass(frozen=True)
+class _Refusal:
+    """Why a key is refused, from the instant `since` until the instant `until`."""
 
-    A refusal is valid from `since` until `until`; the clock may be set back to before `since`.
-    """
+    error: ApiError | LimitExceeded
+    since: int
+    until: int
+
+    def error_at(self, now: int) -> ApiError | LimitExceeded:
+        """The exception of a request at the instant `now`, a new one for each request."""
+        if isinstance(self.error, ApiError):
+            return ApiError(self.error.code)
+        # The RateLimit header shows this value only if the minute's limit is reached.
+        resets_in = rate_limits.whole_seconds(self.until - now)
+        caller = self.error.caller
+        remaining = dataclasses.replace(caller.remaining, minute_resets_in=resets_in)
+        return LimitExceeded(dataclasses.replace(caller, remaining=remaining), self.error.window, resets_in)
+
+
+class _Refusals:
+    """A bounded cache of refusals, so that repeated requests with a refused key cost no writes."""
 
     def __init__(self) -> None:
-        self._refusals: LRUCache[str, tuple[int, int, Exception]] = LRUCache(_CACHED_KEYS)
+        self._refusals: LRUCache[str, _Refusal] = LRUCache(_CACHED_KEYS)
         self._lock = threading.Lock()
 
-    def get(self, digest: str, now: int) -> Exception | None:
+    def get(self, digest: str, now: int) -> _Refusal | None:
         with self._lock:
-            since, until, refusal = self._refusals.get(digest, (0, 0, None))
-            if refusal is None or not since <= now < until:
+            refusal = self._refusals.get(digest)
+            # The clock may have been set back to before `since`.
+            if refusal is None or not refusal.since <= now < refusal.until:
                 self._refusals.pop(digest, None)
                 return None
-        if isinstance(refusal, LimitExceeded):
-            # The RateLimit header shows this value only if the minute's limit is reached.
-            resets_in = rate_limits.whole_seconds(until - now)
-            remaining = dataclasses.replace(refusal.caller.remaining, minute_resets_in=resets_in)
-            return LimitExceeded(dataclasses.replace(refusal.caller, remaining=remaining), refusal.window, resets_in)
-        assert isinstance(refusal, ApiError)
-        return ApiError(refusal.code)
-
-    def put(self, digest: str, since: int, until: int, refusal: Exception) -> Exception:
-        with self._lock:
-            self._refusals[digest] = (since, until, refusal)
         return refusal
+
+    def put(self, digest: str, refusal: _Refusal) -> None:
+        with self._lock:
+            self._refusals[digest] = refusal
 
 
 @dataclass(frozen=True)

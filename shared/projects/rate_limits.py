@@ -8,7 +8,6 @@ by a host whose clock was wrong; its counts restart.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shared.core import clock, facts, table
@@ -37,10 +36,14 @@ class Window:
 
 @dataclass(frozen=True)
 class Moment:
-    """The minute and second in which a request at the instant `now` is counted."""
+    """The minute and second in which a request at the instant `now` is counted.
+
+    `starts` if the row counts another minute, so that its counts restart.
+    """
 
     now: int
     minute: int
+    starts: bool
 
     @property
     def counted_at(self) -> int:
@@ -58,34 +61,17 @@ def latest_minute(now: int) -> int:
     return now // clock.MINUTE + 1
 
 
-def is_current(row: Mapping[str, object], now: int) -> bool:
-    """Whether the row counts the current minute or the next one."""
-    minute = row.get("m")
-    return isinstance(minute, int) and now // clock.MINUTE <= minute <= latest_minute(now)
-
-
-def start_minute(pk: str, sk: str, moment: Moment) -> table.Update:
-    """The update that counts the first request of a minute."""
-    return table.Update(
-        pk,
-        sk,
-        set={"m": moment.minute, "w": {"n": 1, moment.second: 1}},
-        condition=f"{CONDITION} AND (attribute_not_exists(m) OR m < :s_m OR m > :latest)",
-        values={":latest": latest_minute(moment.now)},
-    )
+def moment(now: int, counted: int | None) -> Moment:
+    """When a request at the instant `now` is counted in a row that counts the minute `counted`, if it counts any."""
+    minute = now // clock.MINUTE
+    if counted is not None and minute <= counted <= latest_minute(now):
+        return Moment(now, counted, starts=False)
+    return Moment(now, minute, starts=True)
 
 
 def count(pk: str, sk: str, moment: Moment) -> table.Update:
-    """The update that counts a request, if the row counts this minute and neither limit is reached."""
-    second = moment.second
-    return table.Update(
-        pk,
-        sk,
-        expressions=("w.n = w.n + :one", f"w.{second} = if_not_exists(w.{second}, :zero) + :one"),
-        condition=f"{CONDITION} AND m = :m AND w.n < :per_minute"
-        f" AND (attribute_not_exists(w.{second}) OR w.{second} < :per_second)",
-        values={":m": moment.minute, ":one": 1, ":zero": 0, ":per_minute": PER_MINUTE, ":per_second": PER_SECOND},
-    )
+    """The update that counts a request. Its condition is that the moment is true of the row and a request remains."""
+    return (_count_first if moment.starts else _count_next)(pk, sk, moment)
 
 
 def remaining(row: table.Row, moment: Moment) -> Remaining:
@@ -110,3 +96,25 @@ def exhausted_window(remaining: Remaining, moment: Moment) -> Window | None:
 def whole_seconds(milliseconds: int) -> int:
     """Milliseconds as whole seconds, rounded up, at least 1."""
     return max(1, -(-milliseconds // clock.SECOND))
+
+
+def _count_first(pk: str, sk: str, moment: Moment) -> table.Update:
+    return table.Update(
+        pk,
+        sk,
+        set={"m": moment.minute, "w": {"n": 1, moment.second: 1}},
+        condition=f"{CONDITION} AND (attribute_not_exists(m) OR m < :s_m OR m > :latest)",
+        values={":latest": latest_minute(moment.now)},
+    )
+
+
+def _count_next(pk: str, sk: str, moment: Moment) -> table.Update:
+    second = moment.second
+    return table.Update(
+        pk,
+        sk,
+        expressions=("w.n = w.n + :one", f"w.{second} = if_not_exists(w.{second}, :zero) + :one"),
+        condition=f"{CONDITION} AND m = :m AND w.n < :per_minute"
+        f" AND (attribute_not_exists(w.{second}) OR w.{second} < :per_second)",
+        values={":m": moment.minute, ":one": 1, ":zero": 0, ":per_minute": PER_MINUTE, ":per_second": PER_SECOND},
+    )
