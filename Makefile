@@ -16,6 +16,8 @@ COMPILE_DEPLOY = $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --pyt
 
 # If the machine has no Node, one is installed in the virtual environment. The CDK looks for `node` on the path.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# Tests start many processes. Without bytecode files, each of them would compile the project again.
+unexport PYTHONDONTWRITEBYTECODE
 NODE_IS_FINE = node -e 'process.exit(+process.versions.node.split(".")[0] < 18 ? 1 : 0)' 2>/dev/null && command -v npm >/dev/null
 
 .DEFAULT_GOAL := help

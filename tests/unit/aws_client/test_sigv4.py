@@ -81,7 +81,7 @@ NAME = st.from_regex(r"x-[a-z0-9-]{1,20}", fullmatch=True)
 TIME = st.datetimes().map(lambda moment: f"{moment:%Y%m%dT%H%M%SZ}".rjust(16, "0"))
 
 
-@settings(max_examples=2000)
+@settings(max_examples=500)
 @given(
     headers=st.dictionaries(NAME, VALUE, max_size=6),
     body=st.binary(max_size=200),
@@ -123,7 +123,7 @@ def test_every_request_that_is_sent_has_the_signature_that_botocore_computes(
         monkeypatch.setenv("AWS_ENDPOINT_URL", url)
         with client(service) as ours:
 
-            @settings(max_examples=125)
+            @settings(max_examples=50)
             @given(
                 operation=st.from_regex(r"[A-Z][A-Za-z]{2,30}", fullmatch=True),
                 parameters=st.dictionaries(st.text(max_size=8), JSON, max_size=4),
