@@ -56,7 +56,7 @@ class NewMessage:
 
     row: table.Row
     conversation: ConversationRecord
-    writes: Sequence[table.Operation]
+    writes: Sequence[table.Write]
 
 
 def send(request: Request[MessageCreate]) -> Response:

@@ -38,8 +38,8 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
 def _shards() -> list[str]:
     """All shards, and in turn one of those that contain rows only if the stage's number of shards was once higher."""
     former = keys.former_due_shards()
-    turn = clock.now() // clock.MINUTE % max(1, len(former))
-    return keys.due_shards() + former[turn : turn + 1]
+    position = clock.now() // clock.MINUTE % max(1, len(former))
+    return keys.due_shards() + former[position : position + 1]
 
 
 def _sweep(shard: str, has_time: Callable[[], bool]) -> int:

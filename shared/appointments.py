@@ -74,7 +74,7 @@ class Appointment(Resource):
 APPOINTMENTS: Collection[Appointment, ResourceRow] = Collection(
     kind="appointment",
     prefix="appt_",
-    slots=("external_id", "session_id", "customer_id", "status"),
+    indexed=("external_id", "session_id", "customer_id", "status"),
     filters={
         "external_id": lists.Exact("external_id"),
         "session_id": lists.Exact("session_id"),

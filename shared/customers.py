@@ -50,7 +50,7 @@ which is a day in the stream and 90 days in the bucket of failed batches."""
 CUSTOMERS: Collection[Customer, CustomerRow] = Collection(
     kind="customer",
     prefix="cust_",
-    slots=("external_id", "phone", "email"),
+    indexed=("external_id", "phone", "email"),
     filters={
         "external_id": lists.Exact("external_id"),
         "phone": lists.Phone("phone"),
@@ -124,7 +124,7 @@ def deleted(customer: Customer) -> Customer | None:
     return {**changed, "deleted_at": changed["updated_at"]}
 
 
-def deletion(scope: Scope, record: CustomerRecord, customer: Customer) -> list[table.Operation]:
+def deletion(scope: Scope, record: CustomerRecord, customer: Customer) -> list[table.Write]:
     """The writes that delete the customer, on condition that no call has started or ended since it was read."""
     active = record.row.get("active_session")
     delete, put = CUSTOMERS.delete(scope, record, customer)

@@ -139,7 +139,7 @@ def cancel(visit: InProject) -> Response:
 
 
 def _change(visit: InProject, patch_of: Any, action: str) -> None:
-    def decide() -> list[table.Operation]:
+    def decide() -> list[table.Write]:
         record = _find(visit)
         patch = fields.validate(AppointmentPatch, patch_of(record.doc)).model_dump(exclude_unset=True)
         appointment = appointments.patched(record.doc, patch)

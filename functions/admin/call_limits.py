@@ -36,7 +36,7 @@ def change(visit: InProject) -> Response:
     except ApiError as error:
         return _form(visit, visit.form, error)
 
-    def decide() -> list[table.Operation]:
+    def decide() -> list[table.Write]:
         before, _ = _read(visit)
         if before == wanted:
             return []

@@ -63,7 +63,7 @@ def show(visit: InProject) -> Response:
 def end(visit: InProject) -> Response:
     """End a conversation."""
 
-    def decide() -> list[table.Operation]:
+    def decide() -> list[table.Write]:
         record = _find(visit)
         conversation = conversations.ended(record.doc)
         if conversation is None:
@@ -78,7 +78,7 @@ def end(visit: InProject) -> Response:
 def give_back(visit: InProject) -> Response:
     """Give a conversation that was handed off back to the agent."""
 
-    def decide() -> list[table.Operation]:
+    def decide() -> list[table.Write]:
         record = _find(visit)
         writes = conversations.giving_back(visit.scope, record)
         return [*writes, visit.entry("conversation.given_back", record.doc["id"])] if writes else []

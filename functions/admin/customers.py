@@ -98,7 +98,7 @@ def ask_to_edit(visit: InProject) -> Response:
 def edit(visit: InProject) -> Response:
     """Change a customer. The audit trail names the changed fields without their values, which are personal data."""
 
-    def decide() -> list[table.Operation]:
+    def decide() -> list[table.Write]:
         record = _find(visit)
         values = forms.texts(visit, _TEXTS)
         values |= {"metadata": forms.metadata_patch(record.doc["metadata"], forms.metadata(visit))}
@@ -129,7 +129,7 @@ def ask_to_delete(visit: InProject) -> Response:
 def delete(visit: InProject) -> Response:
     """Soft-delete a customer, whose queued calls fail."""
 
-    def decide() -> list[table.Operation]:
+    def decide() -> list[table.Write]:
         record = _find(visit)
         customer = customers.deleted(record.doc)
         if customer is None:
@@ -152,7 +152,7 @@ def call(visit: InProject) -> Response:
     """Place one call to a customer, and go to it."""
     placed: list[Placement] = []
 
-    def decide() -> list[table.Operation]:
+    def decide() -> list[table.Write]:
         placement = placing.place(visit.scope, visit.params["id"], order)
         placed[:] = [placement]
         if not placement.writes:

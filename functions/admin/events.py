@@ -68,7 +68,7 @@ def replay(visit: InProject) -> Response:
 
     sent: list[hints.Hint] = []
 
-    def decide() -> list[table.Operation]:
+    def decide() -> list[table.Write]:
         writes, new = deliveries.retry(visit.scope, event_id, delivery_id)
         sent[:] = [deliveries.hint(new)]
         facts = {"event": event_id, "delivery": new["sk"]}

@@ -81,7 +81,7 @@ def stop(visit: InProject) -> Response:
     """Stop a running replay."""
     endpoint_id = visit.form.get("endpoint", "")
 
-    def decide() -> list[table.Operation]:
+    def decide() -> list[table.Write]:
         endpoints.WEBHOOK_ENDPOINTS.find(visit.scope, endpoint_id)
         writes = replays.stop(visit.scope, endpoint_id)
         return [*writes, visit.entry("replay.stopped", endpoint_id)] if writes else []
@@ -93,7 +93,7 @@ def stop(visit: InProject) -> Response:
 def _start(visit: InProject, endpoint_id: str, since: int) -> None:
     first: list[hints.Hint] = []
 
-    def decide() -> list[table.Operation]:
+    def decide() -> list[table.Write]:
         writes, hint = replays.start(visit.scope, endpoint_id, since, visit.actor.who)
         first[:] = [hint]
         return [*writes, visit.entry("replay.started", endpoint_id, after={"since": clock.iso(since)})]

@@ -140,7 +140,7 @@ class InProject(SignedIn):
         starting_after = self.query.get("starting_after")
         return {"limit": [str(limit)]} | ({"starting_after": [starting_after]} if starting_after else {})
 
-    def commit(self, decide: Callable[[], Sequence[table.Operation]]) -> None:
+    def commit(self, decide: Callable[[], Sequence[table.Write]]) -> None:
         """Commit the writes of `decide`, which include the change's entry in the audit trail; none if nothing changes.
 
         `decide` reads the rows it needs, and runs again if they are modified concurrently. Raises ApiError.

@@ -131,7 +131,7 @@ def test(visit: InProject) -> Response:
     """Send a test event, and go to it, where the result appears."""
     sent: list[table.Row] = []
 
-    def decide() -> list[table.Operation]:
+    def decide() -> list[table.Write]:
         record = _find(visit)
         writes, delivery = deliveries.test(visit.scope, endpoints.snapshot(record.row))
         sent[:] = [delivery]
@@ -155,7 +155,7 @@ def rotate(visit: InProject) -> Response:
     ciphertext = signing.encrypt(_find(visit).doc["id"], secret)
     rotated: list[WebhookEndpoint] = []
 
-    def decide() -> list[table.Operation]:
+    def decide() -> list[table.Write]:
         record = _find(visit)
         endpoint = endpoints.with_secret(record.doc, secret)
         rotated[:] = [endpoint]
@@ -180,7 +180,7 @@ def ask_to_delete(visit: InProject) -> Response:
 def delete(visit: InProject) -> Response:
     """Delete an endpoint permanently. Its waiting deliveries are canceled."""
 
-    def decide() -> list[table.Operation]:
+    def decide() -> list[table.Write]:
         record = _find(visit)
         entry = visit.entry("webhook_endpoint.deleted", record.doc["id"], before=_facts(record.doc))
         return [*endpoints.deletion(visit.scope, record), entry]
@@ -198,7 +198,7 @@ def _back(visit: InProject, notice: str) -> Response:
 
 
 def _change(visit: InProject, patch: Mapping[str, Any], action: str) -> None:
-    def decide() -> list[table.Operation]:
+    def decide() -> list[table.Write]:
         record = _find(visit)
         endpoint = endpoints.patched(record.doc, patch)
         if endpoint is None:

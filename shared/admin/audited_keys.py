@@ -11,7 +11,7 @@ from shared.projects import api_keys
 from shared.projects.api_keys import Creation, Key
 
 
-def create(project_id: int, livemode: bool, label: str, actor: Actor, also: Sequence[table.Operation] = ()) -> Creation:
+def create(project_id: int, livemode: bool, label: str, actor: Actor, also: Sequence[table.Write] = ()) -> Creation:
     """Create a key, with the writes `also` in the same transaction. Nothing stores its plaintext.
 
     Raises LookupError for an unknown project, and ConditionFailed if a condition of `also` fails.

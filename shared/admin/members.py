@@ -122,7 +122,7 @@ def remove_by_id(project_id: int, id: str, actor: Actor, *, keep_an_owner: bool 
         # The member may join or get another role between the read and the write.
         unchanged = "person = :person" if bound else "attribute_exists(pk) AND attribute_not_exists(person)"
         values = {":role": row["member_role"]} | ({":person": row["person"]} if bound else {})
-        writes: Sequence[table.Operation] = [
+        writes: Sequence[table.Write] = [
             table.Delete(row["pk"], row["sk"], condition=f"{unchanged} AND member_role = :role", values=values),
             table.Delete(pointer, _number(project_id)),
             *(_other_owner(row) if keep_an_owner else []),
@@ -195,7 +195,7 @@ def join(person_id: str, email: str, actor: Actor) -> None:
         )
         pointer = {"pk": _pk_of_person(person_id), "sk": invitation["sk"], "kind": "project_of_person"}
         entry = audit.entry(project_id, actor, "member.joined", email)
-        writes: Sequence[table.Operation] = [
+        writes: Sequence[table.Write] = [
             member,
             table.Delete(invitation["pk"], invitation["sk"]),
             table.Put(pointer | {"member": _hash(email)}),

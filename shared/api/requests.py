@@ -46,7 +46,7 @@ class Decision:
     replayed.
     """
 
-    writes: Sequence[table.Operation]
+    writes: Sequence[table.Write]
     response: Response
     after: Callable[[], Response | None] | None = None
 

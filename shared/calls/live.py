@@ -133,14 +133,7 @@ def keep_recording(scope: Scope, session_id: str, key: str, *, redacted: bool) -
 
     def attempt() -> str | None:
         row = SESSIONS.find(scope, session_id).row
-        present = row.get("recording_key")
-        attributes: dict[str, table.Value | None] = {"recording_key": key}
-        if redacted:
-            attributes["recording_redacted"] = True
-            if present != key and present is not None:
-                attributes["raw_recording_key"] = present
-        elif row.get("recording_redacted"):
-            attributes = {"raw_recording_key": key}
+        attributes = _recording_attributes(row, key, redacted=redacted)
         due = owed.due_attributes(session_id, clock.now())
         update = table.Update(
             scope.pk(SESSIONS.kind),
@@ -156,6 +149,15 @@ def keep_recording(scope: Scope, session_id: str, key: str, *, redacted: bool) -
     raw = owed.retry_on_conflict(attempt)
     if raw is not None:
         recordings.delete(raw)
+
+
+def _recording_attributes(row: sessions.SessionRow, key: str, *, redacted: bool) -> dict[str, table.Value | None]:
+    """The attributes to set when a recording arrives: which copy is kept, and which raw one is to be deleted."""
+    present = row.get("recording_key")
+    if not redacted:
+        return {"raw_recording_key" if row.get("recording_redacted") else "recording_key": key}
+    attributes: dict[str, table.Value | None] = {"recording_key": key, "recording_redacted": True}
+    return attributes if present in (None, key) else attributes | {"raw_recording_key": present}
 
 
 def keep_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, redacted: bool) -> None:
@@ -204,16 +206,16 @@ def _start(scope: Scope, claim: owed.Claim, record: SessionRecord) -> None:
     if not isinstance(clear, Clearance):
         owed.commit(claim, placing.not_dialing(scope, record, clear))
         return
-    turn = pacing.admit(scope, session_id)
-    if isinstance(turn, pacing.Wait):
-        waits = sessions.update(scope, record, {}, owed.due_attributes(session_id, turn.until))
-        owed.commit(claim, [waits, *turn.writes])
+    admission = pacing.admit(scope, session_id)
+    if isinstance(admission, pacing.Wait):
+        waits = sessions.update(scope, record, {}, owed.due_attributes(session_id, admission.until))
+        owed.commit(claim, [waits, *admission.writes])
         return
     now = clock.now()
     # Stored before the customer hears it: the first turn needs it, and a repeated start must say the same.
     attributes = {**owed.due_attributes(session_id, now), "started_at": now, "opening": _opening(scope, record)}
     starts = sessions.update(scope, record, {}, attributes)
-    owed.commit(claim, [starts, *clear.writes, *turn.writes], keep=True)
+    owed.commit(claim, [starts, *clear.writes, *admission.writes], keep=True)
     _place(scope, claim, SESSIONS.find(scope, session_id), first=True)
 
 
@@ -238,17 +240,17 @@ def _place(scope: Scope, claim: owed.Claim, record: SessionRecord, *, first: boo
         owed.commit(claim, _placed(scope, record, contact_id, clock.now() + POLL))
 
 
-def _try_again(scope: Scope, record: SessionRecord, *, placed_none: bool) -> list[table.Operation]:
+def _try_again(scope: Scope, record: SessionRecord, *, placed_none: bool) -> list[table.Write]:
     """The writes after a busy carrier's answer. If it `placed_none`, the call waits as if it had not been started."""
     session_id = record.doc["id"]
     if not placed_none:
         return [sessions.update(scope, record, {}, owed.due_attributes(session_id, clock.now() + BUSY))]
-    turn = pacing.refused(scope, session_id)
-    attributes = {**owed.due_attributes(session_id, turn.until), "started_at": None, "opening": None}
-    return [sessions.update(scope, record, {}, attributes), limits.undo(scope), *turn.writes]
+    waits = pacing.refused(scope, session_id)
+    attributes = {**owed.due_attributes(session_id, waits.until), "started_at": None, "opening": None}
+    return [sessions.update(scope, record, {}, attributes), limits.undo(scope), *waits.writes]
 
 
-def _placed(scope: Scope, record: SessionRecord, contact_id: str, due_at: int) -> list[table.Operation]:
+def _placed(scope: Scope, record: SessionRecord, contact_id: str, due_at: int) -> list[table.Write]:
     """The writes of a call that the carrier has accepted, whose next step is due at the instant `due_at`."""
     session = record.doc
     dialed_at = max(record.row["started_at"], clock.parse(session["created_at"]))
@@ -257,7 +259,7 @@ def _placed(scope: Scope, record: SessionRecord, contact_id: str, due_at: int) -
     return [sessions.update(scope, record, changes, attributes), _contact(scope, session, contact_id)]
 
 
-def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> list[table.Operation]:
+def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> list[table.Write]:
     """The writes that bring a call under way up to date with the carrier's state of it."""
     session, now = record.doc, clock.now()
     age, patience = _since_dialed(session), LOST_AFTER
@@ -293,7 +295,7 @@ def _describe(contact_id: str, age: int) -> ContactState | None:
 
 def _end(
     scope: Scope, record: SessionRecord, ending: Ending, answered_at: str | None, at: int | None
-) -> list[table.Operation]:
+) -> list[table.Write]:
     """The writes that end a call at the instant `at`, with the outcome of the agent's turns."""
     changes: dict[str, Any] = {"answered_at": answered_at or record.doc["answered_at"]}
     if record.row.get("talked"):

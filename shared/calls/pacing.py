@@ -36,7 +36,7 @@ CHECK_WITHIN = 60 * clock.SECOND
 MIN_WAIT = clock.SECOND
 """The shortest wait, because queues delay by whole seconds."""
 LATE = 5 * clock.SECOND
-"""How late a waiting call may come back without losing its turn."""
+"""How late a waiting call may come back without losing its place."""
 BACK_OFF = 5 * clock.SECOND
 """How long no call starts after the carrier refused one for lack of capacity."""
 WAITING_READ = 200
@@ -50,7 +50,7 @@ _CALL, _PACE, _WAITS = "call#", "pace", "waits#"
 class Start:
     """The call may start now, in one transaction with these writes."""
 
-    writes: Sequence[table.Operation]
+    writes: Sequence[table.Write]
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Wait:
     """The call waits until this instant, with these writes."""
 
     until: int
-    writes: Sequence[table.Operation]
+    writes: Sequence[table.Write]
 
 
 def admit(scope: Scope, session_id: str) -> Start | Wait:
@@ -90,15 +90,15 @@ def admit(scope: Scope, session_id: str) -> Start | Wait:
 
 
 def wait(scope: Scope, session_id: str, until: int) -> Wait:
-    """Let a queued call wait, and keep its turn."""
+    """Let a queued call wait, and keep its place."""
     return Wait(until, [table.Put(_row(_WAITS, scope, session_id, until + LATE), condition="")])
 
 
 def refused(scope: Scope, session_id: str) -> Wait:
     """Let a call wait that the carrier had no capacity for, and all others with it."""
-    turn = wait(scope, session_id, clock.now() + BACK_OFF)
-    pace = table.Update(_PK, _PACE, set={"next_start": turn.until}, expressions=("v = v + :one",), values={":one": 1})
-    return Wait(turn.until, [*turn.writes, release(session_id), pace])
+    waits = wait(scope, session_id, clock.now() + BACK_OFF)
+    pace = table.Update(_PK, _PACE, set={"next_start": waits.until}, expressions=("v = v + :one",), values={":one": 1})
+    return Wait(waits.until, [*waits.writes, release(session_id), pace])
 
 
 def release(session_id: str) -> table.Delete:
@@ -127,11 +127,11 @@ def _read(rows: Sequence[table.Row]) -> tuple[dict[str, int], dict[str, int], ta
 def _calls_ahead(calls: dict[str, int], waiting: dict[str, int], session_id: str) -> int:
     """How many of the calls that wait start before this one."""
     under_way = Counter(calls.values())
-    turns: dict[str, tuple[int, str]] = {}
+    places: dict[str, tuple[int, str]] = {}
     for id in sorted(waiting):
-        turns[id] = (under_way[waiting[id]], id)
+        places[id] = (under_way[waiting[id]], id)
         under_way[waiting[id]] += 1
-    return sum(turn < turns[session_id] for turn in turns.values())
+    return sum(place < places[session_id] for place in places.values())
 
 
 def _row(prefix: str, scope: Scope, session_id: str, until: int) -> table.Row:

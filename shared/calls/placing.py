@@ -94,7 +94,7 @@ class Placement:
     """
 
     session: Session
-    writes: Sequence[table.Operation] = ()
+    writes: Sequence[table.Write] = ()
     consent: Consent | None = None
 
 
@@ -102,7 +102,7 @@ class Placement:
 class Clearance:
     """A queued call may dial, in one transaction with these writes."""
 
-    writes: Sequence[table.Operation] = ()
+    writes: Sequence[table.Write] = ()
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def place(scope: Scope, customer_id: str, order: Order) -> Placement:
         channel=channel,
         metadata=order.metadata,
     )
-    writes: list[table.Operation] = [_claim_customer(scope, customer, session)]
+    writes: list[table.Write] = [_claim_customer(scope, customer, session)]
     if appointment is not None:
         changed = documents.touched(appointment.doc, {"session_id": session["id"]})
         writes.append(APPOINTMENTS.update(scope, appointment, changed))
@@ -187,7 +187,7 @@ def call_of(session: Session) -> Call:
 
 def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denied:
     """Whether the project's limits and the customer's consent allow a queued call to dial now."""
-    to, writes = record.doc["to"], list[table.Operation]()
+    to, writes = record.doc["to"], list[table.Write]()
     if scope.livemode:
         allowed, counts = limits.of_project(scope)
         if not allowed.allows(to):
@@ -207,7 +207,7 @@ def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denie
 
 def dialing(
     scope: Scope, record: SessionRecord, clear: Clearance, due_at: int, **internal: table.Value
-) -> list[table.Operation]:
+) -> list[table.Write]:
     """The writes that let a queued call dial. Its next step is due at the instant `due_at`."""
     now = max(clock.now(), clock.parse(record.doc["created_at"]))
     changes = {"call_status": sessions.DIALING, "dialed_at": clock.iso(now)}
@@ -215,7 +215,7 @@ def dialing(
     return [sessions.update(scope, record, changes, attributes), *clear.writes]
 
 
-def not_dialing(scope: Scope, record: SessionRecord, reason: PutOff | Denied) -> list[table.Operation]:
+def not_dialing(scope: Scope, record: SessionRecord, reason: PutOff | Denied) -> list[table.Write]:
     """The writes that put a queued call off, or end it."""
     if isinstance(reason, Denied):
         return ending(scope, record, reason.ending, {} if reason.summary is None else {"summary": reason.summary})
@@ -231,7 +231,7 @@ def ending(
     due_at: int | None = None,
     frees_customer: bool = True,
     at: int | None = None,
-) -> list[table.Operation]:
+) -> list[table.Write]:
     """The writes that end a call, now or at the instant `at`, on condition that it did not change since it was read.
 
     `changes` are further changes of the session. At `due_at` its next step is due; None if it has none. The customer is
@@ -242,7 +242,7 @@ def ending(
     changes = dict(changes or {})
     ended = sessions.ended(cast("Session", {**session, **changes}), end, now)
     due = owed.NO_WORK if due_at is None else owed.due_attributes(session["id"], due_at)
-    writes: list[table.Operation] = [sessions.update(scope, record, {**ended, **changes}, due)]
+    writes: list[table.Write] = [sessions.update(scope, record, {**ended, **changes}, due)]
     if frees_customer and "customer_deleted" not in record.row:
         writes.append(
             table.Update(
@@ -264,7 +264,7 @@ def ending(
     return writes
 
 
-def of_deleted_customer(scope: Scope, customer: CustomerRecord) -> list[table.Operation]:
+def of_deleted_customer(scope: Scope, customer: CustomerRecord) -> list[table.Write]:
     """The writes that end the customer's queued call, or mark the customer of a dialed call as deleted."""
     if "active_session" not in customer.row:
         return []
@@ -291,7 +291,7 @@ class _ConsentRequest:
     """The consent of a call on WhatsApp and its write, if it changes. `begins` if the call begins the request."""
 
     consent: Consent
-    writes: Sequence[table.Operation] = ()
+    writes: Sequence[table.Write] = ()
     begins: bool = False
 
 

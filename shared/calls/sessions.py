@@ -158,7 +158,7 @@ class SessionRow(ResourceRow):
 SESSIONS: Collection[Session, SessionRow] = Collection(
     kind="session",
     prefix="sess_",
-    slots=("appointment_id", "customer_id", "call_status", "channel"),
+    indexed=("appointment_id", "customer_id", "call_status", "channel"),
     filters={
         "appointment_id": lists.Exact("appointment_id"),
         "customer_id": lists.Exact("customer_id"),

@@ -55,7 +55,7 @@ def settle(
     changes: dict[str, Any] = {"consent": consents.public(doc)}
     if summary is not None:
         changes["summary"] = summary
-    writes: list[table.Operation] = [consents.update(consent, doc, {**owed.NO_WORK, "task_token": None})]
+    writes: list[table.Write] = [consents.update(consent, doc, {**owed.NO_WORK, "task_token": None})]
     to_dial: list[str] = []
     for session_id in consent.doc["sessions"]:
         session = SESSIONS.find(scope, session_id)

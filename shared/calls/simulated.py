@@ -33,7 +33,7 @@ def step(scope: Scope, claim: owed.Claim) -> None:
     owed.commit(claim, _step(scope, SESSIONS.record(claim.row)))
 
 
-def _step(scope: Scope, record: SessionRecord) -> list[table.Operation]:
+def _step(scope: Scope, record: SessionRecord) -> list[table.Write]:
     """The writes of the next step."""
     outcome = test_numbers.outcome(record.doc["to"])
     match record.doc["call_status"]:
@@ -47,7 +47,7 @@ def _step(scope: Scope, record: SessionRecord) -> list[table.Operation]:
             return [_make_files_available(scope, record)]
 
 
-def _dial(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Operation]:
+def _dial(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Write]:
     clear = placing.clearance(scope, record)
     if not isinstance(clear, Clearance):
         return placing.not_dialing(scope, record, clear)
@@ -55,7 +55,7 @@ def _dial(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.O
     return placing.dialing(scope, record, clear, clock.now() + clock.scaled(seconds))
 
 
-def _answer_and_end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Operation]:
+def _answer_and_end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Write]:
     """The writes of a call that somebody answers: the answer, the beginning of the recording, the end."""
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
@@ -68,7 +68,7 @@ def _answer_and_end(scope: Scope, record: SessionRecord, outcome: Outcome) -> li
     return _end(scope, record, outcome)
 
 
-def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Operation]:
+def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Write]:
     """The writes that end an answered call."""
     result = _dialogue(scope, record, outcome)
     changes: dict[str, str | None] = {"summary": result.summary}

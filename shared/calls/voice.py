@@ -54,7 +54,7 @@ class _Turn:
     """The agent's response in a turn, and the writes that belong to it."""
 
     response: Response
-    writes: Sequence[table.Operation]
+    writes: Sequence[table.Write]
     actions: Sequence[Action] | None = None
     """What the agent did; None if it was not asked."""
 
@@ -122,7 +122,7 @@ def _tools(scope: Scope, session: SessionRecord, text: str) -> Tools:
     )
 
 
-def _writes(scope: Scope, session: SessionRecord, tools: Tools) -> list[table.Operation]:
+def _writes(scope: Scope, session: SessionRecord, tools: Tools) -> list[table.Write]:
     """The writes of a turn: the tools' change, and the session's new state."""
     proposal = fields.to_json(vars(tools.proposed)) if tools.proposed else None
     internal: dict[str, table.Value | None] = {"proposal": proposal, "talked": True, "silences": None}
@@ -131,7 +131,7 @@ def _writes(scope: Scope, session: SessionRecord, tools: Tools) -> list[table.Op
     outcome, before = _outcome(tools), session.row.get("outcome", "")
     if outcome is not None and outcome not in before:
         internal["outcome"] = f"{before} {outcome}".strip()
-    writes: list[table.Operation] = [sessions.update(scope, session, {}, internal)]
+    writes: list[table.Write] = [sessions.update(scope, session, {}, internal)]
     if tools.change is not None:
         writes.append(APPOINTMENTS.update(scope, *tools.change))
         writes.append(customers.must_exist(scope, session.doc["customer_id"], "customer"))

@@ -104,7 +104,7 @@ class ConversationRow(ResourceRow):
 CONVERSATIONS: Collection[Conversation, ConversationRow] = Collection(
     kind="conversation",
     prefix="conv_",
-    slots=("external_id", "customer_id", "status"),
+    indexed=("external_id", "customer_id", "status"),
     filters={
         "external_id": lists.Exact("external_id"),
         "customer_id": lists.Exact("customer_id"),
@@ -181,7 +181,7 @@ def ended(conversation: Conversation) -> Conversation | None:
     return {**changed, "ended_at": changed["updated_at"]}
 
 
-def ending(scope: Scope, conversation: Conversation) -> list[table.Operation]:
+def ending(scope: Scope, conversation: Conversation) -> list[table.Write]:
     """The further writes of a conversation's end, which release its `external_id`."""
     if conversation["external_id"] is None:
         return []
@@ -190,7 +190,7 @@ def ending(scope: Scope, conversation: Conversation) -> list[table.Operation]:
     return [table.Delete(pk, sk, condition="attribute_not_exists(pk) OR conversation_id = :id", values=own_id)]
 
 
-def end(scope: Scope, record: ConversationRecord, conversation: Conversation) -> list[table.Operation]:
+def end(scope: Scope, record: ConversationRecord, conversation: Conversation) -> list[table.Write]:
     """The writes that end a conversation; `conversation` is the document after its end."""
     return [CONVERSATIONS.update(scope, record, conversation, {"f4": None}), *ending(scope, conversation)]
 
@@ -228,7 +228,7 @@ def waits(row: Mapping[str, object]) -> bool:
     return "f4" in row
 
 
-def giving_back(scope: Scope, record: ConversationRecord) -> list[table.Operation]:
+def giving_back(scope: Scope, record: ConversationRecord) -> list[table.Write]:
     """The write that gives a conversation back to the agent; `[]` if no person has taken over.
 
     The agent replies to the next message.

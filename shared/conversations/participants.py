@@ -65,7 +65,7 @@ def check(customer: Mapping[str, Any] | None) -> None:
         raise ApiError("parameter_missing", message, param="customer")
 
 
-def resolve(scope: Scope, customer: Mapping[str, Any] | None) -> tuple[str | None, list[table.Operation]]:
+def resolve(scope: Scope, customer: Mapping[str, Any] | None) -> tuple[str | None, list[table.Write]]:
     """The id of the customer of a request, and the writes that create the customer or check that it exists.
 
     A customer that is not deleted is matched by id, otherwise by external_id, otherwise by phone; the newest if several

@@ -227,7 +227,7 @@ def _after(conversation: Conversation, reply: Message) -> Conversation:
     return (conversations.ended(after) or after) if _ends(reply) else after
 
 
-def _change_writes(scope: Scope, conversation: Conversation, tools: Tools) -> list[table.Operation]:
+def _change_writes(scope: Scope, conversation: Conversation, tools: Tools) -> list[table.Write]:
     """The write of the appointment that the tools changed, and the check that the customer is not deleted."""
     if tools.change is None:
         return []

@@ -111,14 +111,15 @@ def versioned(row: Row, version: int) -> Put:
     return Put(row | {"v": version + 1}, condition=condition, values=values)
 
 
-Operation = Put | Update | Delete | Check
+Write = Put | Update | Delete | Check
+"""One operation of a transaction. A check changes nothing; the transaction fails if its condition fails."""
 _OLD_ON_FAILURE = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 
 
 class ConditionFailed(Exception):
     """The condition of `op` failed. `old` is the row at that time, None if it does not exist."""
 
-    def __init__(self, op: Operation, old: Row | None) -> None:
+    def __init__(self, op: Write, old: Row | None) -> None:
         super().__init__(type(op).__name__)
         self.op = op
         self.old = old
@@ -127,7 +128,7 @@ class ConditionFailed(Exception):
 class Contended(Exception):
     """Other transactions on the row of `op` cancelled the write `MAX_CONFLICTS` times in a row."""
 
-    def __init__(self, op: Operation) -> None:
+    def __init__(self, op: Write) -> None:
         super().__init__(type(op).__name__)
         self.op = op
 
@@ -289,8 +290,8 @@ def query(
         options |= {"ExclusiveStartKey": response["LastEvaluatedKey"], "Limit": next_limit or limit}
 
 
-def write(ops: Sequence[Operation], request: str) -> None:
-    """Execute the operations, all or none, on behalf of the request with this id.
+def write(ops: Sequence[Write], request: str) -> None:
+    """Execute the writes, all or none, on behalf of the request with this id.
 
     A row stores the request that last wrote it (`req`). A condition that fails because an earlier attempt of the same
     request took effect counts as success. Workers use a token of their own as the request. `cause` is the API request
@@ -325,7 +326,7 @@ def update(op: Update) -> Row:
     raise Contended(op)
 
 
-def _write_one(op: Operation, request: str) -> None:
+def _write_one(op: Write, request: str) -> None:
     operation = {Put: "PutItem", Update: "UpdateItem", Delete: "DeleteItem"}[type(op)]
     for conflicts in range(MAX_CONFLICTS):
         try:
@@ -342,7 +343,7 @@ def _write_one(op: Operation, request: str) -> None:
     raise Contended(op)
 
 
-def _write_all(ops: Sequence[Operation], request: str) -> None:
+def _write_all(ops: Sequence[Write], request: str) -> None:
     items = [
         {type(op).__name__ if not isinstance(op, Check) else "ConditionCheck": _in_transaction(op, request)}
         for op in ops
@@ -371,7 +372,7 @@ def _write_all(ops: Sequence[Operation], request: str) -> None:
     raise contended
 
 
-def _cancelled(ops: Sequence[Operation], reasons: Sequence[Any], request: str) -> ConditionFailed | Contended | None:
+def _cancelled(ops: Sequence[Write], reasons: Sequence[Any], request: str) -> ConditionFailed | Contended | None:
     """Why a transaction was cancelled; None if an earlier attempt of it took effect."""
     failed, contended = [], []
     for op, reason in zip(ops, reasons, strict=True):
@@ -394,18 +395,18 @@ def _pause(conflicts: int) -> None:
     clock.sleep(random.uniform(0.01, 0.04) * 2**conflicts)
 
 
-def _condition_failed(op: Operation, error: AwsError) -> ConditionFailed:
+def _condition_failed(op: Write, error: AwsError) -> ConditionFailed:
     if error.code != "ConditionalCheckFailedException":
         raise error
     old: Any = error.body.get("Item")
     return ConditionFailed(op, decode(old) if old else None)
 
 
-def _in_transaction(op: Operation, request: str) -> dict[str, Any]:
+def _in_transaction(op: Write, request: str) -> dict[str, Any]:
     return _parameters(op, request) | {"TableName": os.environ["TABLE_NAME"]} | _OLD_ON_FAILURE
 
 
-def _parameters(op: Operation, request: str | None) -> dict[str, Any]:
+def _parameters(op: Write, request: str | None) -> dict[str, Any]:
     if isinstance(op, Put):
         row = op.row if request is None else op.row | _author(request)
         return {"Item": encode(row)} | _condition(op.condition, op.values)

@@ -326,7 +326,7 @@ def _delete(pk: str, sk: str) -> None:
     _execute(table.Delete(pk, sk))
 
 
-def _execute(delete: table.Operation) -> None:
+def _execute(delete: table.Write) -> None:
     """Execute the deletion of a row, unless the row is gone already."""
     with contextlib.suppress(table.ConditionFailed):
         table.write([delete], uuid.uuid4().hex)

@@ -51,7 +51,7 @@ class Collection(Generic[D, R]):
     """The value of the documents' `object` and the rows' `kind`."""
     prefix: str
     """The prefix of the ids."""
-    slots: tuple[str, ...] = ()
+    indexed: tuple[str, ...] = ()
     """The indexed fields, most selective first. A field's position is the number of its index."""
     filters: Mapping[str, Filter] = field(default_factory=dict)
     """By query parameter."""
@@ -64,7 +64,7 @@ class Collection(Generic[D, R]):
     created: str | None = "created_at"
     """The name of the creation time in the range parameters; None if the list has none."""
     values: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda doc: doc
-    """Returns the values of the slots of a document."""
+    """Returns the values of the indexed fields of a document."""
     keeps_deleted: bool = False
     """Whether a deleted row moves to another partition: lists do not read it, but it can be retrieved by its id."""
 
@@ -198,9 +198,9 @@ class Collection(Generic[D, R]):
         """The index attributes of a row; None for attributes that the row must not have."""
         values = self.values(doc)
         attributes: dict[str, str | None] = {}
-        for number, slot in enumerate(self.slots, start=1):
-            value = values.get(slot)
-            partition = None if value is None else scope.index(self.kind, slot, str(value))
+        for number, name in enumerate(self.indexed, start=1):
+            value = values.get(name)
+            partition = None if value is None else scope.index(self.kind, name, str(value))
             attributes[f"f{number}"] = partition
             if self.ordered_by:
                 attributes[f"t{number}"] = partition
@@ -211,15 +211,15 @@ class Collection(Generic[D, R]):
 
     def deleted_of(self, scope: Scope, customer_id: str) -> tuple[str, str]:
         """The index, and its partition, of a customer's deleted resources. Only resources with a customer have one."""
-        return f"f{self.slots.index(_OWNER) + 1}", scope.index(f"deleted_{self.kind}", _OWNER, customer_id)
+        return f"f{self.indexed.index(_OWNER) + 1}", scope.index(f"deleted_{self.kind}", _OWNER, customer_id)
 
     def of_customer(self, scope: Scope, customer_id: str) -> tuple[str, str]:
         """The index, and its partition, of a customer's resources that are not deleted."""
-        return f"f{self.slots.index(_OWNER) + 1}", scope.index(self.kind, _OWNER, customer_id)
+        return f"f{self.indexed.index(_OWNER) + 1}", scope.index(self.kind, _OWNER, customer_id)
 
     def _owner_index(self, scope: Scope, doc: Mapping[str, Any]) -> dict[str, str]:
         """The index attribute by which a deleted resource is found for the erasure of its customer."""
-        return dict([self.deleted_of(scope, doc[_OWNER])]) if _OWNER in self.slots else {}
+        return dict([self.deleted_of(scope, doc[_OWNER])]) if _OWNER in self.indexed else {}
 
     def _deleted_pk(self, scope: Scope) -> str:
         return scope.pk(f"deleted_{self.kind}")

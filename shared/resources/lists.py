@@ -39,33 +39,33 @@ D = TypeVar("D")
 class Exact:
     """A filter by the exact value of a field, in which every text is valid.
 
-    Like every filter, it returns a slot and its accepted values, at least one. A row matches if it has one of them.
+    Like every filter, it returns a field and its accepted values, at least one. A row matches if it has one of them.
     `keywords` is the JSON Schema of the query parameter.
     """
 
-    slot: str
+    field: str
     keywords: ClassVar[Mapping[str, Any]] = {}
 
     def __call__(self, text: str) -> tuple[str, ...]:
-        """The slot and the value."""
-        return self.slot, text
+        """The field and the value."""
+        return self.field, text
 
 
 @dataclass(frozen=True)
 class Phone:
     """A filter by a phone number. It raises `phone_invalid_format` as a PydanticCustomError."""
 
-    slot: str
+    field: str
     keywords: ClassVar[Mapping[str, Any]] = {
         "pattern": schema.PHONE,
         schema.CODE: "phone_invalid_format",
     }
 
     def __call__(self, text: str) -> tuple[str, ...]:
-        """The slot, and the number in E.164 format."""
+        """The field, and the number in E.164 format."""
         # A client may send an unescaped "+" in the query, which is decoded as a space.
         unescaped = text.startswith(" ") and not text.lstrip().startswith("+")
-        return self.slot, fields.phone("+" + text[1:] if unescaped else text)
+        return self.field, fields.phone("+" + text[1:] if unescaped else text)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Enumerated:
     `wildcards` are further values of the query parameter, each with the field's values that it stands for.
     """
 
-    slot: str
+    field: str
     known: Sequence[str]
     wildcards: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
@@ -85,14 +85,14 @@ class Enumerated:
         return {"enum": [*self.known, *self.wildcards]}
 
     def __call__(self, text: str) -> tuple[str, ...]:
-        """The slot and the values."""
+        """The field and the values."""
         if text in self.known:
-            return self.slot, text
+            return self.field, text
         if text in self.wildcards:
-            return self.slot, *self.wildcards[text]
+            return self.field, *self.wildcards[text]
         known = ", ".join((*self.known, *self.wildcards))
         raise PydanticCustomError(
-            "parameter_invalid", "{slot} must be one of {known}.", {"slot": self.slot, "known": known}
+            "parameter_invalid", "{field} must be one of {known}.", {"field": self.field, "known": known}
         )
 
 
@@ -101,7 +101,7 @@ Filter = Exact | Phone | Enumerated
 
 @dataclass(frozen=True)
 class Query:
-    """The validated query of a list: the `filters` (values by slot), and inclusive bounds of id and time."""
+    """The validated query of a list: the `filters` (accepted values by field), and inclusive bounds of id and time."""
 
     limit: int
     starting_after: str | None
@@ -151,8 +151,8 @@ def parse(collection: Collection[Any, Any], values: Mapping[str, list[str]]) -> 
             raise ApiError("parameter_invalid", f"{name} can be sent only once.", param=name)
         if name in collection.filters:
             for text in texts:
-                slot, *matching = _parse(name, text, collection.filters[name])
-                filters[slot] = tuple(dict.fromkeys((*filters.get(slot, ()), *matching)))
+                field, *matching = _parse(name, text, collection.filters[name])
+                filters[field] = tuple(dict.fromkeys((*filters.get(field, ()), *matching)))
     min_id, max_id = _id_range(collection, values)
     min_time, max_time = _time_range(collection, values)
     return Query(

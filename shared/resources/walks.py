@@ -126,9 +126,9 @@ def _conditions(scope: Scope, collection: Collection[Any, Any], query: Query) ->
     if not query.filters:
         return [(f"{order}0", [scope.pk(collection.kind)])]
     return [
-        (f"{order}{number}", [scope.index(collection.kind, slot, value) for value in query.filters[slot]])
-        for number, slot in enumerate(collection.slots, start=1)
-        if slot in query.filters
+        (f"{order}{number}", [scope.index(collection.kind, name, value) for value in query.filters[name]])
+        for number, name in enumerate(collection.indexed, start=1)
+        if name in query.filters
     ]
 
 
@@ -208,7 +208,7 @@ def _matches(collection: Collection[Any, Any], query: Query, row: table.Row, sor
     if not query.filters:
         return True
     values = collection.values(json.loads(row["doc"]))
-    return all(values.get(slot) in allowed for slot, allowed in query.filters.items())
+    return all(values.get(name) in allowed for name, allowed in query.filters.items())
 
 
 def _in_range(query: Query, entry: table.Row) -> bool:

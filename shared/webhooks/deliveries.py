@@ -296,7 +296,7 @@ def claim(pk: str, sk: str) -> Claim | None:
     return claim
 
 
-def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: Sequence[table.Operation] = ()) -> bool:
+def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: Sequence[table.Write] = ()) -> bool:
     """Record the attempt, its next step, and the writes to the endpoint (`also`) in one transaction.
 
     Then sets the timer of the next attempt. Writes nothing and returns False if another worker has taken over. Raises
@@ -381,7 +381,7 @@ def event_of(scope: Scope, delivery_id: str) -> str | None:
     return next((json.loads(row["doc"])["event_id"] for row in found.values()), None)
 
 
-def retry(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.Operation], table.Row]:
+def retry(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.Write], table.Row]:
     """The writes of a manual retry, and the row of the new delivery (contract 9).
 
     Raises `resource_not_found`, `delivery_in_progress` or `webhook_endpoint_disabled`, checked in this order.
@@ -410,7 +410,7 @@ def retry(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.Ope
     return [count_retry, table.Put(new), *retried, endpoints.unchanged(scope, endpoint)], new
 
 
-def test(scope: Scope, endpoint: endpoints.Snapshot) -> tuple[list[table.Operation], table.Row]:
+def test(scope: Scope, endpoint: endpoints.Snapshot) -> tuple[list[table.Write], table.Row]:
     """The writes of a synthetic `appointment.created` event for this endpoint only, and its delivery's row.
 
     Raises `webhook_endpoint_disabled`.
@@ -472,7 +472,7 @@ def _view(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delivery:
     return owed.retry_with_latest([row], lambda: table.get(row["pk"], row["sk"]) or row, cancel_unless_claimed)
 
 
-def _save(claim: Claim, doc: Delivery, owing: owed.Attributes, also: Sequence[table.Operation] = ()) -> bool:
+def _save(claim: Claim, doc: Delivery, owing: owed.Attributes, also: Sequence[table.Write] = ()) -> bool:
     """Write the delivery and end the claim. False if another worker has taken over the delivery.
 
     Raises ConditionFailed or Contended if a write in `also` fails.

@@ -254,7 +254,7 @@ def with_secret(endpoint: WebhookEndpoint, secret: str) -> WebhookEndpoint:
     return documents.touched(endpoint, {"secret_prefix": secret[: signing.PREFIX_CHARACTERS]})
 
 
-def insertion(scope: Scope, endpoint: WebhookEndpoint, ciphertext: bytes) -> list[table.Operation]:
+def insertion(scope: Scope, endpoint: WebhookEndpoint, ciphertext: bytes) -> list[table.Write]:
     """The writes that create an endpoint. They raise `webhook_endpoint_limit` if there are `LIMIT` already."""
     generation = 0 if endpoint["enabled"] else 1
     return [
@@ -283,7 +283,7 @@ def update(
     return WEBHOOK_ENDPOINTS.update(scope, record, endpoint, internal)
 
 
-def deletion(scope: Scope, record: WebhookEndpointRecord) -> list[table.Operation]:
+def deletion(scope: Scope, record: WebhookEndpointRecord) -> list[table.Write]:
     """The writes that delete an endpoint. They store the time of the deletion for its waiting deliveries."""
     now = clock.now()
     doc = record.doc if record.doc["disabled_at"] else {**record.doc, "disabled_at": clock.iso(now)}
@@ -337,7 +337,7 @@ def unchanged(scope: Scope, endpoint: Snapshot) -> table.Check:
     return table.Check(pk, endpoint.doc["id"], condition="v = :v", values={":v": endpoint.version})
 
 
-def disabling(scope: Scope, endpoint: Snapshot, reason: str) -> list[table.Operation]:
+def disabling(scope: Scope, endpoint: Snapshot, reason: str) -> list[table.Write]:
     """The write that disables an endpoint because of its receiver's responses.
 
     `[]` if the endpoint was disabled, deleted or changed to another URL since `endpoint` was read, or if the reason is

@@ -79,7 +79,7 @@ def _values(envelope: Mapping[str, Any]) -> Mapping[str, Any]:
 EVENTS: Collection[Event, EventRow] = Collection(
     kind="event",
     prefix="evt_",
-    slots=("object_id", "type"),
+    indexed=("object_id", "type"),
     filters={
         "type": lists.Enumerated("type", EVENT_TYPES, wildcards=FAMILIES),
         "object_id": lists.Exact("object_id"),

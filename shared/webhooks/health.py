@@ -23,7 +23,7 @@ NOTICE_AFTER = 10 * 60
 
 def writes(
     scope: Scope, endpoint: Snapshot | None, url: str, step: Retry | Ended, outcome: Outcome, arrival: Arrival
-) -> list[table.Operation]:
+) -> list[table.Write]:
     """The operations on the endpoint's row that belong to an attempt at `url`. Most attempts have none.
 
     A delivery fails only on condition that the endpoint has not changed: if it was disabled or deleted during the
@@ -40,7 +40,7 @@ def writes(
 
 def _changes(
     scope: Scope, endpoint: Snapshot, step: Retry | Ended, outcome: Outcome, arrival: Arrival
-) -> list[table.Operation]:
+) -> list[table.Write]:
     now, failing_since = clock.now(), endpoint.failing_since
     if isinstance(step, Ended) and step.gone:
         return endpoints.disabling(scope, endpoint, "gone")
@@ -61,7 +61,7 @@ def _changes(
     return [write]
 
 
-def announce(scope: Scope, endpoint: Snapshot, written: Sequence[table.Operation]) -> None:
+def announce(scope: Scope, endpoint: Snapshot, written: Sequence[table.Write]) -> None:
     """Give the notices that belong to the committed operations of an attempt (`writes`), each once.
 
     An endpoint is failing, has recovered from that, or was disabled because of its receiver's responses.

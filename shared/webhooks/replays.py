@@ -102,7 +102,7 @@ def find(scope: Scope, endpoint_ids: Sequence[str]) -> dict[str, Replay]:
     return {row["sk"]: _of_row(row) for row in rows.values()}
 
 
-def start(scope: Scope, endpoint_id: str, since: int, who: str) -> tuple[list[table.Operation], Hint]:
+def start(scope: Scope, endpoint_id: str, since: int, who: str) -> tuple[list[table.Write], Hint]:
     """The writes that start a replay of the deliveries that have failed since an instant, and its first hint.
 
     `who` is the person who starts it. Raises `resource_not_found` or `webhook_endpoint_disabled`. The writes raise
@@ -136,7 +136,7 @@ def start(scope: Scope, endpoint_id: str, since: int, who: str) -> tuple[list[ta
     return [put], hint(row)
 
 
-def stop(scope: Scope, endpoint_id: str) -> list[table.Operation]:
+def stop(scope: Scope, endpoint_id: str) -> list[table.Write]:
     """The write that stops a running replay; `[]` if none is running. Retries that it has sent go on."""
     row = table.get(*_key(scope, endpoint_id))
     if row is None or "due_at" not in row:
@@ -188,7 +188,7 @@ def _retry(scope: Scope, claim: owed.Claim, rows: Sequence[table.Row]) -> bool:
         for row in rows:
             event_id = json.loads(row["doc"])["event_id"]
             changes: dict[str, table.Value | None] = {"replayed_up_to": row["sk"]}
-            writes: list[table.Operation] = []
+            writes: list[table.Write] = []
             name = "skipped_count"
             try:
                 writes, new = deliveries.retry(scope, event_id, row["sk"])

@@ -53,7 +53,7 @@ CONFLICT_SECONDS = 15
 
 R = TypeVar("R")
 T = TypeVar("T")
-Write = TypeVar("Write", table.Put, table.Update)
+W = TypeVar("W", table.Put, table.Update)
 Attributes = Mapping[str, table.Value | None]
 
 _UNCLAIMED: Attributes = dict.fromkeys(("lease", "lease_until", "lost", "hints"))
@@ -150,7 +150,7 @@ def claim_soon(pk: str, sk: str, until: Callable[[], int]) -> Claim | None:
     return result if isinstance(result, Claim) else None
 
 
-def if_claimed(claim: Claim, write: Write, *, keep: bool = False) -> Write:
+def if_claimed(claim: Claim, write: W, *, keep: bool = False) -> W:
     """`write`, a write to the claimed row, on condition that the worker still has the claim.
 
     The write ends the claim and resets the counts of lost workers and of hints, unless `keep` is set.
@@ -166,7 +166,7 @@ def if_claimed(claim: Claim, write: Write, *, keep: bool = False) -> Write:
     return dataclasses.replace(write, set=changes, condition=condition, values=values)
 
 
-def commit(claim: Claim, writes: Sequence[table.Operation], *, keep: bool = False) -> None:
+def commit(claim: Claim, writes: Sequence[table.Write], *, keep: bool = False) -> None:
     """Execute the writes of a step, all or none. The write to the claimed row is made conditional on the claim.
 
     Raises ConditionFailed or Contended.
@@ -290,7 +290,7 @@ def _is_leased(row: table.Row) -> bool:
     return bool(now < row.get("lease_until", 0) <= now + MAX_LEASE)
 
 
-def _if_claimed_row(row: tuple[str, str], claim: Claim, write: table.Operation, keep: bool) -> table.Operation:
+def _if_claimed_row(row: tuple[str, str], claim: Claim, write: table.Write, keep: bool) -> table.Write:
     """`write`, conditional on the claim if it is a write to the claimed row."""
     if isinstance(write, table.Update) and (write.pk, write.sk) == row:
         return if_claimed(claim, write, keep=keep)

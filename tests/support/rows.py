@@ -61,7 +61,7 @@ def write(rows: Sequence[table.Row]) -> None:
 
 def delete_customers(scope: Scope, rows: Sequence[table.Row]) -> None:
     """Delete these customers, by the writes of a request that deletes one."""
-    writes: list[table.Operation] = []
+    writes: list[table.Write] = []
     for row in rows:
         record = customers.CUSTOMERS.record(row)
         customer = customers.deleted(record.doc)

@@ -114,7 +114,7 @@ def test_two_owners_who_remove_each_other_at_once_leave_one(
     write, first, second = table.write, id_of(story, OWNER), id_of(story, "other@example.com")
     raced: list[str] = []
 
-    def interrupted(ops: list[table.Operation], request: str) -> None:
+    def interrupted(ops: list[table.Write], request: str) -> None:
         if not raced:
             raced.append("once")
             members.remove_by_id(story.project.id, second, audit.operator())
