@@ -85,12 +85,12 @@ def check_success(sent: Sent, answer: Answer) -> None:
 @pytest.mark.parametrize(
     ("group", "examples"),
     [
-        ("ping", 60),
-        ("customers", 220),
-        ("appointments", 220),
-        ("webhook_endpoints", 200),
-        ("events", 140),
-        ("fallback", 80),
+        ("ping", 40),
+        ("customers", 140),
+        ("appointments", 140),
+        ("webhook_endpoints", 120),
+        ("events", 80),
+        ("fallback", 50),
     ],
 )
 def test_whatever_is_sent_the_answer_keeps_the_contract(world: World, group: str, examples: int) -> None:
