@@ -39,7 +39,7 @@ check: $(VENV)/.dev ## Lint, format, types, import contracts, unit tests: about 
 	@# Side by side: what checks types keeps one processor busy for most of the time.
 	@$(MAKE) --no-print-directory --jobs=2 types lint contracts unit
 
-test: $(VENV)/.node-dev check ## Everything: check, then integration, infra and conformance tests
+test: $(VENV)/.node-dev check ## Check, then integration, infra and conformance tests
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder --durations=10 \
 		tests/infra tests/integration tests/conformance
 	@echo "make test took $$(( $$(date +%s) - $(STARTED) )) seconds."

@@ -38,9 +38,9 @@ class MessageCreate(fields.Input):
     markdown: bool = True
     """Whether the reply may contain Markdown. If false, it is plain text; the transcript keeps the original."""
     customer: CustomerReference | None = None
-    """The customer in the conversation, if this message creates it. It has no effect otherwise."""
+    """The customer in the conversation. It has an effect only if a message to a thread creates the conversation."""
     metadata: fields.Metadata | None = None
-    """Your own keys and values for the conversation, if this message creates it. They have no effect otherwise."""
+    """Your own keys and values for the conversation. They have an effect only if a message to a thread creates it."""
 
 
 class ThreadMessageCreate(MessageCreate):

@@ -113,7 +113,9 @@ FAILED_CALLS = Kind(
     minutes=15,
 )
 # Per cent of the turns of an hour, from ten on; customers who ask for a person are no fault by themselves.
-HANDOFFS = Kind(facts.HANDOFFS, "The {} hands half of the live conversations or more to a person.", 50, minutes=60)
+HANDOFFS = Kind(
+    facts.HANDOFFS, "The {} hands the conversation to a person in half of the live turns or more.", 50, minutes=60
+)
 FEWEST_HANDOFFS = 10
 # Per cent of the requests, from five on; an agent that took too long is a 504, and no fault by itself.
 SERVER_ERRORS = Kind("ServerErrors", "The {} answered one request in a hundred or more with 500 or above.", 1)

@@ -327,7 +327,7 @@ def _resume_conversation(stage: Stage, options: argparse.Namespace) -> None:
     if conversations.resume(_scope(options), options.conversation):
         print("resumed: the agent replies to the next message")
     else:
-        print("nothing to do: no person has taken over this conversation")
+        print("nothing to do: this conversation is not handed to a person")
 
 
 def _erase_customer(stage: Stage, options: argparse.Namespace) -> None:

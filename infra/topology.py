@@ -246,9 +246,9 @@ TABLE = Table(
     hash_key="pk",
     range_key="sk",
     indexes=(
-        # The rows of a filter by id, newest last. The partition is scope, field and hashed value.
+        # The rows of a filter by id, newest last. The partition is scope, kind, field and hashed value.
         *(Index(name=f"by_f{n}", hash_key=f"f{n}", range_key="sk") for n in range(1, 5)),
-        # The same by time: t0 has all rows of a scope, and t1-t4 have the partitions of f1-f4.
+        # The same by time: t0 has all rows of a kind in a scope, and t1-t4 have the partitions of f1-f4.
         *(Index(name=f"by_t{n}", hash_key=f"t{n}", range_key="sort_time") for n in range(5)),
         # Owed work, by the time from which `sweep` may send another hint.
         Index(name="by_due", hash_key="due_shard", range_key="due"),
@@ -338,7 +338,7 @@ FUNCTIONS = (
         sends=("turns", "dials"),
         model=True,
     ),
-    # It also places calls, for the permissions that only this needs.
+    # It also serves the route that places a call, so that `customers` needs no permission to send hints.
     Function(
         "sessions",
         "functions.sessions.handler",

@@ -82,7 +82,7 @@ APPOINTMENTS: Collection[Appointment, ResourceRow] = Collection(
         "status": lists.Enumerated("status", STATUSES),
     },
     repeatable=frozenset({"status"}),
-    ordered_by="appointment_at",
+    time_field="appointment_at",
     keeps_deleted=True,
 )
 AppointmentRecord = Record[Appointment, ResourceRow]

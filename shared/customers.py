@@ -62,7 +62,7 @@ CustomerRecord = Record[Customer, CustomerRow]
 
 
 class CustomerFields(fields.Input):
-    """The fields of a customer that are the same in every request. Requests differ in whether they take a phone."""
+    """The fields of a customer that are the same in every request. Requests differ in the phone and the metadata."""
 
     name: fields.Name | None = None
     """The customer's name."""

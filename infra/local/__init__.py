@@ -1,6 +1,6 @@
 """The service on one machine: `make run`, or `python -m infra.local` once everything is installed.
 
-settings    PORT, DATA_DIR, SPEED, READY_FILE
+settings    PORT, DATA_DIR, SPEED, READY_FILE, CANARY
 data_dir    the folder of everything that is kept between runs
 sqs         the queues, served over HTTP by `sqs_endpoint`
 backend     a child process: DynamoDB Local (`database`) and moto (`emulator`, with its S3 in `objects`)

@@ -194,7 +194,7 @@ def _of_filters(operation: Operation) -> set[str]:
     codes = {
         filter_.keywords[schema.CODE] for filter_ in operation.lists.filters.values() if schema.CODE in filter_.keywords
     }
-    times = {operation.lists.created, operation.lists.ordered_by} - {None, "created"}
+    times = {operation.lists.created, operation.lists.time_field} - {None, "created"}
     return codes | ({"datetime_invalid"} if times else set())
 
 

@@ -23,7 +23,7 @@ _FIELDS: dict[str, Any] = {
     "event_id": f"evt_{_ULID}",
     "webhook_endpoint_id": f"whk_{_ULID}",
     "request_id": f"req_{_ULID}",
-    "appointment_at": "2027-03-04T15:00:00.000Z",
+    "appointment_at": "2032-03-04T15:00:00.000Z",
     "timezone": "Europe/Berlin",
     "duration_minutes": 30,
     "title": "Check-up",
@@ -71,7 +71,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "CustomerPatch": {"email": "ada@example.com", "metadata": {"plan": "gold"}},
     "AppointmentCreate": {
         "customer_id": CUSTOMER,
-        "appointment_at": "2027-03-04T15:00:00Z",
+        "appointment_at": "2032-03-04T15:00:00Z",
         "timezone": "Europe/Berlin",
         "duration_minutes": 30,
         "title": "Check-up",

@@ -124,7 +124,7 @@ def _query_parameters(operation: Operation) -> list[Schema]:
     if collection is None:
         return []
     found: list[Schema] = [{"$ref": "#/components/parameters/limit"}, _cursor(collection)]
-    if collection.ordered:
+    if collection.takes_order:
         found.append(
             {
                 "name": "order",
@@ -150,7 +150,7 @@ def _query_parameters(operation: Operation) -> list[Schema]:
                 **({"example": example[0]} if example else {}),
             }
         )
-    for time in (collection.created, collection.ordered_by):
+    for time in (collection.created, collection.time_field):
         if time:
             found += [_range(nouns, time, comparison) for comparison in lists.COMPARISONS]
     return found
@@ -160,12 +160,12 @@ def _cursor(collection: Collection[Any, Any]) -> Schema:
     by_id = f"{collection.prefix}{ids.AFTER_PREFIX}"
     # A cursor of a list by time is the base64 of a time and an id.
     by_time = "[A-Za-z0-9_-]{75}"
-    pattern = f"^({by_id}|{by_time})$" if collection.ordered_by else f"^{by_id}$"
+    pattern = f"^({by_id}|{by_time})$" if collection.time_field else f"^{by_id}$"
     return {
         "name": "starting_after",
         "in": "query",
         "description": "The `next_cursor` of the previous page, which is the id of its last item."
-        if not collection.ordered_by
+        if not collection.time_field
         else "The `next_cursor` of the previous page, or the id of its last item.",
         "schema": {"type": "string", "pattern": pattern},
     }

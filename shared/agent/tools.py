@@ -89,7 +89,7 @@ class Tools:
     """The tools of one turn of a conversation or call."""
 
     appointments: Sequence[AppointmentRecord]
-    """The customer's next appointments, soonest first (`turns.MAX_APPOINTMENTS`)."""
+    """The customer's next appointments, soonest first (`turns.MAX_APPOINTMENTS`); in a call, only its own."""
     message: str
     """The user's message of this turn."""
     proposal: Proposal | None = None
@@ -116,7 +116,7 @@ class Tools:
     """After the turn: the instant (milliseconds) of the next call that the customer requested, which ends this call."""
 
     def list_appointments(self) -> list[AppointmentView]:
-        """The customer's next appointments, soonest first (`turns.MAX_APPOINTMENTS`)."""
+        """The appointments as the agent sees them."""
         return [to_view(record.doc) for record in self.appointments]
 
     def confirm(self, appointment_id: str) -> Result:

@@ -22,7 +22,7 @@ def list_operation(collection: Collection[Any, Any], resource: Any) -> Operation
         return responses.ok(page.envelope(request.path))
 
     # What clients read in the API description.
-    order = f" With a range of `{collection.ordered_by}`, by that time, latest first." if collection.ordered_by else ""
+    order = f" With a range of `{collection.time_field}`, by that time, latest first." if collection.time_field else ""
     deleted = f" Deleted {nouns} are not included." if collection.keeps_deleted else ""
     filters = " Filters are combined with AND." if collection.filters else ""
     list_resources.__doc__ = f"List {nouns}.\n\nNewest first.{order}{filters}{deleted}"

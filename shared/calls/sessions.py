@@ -111,7 +111,7 @@ class Session(Resource):
     call_later_at: Time | None
     """When the customer asked to be called again. Null unless `call_status` is `call_later` and a time was named."""
     consent: SessionConsent | None
-    """The request for consent behind a WhatsApp call. Null for a phone call."""
+    """The consent for a WhatsApp call. Null for a phone call, and for a number that the project may not call."""
     transcript_status: Annotated[str, one_of(FILE_STATUSES, "FileStatus")]
     """Whether `GET /v1/sessions/{id}/transcript` has the transcript. `failed` and `available` are final."""
     recording_status: Annotated[str, one_of(FILE_STATUSES, "FileStatus")]

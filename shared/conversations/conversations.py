@@ -96,7 +96,7 @@ class ConversationRow(ResourceRow):
     proposal: NotRequired[str]
     """The agent's proposal from the previous turn, as JSON text. Absent if there is none."""
     handed_off: NotRequired[bool]
-    """Whether a person has taken over. The agent then only sends holding replies."""
+    """Whether the conversation was handed to a person and not given back. The agent then only sends holding replies."""
     f4: NotRequired[str]
     """The index partition of conversations that wait for a person (`waiting`). Absent for all others."""
 
@@ -111,7 +111,7 @@ CONVERSATIONS: Collection[Conversation, ConversationRow] = Collection(
         "status": lists.Enumerated("status", STATUSES),
     },
 )
-MESSAGES: Collection[Message, ResourceRow] = Collection(kind="message", prefix="msg_", created=None, ordered=True)
+MESSAGES: Collection[Message, ResourceRow] = Collection(kind="message", prefix="msg_", created=None, takes_order=True)
 ConversationRecord = Record[Conversation, ConversationRow]
 
 
@@ -196,7 +196,7 @@ def end(scope: Scope, record: ConversationRecord, conversation: Conversation) ->
 
 
 def handed_off(scope: Scope, conversation: Conversation, to_person: bool) -> dict[str, table.Value | None]:
-    """The attributes that say whether a person has taken over, and by which `waiting` finds the conversation."""
+    """The attributes that say whether the conversation is handed to a person, and by which `waiting` finds it."""
     now_waits = to_person and conversation["status"] == ACTIVE
     return {"handed_off": to_person or None, "f4": _waiting_partition(scope) if now_waits else None}
 

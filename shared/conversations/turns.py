@@ -104,14 +104,14 @@ class Turn:
         return self.work.seconds_left - self.reserved
 
 
-def begin(message: table.Row, window: float) -> Turn | None:
+def begin(message: table.Row, seconds_left: float) -> Turn | None:
     """The turn of a new message, claimed by the request that stores it. The caller inserts `work.row`.
 
-    `window` is the time that the request has left (seconds). None if that is too short, or the reply is due later.
+    None if the `seconds_left` of the request are too few, or the reply is due later.
     """
-    if not fits(window) or message["due_at"] > clock.now():
+    if not fits(seconds_left) or message["due_at"] > clock.now():
         return None
-    return _in_window(owed.new_claim(message, _lease_end(message["sk"], window + AFTER_WINDOW)))
+    return _in_window(owed.new_claim(message, _lease_end(message["sk"], seconds_left + AFTER_WINDOW)))
 
 
 def claim(pk: str, sk: str) -> Turn | None:
@@ -120,17 +120,17 @@ def claim(pk: str, sk: str) -> Turn | None:
     return None if work is None else Turn(work)
 
 
-def claim_in_window(message: table.Row, window: float) -> Turn | None:
-    """Claim the turn for a request that has `window` seconds left, if the turn is free and fits into that time."""
-    if not fits(window) or not owed.is_free(message):
+def claim_in_window(message: table.Row, seconds_left: float) -> Turn | None:
+    """Claim the turn for a request with `seconds_left`, if the turn is free and fits into that time."""
+    if not fits(seconds_left) or not owed.is_free(message):
         return None
-    work = owed.claim_soon(message["pk"], message["sk"], lambda: _lease_end(message["sk"], window + AFTER_WINDOW))
+    work = owed.claim_soon(message["pk"], message["sk"], lambda: _lease_end(message["sk"], seconds_left + AFTER_WINDOW))
     return None if work is None else _in_window(work)
 
 
-def fits(window: float) -> bool:
-    """Whether a request that has `window` seconds left may begin a turn."""
-    return window >= LEAST_SECONDS + RESPONSE_SECONDS
+def fits(seconds_left: float) -> bool:
+    """Whether a request with `seconds_left` may begin a turn."""
+    return seconds_left >= LEAST_SECONDS + RESPONSE_SECONDS
 
 
 def _in_window(work: owed.Claim) -> Turn:

@@ -36,7 +36,7 @@ REQUESTS_PER_SECOND, REQUESTS_PER_MINUTE = 100, 5000
 METRIC_NAMESPACE = "Appointments"
 """The CloudWatch namespace of the service's own metrics."""
 DELIVERY_LATENESS = "DeliveryLateness"
-"""Milliseconds from an attempt's due time to its start, by `lane`."""
+"""Milliseconds from an attempt's due time to its start, by `lane`. For a hanging endpoint they count from its hint."""
 LOST_DELIVERY = "LostDelivery"
 """Deliveries that failed with `worker_lost`: too many workers died during one attempt."""
 FAILED_TURNS = "FailedTurns"
@@ -59,7 +59,8 @@ FIRST_ATTEMPTS, LATER_ATTEMPTS, SLOW_ENDPOINTS, HANGING_ENDPOINTS = LANES = (
     "slow_endpoints",
     "hanging_endpoints",
 )
-"""The values of `lane`. Slow and hanging endpoints have their own, because they cause their lateness themselves."""
+"""The values of the metric's `lane`, which are no queues. Slow and hanging endpoints have their own, because they cause
+their lateness themselves."""
 
 MAX_DUE_SHARDS = 64
 """The most partitions that rows with owed work may be spread over in the index `by_due`."""

@@ -18,7 +18,7 @@ from shared.core.keys import Scope
 from shared.customers import Customer
 from shared.webhooks import events
 
-_START = clock.parse("2027-03-01T09:30:00Z")
+_START = clock.parse("2032-03-01T09:30:00Z")
 _SCOPE = Scope(1, livemode=False)
 
 
@@ -50,7 +50,7 @@ APPOINTMENT: Appointment = {
     "created_at": _at(2),
     "updated_at": _at(2),
     "status": "pending",
-    "appointment_at": "2027-03-04T15:00:00.000Z",
+    "appointment_at": "2032-03-04T15:00:00.000Z",
     "timezone": "Europe/Berlin",
     "duration_minutes": 30,
     "title": "Check-up",
@@ -111,7 +111,7 @@ _LATER = _ended(
     "call_later",
     "callback_requested",
     duration_seconds=2,
-    call_later_at="2027-03-02T10:00:00.000Z",
+    call_later_at="2032-03-02T10:00:00.000Z",
     summary="The customer asked to be called later.",
 )
 _TRANSCRIBED = _then(15, transcript_status="available")
@@ -121,7 +121,7 @@ _CHANGES: Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]]] 
     "appointment.confirmed": (APPOINTMENT, (_CONFIRMED,)),
     "appointment.rescheduled": (
         APPOINTMENT,
-        (_CONFIRMED, _then(40, status="rescheduled", appointment_at="2027-03-05T15:00:00.000Z")),
+        (_CONFIRMED, _then(40, status="rescheduled", appointment_at="2032-03-05T15:00:00.000Z")),
     ),
     "appointment.cancelled": (APPOINTMENT, (_then(40, status="cancelled", cancellation_reason="moved away"),)),
     "appointment.failed": (APPOINTMENT, (_then(40, status="failed", failure_reason="did not appear"),)),

@@ -57,9 +57,9 @@ class Collection(Generic[D, R]):
     """By query parameter."""
     repeatable: frozenset[str] = frozenset()
     """The query parameters that may occur more than once; a row matches if it has any of the values."""
-    ordered_by: str | None = None
-    """A time field with its own indexes. A list with a range of it is ordered by it."""
-    ordered: bool = False
+    time_field: str | None = None
+    """A field with a time and its own indexes. A list with a range of it is sorted by it."""
+    takes_order: bool = False
     """Whether the list takes `order`. Such a list is in ascending order by default."""
     created: str | None = "created_at"
     """The name of the creation time in the range parameters; None if the list has none."""
@@ -85,7 +85,7 @@ class Collection(Generic[D, R]):
         partition: str | None = None,
         seconds_left: Callable[[float], float] = float,
     ) -> Page[D]:
-        """Read one page, newest first by default (contract 3). A page is empty only if it is the last one.
+        """Read one page, newest first unless the query is `forward` (contract 3). Only the last page may be empty.
 
         `partition` replaces the collection's own partition. `seconds_left` returns the seconds that remain of a time
         limit that began with the request (`Request.seconds_left`). Raises Unavailable if no row matches within the
@@ -202,11 +202,11 @@ class Collection(Generic[D, R]):
             value = values.get(name)
             partition = None if value is None else scope.index(self.kind, name, str(value))
             attributes[f"f{number}"] = partition
-            if self.ordered_by:
+            if self.time_field:
                 attributes[f"t{number}"] = partition
-        if self.ordered_by:
+        if self.time_field:
             attributes["t0"] = scope.pk(self.kind)
-            attributes["sort_time"] = f"{doc[self.ordered_by]}#{doc['id']}"
+            attributes["sort_time"] = f"{doc[self.time_field]}#{doc['id']}"
         return attributes
 
     def deleted_of(self, scope: Scope, customer_id: str) -> tuple[str, str]:

@@ -137,9 +137,9 @@ class Page(Generic[D]):
 
 def parameters(collection: Collection[Any, Any]) -> frozenset[str]:
     """The names of all query parameters of the list."""
-    times = (name for name in (collection.created, collection.ordered_by) if name)
+    times = (name for name in (collection.created, collection.time_field) if name)
     ranges = [f"{name}[{comparison}]" for name in times for comparison in COMPARISONS]
-    order = ["order"] if collection.ordered else []
+    order = ["order"] if collection.takes_order else []
     return frozenset(("limit", "starting_after", *order, *collection.filters, *ranges))
 
 
@@ -163,7 +163,7 @@ def parse(collection: Collection[Any, Any], values: Mapping[str, list[str]]) -> 
         max_id=max_id,
         min_time=min_time,
         max_time=max_time,
-        forward=collection.ordered and _order(values.get("order", ["asc"])[0]) == "asc",
+        forward=collection.takes_order and _order(values.get("order", ["asc"])[0]) == "asc",
     )
 
 
@@ -240,7 +240,7 @@ def _id_range(collection: Collection[Any, Any], values: Mapping[str, list[str]])
 
 def _time_range(collection: Collection[Any, Any], values: Mapping[str, list[str]]) -> tuple[str | None, str | None]:
     lower, upper = [], []
-    for comparison, param, text in _bounds(collection.ordered_by, values):
+    for comparison, param, text in _bounds(collection.time_field, values):
         time = clock.iso(_instant(param, text))
         if comparison in ("gt", "gte"):
             lower.append(time + _AFTER_EVERY_ID if comparison == "gt" else time)

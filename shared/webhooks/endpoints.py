@@ -84,7 +84,7 @@ class WebhookEndpointCreate(fields.Input):
     url: Url
     """The https URL that receives POSTs: public, without credentials and fragment, at most 2048 characters."""
     event_filters: Filters | None = None
-    """Event types or wildcards such as `appointment.*`. Absent or empty: all events."""
+    """Event types or wildcards such as `appointment.*`. Null or empty: all events."""
     label: Annotated[str, fields.text(200)] | None = None
     """A name for the endpoint."""
     description: Annotated[str, fields.text(500)] | None = None
@@ -99,7 +99,7 @@ class WebhookEndpointPatch(fields.Input):
     url: Url = fields.ABSENT
     """The https URL that receives POSTs: public, without credentials and fragment, at most 2048 characters."""
     event_filters: Filters | None = None
-    """Event types or wildcards such as `appointment.*`. Absent or empty: all events."""
+    """Event types or wildcards such as `appointment.*`. Null or empty: all events."""
     label: Annotated[str, fields.text(200)] | None = None
     """A name for the endpoint."""
     description: Annotated[str, fields.text(500)] | None = None
@@ -167,12 +167,12 @@ class Snapshot:
 
     @property
     def slow(self) -> bool:
-        """Whether its last attempts took long. A quick attempt ends this if the last slow one is a minute ago."""
+        """Whether its last attempts took long. A quick attempt ends this after the mark's time (`lanes.SLOW_FOR`)."""
         return self.slow_until is not None
 
     @property
     def hanging(self) -> bool:
-        """Whether its receiver has not responded to several attempts in a row."""
+        """Whether several attempts in a row timed out. An attempt with any other outcome ends this."""
         return self.timeouts >= HANGING_FROM
 
     @property

@@ -1,7 +1,8 @@
 """Events: changes of resources that receivers are notified of (specification, "Events"; contract 9).
 
-An event is derived from the old and new image of a row in the table's stream. It therefore exists if and only if its
-change is committed, and no code that writes a resource has to create it.
+An event is derived from the old and new image of a row in the table's stream. Every committed
+change that has an event type therefore gets its event, and no code that writes a resource has to create it. Changes of
+erased customers have none, and a test event has no change.
 """
 
 from __future__ import annotations

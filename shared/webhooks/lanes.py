@@ -37,7 +37,7 @@ SLOW_ATTEMPT = 5 * clock.SECOND
 SLOW_ATTEMPTS = 3
 """The slow attempts in a row after which an endpoint is slow."""
 SLOW_FOR = 60 * clock.SECOND
-"""How long an endpoint is slow at least, after its last slow attempt (milliseconds)."""
+"""How long the mark of a slow endpoint lasts (milliseconds). A slow attempt renews it if less than half is left."""
 PROBE_EVERY = 20 * clock.SECOND
 """The interval (milliseconds) in which a hanging endpoint gets one attempt at most. A timeout takes 15 s."""
 PUT_OFF = (60, 24 * 3600)
@@ -46,7 +46,8 @@ them, it is put off for twice the time that it is late, like the waits of the re
 BEHIND = clock.SECOND // 2
 """How long a first attempt waits in its queue (milliseconds) before its endpoint counts as busy."""
 BUSY_FOR = 10 * clock.MINUTE
-"""How long an endpoint counts as busy after a first attempt that waited (milliseconds)."""
+"""How long the mark of a busy endpoint lasts (milliseconds). A first attempt that waited renews it if less than half is
+left."""
 BUSY_GROUPS = 32
 """The message groups of a busy endpoint."""
 

@@ -63,7 +63,10 @@ NO_WORK: Attributes = dict.fromkeys(("due_at", "due", "due_shard", "hints"))
 
 @dataclass(frozen=True)
 class Claim:
-    """A row that only this worker may change until the lease expires. `row` is its state when it was claimed."""
+    """A row whose due step only this worker may record, until another worker takes over after the lease has expired.
+
+    Others may change other attributes of the row meanwhile. `row` is its state when it was claimed.
+    """
 
     row: table.Row
     token: str

@@ -47,7 +47,7 @@ async function walk(): Promise<void> {
   const customer = await send<Schemas["Customer"]>("POST", "/v1/customers", 201, person);
   const visit: Post<"/v1/appointments"> = {
     customer_id: customer.id,
-    appointment_at: "2027-03-04T15:00:00Z",
+    appointment_at: "2032-03-04T15:00:00Z",
     status: "pending",
   };
   const appointment = await send<Schemas["Appointment"]>("POST", "/v1/appointments", 201, visit);

@@ -240,7 +240,7 @@ def test_every_index_of_a_list_is_one_of_the_table(listed: Collection[Any, Any])
     indexes = {index.hash_key for index in topology.TABLE.indexes}
 
     assert {f"f{number + 1}" for number in range(len(listed.indexed))} <= indexes
-    assert not listed.ordered_by or {f"t{number}" for number in range(len(listed.indexed) + 1)} <= indexes
+    assert not listed.time_field or {f"t{number}" for number in range(len(listed.indexed) + 1)} <= indexes
 
 
 def test_values_that_are_alike_only_to_python_do_not_share_an_index_partition() -> None:
