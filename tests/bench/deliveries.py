@@ -33,13 +33,14 @@ def measure(rounds: int) -> Samples:
     # Imported here, because this module is also part of what is measured.
     from tests.support import privileges
     from tests.support.receivers import Certificate, Receiver
-    from tests.support.stage import running
+    from tests.support.stage import running, running_database
 
     found: Samples = defaultdict(list)
     certificate = Certificate("127.0.0.1")
     with (
         tempfile.TemporaryDirectory() as made,
-        running(Path(made), privileges.Recorder()) as stage,
+        running_database(Path(made)) as port,
+        running(port, Path(made), privileges.Recorder()) as stage,
         Receiver() as plain,
         Receiver(tls=certificate) as secure,
     ):

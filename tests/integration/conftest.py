@@ -6,8 +6,9 @@ a right fails, and a run of the whole folder fails if a right was used by no tes
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +21,20 @@ from tests.support.clocks import Clock
 from tests.support.conversing import Thread, opened
 
 AUDIT = pytest.StashKey[privileges.Audit]()
+DATABASE = pytest.StashKey[int]()
+"""In the process that runs workers of xdist: the port of the database that all of them share."""
 
 
 @pytest.fixture(scope="session")
 def _stage(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[stages.Stage]:
-    with stages.running(tmp_path_factory.mktemp("stage"), pytestconfig.stash[AUDIT].recorder) as stage:
-        yield stage
+    folder, recorder = tmp_path_factory.mktemp("stage"), pytestconfig.stash[AUDIT].recorder
+    worker = getattr(pytestconfig, "workerinput", None)
+    with ExitStack() as running:
+        if worker is None:
+            port, owner = running.enter_context(stages.running_database(folder)), "local"
+        else:
+            port, owner = worker["database"], worker["workerid"]
+        yield running.enter_context(stages.running(port, folder, recorder, owner))
 
 
 @pytest.fixture(autouse=True)
@@ -92,6 +101,19 @@ def live_thread(stage: stages.Stage, monkeypatch: pytest.MonkeyPatch) -> Callabl
         return opened(stage, project, livemode=True)
 
     return thread
+
+
+# One database for all workers of xdist, because each one would compile the same code: half a minute of processor time.
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    if DATABASE not in node.config.stash:
+        running = ExitStack()
+        node.config.add_cleanup(running.close)
+        folder = running.enter_context(tempfile.TemporaryDirectory())
+        node.config.stash[DATABASE] = running.enter_context(stages.running_database(Path(folder)))
+    node.workerinput["database"] = node.config.stash[DATABASE]
 
 
 # Rights that no test used are found at the end: workers of xdist tell the process that runs them what they saw.

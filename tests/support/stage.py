@@ -294,16 +294,29 @@ def hint_record(stage: Stage, queue: str, pk: str, sk: str, **also: str) -> dict
 
 
 @contextmanager
-def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
-    """A stage whose database is in memory and logs to `folder`; ends with the context.
+def running_database(folder: Path) -> Iterator[int]:
+    """DynamoDB Local with its data in memory, which logs to `folder`; ends with the context. Yields its port."""
+    port, log = database.free_port(), folder / "dynamodb.log"
+    process = database.start(None, log, port, (), optimize=True)
+    try:
+        database.await_ready(process, log, port)
+        yield port
+    finally:
+        process.kill()
+        process.wait()
 
-    `recorder` sees what its functions ask of AWS.
+
+@contextmanager
+def running(database_port: int, folder: Path, recorder: privileges.Recorder, owner: str = "local") -> Iterator[Stage]:
+    """A stage that ends with the context. `recorder` sees what its functions ask of AWS.
+
+    Stages of different owners can share a database: `owner` is the access key id, and it separates their data.
     """
     import boto3
     from moto import mock_aws
 
     environment = {
-        "AWS_ACCESS_KEY_ID": "local",
+        "AWS_ACCESS_KEY_ID": owner,
         "AWS_SECRET_ACCESS_KEY": "local",
         "AWS_DEFAULT_REGION": names.REGION,
         "AWS_ACCOUNT_ID_ENDPOINT_MODE": "disabled",
@@ -315,14 +328,11 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
         "SERVICE_NAME": "test",
     }
     before = dict(os.environ)
-    port = database.free_port()
-    process = database.start(None, folder / "dynamodb.log", port, (), optimize=True)
     try:
-        database.await_ready(process, folder / "dynamodb.log", port)
-        url = f"http://127.0.0.1:{port}"
+        url = f"http://127.0.0.1:{database_port}"
         os.environ |= environment | {"AWS_ENDPOINT_URL_DYNAMODB": url, "AWS_ENDPOINT_URL_DYNAMODB_STREAMS": url}
         with (
-            mock_aws(config={"stepfunctions": {"execute_state_machine": True}}),
+            mock_aws(config={"stepfunctions": {"execute_state_machine": True}, "core": {"mock_credentials": False}}),
             moto_server.serving() as endpoints,
             aws_json.hooked(_Refusal()),
         ):
@@ -355,8 +365,6 @@ def running(folder: Path, recorder: privileges.Recorder) -> Iterator[Stage]:
                 yield stage
                 stage.close()
     finally:
-        process.kill()
-        process.wait()
         forget_clients()
         for client in (aws.s3, aws.secretsmanager, aws.cognito, aws.sns):
             client.cache_clear()
