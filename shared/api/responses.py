@@ -80,7 +80,8 @@ def common_headers(context: RequestContext) -> dict[str, str]:
         headers["RateLimit-Policy"] = _RATE_LIMIT_POLICY
         remaining = caller.remaining
         second, minute = max(remaining.in_second, 0), max(remaining.in_minute, 0)
-        if second <= minute:
+        # If both windows are used up, the minute is the one that refuses requests for longer.
+        if second < minute:
             headers["RateLimit"] = f'"second";r={second};t=1'
         else:
             headers["RateLimit"] = f'"minute";r={minute};t={remaining.minute_resets_in}'

@@ -13,6 +13,7 @@ import secrets
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from cachetools import LRUCache
 
@@ -23,8 +24,8 @@ from shared.core.keys import Scope
 from shared.projects import projects, rate_limits
 from shared.projects.rate_limits import Moment, Remaining
 
-UNKNOWN_KEY_MEMORY = 5 * clock.SECOND
-"""How long a container caches that a key is unknown or revoked (milliseconds)."""
+REFUSAL_MEMORY = 5 * clock.SECOND
+"""How long a container caches that a key is refused (milliseconds)."""
 _CACHED_KEYS = 1_000
 PREFIX = "key_"
 """The prefix of the ids of keys."""
@@ -32,6 +33,8 @@ _PLAINTEXT = re.compile(r"sk_(test|live)_[A-Za-z0-9]{16,128}")
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 _KEY_CHARACTERS = 32  # 190 random bits; contract 4 requires 160
 _ATTEMPTS = 8
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -158,8 +161,8 @@ def expected_scope(plaintext: str) -> Scope | None:
     Only `authenticate` decides whether the key is valid.
     """
     digest = _digest(plaintext)
-    known = _known.get(digest)
-    return None if known is None or _refusals.get(digest, clock.now()) else known.scope
+    known, refusal = _known.get(digest), _refusals.get(digest)
+    return None if known is None or (refusal is not None and refusal.holds(clock.now())) else known.scope
 
 
 def authenticate(plaintext: str) -> Caller:
@@ -170,8 +173,11 @@ def authenticate(plaintext: str) -> Caller:
     if not _PLAINTEXT.fullmatch(plaintext):
         raise ApiError("api_key_invalid")
     digest, now = _digest(plaintext), clock.now()
-    if refusal := _refusals.get(digest, now):
-        raise refusal.error_at(now)
+    refusal = _refusals.get(digest)
+    if refusal is not None:
+        if refusal.holds(now):
+            raise refusal.error_at(now)
+        _refusals.drop(digest)
     # The container guesses which minute the row counts from its last update. A wrong guess costs another attempt; the
     # conditions keep every count correct.
     known = _known.get(digest)
@@ -182,12 +188,13 @@ def authenticate(plaintext: str) -> Caller:
         except table.ConditionFailed as failed:
             row = failed.old or {}
             moment = rate_limits.moment(now, row.get("m"))
-            if refusal := _refusal(row, moment):
+            refusal = _refusal(row, moment)
+            if refusal is not None:
                 _refusals.put(digest, refusal)
                 raise refusal.error_at(now) from None
         else:
             caller = _caller(row, moment)
-            _known[digest] = _Known(caller.scope, row["m"])
+            _known.put(digest, _Known(caller.scope, row["m"]))
             return caller
     raise Unavailable("the row of the key was modified concurrently")
 
@@ -197,15 +204,15 @@ def _refusal(row: table.Row, moment: Moment) -> _Refusal | None:
     now = moment.now
     if not row or "revoked_at" in row:
         error = ApiError("api_key_revoked" if row else "api_key_invalid")
-        return _Refusal(error, now, now + UNKNOWN_KEY_MEMORY)
+        return _Refusal(error, now, now + REFUSAL_MEMORY)
     if moment.starts:
         return None
     caller = _caller(row, moment)
     window = rate_limits.exhausted_window(caller.remaining, moment)
     if window is None:
         return None
-    resets_in = rate_limits.whole_seconds(window.until - now)
-    return _Refusal(LimitExceeded(caller, window.name, resets_in), now, window.until)
+    exceeded = LimitExceeded(caller, window.name, rate_limits.whole_seconds(window.until - now))
+    return _Refusal(exceeded, now, min(window.until, now + REFUSAL_MEMORY), window.until)
 
 
 def _caller(row: table.Row, moment: Moment) -> Caller:
@@ -244,42 +251,49 @@ def _of_row(row: table.Row) -> Key:
 
 @dataclass(frozen=True)
 class _Refusal:
-    """Why a key is refused, from the instant `since` until the instant `until`."""
+    """Why a key is refused, and from which instant until which one this is known without asking the table.
+
+    The window of a limit that was reached ends at `resets_at`, which may be later: the key may be revoked before.
+    """
 
     error: ApiError | LimitExceeded
     since: int
     until: int
+    resets_at: int = 0
+
+    def holds(self, now: int) -> bool:
+        """Whether it is known at the instant `now`. The clock may have been set back to before `since`."""
+        return self.since <= now < self.until
 
     def error_at(self, now: int) -> ApiError | LimitExceeded:
         """The exception of a request at the instant `now`, a new one for each request."""
         if isinstance(self.error, ApiError):
             return ApiError(self.error.code)
         # The RateLimit header shows this value only if the minute's limit is reached.
-        resets_in = rate_limits.whole_seconds(self.until - now)
+        resets_in = rate_limits.whole_seconds(self.resets_at - now)
         caller = self.error.caller
         remaining = dataclasses.replace(caller.remaining, minute_resets_in=resets_in)
         return LimitExceeded(dataclasses.replace(caller, remaining=remaining), self.error.window, resets_in)
 
 
-class _Refusals:
-    """A bounded cache of refusals, so that repeated requests with a refused key cost no writes."""
+class _Cache(Generic[T]):
+    """A bounded cache by the digest of a key. Threads may share it."""
 
     def __init__(self) -> None:
-        self._refusals: LRUCache[str, _Refusal] = LRUCache(_CACHED_KEYS)
+        self._values: LRUCache[str, T] = LRUCache(_CACHED_KEYS)
         self._lock = threading.Lock()
 
-    def get(self, digest: str, now: int) -> _Refusal | None:
+    def get(self, digest: str) -> T | None:
         with self._lock:
-            refusal = self._refusals.get(digest)
-            # The clock may have been set back to before `since`.
-            if refusal is None or not refusal.since <= now < refusal.until:
-                self._refusals.pop(digest, None)
-                return None
-        return refusal
+            return self._values.get(digest)
 
-    def put(self, digest: str, refusal: _Refusal) -> None:
+    def put(self, digest: str, value: T) -> None:
         with self._lock:
-            self._refusals[digest] = refusal
+            self._values[digest] = value
+
+    def drop(self, digest: str) -> None:
+        with self._lock:
+            self._values.pop(digest, None)
 
 
 @dataclass(frozen=True)
@@ -290,6 +304,7 @@ class _Known:
     minute: int
 
 
-_known: LRUCache[str, _Known] = LRUCache(_CACHED_KEYS)
-"""The keys that were authenticated last, by digest."""
-_refusals = _Refusals()
+_known = _Cache[_Known]()
+"""The keys that were authenticated last."""
+_refusals = _Cache[_Refusal]()
+"""The latest refusals, so that repeated requests with a refused key cost no writes."""

@@ -15,6 +15,8 @@ from shared.webhooks.events import EVENTS
 from shared.webhooks.lanes import Arrival, Destination
 from shared.work import hints, owed
 
+OVERLAP = 100
+"""How long a successful attempt takes (milliseconds) before the endpoint is read again to record it."""
 _reads = table.SharedReads()
 """Attempts of one batch are made concurrently, and often have the endpoint in common."""
 
@@ -124,7 +126,9 @@ def _send(claim: Claim, endpoint: Snapshot, body: bytes, arrival: Arrival) -> No
     def latest() -> Snapshot | None:
         return endpoints.read(claim.scope, [endpoint_id]).get(endpoint_id)
 
-    known: list[Snapshot | None] = [endpoint]
+    # Another attempt may have failed meanwhile, and marked the endpoint as failing. This success ends that.
+    overlapped = outcome.error is None and outcome.duration_ms >= OVERLAP
+    known: list[Snapshot | None] = [] if overlapped else [endpoint]
     owed.retry_with_latest(known, latest, record)
     logger().info(
         "attempt",

@@ -132,6 +132,8 @@ class DeliveryRow(TypedDict):
     expires_at: int
     due_at: NotRequired[int]
     """When the next attempt is due (milliseconds). Absent after the delivery has ended."""
+    test: NotRequired[bool]
+    """Whether it is a manual retry of a test event. Absent for all others."""
     f1: NotRequired[str]
     """The partition of failed deliveries (`failed_partition`). Absent unless it has failed and was not retried."""
 
@@ -381,10 +383,13 @@ def event_of(scope: Scope, delivery_id: str) -> str | None:
     return next((json.loads(row["doc"])["event_id"] for row in found.values()), None)
 
 
-def retry(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.Write], table.Row]:
+def retry(
+    scope: Scope, event_id: str, delivery_id: str, *, unless_retried: bool = False
+) -> tuple[list[table.Write], table.Row]:
     """The writes of a manual retry, and the row of the new delivery (contract 9).
 
-    Raises `resource_not_found`, `delivery_in_progress` or `webhook_endpoint_disabled`, checked in this order.
+    With `unless_retried`, a failed delivery that somebody has retried already counts as being in progress. Raises
+    `resource_not_found`, `delivery_in_progress` or `webhook_endpoint_disabled`, checked in this order.
     """
     old = find(scope, event_id, delivery_id)
     event_row = events.find(scope, event_id)
@@ -394,9 +399,13 @@ def retry(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.Wri
     to_endpoint = [row for row in of_event(scope, event_id) if row["endpoint"] == old["endpoint"]]
     if any(_view(row, endpoint)["status"] == ATTEMPTING for row in to_endpoint):
         raise ApiError("delivery_in_progress")
+    if unless_retried and not any("f1" in row for row in to_endpoint):
+        raise ApiError("delivery_in_progress")
     if not endpoint.doc["enabled"]:
         raise ApiError("webhook_endpoint_disabled")
     new = new_row(events.of_row(scope, event_row), endpoint, trigger="manual", retry_of=delivery_id)
+    if _is_test(old):
+        new["test"] = True
     retries = event_row.get("retries", 0)
     # Concurrent retries conflict on the event's row: the later one runs again and finds the delivery of the first.
     count_retry = table.Update(
@@ -479,7 +488,7 @@ def _save(claim: Claim, doc: Delivery, owing: owed.Attributes, also: Sequence[ta
     """
     key = (claim.work.row["pk"], claim.work.row["sk"])
     changes: dict[str, table.Value | None] = {**owing, "doc": fields.to_json(doc)}
-    if doc["status"] == FAILED and doc["trigger"] != "test":
+    if doc["status"] == FAILED and not _is_test(claim.work.row):
         changes["f1"] = failed_partition(claim.scope, doc["webhook_endpoint_id"])
     update = table.Update(*key, set=changes)
     try:
@@ -489,6 +498,11 @@ def _save(claim: Claim, doc: Delivery, owing: owed.Attributes, also: Sequence[ta
             return False
         raise
     return True
+
+
+def _is_test(row: table.Row) -> bool:
+    """Whether the delivery is of a test event."""
+    return "test" in row or json.loads(row["doc"])["trigger"] == "test"
 
 
 def _set_timer(claim: Claim, wait: int, now: int, at: int) -> None:

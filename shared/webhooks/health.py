@@ -54,11 +54,19 @@ def _changes(
     if not attributes:
         return []
     write = endpoints.set_health(scope, endpoint, **attributes)
-    if "noticed" in attributes:
-        # Of concurrent attempts, one gives the notice.
-        unchanged = "attribute_not_exists(noticed)" if outcome.error else "attribute_exists(noticed)"
-        write = dataclasses.replace(write, condition=f"{write.condition} AND {unchanged}")
-    return [write]
+    return [_if_as_read(write, endpoint) if attributes.keys() & {"failing_since", "noticed"} else write]
+
+
+def _if_as_read(write: table.Update, endpoint: Snapshot) -> table.Update:
+    """The write, on condition that no concurrent attempt has changed whether the endpoint is failing.
+
+    Therefore one attempt gives each notice, and `noticed` exists only together with `failing_since`.
+    """
+    noticed = "attribute_exists(noticed)" if endpoint.noticed else "attribute_not_exists(noticed)"
+    since, values = "attribute_not_exists(failing_since)", write.values
+    if endpoint.failing_since is not None:
+        since, values = "failing_since = :since", {**values, ":since": endpoint.failing_since}
+    return dataclasses.replace(write, condition=f"{write.condition} AND {noticed} AND {since}", values=values)
 
 
 def announce(scope: Scope, endpoint: Snapshot, written: Sequence[table.Write]) -> None:
@@ -79,6 +87,6 @@ def announce(scope: Scope, endpoint: Snapshot, written: Sequence[table.Write]) -
 def _notice_is_due(endpoint: Snapshot, outcome: Outcome) -> bool:
     """Whether people must be told that the endpoint is failing, or that it has recovered."""
     if not outcome.error:
-        return endpoint.noticed
+        return endpoint.noticed and endpoint.doc["enabled"]
     since = endpoint.failing_since
     return since is not None and not endpoint.noticed and clock.now() - since >= clock.scaled(NOTICE_AFTER)

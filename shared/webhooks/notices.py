@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 from typing import Literal
 
-from shared.core import aws
+from shared.core import aws, threads
 from shared.core.keys import Scope
 from shared.core.log import logger
 
+SECONDS = 2
+"""How long an attempt waits for SNS at most. Other deliveries of the batch wait for it."""
 State = Literal["failing", "recovered", "disabled"]
 MEANING: dict[State, str] = {
     "failing": "Every attempt of the last ten minutes failed. Deliveries are retried; after five days of failures, the"
@@ -30,14 +32,17 @@ def give(scope: Scope, endpoint_id: str, state: State) -> None:
     topic = os.environ.get("NOTICES_TOPIC_ARN")
     if topic is None:
         return
+    message = {
+        "TopicArn": topic,
+        "Subject": f"Webhook endpoint {state}: project {scope.project_id}, {mode} mode",
+        "Message": f"The webhook endpoint {endpoint_id} of project {scope.project_id} ({mode} mode) is {state}.\n\n"
+        f"{MEANING[state]}\n\nIts attempts and responses are in the admin pages, at\n"
+        f"/admin/projects/{scope.project_id}/{mode}/webhook_endpoints/{endpoint_id}",
+    }
     try:
-        aws.call(
-            aws.sns().publish,
-            TopicArn=topic,
-            Subject=f"Webhook endpoint {state}: project {scope.project_id}, {mode} mode",
-            Message=f"The webhook endpoint {endpoint_id} of project {scope.project_id} ({mode} mode) is {state}.\n\n"
-            f"{MEANING[state]}\n\nIts attempts and responses are in the admin pages, at\n"
-            f"/admin/projects/{scope.project_id}/{mode}/webhook_endpoints/{endpoint_id}",
-        )
+        in_time = threads.run_within(SECONDS, lambda: aws.call(aws.sns().publish, **message))
     except (aws.AwsError, aws.Unavailable) as error:
         logger().warning("notice not sent", extra=about | {"error": str(error)})
+        return
+    if not in_time:
+        logger().warning("notice not sent", extra=about | {"error": f"SNS did not respond within {SECONDS} seconds"})

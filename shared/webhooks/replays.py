@@ -46,7 +46,7 @@ class Replay:
     """The latest replay of an endpoint. `ended_as` is None while it runs.
 
     `total` is the number of failed deliveries at the start, at most `MOST_COUNTED`. `skipped` deliveries could not be
-    retried: the event is gone, or is being delivered.
+    retried: the event is gone, or is being delivered, or somebody retried it meanwhile.
     """
 
     endpoint_id: str
@@ -166,8 +166,8 @@ def step(claim: owed.Claim) -> None:
     if batch is None:
         return _end(claim, REFUSED)
     entries = _entries(scope, row, batch.size + 1)
-    if not _retry(scope, claim, failures.read(entries[: batch.size])):
-        return _end(claim, DISABLED)
+    if (how := _retry(scope, claim, failures.read(entries[: batch.size]))) is not None:
+        return _end(claim, how)
     if len(entries) <= batch.size:
         return _end(claim, DONE)
     position = entries[batch.size - 1]["sk"]
@@ -180,8 +180,11 @@ def _continue(claim: owed.Claim, wait: int, **changes: table.Value) -> None:
     owed.commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**changes, **due})])
 
 
-def _retry(scope: Scope, claim: owed.Claim, rows: Sequence[table.Row]) -> bool:
-    """Retry these deliveries, each in one transaction with its count. False if the endpoint is disabled."""
+def _retry(scope: Scope, claim: owed.Claim, rows: Sequence[table.Row]) -> str | None:
+    """Retry these deliveries, each in one transaction with its count.
+
+    Returns how the replay ends if the endpoint was disabled or deleted meanwhile, otherwise None.
+    """
     sent: list[Hint] = []
     counts = {name: int(claim.row[name]) for name in ("replayed_count", "skipped_count")}
     try:
@@ -191,10 +194,12 @@ def _retry(scope: Scope, claim: owed.Claim, rows: Sequence[table.Row]) -> bool:
             writes: list[table.Write] = []
             name = "skipped_count"
             try:
-                writes, new = deliveries.retry(scope, event_id, row["sk"])
+                writes, new = deliveries.retry(scope, event_id, row["sk"], unless_retried=True)
             except ApiError as error:
                 if error.code not in ("resource_not_found", "delivery_in_progress"):
-                    return False
+                    return DISABLED
+                if error.code == "resource_not_found" and _is_deleted(scope, claim.row["sk"]):
+                    return DELETED
             else:
                 name = "replayed_count"
                 changes |= {"latest_event": event_id, "latest_delivery": new["sk"]}
@@ -202,10 +207,15 @@ def _retry(scope: Scope, claim: owed.Claim, rows: Sequence[table.Row]) -> bool:
             changes[name] = counts[name] = counts[name] + 1
             update = table.Update(claim.row["pk"], claim.row["sk"], set=changes)
             owed.commit(claim, [*writes, update], keep=True)
-        return True
+        return None
     finally:
         # A hint whose transaction failed names a row that does not exist, and is ignored.
         hints.send(lanes.LATER, sent)
+
+
+def _is_deleted(scope: Scope, endpoint_id: str) -> bool:
+    endpoint = endpoints.read(scope, [endpoint_id]).get(endpoint_id)
+    return endpoint is None or endpoint.deleted
 
 
 def _entries(scope: Scope, row: table.Row, limit: int) -> list[table.Row]:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from shared.core import clock, table
-from shared.projects import rate_limits
+from shared.projects import api_keys, rate_limits
 from tests.support.clocks import Clock
 from tests.support.racing import at_once
 from tests.support.receivers import Receiver, answer
@@ -444,3 +444,28 @@ def test_no_appointment_is_made_once_the_deletion_of_its_customer_was_answered(s
         assert all(found.code == "customer_deleted" for too_late, found in answers if too_late)
         made = listed(stage, f"/v1/appointments?customer_id={customer['id']}")
         assert len(made) == codes([found for _, found in answers])["201"]
+
+
+def test_the_header_names_the_window_that_refuses(stage: Stage, project: Project, stopped_clock: Clock) -> None:
+    minute = int(stopped_clock.now // 60) + 1
+    stopped_clock.now = minute * 60 + 30.5
+    counted_by_another_host(project, minute, n=rate_limits.PER_MINUTE - 1, s30=rate_limits.PER_SECOND - 1)
+    assert pinged(stage) == ("200", None)
+    for _ in range(2):
+        found = stage.call("GET", "/v1/ping")
+        assert found.headers["service-rate-limited-reason"] == "minute"
+        assert found.headers["ratelimit"] == f'"minute";r=0;t={found.headers["retry-after"]}'
+        stopped_clock.forward(5)
+
+
+def test_a_key_that_is_revoked_after_it_reached_its_limit_is_told_so(
+    stage: Stage, project: Project, stopped_clock: Clock
+) -> None:
+    minute = int(stopped_clock.now // 60) + 1
+    stopped_clock.now = minute * 60 + 1.5
+    counted_by_another_host(project, minute, n=rate_limits.PER_MINUTE)
+    assert pinged(stage) == ("rate_limit_exceeded", "59")
+    [key] = [key for key in api_keys.of_project(project.id) if not key.livemode]
+    api_keys.revoke(project.id, key.id)
+    stopped_clock.forward(5)
+    assert pinged(stage) == ("api_key_revoked", None)

@@ -14,7 +14,7 @@ from shared.core import aws, clock
 from tests.support.clocks import Clock
 from tests.support.delivering import PHONE, delete, disable, happen, hint, only
 from tests.support.racing import just_before
-from tests.support.receivers import Behaviour, Exchange, Receiver, answer, close_after_request, redirect, refusing_url
+from tests.support.receivers import Behaviour, Obedient, Receiver, answer, close_after_request, redirect, refusing_url
 from tests.support.resources import listed, made
 from tests.support.stage import Stage, queue_name
 from tests.support.wire import Wire, wire
@@ -33,16 +33,6 @@ def _no_timer_outlives_its_test(stage: Stage) -> Iterator[None]:
         running = machines.list_executions(stateMachineArn=machine["stateMachineArn"], statusFilter="RUNNING")
         for execution in running["executions"]:
             machines.stop_execution(executionArn=execution["executionArn"])
-
-
-class Obedient:
-    """A receiver's behaviour that a test changes as it goes."""
-
-    def __init__(self, status: int) -> None:
-        self.behaviour: Behaviour = answer(status)
-
-    def __call__(self, exchange: Exchange) -> None:
-        self.behaviour(exchange)
 
 
 def timers(line: Wire) -> list[tuple[str, Any]]:

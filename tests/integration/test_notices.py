@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 
 import pytest
@@ -13,21 +12,10 @@ from shared.webhooks import endpoints, health
 from tests.support import logged
 from tests.support.clocks import Clock
 from tests.support.delivering import PHONE
-from tests.support.receivers import Behaviour, Exchange, Receiver, answer
+from tests.support.noticed import DISABLED, FAILING, RECOVERED, happen, notices
+from tests.support.receivers import Obedient, Receiver, answer
 from tests.support.resources import created, seen
 from tests.support.stage import Stage
-
-FAILING, RECOVERED, DISABLED = (f"webhook endpoint {what}" for what in ("failing", "recovered", "disabled"))
-
-
-class Obedient:
-    """A receiver's behaviour that a test changes as it goes."""
-
-    def __init__(self, status: int) -> None:
-        self.behaviour: Behaviour = answer(status)
-
-    def __call__(self, exchange: Exchange) -> None:
-        self.behaviour(exchange)
 
 
 def told(stage: Stage) -> list[tuple[str, str]]:
@@ -38,18 +26,6 @@ def told(stage: Stage) -> list[tuple[str, str]]:
     project = f"project {seen(stage, '/v1/ping')['project_id']}, test mode"
     sent = [(notification[2] or "", notification[1]) for notification in topic.sent_notifications]
     return [(subject, text) for subject, text in sent if subject.endswith(project)]
-
-
-def notices(lines: list[logging.LogRecord]) -> list[str]:
-    return [line.getMessage() for line in lines if line.getMessage() in (FAILING, RECOVERED, DISABLED)]
-
-
-def happen(stage: Stage, time: Clock) -> None:
-    """An event is sent to the endpoint."""
-    created(stage, "/v1/customers", phone=PHONE)
-    stage.fan_out()
-    stage.deliver("deliveries", "slow_deliveries")
-    time.forward(1)
 
 
 def test_a_failing_endpoint_is_announced_once_and_again_when_it_recovers(stage: Stage, stopped_clock: Clock) -> None:

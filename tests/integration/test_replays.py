@@ -3,34 +3,27 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
-from shared.core import clock, ids, table
+from shared.core import aws_json, clock, ids, table
 from shared.core.errors import ApiError
 from shared.core.keys import Scope
 from shared.webhooks import deliveries, failures, replays
 from shared.webhooks.replays import Replay
+from tests.support import privileges
 from tests.support.clocks import Clock
 from tests.support.delivering import PHONE, delete, disable, mark
-from tests.support.receivers import Behaviour, Exchange, Receiver, answer
+from tests.support.receivers import Obedient, Receiver, answer
 from tests.support.resources import created, listed
 from tests.support.stage import Project, Stage
 from tests.support.wire import Killed, wire
 
 WHO = "ada@example.com"
-
-
-class Obedient:
-    """A receiver's behaviour that a test changes as it goes."""
-
-    def __init__(self, status: int) -> None:
-        self.behaviour: Behaviour = answer(status)
-
-    def __call__(self, exchange: Exchange) -> None:
-        self.behaviour(exchange)
 
 
 @dataclass(frozen=True)
@@ -95,6 +88,24 @@ def broken(stage: Stage, time: Clock, receiver: Receiver, obedient: Obedient, fa
     events = [one["id"] for one in reversed(listed(stage, "/v1/events"))]
     assert len(events) == failed
     return Broken(stage, time, Scope(project.id, False), endpoint, obedient, receiver, events)
+
+
+class _Meanwhile(aws_json.Hook):
+    """Something happens just before the first call of an operation."""
+
+    def __init__(self, operation: str, happens: Callable[[], object]) -> None:
+        self._operation, self._happens = operation, [happens]
+
+    def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+        if call.operation == self._operation and self._happens:
+            happens = self._happens.pop()
+            with privileges.running(None):
+                happens()
+        return proceed(call)
+
+
+def meanwhile(operation: str, happens: Callable[[], object]) -> AbstractContextManager[None]:
+    return aws_json.hooked(_Meanwhile(operation, happens))
 
 
 def test_all_failed_deliveries_are_replayed_the_oldest_first(stage: Stage, stopped_clock: Clock) -> None:
@@ -316,3 +327,50 @@ def test_slow_endpoints_are_replayed_in_their_own_lane(stage: Stage, stopped_clo
         assert case.failed() == []
         assert stage.deliver("slow_deliveries") == 1
         assert case.run().ended_as == "done"
+
+
+def test_a_test_event_that_somebody_retried_is_not_listed(stage: Stage, stopped_clock: Clock) -> None:
+    obedient = Obedient(400)
+    with Receiver(obedient) as receiver:
+        case = broken(stage, stopped_clock, receiver, obedient, 0)
+        test = stage.call("POST", f"{case.path}/test").json
+        for _ in range(2):
+            stage.deliver("retries")
+            again = stage.call("POST", f"/v1/events/{test['event_id']}/deliveries/{test['id']}/retry")
+            assert again.status == 202
+            test = again.json
+        stage.deliver("retries")
+        assert case.failed() == []
+
+
+def test_a_replay_whose_endpoint_is_deleted_during_its_last_step_ends_as_deleted(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    obedient = Obedient(400)
+    with Receiver(obedient) as receiver:
+        case = broken(stage, stopped_clock, receiver, obedient, 1)
+        case.start()
+        with meanwhile("TransactWriteItems", lambda: delete(stage, case.path)):
+            done = case.run()
+        assert (done.ended_as, done.replayed, done.skipped) == ("deleted", 0, 0)
+
+
+def test_a_replay_does_not_send_again_what_somebody_retries_meanwhile(stage: Stage, stopped_clock: Clock) -> None:
+    obedient = Obedient(400)
+    with Receiver(obedient) as receiver:
+        case = broken(stage, stopped_clock, receiver, obedient, 1)
+        before, [failed] = len(case.received()), case.failed()
+        obedient.behaviour = answer(200)
+        case.start()
+
+        def retried() -> None:
+            assert stage.call("POST", f"/v1/events/{case.events[0]}/deliveries/{failed}/retry").status == 202
+            stage.deliver("retries")
+
+        assert case.due()
+        # The first step has read which deliveries have failed.
+        with meanwhile("GetItem", retried):
+            case.step()
+        done = case.run()
+        assert len(case.received()) - before == 1
+        assert (done.ended_as, done.replayed, done.skipped) == ("done", 0, 1)

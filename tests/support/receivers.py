@@ -218,6 +218,16 @@ def answer(status: int = 200, body: bytes = b"", headers: Mapping[str, str] | No
     return raw(_head(status, {"Content-Length": str(len(body)), **(headers or {})}) + body)
 
 
+class Obedient:
+    """A behaviour that a test changes as it goes; at first it responds with this status."""
+
+    def __init__(self, status: int) -> None:
+        self.behaviour: Behaviour = answer(status)
+
+    def __call__(self, exchange: Exchange) -> None:
+        self.behaviour(exchange)
+
+
 def redirect(location: str, status: int = 302) -> Behaviour:
     return answer(status, headers={"Location": location})
 
