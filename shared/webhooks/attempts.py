@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shared.core import clock, facts, metrics, table
+from shared.core.aws import Unavailable
 from shared.core.log import logger
 from shared.webhooks import deliveries, endpoints, health, http_client, lanes, signing
 from shared.webhooks.deliveries import Claim
@@ -126,10 +127,13 @@ def _send(claim: Claim, endpoint: Snapshot, body: bytes, arrival: Arrival) -> No
     def latest() -> Snapshot | None:
         return endpoints.read(claim.scope, [endpoint_id]).get(endpoint_id)
 
-    # Another attempt may have failed meanwhile, and marked the endpoint as failing. This success ends that.
-    overlapped = outcome.error is None and outcome.duration_ms >= OVERLAP
-    known: list[Snapshot | None] = [] if overlapped else [endpoint]
-    owed.retry_with_latest(known, latest, record)
+    current: Snapshot | None = endpoint
+    if outcome.error is None and outcome.duration_ms >= OVERLAP:
+        # Another attempt may have failed meanwhile, and marked the endpoint as failing. This success ends that. If the
+        # read fails, the attempt is recorded all the same.
+        with contextlib.suppress(Unavailable):
+            current = latest()
+    owed.retry_with_latest([current], latest, record)
     logger().info(
         "attempt",
         extra={
