@@ -449,7 +449,7 @@ def test_a_conversation_that_was_handed_off_is_given_back_to_the_agent(runner: R
     resume = ("conversations", "resume", str(project), conversation, "--mode", "test")
     assert runner.done(*resume) == "resumed: the agent replies to the next message\n"
     assert runner.post(key, path, {"content": "Hello"})["reply"]["content"] != holding
-    assert runner.done(*resume) == "nothing to do: no person has taken over this conversation\n"
+    assert runner.done(*resume) == "nothing to do: this conversation is not handed to a person\n"
 
 
 def test_a_customer_is_erased_and_again_from_the_ledger(runner: Runner) -> None:
