@@ -213,8 +213,8 @@ WORK = {
 }  # fmt: skip
 """Appointments have all their fields, each event has its own run of `fan_out`, and containers are warm.
 
-A delivery excludes the cost of its event. Its receiver responds within 100 ms: after a longer success, the endpoint's two
-keys are read again. Later attempts are attempts that fail and set the timer of the next one.
+A delivery excludes the cost of its event. Its receiver responds within 100 ms: after a longer success, the two keys of
+the endpoint are read again. Later attempts are attempts that fail and set the timer of the next one.
 """
 CANARY = Work(
     "run of the canary",
