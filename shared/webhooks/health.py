@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 
 NOTICE_AFTER = 10 * 60
-"""Seconds, scaled, for which every attempt must have failed before a notice says so."""
+"""Seconds, scaled, for which every attempt must have failed before a notice says so.
+
+If an endpoint is disabled so soon after a person has created or changed it, the notice is a line of the log only: that
+person sees it, and a client that enables it again and again does not flood the operators.
+"""
 
 
 def writes(
@@ -77,7 +81,8 @@ def announce(scope: Scope, endpoint: Snapshot, written: Sequence[table.Write]) -
     for write in written:
         changes = write.set if isinstance(write, table.Update) else {}
         if "doc" in changes:
-            notices.give(scope, endpoint.doc["id"], "disabled")
+            unchanged_for = clock.now() - clock.parse(endpoint.doc["updated_at"])
+            notices.give(scope, endpoint.doc["id"], "disabled", message=unchanged_for >= clock.scaled(NOTICE_AFTER))
         elif changes.get("noticed"):
             notices.give(scope, endpoint.doc["id"], "failing")
         elif "noticed" in changes:

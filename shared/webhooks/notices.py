@@ -24,15 +24,18 @@ MEANING: dict[State, str] = {
 }
 
 
-def give(scope: Scope, endpoint_id: str, state: State) -> None:
-    """Give a notice that an endpoint is in this state. Best effort: a message that cannot be sent is logged."""
+def give(scope: Scope, endpoint_id: str, state: State, *, message: bool = True) -> None:
+    """Give a notice that an endpoint is in this state, without `message` only in the log.
+
+    Best effort: a message that cannot be sent is logged.
+    """
     mode = "live" if scope.livemode else "test"
     about = {"project_id": scope.project_id, "mode": mode, "endpoint_id": endpoint_id}
     logger().warning(f"webhook endpoint {state}", extra=about)
     topic = os.environ.get("NOTICES_TOPIC_ARN")
-    if topic is None:
+    if topic is None or not message:
         return
-    message = {
+    parameters = {
         "TopicArn": topic,
         "Subject": f"Webhook endpoint {state}: project {scope.project_id}, {mode} mode",
         "Message": f"The webhook endpoint {endpoint_id} of project {scope.project_id} ({mode} mode) is {state}.\n\n"
@@ -40,7 +43,7 @@ def give(scope: Scope, endpoint_id: str, state: State) -> None:
         f"/admin/projects/{scope.project_id}/{mode}/webhook_endpoints/{endpoint_id}",
     }
     try:
-        in_time = threads.run_within(SECONDS, lambda: aws.call(aws.sns().publish, **message))
+        in_time = threads.run_within(SECONDS, lambda: aws.call(aws.sns().publish, **parameters))
     except (aws.AwsError, aws.Unavailable) as error:
         logger().warning("notice not sent", extra=about | {"error": str(error)})
         return

@@ -73,8 +73,11 @@ def test_an_endpoint_that_is_disabled_because_of_its_receiver_is_announced(stage
     obedient = Obedient(410)
     with Receiver(obedient) as receiver, logged.lines() as lines:
         gone = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
+        stopped_clock.forward(health.NOTICE_AFTER)
         happen(stage, stopped_clock)
         assert notices(lines) == [DISABLED]
+        [(subject, _)] = told(stage)
+        assert subject.startswith("Webhook endpoint disabled")
         assert seen(stage, f"/v1/webhook_endpoints/{gone}")["disabled_reason"] == "gone"
         assert stage.call("DELETE", f"/v1/webhook_endpoints/{gone}").status == 200
         obedient.behaviour = answer(400)
@@ -88,12 +91,25 @@ def test_an_endpoint_that_is_disabled_because_of_its_receiver_is_announced(stage
         assert notices(lines) == [DISABLED, FAILING, DISABLED]
 
 
+def test_an_endpoint_that_is_disabled_soon_after_it_was_changed_is_in_the_log_alone(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    with Receiver(answer(410)) as receiver, logged.lines() as lines:
+        id = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
+        for _ in range(3):
+            happen(stage, stopped_clock)
+            assert stage.call("PATCH", f"/v1/webhook_endpoints/{id}", {"enabled": True}).status == 200
+    assert notices(lines) == [DISABLED] * 3
+    assert told(stage) == []
+
+
 def test_a_notice_that_cannot_be_sent_is_logged_and_the_attempt_counts(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, stopped_clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NOTICES_TOPIC_ARN", os.environ["NOTICES_TOPIC_ARN"] + "-deleted")
     with Receiver(answer(410)) as receiver, logged.lines() as lines:
         id = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
+        stopped_clock.forward(health.NOTICE_AFTER)
         created(stage, "/v1/customers", phone=PHONE)
         stage.fan_out()
         stage.deliver("deliveries")
