@@ -289,7 +289,7 @@ QUEUES = (
 STATE_MACHINES = (
     # Waits for more than 900 s, then sends a message to `retries`.
     StateMachine("delayed_delivery", definition="delayed_delivery.asl.json", sends=("retries",)),
-    # Sends the hint to ask a customer for consent, waits up to seven days for the answer, and sends another hint.
+    # Sends the hint to ask a customer for consent, and another one if there is no answer within seven days.
     StateMachine("call_consent", definition="call_consent.asl.json", sends=("consents",)),
 )
 

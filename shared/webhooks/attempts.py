@@ -109,7 +109,11 @@ def _released_on_failure(claim: Claim) -> Iterator[None]:
 
 
 def _send(claim: Claim, endpoint: Snapshot, body: bytes, arrival: Arrival) -> None:
-    """Send the event and record the outcome."""
+    """Send the event and record the outcome.
+
+    If the outcome cannot be recorded, the claim is kept, because the event may have arrived. The hint that comes again
+    finds the row claimed, and `sweep` starts the next worker once the lease has expired.
+    """
     url, endpoint_id = endpoint.doc["url"], endpoint.doc["id"]
     with _released_on_failure(claim):
         secret = signing.decrypt(endpoint_id, endpoint.secret)

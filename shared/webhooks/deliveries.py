@@ -1,8 +1,9 @@
 """Deliveries: the sending of one event to one endpoint (specification, "Retry behavior"; contract 9).
 
 A delivery's row owes its next attempt (`shared/work/owed.py`). A worker claims the row, sends the event, and records
-the attempt on condition that it still has the claim. Two pure functions hold the rules: `next_step` depends on the
-number and outcome of an attempt. `phase` depends on a row and its endpoint; workers, reads and manual retries use it.
+the attempt on condition that it still has the claim. Pure functions hold the rules: `attempts.decide` before an
+attempt; `next_step` after it, by its number and outcome; `phase` by a row and its endpoint, for workers, reads and
+manual retries.
 """
 
 from __future__ import annotations
@@ -279,7 +280,10 @@ def new_row(
 
 
 def hint(row: table.Row, delay: int = 0, destination: lanes.Destination | None = None) -> Hint:
-    """The hint for a delivery, `delay` seconds from now. The default message group is the endpoint."""
+    """The hint for a delivery, `delay` seconds from now, in the message group of its endpoint.
+
+    With a `destination`, it has the group and `once` of the destination, and no delay.
+    """
     if destination is None:
         return Hint(row["pk"], row["sk"], group=row["endpoint"], delay=delay)
     return Hint(row["pk"], row["sk"], group=destination.group, once=destination.once)

@@ -1,4 +1,6 @@
-"""Lanes: the queues of deliveries, and which one the hint of a delivery goes to.
+"""Lanes: the queues of deliveries. `first` and `another` decide which one the hint of a delivery goes to.
+
+Timers, manual retries, test events and `sweep` send to `retries` (`LATER`); the worker moves what belongs elsewhere.
 
 | queue                | attempts |
 |----------------------|----------|
@@ -14,7 +16,8 @@ slower lane.
   over several groups, so that more of them run concurrently; the events of one object stay in one group.
 - It is *slow* if several attempts in a row took long. Slow endpoints share the attempts of `slow_deliveries`.
 - It is *hanging* if several attempts in a row timed out. Then one attempt every `PROBE_EVERY` finds out whether it
-  responds again, and all other deliveries are put off until `sweep` finds them. Its first response makes it slow.
+  responds again, and all other deliveries are put off until `sweep` finds them. The first attempt that ends in
+  another way makes it slow.
 """
 
 from __future__ import annotations

@@ -110,9 +110,10 @@ def is_free(row: table.Row) -> bool:
 
 
 def claim(pk: str, sk: str, until: int) -> Claim | NotDue | None:
-    """Claim the row until the instant `until`, if its work is due and no other worker has claimed it.
+    """Claim the row until the instant `until`, if its work is due and no worker has a lease that has not expired.
 
-    None if the row owes no work, or another worker's lease has not expired. Makes one write in the common case.
+    A claim with an expired lease is taken over, and its worker counts as lost. NotDue if the work is due later; None if
+    the row owes none, or another worker's lease has not expired. Makes one write in the common case.
     From then on, log lines and writes name the API request that caused the work.
     """
     result = _claim(pk, sk, until)
