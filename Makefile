@@ -49,7 +49,7 @@ test-browser: $(VENV)/.dev $(VENV)/.node-dev ## Test the admin pages and the doc
 		{ echo "make: test-browser needs Chromium (Debian: apt install chromium), or CHROMIUM=/path/to/it" >&2; exit 1; }
 	CHROMIUM="$$(command -v $(CHROMIUM))" $(BIN)/python -m pytest --verbose tests/browser
 
-test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: 10 to 12 minutes
+test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: about 10 minutes
 	$(BIN)/python -m pytest --capture=no --verbose --exitfirst tests/deploy
 
 bench: $(VENV)/.dev ## Compare the cost of requests with the usual way to build an API: three minutes
