@@ -66,7 +66,7 @@ class Creation:
 
     key: Key
     plaintext: str = field(repr=False)
-    writes: tuple[table.Write, ...] = field(repr=False)
+    writes: tuple[table.Put, ...] = field(repr=False)
 
 
 class LimitExceeded(Exception):

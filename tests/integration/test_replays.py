@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 
-from shared.core import aws_json, clock, ids, table
+from shared.core import clock, ids, table
 from shared.core.errors import ApiError
 from shared.core.keys import Scope
 from shared.webhooks import deliveries, failures, replays
 from shared.webhooks.replays import Replay
-from tests.support import privileges
 from tests.support.clocks import Clock
 from tests.support.delivering import PHONE, delete, disable, mark
+from tests.support.racing import just_before
 from tests.support.receivers import Obedient, Receiver, answer
 from tests.support.resources import created, listed
 from tests.support.stage import Project, Stage
@@ -88,24 +86,6 @@ def broken(stage: Stage, time: Clock, receiver: Receiver, obedient: Obedient, fa
     events = [one["id"] for one in reversed(listed(stage, "/v1/events"))]
     assert len(events) == failed
     return Broken(stage, time, Scope(project.id, False), endpoint, obedient, receiver, events)
-
-
-class _Meanwhile(aws_json.Hook):
-    """Something happens just before the first call of an operation."""
-
-    def __init__(self, operation: str, happens: Callable[[], object]) -> None:
-        self._operation, self._happens = operation, [happens]
-
-    def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
-        if call.operation == self._operation and self._happens:
-            happens = self._happens.pop()
-            with privileges.running(None):
-                happens()
-        return proceed(call)
-
-
-def meanwhile(operation: str, happens: Callable[[], object]) -> AbstractContextManager[None]:
-    return aws_json.hooked(_Meanwhile(operation, happens))
 
 
 def test_all_failed_deliveries_are_replayed_the_oldest_first(stage: Stage, stopped_clock: Clock) -> None:
@@ -350,8 +330,11 @@ def test_a_replay_whose_endpoint_is_deleted_during_its_last_step_ends_as_deleted
     with Receiver(obedient) as receiver:
         case = broken(stage, stopped_clock, receiver, obedient, 1)
         case.start()
-        with meanwhile("TransactWriteItems", lambda: delete(stage, case.path)):
-            done = case.run()
+        assert case.due()
+        # The step has read that the endpoint exists.
+        with just_before("GetItem", lambda: delete(stage, case.path)):
+            case.step()
+        done = case.replay()
         assert (done.ended_as, done.replayed, done.skipped) == ("deleted", 0, 0)
 
 
@@ -369,7 +352,7 @@ def test_a_replay_does_not_send_again_what_somebody_retries_meanwhile(stage: Sta
 
         assert case.due()
         # The first step has read which deliveries have failed.
-        with meanwhile("GetItem", retried):
+        with just_before("GetItem", retried):
             case.step()
         done = case.run()
         assert len(case.received()) - before == 1

@@ -91,7 +91,6 @@ class Stage:
 
     def project(self, name: str = "Test") -> Project:
         """A new project with a key of each mode; `call` uses the test key from now on."""
-        from shared.core import table
         from shared.projects import api_keys, projects
         from tests.support import rows
 
@@ -101,7 +100,7 @@ class Stage:
             projects.ensure(id, name)
             test, live = (api_keys.creation(id, livemode, "test") for livemode in (False, True))
             # Not in a transaction, which takes DynamoDB Local four times as long: there is a project for each test.
-            rows.write([write.row for write in (*test.writes, *live.writes) if isinstance(write, table.Put)])
+            rows.write([put.row for put in (*test.writes, *live.writes)])
         self._key = test.plaintext
         return Project(id, test.plaintext, live.plaintext)
 
