@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from shared import appointments, customers
 from shared.api import responses
 from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Decision, Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
-from shared.appointments import APPOINTMENTS, Appointment, AppointmentCreate, AppointmentPatch
+from shared.appointments import resource as appointments
+from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentCreate, AppointmentPatch
+from shared.customers import resource as customers
 
 
 def create(request: Request[AppointmentCreate]) -> Response:

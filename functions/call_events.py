@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared.calls import carrier_events
-from shared.work import batches
-from shared.work.batches import Message
+from shared.calls.live import events
+from shared.tasks import batches
+from shared.tasks.batches import Message
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -16,5 +16,5 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
 
 def process(message: Message) -> None:
-    """Store the data of an event and send a hint for its call. Events of unknown calls are ignored."""
-    carrier_events.store(json.loads(message.body))
+    """Store the data of an event and send a wake-up for its call. Events of unknown calls are ignored."""
+    events.store(json.loads(message.body))

@@ -1,7 +1,7 @@
 """Queue -> the steps of consent requests, and what WhatsApp reports of them (contract 7).
 
-The messages are hints of the service, hints of the `call_consent` state machine (the first has its task token), and
-notifications of WhatsApp.
+The messages are wake-ups of the service, wake-ups of the `call_consent` state machine (the first has its task token),
+and notifications of WhatsApp.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared.calls import asking
+from shared.calls.consent import consent_requests
+from shared.tasks import batches
+from shared.tasks.batches import Message
 from shared.telephony import whatsapp
-from shared.work import batches
-from shared.work.batches import Message
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -25,10 +25,10 @@ def process(received: Message) -> None:
     message = json.loads(received.body)
     if "whatsAppWebhookEntry" in message:
         for reply in whatsapp.replies(received.body):
-            asking.store_reply(reply)
+            consent_requests.store_reply(reply)
         for failure in whatsapp.failures(received.body):
-            asking.end_undelivered(failure)
+            consent_requests.end_undelivered(failure)
         return
     if "task_token" in message:
-        asking.keep_task_token(message["pk"], message["task_token"])
-    asking.run_due_steps(message["pk"])
+        consent_requests.keep_task_token(message["pk"], message["task_token"])
+    consent_requests.run_due_steps(message["pk"])

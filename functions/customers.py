@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from shared import customers
 from shared.api import responses
 from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Decision, Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
-from shared.calls import placing
-from shared.customers import CUSTOMERS, Customer, CustomerCreate, CustomerPatch
+from shared.calls import commands as calls
+from shared.customers import resource as customers
+from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerPatch
 
 
 def create(request: Request[CustomerCreate]) -> Response:
@@ -60,7 +60,7 @@ def delete(request: Request[None]) -> Response:
         customer = customers.deleted(record.doc)
         if customer is None:
             return Decision([], responses.ok(record.json))
-        call_writes = placing.of_deleted_customer(request.scope, record)
+        call_writes = calls.of_deleted_customer(request.scope, record)
         return Decision([*customers.deletion(request.scope, record, customer), *call_writes], responses.ok(customer))
 
     return request.commit(decide)

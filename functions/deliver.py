@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared.core import aws, clock
+from shared.aws import services
+from shared.core import clock
+from shared.tasks import batches
+from shared.tasks.batches import Message
 from shared.webhooks import attempts
-from shared.webhooks.lanes import Arrival
-from shared.work import batches
-from shared.work.batches import Message
+from shared.webhooks.queues import Arrival
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
-    """Process a batch of hints concurrently. The first attempts of an endpoint are in order while they are on time."""
+    """Process a batch of wake-ups concurrently. The first attempts of an endpoint are in order while they are on time."""
     return batches.each_message(event, deliver)
 
 
 def deliver(message: Message) -> None:
-    """Make the attempt that is due for the delivery of a hint. Does nothing if none is due."""
-    hint = json.loads(message.body)
+    """Make the attempt that is due for the delivery of a wake-up. Does nothing if none is due."""
+    wake_up = json.loads(message.body)
     waited = clock.now() - message.sent_at
-    attempts.make(hint["pk"], hint["sk"], Arrival(aws.queue_of(message.queue), waited))
+    attempts.make(wake_up["pk"], wake_up["sk"], Arrival(services.queue_of(message.queue), waited))

@@ -6,16 +6,16 @@ import json
 from typing import Any
 
 from shared.calls import steps
-from shared.work import batches
-from shared.work.batches import Message
+from shared.tasks import batches
+from shared.tasks.batches import Message
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
-    """Process a batch of hints. The items are independent."""
+    """Process a batch of wake-ups. The items are independent."""
     return batches.each_message(event, dial)
 
 
 def dial(message: Message) -> None:
     """Run the steps of a session that are due."""
-    hint = json.loads(message.body)
-    steps.run_due_steps(hint["pk"], hint["sk"])
+    wake_up = json.loads(message.body)
+    steps.run_due_steps(wake_up["pk"], wake_up["sk"])

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from shared.core import aws, log
+from shared.aws import services
+from shared.core import log
 
 
 def warm(function: ModuleType) -> None:
@@ -24,7 +25,7 @@ def warm(function: ModuleType) -> None:
     app = getattr(function, "app", None)
     if app is not None:
         app.warm()
-    for client in (aws.dynamodb, aws.sqs, aws.stepfunctions, aws.kms):
+    for client in (services.dynamodb, services.sqs, services.stepfunctions, services.kms):
         client().warm()
     # The first look-up of a host name imports this codec.
     "localhost".encode("idna")

@@ -9,10 +9,10 @@ from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.resources import fields
 from shared.resources.lists import Page
-from shared.webhooks import deliveries, events, lanes
+from shared.tasks import wake_ups
+from shared.webhooks import deliveries, events, queues
 from shared.webhooks.deliveries import DELIVERIES, Delivery
 from shared.webhooks.events import EVENTS, Event
-from shared.work import hints
 
 
 def retrieve(request: Request[None]) -> Response:
@@ -56,11 +56,11 @@ def retry_delivery(request: Request[fields.Nothing]) -> Response:
 
     def decide() -> Decision:
         writes, delivery = deliveries.retry(request.scope, request.id, request.params["delivery_id"])
-        hint = deliveries.hint(delivery)
+        wake_up = deliveries.wake_up(delivery)
         return Decision(
             writes,
             responses.accepted(delivery["doc"]),
-            after=lambda: hints.send_within(hints.REQUEST_SECONDS, lanes.LATER, [hint]),
+            after=lambda: wake_ups.send_within(wake_ups.REQUEST_SECONDS, queues.LATER, [wake_up]),
         )
 
     return request.commit(decide)

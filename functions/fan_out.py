@@ -9,13 +9,14 @@ from typing import Any
 
 from cachetools import cached
 
-from shared import customers
 from shared.calls import measures
-from shared.core import clock, table, threads, trace
+from shared.core import clock, threads, trace
 from shared.core.log import logger
-from shared.webhooks import deliveries, endpoints, events, lanes
-from shared.work import batches, hints
-from shared.work.hints import Hint
+from shared.customers import resource as customers
+from shared.store import table
+from shared.tasks import batches, wake_ups
+from shared.tasks.wake_ups import WakeUp
+from shared.webhooks import deliveries, endpoints, events, queues
 
 _DELIVERIES_AT_ONCE = 4
 """The deliveries of one event that are written concurrently. Events of a batch are processed concurrently, too."""
@@ -27,8 +28,8 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     endpoints_of = cached({}, condition=threading.Condition())(endpoints.of_project)
     is_erased = cached({}, condition=threading.Condition())(customers.is_erased)
 
-    def fan_out(record: batches.Record) -> Sequence[tuple[str, Hint]]:
-        """Write the event and its deliveries. Returns the hints, each with the queue to which it is sent."""
+    def fan_out(record: batches.Record) -> Sequence[tuple[str, WakeUp]]:
+        """Write the event and its deliveries. Returns the wake-ups, each with the queue to which it is sent."""
         images = record["dynamodb"]
         old, new = (table.decode(images[name]) if name in images else None for name in ("OldImage", "NewImage"))
         change = events.derive(old, new)
@@ -44,23 +45,23 @@ def handler(event: dict[str, Any], context: Any) -> Any:
         ]
         rows = [deliveries.new_row(change, endpoint) for endpoint in receivers]
         # Not a transaction, because that would double the write units. If this function fails after some of the writes,
-        # it runs again and makes the others. Hints are sent again, because they may be lost.
+        # it runs again and makes the others. Wake-ups are sent again, because they may be lost.
         if _put_once(change.row(), change.id):
             logger().info("event", extra={"type": change.type, "object_id": new["sk"], "deliveries": len(rows)})
             measures.count_event(change.type, new)
         threads.run_all(lambda row: _put_once(row, change.id), rows, _DELIVERIES_AT_ONCE)
-        destinations = [lanes.first(endpoint, change.object_id) for endpoint in receivers]
+        destinations = [queues.first(endpoint, change.object_id) for endpoint in receivers]
         return [
-            (destination.queue, deliveries.hint(row, destination=destination))
+            (destination.queue, deliveries.wake_up(row, destination=destination))
             for endpoint, row, destination in zip(receivers, rows, destinations, strict=True)
             if endpoint.doc["enabled"]
         ]
 
     processed = batches.each_record(event, fan_out)
-    # Sent at the end, so that the hints for each endpoint have the order of the batch.
+    # Sent at the end, so that the wake-ups for each endpoint have the order of the batch.
     found = list(itertools.chain.from_iterable(processed.in_order))
-    for queue in (lanes.FIRST, lanes.SLOW, lanes.HANGING):
-        hints.send(queue, [hint for name, hint in found if name == queue])
+    for queue in (queues.FIRST, queues.SLOW, queues.HANGING):
+        wake_ups.send(queue, [wake_up for name, wake_up in found if name == queue])
     return processed.response
 
 

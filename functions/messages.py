@@ -1,7 +1,7 @@
 """POST /v1/messages and /v1/conversations/{id}/messages: send a message and return it with the agent's reply.
 
 The request commits the message, claims its turn in the same write, and runs the agent itself. If its time runs out or
-the function dies, the `turn` worker finishes the turn: hints for the end of the lease and for the time limit of the
+the function dies, the `turn` worker finishes the turn: wake-ups for the end of the lease and for the time limit of the
 turn are sent before the agent starts. Nothing runs after the response, because Lambda freezes the container.
 """
 
@@ -16,15 +16,16 @@ from typing import Annotated, Any
 from shared.api.requests import Decision, Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
-from shared.conversations import answering, conversations, participants, turns
+from shared.aws.services import Unavailable
+from shared.conversations import conversations, participants, replies, turns
 from shared.conversations.conversations import CONVERSATIONS, AnsweredMessage, ConversationRecord
 from shared.conversations.participants import CUSTOMER_ERRORS, REFERENCE_ERRORS, CustomerReference
 from shared.conversations.turns import Turn
-from shared.core import clock, table
-from shared.core.aws import Unavailable
+from shared.core import clock
 from shared.core.errors import ApiError
 from shared.resources import fields
-from shared.work import hints
+from shared.store import table
+from shared.tasks import wake_ups
 
 POLLS = (0.15, 0.15, 0.2, 0.3, 0.4, 0.5, 0.8)
 """Seconds between polls for the reply of a turn that another request or worker runs. The last wait repeats."""
@@ -132,7 +133,7 @@ def _resume(request: Request[Any], response: Response) -> str:
     conversation_id, message_id = response.deferred.split("/")
     key = {"pk": conversations.messages_pk(request.scope, conversation_id), "sk": message_id}
     window = Window(request, {**key, "conversation_id": conversation_id}, conversations.WINDOW)
-    return window.wait_for_reply((0, *POLLS), may_take=True, hinted=False)
+    return window.wait_for_reply((0, *POLLS), may_take=True, woken=False)
 
 
 @dataclass(frozen=True)
@@ -151,16 +152,16 @@ class Window:
     def first_reply(self, turn: Turn | None, conversation: ConversationRecord) -> str:
         """The body of the response to the request that stored the message. Raises `agent_timeout`."""
         if turn is None:
-            _send(conversations.turn_hints(self.message))
+            _send(conversations.turn_wake_ups(self.message))
         elif (body := self._take(turn, conversation)) is not None:
             return body
-        return self.wait_for_reply(POLLS, may_take=False, hinted=True)
+        return self.wait_for_reply(POLLS, may_take=False, woken=True)
 
-    def wait_for_reply(self, polls: Sequence[float], *, may_take: bool, hinted: bool) -> str:
+    def wait_for_reply(self, polls: Sequence[float], *, may_take: bool, woken: bool) -> str:
         """Poll for the reply. Returns the body. Raises `agent_timeout`.
 
-        `polls` are the waits (seconds). With `may_take`, the request takes the turn once, if it is free. `hinted` says
-        whether the hints for the turn were sent.
+        `polls` are the waits (seconds). With `may_take`, the request takes the turn once, if it is free. `woken` says
+        whether the wake-ups for the turn were sent.
         """
         for row in self._polled(polls):
             if "response_body" in row:
@@ -171,11 +172,11 @@ class Window:
                 if body is not None:
                     return body
                 may_take = False
-                hinted = True
-            elif not hinted and not turns.fits(self.seconds_left - conversations.turn_wait(row) / clock.SECOND):
+                woken = True
+            elif not woken and not turns.fits(self.seconds_left - conversations.turn_wait(row) / clock.SECOND):
                 # The first request may have died before it sent them, and this one cannot take the turn itself.
-                hinted = True
-                _send(conversations.turn_hints(row))
+                woken = True
+                _send(conversations.turn_wake_ups(row))
         raise self._timeout()
 
     def _take(self, turn: Turn, conversation: ConversationRecord | None = None) -> str | None:
@@ -183,12 +184,12 @@ class Window:
 
         Raises `agent_timeout` if the window leaves the worker no time for that.
         """
-        _send(conversations.turn_hints(turn.work.row))
+        _send(conversations.turn_wake_ups(turn.work.row))
         try:
-            return answering.answer(turn, conversation)
-        except answering.RETRYABLE:
+            return replies.answer(turn, conversation)
+        except replies.RETRYABLE:
             # The message is stored, so the request does not fail.
-            _send([conversations.turn_hint(turn.work.row, delay=0)])
+            _send([conversations.turn_wake_up(turn.work.row, delay=0)])
         if not turns.fits(self.seconds_left):
             raise self._timeout()
         return None
@@ -218,9 +219,9 @@ class Window:
         return ApiError("agent_timeout", headers={"Location": _messages_path(conversation_id)}, extra=extra)
 
 
-def _send(turn_hints: Sequence[hints.Hint]) -> None:
+def _send(turn_wake_ups: Sequence[wake_ups.WakeUp]) -> None:
     # SQS must not use up the time of the agent, or delay the response.
-    hints.send_within(hints.REQUEST_SECONDS, "turns", turn_hints)
+    wake_ups.send_within(wake_ups.REQUEST_SECONDS, "turns", turn_wake_ups)
 
 
 def _messages_path(conversation_id: str) -> str:

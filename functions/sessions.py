@@ -9,8 +9,9 @@ from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Decision, Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
-from shared.calls import placing, recordings, sessions, transcripts
-from shared.calls.placing import Call, CallCreate
+from shared.calls import commands as calls
+from shared.calls import recordings, sessions, transcripts
+from shared.calls.commands import Call, CallCreate
 from shared.calls.sessions import SESSIONS, Session, SessionRecord
 from shared.calls.transcripts import Line
 from shared.core import clock
@@ -57,16 +58,16 @@ def call_customer(request: Request[CallCreate]) -> Response:
     consent; the call is then dialed as soon as the customer accepts. The session's `call_status` shows the progress. A
     call is never redialed (specification; contract 7).
     """
-    order = placing.Order(**request.body.model_dump())
+    order = calls.Order(**request.body.model_dump())
 
     def decide() -> Decision:
-        placement = placing.place(request.scope, request.id, order)
-        call = placing.call_of(placement.session)
+        placement = calls.place(request.scope, request.id, order)
+        call = calls.call_of(placement.session)
         if call["status"] == "consent_pending":
             response = responses.accepted(call)
         else:
             response = responses.created(call, f"/v1/sessions/{call['session_id']}")
-        return Decision(placement.writes, response, after=lambda: placing.send_hints(request.scope, placement))
+        return Decision(placement.writes, response, after=lambda: calls.send_wake_ups(request.scope, placement))
 
     return request.commit(decide)
 

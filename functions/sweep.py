@@ -1,4 +1,4 @@
-"""Schedule, each minute -> hints for overdue work. The interval between the hints of a row doubles."""
+"""Schedule, each minute -> wake-ups for overdue work. The interval between the wake-ups of a row doubles."""
 
 from __future__ import annotations
 
@@ -6,33 +6,36 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from shared.calls import consents, sessions
+from shared.aws import services
+from shared.calls import sessions
+from shared.calls.consent import consents
 from shared.conversations import conversations
-from shared.core import aws, clock, keys, table, threads
+from shared.core import clock, threads
 from shared.core.log import logger
-from shared.webhooks import deliveries, lanes, replays
-from shared.work import hints, owed
+from shared.store import keys, table
+from shared.tasks import tasks, wake_ups
+from shared.webhooks import deliveries, queues, replays
 
 PAGE = 100
 """Index entries in a page: as many rows as one call reads."""
 GROUP = 10
-"""Rows that are hinted before they are postponed: as many messages as one call sends."""
+"""Rows that are woken before they are postponed: as many messages as one call sends."""
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
-    """Send hints for overdue rows, as far as the time allows. Returns the number of rows.
+    """Send wake-ups for overdue rows, as far as the time allows. Returns the number of rows.
 
     Each shard of the index has its own thread, so that all progress equally. In a shard, the oldest row comes first.
     """
 
     def has_time() -> bool:
-        return bool(context.get_remaining_time_in_millis() >= aws.LONGEST_CALL * clock.SECOND)
+        return bool(context.get_remaining_time_in_millis() >= services.LONGEST_CALL * clock.SECOND)
 
     shards = _shards()
     overdue = sum(threads.run_all(lambda shard: _sweep(shard, has_time), shards, at_once=len(shards)))
     if overdue:
-        logger().warning("sent hints for overdue rows", extra={"rows": overdue})
-    return {"hinted": overdue}
+        logger().warning("sent wake-ups for overdue rows", extra={"rows": overdue})
+    return {"woken": overdue}
 
 
 def _shards() -> list[str]:
@@ -43,17 +46,18 @@ def _shards() -> list[str]:
 
 
 def _sweep(shard: str, has_time: Callable[[], bool]) -> int:
-    """Send hints for the overdue rows of a shard while there is time. Returns their number."""
+    """Send wake-ups for the overdue rows of a shard while there is time. Returns their number."""
     overdue = 0
     pages = table.query(shard, index="due", at_most=keys.due(clock.now()), limit=PAGE, forward=True)
     while has_time() and (page := next(pages, None)) is not None:
-        for group in _groups(owed.overdue(page) if has_time() else []):
-            _send_hints(group, has_time)
-            # If the time is over, hints may be unsent. The rows are not postponed then, and the next run begins here.
+        for group in _groups(tasks.overdue(page) if has_time() else []):
+            _send_wake_ups(group, has_time)
+            # If the time is over, wake-ups may be unsent. The rows are not postponed then, and the next run begins
+            # here.
             for row in group:
                 if not has_time():
                     return overdue
-                owed.postpone_hint(row)
+                tasks.postpone_wake_up(row)
                 overdue += 1
     return overdue
 
@@ -62,23 +66,23 @@ def _groups(rows: Sequence[table.Row]) -> Iterator[Sequence[table.Row]]:
     return (rows[start : start + GROUP] for start in range(0, len(rows), GROUP))
 
 
-def _send_hints(rows: Sequence[table.Row], has_time: Callable[[], bool]) -> None:
-    by_queue: dict[str, list[hints.Hint]] = defaultdict(list)
+def _send_wake_ups(rows: Sequence[table.Row], has_time: Callable[[], bool]) -> None:
+    by_queue: dict[str, list[wake_ups.WakeUp]] = defaultdict(list)
     for row in rows:
         # A later release may have written kinds that this one does not know.
         if row["kind"] in WORKERS:
-            queue, hint = WORKERS[row["kind"]]
-            by_queue[queue].append(hint(row))
+            queue, wake_up = WORKERS[row["kind"]]
+            by_queue[queue].append(wake_up(row))
     for queue, unsent in by_queue.items():
         if has_time():
-            hints.send(queue, unsent)
+            wake_ups.send(queue, unsent)
 
 
-WORKERS: dict[str, tuple[str, Callable[[table.Row], hints.Hint]]] = {
-    "delivery": (lanes.LATER, deliveries.hint),
-    "message": ("turns", conversations.turn_hint),
-    "session": ("dials", lambda row: sessions.hint(keys.scope_of(row["pk"]), row["sk"])),
-    "consent": ("consents", lambda row: consents.hint(row["pk"])),
-    "replay": ("replays", replays.hint),
+WORKERS: dict[str, tuple[str, Callable[[table.Row], wake_ups.WakeUp]]] = {
+    "delivery": (queues.LATER, deliveries.wake_up),
+    "message": ("turns", conversations.turn_wake_up),
+    "session": ("dials", lambda row: sessions.wake_up(keys.scope_of(row["pk"]), row["sk"])),
+    "consent": ("consents", lambda row: consents.wake_up(row["pk"])),
+    "replay": ("replays", replays.wake_up),
 }
-"""By the kind of a row: the queue of its worker, and the function that returns its hint."""
+"""By the kind of a row: the queue of its worker, and the function that returns its wake-up."""

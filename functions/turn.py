@@ -9,29 +9,29 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared.conversations import answering, conversations, turns
-from shared.work import batches, hints
-from shared.work.batches import Message
+from shared.conversations import conversations, replies, turns
+from shared.tasks import batches, wake_ups
+from shared.tasks.batches import Message
 
 RETRY_SECONDS = 5
 """Seconds before a turn is retried after the agent or the table was unavailable."""
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
-    """Process a batch of hints. The items are independent."""
+    """Process a batch of wake-ups. The items are independent."""
     return batches.each_message(event, take_turn)
 
 
 def take_turn(message: Message) -> None:
-    """Reply to the message of a hint, if its reply is still owed and nobody else has claimed it."""
-    hint = json.loads(message.body)
-    turn = turns.claim(hint["pk"], hint["sk"])
+    """Reply to the message of a wake-up, if its reply is still owed and nobody else has claimed it."""
+    wake_up = json.loads(message.body)
+    turn = turns.claim(wake_up["pk"], wake_up["sk"])
     if turn is None:
         return
     try:
-        answering.answer(turn)
-    except answering.RETRYABLE:
+        replies.answer(turn)
+    except replies.RETRYABLE:
         # Fail, so that SQS delivers the message again and moves it to the dead-letter queue in the end.
         if turn.is_too_old:
             raise
-        hints.send("turns", [conversations.turn_hint(turn.work.row, delay=RETRY_SECONDS)])
+        wake_ups.send("turns", [conversations.turn_wake_up(turn.work.row, delay=RETRY_SECONDS)])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from shared.calls import voice
+from shared.calls.live import voice
 from shared.core import clock, trace
-from shared.core.keys import Scope
 from shared.core.log import logger
+from shared.store.keys import Scope
 from shared.telephony import lex
 
 COMMIT_SECONDS = 3

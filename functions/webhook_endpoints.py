@@ -8,7 +8,8 @@ from shared.api.requests import Decision, Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.resources import fields
-from shared.webhooks import deliveries, endpoints, lanes, signing
+from shared.tasks import wake_ups
+from shared.webhooks import deliveries, endpoints, queues, signing
 from shared.webhooks.deliveries import Delivery
 from shared.webhooks.endpoints import (
     WEBHOOK_ENDPOINTS,
@@ -18,7 +19,6 @@ from shared.webhooks.endpoints import (
     WebhookEndpointPatch,
     WebhookEndpointWithSecret,
 )
-from shared.work import hints
 
 
 def create(request: Request[WebhookEndpointCreate]) -> Response:
@@ -105,11 +105,11 @@ def test(request: Request[fields.Nothing]) -> Response:
     def decide() -> Decision:
         record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)
         writes, delivery = deliveries.test(request.scope, endpoints.snapshot(record.row))
-        hint = deliveries.hint(delivery)
+        wake_up = deliveries.wake_up(delivery)
         return Decision(
             writes,
             responses.accepted(delivery["doc"]),
-            after=lambda: hints.send_within(hints.REQUEST_SECONDS, lanes.LATER, [hint]),
+            after=lambda: wake_ups.send_within(wake_ups.REQUEST_SECONDS, queues.LATER, [wake_up]),
         )
 
     return request.commit(decide)

@@ -72,7 +72,7 @@ FAILED_BATCHES = Kind(
     "FailedBatches", "{} could not process changes, which are in the bucket of failed batches: events are missing.", 1
 )
 LOST_BATCHES = Kind("LostBatches", "{} could not process changes, nor write them to the bucket of failed batches.", 1)
-# Milliseconds; a first attempt is promised within about a second. One lost hint costs two minutes, so that a
+# Milliseconds; a first attempt is promised within about a second. One lost wake-up costs two minutes, so that a
 # minute's lateness means something only if it lasts.
 DELIVERY_LATENESS = Kind(facts.DELIVERY_LATENESS, "Webhooks are late: {}.", 60_000, "p99", periods=3)
 # Milliseconds. Slow endpoints share a few attempts and cause most of their lateness themselves.
@@ -83,7 +83,8 @@ SLOW_DELIVERY_LATENESS = Kind(
     "p99",
     periods=3,
 )
-# Milliseconds from an attempt's hint to its start. Deliveries to hanging endpoints are put off, for hours if need be.
+# Milliseconds from an attempt's wake-up to its start. Deliveries to hanging endpoints are put off, for hours if need
+# be.
 HANGING_DELIVERY_LATENESS = Kind(
     "HangingDeliveryLateness",
     "More receivers hang than their share of the attempts allows for: {}.",
@@ -246,7 +247,7 @@ def all_topics(topics: Mapping[str, sns.Topic], topic: sns.ITopic | None) -> dic
 
 
 def lateness(table: dynamodb.Table, lane: str) -> cloudwatch.Metric:
-    """Milliseconds from when an attempt was due to its start; of hanging endpoints, from its hint."""
+    """Milliseconds from when an attempt was due to its start; of hanging endpoints, from its wake-up."""
     return _printed(table, facts.DELIVERY_LATENESS, lane=lane)
 
 

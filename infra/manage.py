@@ -42,12 +42,12 @@ from infra.stack_names import (
     USER_POOL_OUTPUT,
     stack_name,
 )
-from shared.core.aws import AwsError, Unavailable
+from shared.aws.services import AwsError, Unavailable
 
 if TYPE_CHECKING:
     from shared.calls.limits import Limits
-    from shared.core.keys import Scope
     from shared.erasure.batches import StoredBatch
+    from shared.store.keys import Scope
 
 
 class NotReachable(Exception):
@@ -294,8 +294,8 @@ def _limit_calls(stage: Stage, options: argparse.Namespace) -> None:
 
 def _show_calls(stage: Stage, options: argparse.Namespace) -> None:
     from shared.calls import limits
-    from shared.core.keys import Scope
     from shared.projects import projects
+    from shared.store.keys import Scope
 
     projects.name_of(options.project)
     scope = Scope(options.project, livemode=True)
@@ -310,12 +310,12 @@ def _in_words(project: int, limits: Limits) -> str:
 
 
 def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
-    from shared.calls import consents, settlements
+    from shared.calls.consent import consent_requests, consents
     from shared.core import clock
     from shared.projects import projects
 
     projects.name_of(options.project)
-    settlements.answer(_scope(options), options.phone, consents.DECLINED, clock.now(), revoked=True)
+    consent_requests.answer(_scope(options), options.phone, consents.DECLINED, clock.now(), revoked=True)
     print("revoked: WhatsApp calls that wait for this consent, or are not dialed yet, end as failed")
 
 
@@ -351,7 +351,7 @@ def _erase_customer(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _scope(options: argparse.Namespace) -> Scope:
-    from shared.core.keys import Scope
+    from shared.store.keys import Scope
 
     return Scope(options.project, options.mode == "live")
 
@@ -378,8 +378,8 @@ def _prefix(text: str) -> str:
 
 
 def _usage(stage: Stage, options: argparse.Namespace) -> None:
-    from shared.core.keys import Scope
     from shared.projects import usage
+    from shared.store.keys import Scope
 
     for name, amount in usage.of_month(Scope(options.project, livemode=True), options.month).items():
         print(f"{name}\t{amount}")

@@ -250,7 +250,7 @@ TABLE = Table(
         *(Index(name=f"by_f{n}", hash_key=f"f{n}", range_key="sk") for n in range(1, 5)),
         # The same by time: t0 has all rows of a kind in a scope, and t1-t4 have the partitions of f1-f4.
         *(Index(name=f"by_t{n}", hash_key=f"t{n}", range_key="sort_time") for n in range(5)),
-        # Owed work, by the time from which `sweep` may send another hint.
+        # Owed work, by the time from which `sweep` may send another wake-up.
         Index(name="by_due", hash_key="due_shard", range_key="due"),
     ),
     ttl="expires_at",
@@ -258,7 +258,7 @@ TABLE = Table(
 )
 
 QUEUES = (
-    # First attempts, in order for each message group. `shared/webhooks/lanes.py` says which delivery uses which queue.
+    # First attempts, in order for each message group. `shared/webhooks/queues.py` says which delivery uses which queue.
     Queue("deliveries", visibility=240, fifo=True),
     # Attempts to slow endpoints: unordered, fair between endpoints.
     Queue("slow_deliveries", visibility=240),
@@ -289,7 +289,7 @@ QUEUES = (
 STATE_MACHINES = (
     # Waits for more than 900 s, then sends a message to `retries`.
     StateMachine("delayed_delivery", definition="delayed_delivery.asl.json", sends=("retries",)),
-    # Sends the hint to ask a customer for consent, and another one if there is no answer within seven days.
+    # Sends the wake-up to ask a customer for consent, and another one if there is no answer within seven days.
     StateMachine("call_consent", definition="call_consent.asl.json", sends=("consents",)),
 )
 
@@ -338,7 +338,7 @@ FUNCTIONS = (
         sends=("turns", "dials"),
         model=True,
     ),
-    # It also serves the route that places a call, so that `customers` needs no permission to send hints.
+    # It also serves the route that places a call, so that `customers` needs no permission to send wake-ups.
     Function(
         "sessions",
         "functions.sessions.handler",

@@ -26,9 +26,10 @@ from functions.admin import (
 )
 from functions.admin.visits import Page, Refused, Visit, not_found
 from shared.api.routes import lambda_handler, service
-from shared.core import log, table
-from shared.core.aws import Unavailable
+from shared.aws.services import Unavailable
+from shared.core import log
 from shared.core.errors import ApiError
+from shared.store import table
 
 PAGES: tuple[Page, ...] = (
     *sign_in.PAGES,

@@ -10,10 +10,10 @@ from starlette.responses import Response
 from functions.admin.visits import MODES, PROJECT, InProject, Page, View, not_found
 from shared.admin import audited_keys
 from shared.admin.members import OWNER, VIEWER
-from shared.core import table
 from shared.core.errors import ApiError
 from shared.projects import api_keys
 from shared.resources import fields
+from shared.store import table
 
 NOTICES = {
     "revoked": "The key was revoked. Requests with it are refused from now on.",

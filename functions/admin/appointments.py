@@ -13,9 +13,9 @@ from starlette.responses import Response
 
 from functions.admin import forms, lists
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
-from shared import appointments, customers
 from shared.admin.members import MEMBER, VIEWER
-from shared.appointments import (
+from shared.appointments import resource as appointments
+from shared.appointments.resource import (
     APPOINTMENTS,
     CANCELLED,
     STATUSES,
@@ -24,10 +24,12 @@ from shared.appointments import (
     AppointmentPatch,
     AppointmentRecord,
 )
-from shared.core import clock, table
+from shared.core import clock
 from shared.core.errors import ApiError
-from shared.customers import CUSTOMERS
+from shared.customers import resource as customers
+from shared.customers.resource import CUSTOMERS
 from shared.resources import fields
+from shared.store import table
 
 SECTION = "appointments"
 NOTICES = {

@@ -13,9 +13,9 @@ from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import OWNER, VIEWER
 from shared.calls import limits
 from shared.calls.limits import Limits
-from shared.core import table
 from shared.core.errors import ApiError
-from shared.core.keys import Scope
+from shared.store import table
+from shared.store.keys import Scope
 
 NOTICES = {"saved": "The limits were changed. They apply to calls that have not been dialed yet."}
 MOST_PREFIXES = 100

@@ -12,7 +12,7 @@ from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.conversations import conversations
 from shared.conversations.conversations import CONVERSATIONS, MESSAGES, STATUSES, ConversationRecord
-from shared.core import table
+from shared.store import table
 
 SECTION = "conversations"
 MESSAGES_SHOWN = 100

@@ -12,17 +12,17 @@ from starlette.responses import Response
 from functions.admin import forms, lists
 from functions.admin.conversations import as_shown
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
-from shared import customers
 from shared.admin.members import MEMBER, VIEWER
-from shared.appointments import APPOINTMENTS, CANCELLED
-from shared.calls import placing
-from shared.calls.placing import CallCreate, Order, Placement
+from shared.appointments.resource import APPOINTMENTS, CANCELLED
+from shared.calls import commands as calls
+from shared.calls.commands import CallCreate, Order, Placement
 from shared.calls.sessions import CHANNELS, SESSIONS
 from shared.conversations.conversations import CONVERSATIONS
-from shared.core import table
 from shared.core.errors import ApiError
-from shared.customers import CUSTOMERS, Customer, CustomerCreate, CustomerPatch, CustomerRecord
+from shared.customers import resource as customers
+from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerPatch, CustomerRecord
 from shared.resources import fields
+from shared.store import table
 
 SECTION = "customers"
 SHOWN = 10
@@ -135,7 +135,7 @@ def delete(visit: InProject) -> Response:
         if customer is None:
             return []
         writes = [*customers.deletion(visit.scope, record, customer)]
-        writes += placing.of_deleted_customer(visit.scope, record)
+        writes += calls.of_deleted_customer(visit.scope, record)
         return [*writes, visit.entry("customer.deleted", customer["id"])]
 
     visit.commit(decide)
@@ -153,7 +153,7 @@ def call(visit: InProject) -> Response:
     placed: list[Placement] = []
 
     def decide() -> list[table.Write]:
-        placement = placing.place(visit.scope, visit.params["id"], order)
+        placement = calls.place(visit.scope, visit.params["id"], order)
         placed[:] = [placement]
         if not placement.writes:
             return []
@@ -169,7 +169,7 @@ def call(visit: InProject) -> Response:
             raise
         return _call_form(visit, visit.form, error)
     (placement,) = placed
-    placing.send_hints(visit.scope, placement)
+    calls.send_wake_ups(visit.scope, placement)
     return visit.redirect(visit.path("sessions", f"{placement.session['id']}?notice=called"))
 
 

@@ -11,12 +11,13 @@ from functions.admin import forms, lists
 from functions.admin.find import page_of
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import MEMBER, VIEWER
-from shared.core import clock, table
+from shared.core import clock
 from shared.core.facts import EVENT_TYPES
-from shared.webhooks import deliveries, endpoints, events, lanes
+from shared.store import table
+from shared.tasks import wake_ups
+from shared.webhooks import deliveries, endpoints, events, queues
 from shared.webhooks.deliveries import ATTEMPTING, Delivery
 from shared.webhooks.events import EVENTS, FAMILIES
-from shared.work import hints
 
 SOON = 2 * clock.MINUTE
 """A page looks often for an attempt that is due within this time (milliseconds)."""
@@ -66,16 +67,16 @@ def replay(visit: InProject) -> Response:
     """Send an event to the endpoint of a delivery again, as the API's retry does."""
     event_id, delivery_id = visit.params["id"], visit.params["delivery"]
 
-    sent: list[hints.Hint] = []
+    sent: list[wake_ups.WakeUp] = []
 
     def decide() -> list[table.Write]:
         writes, new = deliveries.retry(visit.scope, event_id, delivery_id)
-        sent[:] = [deliveries.hint(new)]
+        sent[:] = [deliveries.wake_up(new)]
         facts = {"event": event_id, "delivery": new["sk"]}
         return [*writes, visit.entry("delivery.replayed", delivery_id, after=facts)]
 
     visit.commit(decide)
-    hints.send_within(hints.REQUEST_SECONDS, lanes.LATER, sent)
+    wake_ups.send_within(wake_ups.REQUEST_SECONDS, queues.LATER, sent)
     return visit.redirect(visit.path("events", f"{event_id}?notice=replayed"))
 
 

@@ -9,11 +9,12 @@ from starlette.responses import Response
 
 from functions.admin.visits import PROJECT, InProject, Page, Refused, View
 from shared.admin.members import MEMBER, VIEWER
-from shared.core import clock, table
+from shared.core import clock
 from shared.core.errors import ApiError
+from shared.store import table
+from shared.tasks import wake_ups
 from shared.webhooks import endpoints, failures, replays
 from shared.webhooks.events import RETENTION
-from shared.work import hints
 
 SECTION = "failed_deliveries"
 PAGE = 50
@@ -91,15 +92,15 @@ def stop(visit: InProject) -> Response:
 
 
 def _start(visit: InProject, endpoint_id: str, since: int) -> None:
-    first: list[hints.Hint] = []
+    first: list[wake_ups.WakeUp] = []
 
     def decide() -> list[table.Write]:
-        writes, hint = replays.start(visit.scope, endpoint_id, since, visit.actor.who)
-        first[:] = [hint]
+        writes, wake_up = replays.start(visit.scope, endpoint_id, since, visit.actor.who)
+        first[:] = [wake_up]
         return [*writes, visit.entry("replay.started", endpoint_id, after={"since": clock.iso(since)})]
 
     visit.commit(decide)
-    hints.send_within(hints.REQUEST_SECONDS, replays.QUEUE, first)
+    wake_ups.send_within(wake_ups.REQUEST_SECONDS, replays.QUEUE, first)
 
 
 def _endpoints(visit: InProject) -> dict[str, endpoints.Snapshot]:

@@ -10,12 +10,12 @@ from starlette.responses import Response
 
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import VIEWER
-from shared.appointments import APPOINTMENTS
+from shared.appointments.resource import APPOINTMENTS
 from shared.calls.sessions import SESSIONS
 from shared.conversations import conversations
 from shared.conversations.conversations import CONVERSATIONS, MESSAGES
 from shared.core import ids
-from shared.customers import CUSTOMERS
+from shared.customers.resource import CUSTOMERS
 from shared.projects import api_keys
 from shared.resources import fields
 from shared.resources.collections import Collection

@@ -9,9 +9,9 @@ from typing import Any
 from starlette.responses import Response
 
 from functions.admin.visits import InProject
-from shared.core import table
 from shared.core.errors import ApiError
 from shared.resources.collections import Collection
+from shared.store import table
 
 PAGE = 50
 """The rows of a page."""

@@ -9,8 +9,8 @@ from starlette.responses import Response
 from functions.admin.visits import PROJECT, InProject, Page, View, not_found
 from shared.admin.members import VIEWER
 from shared.core import clock
-from shared.core.keys import Scope
 from shared.projects import usage
+from shared.store.keys import Scope
 
 _MONTH = re.compile(r"(\d{4})-(0[1-9]|1[0-2])")
 

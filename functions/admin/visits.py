@@ -25,11 +25,12 @@ from shared.admin import audit, members, sessions, sign_in
 from shared.admin.members import MEMBER, Membership, Person
 from shared.admin.sessions import Session
 from shared.api.responses import RequestContext
-from shared.core import clock, table
-from shared.core.keys import Scope
+from shared.core import clock
 from shared.pages import SECURITY
+from shared.store import table
+from shared.store.keys import Scope
+from shared.tasks import tasks
 from shared.webhooks import endpoints
-from shared.work import owed
 
 PROJECT = "/admin/projects/{project}/{mode}"
 MOST_FORM_BYTES = 64 * 1024
@@ -158,7 +159,7 @@ class InProject(SignedIn):
                     raise error from None
                 raise
 
-        owed.retry_on_conflict(attempt)
+        tasks.retry_on_conflict(attempt)
 
     def once(self) -> table.Put:
         """The write that fails with SentBefore if the form, which has a field `once`, was sent before."""

@@ -10,11 +10,12 @@ from starlette.responses import Response
 
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
-from shared.core import table
 from shared.core.errors import ApiError
 from shared.core.facts import EVENT_TYPES
 from shared.resources import fields
-from shared.webhooks import deliveries, endpoints, failures, lanes, outcomes, replays, signing
+from shared.store import table
+from shared.tasks import wake_ups
+from shared.webhooks import deliveries, endpoints, failures, queues, replays, signing, statistics
 from shared.webhooks.endpoints import (
     WEBHOOK_ENDPOINTS,
     WebhookEndpoint,
@@ -23,7 +24,6 @@ from shared.webhooks.endpoints import (
     WebhookEndpointRecord,
 )
 from shared.webhooks.events import FAMILIES
-from shared.work import hints
 
 SECTION = "webhook_endpoints"
 MOST_COUNTED = 100
@@ -90,7 +90,7 @@ def show(visit: InProject) -> Response:
         "webhook_endpoint.html",
         section=SECTION,
         endpoint=endpoints.snapshot(record.row),
-        latest=outcomes.latest(visit.scope, record.doc["id"]),
+        latest=statistics.latest(visit.scope, record.doc["id"]),
         failed=failures.count(visit.scope, record.doc["id"], MOST_COUNTED),
         most=MOST_COUNTED,
         replay=replays.find(visit.scope, [record.doc["id"]]).get(record.doc["id"]),
@@ -139,7 +139,7 @@ def test(visit: InProject) -> Response:
 
     visit.commit(decide)
     (delivery,) = sent
-    hints.send_within(hints.REQUEST_SECONDS, lanes.LATER, [deliveries.hint(delivery)])
+    wake_ups.send_within(wake_ups.REQUEST_SECONDS, queues.LATER, [deliveries.wake_up(delivery)])
     return visit.redirect(visit.path("events", f"{delivery['pk'].rpartition('#')[2]}?notice=tested"))
 
 

@@ -10,8 +10,8 @@ from typing import TypedDict
 from infra.local.console import StartError
 from infra.local.data_dir import DataDir
 from shared.admin import audit, members, sign_in
-from shared.core import table
 from shared.projects import api_keys, projects
+from shared.store import table
 
 NAMES = ("Demo", "Second demo")
 OWNER = "owner@demo.example"

@@ -31,7 +31,8 @@ from infra.local.routes import Routes
 from infra.local.server import Gateway
 from infra.local.settings import Settings, read
 from infra.local.sqs import Engine
-from shared.core import aws_json, credentials
+from shared.aws import client as aws_client
+from shared.aws import credentials
 from shared.core.facts import API_DESCRIPTION
 
 _ROOT = Path(__file__).parents[2]
@@ -121,7 +122,7 @@ class Runner:
             "table_name": resources.TABLE_NAME,
             "projects": demo.ensure(self._data_dir),
         }
-        streams = aws_json.Client(stream.STREAMS, credentials.Source())
+        streams = aws_client.Client(stream.STREAMS, credentials.Source())
         for function in topology.FUNCTIONS:
             if function.stream:
                 poller = stream.Poller(
@@ -235,7 +236,7 @@ def _await_commits() -> None:
     DynamoDB Local responds to a transaction before it commits it. It runs all statements one after another, so a read
     returns after the commits before it.
     """
-    from shared.core import table
+    from shared.store import table
 
     table.get("none", "none")
 

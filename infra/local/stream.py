@@ -23,7 +23,7 @@ from infra.local.lambdas import Lambdas
 from infra.local.proxy import Event
 from infra.local.queues import failed_items
 from infra.topology import Function, StreamSource
-from shared.core.aws_json import AwsError, Client, Service, Unavailable
+from shared.aws.client import AwsError, Client, Service, Unavailable
 
 STREAMS = Service("dynamodbstreams", "dynamodb", "DynamoDBStreams_20120810", "DYNAMODB_STREAMS")
 """The streams of DynamoDB Local. (Those of AWS are at the host `streams.dynamodb`, where Lambda reads them.)"""

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from shared.core import clock, ids, table
+from shared.core import clock, ids
 from shared.resources import fields
+from shared.store import table
 
 PREFIX = "aud_"
 RETENTION = 2 * 365 * clock.DAY

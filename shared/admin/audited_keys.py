@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from shared.admin import audit
 from shared.admin.audit import Actor
-from shared.core import table
 from shared.projects import api_keys
 from shared.projects.api_keys import Creation, Key
+from shared.store import table
 
 
 def create(project_id: int, livemode: bool, label: str, actor: Actor, also: Sequence[table.Write] = ()) -> Creation:

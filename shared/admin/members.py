@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from shared.admin import audit
 from shared.admin.audit import Actor
-from shared.core import clock, ids, table
+from shared.core import clock, ids
 from shared.projects import projects
-from shared.work import owed
+from shared.store import table
+from shared.tasks import tasks
 
 VIEWER, MEMBER, OWNER = ROLES = ("viewer", "member", "owner")
 """From the fewest rights to the most. A viewer sees everything. A member also changes customers, appointments,
@@ -131,7 +132,7 @@ def remove_by_id(project_id: int, id: str, actor: Actor, *, keep_an_owner: bool 
         table.write(writes, actor.request_id)
         return _of_row(row)
 
-    return owed.retry_on_conflict(attempt)
+    return tasks.retry_on_conflict(attempt)
 
 
 def change_role(project_id: int, id: str, role: str, actor: Actor) -> Member:
@@ -161,7 +162,7 @@ def change_role(project_id: int, id: str, role: str, actor: Actor) -> Member:
         table.write([update, *_other_owner(row), entry], actor.request_id)
         return _of_row(row | {"member_role": role})
 
-    return owed.retry_on_conflict(attempt)
+    return tasks.retry_on_conflict(attempt)
 
 
 def find(project_id: int, id: str) -> Member:

@@ -26,7 +26,8 @@ import jwt
 
 from shared.admin.members import Identity
 from shared.admin.sign_in import Attempt
-from shared.core import aws, clock
+from shared.aws import services
+from shared.core import clock
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """The accepted signature algorithms. All are asymmetric: nobody but the provider can sign."""
@@ -150,7 +151,7 @@ class Provider:
 
     def _secret(self, id: str) -> str:
         def read() -> str:
-            return str(aws.call(aws.secretsmanager().get_secret_value, SecretId=id)["SecretString"])
+            return str(services.call(services.secretsmanager().get_secret_value, SecretId=id)["SecretString"])
 
         return str(self._cached(id, read))
 

@@ -9,7 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from shared.admin.members import Identity
-from shared.core import clock, ids, table
+from shared.core import clock, ids
+from shared.store import table
 
 IDLE = 2 * clock.HOUR
 """How long a session lasts without a request (milliseconds)."""

@@ -8,7 +8,8 @@ import secrets
 from dataclasses import dataclass, field
 
 from shared.admin.members import Identity
-from shared.core import clock, ids, table
+from shared.core import clock, ids
+from shared.store import table
 
 ATTEMPT = 10 * clock.MINUTE
 """How long a person may take to sign in at the provider (milliseconds)."""

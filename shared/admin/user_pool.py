@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from shared.core import aws
+from shared.aws import services
 
 
 def invite(email: str) -> bool:
@@ -16,15 +16,15 @@ def invite(email: str) -> bool:
     if not pool:
         return False
     try:
-        aws.call(
-            aws.cognito().admin_create_user,
+        services.call(
+            services.cognito().admin_create_user,
             UserPoolId=pool,
             Username=email,
             # The password reaches the person only if the address is theirs.
             UserAttributes=[{"Name": "email", "Value": email}, {"Name": "email_verified", "Value": "true"}],
             DesiredDeliveryMediums=["EMAIL"],
         )
-    except aws.AwsError as error:
+    except services.AwsError as error:
         if error.code != "UsernameExistsException":
             raise
         return False

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 
 from shared.agent import Agent
-from shared.core import mode
-from shared.core.keys import Scope
+from shared.store import mode
+from shared.store.keys import Scope
 
 _live_agent: Agent | None = None
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from shared.agent.tools import AGENT_FAILED, Action
 from shared.core import facts, metrics
-from shared.core.keys import Scope
+from shared.store.keys import Scope
 
 
 def count_turn(scope: Scope, actions: Sequence[Action]) -> None:

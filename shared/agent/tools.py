@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from zoneinfo import ZoneInfo
 
-from shared import appointments
 from shared.agent import assent
-from shared.appointments import Appointment, AppointmentRecord
+from shared.appointments import resource as appointments
+from shared.appointments.resource import Appointment, AppointmentRecord
 from shared.core import clock
 from shared.core.errors import ApiError
 from shared.resources.schema import AppointmentId, SessionId, one_of

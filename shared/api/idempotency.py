@@ -16,10 +16,11 @@ from typing import Any
 from starlette.requests import Request as StarletteRequest
 
 from shared.api.responses import Response
-from shared.core import clock, table
+from shared.core import clock
 from shared.core.errors import ApiError
-from shared.core.keys import Scope
 from shared.resources import fields
+from shared.store import table
+from shared.store.keys import Scope
 
 WINDOW = clock.DAY
 """How long a response is saved (milliseconds)."""

@@ -18,11 +18,12 @@ from starlette.requests import Request as StarletteRequest
 
 from shared.api import idempotency
 from shared.api.responses import RequestContext, Response, error_body
-from shared.core import facts, table
+from shared.core import facts
 from shared.core.errors import NEVER_SAVED, ApiError
-from shared.core.keys import Scope
 from shared.resources import fields
-from shared.work import owed
+from shared.store import table
+from shared.store.keys import Scope
+from shared.tasks import tasks
 
 MAX_BODY_BYTES = 256 * 1024
 """The largest body (contract 2)."""
@@ -41,9 +42,9 @@ B = TypeVar("B")
 class Decision:
     """The result of an operation: the writes of one transaction, the response, and a step after the commit.
 
-    `after` runs once the writes are committed. It sends hints, best effort, or runs the agent of a message and returns
-    the response to send; the saved one stays as it is. It may raise ApiError. It does not run if a saved response is
-    replayed.
+    `after` runs once the writes are committed. It sends wake-ups, best effort, or runs the agent of a message and
+    returns the response to send; the saved one stays as it is. It may raise ApiError. It does not run if a saved
+    response is replayed.
     """
 
     writes: Sequence[table.Write]
@@ -86,9 +87,9 @@ class Request(Generic[B]):
         key, nothing is written. Returns the saved response if the key has a record. Raises ApiError, `conflict` after
         too many concurrent changes.
         """
-        seconds = self.seconds_left(owed.CONFLICT_SECONDS)
+        seconds = self.seconds_left(tasks.CONFLICT_SECONDS)
         try:
-            result = owed.retry_on_conflict(lambda: self._attempt(decide), seconds=seconds)
+            result = tasks.retry_on_conflict(lambda: self._attempt(decide), seconds=seconds)
         except (table.ConditionFailed, table.Contended):
             raise ApiError("conflict", headers={"Retry-After": "1"}) from None
         if isinstance(result, Response):

@@ -34,12 +34,13 @@ from starlette.types import Scope as ASGIScope
 from shared.api import idempotency, responses
 from shared.api.requests import Request, check_query, read_api_key, read_json, read_version
 from shared.api.responses import RequestContext, Response
-from shared.core import clock, ids, log, table, trace
-from shared.core.aws import Unavailable
+from shared.aws.services import Unavailable
+from shared.core import clock, ids, log, trace
 from shared.core.errors import ApiError
 from shared.projects import api_keys
 from shared.resources import fields
 from shared.resources.collections import Collection
+from shared.store import table
 
 _WITH_BODY = ("POST", "PATCH")
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shared import appointments
 from shared.agent import Agent, Utterance, assent, plain_text
 from shared.agent.tools import AppointmentView, Proposal, Tools
 from shared.agent.wording import ATTEND, describe, escaped, local_time, long_time
-from shared.appointments import Appointment, AppointmentRecord
+from shared.appointments import resource as appointments
+from shared.appointments.resource import Appointment, AppointmentRecord
 from shared.calls.transcripts import Line, Speaker
 from shared.core import clock
 from shared.telephony.test_numbers import Outcome

@@ -2,7 +2,7 @@
 
 An operator sets a project's limits (`infra.manage calls limit`); they apply to live keys. A counter row is written
 together with each session that begins to dial and each one that ends, so the counts are exact. The limits of the
-carrier, for all projects together, are in `shared/calls/pacing.py`.
+carrier, for all projects together, are in `shared/calls/live/capacity.py`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shared.core import clock, table
-from shared.core.keys import Scope
+from shared.core import clock
 from shared.projects import projects
+from shared.store import table
+from shared.store.keys import Scope
 
 AT_ONCE = 50
 PER_DAY = 1000

@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from shared.core import aws, clock, objects
-from shared.core.keys import Scope
+from shared.aws import objects, services
+from shared.core import clock
+from shared.store.keys import Scope
 
 CONTENT_TYPE = "audio/wav"
 LINK_LASTS = 15 * clock.MINUTE
@@ -28,12 +29,12 @@ def key_of(scope: Scope, session_id: str) -> str:
 
 def store(key: str, content: bytes) -> None:
     """Store a recording. Raises Unavailable."""
-    aws.call(aws.s3().put_object, Bucket=_bucket(), Key=key, Body=content, ContentType=CONTENT_TYPE)
+    services.call(services.s3().put_object, Bucket=_bucket(), Key=key, Body=content, ContentType=CONTENT_TYPE)
 
 
 def delete(key: str) -> None:
     """Delete a recording. Raises Unavailable."""
-    aws.call(aws.s3().delete_object, Bucket=_bucket(), Key=key)
+    services.call(services.s3().delete_object, Bucket=_bucket(), Key=key)
 
 
 def erase(prefixes: Iterable[str]) -> int:
@@ -47,7 +48,7 @@ def link(key: str, file_name: str | None = None) -> Link:
     parameters = {"Bucket": _bucket(), "Key": key, "ResponseContentType": CONTENT_TYPE}
     if file_name is not None:
         parameters["ResponseContentDisposition"] = f'attachment; filename="{file_name}"'
-    url = aws.s3().generate_presigned_url("get_object", Params=parameters, ExpiresIn=LINK_LASTS // clock.SECOND)
+    url = services.s3().generate_presigned_url("get_object", Params=parameters, ExpiresIn=LINK_LASTS // clock.SECOND)
     return Link(url, expires_at)
 
 

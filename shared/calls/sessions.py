@@ -1,6 +1,6 @@
 """Sessions: one call each, from the request to its files (specification, "Session"; contract 7).
 
-A session only moves forward along `TRANSITIONS`. Its row owes the next step of the call (`shared/work/owed.py`). The
+A session only moves forward along `TRANSITIONS`. Its row owes the next step of the call (`shared/tasks/tasks.py`). The
 customer's row names its one active session, so that no two calls to a customer are under way at once.
 """
 
@@ -10,16 +10,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from shared.appointments import APPOINTMENTS, AppointmentRecord
-from shared.core import clock, table
-from shared.core.keys import Scope
-from shared.customers import CUSTOMERS, Customer, CustomerRecord
+from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
+from shared.core import clock
+from shared.customers.resource import CUSTOMERS, Customer, CustomerRecord
 from shared.resources import documents, lists
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
 from shared.resources.schema import E164, AppointmentId, Count, CustomerId, Metadata, SessionId, Time, one_of
+from shared.store import table
+from shared.store.keys import Scope
+from shared.tasks import wake_ups
 from shared.telephony import Ending
-from shared.work import hints
 
 QUEUED, DIALING = "queued", "dialing"
 COMPLETED, NO_ANSWER, FAILED, INVALID_NUMBER, CALL_LATER = ENDED = (
@@ -123,7 +124,7 @@ class Session(Resource):
 
 
 class SessionRow(ResourceRow):
-    """A session's row. It owes the call's next step, too (`shared/work/owed.py`)."""
+    """A session's row. It owes the call's next step, too (`shared/tasks/tasks.py`)."""
 
     instructions: NotRequired[str]
     """Instructions to the agent, from the request that placed the call."""
@@ -230,10 +231,10 @@ def new(
     )
 
 
-def hint(scope: Scope, session_id: str, at: int | None = None) -> hints.Hint:
-    """The hint for the next step of a session, now or at about the instant `at`."""
-    delay = 0 if at is None else hints.delay_until(at)
-    return hints.Hint(scope.pk(SESSIONS.kind), session_id, group=scope.pk("dials"), delay=delay)
+def wake_up(scope: Scope, session_id: str, at: int | None = None) -> wake_ups.WakeUp:
+    """The wake-up for the next step of a session, now or at about the instant `at`."""
+    delay = 0 if at is None else wake_ups.delay_until(at)
+    return wake_ups.WakeUp(scope.pk(SESSIONS.kind), session_id, group=scope.pk("dials"), delay=delay)
 
 
 def awaits_consent(session: Session) -> bool:

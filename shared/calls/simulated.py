@@ -10,27 +10,29 @@ from __future__ import annotations
 import dataclasses
 
 from shared.agent.scripted import Scripted
-from shared.appointments import APPOINTMENTS
-from shared.calls import dialogue, placing, recordings, sessions, transcripts, wav
+from shared.appointments.resource import APPOINTMENTS
+from shared.calls import commands as calls
+from shared.calls import dialogue, recordings, sessions, transcripts, wav
+from shared.calls.commands import Clearance
 from shared.calls.dialogue import Dialogue
-from shared.calls.placing import Clearance
 from shared.calls.sessions import AVAILABLE, PROCESSING, SESSIONS, SessionRecord
-from shared.core import clock, table
-from shared.core.keys import Scope
-from shared.customers import CUSTOMERS
+from shared.core import clock
+from shared.customers.resource import CUSTOMERS
 from shared.projects import projects
+from shared.store import table
+from shared.store.keys import Scope
+from shared.tasks import tasks
 from shared.telephony import test_numbers
 from shared.telephony.test_numbers import Outcome
-from shared.work import owed
 
 ANSWERED_AFTER = 1
 ENDED_AFTER = 2
 """Seconds, scaled, after the call was dialed."""
 
 
-def step(scope: Scope, claim: owed.Claim) -> None:
+def step(scope: Scope, claim: tasks.Claim) -> None:
     """Run the next step of a call. Raises ConditionFailed or Contended if the rows were modified concurrently."""
-    owed.commit(claim, _step(scope, SESSIONS.record(claim.row)))
+    tasks.commit(claim, _step(scope, SESSIONS.record(claim.row)))
 
 
 def _step(scope: Scope, record: SessionRecord) -> list[table.Write]:
@@ -42,17 +44,17 @@ def _step(scope: Scope, record: SessionRecord) -> list[table.Write]:
         case sessions.DIALING if outcome.says:
             return _answer_and_end(scope, record, outcome)
         case sessions.DIALING:
-            return placing.ending(scope, record, outcome.ending)
+            return calls.ending(scope, record, outcome.ending)
         case _:
             return [_make_files_available(scope, record)]
 
 
 def _dial(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Write]:
-    clear = placing.clearance(scope, record)
+    clear = calls.clearance(scope, record)
     if not isinstance(clear, Clearance):
-        return placing.not_dialing(scope, record, clear)
+        return calls.not_dialing(scope, record, clear)
     seconds = ANSWERED_AFTER if outcome.says else ENDED_AFTER
-    return placing.dialing(scope, record, clear, clock.now() + clock.scaled(seconds))
+    return calls.dialing(scope, record, clear, clock.now() + clock.scaled(seconds))
 
 
 def _answer_and_end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Write]:
@@ -60,11 +62,11 @@ def _answer_and_end(scope: Scope, record: SessionRecord, outcome: Outcome) -> li
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
         changes = {"answered_at": clock.iso(now), "answered_by": "human", "transcript_status": PROCESSING}
-        return [sessions.update(scope, record, changes, owed.due_attributes(session["id"], now))]
+        return [sessions.update(scope, record, changes, tasks.due_attributes(session["id"], now))]
     if session["recording_status"] == sessions.NONE:
         ends_at = clock.parse(session["answered_at"]) + clock.scaled(ENDED_AFTER - ANSWERED_AFTER)
         changes = {"recording_status": PROCESSING}
-        return [sessions.update(scope, record, changes, owed.due_attributes(session["id"], ends_at))]
+        return [sessions.update(scope, record, changes, tasks.due_attributes(session["id"], ends_at))]
     return _end(scope, record, outcome)
 
 
@@ -77,7 +79,7 @@ def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Wr
     ending = outcome.ending
     if ending.call_status == sessions.COMPLETED:
         ending = dataclasses.replace(ending, ended_reason=f"{result.ended_by}_hangup")
-    writes = placing.ending(scope, record, ending, changes, due_at=clock.now())
+    writes = calls.ending(scope, record, ending, changes, due_at=clock.now())
     writes.append(transcripts.write(scope, record.doc["id"], result.lines))
     if result.change is not None:
         writes.append(APPOINTMENTS.update(scope, *result.change))
@@ -102,10 +104,10 @@ def _make_files_available(scope: Scope, record: SessionRecord) -> table.Update:
     session = record.doc
     if session["transcript_status"] == PROCESSING:
         changes = {"transcript_status": AVAILABLE}
-        return sessions.update(scope, record, changes, owed.due_attributes(session["id"], clock.now()))
+        return sessions.update(scope, record, changes, tasks.due_attributes(session["id"], clock.now()))
     if session["recording_status"] == PROCESSING:
         return _record(scope, record)
-    return sessions.update(scope, record, {}, owed.NO_WORK)
+    return sessions.update(scope, record, {}, tasks.NO_WORK)
 
 
 def _record(scope: Scope, record: SessionRecord) -> table.Update:
@@ -118,5 +120,5 @@ def _record(scope: Scope, record: SessionRecord) -> table.Update:
     # Whole seconds, so that the API states the exact length.
     seconds = -(-wav.duration_ms(lines) // clock.SECOND)
     recordings.store(key, wav.wav(lines, seconds * clock.SECOND))
-    attributes = {**owed.NO_WORK, "recording_key": key, "recording_seconds": seconds}
+    attributes = {**tasks.NO_WORK, "recording_key": key, "recording_seconds": seconds}
     return sessions.update(scope, record, {"recording_status": AVAILABLE}, attributes)

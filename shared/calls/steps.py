@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from shared.calls import sessions
 from shared.calls.sessions import SESSIONS
-from shared.core import mode
-from shared.core.keys import Scope, scope_of
 from shared.core.log import logger
-from shared.work import hints, owed
+from shared.store import mode
+from shared.store.keys import Scope, scope_of
+from shared.tasks import tasks, wake_ups
 
 
 def run_due_steps(pk: str, sk: str) -> None:
-    """Run the steps of a session that are due, and send the hint for the next one."""
+    """Run the steps of a session that are due, and send the wake-up for the next one."""
     scope = scope_of(pk)
-    at = owed.run_due_steps(pk, sk, sessions.LEASE, lambda claim: _step(scope, claim))
+    at = tasks.run_due_steps(pk, sk, sessions.LEASE, lambda claim: _step(scope, claim))
     if at is not None:
-        hints.send("dials", [sessions.hint(scope, sk, at)])
+        wake_ups.send("dials", [sessions.wake_up(scope, sk, at)])
 
 
-def _step(scope: Scope, claim: owed.Claim) -> None:
+def _step(scope: Scope, claim: tasks.Claim) -> None:
     """Run one step. Raises ConditionFailed or Contended if the rows were modified concurrently."""
     # Imported here, because a step needs only one of the two modules.
     if mode.is_simulated(scope):
@@ -26,8 +26,8 @@ def _step(scope: Scope, claim: owed.Claim) -> None:
 
         simulated.step(scope, claim)
     else:
-        from shared.calls import live
+        from shared.calls.live import steps
 
-        live.step(scope, claim)
+        steps.step(scope, claim)
     session = SESSIONS.record(claim.row).doc
     logger().info("call", extra={"session_id": session["id"], "before": session["call_status"]})

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 from shared.calls.sessions import SESSIONS
-from shared.core import table
-from shared.core.keys import Scope
 from shared.resources import fields
 from shared.resources.schema import Count
+from shared.store import table
+from shared.store.keys import Scope
 
 Speaker = Literal["agent", "customer"]
 RAW, REDACTED = "raw", "redacted"

@@ -14,7 +14,8 @@ import secrets
 import uuid
 from dataclasses import dataclass
 
-from shared.core import clock, table
+from shared.core import clock
+from shared.store import table
 
 LIFETIME = 5 * clock.MINUTE
 """How long a webhook is expected (milliseconds); a run takes at most a minute."""

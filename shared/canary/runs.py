@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.canary import receipts
-from shared.core import clock, table, trace
-from shared.core.keys import Scope
+from shared.core import clock, trace
 from shared.projects import api_keys, projects
+from shared.store import table
+from shared.store.keys import Scope
 
 PROJECT_ID, PROJECT_NAME = 0, "Canary"
 """The canary's own project. Other projects are numbered from 1."""

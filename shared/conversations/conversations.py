@@ -1,6 +1,6 @@
 """Conversations and their messages (specification, "Conversation", "Message"; contract 8).
 
-A user's message and its turn are one row, which owes the reply (`shared/work/owed.py`). The conversation's row holds
+A user's message and its turn are one row, which owes the reply (`shared/tasks/tasks.py`). The conversation's row holds
 the lock (`turn`, the message whose reply is pending), the agent's proposal, and whether a person has taken over.
 """
 
@@ -14,14 +14,15 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
 
 from shared.agent.tools import Action
-from shared.core import clock, ids, mode, table
+from shared.core import clock, ids
 from shared.core.errors import ApiError
-from shared.core.keys import Scope, scope_of
 from shared.resources import documents, fields, lists
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
 from shared.resources.schema import ConversationId, CustomerId, MessageId, Metadata, Time, at_most, one_of
-from shared.work import hints, owed
+from shared.store import mode, table
+from shared.store.keys import Scope, scope_of
+from shared.tasks import tasks, wake_ups
 
 WINDOW = 20
 """Seconds that a request has for the reply, from its start. Never scaled."""
@@ -253,7 +254,7 @@ def resume(scope: Scope, id: str) -> bool:
             table.write(writes, uuid.uuid4().hex)
         return bool(writes)
 
-    return owed.retry_on_conflict(attempt)
+    return tasks.retry_on_conflict(attempt)
 
 
 def _waiting_partition(scope: Scope) -> str:
@@ -290,7 +291,7 @@ def new_message(scope: Scope, conversation: Conversation, content: str, markdown
         "conversation_id": conversation["id"],
         "markdown": markdown,
         "asked_at": asked_at,
-        **owed.due_attributes(message["id"], at),
+        **tasks.due_attributes(message["id"], at),
     }
 
 
@@ -314,17 +315,17 @@ def turn_wait(message: table.Row) -> int:
     return int(max(0, message["due_at"] - clock.now(), free_at - clock.now()))
 
 
-def turn_hint(message: table.Row, delay: int | None = None) -> hints.Hint:
-    """The hint for the turn of a message, `delay` seconds from now; by default, for when it can be claimed."""
+def turn_wake_up(message: table.Row, delay: int | None = None) -> wake_ups.WakeUp:
+    """The wake-up for the turn of a message, `delay` seconds from now; by default, for when it can be claimed."""
     if delay is None:
         delay = -(-turn_wait(message) // clock.SECOND)
-    return hints.Hint(message["pk"], message["sk"], group=scope_of(message["pk"]).pk("turns"), delay=delay)
+    return wake_ups.WakeUp(message["pk"], message["sk"], group=scope_of(message["pk"]).pk("turns"), delay=delay)
 
 
-def turn_hints(message: table.Row) -> list[hints.Hint]:
-    """The hints for the turn of a message: for when it can be claimed, and for when it must end with an apology."""
+def turn_wake_ups(message: table.Row) -> list[wake_ups.WakeUp]:
+    """The wake-ups for the turn of a message: for when it can be claimed, and for when it must end with an apology."""
     give_up = message["asked_at"] + GIVE_UP - clock.now()
-    return [turn_hint(message), turn_hint(message, delay=max(0, give_up // clock.SECOND + 1))]
+    return [turn_wake_up(message), turn_wake_up(message, delay=max(0, give_up // clock.SECOND + 1))]
 
 
 def transcript(scope: Scope, conversation_id: str, limit: int) -> Sequence[Message]:

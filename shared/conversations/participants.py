@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from shared import customers
-from shared.core import ids, table
+from shared.core import ids
 from shared.core.errors import ApiError, not_found_in_body
-from shared.core.keys import Scope
-from shared.customers import CUSTOMERS, CustomerFields
+from shared.customers import resource as customers
+from shared.customers.resource import CUSTOMERS, CustomerFields
 from shared.resources import fields
 from shared.resources.lists import Query
 from shared.resources.schema import CustomerId
+from shared.store import table
+from shared.store.keys import Scope
 
 REFERENCE_ERRORS = ("parameter_missing", "parameters_exclusive")
 """The error codes of `check`, beside that of a malformed id."""

@@ -1,7 +1,7 @@
 """Turns: the agent's reply to one message, and all changes of the reply, in one transaction (contract 8).
 
-The message's row owes the reply (`shared/work/owed.py`). Whoever claims the row gets the reply from the agent
-(`shared/conversations/answering.py`): the request itself, within its window, or the `turn` worker. One transaction
+The message's row owes the reply (`shared/tasks/tasks.py`). Whoever claims the row gets the reply from the agent
+(`shared/conversations/replies.py`): the request itself, within its window, or the `turn` worker. One transaction
 commits the reply, the changes of the tools, the response of the request, and the end of the conversation's lock.
 """
 
@@ -12,11 +12,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shared import appointments, customers
 from shared.agent import Reply, measures, plain_text
 from shared.agent.tools import AGENT_FAILED, Proposal, Tools
-from shared.appointments import APPOINTMENTS, AppointmentRecord
-from shared.calls import placing, sessions
+from shared.appointments import resource as appointments
+from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
+from shared.calls import commands as calls
+from shared.calls import sessions
 from shared.conversations import conversations
 from shared.conversations.conversations import (
     COMPLETE,
@@ -28,13 +29,15 @@ from shared.conversations.conversations import (
     ConversationRecord,
     Message,
 )
-from shared.core import clock, ids, table
-from shared.core.keys import Scope, scope_of
-from shared.customers import CUSTOMERS
+from shared.core import clock, ids
+from shared.customers import resource as customers
+from shared.customers.resource import CUSTOMERS
 from shared.projects import usage
 from shared.resources import documents, fields
 from shared.resources.lists import Query
-from shared.work import owed
+from shared.store import table
+from shared.store.keys import Scope, scope_of
+from shared.tasks import tasks
 
 LEASE = 50 * clock.SECOND
 """The longest lease of a worker (milliseconds)."""
@@ -58,7 +61,7 @@ MAX_APPOINTMENTS = 50
 class Turn:
     """A message to which only this worker or request may reply until its lease expires."""
 
-    work: owed.Claim
+    work: tasks.Claim
     reserved: int = COMMIT_SECONDS
     """Seconds of the lease that the agent may not use."""
 
@@ -111,20 +114,22 @@ def begin(message: table.Row, seconds_left: float) -> Turn | None:
     """
     if not fits(seconds_left) or message["due_at"] > clock.now():
         return None
-    return _in_window(owed.new_claim(message, _lease_end(message["sk"], seconds_left + AFTER_WINDOW)))
+    return _in_window(tasks.new_claim(message, _lease_end(message["sk"], seconds_left + AFTER_WINDOW)))
 
 
 def claim(pk: str, sk: str) -> Turn | None:
     """Claim the turn for a worker, if it is due and nobody else has claimed it. None otherwise."""
-    work = owed.claim_soon(pk, sk, lambda: _lease_end(sk, LEASE / clock.SECOND))
+    work = tasks.claim_soon(pk, sk, lambda: _lease_end(sk, LEASE / clock.SECOND))
     return None if work is None else Turn(work)
 
 
 def claim_in_window(message: table.Row, seconds_left: float) -> Turn | None:
     """Claim the turn for a request with `seconds_left`, if the turn is free and fits into that time."""
-    if not fits(seconds_left) or not owed.is_free(message):
+    if not fits(seconds_left) or not tasks.is_free(message):
         return None
-    work = owed.claim_soon(message["pk"], message["sk"], lambda: _lease_end(message["sk"], seconds_left + AFTER_WINDOW))
+    work = tasks.claim_soon(
+        message["pk"], message["sk"], lambda: _lease_end(message["sk"], seconds_left + AFTER_WINDOW)
+    )
     return None if work is None else _in_window(work)
 
 
@@ -133,7 +138,7 @@ def fits(seconds_left: float) -> bool:
     return seconds_left >= LEAST_SECONDS + RESPONSE_SECONDS
 
 
-def _in_window(work: owed.Claim) -> Turn:
+def _in_window(work: tasks.Claim) -> Turn:
     return Turn(work, reserved=AFTER_WINDOW + RESPONSE_SECONDS)
 
 
@@ -181,7 +186,7 @@ def commit(turn: Turn, conversation: ConversationRecord, reply: Reply, tools: To
     actions, placed = list(tools.actions), None
     if tools.wants_call:
         assert conversation.doc["customer_id"] is not None
-        placed = placing.place(scope, conversation.doc["customer_id"], placing.Order(channel=sessions.PHONE))
+        placed = calls.place(scope, conversation.doc["customer_id"], calls.Order(channel=sessions.PHONE))
         actions.append({"type": "call_requested", "session_id": placed.session["id"]})
     reply_message: Message = {
         "id": ids.new(MESSAGES.prefix, now),
@@ -203,10 +208,10 @@ def commit(turn: Turn, conversation: ConversationRecord, reply: Reply, tools: To
         *([table.Put(_usage(turn, reply, now))] if scope.livemode else []),
         _completion(turn, message, response),
     ]
-    owed.commit(turn.work, writes)
+    tasks.commit(turn.work, writes)
     measures.count_turn(scope, actions)
     if placed is not None:
-        placing.send_hints(scope, placed)
+        calls.send_wake_ups(scope, placed)
     return response
 
 
@@ -258,7 +263,7 @@ def _unlocked(
 def _completion(turn: Turn, message: Message, response: str) -> table.Update:
     """The write that ends the turn. It stores the body of the response."""
     row, attributes = turn.work.row, {"doc": fields.to_json(message), "response_body": response}
-    return table.Update(row["pk"], row["sk"], set={**owed.NO_WORK, **attributes})
+    return table.Update(row["pk"], row["sk"], set={**tasks.NO_WORK, **attributes})
 
 
 def _usage(turn: Turn, reply: Reply, now: int) -> table.Row:

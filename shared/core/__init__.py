@@ -1,4 +1,1 @@
-"""The base layer: AWS clients, the table and its keys, ids, the clock, errors, the log, metrics and facts.
-
-It does not depend on customers, calls or webhooks.
-"""
+"""The base layer, which depends on nothing else of the service: the clock, ids, errors, the log, metrics and facts."""

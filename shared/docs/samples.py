@@ -10,12 +10,12 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from shared.appointments import Appointment
+from shared.appointments.resource import Appointment
 from shared.calls.sessions import Session
 from shared.core import clock, ids
 from shared.core.facts import EVENT_TYPES
-from shared.core.keys import Scope
-from shared.customers import Customer
+from shared.customers.resource import Customer
+from shared.store.keys import Scope
 from shared.webhooks import events
 
 _START = clock.parse("2032-03-01T09:30:00Z")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from shared import appointments
+from shared.appointments import resource as appointments
 from shared.calls import sessions
 from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE
 from shared.core.facts import EVENT_TYPES, REVISIONS

@@ -8,9 +8,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from shared.core import objects, table
-from shared.core.keys import Scope
-from shared.customers import CUSTOMERS
+from shared.aws import objects
+from shared.customers.resource import CUSTOMERS
+from shared.store import table
+from shared.store.keys import Scope
 
 
 @dataclass(frozen=True)

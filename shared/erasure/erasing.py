@@ -19,24 +19,28 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from shared import customers
-from shared.appointments import APPOINTMENTS
-from shared.calls import consents, live, placing, recordings, sessions, transcripts
+from shared.appointments.resource import APPOINTMENTS
+from shared.calls import commands as calls
+from shared.calls import recordings, sessions, transcripts
+from shared.calls.consent import consents
+from shared.calls.live import steps
 from shared.calls.sessions import SESSIONS
 from shared.conversations import conversations
 from shared.conversations.conversations import CONVERSATIONS
-from shared.core import clock, table
-from shared.core.keys import Scope
-from shared.customers import CUSTOMERS
+from shared.core import clock
+from shared.customers import resource as customers
+from shared.customers.resource import CUSTOMERS
 from shared.erasure import batches
 from shared.erasure.batches import StoredBatch
 from shared.projects import usage
 from shared.resources.collections import Collection
 from shared.resources.lists import Query
+from shared.store import table
+from shared.store.keys import Scope
+from shared.tasks import tasks
 from shared.telephony import contact_lens
 from shared.webhooks import deliveries
 from shared.webhooks.events import EVENTS
-from shared.work import owed
 
 SETTLES = 120
 """Seconds, scaled, after which every function has ended that began before the data was stopped. It is longer than the
@@ -81,17 +85,17 @@ def _stop(scope: Scope, customer_id: str) -> Iterator[str]:
     pk, sk = customers.erasure_key(scope, customer_id)
     expires_at = (clock.now() + customers.ERASURE_KEPT) // clock.SECOND
     erasure = table.update(table.Update(pk, sk, set={"kind": "erasure", "expires_at": expires_at}, condition=""))
-    stopped = owed.retry_on_conflict(functools.partial(_delete_customer, scope, customer_id))
+    stopped = tasks.retry_on_conflict(functools.partial(_delete_customer, scope, customer_id))
     if stopped:
         yield "deleted the customer"
     waits: list[NotYet] = []
     for session in _ids(SESSIONS, scope, customer_id):
         try:
-            stopped |= owed.retry_on_conflict(functools.partial(_stop_session, scope, session))
+            stopped |= tasks.retry_on_conflict(functools.partial(_stop_session, scope, session))
         except NotYet as wait:
             waits.append(wait)
     for conversation in _ids(CONVERSATIONS, scope, customer_id):
-        stopped |= owed.retry_on_conflict(functools.partial(_end_conversation, scope, conversation))
+        stopped |= tasks.retry_on_conflict(functools.partial(_end_conversation, scope, conversation))
     with_events = [customer_id, *_ids(APPOINTMENTS, scope, customer_id), *_ids(SESSIONS, scope, customer_id)]
     if number := sum(_erase_events(scope, id) for id in with_events):
         yield f"erased {number} events and their deliveries"
@@ -115,8 +119,8 @@ def _delete_customer(scope: Scope, customer_id: str) -> bool:
     customer = customers.deleted(record.doc)
     if customer is None:
         return False
-    calls = placing.of_deleted_customer(scope, record)
-    table.write([*customers.deletion(scope, record, customer), *calls], uuid.uuid4().hex)
+    ended_calls = calls.of_deleted_customer(scope, record)
+    table.write([*customers.deletion(scope, record, customer), *ended_calls], uuid.uuid4().hex)
     return True
 
 
@@ -133,7 +137,7 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
     if session["call_status"] == sessions.DIALING:
         raise NotYet(now + CALL_TAKES, f"the call {session_id} is under way")
     if session["call_status"] == sessions.QUEUED:
-        table.write(placing.ending(scope, record, placing.CUSTOMER_DELETED, frees_customer=False), uuid.uuid4().hex)
+        table.write(calls.ending(scope, record, calls.CUSTOMER_DELETED, frees_customer=False), uuid.uuid4().hex)
         return True
     stopped = False
     if "contact_id" in record.row:
@@ -141,10 +145,10 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
         until = clock.parse(session["ended_at"]) + FILES_WITHIN
         if now < until:
             raise NotYet(until, f"Amazon Connect may still store files of the call {session_id}")
-        stopped = live.of_contact(record.row["contact_id"]) is not None
-        _execute(live.contact_deletion(record.row["contact_id"]))
+        stopped = steps.of_contact(record.row["contact_id"]) is not None
+        _execute(steps.contact_deletion(record.row["contact_id"]))
     if "due_at" in record.row:
-        table.write([sessions.update(scope, record, {}, owed.NO_WORK)], uuid.uuid4().hex)
+        table.write([sessions.update(scope, record, {}, tasks.NO_WORK)], uuid.uuid4().hex)
         stopped = True
     return stopped
 
@@ -246,14 +250,14 @@ def _erase_usage(scope: Scope, counted: Iterable[tuple[str, str]]) -> int:
     months: dict[str, list[str]] = defaultdict(list)
     for id, at in counted:
         months[at[:7]].append(id)
-    return sum(owed.retry_on_conflict(functools.partial(usage.erase, scope, *month)) for month in months.items())
+    return sum(tasks.retry_on_conflict(functools.partial(usage.erase, scope, *month)) for month in months.items())
 
 
 def _erase_events(scope: Scope, object_id: str) -> int:
     """Erase the events of a resource with their deliveries. Returns the number of events."""
     partition = scope.index(EVENTS.kind, "object_id", object_id)
     entries = [entry for page in table.query(partition, index="f1", limit=_PAGE) for entry in page]
-    return sum(owed.retry_on_conflict(functools.partial(_erase_event, scope, entry["sk"])) for entry in entries)
+    return sum(tasks.retry_on_conflict(functools.partial(_erase_event, scope, entry["sk"])) for entry in entries)
 
 
 def _erase_event(scope: Scope, id: str) -> bool:

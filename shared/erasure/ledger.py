@@ -11,8 +11,9 @@ import json
 import os
 from dataclasses import dataclass
 
-from shared.core import clock, objects
-from shared.core.keys import Scope
+from shared.aws import objects
+from shared.core import clock
+from shared.store.keys import Scope
 
 
 @dataclass(frozen=True)

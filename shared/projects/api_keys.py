@@ -17,12 +17,13 @@ from typing import Generic, TypeVar
 
 from cachetools import LRUCache
 
-from shared.core import clock, ids, table
-from shared.core.aws import Unavailable
+from shared.aws.services import Unavailable
+from shared.core import clock, ids
 from shared.core.errors import ApiError
-from shared.core.keys import Scope
 from shared.projects import projects, rate_limits
 from shared.projects.rate_limits import Moment, Remaining
+from shared.store import table
+from shared.store.keys import Scope
 
 REFUSAL_MEMORY = 5 * clock.SECOND
 """How long a container caches that a key is refused (milliseconds)."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from shared.core import clock, ids, table
+from shared.core import clock, ids
+from shared.store import table
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.core import clock, facts, table
+from shared.core import clock, facts
+from shared.store import table
 
 PER_SECOND, PER_MINUTE = facts.REQUESTS_PER_SECOND, facts.REQUESTS_PER_MINUTE
 CONDITION = "attribute_exists(pk) AND attribute_not_exists(revoked_at)"

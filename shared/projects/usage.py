@@ -9,8 +9,9 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.core import clock, table
-from shared.core.keys import Scope
+from shared.core import clock
+from shared.store import table
+from shared.store.keys import Scope
 
 COUNTERS = ("messages", "input_tokens", "output_tokens", "calls", "call_seconds")
 

@@ -12,11 +12,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
-from shared.core import clock, ids, table
+from shared.core import clock, ids
 from shared.core.errors import not_found
-from shared.core.keys import Scope
 from shared.resources import fields, lists, walks
 from shared.resources.lists import Filter, Page, Query
+from shared.store import table
+from shared.store.keys import Scope
 
 _OWNER = "customer_id"
 """The field that names the customer of a resource."""

@@ -26,7 +26,7 @@ class Resource(TypedDict):
 
 
 class ResourceRow(TypedDict):
-    """The row of a resource. Each kind adds internal attributes. `shared/core/keys.py` documents the keys."""
+    """The row of a resource. Each kind adds internal attributes. `shared/store/keys.py` documents the keys."""
 
     pk: str
     sk: str

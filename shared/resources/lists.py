@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic_core import PydanticCustomError
 
-from shared.core import clock, ids, table
+from shared.core import clock, ids
 from shared.core.errors import ApiError
 from shared.resources import fields, schema
+from shared.store import table
 
 if TYPE_CHECKING:
     from shared.resources.collections import Collection

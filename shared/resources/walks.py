@@ -18,11 +18,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from shared.core import clock, ids, table
-from shared.core.aws import Unavailable
-from shared.core.keys import Scope
+from shared.aws.services import Unavailable
+from shared.core import clock, ids
 from shared.resources import lists
 from shared.resources.lists import Page, Query
+from shared.store import table
+from shared.store.keys import Scope
 
 if TYPE_CHECKING:
     from shared.resources.collections import Collection

@@ -1,4 +1,4 @@
-"""Attempts: what the delivery worker does about a hint. `decide` holds the rules; `make` carries them out."""
+"""Attempts: what the delivery worker does about a wake-up. `decide` holds the rules; `make` carries them out."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shared.core import clock, facts, metrics, table
-from shared.core.aws import Unavailable
+from shared.aws.services import Unavailable
+from shared.core import clock, facts, metrics
 from shared.core.log import logger
-from shared.webhooks import deliveries, endpoints, health, http_client, lanes, signing
+from shared.store import table
+from shared.tasks import tasks, wake_ups
+from shared.webhooks import deliveries, endpoints, health, http_client, queues, signing
 from shared.webhooks.deliveries import Claim
 from shared.webhooks.endpoints import WEBHOOK_ENDPOINTS, Snapshot
 from shared.webhooks.events import EVENTS
-from shared.webhooks.lanes import Arrival, Destination
-from shared.work import hints, owed
+from shared.webhooks.queues import Arrival, Destination
 
 OVERLAP = 100
 """How long a successful attempt takes (milliseconds) before the endpoint is read again to record it."""
@@ -34,7 +35,7 @@ class Fail:
 
 @dataclass(frozen=True)
 class Move:
-    """The attempt belongs to another lane. If it is put off, `sweep` sends no hint before that instant."""
+    """The attempt belongs to another lane. If it is put off, `sweep` sends no wake-up before that instant."""
 
     destination: Destination
     put_off: int | None
@@ -57,14 +58,14 @@ def decide(claim: Claim, endpoint: Snapshot | None, arrival: Arrival) -> Decisio
         return Cancel()
     if claim.lost_workers >= deliveries.MAX_LOST_WORKERS:
         return Fail()
-    destination = lanes.another(arrival, endpoint, by_hand=claim.doc["trigger"] != "automatic")
+    destination = queues.another(arrival, endpoint, by_hand=claim.doc["trigger"] != "automatic")
     if destination is not None:
-        return Move(destination, lanes.put_off(claim.due_at) if destination.queue == lanes.HANGING else None)
+        return Move(destination, queues.put_off(claim.due_at) if destination.queue == queues.HANGING else None)
     late = clock.now() - claim.due_at
-    # These endpoints cause their lateness themselves. That of the hints shows whether the lane has room for all.
-    if arrival.queue == lanes.HANGING:
+    # These endpoints cause their lateness themselves. That of the wake-ups shows whether the lane has room for all.
+    if arrival.queue == queues.HANGING:
         return Send(facts.HANGING_ENDPOINTS, arrival.waited)
-    if arrival.queue == lanes.SLOW:
+    if arrival.queue == queues.SLOW:
         return Send(facts.SLOW_ENDPOINTS, late)
     return Send(facts.FIRST_ATTEMPTS if claim.number == 1 else facts.LATER_ATTEMPTS, late)
 
@@ -91,7 +92,7 @@ def make(pk: str, sk: str, arrival: Arrival) -> None:
             metrics.count(facts.LOST_DELIVERY)
         case Move(destination, put_off):
             deliveries.release(claim, until=put_off)
-            hints.send(destination.queue, [deliveries.hint(claim.work.row, destination=destination)])
+            wake_ups.send(destination.queue, [deliveries.wake_up(claim.work.row, destination=destination)])
         case Send(lane, late):
             assert endpoint is not None
             metrics.milliseconds(facts.DELIVERY_LATENESS, late, lane=lane)
@@ -111,8 +112,8 @@ def _released_on_failure(claim: Claim) -> Iterator[None]:
 def _send(claim: Claim, endpoint: Snapshot, body: bytes, arrival: Arrival) -> None:
     """Send the event and record the outcome.
 
-    If the outcome cannot be recorded, the claim is kept, because the event may have arrived. The hint that comes again
-    finds the row claimed, and `sweep` starts the next worker once the lease has expired.
+    If the outcome cannot be recorded, the claim is kept, because the event may have arrived. The wake-up that comes
+    again finds the row claimed, and `sweep` starts the next worker once the lease has expired.
     """
     url, endpoint_id = endpoint.doc["url"], endpoint.doc["id"]
     with _released_on_failure(claim):
@@ -137,7 +138,7 @@ def _send(claim: Claim, endpoint: Snapshot, body: bytes, arrival: Arrival) -> No
         # read fails, the attempt is recorded all the same.
         with contextlib.suppress(Unavailable):
             current = latest()
-    owed.retry_with_latest([current], latest, record)
+    tasks.retry_with_latest([current], latest, record)
     logger().info(
         "attempt",
         extra={

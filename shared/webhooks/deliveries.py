@@ -1,6 +1,6 @@
 """Deliveries: the sending of one event to one endpoint (specification, "Retry behavior"; contract 9).
 
-A delivery's row owes its next attempt (`shared/work/owed.py`). A worker claims the row, sends the event, and records
+A delivery's row owes its next attempt (`shared/tasks/tasks.py`). A worker claims the row, sends the event, and records
 the attempt on condition that it still has the claim. Pure functions hold the rules: `attempts.decide` before an
 attempt; `next_step` after it, by its number and outcome; `phase` by a row and its endpoint, for workers, reads and
 manual retries.
@@ -15,17 +15,18 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict, cast
 
-from shared import appointments
-from shared.core import clock, facts, ids, table, trace
+from shared.appointments import resource as appointments
+from shared.core import clock, facts, ids, trace
 from shared.core.errors import ApiError, not_found
-from shared.core.keys import Scope, scope_of
 from shared.resources import fields
 from shared.resources.collections import Collection
 from shared.resources.schema import Count, DeliveryId, EventId, Keywords, Time, WebhookEndpointId, one_of
-from shared.webhooks import endpoints, events, lanes
+from shared.store import table
+from shared.store.keys import Scope, scope_of
+from shared.tasks import tasks, wake_ups
+from shared.tasks.wake_ups import WakeUp
+from shared.webhooks import endpoints, events, queues
 from shared.webhooks.events import EVENTS, NewEvent
-from shared.work import hints, owed
-from shared.work.hints import Hint
 
 if TYPE_CHECKING:
     # Only the delivery worker imports the HTTP client.
@@ -39,7 +40,7 @@ LEASE = 60 * clock.SECOND
 MAX_LOST_WORKERS = 3
 """The number of workers lost during one attempt after which the delivery fails with `worker_lost` (contract 9)."""
 SWEEP_GRACE = 60
-"""Seconds, scaled, after the due time of an attempt from which `sweep` sends another hint."""
+"""Seconds, scaled, after the due time of an attempt from which `sweep` sends another wake-up."""
 ATTEMPTING, SUCCEEDED, FAILED, CANCELED = STATUSES = ("attempting", "succeeded", "failed", "canceled")
 ERROR_CODES = (
     "timeout",
@@ -120,7 +121,7 @@ class Delivery(TypedDict):
 
 
 class DeliveryRow(TypedDict):
-    """A delivery's row. It owes the next attempt until the delivery has ended (`shared/work/owed.py`)."""
+    """A delivery's row. It owes the next attempt until the delivery has ended (`shared/tasks/tasks.py`)."""
 
     pk: str
     sk: str
@@ -195,7 +196,7 @@ class Claim:
     """A delivery that only this worker may send until its lease expires."""
 
     scope: Scope
-    work: owed.Claim
+    work: tasks.Claim
     doc: Delivery
 
     @property
@@ -276,17 +277,17 @@ def new_row(
     }
     if not endpoint.doc["enabled"]:
         return row | {"doc": fields.to_json(_ended(doc, CANCELED, clock.iso(now)))}
-    return row | {"doc": fields.to_json(doc)} | owed.due_attributes(id, now, SWEEP_GRACE)
+    return row | {"doc": fields.to_json(doc)} | tasks.due_attributes(id, now, SWEEP_GRACE)
 
 
-def hint(row: table.Row, delay: int = 0, destination: lanes.Destination | None = None) -> Hint:
-    """The hint for a delivery, `delay` seconds from now, in the message group of its endpoint.
+def wake_up(row: table.Row, delay: int = 0, destination: queues.Destination | None = None) -> WakeUp:
+    """The wake-up for a delivery, `delay` seconds from now, in the message group of its endpoint.
 
     With a `destination`, it has the group and `once` of the destination, and no delay.
     """
     if destination is None:
-        return Hint(row["pk"], row["sk"], group=row["endpoint"], delay=delay)
-    return Hint(row["pk"], row["sk"], group=destination.group, once=destination.once)
+        return WakeUp(row["pk"], row["sk"], group=row["endpoint"], delay=delay)
+    return WakeUp(row["pk"], row["sk"], group=destination.group, once=destination.once)
 
 
 def claim(pk: str, sk: str) -> Claim | None:
@@ -294,7 +295,7 @@ def claim(pk: str, sk: str) -> Claim | None:
 
     An attempt that is due later has its own timer, and is found by `sweep`.
     """
-    work = owed.claim_soon(pk, sk, lambda: clock.now() + LEASE)
+    work = tasks.claim_soon(pk, sk, lambda: clock.now() + LEASE)
     if work is None:
         return None
     claim = Claim(scope_of(pk), work, json.loads(work.row["doc"]))
@@ -328,10 +329,10 @@ def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: 
         "attempts": [*claim.doc["attempts"], attempt],
     }
     if isinstance(step, Ended):
-        return _save(claim, _ended(doc, step.status, clock.iso(now)), owed.NO_WORK, also)
+        return _save(claim, _ended(doc, step.status, clock.iso(now)), tasks.NO_WORK, also)
     at = now + clock.scaled(step.wait)
     waiting: Delivery = {**doc, "next_attempt_at": clock.iso(at)}
-    saved = _save(claim, waiting, owed.due_attributes(doc["id"], at, SWEEP_GRACE), also)
+    saved = _save(claim, waiting, tasks.due_attributes(doc["id"], at, SWEEP_GRACE), also)
     if saved:
         _set_timer(claim, step.wait, now, at)
     return saved
@@ -339,7 +340,7 @@ def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: 
 
 def cancel(claim: Claim, endpoint: endpoints.Snapshot | None) -> None:
     """Cancel the delivery because its endpoint was disabled or deleted."""
-    _save(claim, _canceled_doc(claim.work.row, endpoint), owed.NO_WORK)
+    _save(claim, _canceled_doc(claim.work.row, endpoint), tasks.NO_WORK)
 
 
 def fail_lost(claim: Claim, endpoint: endpoints.Snapshot) -> None:
@@ -348,12 +349,12 @@ def fail_lost(claim: Claim, endpoint: endpoints.Snapshot) -> None:
     Raises ConditionFailed or Contended if the endpoint was modified concurrently; nothing is written then.
     """
     doc: Delivery = {**_ended(claim.doc, FAILED, clock.iso(clock.now())), "error_code": "worker_lost"}
-    _save(claim, doc, owed.NO_WORK, [endpoints.unchanged(claim.scope, endpoint)])
+    _save(claim, doc, tasks.NO_WORK, [endpoints.unchanged(claim.scope, endpoint)])
 
 
 def release(claim: Claim, *, until: int | None = None) -> None:
-    """Release the claim. The attempt stays due; `sweep` sends no hint for it before the instant `until`."""
-    owed.release(claim.work, until=until)
+    """Release the claim. The attempt stays due; `sweep` sends no wake-up for it before the instant `until`."""
+    tasks.release(claim.work, until=until)
 
 
 def views(scope: Scope, rows: list[table.Row]) -> list[Delivery]:
@@ -474,7 +475,7 @@ def _view(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delivery:
         cancellation = table.Update(
             row["pk"],
             row["sk"],
-            set={**owed.NO_WORK, "doc": fields.to_json(doc)},
+            set={**tasks.NO_WORK, "doc": fields.to_json(doc)},
             # Each attempt that is recorded changes `due_at`.
             condition="due_at = :due_at AND attribute_not_exists(lease)",
             values={":due_at": latest["due_at"]},
@@ -482,10 +483,10 @@ def _view(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delivery:
         table.write([cancellation], uuid.uuid4().hex)
         return doc
 
-    return owed.retry_with_latest([row], lambda: table.get(row["pk"], row["sk"]) or row, cancel_unless_claimed)
+    return tasks.retry_with_latest([row], lambda: table.get(row["pk"], row["sk"]) or row, cancel_unless_claimed)
 
 
-def _save(claim: Claim, doc: Delivery, owing: owed.Attributes, also: Sequence[table.Write] = ()) -> bool:
+def _save(claim: Claim, doc: Delivery, owing: tasks.Attributes, also: Sequence[table.Write] = ()) -> bool:
     """Write the delivery and end the claim. False if another worker has taken over the delivery.
 
     Raises ConditionFailed or Contended if a write in `also` fails.
@@ -496,7 +497,7 @@ def _save(claim: Claim, doc: Delivery, owing: owed.Attributes, also: Sequence[ta
         changes["f1"] = failed_partition(claim.scope, doc["webhook_endpoint_id"])
     update = table.Update(*key, set=changes)
     try:
-        owed.commit(claim.work, [update, *also])
+        tasks.commit(claim.work, [update, *also])
     except table.ConditionFailed as failed:
         if isinstance(failed.op, table.Update) and (failed.op.pk, failed.op.sk) == key:
             return False
@@ -512,7 +513,7 @@ def _is_test(row: table.Row) -> bool:
 def _set_timer(claim: Claim, wait: int, now: int, at: int) -> None:
     # The unscaled wait decides between queue and state machine, so that a fast local run uses both.
     if wait <= facts.LONGEST_QUEUE_DELAY:
-        hints.send(lanes.LATER, [hint(claim.work.row, (at - now) // clock.SECOND)])
+        wake_ups.send(queues.LATER, [wake_up(claim.work.row, (at - now) // clock.SECOND)])
     else:
         name = f"{claim.doc['id']}-{claim.number + 1}"
-        hints.wait("delayed_delivery", name, at, hint(claim.work.row))
+        wake_ups.wait("delayed_delivery", name, at, wake_up(claim.work.row))

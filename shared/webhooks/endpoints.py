@@ -13,14 +13,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from shared.core import clock, table
+from shared.core import clock
 from shared.core.errors import ApiError
 from shared.core.facts import EVENT_TYPES
-from shared.core.keys import Scope
 from shared.resources import documents, fields
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
 from shared.resources.schema import Keywords, Time, WebhookEndpointId, at_most, one_of
+from shared.store import table
+from shared.store.keys import Scope
 from shared.webhooks import signing, urls
 from shared.webhooks.events import FAMILIES
 

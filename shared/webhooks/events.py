@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
 
-from shared.core import clock, facts, ids, table
+from shared.core import clock, facts, ids
 from shared.core.errors import not_found
 from shared.core.facts import EVENT_TYPES
-from shared.core.keys import Scope, scope_of
 from shared.resources import documents, fields, lists
 from shared.resources.collections import Collection
 from shared.resources.schema import EventId, one_of
+from shared.store import table
+from shared.store.keys import Scope, scope_of
 
 RETENTION = 30 * clock.DAY
 """How long events and deliveries can be retrieved (milliseconds)."""

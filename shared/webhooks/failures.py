@@ -10,8 +10,9 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared.core import ids, table
-from shared.core.keys import Scope
+from shared.core import ids
+from shared.store import table
+from shared.store.keys import Scope
 from shared.webhooks import deliveries
 from shared.webhooks.deliveries import DELIVERIES, Delivery
 

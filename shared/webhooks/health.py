@@ -6,12 +6,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from shared.core import clock, table
-from shared.core.keys import Scope
-from shared.webhooks import deliveries, endpoints, lanes, notices
+from shared.core import clock
+from shared.store import table
+from shared.store.keys import Scope
+from shared.webhooks import deliveries, endpoints, notices, queues
 from shared.webhooks.deliveries import Ended, Retry
 from shared.webhooks.endpoints import Snapshot
-from shared.webhooks.lanes import Arrival
+from shared.webhooks.queues import Arrival
 
 if TYPE_CHECKING:
     from shared.webhooks.http_client import Outcome
@@ -50,7 +51,7 @@ def _changes(
         return endpoints.disabling(scope, endpoint, "gone")
     if outcome.error and failing_since is not None and now - failing_since >= clock.scaled(endpoints.FAILING_LIMIT):
         return endpoints.disabling(scope, endpoint, "failing")
-    attributes = lanes.marks(endpoint, outcome, arrival)
+    attributes = queues.marks(endpoint, outcome, arrival)
     if bool(outcome.error) != (failing_since is not None):
         attributes["failing_since"] = now if outcome.error else None
     if _notice_is_due(endpoint, outcome):

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 from typing import Literal
 
-from shared.core import aws, threads
-from shared.core.keys import Scope
+from shared.aws import services
+from shared.core import threads
 from shared.core.log import logger
+from shared.store.keys import Scope
 
 SECONDS = 2
 """How long an attempt waits for SNS at most. Other deliveries of the batch wait for it."""
@@ -43,8 +44,8 @@ def give(scope: Scope, endpoint_id: str, state: State, *, message: bool = True) 
         f"/admin/projects/{scope.project_id}/{mode}/webhook_endpoints/{endpoint_id}",
     }
     try:
-        in_time = threads.run_within(SECONDS, lambda: aws.call(aws.sns().publish, **parameters))
-    except (aws.AwsError, aws.Unavailable) as error:
+        in_time = threads.run_within(SECONDS, lambda: services.call(services.sns().publish, **parameters))
+    except (services.AwsError, services.Unavailable) as error:
         logger().warning("notice not sent", extra=about | {"error": str(error)})
         return
     if not in_time:

@@ -1,6 +1,6 @@
 """Replays: all failed deliveries to an endpoint since a time are retried, at a pace that the endpoint can handle.
 
-A replay is a row that owes its next step (`shared/work/owed.py`). A step retries a few deliveries, the oldest first.
+A replay is a row that owes its next step (`shared/tasks/tasks.py`). A step retries a few deliveries, the oldest first.
 Each retry is one transaction with the replay's counts and position, so that a replay whose worker dies resumes where it
 stopped, and no delivery is retried twice. An endpoint has one replay at a time; the row of the latest one is kept.
 """
@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from shared.core import clock, ids, table
+from shared.core import clock, ids
 from shared.core.errors import ApiError
-from shared.core.keys import Scope, scope_of
 from shared.core.log import logger
-from shared.webhooks import deliveries, endpoints, failures, lanes
+from shared.store import table
+from shared.store.keys import Scope, scope_of
+from shared.tasks import tasks, wake_ups
+from shared.tasks.wake_ups import WakeUp
+from shared.webhooks import deliveries, endpoints, failures, queues
 from shared.webhooks.deliveries import DELIVERIES
-from shared.work import hints, owed
-from shared.work.hints import Hint
 
 KIND, QUEUE = "replay", "replays"
 LEASE = 50 * clock.SECOND
@@ -102,8 +103,8 @@ def find(scope: Scope, endpoint_ids: Sequence[str]) -> dict[str, Replay]:
     return {row["sk"]: _of_row(row) for row in rows.values()}
 
 
-def start(scope: Scope, endpoint_id: str, since: int, who: str) -> tuple[list[table.Write], Hint]:
-    """The writes that start a replay of the deliveries that have failed since an instant, and its first hint.
+def start(scope: Scope, endpoint_id: str, since: int, who: str) -> tuple[list[table.Write], WakeUp]:
+    """The writes that start a replay of the deliveries that have failed since an instant, and its first wake-up.
 
     `who` is the person who starts it. Raises `resource_not_found` or `webhook_endpoint_disabled`. The writes raise
     `delivery_in_progress` if a replay to this endpoint is running.
@@ -126,14 +127,14 @@ def start(scope: Scope, endpoint_id: str, since: int, who: str) -> tuple[list[ta
         "started_on": clock.iso(now),
         "started_by": who,
         "expires_at": (now + RETENTION) // clock.SECOND,
-        **owed.due_attributes(sk, now),
+        **tasks.due_attributes(sk, now),
     }
     put = table.Put(
         row,
         condition="attribute_not_exists(pk) OR attribute_not_exists(due_at)",
         on_condition_failed=lambda old: ApiError("delivery_in_progress", "A replay to this endpoint is running."),
     )
-    return [put], hint(row)
+    return [put], wake_up(row)
 
 
 def stop(scope: Scope, endpoint_id: str) -> list[table.Write]:
@@ -146,12 +147,12 @@ def stop(scope: Scope, endpoint_id: str) -> list[table.Write]:
     return [table.Update(row["pk"], row["sk"], set=changes, condition="attribute_exists(due_at)")]
 
 
-def hint(row: Mapping[str, Any], delay: int = 0) -> Hint:
-    """The hint for the next step, `delay` seconds from now."""
-    return Hint(row["pk"], row["sk"], group=scope_of(row["pk"]).pk("replays"), delay=delay)
+def wake_up(row: Mapping[str, Any], delay: int = 0) -> WakeUp:
+    """The wake-up for the next step, `delay` seconds from now."""
+    return WakeUp(row["pk"], row["sk"], group=scope_of(row["pk"]).pk("replays"), delay=delay)
 
 
-def step(claim: owed.Claim) -> None:
+def step(claim: tasks.Claim) -> None:
     """Retry the next deliveries, or end the replay. Raises ConditionFailed or Contended if a row was modified."""
     row, scope = claim.row, scope_of(claim.row["pk"])
     endpoint = endpoints.read(scope, [row["sk"]]).get(row["sk"])
@@ -174,18 +175,18 @@ def step(claim: owed.Claim) -> None:
     return _continue(claim, batch.wait, batch_size=batch.size, refusals=batch.refusals, replayed_up_to=position)
 
 
-def _continue(claim: owed.Claim, wait: int, **changes: table.Value) -> None:
+def _continue(claim: tasks.Claim, wait: int, **changes: table.Value) -> None:
     """End the step. The next one is due in `wait` seconds, not scaled."""
-    due = owed.due_attributes(claim.row["sk"], clock.now() + clock.scaled(wait))
-    owed.commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**changes, **due})])
+    due = tasks.due_attributes(claim.row["sk"], clock.now() + clock.scaled(wait))
+    tasks.commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**changes, **due})])
 
 
-def _retry(scope: Scope, claim: owed.Claim, rows: Sequence[table.Row]) -> str | None:
+def _retry(scope: Scope, claim: tasks.Claim, rows: Sequence[table.Row]) -> str | None:
     """Retry these deliveries, each in one transaction with its count.
 
     Returns how the replay ends if the endpoint was disabled or deleted meanwhile, otherwise None.
     """
-    sent: list[Hint] = []
+    sent: list[WakeUp] = []
     counts = {name: int(claim.row[name]) for name in ("replayed_count", "skipped_count")}
     try:
         for row in rows:
@@ -203,14 +204,14 @@ def _retry(scope: Scope, claim: owed.Claim, rows: Sequence[table.Row]) -> str | 
             else:
                 name = "replayed_count"
                 changes |= {"latest_event": event_id, "latest_delivery": new["sk"]}
-                sent.append(deliveries.hint(new))
+                sent.append(deliveries.wake_up(new))
             changes[name] = counts[name] = counts[name] + 1
             update = table.Update(claim.row["pk"], claim.row["sk"], set=changes)
-            owed.commit(claim, [*writes, update], keep=True)
+            tasks.commit(claim, [*writes, update], keep=True)
         return None
     finally:
-        # A hint whose transaction failed names a row that does not exist, and is ignored.
-        hints.send(lanes.LATER, sent)
+        # A wake-up whose transaction failed names a row that does not exist, and is ignored.
+        wake_ups.send(queues.LATER, sent)
 
 
 def _is_deleted(scope: Scope, endpoint_id: str) -> bool:
@@ -239,13 +240,13 @@ def _outcome(scope: Scope, row: table.Row) -> Outcome:
     return Outcome.ACCEPTED if doc["status"] == deliveries.SUCCEEDED else Outcome.REFUSED
 
 
-def _end(claim: owed.Claim, how: str) -> None:
-    owed.commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set=_ended(how))])
+def _end(claim: tasks.Claim, how: str) -> None:
+    tasks.commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set=_ended(how))])
     logger().info("replay ended", extra={"endpoint_id": claim.row["sk"], "how": how})
 
 
 def _ended(how: str) -> dict[str, table.Value | None]:
-    return {**owed.NO_WORK, "ended_as": how, "ended_on": clock.iso(clock.now())}
+    return {**tasks.NO_WORK, "ended_as": how, "ended_on": clock.iso(clock.now())}
 
 
 def _of_row(row: table.Row) -> Replay:

@@ -13,7 +13,7 @@ import hmac
 import os
 from collections.abc import Mapping
 
-from shared.core import aws
+from shared.aws import services
 
 PREFIX = "whsec_"
 PREFIX_CHARACTERS = 13
@@ -32,7 +32,7 @@ def encrypt(endpoint_id: str, secret: str) -> bytes:
         "Plaintext": base64.b64encode(secret.encode()).decode(),
         "EncryptionContext": {"webhook_endpoint": endpoint_id},
     }
-    return base64.b64decode(aws.kms().call("Encrypt", parameters)["CiphertextBlob"])
+    return base64.b64decode(services.kms().call("Encrypt", parameters)["CiphertextBlob"])
 
 
 @functools.lru_cache(maxsize=1_000)
@@ -42,7 +42,7 @@ def decrypt(endpoint_id: str, ciphertext: bytes) -> str:
         "CiphertextBlob": base64.b64encode(ciphertext).decode(),
         "EncryptionContext": {"webhook_endpoint": endpoint_id},
     }
-    return base64.b64decode(aws.kms().call("Decrypt", parameters)["Plaintext"]).decode()
+    return base64.b64decode(services.kms().call("Decrypt", parameters)["Plaintext"]).decode()
 
 
 def headers(secret: str, event_id: str, body: bytes, now: int) -> Mapping[str, str]:

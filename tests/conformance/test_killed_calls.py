@@ -22,7 +22,7 @@ from tests.support.runner import quick_folder
 SPEED = 20
 KILLS = 3
 WITHIN = 90
-"""Seconds until the last call has ended: the sweep comes every three, and takes a hint for lost after two."""
+"""Seconds until the last call has ended: the sweep comes every three, and takes a wake-up for lost after two."""
 OUTCOMES = ("00", "00", "05", "08", "02", "20", "20", "21")
 
 pytestmark = [

@@ -205,20 +205,20 @@ class Functions:
 
     def _project(self) -> Keys:
         """A project with its keys, made by the service's own functions."""
-        from shared.core import aws
+        from shared.aws import services
         from shared.projects import api_keys, projects
 
         settings = {"AWS_ENDPOINT_URL_DYNAMODB": self._dynamodb_url, "TABLE_NAME": resources.TABLE_NAME}
         with pytest.MonkeyPatch.context() as patch:
             for name, value in (_aws_environment() | settings).items():
                 patch.setenv(name, value)
-            aws.dynamodb.cache_clear()
+            services.dynamodb.cache_clear()
             try:
                 id = projects.create("Blue Clinic").id
                 return Keys(id, *(api_keys.create(id, mode, "trial")[1] for mode in (False, True)))
             finally:
-                aws.dynamodb().close()
-                aws.dynamodb.cache_clear()
+                services.dynamodb().close()
+                services.dynamodb.cache_clear()
 
 
 @contextlib.contextmanager

@@ -38,7 +38,7 @@ ANSWERS, SILENT = "+15005550006", "+15005550022"
 """Of simulated customers: one who confirms, and one who does not answer a request for consent."""
 
 NOTHING = {"pk": "P#999#test#conversation#conv_01jd3v7k2m9q8r5t6w0x1y2z3a", "sk": "msg_01jd3v7k2m9q8r5t6w0x1y2z3a"}
-"""A hint for any worker, for a row that does not exist."""
+"""A wake-up for any worker, for a row that does not exist."""
 
 HTTP = [function for function in topology.FUNCTIONS if function.routes]
 WORKERS = [function for function in topology.FUNCTIONS if function.queues]
@@ -126,7 +126,7 @@ def test_aws_sample_message_fails_alone(function: Function, functions: Functions
 
 def test_a_message_that_failed_holds_its_group_for_seconds_only(functions: Functions) -> None:
     sqs, url = functions.client("sqs"), functions.queues["deliveries"].url
-    sqs.send_message(QueueUrl=url, MessageBody="no hint", MessageGroupId="whk_1", MessageDeduplicationId="broken")
+    sqs.send_message(QueueUrl=url, MessageBody="no wake-up", MessageGroupId="whk_1", MessageDeduplicationId="broken")
     taken = {"QueueUrl": url, "MessageSystemAttributeNames": ["All"], "WaitTimeSeconds": 10}
     [message] = sqs.receive_message(**taken)["Messages"]
     event = samples.message(url.rpartition("/")[2], message["Body"], **message["Attributes"])
@@ -230,9 +230,9 @@ def messages(functions: Functions, _: Receiver) -> None:
 
 
 def replay(functions: Functions, _: Receiver) -> None:
-    """It ignores the hint at a replay that does not exist."""
-    hint = json.dumps({"pk": "P#1#test#replay", "sk": "whk_01m816msd5000p4pwadfypjhfj"})
-    assert functions.call("replay", samples.message("replays", hint)) == {"batchItemFailures": []}
+    """It ignores the wake-up at a replay that does not exist."""
+    wake_up = json.dumps({"pk": "P#1#test#replay", "sk": "whk_01m816msd5000p4pwadfypjhfj"})
+    assert functions.call("replay", samples.message("replays", wake_up)) == {"batchItemFailures": []}
 
 
 def turn(functions: Functions, _: Receiver) -> None:
@@ -289,7 +289,7 @@ def voice_turn(functions: Functions, _: Receiver) -> None:
 def sweep(functions: Functions, _: Receiver) -> None:
     """AWS's sample as it is; then there is a call whose message got lost."""
     event = samples.sample("cloudwatch", "scheduled-event")
-    assert functions.call("sweep", event).keys() == {"hinted"}
+    assert functions.call("sweep", event).keys() == {"woken"}
     session = placed(functions, functions.keys.test)
     functions.take("dials")
     functions.client("dynamodb").update_item(
@@ -298,9 +298,9 @@ def sweep(functions: Functions, _: Receiver) -> None:
         UpdateExpression="SET due = :long_ago",
         ExpressionAttributeValues={":long_ago": {"S": f"{0:015d}"}},
     )
-    assert functions.call("sweep", event)["hinted"] >= 1
-    hinted = [json.loads(hint["Records"][0]["body"])["sk"] for hint in functions.take("dials")]
-    assert session["id"] in hinted
+    assert functions.call("sweep", event)["woken"] >= 1
+    woken = [json.loads(wake_up["Records"][0]["body"])["sk"] for wake_up in functions.take("dials")]
+    assert session["id"] in woken
 
 
 def canary(functions: Functions, _: Receiver) -> None:

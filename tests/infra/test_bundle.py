@@ -44,7 +44,7 @@ def test_it_holds_our_packages_and_theirs_and_fits_into_lambda(built: Bundle) ->
     ours = (
         "functions/ping.py",
         f"functions/{API_DESCRIPTION}",
-        "shared/core/keys.py",
+        "shared/store/keys.py",
         "shared/docs/content/webhooks.md",
         templates,
         "functions/admin/assets/admin.css",

@@ -13,8 +13,8 @@ from infra.app import context
 from infra.preflight import UNRESERVED
 from infra.stack import ServiceStack
 from infra.topology import Function, Queue
-from shared import customers
 from shared.core import clock, facts
+from shared.customers import resource as customers
 from shared.erasure import erasing
 from shared.telephony import contact_lens
 from tests.support.synth import GUARDED, Resource, Synthesized, lint_findings

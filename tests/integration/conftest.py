@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from shared.core import clock, keys, table
+from shared.core import clock
+from shared.store import keys, table
 from tests.support import privileges
 from tests.support import stage as stages
 from tests.support.clocks import Clock

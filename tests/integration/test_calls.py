@@ -11,27 +11,27 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
+from shared.aws import services
 from shared.calls import limits
 from shared.calls.limits import Limits
-from shared.core import aws, clock
-from shared.core.keys import Scope
+from shared.core import clock
 from shared.projects import usage
+from shared.store.keys import Scope
 from tests.support import conversing
 from tests.support.calling import (
     ACCEPTS,
     BEGIN,
     CONFIRMS,
     FEW_TROUBLES,
-    HINTS_LOST,
     LIMITED,
     NOBODY,
+    WAKE_UPS_LOST,
     WHOLE,
     Callee,
     callee,
     dial,
     doubled,
     events_of,
-    hint,
     incomplete,
     place,
     placed,
@@ -40,23 +40,24 @@ from tests.support.calling import (
     sweep,
     untidy,
     until_due,
+    wake_up,
     work,
 )
 from tests.support.clocks import Clock
 from tests.support.faults import FEWER_TROUBLES, Request, Trouble, deaths, deaths_around, faults, places_of, wrongs
 from tests.support.racing import at_once
-from tests.support.resources import created, hinted, listed, seen
-from tests.support.stage import Stage, hint_record
+from tests.support.resources import created, listed, seen, woken
+from tests.support.stage import Stage, wake_up_record
 from tests.support.wire import Fault, Killed, wire
 
 
 def finish(stage: Stage, time: Clock, scope: Scope) -> None:
-    """Give the workers hints at all that is owed in a project, as it is due, until nothing is."""
+    """Give the workers wake-ups at all that is owed in a project, as it is due, until nothing is."""
     for _ in range(5):
         for row in rows(scope, "consent"):
             if "due_at" in row:
                 time.now = max(time.now, (max(row["due_at"], row.get("lease_until", 0)) + 1) / clock.SECOND)
-                work(stage, "consent", hint_record(stage, "consents", row["pk"], row["sk"]))
+                work(stage, "consent", wake_up_record(stage, "consents", row["pk"], row["sk"]))
     for row in rows(scope, "session"):
         dial(stage, time, scope, row["sk"])
 
@@ -135,7 +136,7 @@ def test_a_customer_deleted_while_the_call_is_dialed_has_a_call_that_fails_or_go
         whom = callee(stage, livemode=livemode)
         id = placed(stage, whom)
         stopped_clock.forward(2)
-        record = hint(stage, whom.scope, id)
+        record = wake_up(stage, whom.scope, id)
         works: list[Callable[[], Any]] = [partial(work, stage, "dial", record)] * 3
         works.append(partial(stage.call, "DELETE", whom.path))
         deletion = at_once(works)[-1]
@@ -216,9 +217,9 @@ def test_a_call_whose_request_dies_at_any_point_is_there_whole_or_not_at_all(
 # The course of a call
 
 
-def test_hints_that_are_all_lost_only_delay_a_call(stage: Stage, stopped_clock: Clock) -> None:
+def test_wake_ups_that_are_all_lost_only_delay_a_call(stage: Stage, stopped_clock: Clock) -> None:
     whom = callee(stage)
-    with wire(HINTS_LOST):
+    with wire(WAKE_UPS_LOST):
         placed(stage, whom)
     start = stopped_clock.now
     sweep(stage, stopped_clock, whom.scope)
@@ -235,7 +236,7 @@ def storing(trouble: Callable[[], None], after: bool) -> Iterator[None]:
         if left:
             left.pop()()
 
-    name, events = f"{'after' if after else 'before'}-call.s3.PutObject", aws.s3().meta.events
+    name, events = f"{'after' if after else 'before'}-call.s3.PutObject", services.s3().meta.events
     events.register_first(name, meet)
     try:
         yield
@@ -265,13 +266,13 @@ def test_a_recording_whose_storing_meets_trouble_is_stored_in_the_end(
     assert list(incomplete(stage, whom)) == []
 
 
-def calls_of_each_hint(stage: Stage, time: Clock, livemode: bool) -> list[list[str]]:
-    """The operations that the worker asks of AWS at each hint of a call that goes well."""
+def calls_of_each_wake_up(stage: Stage, time: Clock, livemode: bool) -> list[list[str]]:
+    """The operations that the worker asks of AWS at each wake-up of a call that goes well."""
     whom = callee(stage, livemode=livemode)
     id, found = placed(stage, whom), []
     while until_due(time, whom.scope, id):
         with wire() as line:
-            work(stage, "dial", hint(stage, whom.scope, id))
+            work(stage, "dial", wake_up(stage, whom.scope, id))
         found.append(line.operations())
     assert list(incomplete(stage, whom)) == []
     return found
@@ -283,22 +284,22 @@ def test_a_call_whose_worker_dies_at_any_point_ends_once(
     stage: Stage, stopped_clock: Clock, livemode: bool, by_sweep: bool
 ) -> None:
     problems = []
-    for number, operations in enumerate(calls_of_each_hint(stage, stopped_clock, livemode)):
+    for number, operations in enumerate(calls_of_each_wake_up(stage, stopped_clock, livemode)):
         for death in deaths_around(operations):
             whom = callee(stage, livemode=livemode)
             id = placed(stage, whom)
             dial(stage, stopped_clock, whom.scope, id, number)
             until_due(stopped_clock, whom.scope, id)
             with wire(None, *death), pytest.raises(Killed):
-                work(stage, "dial", hint(stage, whom.scope, id))
+                work(stage, "dial", wake_up(stage, whom.scope, id))
             found = list(untidy(whom.scope))
             if by_sweep:
                 sweep(stage, stopped_clock, whom.scope)
             else:
                 dial(stage, stopped_clock, whom.scope, id)
-            problems += [f"hint {number}, {death}: {each}" for each in [*found, *incomplete(stage, whom)]]
+            problems += [f"wake-up {number}, {death}: {each}" for each in [*found, *incomplete(stage, whom)]]
             if livemode and usage.of_month(whom.scope, clock.iso(clock.now())[:7])["calls"] != 1:
-                problems.append(f"hint {number}, {death}: not counted once")
+                problems.append(f"wake-up {number}, {death}: not counted once")
     assert not problems, "\n".join(problems)
 
 
@@ -308,7 +309,7 @@ def test_a_call_whose_worker_is_in_trouble_with_a_call_of_aws_ends_once(
     stage: Stage, stopped_clock: Clock, trouble: Trouble
 ) -> None:
     problems = []
-    course = calls_of_each_hint(stage, stopped_clock, livemode=True)
+    course = calls_of_each_wake_up(stage, stopped_clock, livemode=True)
     for number, position in places_of(trouble, course):
         operation = course[number][position]
         whom = callee(stage, livemode=True)
@@ -316,26 +317,26 @@ def test_a_call_whose_worker_is_in_trouble_with_a_call_of_aws_ends_once(
         dial(stage, stopped_clock, whom.scope, id, number)
         until_due(stopped_clock, whom.scope, id)
         with wire(Fault(position, trouble.disturbance, trouble.tries)):
-            work(stage, "dial", hint(stage, whom.scope, id))
+            work(stage, "dial", wake_up(stage, whom.scope, id))
         found = list(untidy(whom.scope))
         dial(stage, stopped_clock, whom.scope, id)
         found += incomplete(stage, whom)
-        problems += [f"hint {number}, call {position} {operation}: {each}" for each in found]
+        problems += [f"wake-up {number}, call {position} {operation}: {each}" for each in found]
         if usage.of_month(whom.scope, clock.iso(clock.now())[:7])["calls"] != 1:
-            problems.append(f"hint {number}, call {position} {operation}: not counted once")
+            problems.append(f"wake-up {number}, call {position} {operation}: not counted once")
     assert not problems, "\n".join(problems)
 
 
 @pytest.mark.usefixtures("live")
 @modes
-def test_workers_that_are_given_the_same_hint_at_once_take_each_step_once(
+def test_workers_that_are_given_the_same_wake_up_at_once_take_each_step_once(
     stage: Stage, stopped_clock: Clock, livemode: bool
 ) -> None:
     for _ in range(4):
         whom = callee(stage, livemode=livemode)
         id = placed(stage, whom)
         while until_due(stopped_clock, whom.scope, id):
-            at_once([partial(work, stage, "dial", hint(stage, whom.scope, id))] * 6)
+            at_once([partial(work, stage, "dial", wake_up(stage, whom.scope, id))] * 6)
         assert list(incomplete(stage, whom)) == []
 
 
@@ -398,7 +399,7 @@ def test_calls_that_begin_to_dial_at_once_keep_within_the_limit_and_the_others_w
     scope = everybody[0].scope
     ids = [placed(stage, whom) for whom in everybody]
     stopped_clock.forward(0.5)
-    at_once([partial(work, stage, "dial", hint(stage, scope, id)) for id in ids])
+    at_once([partial(work, stage, "dial", wake_up(stage, scope, id)) for id in ids])
     dialing = [id for id in ids if session_of(stage, id)["call_status"] == "dialing"]
     assert len(dialing) <= 2
     assert list(untidy(scope)) == []
@@ -465,12 +466,12 @@ CALL_ME = "Please call me"
 
 
 def wished(stage: Stage, phone: str = CONFIRMS) -> tuple[conversing.Thread, dict[str, Any]]:
-    """In a new project: a thread in which the customer asks for a call, under the key `k`, and the hint at its turn."""
+    """In a new project: a thread in which the customer asks for a call, under the key `k`, and the wake-up at its turn."""
     whom = callee(stage, phone)
     conversation = created(stage, "/v1/conversations", customer={"id": whom.id})["id"]
     thread = conversing.Thread(whom.scope, conversation, whom.id, f"/v1/appointments/{whom.appointment}")
     conversing.asked(stage, thread, CALL_ME, "k")
-    [record] = hinted(stage, whom.scope)
+    [record] = woken(stage, whom.scope)
     return thread, record
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from shared.canary import receipts, runs
-from shared.core import clock, facts, table
+from shared.core import clock, facts
 from shared.projects import api_keys, projects
+from shared.store import table
 from tests.support.clocks import Clock
 from tests.support.http_gateway import Served, delivering, serving
 from tests.support.logged import ids, lines

@@ -10,7 +10,7 @@ import pytest
 from shared.core import clock
 from shared.webhooks import deliveries
 from tests.support.clocks import Clock
-from tests.support.delivering import PHONE, delete, dies_over, disable, happen, hint, only
+from tests.support.delivering import PHONE, delete, dies_over, disable, happen, only, wake_up
 from tests.support.racing import at_once, just_before
 from tests.support.receivers import Behaviour, Exchange, Receiver, answer, close_after_request
 from tests.support.resources import listed, made
@@ -47,7 +47,7 @@ OUTCOMES: dict[str, tuple[Behaviour, str, str | None]] = {
 """What the receiver does, the delivery's status after it, and the attempt's error code."""
 
 CLAIM = 1
-"""The position of the worker's claim among the calls that `hint` makes."""
+"""The position of the worker's claim among the calls that `wake_up` makes."""
 
 closings = pytest.mark.parametrize("close", CLOSINGS, ids=lambda close: close.__name__)
 
@@ -86,7 +86,7 @@ def assert_nothing_follows(stage: Stage, stopped_clock: Clock, path: str, end: A
     """The delivery has ended: whatever comes, it reads the same."""
     for seconds in (6, 61, 3600):
         stopped_clock.forward(seconds)
-        hint(stage, end)
+        wake_up(stage, end)
         assert read(stage, path, end["id"]) == end
     stage.messages("retries")
     stage.invoke("sweep", {})
@@ -111,7 +111,7 @@ def test_what_is_being_sent_stays_attempting_until_its_attempt_is_recorded(
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
         path = happen(stage)
         waiting = only(stage, path)
-        hint(stage, waiting)
+        wake_up(stage, waiting)
         end = read(stage, path, waiting["id"])
         if status == "canceled":
             assert_canceled(end, clock.now(), attempts=1)
@@ -144,7 +144,7 @@ def test_what_a_dead_worker_was_sending_stays_attempting_until_the_next_one_canc
     with Receiver(answer(500), answer(200)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
         path = happen(stage)
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
         stopped_clock.forward(5)
         waiting = only(stage, path)
         dies_over(stage, waiting)
@@ -153,7 +153,7 @@ def test_what_a_dead_worker_was_sending_stays_attempting_until_the_next_one_canc
             stopped_clock.forward(seconds)
             assert read(stage, path, waiting["id"]) == waiting
             assert retry(stage, path, waiting["id"]) == during_it
-        hint(stage, waiting)
+        wake_up(stage, waiting)
         end = read(stage, path, waiting["id"])
         assert_canceled(end, clock.now(), attempts=1)
         assert_nothing_follows(stage, stopped_clock, path, end)
@@ -174,7 +174,7 @@ def test_a_delivery_of_a_closed_endpoint_is_canceled_however_many_workers_were_l
             stopped_clock.forward(deliveries.LEASE / clock.SECOND + 1)
         close(stage, endpoint)
         assert read(stage, path, waiting["id"]) == waiting
-        hint(stage, waiting)
+        wake_up(stage, waiting)
         assert_canceled(read(stage, path, waiting["id"]), clock.now(), attempts=0)
         assert receiver.requests == []
 
@@ -203,7 +203,7 @@ def test_a_read_that_cancels_keeps_the_attempt_that_was_recorded_meanwhile(
     closed_at: list[int] = []
 
     def attempted() -> None:
-        hint(stage, waiting)
+        wake_up(stage, waiting)
         stopped_clock.forward(1)
         closed_at.append(clock.now())
         close(stage, endpoint)
@@ -231,7 +231,7 @@ def test_what_was_shown_canceled_is_not_taken_by_a_worker(stage: Stage, stopped_
         stopped_clock.forward(2)
         # A worker dies as soon as it has tried to claim it.
         with wire(kill_after=CLAIM), pytest.raises(Killed):
-            hint(stage, waiting)
+            wake_up(stage, waiting)
         assert read(stage, path, waiting["id"]) == seen
         after_it = CLOSINGS[close][1]
         assert retry(stage, path, waiting["id"]) == after_it
@@ -246,12 +246,12 @@ def test_an_attempt_that_failed_ends_canceled_if_the_endpoint_is_closed_just_bef
     with Receiver(answer(status)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
         # The endpoint is known to fail: a second failure changes nothing of it.
-        hint(stage, only(stage, happen(stage)))
+        wake_up(stage, only(stage, happen(stage)))
         enable(stage, endpoint)
         path = happen(stage)
         waiting = only(stage, path)
         with just_before("TransactWriteItems", lambda: close(stage, endpoint)):
-            hint(stage, waiting)
+            wake_up(stage, waiting)
         end = read(stage, path, waiting["id"])
         assert_canceled(end, clock.now(), attempts=1)
         assert_nothing_follows(stage, stopped_clock, path, end)
@@ -267,10 +267,10 @@ def test_an_attempt_that_ends_after_the_closing_is_not_completed_before_its_end(
     with Receiver(answer(500), after(closed_early, answer(500))) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
         path = happen(stage)
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
         stopped_clock.forward(5)
         # That the endpoint fails is known by now, so that it is not looked at again after this attempt.
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
         end = only(stage, path)
         assert_canceled(end, clock.now(), attempts=2)
         assert end["completed_at"] > stage.call("GET", endpoint).json["disabled_at"]
@@ -302,7 +302,7 @@ def test_a_410_from_a_url_that_was_just_replaced_leaves_the_endpoint_enabled(
         endpoint = made(stage, "webhook_endpoints", url=former.url)
         path = happen(stage)
         with just_before("TransactWriteItems", lambda: stage.call("PATCH", endpoint, {"url": present.url})):
-            hint(stage, only(stage, path))
+            wake_up(stage, only(stage, path))
         assert only(stage, path)["status"] == "failed"
         shown = stage.call("GET", endpoint).json
         assert (shown["url"], shown["enabled"]) == (present.url, True)
@@ -318,10 +318,10 @@ def test_a_worker_that_dies_while_it_cancels_leaves_it_to_the_next_one(
         waiting = only(stage, path)
         close(stage, endpoint)
         with wire(kill_after=CLAIM), pytest.raises(Killed):
-            hint(stage, waiting)
+            wake_up(stage, waiting)
         assert read(stage, path, waiting["id"]) == waiting
         stopped_clock.forward(deliveries.LEASE / clock.SECOND + 1)
-        hint(stage, waiting)
+        wake_up(stage, waiting)
         assert_canceled(read(stage, path, waiting["id"]), clock.now(), attempts=0)
         assert receiver.requests == []
 

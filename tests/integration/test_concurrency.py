@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from shared.core import clock, table
+from shared.core import clock
 from shared.projects import api_keys, rate_limits
+from shared.store import table
 from tests.support.clocks import Clock
 from tests.support.racing import at_once
 from tests.support.receivers import Receiver, answer
@@ -364,7 +365,7 @@ def test_manual_retries_at_once_with_one_key_queue_one_delivery_and_all_show_it(
     assert len(receiver.requests) == 2
 
 
-def test_a_hint_given_to_sixteen_workers_at_once_is_sent_once(stage: Stage) -> None:
+def test_a_wake_up_given_to_sixteen_workers_at_once_is_sent_once(stage: Stage) -> None:
     with Receiver(answer(200)) as receiver:
         create(stage, "webhook_endpoints", url=receiver.url)
         create(stage, "customers", phone=PHONE)

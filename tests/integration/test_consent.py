@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from shared.calls import consents, settlements
-from shared.calls.consents import DECLINED, EXPIRED, GRANTED, PENDING
-from shared.core import aws, clock
-from shared.core.keys import Scope, scope_of
+from shared.aws import services
+from shared.calls.consent import consent_requests, consents
+from shared.calls.consent.consents import DECLINED, EXPIRED, GRANTED, PENDING
+from shared.core import clock
+from shared.store.keys import Scope, scope_of
 from tests.support import conversing
 from tests.support.calling import (
     FEW_TROUBLES,
@@ -33,7 +34,7 @@ from tests.support.clocks import Clock
 from tests.support.consenting import another, ended, known, remind, reminder
 from tests.support.faults import Trouble, deaths, places_of
 from tests.support.racing import at_once
-from tests.support.resources import hinted, listed
+from tests.support.resources import listed, woken
 from tests.support.stage import Stage
 from tests.support.wire import Fault, Killed, refused, wire
 
@@ -44,19 +45,19 @@ FAILED_BY = {DECLINED: "consent_declined", EXPIRED: "consent_expired"}
 
 def stop_machine(scope: Scope, phone: str) -> None:
     """Stop the machine of a phone's request once it waits, and take its message away."""
-    queue, waits = aws.queue_url("consents"), False
+    queue, waits = services.queue_url("consents"), False
     while not waits:
-        found = aws.sqs().call("ReceiveMessage", {"QueueUrl": queue, "WaitTimeSeconds": 5}).get("Messages", [])
+        found = services.sqs().call("ReceiveMessage", {"QueueUrl": queue, "WaitTimeSeconds": 5}).get("Messages", [])
         assert found, "the machine sent nothing"
         for message in found:
-            aws.sqs().call("DeleteMessage", {"QueueUrl": queue, "ReceiptHandle": message["ReceiptHandle"]})
+            services.sqs().call("DeleteMessage", {"QueueUrl": queue, "ReceiptHandle": message["ReceiptHandle"]})
             told = json.loads(message["Body"])
             waits = scope_of(told["pk"]) == scope and "task_token" in told
-    arn = aws.state_machine_arn("call_consent")
+    arn = services.state_machine_arn("call_consent")
     running = {"stateMachineArn": arn, "statusFilter": "RUNNING"}
-    machines = aws.stepfunctions().call("ListExecutions", running)["executions"]
+    machines = services.stepfunctions().call("ListExecutions", running)["executions"]
     [mine] = [each for each in machines if each["name"] == consents.find(scope, phone).execution_name]
-    aws.stepfunctions().call("StopExecution", {"executionArn": mine["executionArn"]})
+    services.stepfunctions().call("StopExecution", {"executionArn": mine["executionArn"]})
 
 
 # One answer
@@ -75,8 +76,8 @@ def test_of_acceptance_refusal_and_expiry_at_once_one_wins_and_all_sessions_foll
         stopped_clock.forward(60)
         now = clock.now()
         works: list[Callable[[], Any]] = [
-            *[partial(settlements.answer, whom.scope, SILENT, GRANTED, now)] * 3,
-            *[partial(settlements.answer, whom.scope, SILENT, DECLINED, now)] * 2,
+            *[partial(consent_requests.answer, whom.scope, SILENT, GRANTED, now)] * 3,
+            *[partial(consent_requests.answer, whom.scope, SILENT, DECLINED, now)] * 2,
             *[partial(remind, stage, whom.scope, SILENT)] * 3,
         ]
         at_once(works[round:] + works[:round])
@@ -127,9 +128,9 @@ def test_a_late_grant_is_kept_and_dials_nothing(stage: Stage, stopped_clock: Clo
     sweep(stage, stopped_clock, whom.scope)
     before = session_of(stage, id)
     stage.messages("dials")
-    settlements.answer(whom.scope, SILENT, GRANTED, clock.now())
+    consent_requests.answer(whom.scope, SILENT, GRANTED, clock.now())
     assert known(whom.scope, SILENT)["status"] == GRANTED
-    assert hinted(stage, whom.scope, "dials") == []
+    assert woken(stage, whom.scope, "dials") == []
     assert session_of(stage, id) == before
     later = place(stage, whom)
     assert (later.status, later.json["status"]) == (201, "queued")
@@ -144,8 +145,8 @@ def test_an_answer_that_is_older_than_the_one_that_holds_is_dropped(stage: Stage
     for first, second in ((DECLINED, GRANTED), (GRANTED, DECLINED)):
         stopped_clock.forward(20)
         now = clock.now()
-        settlements.answer(whom.scope, SILENT, first, now)
-        settlements.answer(whom.scope, SILENT, second, now - 10 * clock.SECOND)
+        consent_requests.answer(whom.scope, SILENT, first, now)
+        consent_requests.answer(whom.scope, SILENT, second, now - 10 * clock.SECOND)
         assert known(whom.scope, SILENT)["status"] == first
 
 
@@ -155,10 +156,10 @@ def test_a_refusal_after_a_grant_revokes_it_for_a_session_that_was_not_dialed_ye
     whom = callee(stage, SILENT)
     id = placed(stage, whom)
     stopped_clock.forward(5)
-    settlements.answer(whom.scope, SILENT, GRANTED, clock.now())
+    consent_requests.answer(whom.scope, SILENT, GRANTED, clock.now())
     assert session_of(stage, id)["consent"]["status"] == GRANTED
     stopped_clock.forward(1)
-    settlements.answer(whom.scope, SILENT, DECLINED, clock.now())
+    consent_requests.answer(whom.scope, SILENT, DECLINED, clock.now())
     dial(stage, stopped_clock, whom.scope, id)
     assert ended(stage, id) == ("failed", "consent_revoked")
     stage.fan_out()
@@ -199,20 +200,20 @@ def test_thirty_sessions_wait_for_one_answer_and_the_next_is_refused(
         answers.append(place(stage, whom))
     assert [answer.status for answer in answers] == [202] * 30 + [409]
     assert answers[-1].code == "call_in_progress"
-    settlements.answer(scope, SILENT, status, clock.now())
+    consent_requests.answer(scope, SILENT, status, clock.now())
     assert list(untidy(scope)) == []
     sessions = listed(stage, "/v1/sessions")
     expected = "queued" if status == GRANTED else "failed"
     assert [session["call_status"] for session in sessions] == [expected] * 30
 
 
-# Machines, tokens and hints
+# Machines, tokens and wake-ups
 
 
 def test_an_answer_before_the_token_is_stored_ends_the_machine(stage: Stage, stopped_clock: Clock) -> None:
     whom = callee(stage, SILENT)
     placed(stage, whom)
-    settlements.answer(whom.scope, SILENT, DECLINED, clock.now())
+    consent_requests.answer(whom.scope, SILENT, DECLINED, clock.now())
     with wire() as line:
         stage.invoke("consent", {"Records": [reminder(stage, whom.scope, SILENT, task_token="late")]})
     assert [call.parameters["taskToken"] for call in line.of("SendTaskSuccess")] == ["late"]
@@ -223,10 +224,10 @@ def test_the_token_ends_the_machine_when_the_answer_comes(stage: Stage, stopped_
     whom = callee(stage, SILENT)
     placed(stage, whom)
     stage.invoke("consent", {"Records": [reminder(stage, whom.scope, SILENT, task_token="t")]})
-    # A second hint keeps the token.
+    # A second wake-up keeps the token.
     remind(stage, whom.scope, SILENT)
     with wire() as line:
-        settlements.answer(whom.scope, SILENT, GRANTED, clock.now())
+        consent_requests.answer(whom.scope, SILENT, GRANTED, clock.now())
     assert [call.parameters["taskToken"] for call in line.of("SendTaskSuccess")] == ["t"]
 
 
@@ -255,23 +256,23 @@ def test_a_machine_that_never_started_is_done_without(stage: Stage, stopped_cloc
 
 
 def steps_of(stage: Stage, time: Clock, scope: Scope) -> list[dict[str, Any]]:
-    """The hints that an accepted request needs: one to ask, with the token of the machine, and one for the answer."""
+    """The wake-ups that an accepted request needs: one to ask, with the token of the machine, and one for the answer."""
     return [reminder(stage, scope, ACCEPTS, task_token="t"), reminder(stage, scope, ACCEPTS)]
 
 
 def upto(stage: Stage, time: Clock, number: int) -> tuple[Callee, dict[str, Any]]:
-    """A customer whose request has had this many of its hints, and the next one, due now."""
+    """A customer whose request has had this many of its wake-ups, and the next one, due now."""
     whom = callee(stage, ACCEPTS)
     placed(stage, whom)
-    hints = steps_of(stage, time, whom.scope)
-    for record in hints[:number]:
+    wake_ups = steps_of(stage, time, whom.scope)
+    for record in wake_ups[:number]:
         work(stage, "consent", record)
         time.forward(6)
-    return whom, hints[number]
+    return whom, wake_ups[number]
 
 
-def calls_of_hint(stage: Stage, time: Clock, number: int) -> list[str]:
-    """The operations that the worker asks of AWS at a hint."""
+def calls_of_wake_up(stage: Stage, time: Clock, number: int) -> list[str]:
+    """The operations that the worker asks of AWS at a wake-up."""
     _, record = upto(stage, time, number)
     with wire() as line:
         work(stage, "consent", record)
@@ -285,7 +286,7 @@ def test_a_request_whose_worker_dies_at_any_point_comes_to_a_call_that_ends_once
 ) -> None:
     problems = []
     for number in range(2):
-        for death in deaths(calls_of_hint(stage, stopped_clock, number)):
+        for death in deaths(calls_of_wake_up(stage, stopped_clock, number)):
             whom, record = upto(stage, stopped_clock, number)
             with wire(None, *death), pytest.raises(Killed):
                 work(stage, "consent", record)
@@ -296,7 +297,7 @@ def test_a_request_whose_worker_dies_at_any_point_comes_to_a_call_that_ends_once
                     stopped_clock.forward(61)
                     work(stage, "consent", again)
             sweep(stage, stopped_clock, whom.scope)
-            problems += [f"hint {number}, {death}: {each}" for each in [*found, *incomplete(stage, whom)]]
+            problems += [f"wake-up {number}, {death}: {each}" for each in [*found, *incomplete(stage, whom)]]
     assert not problems, "\n".join(problems)
 
 
@@ -305,7 +306,7 @@ def test_a_request_whose_worker_is_in_trouble_with_a_call_of_aws_comes_to_a_call
     stage: Stage, stopped_clock: Clock, trouble: Trouble
 ) -> None:
     problems = []
-    course = [calls_of_hint(stage, stopped_clock, number) for number in range(2)]
+    course = [calls_of_wake_up(stage, stopped_clock, number) for number in range(2)]
     for number, position in places_of(trouble, course):
         whom, record = upto(stage, stopped_clock, number)
         with wire(Fault(position, trouble.disturbance, trouble.tries)):
@@ -314,11 +315,11 @@ def test_a_request_whose_worker_is_in_trouble_with_a_call_of_aws_comes_to_a_call
         work(stage, "consent", record)
         sweep(stage, stopped_clock, whom.scope)
         found += incomplete(stage, whom)
-        problems += [f"hint {number}, call {position} {course[number][position]}: {each}" for each in found]
+        problems += [f"wake-up {number}, call {position} {course[number][position]}: {each}" for each in found]
     assert not problems, "\n".join(problems)
 
 
-def test_workers_with_the_same_hint_at_once_dial_once(stage: Stage, stopped_clock: Clock) -> None:
+def test_workers_with_the_same_wake_up_at_once_dial_once(stage: Stage, stopped_clock: Clock) -> None:
     for _ in range(3):
         whom = callee(stage, ACCEPTS)
         placed(stage, whom)
@@ -347,9 +348,9 @@ def test_customers_who_were_deleted_hold_no_place_among_those_who_wait(stage: St
 def test_consent_that_is_revoked_as_the_call_is_being_dialed_is_heeded(stage: Stage, stopped_clock: Clock) -> None:
     whom = callee(stage, SILENT)
     id = placed(stage, whom)
-    settlements.answer(whom.scope, SILENT, GRANTED, clock.now())
+    consent_requests.answer(whom.scope, SILENT, GRANTED, clock.now())
     stopped_clock.forward(1)
-    with conversing.before_commit(lambda: settlements.answer(whom.scope, SILENT, DECLINED, clock.now())):
+    with conversing.before_commit(lambda: consent_requests.answer(whom.scope, SILENT, DECLINED, clock.now())):
         dial(stage, stopped_clock, whom.scope, id)
     assert ended(stage, id) == ("failed", "consent_revoked")
     assert list(untidy(whom.scope)) == []
@@ -359,5 +360,5 @@ def test_an_operator_revokes_consent_that_was_asked_for(stage: Stage, stopped_cl
     whom = callee(stage, SILENT)
     id = placed(stage, whom)
     stopped_clock.forward(1)
-    settlements.answer(whom.scope, SILENT, DECLINED, clock.now(), revoked=True)
+    consent_requests.answer(whom.scope, SILENT, DECLINED, clock.now(), revoked=True)
     assert ended(stage, id) == ("failed", "consent_revoked")

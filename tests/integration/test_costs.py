@@ -28,7 +28,9 @@ from infra import costs, topology
 from infra.costs import Work
 from infra.local import resources
 from shared.admin import members
-from shared.core import aws, aws_json, clock, log
+from shared.aws import client as aws_client
+from shared.aws import services
+from shared.core import clock, log
 from tests.support.browsing import signed_in
 from tests.support.clocks import Clock
 from tests.support.http_gateway import delivering, serving
@@ -103,13 +105,13 @@ def _entry(index: topology.Index, item: Item | None) -> tuple[Any, ...] | None:
 
 
 class Meter(Stage):
-    """The stage, with what it takes counted; hints wait until `work_off`."""
+    """The stage, with what it takes counted; wake-ups wait until `work_off`."""
 
     def __init__(self, stage: Stage, time: Clock) -> None:
         self.__dict__ = dict(stage.__dict__)
         self.time = time
         self.rows = boto3.Session().client("dynamodb", region_name="us-east-1")
-        self.hints: list[tuple[float, int, str, str | None]] = []
+        self.wake_ups: list[tuple[float, int, str, str | None]] = []
         self._one_call = threading.RLock()
         self._number = itertools.count()
         self._reset()
@@ -145,13 +147,13 @@ class Meter(Stage):
         return found
 
     def work_off(self) -> None:
-        """Let the workers have the hints that there are and come, each at its time."""
-        while self.hints:
-            self.next_hint()
+        """Let the workers have the wake-ups that there are and come, each at its time."""
+        while self.wake_ups:
+            self.next_wake_up()
 
-    def next_hint(self) -> None:
-        """Let a worker have the next hint, at its time."""
-        at, _, queue, body = heapq.heappop(self.hints)
+    def next_wake_up(self) -> None:
+        """Let a worker have the next wake-up, at its time."""
+        at, _, queue, body = heapq.heappop(self.wake_ups)
         self.time.now = max(self.time.now, at) + ON_ITS_WAY
         if body is None:
             client = boto3.Session().client("sqs", region_name="us-east-1")
@@ -176,13 +178,13 @@ class Meter(Stage):
         logger = log.logger()
         lines.setFormatter(log.JsonLines())
         level = logger.level
-        objects = aws.s3().meta.events
+        objects = services.s3().meta.events
         objects.register_first("before-parameter-build.s3", self._put)
         logger.addHandler(lines)
         logger.setLevel("INFO")
         clock.use(lambda: self.time.now, self._sleep)
         try:
-            with aws_json.hooked(_Meters(self)), wire() as line, contextlib.redirect_stdout(printed):
+            with aws_client.hooked(_Meters(self)), wire() as line, contextlib.redirect_stdout(printed):
                 yield
             self.counts["calls"] += len(line.calls) + self.counts["puts"]
             self.opened = len(line.operations("kms"))
@@ -202,35 +204,35 @@ class Meter(Stage):
     def _queue(self, queue: str, requests: int) -> None:
         self.counts["fifo" if queue in FIFO else "fair"] += requests
 
-    def _hint(self, at: float, queue: str, body: str | None) -> None:
-        heapq.heappush(self.hints, (at, next(self._number), queue, body))
+    def _wake_up(self, at: float, queue: str, body: str | None) -> None:
+        heapq.heappush(self.wake_ups, (at, next(self._number), queue, body))
 
     def _sent(self, params: Any) -> None:
         queue = queue_name(params["QueueUrl"])
         self._queue(queue, 1)
         for entry in params["Entries"]:
             at = self.time.now + entry.get("DelaySeconds", 0)
-            self._hint(at, queue, entry["MessageBody"])
+            self._wake_up(at, queue, entry["MessageBody"])
 
     def _started(self, params: Any) -> None:
         arn = params["stateMachineArn"]
-        [machine] = [each for each in topology.STATE_MACHINES if aws.state_machine_arn(each.name) == arn]
+        [machine] = [each for each in topology.STATE_MACHINES if services.state_machine_arn(each.name) == arn]
         [queue] = machine.sends
         states = visited(machine)
         self.counts["transitions"] += len(states) + 1
         self._queue(queue, sum(state["Type"] == "Task" for state in states))
         given = json.loads(params["input"])
         if "due_at" in given:
-            self._hint(clock.parse(given["due_at"]) / clock.SECOND, queue, given["message"])
+            self._wake_up(clock.parse(given["due_at"]) / clock.SECOND, queue, given["message"])
         else:
             # Its message has a token that only the machine knows.
-            self._hint(self.time.now, queue, None)
+            self._wake_up(self.time.now, queue, None)
 
     def _put(self, model: Any, **others: Any) -> None:
         assert model.name == "PutObject"
         self.counts["puts"] += 1
 
-    def meet(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+    def meet(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
         """Make a call and count it."""
         if call.service == "dynamodb":
             # What a call writes is read before and after it, so there is one at a time.
@@ -242,17 +244,17 @@ class Meter(Stage):
             self._started(call.parameters)
         return proceed(call)
 
-    def _count(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+    def _count(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
         before = [(verb, key, self._row(key)) for verb, key in _written(call.operation, call.parameters)]
         try:
             response = proceed(call)
-        except aws.AwsError as error:
+        except services.AwsError as error:
             self._count_units(call, before, error.body, failed=True)
             raise
         self._count_units(call, before, response, failed=False)
         return response
 
-    def _count_units(self, call: aws_json.Call, before: Sequence[Any], parsed: Any, *, failed: bool) -> None:
+    def _count_units(self, call: aws_client.Call, before: Sequence[Any], parsed: Any, *, failed: bool) -> None:
         consumed = parsed.get("ConsumedCapacity") or []
         local = sum(part["CapacityUnits"] for part in ([consumed] if isinstance(consumed, Mapping) else consumed))
         if call.operation not in WRITES:
@@ -272,13 +274,13 @@ class Meter(Stage):
         return self.rows.get_item(TableName=resources.TABLE_NAME, Key=key, ConsistentRead=True).get("Item")
 
 
-class _Meters(aws_json.Hook):
+class _Meters(aws_client.Hook):
     """Shows the meter each call."""
 
     def __init__(self, meter: Meter) -> None:
         self._meter = meter
 
-    def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+    def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
         return self._meter.meet(call, proceed)
 
 
@@ -446,7 +448,7 @@ def test_retries_take_what_is_stated(meter: Meter) -> None:
         for number in range(1, 7):
             with meter.counting():
                 meter.fan_out_singly()
-                meter.next_hint()
+                meter.next_wake_up()
                 request = receiver.wait_for(number)[-1]
                 meter.counts["sent_out"] += len(request.body) + _headers(request.headers)
             if number > 1:
@@ -495,7 +497,7 @@ def test_a_run_of_the_canary_takes_at_most_what_is_stated(meter: Meter, monkeypa
     assert {name: count for name, count in meter.runs.items() if name not in shared} == {
         name: count for name, count in stated.runs.items() if name not in shared
     }, meter.runs
-    # Changes share runs of fan_out, a delivery may be hinted again, and how often a waiting function reads varies.
+    # Changes share runs of fan_out, a delivery may be woken again, and how often a waiting function reads varies.
     assert meter.runs["fan_out"] <= stated.runs["fan_out"]
     assert meter.runs["deliver"] >= stated.runs["deliver"]
     assert {name: getattr(stated, name) for name in ("requests", "writes", "fifo")} == {

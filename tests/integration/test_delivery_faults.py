@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from shared.core import clock, keys, table
-from shared.core.aws import Unavailable
-from shared.core.keys import Scope
+from shared.aws.services import Unavailable
+from shared.core import clock
+from shared.store import keys, table
+from shared.store.keys import Scope
 from shared.webhooks import deliveries
 from tests.support.clocks import Clock
 from tests.support.delivering import fan_out_customers
@@ -29,13 +30,13 @@ from tests.support.faults import (
     first_and_last_of_each,
 )
 from tests.support.receivers import Receiver, answer
-from tests.support.resources import hinted, listed, made
+from tests.support.resources import listed, made, woken
 from tests.support.stage import Stage, sqs_record
 from tests.support.wire import ALWAYS, Fault, Killed, refused, throttled, wire
 
 
-def hint(stage: Stage, message: Any) -> Any:
-    """A hint as it comes from the queue of retries."""
+def wake_up(stage: Stage, message: Any) -> Any:
+    """A wake-up as it comes from the queue of retries."""
     return sqs_record(message["body"], stage.queues["retries"].arn)
 
 
@@ -46,41 +47,41 @@ def only_delivery(stage: Stage) -> Any:
     return delivery
 
 
-def first_hint(stage: Stage, receiver: Receiver) -> Any:
-    """In a new project: an endpoint, an event, and the hint at its delivery."""
+def first_wake_up(stage: Stage, receiver: Receiver) -> Any:
+    """In a new project: an endpoint, an event, and the wake-up at its delivery."""
     stage.project()
     stage.empty_queues()
     made(stage, "webhook_endpoints", url=receiver.url)
     made(stage, "customers", phone=PHONE)
-    return next_hint(stage)
+    return next_wake_up(stage)
 
 
-def next_hint(stage: Stage) -> Any:
-    """Fan out; the one hint that this gives, sent now by the service's clock."""
+def next_wake_up(stage: Stage) -> Any:
+    """Fan out; the one wake-up that this gives, sent now by the service's clock."""
     stage.fan_out()
     [message] = stage.messages("deliveries")
     message["attributes"]["SentTimestamp"] = str(clock.now())
     return message
 
 
-def own_hints(stage: Stage) -> list[Any]:
+def own_wake_ups(stage: Stage) -> list[Any]:
     """What the queue of retries gives of this project; what others delayed comes out whenever its time is over."""
-    return hinted(stage, Scope(stage.call("GET", "/v1/ping").json["project_id"], False), "retries")
+    return woken(stage, Scope(stage.call("GET", "/v1/ping").json["project_id"], False), "retries")
 
 
 def swept(stage: Stage) -> int:
-    """Run `sweep`, and give out its hints; how many they were."""
+    """Run `sweep`, and give out its wake-ups; how many they were."""
     stage.messages("retries")
     stage.invoke("sweep", {})
-    found = own_hints(stage)
+    found = own_wake_ups(stage)
     for message in found:
-        stage.invoke("deliver", {"Records": [hint(stage, message)]})
+        stage.invoke("deliver", {"Records": [wake_up(stage, message)]})
     return len(found)
 
 
 def operations_of_deliver(stage: Stage, status: int) -> list[str]:
     with Receiver(answer(status)) as receiver:
-        message = first_hint(stage, receiver)
+        message = first_wake_up(stage, receiver)
         with wire() as line:
             stage.invoke("deliver", {"Records": [message]})
         return line.operations()
@@ -93,7 +94,7 @@ def finished(stage: Stage, time: Clock, message: Any, by_sweep: bool) -> None:
         if by_sweep:
             swept(stage)
         else:
-            stage.invoke("deliver", {"Records": [hint(stage, message)]})
+            stage.invoke("deliver", {"Records": [wake_up(stage, message)]})
 
 
 @pytest.mark.usefixtures("owed_by_nobody_else")
@@ -103,7 +104,7 @@ def test_a_delivery_whose_worker_dies_at_any_point_is_made_and_repeated_at_most_
 ) -> None:
     for death in deaths_around(operations_of_deliver(stage, 200)):
         with Receiver(answer(200)) as receiver:
-            message = first_hint(stage, receiver)
+            message = first_wake_up(stage, receiver)
             with wire(None, *death), pytest.raises(Killed):
                 stage.invoke("deliver", {"Records": [message]})
             finished(stage, stopped_clock, message, by_sweep)
@@ -121,7 +122,7 @@ def test_a_delivery_whose_worker_dies_over_a_failed_attempt_goes_on_with_its_lad
 ) -> None:
     for death in deaths_around(operations_of_deliver(stage, 500)):
         with Receiver(answer(500)) as receiver:
-            message = first_hint(stage, receiver)
+            message = first_wake_up(stage, receiver)
             with wire(None, *death), pytest.raises(Killed):
                 stage.invoke("deliver", {"Records": [message]})
             for _ in range(2):
@@ -141,7 +142,7 @@ def test_a_410_disables_its_endpoint_at_whatever_point_the_worker_dies(
     problems = []
     for death in deaths_around(operations_of_deliver(stage, 410)):
         with Receiver(answer(410)) as receiver:
-            message = first_hint(stage, receiver)
+            message = first_wake_up(stage, receiver)
             with wire(None, *death), pytest.raises(Killed):
                 stage.invoke("deliver", {"Records": [message]})
             finished(stage, stopped_clock, message, by_sweep)
@@ -157,12 +158,12 @@ def test_a_success_stops_the_five_days_of_failing_at_whatever_point_the_worker_d
     stage: Stage, stopped_clock: Clock
 ) -> None:
     def failing_then_taking(receiver: Receiver) -> Any:
-        """A hint at an attempt that will succeed, of an endpoint that failed before."""
-        stage.invoke("deliver", {"Records": [first_hint(stage, receiver)]})
+        """A wake-up at an attempt that will succeed, of an endpoint that failed before."""
+        stage.invoke("deliver", {"Records": [first_wake_up(stage, receiver)]})
         stage.messages("retries")
         statuses[0] = 200
         made(stage, "customers", phone=PHONE)
-        return next_hint(stage)
+        return next_wake_up(stage)
 
     statuses = [500]
     with Receiver(lambda exchange: answer(statuses[0])(exchange)) as receiver:
@@ -177,14 +178,14 @@ def test_a_success_stops_the_five_days_of_failing_at_whatever_point_the_worker_d
             with wire(None, *death), pytest.raises(Killed):
                 stage.invoke("deliver", {"Records": [message]})
             stopped_clock.forward(61)
-            stage.invoke("deliver", {"Records": [hint(stage, message)]})
+            stage.invoke("deliver", {"Records": [wake_up(stage, message)]})
             # Six days later one more fails: it is the first in a row.
             statuses[0] = 500
             stopped_clock.forward(6 * 24 * 3600)
             made(stage, "customers", phone=PHONE)
             stage.fan_out()
             for later in stage.messages("deliveries") + stage.messages("slow_deliveries"):
-                stage.invoke("deliver", {"Records": [hint(stage, later)]})
+                stage.invoke("deliver", {"Records": [wake_up(stage, later)]})
             [endpoint] = listed(stage, "/v1/webhook_endpoints")
             if not endpoint["enabled"]:
                 problems.append((death, endpoint["disabled_reason"]))
@@ -197,7 +198,7 @@ def test_a_delivery_whose_worker_is_in_trouble_with_any_call_is_made_and_repeate
     stage: Stage, stopped_clock: Clock, status: int
 ) -> None:
     with Receiver(answer(status)) as receiver:
-        message = first_hint(stage, receiver)
+        message = first_wake_up(stage, receiver)
         with wire() as line:
             stage.invoke("deliver", {"Records": [message]})
     troubles = [*PASSING_TROUBLE, *LASTING_TROUBLE, *CONFLICTS]
@@ -208,7 +209,7 @@ def test_a_delivery_whose_worker_is_in_trouble_with_any_call_is_made_and_repeate
         if not trouble.concerns(call.operation):
             continue
         with Receiver(answer(status)) as receiver:
-            message = first_hint(stage, receiver)
+            message = first_wake_up(stage, receiver)
             # What the function raises brings the message back.
             with wire(Fault(position, trouble.disturbance, trouble.tries)):
                 stage.invoke("deliver", {"Records": [message]})
@@ -222,15 +223,15 @@ def test_a_delivery_whose_worker_is_in_trouble_with_any_call_is_made_and_repeate
 @pytest.mark.usefixtures("owed_by_nobody_else")
 def test_three_workers_lost_over_one_attempt_fail_the_delivery(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(200)) as receiver:
-        message = first_hint(stage, receiver)
+        message = first_wake_up(stage, receiver)
         for _ in range(3):
             with wire(kill_after=1), pytest.raises(Killed):
-                stage.invoke("deliver", {"Records": [hint(stage, message)]})
+                stage.invoke("deliver", {"Records": [wake_up(stage, message)]})
             # The lease holds.
-            stage.invoke("deliver", {"Records": [hint(stage, message)]})
+            stage.invoke("deliver", {"Records": [wake_up(stage, message)]})
             assert only_delivery(stage)["status"] == "attempting"
             stopped_clock.forward(61)
-        stage.invoke("deliver", {"Records": [hint(stage, message)]})
+        stage.invoke("deliver", {"Records": [wake_up(stage, message)]})
         delivery = only_delivery(stage)
         assert (delivery["status"], delivery["error_code"]) == ("failed", "worker_lost")
         assert delivery["next_attempt_at"] is None
@@ -246,12 +247,12 @@ def test_three_workers_lost_over_one_attempt_fail_the_delivery(stage: Stage, sto
 @pytest.mark.usefixtures("owed_by_nobody_else")
 def test_workers_lost_over_different_attempts_do_not_add_up(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(500)) as receiver:
-        message = first_hint(stage, receiver)
+        message = first_wake_up(stage, receiver)
         for number in range(1, 5):
             with wire(kill_after=1), pytest.raises(Killed):
-                stage.invoke("deliver", {"Records": [hint(stage, message)]})
+                stage.invoke("deliver", {"Records": [wake_up(stage, message)]})
             stopped_clock.forward(61)
-            stage.invoke("deliver", {"Records": [hint(stage, message)]})
+            stage.invoke("deliver", {"Records": [wake_up(stage, message)]})
             delivery = only_delivery(stage)
             assert (delivery["status"], delivery["attempt_count"]) == ("attempting", number)
             stopped_clock.forward(3 * 3600)
@@ -270,7 +271,7 @@ def batch_of_three(stage: Stage, receiver: Receiver) -> list[Any]:
 
 
 def all_fanned_out(stage: Stage) -> None:
-    """Exactly one event for each customer, a delivery to each endpoint, and a hint at each delivery."""
+    """Exactly one event for each customer, a delivery to each endpoint, and a wake-up at each delivery."""
     events = listed(stage, "/v1/events")
     subjects = Counter(event["data"]["object"]["id"] for event in events)
     assert subjects == {customer["id"]: 1 for customer in listed(stage, "/v1/customers")}
@@ -279,8 +280,8 @@ def all_fanned_out(stage: Stage) -> None:
     for event in events:
         reached = Counter(each["webhook_endpoint_id"] for each in found if each["event_id"] == event["id"])
         assert reached == endpoints
-    hinted = {json.loads(message["body"])["sk"] for message in stage.messages("deliveries")}
-    assert hinted == {each["id"] for each in found}
+    woken = {json.loads(message["body"])["sk"] for message in stage.messages("deliveries")}
+    assert woken == {each["id"] for each in found}
 
 
 def test_a_batch_whose_fan_out_dies_at_any_point_makes_each_event_and_delivery_once(
@@ -327,7 +328,7 @@ def test_a_batch_whose_fan_out_is_in_trouble_makes_each_event_and_delivery_once(
 
 
 @pytest.mark.usefixtures("owed_by_nobody_else")
-def test_sweep_finds_what_was_due_when_every_hint_was_lost(stage: Stage, stopped_clock: Clock) -> None:
+def test_sweep_finds_what_was_due_when_every_wake_up_was_lost(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(500), answer(200)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
         made(stage, "customers", phone=PHONE)
@@ -344,7 +345,7 @@ def test_sweep_finds_what_was_due_when_every_hint_was_lost(stage: Stage, stopped
             assert swept(stage) == 1
         assert only_delivery(stage)["attempt_count"] == 1
         assert line.of("SendMessageBatch")
-        # The next attempt's hint is lost, too.
+        # The next attempt's wake-up is lost, too.
         stage.messages("retries")
         stopped_clock.forward(5 + 61)
         assert swept(stage) == 1
@@ -357,10 +358,10 @@ def test_sweep_finds_what_was_due_when_every_hint_was_lost(stage: Stage, stopped
 @pytest.mark.usefixtures("owed_by_nobody_else")
 def test_a_long_waits_timer_that_is_lost_is_made_good_by_sweep(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(*[answer(500)] * 4, answer(200)) as receiver:
-        message = first_hint(stage, receiver)
+        message = first_wake_up(stage, receiver)
         for _ in range(4):
             with wire(Fault(0, refused, service="stepfunctions")):
-                stage.invoke("deliver", {"Records": [hint(stage, message)]})
+                stage.invoke("deliver", {"Records": [wake_up(stage, message)]})
             stage.messages("retries")
             stopped_clock.forward(301)
         stopped_clock.forward(1800 - 301 + 61)
@@ -369,14 +370,14 @@ def test_a_long_waits_timer_that_is_lost_is_made_good_by_sweep(stage: Stage, sto
 
 
 @pytest.mark.usefixtures("owed_by_nobody_else")
-def test_sweep_hints_at_a_row_less_often_the_longer_it_waits(stage: Stage, stopped_clock: Clock) -> None:
+def test_sweep_wake_ups_at_a_row_less_often_the_longer_it_waits(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver() as receiver:
-        first_hint(stage, receiver)
+        first_wake_up(stage, receiver)
         minutes = []
         for minute in range(1, 190):
             stopped_clock.forward(60)
             stage.invoke("sweep", {})
-            if own_hints(stage):
+            if own_wake_ups(stage):
                 minutes.append(minute)
     waits = [later - earlier for earlier, later in itertools.pairwise(minutes)]
     assert minutes[0] <= 2
@@ -393,21 +394,21 @@ def test_what_sweep_found_when_it_died_is_found_again(stage: Stage, stopped_cloc
         stage.messages("retries")
         return {json.loads(message["body"])["sk"] for message in stage.messages("deliveries")}
 
-    def hints() -> set[str]:
-        return {json.loads(message["body"])["sk"] for message in own_hints(stage)}
+    def wake_ups() -> set[str]:
+        return {json.loads(message["body"])["sk"] for message in own_wake_ups(stage)}
 
     rows = due()
     with wire() as line:
         stage.invoke("sweep", {})
-    assert hints() == rows
+    assert wake_ups() == rows
     for death in deaths_among_threads(line.operations()):
         rows = due()
         with wire(None, *death), suppress(Killed):
             stage.invoke("sweep", {})
-        seen = hints()
-        # A row is postponed only after its hint, so no row has to wait for another minute.
+        seen = wake_ups()
+        # A row is postponed only after its wake-up, so no row has to wait for another minute.
         stage.invoke("sweep", {})
-        assert rows <= seen | hints(), death
+        assert rows <= seen | wake_ups(), death
         for shard in keys.due_shards():
             for page in list(table.query(shard, index="due", limit=1000)):
                 for row in page:

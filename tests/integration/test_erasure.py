@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
-from shared.calls import consents
-from shared.core import clock, table
-from shared.core.keys import Scope
+from shared.calls.consent import consents
+from shared.core import clock
 from shared.erasure import erasing
 from shared.projects import usage
+from shared.store import table
+from shared.store.keys import Scope
 from tests.support.clocks import Clock
-from tests.support.conversing import Thread, asked, hint
+from tests.support.conversing import Thread, asked, wake_up
 from tests.support.erasing import (
     BEHAVIOURS,
     Person,
@@ -215,7 +216,7 @@ def test_a_turn_under_way_is_not_kept(stage: Stage, stopped_clock: Clock) -> Non
     whom = newcomer(stage, live(stage, stage.project()), unique("quetzal"))
     whom.conversations.append(created(stage, "/v1/conversations", customer={"id": whom.id})["id"])
     thread = Thread(whom.scope, whom.conversations[0], whom.id, whom.appointments[0])
-    turn = hint(stage, thread, asked(stage, thread, f"Hello from {whom.mark}"))
+    turn = wake_up(stage, thread, asked(stage, thread, f"Hello from {whom.mark}"))
 
     def begin() -> None:
         with suppress(erasing.NotYet):

@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 
-from shared.core import aws, clock, objects, table
-from shared.core.keys import Scope
+from shared.aws import objects, services
+from shared.core import clock
 from shared.erasure import batches, erasing, ledger, runs
+from shared.store import table
+from shared.store.keys import Scope
 from tests.support.clocks import Clock
 from tests.support.erasing import Person, live, newcomer, none_stored, put_back, remains, rows
 from tests.support.erasing import objects as stored_in
 from tests.support.given import unique
 from tests.support.resources import created
-from tests.support.stage import Stage, hint_record
+from tests.support.stage import Stage, wake_up_record
 
 pytestmark = pytest.mark.usefixtures("empty_storage")
 
@@ -26,25 +28,25 @@ pytestmark = pytest.mark.usefixtures("empty_storage")
 def bucket(stage: Stage) -> str:
     """A bucket of a test's own."""
     name = unique("bucket")
-    aws.s3().create_bucket(Bucket=name)
+    services.s3().create_bucket(Bucket=name)
     return name
 
 
 @pytest.fixture
 def versioned(bucket: str) -> str:
-    aws.s3().put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    services.s3().put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
     return bucket
 
 
 @pytest.fixture(autouse=True)
 def _ledger(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     name = unique("erasures")
-    aws.s3().create_bucket(Bucket=name)
+    services.s3().create_bucket(Bucket=name)
     monkeypatch.setenv("ERASURES_BUCKET", name)
 
 
 def versions(bucket: str) -> list[tuple[str, str]]:
-    page = aws.s3().list_object_versions(Bucket=bucket)
+    page = services.s3().list_object_versions(Bucket=bucket)
     return [(each["Key"], each["VersionId"]) for each in (*page.get("Versions", []), *page.get("DeleteMarkers", []))]
 
 
@@ -118,7 +120,7 @@ def test_failed_batches_are_erased_before_the_customer(stage: Stage, stopped_clo
 def test_every_version_of_an_object_is_erased(versioned: str) -> None:
     for number in range(3):
         objects.write(versioned, "a/1.wav", f"{number}")
-    aws.s3().delete_object(Bucket=versioned, Key="a/1.wav")
+    services.s3().delete_object(Bucket=versioned, Key="a/1.wav")
     objects.write(versioned, "a/2.wav", "another")
     assert objects.erase(versioned, "a/1") == 1
     assert [key for key, _ in versions(versioned)] == ["a/2.wav"]
@@ -133,7 +135,7 @@ def test_an_object_without_versions_is_erased(bucket: str) -> None:
 
 def test_a_bucket_is_read_to_its_end(bucket: str) -> None:
     for number in range(1001):
-        aws.s3().put_object(Bucket=bucket, Key=f"{number:04d}", Body=b"")
+        services.s3().put_object(Bucket=bucket, Key=f"{number:04d}", Body=b"")
     assert [item.key for item in objects.find(bucket)] == [f"{number:04d}" for number in range(1001)]
 
 
@@ -198,7 +200,7 @@ def test_what_cannot_end_within_minutes_is_left_for_later_and_named(
     assert placed.status == 201, placed.body
     session = placed.json["session_id"]
     stopped_clock.forward(2)
-    assert stage.invoke("dial", {"Records": [_hint(stage, scope, session)]}) == {"batchItemFailures": []}
+    assert stage.invoke("dial", {"Records": [_wake_up(stage, scope, session)]}) == {"batchItemFailures": []}
     began = clock.now()
     said, later = run([ledger.begin(scope, whom.id) for whom in (calling, other)])
     assert f"waiting: the call {session} is under way" in said
@@ -212,8 +214,8 @@ def test_what_cannot_end_within_minutes_is_left_for_later_and_named(
     }
 
 
-def _hint(stage: Stage, scope: Scope, session: str) -> dict[str, Any]:
-    return hint_record(stage, "dials", scope.pk("session"), session)
+def _wake_up(stage: Stage, scope: Scope, session: str) -> dict[str, Any]:
+    return wake_up_record(stage, "dials", scope.pk("session"), session)
 
 
 def _bucket() -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from shared.conversations import conversations
-from shared.core import table
+from shared.store import table
 from tests.support.clocks import Clock
-from tests.support.conversing import CONFIRM, asked, conversed, hint, opened, work
+from tests.support.conversing import CONFIRM, asked, conversed, opened, wake_up, work
 from tests.support.racing import just_before
 from tests.support.resources import seen
 from tests.support.stage import Stage
@@ -43,7 +43,7 @@ def test_a_conversation_is_given_back_during_a_turn(stage: Stage, stopped_clock:
     conversed(stage, stopped_clock, thread, "[[sim:handoff]]")
     message = asked(stage, thread, CONFIRM)
     with just_before("TransactWriteItems", lambda: conversations.resume(thread.scope, thread.id)):
-        assert work(stage, [hint(stage, thread, message)]) == 1
+        assert work(stage, [wake_up(stage, thread, message)]) == 1
     row = table.get(thread.scope.pk("conversation"), thread.id)
     assert row is not None
     assert not {"handed_off", "turn"} & row.keys()

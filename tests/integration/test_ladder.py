@@ -10,9 +10,10 @@ from typing import Any
 import boto3
 import pytest
 
-from shared.core import aws, clock
+from shared.aws import services
+from shared.core import clock
 from tests.support.clocks import Clock
-from tests.support.delivering import PHONE, delete, disable, happen, hint, only
+from tests.support.delivering import PHONE, delete, disable, happen, only, wake_up
 from tests.support.racing import just_before
 from tests.support.receivers import Behaviour, Obedient, Receiver, answer, close_after_request, redirect, refusing_url
 from tests.support.resources import listed, made
@@ -55,7 +56,7 @@ def test_a_delivery_that_ends_while_it_is_read_is_shown_with_its_end(stage: Stag
         path = happen(stage)
         waiting = only(stage, path)
         # The endpoints of the deliveries that were read before.
-        with just_before("BatchGetItem", lambda: hint(stage, waiting)):
+        with just_before("BatchGetItem", lambda: wake_up(stage, waiting)):
             seen = stage.call("GET", f"{path}/{waiting['id']}").json if alone else only(stage, path)
         ended = only(stage, path)
         assert (ended["status"], ended["attempt_count"]) == ("failed" if status == 410 else "succeeded", 1)
@@ -71,7 +72,7 @@ def test_the_waits_are_exactly_those_of_the_table_and_the_ninth_failure_is_the_l
         path = happen(stage)
         for number in range(1, 10):
             with wire() as line:
-                hint(stage, only(stage, path))
+                wake_up(stage, only(stage, path))
             ended_at = clock.now()
             delivery = only(stage, path)
             assert delivery["attempt_count"] == len(receiver.requests) == number
@@ -88,9 +89,9 @@ def test_the_waits_are_exactly_those_of_the_table_and_the_ninth_failure_is_the_l
             else:
                 assert way == "delayed_delivery"
                 assert due <= when < due + 1000
-            # Ahead of its time a hint does nothing.
+            # Ahead of its time a wake-up does nothing.
             stopped_clock.now = due / 1000 - 2
-            hint(stage, delivery)
+            wake_up(stage, delivery)
             assert only(stage, path) == delivery
             stopped_clock.now = due / 1000 + 0.0005
         assert delivery["status"] == "failed"
@@ -99,7 +100,7 @@ def test_the_waits_are_exactly_those_of_the_table_and_the_ninth_failure_is_the_l
         assert clock.parse(delivery["completed_at"]) == ended_at
         assert [attempt["number"] for attempt in delivery["attempts"]] == [*range(1, 10)]
         stopped_clock.forward(30 * HOUR)
-        hint(stage, delivery)
+        wake_up(stage, delivery)
         stage.invoke("sweep", {})
         stage.deliver()
         assert len(receiver.requests) == 9
@@ -120,9 +121,9 @@ def test_a_state_machine_that_waits_is_asked_once_for_each_attempt(stage: Stage,
         path = happen(stage)
         for wait in [0, *WAITS[:3]]:
             stopped_clock.forward(wait)
-            hint(stage, only(stage, path))
+            wake_up(stage, only(stage, path))
     delivery, machines = only(stage, path), boto3.client("stepfunctions")
-    arn = aws.state_machine_arn("delayed_delivery")
+    arn = services.state_machine_arn("delayed_delivery")
     started = machines.list_executions(stateMachineArn=arn)["executions"]
     mine = [execution for execution in started if delivery["id"] in execution["name"]]
     assert [execution["name"] for execution in mine] == [f"{delivery['id']}-5"]
@@ -130,14 +131,14 @@ def test_a_state_machine_that_waits_is_asked_once_for_each_attempt(stage: Stage,
     assert json.loads(given["message"])["sk"] == delivery["id"]
 
 
-def test_a_hint_within_a_second_of_its_time_waits_for_it(stage: Stage, stopped_clock: Clock) -> None:
+def test_a_wake_up_within_a_second_of_its_time_waits_for_it(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(500), answer(200)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
         path = happen(stage)
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
         due = clock.parse(only(stage, path)["next_attempt_at"])
         stopped_clock.forward(4.3)
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
         delivery = only(stage, path)
         assert delivery["status"] == "succeeded"
         assert due <= clock.now() <= due + 5
@@ -147,9 +148,9 @@ def test_the_wait_counts_from_the_end_of_a_late_attempt(stage: Stage, stopped_cl
     with Receiver(answer(500)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
         path = happen(stage)
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
         stopped_clock.forward(100)
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
         delivery = only(stage, path)
         assert clock.parse(delivery["next_attempt_at"]) == clock.now() + 30_000
 
@@ -178,7 +179,7 @@ def test_what_a_receiver_answers_decides_whether_it_is_asked_again(
     with Receiver(behaviour) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
         path = happen(stage)
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
         delivery = only(stage, path)
         assert (delivery["status"], delivery["error_code"], delivery["response_status_code"]) == (status, error, code)
         assert (
@@ -188,7 +189,7 @@ def test_what_a_receiver_answers_decides_whether_it_is_asked_again(
         gone = outcome == "410"
         assert (endpoint["enabled"], endpoint["disabled_reason"]) == ((False, "gone") if gone else (True, None))
         stopped_clock.forward(6)
-        hint(stage, delivery)
+        wake_up(stage, delivery)
         assert len(receiver.requests) == (2 if status == "attempting" else 1)
 
 
@@ -196,7 +197,7 @@ def test_a_refused_connection_is_tried_again(stage: Stage, stopped_clock: Clock)
     with refusing_url() as url:
         made(stage, "webhook_endpoints", url=url)
         path = happen(stage)
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
     delivery = only(stage, path)
     assert (delivery["status"], delivery["error_code"]) == ("attempting", "connection_refused")
 
@@ -206,14 +207,14 @@ def test_an_endpoint_that_failed_everything_for_five_days_is_disabled(stage: Sta
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
         for _ in range(5):
             path = happen(stage)
-            hint(stage, only(stage, path))
+            wake_up(stage, only(stage, path))
             assert stage.call("GET", endpoint).json["enabled"]
             stopped_clock.forward(DAY - 1)
-        hint(stage, only(stage, happen(stage)))
+        wake_up(stage, only(stage, happen(stage)))
         assert stage.call("GET", endpoint).json["enabled"]
         stopped_clock.forward(5)
         path = happen(stage)
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
         disabled = stage.call("GET", endpoint).json
         assert (disabled["enabled"], disabled["disabled_reason"]) == (False, "failing")
         assert clock.parse(disabled["disabled_at"]) == clock.now()
@@ -226,26 +227,26 @@ def test_one_success_within_the_five_days_keeps_an_endpoint_enabled(stage: Stage
     obedient = Obedient(500)
     with Receiver(obedient) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        hint(stage, only(stage, happen(stage)))
+        wake_up(stage, only(stage, happen(stage)))
         stopped_clock.forward(4 * DAY)
         obedient.behaviour = answer(200)
-        hint(stage, only(stage, happen(stage)))
+        wake_up(stage, only(stage, happen(stage)))
         obedient.behaviour = answer(500)
         for _ in range(4):
             stopped_clock.forward(DAY)
-            hint(stage, only(stage, happen(stage)))
+            wake_up(stage, only(stage, happen(stage)))
         assert stage.call("GET", endpoint).json["enabled"]
 
 
 def test_enabling_an_endpoint_gives_it_five_new_days(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(500)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        hint(stage, only(stage, happen(stage)))
+        wake_up(stage, only(stage, happen(stage)))
         stopped_clock.forward(5 * DAY + 1)
-        hint(stage, only(stage, happen(stage)))
+        wake_up(stage, only(stage, happen(stage)))
         assert not stage.call("GET", endpoint).json["enabled"]
         stage.call("PATCH", endpoint, {"enabled": True})
-        hint(stage, only(stage, happen(stage)))
+        wake_up(stage, only(stage, happen(stage)))
         assert stage.call("GET", endpoint).json["enabled"]
 
 
@@ -259,7 +260,7 @@ def test_closing_an_endpoint_cancels_what_waits_for_it_at_once_and_for_good(
         path = happen(stage)
         waiting = only(stage, path)
         if attempted:
-            hint(stage, waiting)
+            wake_up(stage, waiting)
         stopped_clock.forward(3)
         close(stage, endpoint)
         closed_at = clock.now()
@@ -268,10 +269,10 @@ def test_closing_an_endpoint_cancels_what_waits_for_it_at_once_and_for_good(
         assert clock.parse(seen["completed_at"]) == closed_at
         assert seen == stage.call("GET", f"{path}/{seen['id']}").json
         stopped_clock.forward(10)
-        hint(stage, waiting)
+        wake_up(stage, waiting)
         assert only(stage, path) == seen
         assert len(receiver.requests) == int(attempted)
-        # Nothing is owed any more. The hint at the next attempt, which was sent before, may arrive by now.
+        # Nothing is owed any more. The wake-up at the next attempt, which was sent before, may arrive by now.
         stage.empty_queues()
         stopped_clock.forward(DAY)
         stage.invoke("sweep", {})
@@ -289,7 +290,7 @@ def test_what_was_canceled_stays_so_after_enabling_and_can_be_retried_by_hand(
         while_disabled = happen(stage)
         stage.call("PATCH", endpoint, {"enabled": True})
         first = only(stage, path)
-        hint(stage, first)
+        wake_up(stage, first)
         assert only(stage, path)["status"] == only(stage, while_disabled)["status"] == "canceled"
         assert receiver.requests == []
         for each in (path, while_disabled):
@@ -299,12 +300,12 @@ def test_what_was_canceled_stays_so_after_enabling_and_can_be_retried_by_hand(
             assert timers(line) == [("retries", 0)]
             retried = answered.json
             assert (retried["trigger"], retried["status"], retried["attempt_count"]) == ("manual", "attempting", 0)
-            hint(stage, retried)
+            wake_up(stage, retried)
         newest, oldest = listed(stage, path)
         assert (oldest["status"], newest["retry_of"]) == ("canceled", first["id"])
         assert clock.parse(newest["next_attempt_at"]) == clock.now() + 5_000
         stopped_clock.forward(5)
-        hint(stage, newest)
+        wake_up(stage, newest)
         assert listed(stage, path)[0]["status"] == "succeeded"
         bodies = {request.body for request in receiver.requests}
         assert len(bodies) == 2  # one for each event
@@ -314,7 +315,7 @@ def test_a_manual_retry_of_a_closed_endpoint_is_refused(stage: Stage, stopped_cl
     with Receiver(answer(400)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
         path = happen(stage)
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
         retry = f"{path}/{only(stage, path)['id']}/retry"
         disable(stage, endpoint)
         assert stage.call("POST", retry).code == "webhook_endpoint_disabled"
@@ -328,13 +329,13 @@ def test_retries_go_to_the_present_url_with_the_present_secret_and_the_frozen_bo
     with Receiver(answer(500)) as former, Receiver(answer(200)) as present:
         endpoint = made(stage, "webhook_endpoints", url=former.url)
         path = happen(stage)
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
         [customer] = listed(stage, "/v1/customers")
         stage.call("PATCH", f"/v1/customers/{customer['id']}", {"name": "Changed"})
         stage.call("PATCH", endpoint, {"url": present.url})
         stage.call("POST", f"{endpoint}/rotate_secret")
         stopped_clock.forward(5)
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
         delivery = only(stage, path)
         assert (delivery["status"], delivery["url"]) == ("succeeded", present.url)
         assert present.requests[0].body == former.requests[0].body
@@ -361,9 +362,9 @@ def test_a_test_event_reaches_its_endpoint_alone_whatever_its_filters_and_has_a_
         assert (found.status, found.json["trigger"]) == (202, "test")
         assert timers(line) == [("retries", 0)]
         stage.fan_out()
-        hint(stage, found.json)
+        wake_up(stage, found.json)
         stopped_clock.forward(5)
-        hint(stage, found.json)
+        wake_up(stage, found.json)
         path = f"/v1/events/{found.json['event_id']}/deliveries"
         assert (only(stage, path)["status"], only(stage, path)["attempt_count"]) == ("succeeded", 2)
         assert other.requests == []

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from botocore.stub import ANY, Stubber
 
-from shared.calls import consents, limits
-from shared.calls.consents import DECLINED, GRANTED, PENDING
-from shared.core import table
+from shared.calls import limits
+from shared.calls.consent import consents
+from shared.calls.consent.consents import DECLINED, GRANTED, PENDING
+from shared.store import table
 from shared.telephony import Busy, NotConfigured, adapters, whatsapp
 from tests.support.calling import (
     FEW_TROUBLES,
-    HINTS_LOST,
+    WAKE_UPS_LOST,
     Callee,
     callee,
     dial,
@@ -33,7 +34,7 @@ from tests.support.clocks import Clock
 from tests.support.consenting import another, ended, known, remind, reminder
 from tests.support.faults import deaths, deaths_around
 from tests.support.racing import at_once
-from tests.support.resources import hinted, listed
+from tests.support.resources import listed, woken
 from tests.support.stage import Stage, sqs_record
 from tests.support.wire import Fault, Killed, wire
 
@@ -146,7 +147,7 @@ def test_a_live_request_is_sent_once_and_its_answer_settles_it(
         session = session_of(stage, id)
         assert session["consent"]["status"] == (GRANTED if accepted else DECLINED)
         assert session["call_status"] == ("queued" if accepted else "failed")
-        assert bool(hinted(stage, whom.scope, "dials")) is accepted
+        assert bool(woken(stage, whom.scope, "dials")) is accepted
         # A live call on WhatsApp has nothing to carry its media.
         dial(stage, stopped_clock, whom.scope, id)
         assert ended(stage, id) == ("failed", "provider_error" if accepted else "consent_declined")
@@ -260,7 +261,7 @@ def test_a_live_request_that_nobody_answers_expires_after_seven_days(
 ) -> None:
     sent = messenger()
     whom, id = requested(stage)
-    with wire(HINTS_LOST):
+    with wire(WAKE_UPS_LOST):
         remind(stage, whom.scope, ANYBODY)
     stopped_clock.forward(7 * DAY - 60)
     remind(stage, whom.scope, ANYBODY)

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from shared.core import table
+from shared.store import table
 from tests.support import managing
 from tests.support.managing import PATIENCE, ROOT
 

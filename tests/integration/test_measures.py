@@ -10,9 +10,11 @@ from urllib.parse import quote
 
 import pytest
 
-from shared.calls import consents, sessions
-from shared.core import clock, table
-from shared.core.keys import Scope
+from shared.calls import sessions
+from shared.calls.consent import consents
+from shared.core import clock
+from shared.store import table
+from shared.store.keys import Scope
 from tests.support import rows
 from tests.support.clocks import Clock
 from tests.support.receivers import Receiver, answer
@@ -525,11 +527,11 @@ def test_a_day_in_the_life_of_a_project_takes_no_right_that_a_function_lacks(
     appointment = api("POST", "/v1/appointments", about)
     placed = api("POST", f"/v1/customers/{asked['id']}/call", {"appointment_id": appointment["id"]})
     scope = Scope(project.id, False)
-    hint = consents.hint(consents.pk(scope, ASKED)).message
+    wake_up = consents.wake_up(consents.pk(scope, ASKED)).message
     for seconds in (0, 6):
         stopped_clock.forward(seconds)
-        stage.nudge("consent", "consents", hint)
-    told = sessions.hint(scope, placed["session_id"]).message
+        stage.nudge("consent", "consents", wake_up)
+    told = sessions.wake_up(scope, placed["session_id"]).message
     for _ in range(4):
         stopped_clock.forward(2)
         stage.nudge("dial", "dials", told)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from shared.core.keys import Scope
+from shared.store.keys import Scope
 from tests.support.clocks import Clock
 from tests.support.conversing import LEASE, PHONE, Hurried, asked, meanwhile, opened, send, work
 from tests.support.faults import FEWER_TROUBLES, LASTING_TROUBLE, PASSING_TROUBLE, Trouble, deaths
-from tests.support.resources import created, hinted, keyed, listed, seen
+from tests.support.resources import created, keyed, listed, seen, woken
 from tests.support.stage import Answer, Stage
 from tests.support.wire import Fault, Killed, Wire, wire
 
@@ -49,10 +49,10 @@ def prepared(stage: Stage, time: Clock, post: Post) -> Scope:
 
 
 def settled(stage: Stage, time: Clock, scope: Scope, post: Post) -> Iterator[str]:
-    """What is wrong with the thread after its message, once the hints and sweep have been heard."""
+    """What is wrong with the thread after its message, once the wake-ups and sweep have been heard."""
     time.forward(31)
     stage.invoke("sweep", {})
-    work(stage, hinted(stage, scope))
+    work(stage, woken(stage, scope))
     conversations = listed(stage, "/v1/conversations")
     if len(conversations) != 1:
         yield f"{len(conversations)} conversations"
@@ -77,7 +77,7 @@ def decides_anew(trouble: Trouble) -> bool:
 
 
 def expected(trouble: Trouble, service: str) -> str:
-    """The code that a request in this trouble is answered with; hints are best effort."""
+    """The code that a request in this trouble is answered with; wake-ups are best effort."""
     return "agent_timeout" if service == "sqs" or trouble.code is None else trouble.code
 
 
@@ -163,7 +163,7 @@ def test_a_look_for_the_reply_in_trouble_is_followed_by_another_and_the_reply_is
     for trouble in (*PASSING_TROUBLE, *LASTING_TROUBLE):
         thread = opened(stage)
         asked(stage, thread, "Hello", "k")
-        [record] = hinted(stage, thread.scope)
+        [record] = woken(stage, thread.scope)
         with wire(kill_after=0), suppress(Killed):
             work(stage, [record])
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.keys import Scope
+from shared.store.keys import Scope
 from tests.support.clocks import Clock
 from tests.support.conversing import (
     CONFIRM,
@@ -31,7 +31,7 @@ from tests.support.conversing import (
     wrongs,
 )
 from tests.support.racing import at_once
-from tests.support.resources import created, hinted, keyed, listed, seen
+from tests.support.resources import created, keyed, listed, seen, woken
 from tests.support.stage import Answer, Project, Stage
 from tests.support.wire import Killed, wire
 
@@ -57,7 +57,7 @@ def test_a_message_by_id_is_stored_and_answered_by_eight_calls_for_a_customer_an
         with wire() as line:
             conversed(stage, stopped_clock, each, "Hello", key and key + each.id)
         assert line.operations("dynamodb") == [AUTHENTICATED, "GetItem", STORED, *reads, *ANSWERED]
-        # The hints are sent before the agent starts.
+        # The wake-ups are sent before the agent starts.
         assert line.operations().index("SendMessageBatch") == line.operations().index(STORED) + 1
         assert line.operations("sqs") == ["SendMessageBatch"]
 
@@ -81,7 +81,7 @@ def test_a_retry_looks_for_the_reply_at_once_and_then_once_a_wait(
 ) -> None:
     thread = opened(stage)
     asked(stage, thread, "Hello", "k")
-    [record] = hinted(stage, thread.scope)
+    [record] = woken(stage, thread.scope)
 
     def others_turn() -> None:
         with suppress(Killed), wire(kill_before=1):
@@ -113,7 +113,7 @@ def test_a_replay_of_an_answered_message_looks_once(stage: Stage, stopped_clock:
 def test_a_worker_takes_seven_calls_for_a_customer_and_four_without_one(stage: Stage) -> None:
     thread = opened(stage)
     asked(stage, thread, CONFIRM)
-    [record] = hinted(stage, thread.scope)
+    [record] = woken(stage, thread.scope)
     with wire() as line:
         work(stage, [record])
     claimed, committed = ["UpdateItem"], ["Query", "TransactWriteItems"]
@@ -122,11 +122,11 @@ def test_a_worker_takes_seven_calls_for_a_customer_and_four_without_one(stage: S
     alone = created(stage, "/v1/conversations")["id"]
     nobody = Thread(thread.scope, alone, "", "")
     asked(stage, nobody, "Hello")
-    [record] = hinted(stage, thread.scope)
+    [record] = woken(stage, thread.scope)
     with wire() as line:
         work(stage, [record])
     assert line.operations() == [*claimed, "GetItem", *committed]
-    # A hint that comes again is one call.
+    # A wake-up that comes again is one call.
     with wire() as line:
         work(stage, [record])
     assert line.operations() == ["UpdateItem"]
@@ -170,7 +170,7 @@ def test_an_unknown_query_parameter_keeps_no_retry_from_its_running_turn(stage: 
             assert found.headers["service-should-retry"] == "true"
         for field in ("conversation_id", "message_id"):
             assert again.json["error"][field] == first.json["error"][field]
-        # The hint that the first request gave is lost: the retry takes the turn itself.
+        # The wake-up that the first request gave is lost: the retry takes the turn itself.
         found = stage.call("POST", f"{path}?x=1", body, headers=headers)
         assert found.status == 201
         assert found.json["id"] == first.json["error"]["message_id"]
@@ -300,8 +300,8 @@ def while_working(stage: Stage, scope: Scope, works: Sequence[Callable[[], Answe
 
     def worker() -> list[Answer]:
         while not done.wait(0.01):
-            work(stage, hinted(stage, scope))
-        work(stage, hinted(stage, scope))
+            work(stage, woken(stage, scope))
+        work(stage, woken(stage, scope))
         return []
 
     requests: list[Callable[[], list[Answer]]] = [partial(counted, each) for each in works]

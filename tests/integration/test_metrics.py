@@ -13,7 +13,7 @@ from shared.webhooks import deliveries
 from tests.support import calling
 from tests.support.clocks import Clock
 from tests.support.conversing import Thread, conversed, opened
-from tests.support.delivering import dies_over, happen, hint, mark, only
+from tests.support.delivering import dies_over, happen, mark, only, wake_up
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import made
 from tests.support.stage import Stage
@@ -37,19 +37,19 @@ def test_an_attempt_is_late_by_what_passed_since_it_was_due(
         made(stage, "webhook_endpoints", url=receiver.url)
         path = happen(stage)
         stopped_clock.forward(3)
-        hint(stage, only(stage, path), "deliveries")
+        wake_up(stage, only(stage, path), "deliveries")
         assert lateness(capsys) == [("first_attempts", 3000)]
         stopped_clock.forward(2)
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
         assert lateness(capsys) == [], "measured ahead of its time"
         stopped_clock.forward(5)
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
         assert lateness(capsys) == [("later_attempts", 2000)]
         # What failed is due again 30 s later; the worker that takes it dies.
         stopped_clock.forward(30)
         dies_over(stage, only(stage, path))
         stopped_clock.forward(deliveries.LEASE / clock.SECOND)
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
         [(lane, late)] = lateness(capsys)
         assert (lane, round(late, -1)) == ("later_attempts", deliveries.LEASE)
 
@@ -60,14 +60,14 @@ def test_what_waits_for_an_endpoint_that_is_known_to_be_slow_is_counted_apart(
     with Receiver(answer(200)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
         first, second = happen(stage), happen(stage)
-        hint(stage, only(stage, first), "deliveries")
+        wake_up(stage, only(stage, first), "deliveries")
         mark(stage, endpoint, slow_until=clock.now())
-        hint(stage, only(stage, second), "slow_deliveries")
+        wake_up(stage, only(stage, second), "slow_deliveries")
         assert [lane for lane, _ in lateness(capsys)] == ["first_attempts", "slow_endpoints"]
-        # A hanging one is late by hours. What counts is how long the hint of its attempt waits.
+        # A hanging one is late by hours. What counts is how long the wake-up of its attempt waits.
         third = happen(stage)
         stopped_clock.forward(3_600)
-        hint(stage, only(stage, third), "hanging_deliveries", clock.now() / 1000 - 7)
+        wake_up(stage, only(stage, third), "hanging_deliveries", clock.now() / 1000 - 7)
         assert lateness(capsys) == [("hanging_endpoints", 7_000)]
 
 
@@ -76,7 +76,7 @@ def test_a_line_is_a_metric_of_the_stage_and_of_no_project(
 ) -> None:
     with Receiver(answer(200)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
-        hint(stage, only(stage, happen(stage)), "deliveries")
+        wake_up(stage, only(stage, happen(stage)), "deliveries")
     [line] = measured(capsys, facts.DELIVERY_LATENESS)
     [described] = line.pop("_aws")["CloudWatchMetrics"]
     assert described == {
@@ -96,7 +96,7 @@ def test_a_delivery_that_worker_after_worker_died_over_is_counted(
         for _ in range(deliveries.MAX_LOST_WORKERS):
             dies_over(stage, only(stage, path))
             stopped_clock.forward(deliveries.LEASE / clock.SECOND + 1)
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
         assert only(stage, path)["error_code"] == "worker_lost"
         assert receiver.requests == []
     printed = capsys.readouterr().out

@@ -13,8 +13,8 @@ from contextlib import contextmanager
 import pytest
 
 from shared.admin import members
-from shared.core import table
-from shared.core.keys import Scope
+from shared.store import table
+from shared.store.keys import Scope
 from shared.webhooks import endpoints, health
 from tests.support import logged, privileges
 from tests.support.browsing import signed_in

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from shared.core import aws_json
-from shared.core.keys import Scope
+from shared.aws import client as aws_client
 from shared.projects import api_keys
+from shared.store.keys import Scope
 from tests.support import rows
 from tests.support.resources import created
 from tests.support.stage import Stage
@@ -18,7 +18,7 @@ from tests.support.stage import Stage
 PHONE = "+15005550006"
 
 
-class Gate(aws_json.Hook):
+class Gate(aws_client.Hook):
     """Lets the check of a key pass only after the read of a resource has begun, or the other way round."""
 
     def __init__(self, first: str) -> None:
@@ -26,7 +26,7 @@ class Gate(aws_json.Hook):
         self.passed = threading.Event()
         self.calls: list[str] = []
 
-    def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+    def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
         """Make the call when it is its turn."""
         self.calls.append(call.operation)
         if call.operation == self._first:
@@ -48,7 +48,7 @@ def test_the_key_is_checked_and_the_resource_read_at_the_same_time(
     stage: Stage, customer: str, first: str, method: str, body: Any
 ) -> None:
     gate = Gate(first)
-    with aws_json.hooked(gate):
+    with aws_client.hooked(gate):
         found = stage.call(method, customer, body)
     assert found.status == 200, found.body
     assert found.json["id"] in customer
@@ -59,7 +59,7 @@ def test_the_first_request_with_a_key_checks_it_before_it_reads(stage: Stage) ->
     row = rows.customer(Scope(stage.project().id, False))
     rows.write([row])
     gate = Gate("UpdateItem")
-    with aws_json.hooked(gate):
+    with aws_client.hooked(gate):
         assert stage.call("GET", f"/v1/customers/{row['sk']}").status == 200
     assert gate.calls == ["UpdateItem", "GetItem"]
 
@@ -70,12 +70,12 @@ def test_a_revoked_key_gets_nothing_of_what_was_read(stage: Stage, customer: str
     (key,) = [key for key in api_keys.of_project(project.id) if not key.livemode]
     api_keys.revoke(project.id, key.id)
     gate = Gate("GetItem")
-    with aws_json.hooked(gate):
+    with aws_client.hooked(gate):
         refused = stage.call("GET", path)
     assert (refused.status, refused.code) == (401, "api_key_revoked")
     assert PHONE not in refused.body.decode()
     # Now the refusal is known.
-    with aws_json.hooked(gate := Gate("GetItem")):
+    with aws_client.hooked(gate := Gate("GetItem")):
         assert stage.call("GET", path).code == "api_key_revoked"
     assert gate.calls == []
 
@@ -87,19 +87,19 @@ def test_a_key_reads_nothing_of_another_project(stage: Stage, customer: str) -> 
 
 
 def test_an_id_that_is_none_is_not_read(stage: Stage, customer: str) -> None:
-    with aws_json.hooked(gate := Gate("UpdateItem")):
+    with aws_client.hooked(gate := Gate("UpdateItem")):
         assert stage.call("GET", "/v1/customers/nobody").status == 404
     assert gate.calls == ["UpdateItem"]
 
 
 def test_a_read_that_fails_is_the_error_of_the_request(stage: Stage, customer: str) -> None:
-    class Broken(aws_json.Hook):
-        def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+    class Broken(aws_client.Hook):
+        def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
             if call.operation == "GetItem":
-                raise aws_json.Unavailable("throttled")
+                raise aws_client.Unavailable("throttled")
             return proceed(call)
 
-    with aws_json.hooked(Broken()):
+    with aws_client.hooked(Broken()):
         found = stage.call("GET", customer)
     assert (found.status, found.code) == (503, "service_unavailable")
     assert stage.call("GET", customer).status == 200

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from shared.core import clock, ids, table
+from shared.core import clock, ids
 from shared.core.errors import ApiError
-from shared.core.keys import Scope
+from shared.store import table
+from shared.store.keys import Scope
 from shared.webhooks import deliveries, failures, replays
 from shared.webhooks.replays import Replay
 from tests.support.clocks import Clock
@@ -252,7 +253,7 @@ def test_a_replay_whose_worker_dies_goes_on_where_it_was(
         with suppress(Killed), wire(None, *death):
             case.step()
         for _ in range(2):
-            # Hints may be lost with the worker: `sweep` finds what is owed.
+            # Wake-ups may be lost with the worker: `sweep` finds what is owed.
             stopped_clock.forward(120)
             stage.invoke("sweep", {})
             stage.deliver("retries")
@@ -261,7 +262,7 @@ def test_a_replay_whose_worker_dies_goes_on_where_it_was(
         assert sorted(case.received()[before:]) == sorted(case.events)
 
 
-def test_sweep_goes_on_with_a_replay_whose_hint_was_lost(stage: Stage, stopped_clock: Clock) -> None:
+def test_sweep_goes_on_with_a_replay_whose_wake_up_was_lost(stage: Stage, stopped_clock: Clock) -> None:
     obedient = Obedient(400)
     with Receiver(obedient) as receiver:
         case = broken(stage, stopped_clock, receiver, obedient, 1)

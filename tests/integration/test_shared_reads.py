@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from shared.core import aws_json, table
-from shared.core.aws import Unavailable
-from shared.core.keys import Scope
+from shared.aws import client as aws_client
+from shared.aws.services import Unavailable
+from shared.store import table
+from shared.store.keys import Scope
 from tests.support import rows
 from tests.support.clocks import Clock
 from tests.support.delivering import fan_out_customers
@@ -25,14 +26,14 @@ from tests.support.wire import ALWAYS, Fault, throttled, wire
 Key = tuple[str, str]
 
 
-class Gate(aws_json.Hook):
+class Gate(aws_client.Hook):
     """Holds up the first read until it is opened, and counts the reads."""
 
     def __init__(self) -> None:
         self.begun, self.opened = threading.Event(), threading.Event()
         self.requested: list[int] = []
 
-    def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+    def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
         """Make the call, the first one when the gate is open."""
         assert call.operation == "BatchGetItem"
         (request,) = call.parameters["RequestItems"].values()
@@ -62,7 +63,7 @@ def test_reads_that_are_asked_for_during_another_share_the_next_request(stage: S
         yield from keys
         joined.release()
 
-    with aws_json.hooked(gate), ThreadPoolExecutor(12) as pool:
+    with aws_client.hooked(gate), ThreadPoolExecutor(12) as pool:
         alone = begin(pool, reads, [first])
         assert gate.begun.wait(10)
         together = [begin(pool, reads, joining(common, absent, key)) for key in others]
@@ -78,7 +79,7 @@ def test_reads_that_are_asked_for_during_another_share_the_next_request(stage: S
 def test_a_read_does_not_wait_long_for_a_slow_one(stage: Stage) -> None:
     first, second = stored(stage, 2)
     reads, gate = table.SharedReads(), Gate()
-    with aws_json.hooked(gate), ThreadPoolExecutor(2) as pool:
+    with aws_client.hooked(gate), ThreadPoolExecutor(2) as pool:
         begin(pool, reads, [first])
         assert gate.begun.wait(10)
         gate.begun.clear()
@@ -88,13 +89,13 @@ def test_a_read_does_not_wait_long_for_a_slow_one(stage: Stage) -> None:
         assert set(other.result()) == {second}
 
 
-class SlowRead(aws_json.Hook):
+class SlowRead(aws_client.Hook):
     """Counts the reads. The first one takes long enough for other attempts to ask for theirs."""
 
     def __init__(self) -> None:
         self.reads = 0
 
-    def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+    def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
         """Make the call."""
         if call.operation == "BatchGetItem":
             self.reads += 1
@@ -109,7 +110,7 @@ def test_the_attempts_of_a_batch_share_their_reads(stage: Stage, stopped_clock: 
         queue = stage.queues["retries"].arn
         batch = [sqs_record(message["body"], queue) for message in stage.messages("deliveries")]
         slow = SlowRead()
-        with aws_json.hooked(slow):
+        with aws_client.hooked(slow):
             stage.invoke("deliver", {"Records": batch})
         events = listed(stage, "/v1/events")
         found = [each for event in events for each in listed(stage, f"/v1/events/{event['id']}/deliveries")]

@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from shared.core import table, trace
-from shared.core.keys import Scope
+from shared.core import trace
+from shared.store import table
+from shared.store.keys import Scope
 from shared.telephony import adapters
 from tests.support import calling
 from tests.support.clocks import Clock
 from tests.support.conversing import CONFIRM, answered, asked, opened
-from tests.support.delivering import PHONE, hint, only
+from tests.support.delivering import PHONE, only, wake_up
 from tests.support.lex_events import event as lex_event
 from tests.support.live_calls import Line, after, contact_event, tell
 from tests.support.live_calls import answered as answered_call
@@ -48,9 +49,9 @@ def test_a_request_is_named_by_its_event_and_by_every_attempt_of_its_deliveries(
         stage.fan_out()
         [event] = stage.call("GET", f"/v1/events?object_id={customer}").json["data"]
         path = f"/v1/events/{event['id']}/deliveries"
-        hint(stage, only(stage, path), "deliveries")
+        wake_up(stage, only(stage, path), "deliveries")
         stopped_clock.forward(5)
-        hint(stage, only(stage, path))
+        wake_up(stage, only(stage, path))
     assert ids(logged, "event", "request_id", "event_id", "object_id") == [(request_id, event["id"], customer)]
     named = ids(logged, "attempt", "request_id", "event_id", "number", "status")
     assert named == [(request_id, event["id"], 1, 500), (request_id, event["id"], 2, 200)]
@@ -158,7 +159,7 @@ def test_a_line_that_is_logged_while_a_request_is_served_names_it(stage: Stage) 
         whom = calling.callee(stage)
         placed = calling.place(stage, whom)
     lost = (placed.headers["service-request-id"], [placed.json["session_id"]])
-    assert ids(logged, "hint lost", "request_id", "rows") == [lost]
+    assert ids(logged, "wake-up lost", "request_id", "rows") == [lost]
 
 
 def test_a_row_remembers_the_request_when_something_from_outside_writes_it(stage: Stage) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from shared.conversations import answering, turns
+from shared.conversations import replies, turns
 from shared.core import clock
-from shared.core.keys import Scope
+from shared.store.keys import Scope
 from tests.support import rows
 from tests.support.clocks import Clock
 from tests.support.conversing import (
@@ -26,15 +26,15 @@ from tests.support.conversing import (
     conversed,
     events_of,
     given_again,
-    hint,
     opened,
     send,
+    wake_up,
     work,
     wrongs,
 )
 from tests.support.faults import FEWER_TROUBLES, deaths
 from tests.support.racing import at_once
-from tests.support.resources import created, hinted, listed, seen
+from tests.support.resources import created, listed, seen, woken
 from tests.support.stage import Stage, sqs_record
 from tests.support.wire import ALWAYS, Fault, Killed, Wire, conflicting, refused, wire
 
@@ -55,13 +55,13 @@ wishes = pytest.mark.parametrize("wish", WISHES, ids=lambda wish: wish.action)
 
 
 def wished(stage: Stage, time: Clock, wish: Wish) -> tuple[Thread, dict[str, Any]]:
-    """In a new project: a thread with the wish in it, under the key `k`, and the hint at its turn."""
+    """In a new project: a thread with the wish in it, under the key `k`, and the wake-up at its turn."""
     thread = opened(stage)
     for content in wish.before:
         conversed(stage, time, thread, content)
         time.forward(1)
     asked(stage, thread, wish.content, "k")
-    [record] = hinted(stage, thread.scope)
+    [record] = woken(stage, thread.scope)
     return thread, record
 
 
@@ -160,7 +160,7 @@ def gave_up(stage: Stage, thread: Thread, key: str = "k") -> Any:
     """The apology of a turn that failed, checked; the reply."""
     message, reply = seen(stage, thread.messages)["data"]
     assert message["reply_status"] == "failed"
-    assert reply["content"] == answering.APOLOGY
+    assert reply["content"] == replies.APOLOGY
     assert [action["type"] for action in reply["actions"]] == ["handoff"]
     found = send(stage, thread, message["content"], key)
     assert found.status == 201, found.body
@@ -172,7 +172,7 @@ def gave_up(stage: Stage, thread: Thread, key: str = "k") -> Any:
 
 
 def reminder(line: Wire, stage: Stage) -> tuple[int, dict[str, Any]]:
-    """The later of the two hints that a message sent: its delay in seconds, and the record it becomes."""
+    """The later of the two wake-ups that a message sent: its delay in seconds, and the record it becomes."""
     [call] = line.of("SendMessageBatch")
     entry = max(call.parameters["Entries"], key=lambda entry: entry.get("DelaySeconds", 0))
     return entry["DelaySeconds"], sqs_record(entry["MessageBody"], stage.queues["turns"].arn)
@@ -183,7 +183,7 @@ def test_the_reminder_ends_a_turn_that_nobody_began(stage: Stage, stopped_clock:
     with wire() as line:
         asked(stage, thread, CONFIRM, "k")
     delay, record = reminder(line, stage)
-    hinted(stage, thread.scope)
+    woken(stage, thread.scope)
     assert GIVE_UP <= delay < LOCK - 5
     stopped_clock.forward(delay)
     work(stage, [record])
@@ -202,21 +202,21 @@ def test_the_reminder_ends_a_turn_whose_last_worker_died_at_any_age(
     with wire() as line:
         asked(stage, thread, CONFIRM, "k")
     delay, later = reminder(line, stage)
-    [record] = hinted(stage, thread.scope)
+    [record] = woken(stage, thread.scope)
     stopped_clock.forward(age)
     with wire(kill_after=4), pytest.raises(Killed):
         work(stage, [record])
     stopped_clock.forward(delay - age)
     work(stage, [later])
     gave_up(stage, thread)
-    assert conversed(stage, stopped_clock, thread, "Hello")["reply"]["content"] != answering.HOLDING
+    assert conversed(stage, stopped_clock, thread, "Hello")["reply"]["content"] != replies.HOLDING
 
 
 def test_a_turn_is_answered_as_long_as_it_is_younger_than_108_seconds(stage: Stage, stopped_clock: Clock) -> None:
     for age, status in ((GIVE_UP - 1, "complete"), (GIVE_UP, "failed")):
         thread = opened(stage)
         asked(stage, thread, CONFIRM, "k")
-        [record] = hinted(stage, thread.scope)
+        [record] = woken(stage, thread.scope)
         stopped_clock.forward(age)
         work(stage, [record])
         assert seen(stage, thread.messages)["data"][0]["reply_status"] == status
@@ -225,7 +225,7 @@ def test_a_turn_is_answered_as_long_as_it_is_younger_than_108_seconds(stage: Sta
 def test_the_fourth_worker_gives_a_turn_up_that_three_failed_at(stage: Stage, stopped_clock: Clock) -> None:
     thread = opened(stage)
     asked(stage, thread, CONFIRM, "k")
-    [record] = hinted(stage, thread.scope)
+    [record] = woken(stage, thread.scope)
     for _ in range(3):
         with wire(Fault(COMMIT, conflicting(0), ALWAYS)):
             stage.invoke("turn", {"Records": [record]})
@@ -242,7 +242,7 @@ def test_workers_that_die_one_after_the_other_leave_the_turn_to_the_reminder(
     with wire() as line:
         asked(stage, thread, CONFIRM, "k")
     delay, later = reminder(line, stage)
-    start, [record] = stopped_clock.now, hinted(stage, thread.scope)
+    start, [record] = stopped_clock.now, woken(stage, thread.scope)
     for age in (0, LEASE + 1, 2 * LEASE + 2):
         stopped_clock.now = start + age
         with wire(kill_before=COMMIT), pytest.raises(Killed):
@@ -262,7 +262,7 @@ def test_a_lock_is_free_120_seconds_after_its_message_though_the_worker_that_gav
         with wire() as line:
             asked(stage, thread, CONFIRM, "k")
         delay, later = reminder(line, stage)
-        start, _ = stopped_clock.now, hinted(stage, thread.scope)
+        start, _ = stopped_clock.now, woken(stage, thread.scope)
         stopped_clock.forward(delay)
         return thread, start, later
 
@@ -277,7 +277,7 @@ def test_a_lock_is_free_120_seconds_after_its_message_though_the_worker_that_gav
         stopped_clock.now = start + LOCK
         # Whoever could still help by then does so.
         stage.invoke("sweep", {})
-        work(stage, [*hinted(stage, thread.scope), later])
+        work(stage, [*woken(stage, thread.scope), later])
         found = send(Hurried(stage), thread, "Hello")
         if found.code != "agent_timeout":
             problems.append((death, found.code))
@@ -309,12 +309,12 @@ def test_a_handoff_that_somebody_wished_for_outlasts_a_turn_that_failed(stage: S
     assert seen(stage, thread.appointment)["status"] == "pending"
 
 
-def test_a_hint_that_comes_too_early_is_dropped_and_one_that_is_a_little_early_waits(
+def test_a_wake_up_that_comes_too_early_is_dropped_and_one_that_is_a_little_early_waits(
     stage: Stage, stopped_clock: Clock
 ) -> None:
     thread = opened(stage)
     message = asked(stage, thread, LATE, "k")
-    record, due = hint(stage, thread, message), stopped_clock.now + FORCED_REPLY
+    record, due = wake_up(stage, thread, message), stopped_clock.now + FORCED_REPLY
     stopped_clock.now = due - 1.1
     work(stage, [record])
     assert len(seen(stage, thread.messages)["data"]) == 1
@@ -330,7 +330,7 @@ def test_a_hint_that_comes_too_early_is_dropped_and_one_that_is_a_little_early_w
 
 def decided(stage: Stage, thread: Thread, change: Callable[[], Any]) -> tuple[Any, Any]:
     """Let the worker answer while the change comes between its look and its commit; message and reply."""
-    [record] = hinted(stage, thread.scope)
+    [record] = woken(stage, thread.scope)
     with before_commit(change):
         work(stage, [record])
     *_, message, reply = seen(stage, thread.messages)["data"]
@@ -457,7 +457,7 @@ def test_to_a_customer_who_is_deleted_during_the_turn_the_agent_only_hands_off(
 
 
 @pytest.mark.usefixtures("owed_by_nobody_else")
-def test_sweep_hints_at_messages_and_deliveries_each_in_the_queue_of_its_worker(
+def test_sweep_wake_ups_at_messages_and_deliveries_each_in_the_queue_of_its_worker(
     stage: Stage, stopped_clock: Clock
 ) -> None:
     created(stage, "/v1/webhook_endpoints", url="https://example.com/hook")
@@ -474,23 +474,23 @@ def test_sweep_hints_at_messages_and_deliveries_each_in_the_queue_of_its_worker(
     }
     assert len(deliveries) == 2
     stage.invoke("sweep", {})
-    assert not hinted(stage, thread.scope)
-    assert not hinted(stage, thread.scope, "retries")
+    assert not woken(stage, thread.scope)
+    assert not woken(stage, thread.scope, "retries")
     stopped_clock.forward(61)
     stage.invoke("sweep", {})
-    [record] = hinted(stage, thread.scope)
-    assert json.loads(record["body"]) == json.loads(hint(stage, thread, message)["body"])
-    assert {json.loads(each["body"])["sk"] for each in hinted(stage, thread.scope, "retries")} == deliveries
+    [record] = woken(stage, thread.scope)
+    assert json.loads(record["body"]) == json.loads(wake_up(stage, thread, message)["body"])
+    assert {json.loads(each["body"])["sk"] for each in woken(stage, thread.scope, "retries")} == deliveries
     work(stage, [record])
-    # What is answered is not hinted at again.
+    # What is answered is not woken at again.
     stopped_clock.forward(7200)
     stage.invoke("sweep", {})
-    assert hinted(stage, thread.scope) == []
+    assert woken(stage, thread.scope) == []
     assert send(stage, thread, "Hello", "k").status == 201
 
 
 @pytest.mark.usefixtures("owed_by_nobody_else")
-def test_sweep_has_a_message_answered_in_time_whose_hints_were_all_lost(stage: Stage, stopped_clock: Clock) -> None:
+def test_sweep_has_a_message_answered_in_time_whose_wake_ups_were_all_lost(stage: Stage, stopped_clock: Clock) -> None:
     for start in range(0, 60, 15):
         thread = opened(stage)
         with wire(Fault(0, refused, service="sqs")):
@@ -499,5 +499,5 @@ def test_sweep_has_a_message_answered_in_time_whose_hints_were_all_lost(stage: S
         for wait in (start, 60):
             stopped_clock.forward(wait)
             stage.invoke("sweep", {})
-            work(stage, hinted(stage, thread.scope))
+            work(stage, woken(stage, thread.scope))
         assert not list(wrongs(stage, stopped_clock, thread, WISHES[0])), start

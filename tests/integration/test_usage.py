@@ -12,9 +12,10 @@ from botocore.stub import Stubber
 
 from shared.agent import adapters
 from shared.agent.bedrock import Bedrock
-from shared.core import clock, table
-from shared.core.keys import Scope
+from shared.core import clock
 from shared.projects import usage
+from shared.store import table
+from shared.store.keys import Scope
 from tests.support import models
 from tests.support.clocks import Clock
 from tests.support.conversing import (
@@ -24,14 +25,14 @@ from tests.support.conversing import (
     asked,
     conversed,
     given_again,
-    hint,
     opened,
     send,
+    wake_up,
     work,
     wrongs,
 )
 from tests.support.faults import FEWER_TROUBLES, deaths
-from tests.support.resources import hinted
+from tests.support.resources import woken
 from tests.support.stage import Project, Stage
 from tests.support.wire import Fault, Killed, wire
 
@@ -51,9 +52,9 @@ def test_a_live_turn_is_counted_once_and_a_test_turn_is_not(
         found = conversed(stage, stopped_clock, thread, content, f"k{count}")
         assert found["conversation"]["livemode"] is True
         assert used(thread.scope)["messages"] == count
-    # The key again, and the hint again, are no further turns.
+    # The key again, and the wake-up again, are no further turns.
     assert send(stage, thread, "Hello", "k1").status == 201
-    work(stage, [hint(stage, thread, found["id"])])
+    work(stage, [wake_up(stage, thread, found["id"])])
     assert used(thread.scope)["messages"] == len(contents)
     # A month has its own sum; so have a mode and a project.
     stopped_clock.forward(31 * 24 * 3600)
@@ -73,7 +74,7 @@ def test_a_live_turn_whose_worker_dies_or_is_in_trouble_is_counted_once(
     def one() -> tuple[Thread, dict[str, Any]]:
         thread = live_thread()
         asked(stage, thread, CONFIRM, "k")
-        [record] = hinted(stage, thread.scope)
+        [record] = woken(stage, thread.scope)
         return thread, record
 
     thread, record = one()
@@ -112,7 +113,7 @@ def test_a_live_message_is_answered_by_the_stages_model_and_its_tokens_are_count
         model.add_response("converse", models.answer("end_turn", [{"text": "Good morning."}], tokens=(100, 10)))
         if by_worker:
             asked(stage, thread, "Hello", "k")
-            work(stage, hinted(stage, thread.scope))
+            work(stage, woken(stage, thread.scope))
         found = send(stage, thread, "Hello", "k").json
         model.assert_no_pending_responses()
     assert found["reply"]["content"] == "Good morning."

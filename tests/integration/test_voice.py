@@ -16,10 +16,11 @@ from shared.agent import adapters as agents
 from shared.agent.bedrock import Bedrock
 from shared.agent.scripted import Scripted
 from shared.agent.tools import Tools
-from shared.calls import voice
-from shared.calls.live import FILES_WITHIN, LONGEST, POLL, START_AGAIN
-from shared.core import clock, table
+from shared.calls.live import voice
+from shared.calls.live.steps import FILES_WITHIN, LONGEST, POLL, START_AGAIN
+from shared.core import clock
 from shared.core.errors import ApiError
+from shared.store import table
 from shared.telephony import ContactState, Ending
 from shared.telephony import adapters as carriers
 from tests.support import models, privileges

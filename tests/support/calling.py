@@ -8,13 +8,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from shared.aws import services
 from shared.calls import sessions
-from shared.core import aws, clock, table
-from shared.core.keys import Scope
+from shared.core import clock
+from shared.store import table
+from shared.store.keys import Scope
 from tests.support.clocks import Clock
 from tests.support.faults import CONFLICTS, Trouble
-from tests.support.resources import created, hinted, keyed, listed, seen
-from tests.support.stage import Answer, Stage, hint_record
+from tests.support.resources import created, keyed, listed, seen, woken
+from tests.support.stage import Answer, Stage, wake_up_record
 from tests.support.wire import ALWAYS, Fault, lost, refused, throttled, wire
 
 WHEN = "2030-05-06T07:08:09Z"
@@ -22,7 +24,7 @@ CONFIRMS, NOBODY, ACCEPTS, LIMITED = (f"+150055500{number}" for number in ("00",
 BEGIN = ["session.created", "session.dialing"]
 WHOLE = [*BEGIN, "session.completed", "session.transcript_ready", "session.recording_ready"]
 STATUSES = ("call_status", "transcript_status", "recording_status")
-HINTS_LOST = Fault(0, refused, service="sqs")
+WAKE_UPS_LOST = Fault(0, refused, service="sqs")
 
 
 @dataclass(frozen=True)
@@ -66,13 +68,13 @@ def session_of(stage: Stage, id: str) -> Any:
     return seen(stage, f"/v1/sessions/{id}")
 
 
-def hint(stage: Stage, scope: Scope, id: str) -> dict[str, Any]:
-    """A hint at a call."""
-    return hint_record(stage, "dials", scope.pk("session"), id)
+def wake_up(stage: Stage, scope: Scope, id: str) -> dict[str, Any]:
+    """A wake-up at a call."""
+    return wake_up_record(stage, "dials", scope.pk("session"), id)
 
 
 def work(stage: Stage, function: str, record: dict[str, Any]) -> None:
-    """Let a worker have a hint; one that fails is left to the queue, which gives the hint again."""
+    """Let a worker have a wake-up; one that fails is left to the queue, which gives the wake-up again."""
     stage.invoke(function, {"Records": [record]})
 
 
@@ -86,11 +88,11 @@ def until_due(time: Clock, scope: Scope, id: str) -> bool:
 
 
 def dial(stage: Stage, time: Clock, scope: Scope, id: str, times: int = 30) -> int:
-    """Give the worker hints at a call as they are due, so many at most; how many it was."""
+    """Give the worker wake-ups at a call as they are due, so many at most; how many it was."""
     for count in range(times):
         if not until_due(time, scope, id):
             return count
-        work(stage, "dial", hint(stage, scope, id))
+        work(stage, "dial", wake_up(stage, scope, id))
     return times
 
 
@@ -101,16 +103,16 @@ def sweep(stage: Stage, time: Clock, scope: Scope, times: int = 30) -> None:
             return
         time.forward(61)
         stage.invoke("sweep", {})
-        with wire(HINTS_LOST):
+        with wire(WAKE_UPS_LOST):
             for queue, function in (("consents", "consent"), ("dials", "dial")):
-                for record in hinted(stage, scope, queue):
+                for record in woken(stage, scope, queue):
                     work(stage, function, record)
 
 
 def rows(scope: Scope, kind: str) -> list[table.Row]:
     """The rows of a kind; every phone's consent is in a partition of its own, which the sessions tell."""
     if kind == "consent":
-        from shared.calls import consents
+        from shared.calls.consent import consents
 
         phones = {json.loads(row["doc"])["to"] for row in rows(scope, "session")}
         found = [table.get(consents.pk(scope, phone), "consent") for phone in phones]
@@ -174,7 +176,7 @@ def incomplete(stage: Stage, whom: Callee) -> Iterator[str]:
     if not seen(stage, f"/v1/sessions/{session['id']}/transcript")["data"]:
         yield "no transcript"
     row = table.get(whom.scope.pk("session"), session["id"]) or {}
-    sound = aws.s3().get_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=row["recording_key"])["Body"].read()
+    sound = services.s3().get_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=row["recording_key"])["Body"].read()
     if not sound.startswith(b"RIFF"):
         yield "no recording"
     if not {"due_at", "due", "lease"}.isdisjoint(row):

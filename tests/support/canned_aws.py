@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import Any
 from zlib import crc32
 
-from shared.core.aws_json import Client, Service
-from shared.core.credentials import Source
+from shared.aws.client import Client, Service
+from shared.aws.credentials import Source
 from tests.support.receivers import Behaviour, Certificate, Exchange, Receiver, Request
 
 DATE = "Mon, 21 Sep 2026 14:13:20 GMT"

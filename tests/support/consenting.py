@@ -1,14 +1,14 @@
-"""Consent to be called: what is stored of a phone, and the hints at it."""
+"""Consent to be called: what is stored of a phone, and the wake-ups at it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from shared.calls import consents
-from shared.core.keys import Scope
+from shared.calls.consent import consents
+from shared.store.keys import Scope
 from tests.support.calling import WHEN, Callee, session_of, work
 from tests.support.resources import created
-from tests.support.stage import Stage, hint_record
+from tests.support.stage import Stage, wake_up_record
 
 
 def known(scope: Scope, phone: str) -> Any:
@@ -17,12 +17,12 @@ def known(scope: Scope, phone: str) -> Any:
 
 
 def reminder(stage: Stage, scope: Scope, phone: str, **also: Any) -> dict[str, Any]:
-    """A hint at a consent; `task_token` in it as the machine sends it."""
-    return hint_record(stage, "consents", consents.pk(scope, phone), "consent", **also)
+    """A wake-up at a consent; `task_token` in it as the machine sends it."""
+    return wake_up_record(stage, "consents", consents.pk(scope, phone), "consent", **also)
 
 
 def remind(stage: Stage, scope: Scope, phone: str) -> None:
-    """Give the worker a hint; it may fail."""
+    """Give the worker a wake-up; it may fail."""
     work(stage, "consent", reminder(stage, scope, phone))
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from shared.conversations import conversations
 from shared.core import clock
-from shared.core.keys import Scope
+from shared.store.keys import Scope
 from tests.support import privileges
 from tests.support.clocks import Clock
 from tests.support.racing import just_before
-from tests.support.resources import created, hinted, keyed, seen
-from tests.support.stage import Answer, Project, Stage, hint_record
+from tests.support.resources import created, keyed, seen, woken
+from tests.support.stage import Answer, Project, Stage, wake_up_record
 
 LEASE = 50
 
@@ -58,7 +58,7 @@ def asked(stage: Stage, thread: Thread, content: str, key: str | None = None) ->
 
 
 def work(stage: Stage, records: Sequence[dict[str, Any]]) -> int:
-    """Let the turn worker have these hints, one by one; how many it was."""
+    """Let the turn worker have these wake-ups, one by one; how many it was."""
     for record in records:
         assert stage.invoke("turn", {"Records": [record]}) == {"batchItemFailures": []}
     return len(records)
@@ -89,11 +89,11 @@ def before_commit(work: Callable[[], Any]) -> AbstractContextManager[None]:
 
 
 def given_again(stage: Stage, time: Clock, thread: Thread, record: dict[str, Any], by_sweep: bool) -> None:
-    """When its worker's lease is over, the hint comes again, or sweep gives one if the turn is still owed."""
+    """When its worker's lease is over, the wake-up comes again, or sweep gives one if the turn is still owed."""
     time.forward(LEASE + 1)
     if by_sweep:
         stage.invoke("sweep", {})
-    work(stage, hinted(stage, thread.scope) if by_sweep else [record])
+    work(stage, woken(stage, thread.scope) if by_sweep else [record])
 
 
 WHEN = "2030-05-06T07:08:09Z"
@@ -113,14 +113,14 @@ def opened(stage: Stage, project: Project | None = None, livemode: bool = False,
     return Thread(Scope(project.id, livemode), conversation, customer, f"/v1/appointments/{appointment}")
 
 
-def hint(stage: Stage, thread: Thread, message_id: str) -> dict[str, Any]:
-    """A hint at a turn."""
-    return hint_record(stage, "turns", conversations.messages_pk(thread.scope, thread.id), message_id)
+def wake_up(stage: Stage, thread: Thread, message_id: str) -> dict[str, Any]:
+    """A wake-up at a turn."""
+    return wake_up_record(stage, "turns", conversations.messages_pk(thread.scope, thread.id), message_id)
 
 
 def answered(stage: Stage, thread: Thread) -> None:
     """Let the turn worker have what its queue holds for the thread."""
-    assert work(stage, hinted(stage, thread.scope)) == 1
+    assert work(stage, woken(stage, thread.scope)) == 1
 
 
 def conversed(stage: Stage, time: Clock, thread: Thread, content: str, key: str | None = None) -> Any:

@@ -1,12 +1,13 @@
-"""Events and their deliveries, whose hints a test hands to the worker."""
+"""Events and their deliveries, whose wake-ups a test hands to the worker."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from shared.core import clock, table
-from shared.core.keys import Scope
+from shared.core import clock
+from shared.store import table
+from shared.store.keys import Scope
 from shared.webhooks import deliveries, endpoints
 from tests.support import privileges
 from tests.support.resources import listed, made
@@ -37,8 +38,8 @@ def only(stage: Stage, deliveries: str) -> Any:
     return delivery
 
 
-def hint(stage: Stage, delivery: Any, queue: str = "retries", sent: float | None = None) -> None:
-    """The hint at a delivery comes out of a queue."""
+def wake_up(stage: Stage, delivery: Any, queue: str = "retries", sent: float | None = None) -> None:
+    """The wake-up at a delivery comes out of a queue."""
     project = stage.call("GET", "/v1/ping").json
     scope = Scope(project["project_id"], project["livemode"])
     message = {"pk": deliveries.partition(scope, delivery["event_id"]), "sk": delivery["id"]}

@@ -9,18 +9,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.calls import consents
-from shared.core import aws, aws_json, clock, table
-from shared.core.keys import Scope
+from shared.aws import client as aws_client
+from shared.aws import services
+from shared.calls.consent import consents
+from shared.core import clock
 from shared.erasure import erasing
 from shared.erasure.batches import StoredBatch
+from shared.store import table
+from shared.store.keys import Scope
 from tests.support import calling
 from tests.support.clocks import Clock
 from tests.support.conversing import Thread, answered, asked, conversed, meanwhile
 from tests.support.given import simulated_phone
 from tests.support.receivers import Behaviour, Exchange, Receiver, answer
-from tests.support.resources import created, hinted, keyed, listed, seen
-from tests.support.stage import Project, Stage, hint_record
+from tests.support.resources import created, keyed, listed, seen, woken
+from tests.support.stage import Project, Stage, wake_up_record
 from tests.support.wire import Killed
 
 WHEN = "2030-05-06T07:08:09Z"
@@ -39,7 +42,7 @@ class Person:
     sessions: list[str] = field(default_factory=list)
     conversations: list[str] = field(default_factory=list)
     late: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    """Hints that are still to be worked on, each with its function."""
+    """Wake-ups that are still to be worked on, each with its function."""
     traces: set[str] = field(default_factory=set)
     """The ids of everything, those of events and messages too, as far as they were ever looked for."""
 
@@ -136,7 +139,7 @@ def call(stage: Stage, time: Clock, whom: Person, channel: str) -> None:
     whom.sessions.append(session)
     pk = consents.pk(whom.scope, whom.phone)
     for _ in range(3 if placed.status == 202 else 0):
-        calling.work(stage, "consent", hint_record(stage, "consents", pk, "consent"))
+        calling.work(stage, "consent", wake_up_record(stage, "consents", pk, "consent"))
         time.forward(6)
     calling.dial(stage, time, whom.scope, session)
     assert calling.session_of(stage, session)["recording_status"] == "available"
@@ -155,7 +158,7 @@ def _converse(stage: Stage, time: Clock, whom: Person) -> None:
     ids.append(sent.json["conversation"]["id"])
     ids.append(created(stage, "/v1/conversations", **with_customer)["id"])
     asked(stage, _thread(whom, ids[2]), f"Is anybody there? asks {whom.mark}")
-    whom.late += [("turn", record) for record in hinted(stage, whom.scope)]
+    whom.late += [("turn", record) for record in woken(stage, whom.scope)]
     whom.conversations += ids
 
 
@@ -202,7 +205,7 @@ def rows() -> dict[Key, dict[str, Any]]:
     scan: dict[str, Any] = {"TableName": os.environ["TABLE_NAME"], "ConsistentRead": True}
     items = []
     while True:
-        page = aws.dynamodb().call("Scan", scan)
+        page = services.dynamodb().call("Scan", scan)
         items += [table.decode(item) for item in page["Items"]]
         if "LastEvaluatedKey" not in page:
             break
@@ -213,9 +216,9 @@ def rows() -> dict[Key, dict[str, Any]]:
 def objects(bucket: str | None = None) -> dict[str, bytes]:
     """All objects of the bucket of recordings."""
     bucket = bucket or os.environ["RECORDINGS_BUCKET"]
-    pages = aws.s3().get_paginator("list_objects_v2").paginate(Bucket=bucket)
+    pages = services.s3().get_paginator("list_objects_v2").paginate(Bucket=bucket)
     keys = [item["Key"] for page in pages for item in page.get("Contents", [])]
-    return {key: aws.s3().get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys}
+    return {key: services.s3().get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys}
 
 
 def text(row: Mapping[str, Any]) -> str:
@@ -262,8 +265,8 @@ def dying(after: int = 0) -> Iterator[None]:
                 raise Killed(f"after {operation}")
             left[0] -= 1
 
-    class AfterCalls(aws_json.Hook):
-        def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+    class AfterCalls(aws_client.Hook):
+        def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
             response = proceed(call)
             written(call.operation)
             return response
@@ -272,10 +275,10 @@ def dying(after: int = 0) -> Iterator[None]:
         if http_response.status_code < 300:
             written(model.name)
 
-    events = aws.s3().meta.events
+    events = services.s3().meta.events
     events.register_last("after-call.s3", called)
     try:
-        with aws_json.hooked(AfterCalls()):
+        with aws_client.hooked(AfterCalls()):
             yield
     finally:
         events.unregister("after-call.s3", called)

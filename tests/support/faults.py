@@ -90,7 +90,7 @@ FEWER_TROUBLES = {
 def expected(trouble: Trouble, service: str, operation: str, request: Request) -> str | None:
     """The error code that the trouble with this call is to be answered with."""
     if service in ("sqs", "stepfunctions"):
-        return None  # Hints are best effort.
+        return None  # Wake-ups are best effort.
     if request.status == 409 and operation == "PutItem" and trouble.tries >= 3 and trouble.writes_only:
         return "idempotency_key_in_use"  # Nothing but the record is written.
     return trouble.code

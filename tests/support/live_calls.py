@@ -13,15 +13,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from shared.aws import services
 from shared.calls import limits
-from shared.core import aws, clock, table
-from shared.core.keys import Scope
+from shared.core import clock
 from shared.core.log import logger
 from shared.projects import usage
+from shared.store import table
+from shared.store.keys import Scope
 from shared.telephony import ContactState, Ending, Placed
 from tests.support.clocks import Clock
 from tests.support.resources import created, seen
-from tests.support.stage import Stage, hint_record, sqs_record
+from tests.support.stage import Stage, sqs_record, wake_up_record
 from tests.support.wire import Killed, wire
 
 PHONE, NAME, TITLE = "+491715550123", "Ada Byron", "Root canal"
@@ -130,18 +132,18 @@ def placed(stage: Stage, *, name: str = NAME, **order: Any) -> LiveCall:
     return LiveCall(Scope(project.id, True), answer.json["session_id"], customer, appointment)
 
 
-def hint(stage: Stage, call: LiveCall) -> dict[str, Any]:
-    """A hint at the call's next step."""
-    return hint_record(stage, "dials", call.scope.pk("session"), call.id)
+def wake_up(stage: Stage, call: LiveCall) -> dict[str, Any]:
+    """A wake-up at the call's next step."""
+    return wake_up_record(stage, "dials", call.scope.pk("session"), call.id)
 
 
 def work(stage: Stage, call: LiveCall) -> None:
-    """Let the worker have a hint."""
-    assert stage.invoke("dial", {"Records": [hint(stage, call)]}) == {"batchItemFailures": []}
+    """Let the worker have a wake-up."""
+    assert stage.invoke("dial", {"Records": [wake_up(stage, call)]}) == {"batchItemFailures": []}
 
 
 def after(stage: Stage, time: Clock, call: LiveCall, milliseconds: int) -> None:
-    """Let time pass, then the worker have a hint."""
+    """Let time pass, then the worker have a wake-up."""
     time.forward(milliseconds / clock.SECOND)
     work(stage, call)
 
@@ -182,7 +184,7 @@ def analysis_of(contact_id: str, content: Any = ANALYSIS, *, redacted: bool = Fa
     """The key of a contact's analysis, which is in the bucket."""
     folder, word = ("Redacted/", "analysis_redacted") if redacted else ("", "analysis")
     key = f"connect/Analysis/Voice/ivr/{folder}2026/11/21/{contact_id}_{word}_2026-11-21T09:51:16Z.json"
-    aws.s3().put_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=key, Body=json.dumps(content).encode())
+    services.s3().put_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=key, Body=json.dumps(content).encode())
     return key
 
 
@@ -235,7 +237,7 @@ def files(call: LiveCall) -> tuple[str, str]:
 
 
 def dies(stage: Stage, call: LiveCall, line: Line) -> list[int]:
-    """A worker dies once the carrier has placed the call; the delays of the hints that it left."""
+    """A worker dies once the carrier has placed the call; the delays of the wake-ups that it left."""
     line.trouble.append(Killed("after the start"))
     with wire() as wired, suppress(Killed):
         work(stage, call)

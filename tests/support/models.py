@@ -12,12 +12,12 @@ import boto3
 from botocore.config import Config
 from botocore.stub import Stubber
 
-from shared import appointments
 from shared.agent import Reply, Utterance
 from shared.agent.bedrock import Bedrock
 from shared.agent.tools import Proposal, Tools
-from shared.appointments import AppointmentRecord
-from shared.core.keys import Scope
+from shared.appointments import resource as appointments
+from shared.appointments.resource import AppointmentRecord
+from shared.store.keys import Scope
 from tests.support import rows
 
 NOW = 1_790_000_000.0  # Monday, 2026-09-21T14:13:20Z

@@ -35,7 +35,7 @@ from typing import Any
 
 from infra import topology
 from infra.topology import Function
-from shared.core import aws_json
+from shared.aws import client as aws_client
 
 UNKNOWN = "unknown"
 """What an action is on that no rule here is about; no role holds it."""
@@ -274,8 +274,8 @@ class Recorder:
 
         recorder = self
 
-        class Watch(aws_json.Hook):
-            def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+        class Watch(aws_client.Hook):
+            def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
                 function = _running.get()
                 if function is not None:
                     found = needs(call.service, call.operation, call.parameters, places, function.completes)
@@ -284,7 +284,7 @@ class Recorder:
 
         events.register("before-parameter-build", asked)
         try:
-            with aws_json.hooked(Watch()):
+            with aws_client.hooked(Watch()):
                 yield
         finally:
             events.unregister("before-parameter-build", asked)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from shared.admin import members
-from shared.core import table
-from shared.core.keys import Scope
+from shared.store import table
+from shared.store.keys import Scope
 from shared.webhooks import replays
 from tests.support.browsing import STAFF, Story, Whole, as_test, keys_of
 from tests.support.resources import created

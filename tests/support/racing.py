@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from shared.core import aws_json
-from shared.core.connections import Reply
+from shared.aws import client as aws_client
+from shared.aws.connections import Reply
 
 T = TypeVar("T")
 
@@ -38,12 +38,12 @@ def just_before(operation: str, work: Callable[[], Any]) -> Iterator[None]:
     """The work is done once, by somebody else, just before the next call of this operation is sent to DynamoDB."""
     left = [work]
 
-    class Before(aws_json.Hook):
-        def attempt(self, call: aws_json.Call, proceed: Callable[[], Reply]) -> Reply:
+    class Before(aws_client.Hook):
+        def attempt(self, call: aws_client.Call, proceed: Callable[[], Reply]) -> Reply:
             if left and call.operation == operation:
                 at_once([left.pop()])
             return proceed()
 
-    with aws_json.hooked(Before()):
+    with aws_client.hooked(Before()):
         yield
     assert not left, f"there was no {operation}"

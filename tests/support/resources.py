@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared.core.keys import Scope, scope_of
+from shared.store.keys import Scope, scope_of
 from tests.support.stage import Stage
 
 
@@ -30,7 +30,7 @@ def keyed(key: str | None) -> dict[str, str] | None:
     return {"Idempotency-Key": key} if key else None
 
 
-def hinted(stage: Stage, scope: Scope, queue: str = "turns") -> list[dict[str, Any]]:
+def woken(stage: Stage, scope: Scope, queue: str = "turns") -> list[dict[str, Any]]:
     """What a queue has for a project right now."""
     messages = [(scope_of(json.loads(each["body"])["pk"]), each) for each in stage.messages(queue)]
     return [each for owner, each in messages if owner.project_id == scope.project_id]

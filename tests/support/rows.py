@@ -6,12 +6,15 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared import appointments, customers
-from shared.appointments import APPOINTMENTS, AppointmentRecord
+from shared.appointments import resource as appointments
+from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
+from shared.aws import services
 from shared.calls import sessions
-from shared.core import aws, clock, ids, table
-from shared.core.keys import Scope
+from shared.core import clock, ids
+from shared.customers import resource as customers
 from shared.resources.collections import Collection
+from shared.store import table
+from shared.store.keys import Scope
 from shared.webhooks import events
 
 _BATCH = 25  # rows a call; what BatchWriteItem takes
@@ -55,7 +58,7 @@ def write(rows: Sequence[table.Row]) -> None:
     name = os.environ["TABLE_NAME"]
     for start in range(0, len(items), _BATCH):
         puts: Any = [{"PutRequest": {"Item": item}} for item in items[start : start + _BATCH]]
-        answer = aws.dynamodb().call("BatchWriteItem", {"RequestItems": {name: puts}})
+        answer = services.dynamodb().call("BatchWriteItem", {"RequestItems": {name: puts}})
         assert not answer["UnprocessedItems"]
 
 

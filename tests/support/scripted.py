@@ -5,13 +5,13 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from shared import appointments
 from shared.agent import Utterance
 from shared.agent.scripted import Scripted
 from shared.agent.tools import Tools
 from shared.agent.wording import ATTEND
-from shared.appointments import Appointment
-from shared.core.keys import Scope
+from shared.appointments import resource as appointments
+from shared.appointments.resource import Appointment
+from shared.store.keys import Scope
 from tests.support import rows
 
 SCOPE = Scope(1, livemode=False)

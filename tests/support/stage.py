@@ -26,7 +26,8 @@ from infra.local import database, names, resources
 from infra.local.lambdas import Context
 from infra.local.routes import Routes
 from infra.local.stream import STREAMS, stream_record
-from shared.core import aws, aws_json, credentials
+from shared.aws import client as aws_client
+from shared.aws import credentials, services
 from shared.core.facts import STREAM_KINDS
 from tests.support import moto_server, privileges
 from tests.support.wire import forget_clients
@@ -73,7 +74,7 @@ class Stage:
 
         self.queues = queues
         self._stream_arn = stream_arn
-        self._streams = aws_json.Client(STREAMS, credentials.Source())
+        self._streams = aws_client.Client(STREAMS, credentials.Source())
         self._sqs = boto3.client("sqs")
         self._iterators: dict[str, str | None] = {}
         self._handlers = {
@@ -289,8 +290,8 @@ def sqs_record(body: str, arn: str, attributes: Mapping[Any, Any] | None = None)
     }
 
 
-def hint_record(stage: Stage, queue: str, pk: str, sk: str, **also: str) -> dict[str, Any]:
-    """The hint for a row as Lambda gives it to the worker that reads the queue."""
+def wake_up_record(stage: Stage, queue: str, pk: str, sk: str, **also: str) -> dict[str, Any]:
+    """The wake-up for a row as Lambda gives it to the worker that reads the queue."""
     return sqs_record(json.dumps({"pk": pk, "sk": sk, **also}), stage.queues[queue].arn)
 
 
@@ -335,7 +336,7 @@ def running(database_port: int, folder: Path, recorder: privileges.Recorder, own
         with (
             mock_aws(config={"stepfunctions": {"execute_state_machine": True}, "core": {"mock_credentials": False}}),
             moto_server.serving() as endpoints,
-            aws_json.hooked(_Refusal()),
+            aws_client.hooked(_Refusal()),
         ):
             os.environ |= endpoints
             stream_arn = resources.ensure_table(boto3.client("dynamodb"), folder)
@@ -367,17 +368,17 @@ def running(database_port: int, folder: Path, recorder: privileges.Recorder, own
                 stage.close()
     finally:
         forget_clients()
-        for client in (aws.s3, aws.secretsmanager, aws.cognito, aws.sns):
+        for client in (services.s3, services.secretsmanager, services.cognito, services.sns):
             client.cache_clear()
         asyncio.get_event_loop().close()
         os.environ.clear()
         os.environ.update(before)
 
 
-class _Refusal(aws_json.Hook):
+class _Refusal(aws_client.Hook):
     """What the real service does not take of a message, and moto does."""
 
-    def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+    def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
         if call.operation == "SendMessageBatch":
             fifo = call.parameters["QueueUrl"].endswith(".fifo")
             for entry in call.parameters["Entries"]:

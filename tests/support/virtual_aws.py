@@ -18,8 +18,10 @@ from typing import Any
 from unittest import mock
 
 from infra import topology
-from shared.core import aws, aws_json, clock
-from shared.core.connections import Reply
+from shared.aws import client as aws_client
+from shared.aws import services
+from shared.aws.connections import Reply
+from shared.core import clock
 from tests.support.wire import answer
 
 START = 1_800_000_000.0
@@ -52,7 +54,7 @@ class TaskTime:
 
 
 @dataclass
-class VirtualAws(aws_json.Hook):
+class VirtualAws(aws_client.Hook):
     """`calls` counts the calls of all tasks by operation; `ended` is how long the longest task took."""
 
     answers: Answers
@@ -62,7 +64,7 @@ class VirtualAws(aws_json.Hook):
     ended: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def attempt(self, call: aws_json.Call, proceed: Callable[[], Reply]) -> Reply:
+    def attempt(self, call: aws_client.Call, proceed: Callable[[], Reply]) -> Reply:
         """Answer from memory."""
         self.time.forward(self.latency)
         with self._lock:
@@ -73,7 +75,7 @@ class VirtualAws(aws_json.Hook):
         except Throttled:
             return answer(400, {"__type": "x#ThrottlingException", "message": "Rate exceeded"})
 
-    def pause(self, call: aws_json.Call, proceed: Callable[[], None]) -> None:
+    def pause(self, call: aws_client.Call, proceed: Callable[[], None]) -> None:
         """Do not wait: the pauses are random."""
 
 
@@ -106,13 +108,13 @@ def virtual_aws(answers: Answers, latency: float) -> Iterator[VirtualAws]:
         environment |= function.environment(
             table="table", queues=queues, machines=machines, signing_key="key", recordings="recordings"
         )
-    clients = (aws.dynamodb, aws.sqs)
+    clients = (services.dynamodb, services.sqs)
     with mock.patch.dict(os.environ, environment):
         for client in clients:
             client.cache_clear()
         clock.use(made.time.now, made.time.forward)
         try:
-            with aws_json.hooked(made):
+            with aws_client.hooked(made):
                 yield made
         finally:
             clock.use(time.time, time.sleep)

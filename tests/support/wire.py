@@ -1,4 +1,4 @@
-"""What the service asks of AWS: watched, disturbed and cut off at the hook of its client (`shared/core/aws_json.py`).
+"""What the service asks of AWS: watched, disturbed and cut off at the hook of its client (`shared/aws/client.py`).
 
     with wire() as line:
         stage.call(...)
@@ -21,8 +21,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from infra.local.stream import STREAMS
-from shared.core import aws, aws_json, table
-from shared.core.connections import ConnectionFailed, Reply
+from shared.aws import client as aws_client
+from shared.aws import services
+from shared.aws.connections import ConnectionFailed, Reply
+from shared.store import table
 
 ALWAYS = 1_000
 
@@ -44,7 +46,7 @@ class Sent:
 class Try:
     """A request on its way to AWS; `send` sends it."""
 
-    call: aws_json.Call
+    call: aws_client.Call
     send: Callable[[], Reply]
 
 
@@ -120,7 +122,7 @@ class _Current(threading.local):
 
 
 @dataclass
-class Wire(aws_json.Hook):
+class Wire(aws_client.Hook):
     """The calls so far, and what is to become of them."""
 
     fault: Fault | None = None
@@ -146,7 +148,7 @@ class Wire(aws_json.Hook):
         """The calls of one operation."""
         return [call for call in self.calls if call.operation == operation]
 
-    def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+    def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
         """Count the call and make it, or die."""
         if call.service == STREAMS.name:
             return proceed(call)  # On AWS, it is not the service that reads the stream.
@@ -163,8 +165,8 @@ class Wire(aws_json.Hook):
         if call.service == "dynamodb":
             parameters = {**parameters, "ReturnConsumedCapacity": "TOTAL"}
         try:
-            response = proceed(aws_json.Call(call.service, call.operation, parameters))
-        except aws_json.AwsError as error:
+            response = proceed(aws_client.Call(call.service, call.operation, parameters))
+        except aws_client.AwsError as error:
             self._answered(call, position, error.body)
             raise
         self._answered(call, position, response)
@@ -175,7 +177,7 @@ class Wire(aws_json.Hook):
         key = self.calls[-1].parameters.get("Key") if self.calls else None
         return key is not None and key["pk"]["S"].startswith("KEY#")
 
-    def attempt(self, call: aws_json.Call, proceed: Callable[[], Reply]) -> Reply:
+    def attempt(self, call: aws_client.Call, proceed: Callable[[], Reply]) -> Reply:
         """Make the try, or let the fault meet it."""
         self._current.disturbed = False
         fault = self.fault
@@ -191,12 +193,12 @@ class Wire(aws_json.Hook):
         self._faulted = call.operation
         return fault.disturbance(Try(call, proceed))
 
-    def pause(self, call: aws_json.Call, proceed: Callable[[], None]) -> None:
+    def pause(self, call: aws_client.Call, proceed: Callable[[], None]) -> None:
         """Wait only for what is not our doing."""
         if not self._current.disturbed:
             proceed()
 
-    def _answered(self, call: aws_json.Call, position: int, parsed: Mapping[str, Any]) -> None:
+    def _answered(self, call: aws_client.Call, position: int, parsed: Mapping[str, Any]) -> None:
         with self._lock:
             self.answers.append(parsed)
             consumed = parsed.get("ConsumedCapacity") or []
@@ -205,11 +207,11 @@ class Wire(aws_json.Hook):
         if self._dead or self.kill_after == position:
             self._die("after", call)
 
-    def _die(self, when: str, call: aws_json.Call) -> None:
+    def _die(self, when: str, call: aws_client.Call) -> None:
         self._dead = True
         raise Killed(f"{when} {call.operation}")
 
-    def _meant(self, fault: Fault, call: aws_json.Call) -> bool:
+    def _meant(self, fault: Fault, call: aws_client.Call) -> bool:
         if call.service == STREAMS.name:
             return False
         if fault.service is not None:
@@ -226,12 +228,12 @@ def wire(fault: Fault | None = None, kill_before: int | None = None, kill_after:
     if fault is not None:
         # New clients: the quota of retries of the present ones may be used up by earlier faults.
         forget_clients()
-    with aws_json.hooked(line):
+    with aws_client.hooked(line):
         yield line
 
 
 def forget_clients() -> None:
     """Close the service's clients, so that the next calls create new ones."""
-    for client in (aws.dynamodb, aws.sqs, aws.stepfunctions, aws.kms):
+    for client in (services.dynamodb, services.sqs, services.stepfunctions, services.kms):
         client().close()
         client.cache_clear()

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from shared import appointments
+from shared.appointments import resource as appointments
 from shared.core import clock
 from shared.core.errors import ApiError
-from shared.core.keys import Scope
+from shared.store.keys import Scope
 
 NOW = 1_790_000_000.0
 STATUSES = ("pending", "confirmed", "rescheduled", "cancelled", "failed")

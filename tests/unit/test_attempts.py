@@ -1,4 +1,4 @@
-"""What the worker does about a hint: a pure function of the delivery, its endpoint and the hint's queue."""
+"""What the worker does about a wake-up: a pure function of the delivery, its endpoint and the wake-up's queue."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 
 from shared.core import clock, facts
-from shared.core.keys import Scope
-from shared.webhooks import attempts, deliveries, endpoints, lanes
+from shared.store.keys import Scope
+from shared.tasks import tasks
+from shared.webhooks import attempts, deliveries, endpoints, queues
 from shared.webhooks.attempts import Cancel, Fail, Move, Send
 from shared.webhooks.deliveries import Claim
-from shared.webhooks.lanes import Arrival, Destination
-from shared.work import owed
+from shared.webhooks.queues import Arrival, Destination
 from tests.support.clocks import Clock
 from tests.support.snapshots import snapshot
 
 NOW = 1_800_000_000_000
 LATE = 5_000
 HEALTHY = snapshot(generation=2)
-SLOW = replace(HEALTHY, slow_attempts=lanes.SLOW_ATTEMPTS, slow_until=NOW)
+SLOW = replace(HEALTHY, slow_attempts=queues.SLOW_ATTEMPTS, slow_until=NOW)
 HANGING = replace(SLOW, timeouts=endpoints.HANGING_FROM)
 CLOSED = replace(HANGING, generation=3)
-QUEUES = (lanes.FIRST, lanes.LATER, lanes.SLOW, lanes.HANGING, None)
+QUEUES = (queues.FIRST, queues.LATER, queues.SLOW, queues.HANGING, None)
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ def stopped() -> Iterator[None]:
 def claimed(number: int = 1, lost: int = 0, trigger: str = "automatic") -> Claim:
     row = {"generation": 2, "due_at": NOW - LATE, "lease": "mine", "lease_until": NOW + 60_000, "lost": lost}
     doc: Any = {"attempt_count": number - 1, "trigger": trigger}
-    return Claim(Scope(1, False), owed.Claim(row, "mine"), doc)
+    return Claim(Scope(1, False), tasks.Claim(row, "mine"), doc)
 
 
 def decided(
@@ -59,35 +59,35 @@ def test_what_must_not_be_sent_is_canceled_and_what_killed_its_workers_fails_in_
 
 
 @pytest.mark.parametrize("queue", QUEUES)
-def test_an_attempt_to_a_healthy_endpoint_is_made_wherever_its_hint_comes_from(queue: str | None) -> None:
+def test_an_attempt_to_a_healthy_endpoint_is_made_wherever_its_wake_up_comes_from(queue: str | None) -> None:
     assert isinstance(decided(HEALTHY, queue), Send)
 
 
 def test_an_attempt_to_a_slow_endpoint_is_made_in_the_lane_of_slow_or_hanging_ones() -> None:
-    for queue in (lanes.FIRST, lanes.LATER, None):
-        assert decided(SLOW, queue) == Move(Destination(lanes.SLOW, "whk_1"), put_off=None)
-    for queue in (lanes.SLOW, lanes.HANGING):
+    for queue in (queues.FIRST, queues.LATER, None):
+        assert decided(SLOW, queue) == Move(Destination(queues.SLOW, "whk_1"), put_off=None)
+    for queue in (queues.SLOW, queues.HANGING):
         assert isinstance(decided(SLOW, queue), Send)
 
 
 def test_an_attempt_to_a_hanging_endpoint_is_put_off_unless_it_is_the_one_of_its_interval() -> None:
-    probe = str(NOW // lanes.PROBE_EVERY)
-    for queue in (lanes.FIRST, lanes.LATER, lanes.SLOW, None):
-        expected = Move(Destination(lanes.HANGING, "whk_1", once=probe), put_off=NOW + lanes.PUT_OFF[0] * 1000)
+    probe = str(NOW // queues.PROBE_EVERY)
+    for queue in (queues.FIRST, queues.LATER, queues.SLOW, None):
+        expected = Move(Destination(queues.HANGING, "whk_1", once=probe), put_off=NOW + queues.PUT_OFF[0] * 1000)
         assert decided(HANGING, queue) == expected
-    assert isinstance(decided(HANGING, lanes.HANGING), Send)
+    assert isinstance(decided(HANGING, queues.HANGING), Send)
 
 
 @pytest.mark.parametrize("trigger", ["manual", "test"])
-def test_an_attempt_that_a_person_waits_for_has_a_hint_of_its_own(trigger: str) -> None:
-    found = decided(HANGING, lanes.LATER, claimed(trigger=trigger))
+def test_an_attempt_that_a_person_waits_for_has_a_wake_up_of_its_own(trigger: str) -> None:
+    found = decided(HANGING, queues.LATER, claimed(trigger=trigger))
     assert isinstance(found, Move)
-    assert found.destination == Destination(lanes.HANGING, "whk_1", once=None)
+    assert found.destination == Destination(queues.HANGING, "whk_1", once=None)
 
 
 def test_lateness_is_that_of_the_lane() -> None:
-    assert decided(HEALTHY, lanes.FIRST) == Send(facts.FIRST_ATTEMPTS, LATE)
-    assert decided(HEALTHY, lanes.LATER) == Send(facts.FIRST_ATTEMPTS, LATE), "sweep found it"
-    assert decided(HEALTHY, lanes.LATER, claimed(number=2)) == Send(facts.LATER_ATTEMPTS, LATE)
-    assert decided(SLOW, lanes.SLOW) == Send(facts.SLOW_ENDPOINTS, LATE)
-    assert decided(HANGING, lanes.HANGING, waited=70) == Send(facts.HANGING_ENDPOINTS, 70)
+    assert decided(HEALTHY, queues.FIRST) == Send(facts.FIRST_ATTEMPTS, LATE)
+    assert decided(HEALTHY, queues.LATER) == Send(facts.FIRST_ATTEMPTS, LATE), "sweep found it"
+    assert decided(HEALTHY, queues.LATER, claimed(number=2)) == Send(facts.LATER_ATTEMPTS, LATE)
+    assert decided(SLOW, queues.SLOW) == Send(facts.SLOW_ENDPOINTS, LATE)
+    assert decided(HANGING, queues.HANGING, waited=70) == Send(facts.HANGING_ENDPOINTS, 70)

@@ -10,8 +10,8 @@ import pytest
 from infra.local import sqs_endpoint
 from infra.local.queues import sqs_record
 from infra.local.sqs import Draft, Engine, Queue
-from shared.core import aws
-from shared.work import batches
+from shared.aws import services
+from shared.tasks import batches
 
 
 class Time:
@@ -52,10 +52,10 @@ def _service(engine: Engine, queue: Queue, fifo: Queue, monkeypatch: pytest.Monk
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "local")
-    aws.sqs.cache_clear()
+    services.sqs.cache_clear()
     yield
-    aws.sqs().close()
-    aws.sqs.cache_clear()
+    services.sqs().close()
+    services.sqs.cache_clear()
 
 
 def put(queue: Queue, *bodies: str, group: str | None = None) -> None:

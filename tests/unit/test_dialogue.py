@@ -11,14 +11,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from shared import appointments
 from shared.agent import Reply, Utterance
 from shared.agent.scripted import Scripted
 from shared.agent.tools import AppointmentView, Tools
-from shared.appointments import Appointment, AppointmentRecord
+from shared.appointments import resource as appointments
+from shared.appointments.resource import Appointment, AppointmentRecord
 from shared.calls.dialogue import LONGEST_NAME, Dialogue, opening, simulate, spoken
 from shared.core import clock
-from shared.core.keys import Scope
+from shared.store.keys import Scope
 from shared.telephony.test_numbers import OUTCOMES, Outcome
 from tests.support import rows
 

@@ -38,8 +38,8 @@ def test_importing_it_makes_no_client_and_loads_no_function() -> None:
     code = """
 import json, sys
 import functions.entry
-from shared.core import aws
-print(json.dumps([aws.dynamodb.cache_info().currsize, [n for n in sys.modules if n.startswith("functions.")]]))
+from shared.aws import services
+print(json.dumps([services.dynamodb.cache_info().currsize, [n for n in sys.modules if n.startswith("functions.")]]))
 """
     assert run(code) == [0, ["functions.entry"]]
 
@@ -59,10 +59,10 @@ def test_the_entry_point_is_the_functions_handler_and_loads_no_package_that_only
 import importlib, json, sys
 handler = getattr(importlib.import_module({module!r}), {name!r})
 own, _, attribute = {function.handler!r}.rpartition(".")
-from shared.core import aws
+from shared.aws import services
 same = handler is getattr(sys.modules[own], attribute)
 unwanted = [each for each in {UNWANTED!r} if each in sys.modules]
-print(json.dumps([same, aws.dynamodb.cache_info().currsize, unwanted]))
+print(json.dumps([same, services.dynamodb.cache_info().currsize, unwanted]))
 """
     assert run(code) == [True, 1, NEEDED.get(function.name, [])]
 

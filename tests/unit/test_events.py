@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.core import ids
-from shared.core.keys import Scope
 from shared.resources import fields
+from shared.store.keys import Scope
 from shared.webhooks import events
 from shared.webhooks.events import NewEvent
 

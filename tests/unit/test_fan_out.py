@@ -12,10 +12,10 @@ import pytest
 
 from functions import fan_out
 from infra import topology
-from shared.core import table
-from shared.core.keys import Scope
+from shared.store import table
+from shared.store.keys import Scope
+from shared.tasks import batches
 from shared.webhooks import endpoints
-from shared.work import batches
 from tests.support import rows
 from tests.support.virtual_aws import Throttled, VirtualAws, virtual_aws
 
@@ -61,8 +61,8 @@ class Stage:
         self.projects: list[Project] = []
         self.written: list[str] = []
         """The changes whose events were written, such as `ada 2`, in order."""
-        self.hinted: dict[str, list[str]] = {}
-        """By endpoint: the changes whose deliveries were hinted, in order."""
+        self.woken: dict[str, list[str]] = {}
+        """By endpoint: the changes whose deliveries were woken, in order."""
         self.before_write: Callable[[str], None] = lambda change: None
         self._changes: dict[str, str] = {}
         """By event: its change."""
@@ -81,7 +81,7 @@ class Stage:
             case "SendMessageBatch":
                 for entry in sent["Entries"]:
                     endpoint, change = self._deliveries[json.loads(entry["MessageBody"])["sk"]]
-                    self.hinted.setdefault(endpoint, []).append(change)
+                    self.woken.setdefault(endpoint, []).append(change)
                 return {"Successful": [{"Id": entry["Id"], "MessageId": "m"} for entry in sent["Entries"]]}
             case "GetItem":
                 # No customer is erased.
@@ -160,7 +160,7 @@ def test_waiting_for_aws_allows_1600_events_a_second_in_a_shard(
     assert SOURCE.parallel * SOURCE.batch_size / seconds >= 1600
 
 
-def test_hints_for_each_endpoint_have_the_order_of_the_batch(stage: Stage, aws: VirtualAws) -> None:
+def test_wake_ups_for_each_endpoint_have_the_order_of_the_batch(stage: Stage, aws: VirtualAws) -> None:
     stage.projects = [Project(1, 2), Project(2, 1)]
     names = [f"customer{number % 15}" for number in range(60)]
     changes = [(stage.projects[number % 2], name) for number, name in enumerate(names)]
@@ -174,7 +174,7 @@ def test_hints_for_each_endpoint_have_the_order_of_the_batch(stage: Stage, aws: 
                 versions[name] = versions.get(name, 0) + 1
                 expected.append(f"{name} {versions[name]}")
         for endpoint in project.endpoints:
-            assert stage.hinted[endpoint["sk"]["S"]] == expected
+            assert stage.woken[endpoint["sk"]["S"]] == expected
 
 
 def test_events_of_one_resource_are_written_in_order(stage: Stage, aws: VirtualAws) -> None:
@@ -205,11 +205,11 @@ def test_a_change_that_fails_holds_up_only_its_own_resource(stage: Stage, aws: V
     names = ["bob", "ada", "cleo", "ada", "dora", "ada"]
     full = batch(*[project.change(name) for name in names])
     assert fan_out.handler(full, None) == {"batchItemFailures": [{"itemIdentifier": "3"}]}
-    [hinted] = stage.hinted.values()
-    assert hinted == ["bob 1", "ada 1", "cleo 1", "dora 1"]
+    [woken] = stage.woken.values()
+    assert woken == ["bob 1", "ada 1", "cleo 1", "dora 1"]
 
     # Lambda passes on again what begins with the record that was named.
     failing = False
     again = {"Records": full["Records"][3:]}
     assert fan_out.handler(again, None) == {"batchItemFailures": []}
-    assert hinted[4:] == ["ada 2", "dora 1", "ada 3"]
+    assert woken[4:] == ["ada 2", "dora 1", "ada 3"]

@@ -16,7 +16,7 @@ from shared.api.idempotency import Key
 from shared.api.responses import Response
 from shared.core import clock
 from shared.core.errors import ApiError
-from shared.core.keys import Scope
+from shared.store.keys import Scope
 
 NOW = 1_790_000_000
 API_KEY = "sk_test_" + "a1B2" * 8

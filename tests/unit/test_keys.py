@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core import keys
-from shared.core.keys import Scope
+from shared.store import keys
+from shared.store.keys import Scope
 
 SCOPES = st.builds(Scope, st.integers(1, 10**10), st.booleans())
 

@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra import topology
-from shared import appointments, customers
+from shared.appointments import resource as appointments
 from shared.calls import sessions
 from shared.conversations import conversations
 from shared.core import clock, ids
 from shared.core.errors import ApiError
-from shared.core.keys import Scope
+from shared.customers import resource as customers
 from shared.resources import lists
 from shared.resources.collections import Collection
+from shared.store.keys import Scope
 from shared.webhooks import endpoints, events
 
 SCOPE = Scope(1, False)

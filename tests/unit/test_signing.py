@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from moto import mock_aws
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from shared.core import aws
+from shared.aws import services
 from shared.webhooks import signing
 from tests.support import moto_server
 
@@ -31,11 +31,11 @@ def key(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     with mock_aws(), moto_server.serving() as endpoints:
         for name, url in endpoints.items():
             monkeypatch.setenv(name, url)
-        aws.kms.cache_clear()
-        monkeypatch.setenv("SIGNING_KEY", aws.kms().call("CreateKey", {})["KeyMetadata"]["KeyId"])
+        services.kms.cache_clear()
+        monkeypatch.setenv("SIGNING_KEY", services.kms().call("CreateKey", {})["KeyMetadata"]["KeyId"])
         yield
-        aws.kms().close()
-        aws.kms.cache_clear()
+        services.kms().close()
+        services.kms.cache_clear()
         signing.decrypt.cache_clear()
 
 
@@ -111,5 +111,5 @@ def test_a_sealed_secret_opens_for_its_endpoint_only() -> None:
 
     assert secret.encode() not in ciphertext
     assert signing.decrypt("whk_1", ciphertext) == secret
-    with pytest.raises(aws.AwsError):
+    with pytest.raises(services.AwsError):
         signing.decrypt("whk_2", ciphertext)

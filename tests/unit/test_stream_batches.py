@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.work import batches
+from shared.tasks import batches
 
 
 def record(number: int, resource: str, pk: str = "P#1#test#customer") -> dict[str, Any]:

@@ -13,7 +13,8 @@ import pytest
 
 from functions import sweep
 from infra import topology
-from shared.core import aws, clock
+from shared.aws import services
+from shared.core import clock
 from shared.core.facts import MAX_DUE_SHARDS
 from tests.support.virtual_aws import START, Invocation, Throttled, VirtualAws, virtual_aws
 
@@ -21,7 +22,7 @@ LATENCY = 0.010
 """Seconds of a call: more than DynamoDB and SQS usually take."""
 BACKLOG = 20_000
 WORK = 1.5
-SECONDS = aws.LONGEST_CALL + WORK
+SECONDS = services.LONGEST_CALL + WORK
 """Seconds that the function has, of which it works for `WORK`."""
 
 
@@ -36,7 +37,7 @@ class Backlog:
         self.due = {sk: due for entries in self.index.values() for due, sk in entries}
         self.changed: dict[str, dict[str, Any]] = defaultdict(dict)
         """Attributes that a test has set, by row."""
-        self.hinted: list[str] = []
+        self.woken: list[str] = []
         self.postponed: list[str] = []
         self._lock = threading.Lock()
 
@@ -94,7 +95,7 @@ class Backlog:
     def _send(self, sent: Any) -> Mapping[str, Any]:
         rows = [entry["MessageBody"].split('"sk": "')[1].rstrip('"}') for entry in sent["Entries"]]
         with self._lock:
-            self.hinted += rows
+            self.woken += rows
         return {
             "Successful": [{"Id": entry["Id"], "MessageId": "m", "MD5OfMessageBody": "x"} for entry in sent["Entries"]]
         }
@@ -105,9 +106,9 @@ def _due(milliseconds: float) -> str:
 
 
 def swept(backlog: Backlog, latency: float = LATENCY, seconds: float = SECONDS) -> tuple[VirtualAws, int]:
-    """One run, and how many rows it says it has hinted."""
+    """One run, and how many rows it says it has woken."""
     with virtual_aws(backlog.answers, latency) as aws:
-        found = sweep.handler({}, Invocation(aws, seconds))["hinted"]
+        found = sweep.handler({}, Invocation(aws, seconds))["woken"]
     return aws, found
 
 
@@ -142,7 +143,7 @@ def test_every_shard_gets_its_share_and_its_oldest_rows_come_first(run: Run) -> 
     assert run.aws.ended <= WORK + 2 * LATENCY
 
 
-def test_500_rows_a_second_are_hinted(run: Run) -> None:
+def test_500_rows_a_second_are_woken(run: Run) -> None:
     assert run.found / run.aws.ended >= 500
     # A row is one write. What else it takes is shared: a send by 10 rows, a query and a read by 100.
     per_row = {operation: count / run.found for operation, count in run.aws.calls.items()}
@@ -152,18 +153,18 @@ def test_500_rows_a_second_are_hinted(run: Run) -> None:
     assert sum(per_row.values()) <= 1.15
 
 
-def test_the_hints_of_rows_go_out_before_the_rows_are_postponed() -> None:
+def test_the_wake_ups_of_rows_go_out_before_the_rows_are_postponed() -> None:
     backlog = Backlog(dict.fromkeys(SHARDS, 35))
     answers = backlog.answers
 
     def checked(operation: str, sent: Any) -> Mapping[str, Any]:
         if operation == "UpdateItem":
-            assert sent["Key"]["sk"]["S"] in backlog.hinted
+            assert sent["Key"]["sk"]["S"] in backlog.woken
         return answers(operation, sent)
 
     backlog.answers = checked  # type: ignore[method-assign]
     _, found = swept(backlog)
-    assert found == len(backlog.hinted) == len(backlog.postponed) == 8 * 35
+    assert found == len(backlog.woken) == len(backlog.postponed) == 8 * 35
 
 
 @pytest.mark.parametrize("latency", [2, 8, 39])
@@ -172,9 +173,9 @@ def test_it_stops_in_time_however_long_calls_take(latency: float) -> None:
     [function] = [function for function in topology.FUNCTIONS if function.name == "sweep"]
     run, _ = swept(backlog, latency, seconds=function.timeout)
     assert run.ended <= function.timeout
-    assert backlog.hinted or latency > 30
-    # What was not postponed is hinted again by the next run.
-    assert {*backlog.postponed} <= {*backlog.hinted}
+    assert backlog.woken or latency > 30
+    # What was not postponed is woken again by the next run.
+    assert {*backlog.postponed} <= {*backlog.woken}
 
 
 def test_rows_that_a_worker_has_claimed_are_skipped() -> None:
@@ -184,14 +185,14 @@ def test_rows_that_a_worker_has_claimed_are_skipped() -> None:
         backlog.changed[f"due#3#{number:05d}"] = {"lease": {"S": "token"}, "lease_until": {"N": str(until)}}
     _, found = swept(backlog)
     assert found == 20
-    assert backlog.hinted == backlog.postponed == [f"due#3#{number:05d}" for number in range(10, 30)]
+    assert backlog.woken == backlog.postponed == [f"due#3#{number:05d}" for number in range(10, 30)]
 
 
 def test_a_row_of_a_kind_of_a_later_release_holds_nothing_up() -> None:
     backlog = Backlog({"due#3": 30})
     backlog.changed["due#3#00000"] = {"kind": {"S": "parcel"}}
     swept(backlog)
-    assert backlog.hinted == [f"due#3#{number:05d}" for number in range(1, 30)]
+    assert backlog.woken == [f"due#3#{number:05d}" for number in range(1, 30)]
     assert len(backlog.postponed) == 30
 
 
@@ -205,9 +206,9 @@ def test_a_shard_in_trouble_holds_no_other_up() -> None:
         return answers(operation, sent)
 
     backlog.answers = throttling  # type: ignore[method-assign]
-    with pytest.raises(aws.Unavailable):
+    with pytest.raises(services.Unavailable):
         swept(backlog)
-    assert {row.rpartition("#")[0] for row in backlog.hinted} == {*SHARDS} - {"due#3"}
+    assert {row.rpartition("#")[0] for row in backlog.woken} == {*SHARDS} - {"due#3"}
     assert len(backlog.postponed) == 7 * 30
 
 

@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from shared.core import table
+from shared.store import table
 
 LONG = json.dumps({"notes": "Bitte Überweisung mitbringen. " * 40}, ensure_ascii=False)
 SHORT = json.dumps({"notes": "Bitte Überweisung mitbringen."}, ensure_ascii=False)

@@ -12,7 +12,7 @@ from functions.admin import PAGES
 from functions.admin.visits import Page
 from shared.admin import members, sessions
 from shared.core import clock
-from shared.core.keys import Scope
+from shared.store.keys import Scope
 from shared.webhooks import deliveries, endpoints
 from tests.support.browsing import SESSION, Browser, Shown, Story, Whole, as_test, keys_of, signed_in, trail
 from tests.support.clocks import Clock

@@ -7,8 +7,9 @@ import re
 import pytest
 
 from shared.admin import members
-from shared.core import clock, table
-from shared.core.keys import Scope
+from shared.core import clock
+from shared.store import table
+from shared.store.keys import Scope
 from shared.webhooks import endpoints
 from shared.webhooks.endpoints import HANGING_FROM
 from tests.support.browsing import Browser, Story, Whole, as_test, signed_in, trail

@@ -6,7 +6,7 @@ import boto3
 import pytest
 
 from shared.admin import audit, members
-from shared.core import table
+from shared.store import table
 from tests.support.browsing import STAFF, Browser, Story, as_test, signed_in
 from tests.support.stage import Stage
 

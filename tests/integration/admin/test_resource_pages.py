@@ -10,9 +10,10 @@ import pytest
 
 from shared.admin import members
 from shared.calls import limits
-from shared.core import clock, table
-from shared.core.keys import Scope
+from shared.core import clock
 from shared.projects import usage
+from shared.store import table
+from shared.store.keys import Scope
 from tests.support.browsing import Browser, Story, Whole, as_test, signed_in, trail
 from tests.support.calling import dial
 from tests.support.clocks import Clock

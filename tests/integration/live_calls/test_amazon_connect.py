@@ -11,8 +11,8 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 
-from shared.calls.live import LONGEST, POLL, START_WITHIN
-from shared.calls.pacing import BACK_OFF
+from shared.calls.live.capacity import BACK_OFF
+from shared.calls.live.steps import LONGEST, POLL, START_WITHIN
 from shared.core import clock
 from shared.telephony import adapters
 from shared.telephony.amazon_connect import REASON_DELAY, Connect

@@ -6,8 +6,9 @@ from contextlib import suppress
 
 import pytest
 
-from shared.calls import consents, limits, settlements
-from shared.calls.live import BUSY, FILES_WITHIN, POLL, START_AGAIN, START_WITHIN
+from shared.calls import limits
+from shared.calls.consent import consent_requests, consents
+from shared.calls.live.steps import BUSY, FILES_WITHIN, POLL, START_AGAIN, START_WITHIN
 from shared.core import clock
 from shared.telephony import Busy, CallRefused, ContactState, Ending, NoCapacity, adapters, amazon_connect
 from tests.support.clocks import Clock
@@ -35,7 +36,7 @@ from tests.support.live_calls import (
     work,
 )
 from tests.support.racing import at_once
-from tests.support.resources import hinted, seen
+from tests.support.resources import seen, woken
 from tests.support.stage import Stage
 from tests.support.wire import Killed, wire
 
@@ -59,7 +60,7 @@ def test_a_call_is_dialed_answered_and_completed_with_an_event_for_each(
     line.state = ContactState(at, None, None)
     stage.messages("dials")
     tell(stage, contact_event(contact))
-    assert len(hinted(stage, call.scope, "dials")) == 1
+    assert len(woken(stage, call.scope, "dials")) == 1
     work(stage, call)
     assert (call.doc["answered_at"], call.doc["call_status"]) == (clock.iso(at), "dialing")
     stopped_clock.forward(42)
@@ -123,7 +124,7 @@ def test_each_ending_is_counted_and_gives_back_what_the_call_took(
 # One start for a call
 
 
-def test_hints_that_come_twice_start_one_call(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+def test_wake_ups_that_come_twice_start_one_call(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = placed(stage)
     for _ in range(3):
         work(stage, call)
@@ -294,5 +295,5 @@ def granted(stage: Stage, call: LiveCall) -> None:
     assert call.doc["consent"]["status"] == "pending"
     work(stage, call)
     assert call.doc["call_status"] == "queued"
-    settlements.answer(call.scope, PHONE, consents.GRANTED, clock.now(), None)
+    consent_requests.answer(call.scope, PHONE, consents.GRANTED, clock.now(), None)
     assert call.doc["consent"]["status"] == "granted"

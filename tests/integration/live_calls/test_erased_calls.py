@@ -6,8 +6,9 @@ import os
 
 import pytest
 
-from shared.calls.live import LONGEST, POLL
-from shared.core import aws, clock
+from shared.aws import services
+from shared.calls.live.steps import LONGEST, POLL
+from shared.core import clock
 from shared.erasure import erasing
 from shared.telephony import ContactState
 from tests.support.clocks import Clock
@@ -49,7 +50,7 @@ def hung_up(stage: Stage, time: Clock, line: Line, call: LiveCall) -> None:
 
 def put(key: str) -> str:
     """An object in the bucket of recordings."""
-    aws.s3().put_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=key, Body=b"RIFF")
+    services.s3().put_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=key, Body=b"RIFF")
     return key
 
 

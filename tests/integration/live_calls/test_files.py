@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from shared.calls.live import FILES_WITHIN, POLL
-from shared.core import aws, aws_json, clock
+from shared.aws import client as aws_client
+from shared.aws import services
+from shared.calls.live.steps import FILES_WITHIN, POLL
+from shared.core import clock
 from shared.telephony import ContactState, Ending
 from tests.support import privileges
 from tests.support.clocks import Clock
@@ -32,7 +34,7 @@ from tests.support.live_calls import (
     tell,
     work,
 )
-from tests.support.resources import hinted, seen
+from tests.support.resources import seen, woken
 from tests.support.stage import Stage, sqs_record
 
 
@@ -76,7 +78,7 @@ def test_files_that_come_after_the_calls_end_are_waited_for(
         for _ in range(2):
             stage.messages("dials")
             tell(stage, event)
-            [record] = hinted(stage, call.scope, "dials")
+            [record] = woken(stage, call.scope, "dials")
             stage.invoke("dial", {"Records": [record]})
         assert call.doc[f"{first}_status"] == "available"
     assert files(call) == ("available", "available")
@@ -121,15 +123,15 @@ def after_the_first_write(work: Callable[[], Any]) -> Iterator[None]:
     """The work is done once, as soon as one row was written."""
     left = [work]
 
-    class After(aws_json.Hook):
-        def call(self, call: aws_json.Call, proceed: Callable[[aws_json.Call], Any]) -> Any:
+    class After(aws_client.Hook):
+        def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
             response = proceed(call)
             if left and call.operation in ("PutItem", "UpdateItem"):
                 with privileges.running(None):
                     left.pop()()
             return response
 
-    with aws_json.hooked(After()):
+    with aws_client.hooked(After()):
         yield
     assert not left, "nothing was written"
 
@@ -152,12 +154,12 @@ def test_a_worker_that_looks_while_a_file_is_noted_does_not_put_it_off(
 
 def stored(key: str) -> str:
     """The key of an object that is in the bucket."""
-    aws.s3().put_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=key, Body=b"RIFF")
+    services.s3().put_object(Bucket=os.environ["RECORDINGS_BUCKET"], Key=key, Body=b"RIFF")
     return key
 
 
 def in_bucket(key: str) -> bool:
-    found = aws.s3().list_objects_v2(Bucket=os.environ["RECORDINGS_BUCKET"], Prefix=key)
+    found = services.s3().list_objects_v2(Bucket=os.environ["RECORDINGS_BUCKET"], Prefix=key)
     return bool(found["KeyCount"])
 
 
@@ -168,7 +170,7 @@ def no_deletion() -> Iterator[None]:
     def fail(**others: Any) -> None:
         raise EndpointConnectionError(endpoint_url="bucket")
 
-    events = aws.s3().meta.events
+    events = services.s3().meta.events
     events.register("before-call.s3.DeleteObject", fail)
     try:
         yield

@@ -11,9 +11,11 @@ from functools import partial
 
 import pytest
 
-from shared.calls import limits, pacing
-from shared.calls.live import DIALED_WITHIN, POLL, START_WITHIN
-from shared.core import clock, table
+from shared.calls import limits
+from shared.calls.live import capacity
+from shared.calls.live.steps import DIALED_WITHIN, POLL, START_WITHIN
+from shared.core import clock
+from shared.store import table
 from shared.telephony import ContactState, Ending, NoCapacity, adapters
 from tests.support.clocks import Clock
 from tests.support.live_calls import (
@@ -89,7 +91,7 @@ def several(stage: Stage, time: Clock, count: int) -> list[LiveCall]:
 
 
 def run(stage: Stage, time: Clock, exchange: Exchange, calls: list[LiveCall], until: int) -> None:
-    """Let the workers have every hint when it is due, and the events of calls that end, up to this instant."""
+    """Let the workers have every wake-up when it is due, and the events of calls that end, up to this instant."""
     reported = set[str]()
     while True:
         rows = table.get_many([(call.scope.pk("session"), call.id) for call in calls])
@@ -154,14 +156,14 @@ def test_a_call_that_the_carrier_has_no_capacity_for_stays_queued_and_is_dialed_
     call = placed(stage)
     line.trouble += [NoCapacity("ThrottlingException"), NoCapacity("LimitExceededException")]
     for _ in range(2):
-        after(stage, stopped_clock, call, pacing.BACK_OFF)
+        after(stage, stopped_clock, call, capacity.BACK_OFF)
         assert (call.doc["call_status"], call.doc["dialed_at"]) == ("queued", None)
         assert under_way(call) == 0
     # All others wait, too.
     other = another(stage, stopped_clock, call)
     work(stage, other)
     assert len(line.started) == 2
-    after(stage, stopped_clock, call, pacing.BACK_OFF)
+    after(stage, stopped_clock, call, capacity.BACK_OFF)
     assert call.row["contact_id"] == line.contacts[call.id]
     assert call.doc["dialed_at"] == clock.iso(clock.now())
     assert events_of(stage, call.id) == ["session.created", "session.dialing"]
@@ -176,7 +178,7 @@ def test_a_call_that_may_have_been_placed_is_not_put_back(stage: Stage, stopped_
         work(stage, call)
     after(stage, stopped_clock, call, START_WITHIN - clock.SECOND)
     assert under_way(call) == 1
-    after(stage, stopped_clock, call, pacing.BACK_OFF)
+    after(stage, stopped_clock, call, capacity.BACK_OFF)
     assert outcome(call)[:2] == ("failed", "provider_timeout")
     assert_over(call, calls=0)
 
@@ -190,7 +192,7 @@ def test_a_call_that_is_not_dialed_within_an_hour_fails(
     assert first.doc["call_status"] == "dialing"
     after(stage, stopped_clock, second, 0)
     assert second.doc["call_status"] == "queued"
-    after(stage, stopped_clock, second, pacing.CHECK_SOON)
+    after(stage, stopped_clock, second, capacity.CHECK_SOON)
     assert outcome(second)[:2] == ("failed", "provider_timeout")
     assert second.doc["summary"]
     assert events_of(stage, second.id) == ["session.created", "session.failed"]
@@ -209,7 +211,7 @@ def test_a_customer_who_is_deleted_while_the_call_is_placed_is_not_called_later(
     line.trouble.append(NoCapacity("ThrottlingException"))
     monkeypatch.setattr(line, "start", deleting)
     work(stage, call)
-    after(stage, stopped_clock, call, pacing.BACK_OFF)
+    after(stage, stopped_clock, call, capacity.BACK_OFF)
     assert len(line.started) == 1
     assert outcome(call)[:2] == ("failed", "customer_deleted")
     assert under_way(call) == 0
@@ -225,9 +227,9 @@ def test_the_place_of_a_call_that_is_never_released_is_free_again_in_time(
     lost, call = several(stage, stopped_clock, 2)
     work(stage, lost)
     table.write([table.Delete(lost.scope.pk("session"), lost.id)], uuid.uuid4().hex)
-    after(stage, stopped_clock, call, pacing.HELD - 2 * clock.SECOND)
+    after(stage, stopped_clock, call, capacity.HELD - 2 * clock.SECOND)
     assert call.doc["call_status"] == "queued"
-    after(stage, stopped_clock, call, pacing.CHECK_SOON)
+    after(stage, stopped_clock, call, capacity.CHECK_SOON)
     assert call.doc["call_status"] == "dialing"
 
 
@@ -241,7 +243,7 @@ def test_a_waiting_call_that_does_not_come_back_lets_the_others_pass(
     line.state = ContactState(None, clock.now(), BUSY)
     after(stage, stopped_clock, first, POLL)
     assert_over(first)
-    after(stage, stopped_clock, call, pacing.LATE)
+    after(stage, stopped_clock, call, capacity.LATE)
     assert [session_id for _, session_id, *_ in line.started] == [first.id, call.id]
 
 

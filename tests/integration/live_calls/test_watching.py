@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from shared.calls.live import FILES_WITHIN, LONGEST, LOST_AFTER, POLL
+from shared.calls.live.steps import FILES_WITHIN, LONGEST, LOST_AFTER, POLL
 from shared.core import clock
+from shared.tasks import tasks
 from shared.telephony import Busy, ContactState, Ending, NotConfigured, amazon_connect
-from shared.work import owed
 from tests.support.clocks import Clock
 from tests.support.live_calls import (
     HUNG_UP,
@@ -32,7 +32,7 @@ from tests.support.live_calls import (
     work,
 )
 from tests.support.racing import at_once
-from tests.support.resources import hinted
+from tests.support.resources import woken
 from tests.support.stage import Stage
 from tests.support.wire import Fault, conflicting, refused, wire
 
@@ -51,14 +51,14 @@ def test_a_call_that_no_event_comes_of_is_watched(stage: Stage, stopped_clock: C
     assert outcome(call)[:2] == ("completed", "customer_hangup")
 
 
-def test_sweep_has_a_call_watched_whose_hints_were_all_lost(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+def test_sweep_has_a_call_watched_whose_wake_ups_were_all_lost(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     with wire(Fault(0, refused, service="sqs")):
         call = dialed(stage)
     line.state = ContactState(None, clock.now(), Ending("no_answer", "busy"))
     stage.messages("dials")
-    stopped_clock.forward(POLL / clock.SECOND + owed.SWEEP_GRACE + 1)
+    stopped_clock.forward(POLL / clock.SECOND + tasks.SWEEP_GRACE + 1)
     stage.invoke("sweep", {})
-    [record] = hinted(stage, call.scope, "dials")
+    [record] = woken(stage, call.scope, "dials")
     stage.invoke("dial", {"Records": [record]})
     assert outcome(call)[:2] == ("no_answer", "busy")
 
@@ -123,7 +123,7 @@ def test_a_call_that_the_carrier_tells_nothing_of_any_more_ends_all_the_same(
 
 
 @pytest.mark.parametrize("kind", amazon_connect.EVENTS)
-def test_events_are_hints_however_often_and_in_whatever_order_they_come(
+def test_events_are_wake_ups_however_often_and_in_whatever_order_they_come(
     stage: Stage, stopped_clock: Clock, line: Line, kind: str
 ) -> None:
     call = dialed(stage)
@@ -140,7 +140,7 @@ def test_events_are_hints_however_often_and_in_whatever_order_they_come(
     ):
         stage.messages("dials")
         tell(stage, each)
-        [record] = hinted(stage, call.scope, "dials")
+        [record] = woken(stage, call.scope, "dials")
         stage.invoke("dial", {"Records": [record]})
         assert call.doc["call_status"] == "dialing"
         stopped_clock.forward(1)

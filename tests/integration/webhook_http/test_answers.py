@@ -53,7 +53,7 @@ def test_a_header_of_ours_cannot_be_sent_twice_or_replaced(client: Client) -> No
 @pytest.mark.parametrize(
     "whole",
     [
-        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Wake-ups\r\nLink: </x>\r\n\r\n"
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\no\r\n1\r\nk\r\n0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\n\r\nok",

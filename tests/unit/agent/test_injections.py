@@ -23,7 +23,7 @@ from shared.agent import AgentFailed, Reply, Utterance, bedrock, wording
 from shared.agent.assent import agrees
 from shared.agent.tools import Proposal, Result, Tools
 from shared.core import clock
-from shared.core.keys import Scope
+from shared.store.keys import Scope
 from tests.support import rows
 from tests.support.models import NEW_TIME, OTHER_TIME, TIME, Model, asked, found
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from shared import appointments
 from shared.agent.tools import Proposal, Result, Tools
-from shared.appointments import AppointmentRecord
+from shared.appointments import resource as appointments
+from shared.appointments.resource import AppointmentRecord
 from shared.core import clock
 from tests.support import rows
 from tests.support.models import NEW_TIME, NOW, OTHER_TIME, TIME, found

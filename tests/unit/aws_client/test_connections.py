@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core.aws_json import DYNAMODB
-from shared.core.connections import ConnectionFailed, Connections, Reply, tls_context
+from shared.aws.client import DYNAMODB
+from shared.aws.connections import ConnectionFailed, Connections, Reply, tls_context
 from tests.support.canned_aws import always, client, endpoint, response, serving
 from tests.support.racing import at_once
 from tests.support.receivers import (
@@ -273,9 +273,9 @@ def test_a_certificate_is_trusted_by_the_bundle_that_the_environment_names(
 
 @pytest.mark.parametrize("ca_file", [None, "amazon_roots.pem"])
 def test_another_certificate_is_not_trusted(certificate: Certificate, ca_file: str | None) -> None:
-    from shared.core import aws_json
+    from shared.aws import client as aws_client
 
-    path = ca_file and str(Path(aws_json.__file__).with_name(ca_file))
+    path = ca_file and str(Path(aws_client.__file__).with_name(ca_file))
     with endpoint(serving(WHOLE), tls=certificate) as server:
         ours = Connections(by_name(server), lambda: tls_context(path))
         with pytest.raises(ConnectionFailed, match="connect_untrusted"):

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from shared.aws.client import DYNAMODB, AwsError, Unavailable
+from shared.aws.credentials import RENEW_BEFORE, NoCredentials, Source
 from shared.core import clock
-from shared.core.aws_json import DYNAMODB, AwsError, Unavailable
-from shared.core.credentials import RENEW_BEFORE, NoCredentials, Source
 from tests.support.canned_aws import always, client, endpoint, error, response
 from tests.support.clocks import Clock
 from tests.support.racing import at_once

@@ -9,8 +9,8 @@ import pytest
 from botocore.endpoint_provider import EndpointProvider
 from cryptography import x509
 
-from shared.core import aws_json
-from shared.core.aws_json import DYNAMODB, KMS, SQS, STEP_FUNCTIONS, Service
+from shared.aws import client as aws_client
+from shared.aws.client import DYNAMODB, KMS, SQS, STEP_FUNCTIONS, Service
 
 LOADER: Any = botocore.session.get_session().get_component("data_loader")
 PARTITIONS = LOADER.load_data("partitions")
@@ -27,7 +27,7 @@ def test_the_endpoint_of_every_region_is_botocores(
     assert len(REGIONS) > 40
     for region in REGIONS:
         expected = rules.resolve_endpoint(Region=region, UseFIPS=fips, UseDualStack=False).url
-        assert aws_json.endpoint(service, region) == expected
+        assert aws_client.endpoint(service, region) == expected
 
 
 @pytest.mark.parametrize("service", [DYNAMODB, SQS, STEP_FUNCTIONS, KMS], ids=lambda service: service.name)
@@ -43,30 +43,30 @@ def test_the_names_of_a_service_are_those_of_its_model(service: Service) -> None
 def test_the_environment_names_an_endpoint_for_a_service_or_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://all")
     monkeypatch.setenv("AWS_ENDPOINT_URL_SFN", "http://machines")
-    assert aws_json.endpoint(STEP_FUNCTIONS, "eu-central-1") == "http://machines"
-    assert aws_json.endpoint(DYNAMODB, "eu-central-1") == "http://all"
+    assert aws_client.endpoint(STEP_FUNCTIONS, "eu-central-1") == "http://machines"
+    assert aws_client.endpoint(DYNAMODB, "eu-central-1") == "http://all"
     monkeypatch.setenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")
-    assert aws_json.endpoint(DYNAMODB, "eu-central-1") == "https://dynamodb.eu-central-1.amazonaws.com"
+    assert aws_client.endpoint(DYNAMODB, "eu-central-1") == "https://dynamodb.eu-central-1.amazonaws.com"
 
 
 @pytest.mark.parametrize("region", ["", "evil.example/", "a.b", "EU-CENTRAL-1", "x@y"])
 def test_a_region_that_would_change_the_host_is_refused(region: str) -> None:
     with pytest.raises(ValueError, match="not a region"):
-        aws_json.endpoint(DYNAMODB, region)
+        aws_client.endpoint(DYNAMODB, region)
 
 
 def test_without_a_region_nothing_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("AWS_DEFAULT_REGION")
     with pytest.raises(LookupError):
-        aws_json.region()
+        aws_client.region()
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
-    assert aws_json.region() == "eu-west-1"
+    assert aws_client.region() == "eu-west-1"
 
 
 # Another of certifi's certificates has such a number.
 @pytest.mark.filterwarnings("ignore:Parsed a serial number")
 def test_the_roots_are_amazons_five_as_certifi_has_them() -> None:
-    ours = x509.load_pem_x509_certificates(Path(aws_json.__file__).with_name("amazon_roots.pem").read_bytes())
+    ours = x509.load_pem_x509_certificates(Path(aws_client.__file__).with_name("amazon_roots.pem").read_bytes())
     assert [certificate.subject.rfc4514_string().partition(",")[0] for certificate in ours] == [
         *(f"CN=Amazon Root CA {number}" for number in (1, 2, 3, 4)),
         "CN=Starfield Services Root Certificate Authority - G2",

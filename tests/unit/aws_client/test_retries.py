@@ -16,8 +16,8 @@ from botocore.compat import HTTPHeaders
 from botocore.parsers import create_parser
 from botocore.retries import quota, standard
 
-from shared.core import aws_json, clock
-from shared.core.aws_json import (
+from shared.aws import client as aws_client
+from shared.aws.client import (
     ATTEMPTS,
     DYNAMODB,
     KMS,
@@ -31,8 +31,9 @@ from shared.core.aws_json import (
     Unavailable,
     hooked,
 )
-from shared.core.connections import ConnectionFailed, Reply
-from shared.core.credentials import Source
+from shared.aws.connections import ConnectionFailed, Reply
+from shared.aws.credentials import Source
+from shared.core import clock
 from tests.support.canned_aws import client, endpoint, error, response, serving
 from tests.support.clocks import Clock
 
@@ -48,8 +49,8 @@ CODES = sorted(
         for name in model.operation_names
         for shape in model.operation_model(name).error_shapes
     }
-    | aws_json.THROTTLED
-    | aws_json.TRANSIENT
+    | aws_client.THROTTLED
+    | aws_client.TRANSIENT
     | {"AccessDeniedException", "ValidationException", "SerializationException", "InternalFailure", "Nonsense"}
 )
 STATUSES = (400, 403, 404, 413, 500, 501, 502, 503, 504)
@@ -78,8 +79,8 @@ class Botocore:
 
 def same(service: Service, found: Reply) -> None:
     """The answer is judged as by botocore."""
-    ours, theirs = aws_json.judge(service, found), Botocore(service, found)
-    if isinstance(ours, aws_json.Failure):
+    ours, theirs = aws_client.judge(service, found), Botocore(service, found)
+    if isinstance(ours, aws_client.Failure):
         assert (ours.retryable, ours.throttled) == (theirs.retryable, theirs.throttled), found
         if ours.code:
             assert ours.code == theirs.code, found
@@ -102,7 +103,7 @@ def test_every_error_code_is_retried_as_by_botocore(service: Service, status: in
 @pytest.mark.parametrize("body", [b"", b"{}", b"<html>502 Bad Gateway</html>", b'{"Message":"m"}', b'{"__type":""}'])
 def test_an_answer_without_a_code_is_retried_as_by_botocore(service: Service, status: int, body: bytes) -> None:
     if body == b'{"__type":""}':
-        assert aws_json.judge(service, reply(status, body)).code == str(status)  # type: ignore[union-attr]
+        assert aws_client.judge(service, reply(status, body)).code == str(status)  # type: ignore[union-attr]
     else:
         same(service, reply(status, body))
 
@@ -113,9 +114,9 @@ def test_an_answer_of_dynamodb_with_a_wrong_checksum_is_retried_as_by_botocore(s
     body = b'{"__type":"ValidationException"}'
     found = reply(status, body, x_amz_crc32=str(crc32(body) + offset))
     same(DYNAMODB, found)
-    judged = aws_json.judge(DYNAMODB, found)
-    assert isinstance(judged, aws_json.Failure) == bool(offset or status == 400)
-    assert isinstance(aws_json.judge(SQS, found), aws_json.Failure) == (status == 400)
+    judged = aws_client.judge(DYNAMODB, found)
+    assert isinstance(judged, aws_client.Failure) == bool(offset or status == 400)
+    assert isinstance(aws_client.judge(SQS, found), aws_client.Failure) == (status == 400)
 
 
 @pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
@@ -130,15 +131,15 @@ def test_the_pauses_are_botocores(service: Service, code: str, attempt: int) -> 
     random.seed(attempt)
     expected = backoff.delay_amount(theirs.context)
     random.seed(attempt)
-    assert aws_json.pause(service, attempt, theirs.throttled) == pytest.approx(expected)
+    assert aws_client.pause(service, attempt, theirs.throttled) == pytest.approx(expected)
 
 
 def test_one_call_takes_no_longer_than_is_stated() -> None:
     """`sweep` begins a call only if there is time for it."""
     random.seed(1)
-    pauses = max(sum(aws_json.pause(SQS, attempt, True) for attempt in range(1, ATTEMPTS)) for _ in range(1000))
+    pauses = max(sum(aws_client.pause(SQS, attempt, True) for attempt in range(1, ATTEMPTS)) for _ in range(1000))
     assert 6 < pauses < 7
-    assert ATTEMPTS * (2 + 6) + 7 <= aws_json.LONGEST_CALL == 40
+    assert ATTEMPTS * (2 + 6) + 7 <= aws_client.LONGEST_CALL == 40
 
 
 class Scripted(Hook):

@@ -12,8 +12,9 @@ from botocore.credentials import Credentials
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shared.core import clock, sigv4
-from shared.core.aws_json import DYNAMODB, KMS, SQS, STEP_FUNCTIONS, Service
+from shared.aws import sigv4
+from shared.aws.client import DYNAMODB, KMS, SQS, STEP_FUNCTIONS, Service
+from shared.core import clock
 from tests.support.canned_aws import always, client, endpoint, response
 from tests.support.clocks import Clock
 from tests.support.receivers import Request

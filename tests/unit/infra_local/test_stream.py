@@ -15,7 +15,7 @@ from infra.local import stream
 from infra.local.data_dir import DataDir
 from infra.local.lambdas import Lambdas
 from infra.topology import Function, StreamSource
-from shared.core.aws_json import AwsError
+from shared.aws.client import AwsError
 
 ARN = "arn:aws:dynamodb:us-east-1:123456789012:table/t/stream/1"
 FUNCTION = Function("fan_out", "")

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from shared import appointments
 from shared.agent.scripted import RICH
+from shared.appointments import resource as appointments
 from shared.core import clock
 from tests.support.scripted import Dialogue, appointment, dental, physio
 

@@ -1,0 +1,228 @@
+"""Appointments and their status machine (specification, "Appointment status"; contract 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from shared.core import clock, ids
+from shared.core.errors import ApiError
+from shared.resources import documents, fields, lists
+from shared.resources.collections import Collection, Record
+from shared.resources.documents import Resource, ResourceRow
+from shared.resources.schema import AppointmentId, CustomerId, Keywords, Metadata, SessionId, Time, at_most, one_of
+from shared.store.keys import Scope
+
+PENDING, CONFIRMED, RESCHEDULED, CANCELLED, FAILED = STATUSES = (
+    "pending",
+    "confirmed",
+    "rescheduled",
+    "cancelled",
+    "failed",
+)
+TRANSITIONS: Mapping[str, frozenset[str]] = {
+    PENDING: frozenset({CONFIRMED, RESCHEDULED, CANCELLED, FAILED}),
+    CONFIRMED: frozenset({CONFIRMED, RESCHEDULED, CANCELLED, FAILED}),
+    RESCHEDULED: frozenset({CONFIRMED, RESCHEDULED, CANCELLED, FAILED}),
+    FAILED: frozenset({CONFIRMED, RESCHEDULED, CANCELLED}),
+    CANCELLED: frozenset(),
+}
+"""By status: the statuses that can follow. A status that follows itself requires a new time in the same change."""
+REASONS = {"cancellation_reason": CANCELLED, "failure_reason": FAILED}
+"""By field: the status that has this reason."""
+
+
+class Appointment(Resource):
+    """An appointment of a customer (specification, "Appointment"; contract 6). Id prefix `appt_`."""
+
+    id: AppointmentId
+    """The appointment's id. Never changes."""
+    object: Literal["appointment"]
+    """The type of the object. Never changes."""
+    status: Annotated[str, one_of(STATUSES, "AppointmentStatus")]
+    """The current status. `cancelled` is final; nothing returns to `pending`."""
+    appointment_at: Time
+    """The time of the appointment. A new time reschedules it."""
+    timezone: Annotated[str, Keywords(format="iana-timezone")] | None
+    """IANA name of the zone in which the agent reads and states times. Null when unset, which means UTC."""
+    duration_minutes: Annotated[int, Keywords(minimum=1, maximum=1440)] | None
+    """1 to 1440. Null when unset."""
+    title: Annotated[str, at_most(200)] | None
+    """At most 200 characters. Null when unset."""
+    location: Annotated[str, at_most(500)] | None
+    """At most 500 characters. Null when unset."""
+    notes: Annotated[str, at_most(2000)] | None
+    """At most 2000 characters. Null when unset."""
+    customer_id: CustomerId
+    """The customer's id. Never changes."""
+    session_id: SessionId | None
+    """The id of the latest session (call) about the appointment. Null before the first."""
+    external_id: Annotated[str, at_most(255)] | None
+    """The caller's own identifier, at most 255 characters; not unique. Null when unset."""
+    metadata: Metadata
+    """The caller's own keys and values, at most 50; `{}` when unset."""
+    cancellation_reason: Annotated[str, at_most(500)] | None
+    """At most 500 characters. Null unless the status is `cancelled` and the request had a reason."""
+    failure_reason: Annotated[str, at_most(500)] | None
+    """At most 500 characters. Null unless the status is `failed` and the request had a reason."""
+    deleted_at: Time | None
+    """When the appointment was deleted. Null until then; never changes afterwards."""
+
+
+APPOINTMENTS: Collection[Appointment, ResourceRow] = Collection(
+    kind="appointment",
+    prefix="appt_",
+    indexed=("external_id", "session_id", "customer_id", "status"),
+    filters={
+        "external_id": lists.Exact("external_id"),
+        "session_id": lists.Exact("session_id"),
+        "customer_id": lists.Exact("customer_id"),
+        "status": lists.Enumerated("status", STATUSES),
+    },
+    repeatable=frozenset({"status"}),
+    time_field="appointment_at",
+    keeps_deleted=True,
+)
+AppointmentRecord = Record[Appointment, ResourceRow]
+
+
+Duration = Annotated[int, Field(ge=1, le=1440)]
+Reason = Annotated[str, fields.text(500)]
+
+
+class AppointmentFields(fields.Input):
+    """The common fields of a new appointment and a patch."""
+
+    timezone: fields.Timezone | None = None
+    """The IANA time zone in which the agent reads and states times, for example `Europe/Berlin`. UTC if unset."""
+    duration_minutes: Duration | None = None
+    """The duration in minutes."""
+    title: Annotated[str, fields.text(200)] | None = None
+    """What the appointment is for. The agent mentions it."""
+    location: Annotated[str, fields.text(500)] | None = None
+    """Where the appointment takes place. The agent mentions it."""
+    notes: Annotated[str, fields.text(2000)] | None = None
+    """Your own notes. The agent does not see them."""
+    external_id: fields.ExternalId | None = None
+    """Your own identifier of the appointment. It need not be unique."""
+    metadata: fields.MetadataPatch | None = None
+    """Merged by key: the value null removes a key, and null instead of the object removes all keys."""
+
+
+class AppointmentCreate(AppointmentFields):
+    """A new appointment (contract 6)."""
+
+    customer_id: CustomerId
+    """The id of a customer who is not deleted."""
+    appointment_at: fields.Instant
+    """The time of the appointment, with a UTC offset. A past time is accepted."""
+    status: Literal["pending", "confirmed"] = "pending"
+    """The status to begin with."""
+    metadata: fields.Metadata | None = None
+    """Your own keys and values. A key with the value null is omitted."""
+
+
+class AppointmentPatch(AppointmentFields):
+    """A merge patch: an absent field keeps its value, null clears it. The customer never changes."""
+
+    appointment_at: fields.Instant = fields.ABSENT
+    """The time of the appointment, with a UTC offset. A new time reschedules the appointment."""
+    status: Literal["pending", "confirmed", "rescheduled", "cancelled", "failed"] = fields.ABSENT
+    """The new status. `rescheduled` requires a new `appointment_at`; `cancelled` and `failed` allow none."""
+    cancellation_reason: Reason | None = None
+    """Why the appointment is cancelled. Only if the status is `cancelled`."""
+    failure_reason: Reason | None = None
+    """Why the appointment failed. Only if the status is `failed`."""
+
+
+def new(scope: Scope, values: Mapping[str, Any]) -> Appointment:
+    """A new appointment with these fields."""
+    return APPOINTMENTS.new(
+        scope,
+        status=values["status"],
+        appointment_at=values["appointment_at"],
+        timezone=values["timezone"],
+        duration_minutes=values["duration_minutes"],
+        title=values["title"],
+        location=values["location"],
+        notes=values["notes"],
+        customer_id=values["customer_id"],
+        session_id=None,
+        external_id=values["external_id"],
+        metadata=values["metadata"] or {},
+        cancellation_reason=None,
+        failure_reason=None,
+        deleted_at=None,
+    )
+
+
+def sample(scope: Scope) -> Appointment:
+    """An appointment that is not stored, for the webhook test operation (contract 9)."""
+    values = {
+        "status": PENDING,
+        "appointment_at": clock.iso(clock.now() + clock.DAY),
+        "timezone": "UTC",
+        "duration_minutes": 30,
+        "title": "Test appointment",
+        "customer_id": ids.new("cust_"),
+    }
+    return new(scope, dict.fromkeys(("location", "notes", "external_id", "metadata")) | values)
+
+
+def patched(appointment: Appointment, patch: Mapping[str, Any]) -> Appointment | None:
+    """The appointment after a merge patch; None if nothing changes (contract 6).
+
+    A new time reschedules it. Raises `appointment_deleted`, `invalid_status_transition`, `parameters_exclusive`,
+    `parameter_missing`, `parameter_invalid` or an error of the metadata.
+    """
+    if appointment["deleted_at"] is not None:
+        raise ApiError("appointment_deleted")
+    changes = dict(patch)
+    if "metadata" in changes:
+        changes["metadata"] = fields.merge_metadata(appointment["metadata"], changes["metadata"])
+    current, requested = appointment["status"], changes.pop("status", None)
+    moved = changes.get("appointment_at", appointment["appointment_at"]) != appointment["appointment_at"]
+    _check_combination(changes, requested, moved)
+    # A new time reschedules, unless the same patch confirms.
+    target = RESCHEDULED if moved and (requested is None or requested == current == PENDING) else requested
+    if target is not None and (target != current or moved):
+        _check_transition(current, target)
+        changes["status"] = target
+    for reason, status in REASONS.items():
+        if changes.get("status", current) != status:
+            if changes.get(reason) is not None:
+                raise ApiError("parameters_exclusive", f"{reason} requires status '{status}'.", param=reason)
+            changes[reason] = None
+    return documents.changed(appointment, changes)
+
+
+def deleted(appointment: Appointment) -> Appointment | None:
+    """The appointment after its cancellation and soft deletion; None if it is already deleted (contract 6)."""
+    if appointment["deleted_at"] is not None:
+        return None
+    changes = {"status": CANCELLED, "failure_reason": None, "deleted_at": clock.iso(clock.now())}
+    changed = documents.touched(appointment, changes)
+    return {**changed, "deleted_at": changed["updated_at"]}
+
+
+def _check_combination(changes: Mapping[str, Any], requested: str | None, moved: bool) -> None:
+    if moved and requested in (CANCELLED, FAILED):
+        raise ApiError(
+            "parameters_exclusive",
+            f"A new appointment_at cannot be combined with status '{requested}'.",
+            param="appointment_at",
+        )
+    if requested == RESCHEDULED and not moved:
+        code = "parameter_invalid" if "appointment_at" in changes else "parameter_missing"
+        raise ApiError(code, "Rescheduling requires a new appointment_at.", param="appointment_at")
+
+
+def _check_transition(current: str, target: str) -> None:
+    if target not in TRANSITIONS[current]:
+        raise ApiError(
+            "invalid_status_transition",
+            f"The status cannot change from {current} to {target}.",
+            param="status",
+        )

@@ -1,0 +1,412 @@
+"""A client for AWS services with the AWS JSON protocol: DynamoDB, SQS, Step Functions and KMS.
+
+    client = Client(DYNAMODB, Source())
+    client.call("GetItem", {"TableName": "table", "Key": {"pk": {"S": "a"}, "sk": {"S": "b"}}})
+
+A call makes up to `ATTEMPTS` attempts. What is retried, and after which pauses, follows botocore's standard mode. Bytes
+are base64 text in parameters and responses, as in the protocol.
+
+    AwsError      AWS refused the call
+    Unavailable   AWS throttled the call or did not respond; a write may have taken effect
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import ssl
+import threading
+import time
+from binascii import crc32
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from shared.aws import sigv4
+from shared.aws.connections import CONNECT_SECONDS, RESPONSE_SECONDS, ConnectionFailed, Connections, Reply, tls_context
+from shared.aws.credentials import Credentials, NoCredentials, Source
+from shared.core import clock
+
+ATTEMPTS = 4
+THROTTLED_PAUSE, TRANSIENT_PAUSE, DYNAMODB_PAUSE = 1.0, 0.05, 0.025
+"""The longest pause, in seconds, before the second attempt; each later pause may be twice as long as the one before."""
+_LONGEST_PAUSE = 20.0
+LONGEST_CALL = int(ATTEMPTS * (CONNECT_SECONDS + RESPONSE_SECONDS) + THROTTLED_PAUSE * (2 ** (ATTEMPTS - 1) - 1) + 1)
+"""Seconds that one call takes at most: attempts that time out, and the pauses of up to 1, 2 and 4 s in between."""
+
+THROTTLED = frozenset(
+    {
+        "BandwidthLimitExceeded",
+        "EC2ThrottledException",
+        "LimitExceededException",
+        "PriorRequestNotComplete",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "SlowDown",
+        "ThrottledException",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+        "TransactionInProgressException",
+    }
+)
+TRANSIENT = frozenset({"ReplicatedWriteConflictException", "RequestTimeout", "RequestTimeoutException"})
+TRANSIENT_STATUSES = frozenset({500, 502, 503, 504})
+TRANSACTION_IN_PROGRESS = "TransactionInProgressException"
+"""Retried as throttling, but the caller must know: an earlier attempt of its transaction still runs."""
+_EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException"})
+_SKEWED = frozenset({"InvalidSignatureException", "RequestExpired", "RequestInTheFuture", "RequestTimeTooSkewed"})
+_MOST_SKEW = 4 * clock.MINUTE  # AWS accepts five.
+
+_QUOTA = 500
+_THROTTLED_COST, _TRANSIENT_COST = 5, 14
+
+
+class Unavailable(Exception):
+    """A service throttled a request or did not respond in time. A write may have taken effect."""
+
+
+class AwsError(Exception):
+    """AWS refused a call. `body` is the parsed error response, with fields such as `CancellationReasons`."""
+
+    def __init__(self, code: str, message: str, status: int, body: Mapping[str, Any]) -> None:
+        super().__init__(f"{code}: {message}")
+        self.code = code
+        self.message = message
+        self.status = status
+        self.body = body
+
+
+@dataclass(frozen=True)
+class Service:
+    """A service. `name` is boto3's name for it, `target` begins the header that names an operation.
+
+    `endpoint` begins the host name and is also the name in signatures; `variable` ends `AWS_ENDPOINT_URL_…`.
+    `no_fips` are the prefixes of regions whose normal endpoint is the FIPS endpoint.
+    """
+
+    name: str
+    endpoint: str
+    target: str
+    variable: str
+    version: str = "1.0"
+    no_fips: tuple[str, ...] = ()
+
+
+DYNAMODB = Service("dynamodb", "dynamodb", "DynamoDB_20120810", "DYNAMODB", no_fips=("us-gov-",))
+SQS = Service("sqs", "sqs", "AmazonSQS", "SQS", no_fips=("us-gov-",))
+STEP_FUNCTIONS = Service("stepfunctions", "states", "AWSStepFunctions", "SFN", no_fips=("us-gov-west-1",))
+KMS = Service("kms", "kms", "TrentService", "KMS", version="1.1")
+
+_PARTITIONS: Sequence[tuple[str, str]] = (
+    ("cn-", "amazonaws.com.cn"),
+    ("eusc-", "amazonaws.eu"),
+    ("us-iso-", "c2s.ic.gov"),
+    ("us-isob-", "sc2s.sgov.gov"),
+    ("eu-isoe-", "cloud.adc-e.uk"),
+    ("us-isof-", "csp.hci.ic.gov"),
+)
+"""The beginning of a region's name and its domain, for partitions that are not under `amazonaws.com`."""
+_REGION = re.compile(r"[a-z0-9-]{3,40}")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of our code, of however many attempts."""
+
+    service: str
+    operation: str
+    parameters: Mapping[str, Any]
+
+
+class Hook:
+    """What happens around each call and each attempt. Tests count calls and inject faults with a subclass."""
+
+    def call(self, call: Call, proceed: Callable[[Call], Any]) -> Any:
+        """Make the call and return its response."""
+        return proceed(call)
+
+    def attempt(self, call: Call, proceed: Callable[[], Reply]) -> Reply:
+        """Make one attempt and return the HTTP response. May raise ConnectionFailed."""
+        return proceed()
+
+    def pause(self, call: Call, proceed: Callable[[], None]) -> None:
+        """Wait between two attempts."""
+        proceed()
+
+
+_hooks: tuple[Hook, ...] = ()
+
+
+@contextmanager
+def hooked(hook: Hook) -> Iterator[None]:
+    """Use the hook for the calls of all clients and threads, outside of those that are already in use."""
+    global _hooks
+    _hooks = (*_hooks, hook)
+    try:
+        yield
+    finally:
+        _hooks = tuple(each for each in _hooks if each is not hook)
+
+
+class Client:
+    """A client of one service in one region, as the environment says when it is created. Threads may share it."""
+
+    def __init__(self, service: Service, credentials: Source) -> None:
+        self.service = service
+        self._region = region()
+        url = endpoint(service, self._region)
+        parts = urlsplit(url)
+        self._host, self._path = parts.netloc, parts.path or "/"
+        self._connections = Connections(url, partial(_tls_context, _ca_file(self._host)))
+        self._credentials = credentials
+        self._content_type = f"application/x-amz-json-{service.version}"
+        self._quota = _Quota()
+        self._skew = 0
+
+    def call(self, operation: str, parameters: Mapping[str, Any]) -> Any:
+        """Call an operation and return its response. Raises AwsError or Unavailable."""
+        if not _hooks:
+            return self._call(Call(self.service.name, operation, parameters))
+        proceed: Callable[[Call], Any] = self._call
+        for hook in _hooks:
+            proceed = partial(hook.call, proceed=proceed)
+        return proceed(Call(self.service.name, operation, parameters))
+
+    def warm(self) -> None:
+        """Build what the first call would otherwise build. Sends nothing."""
+        self._connections.warm()
+
+    def close(self) -> None:
+        """Close the connections that are not in use."""
+        self._connections.close()
+
+    def _call(self, call: Call) -> Any:
+        body = json.dumps(call.parameters, separators=(",", ":")).encode()
+        corrected = False
+        cost = 0
+        attempt = 1
+        while True:
+            credentials = self._current_credentials()
+            outcome = self._attempt(call, body, credentials)
+            if isinstance(outcome, Success):
+                self._quota.put_back(cost or 1)
+                return outcome.response
+            if not corrected and self._correct(outcome, credentials):
+                corrected = True
+                continue
+            cost = _THROTTLED_COST if outcome.throttled else _TRANSIENT_COST
+            if not outcome.retryable or attempt == ATTEMPTS or not self._quota.take(cost):
+                raise outcome.error
+            self._pause(call, pause(self.service, attempt, outcome.throttled))
+            attempt += 1
+
+    def _attempt(self, call: Call, body: bytes, credentials: Credentials) -> Success | Failure:
+        request = self._request(call.operation, body, credentials)
+        send: Callable[[], Reply] = partial(self._connections.exchange, request)
+        for hook in _hooks:
+            send = partial(hook.attempt, call, send)
+        try:
+            return judge(self.service, send())
+        except ConnectionFailed as failed:
+            return Failure(Unavailable(failed.reason), retryable=True)
+
+    def _request(self, operation: str, body: bytes, credentials: Credentials) -> bytes:
+        now = time.gmtime((clock.now() + self._skew) // clock.SECOND)
+        headers = {
+            "content-type": self._content_type,
+            "host": self._host,
+            "x-amz-date": time.strftime("%Y%m%dT%H%M%SZ", now),
+            "x-amz-target": f"{self.service.target}.{operation}",
+        }
+        if credentials.session_token:
+            headers["x-amz-security-token"] = credentials.session_token
+        signature = sigv4.authorization(
+            credentials.access_key_id,
+            credentials.secret_access_key,
+            region=self._region,
+            service=self.service.endpoint,
+            headers=headers,
+            body=body,
+            path=self._path,
+        )
+        lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
+        head = (
+            f"POST {self._path} HTTP/1.1\r\n{''.join(lines)}authorization: {signature}\r\n{_trace()}"
+            f"user-agent: appointments-service\r\naccept-encoding: identity\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        return head.encode("latin-1") + body
+
+    def _current_credentials(self) -> Credentials:
+        try:
+            return self._credentials.current()
+        except NoCredentials as error:
+            raise Unavailable(f"no credentials: {error}") from None
+
+    def _correct(self, failure: Failure, used: Credentials) -> bool:
+        """Renew expired credentials, or correct the clock skew. Returns whether a retry may help."""
+        if failure.code in _EXPIRED:
+            try:
+                return self._credentials.renew(used) != used
+            except NoCredentials:
+                return False
+        if failure.code not in _SKEWED or failure.date is None:
+            return False
+        skew = failure.date - clock.now()
+        if abs(skew - self._skew) < _MOST_SKEW:
+            return False
+        self._skew = skew
+        return True
+
+    def _pause(self, call: Call, seconds: float) -> None:
+        wait: Callable[[], None] = partial(clock.sleep, seconds)
+        for hook in _hooks:
+            wait = partial(hook.pause, call, wait)
+        wait()
+
+
+@dataclass(frozen=True)
+class Success:
+    """A successful attempt and the parsed response."""
+
+    response: Any
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failed attempt. `date` is the time at AWS (milliseconds)."""
+
+    error: AwsError | Unavailable
+    retryable: bool = False
+    throttled: bool = False
+    code: str = ""
+    date: int | None = None
+
+
+class _Quota:
+    """Limits the retries of a client, so that they do not multiply the load while a service is down."""
+
+    def __init__(self) -> None:
+        self._left = _QUOTA
+        self._lock = threading.Lock()
+
+    def take(self, cost: int) -> bool:
+        """Take the cost of a retry; False if too little is left."""
+        with self._lock:
+            if cost > self._left:
+                return False
+            self._left -= cost
+            return True
+
+    def put_back(self, amount: int) -> None:
+        """Put back the cost of the retry that succeeded, or a little for each success without one."""
+        if self._left < _QUOTA:
+            with self._lock:
+                self._left = min(_QUOTA, self._left + amount)
+
+
+def judge(service: Service, reply: Reply) -> Success | Failure:
+    """What an HTTP response says, and whether another attempt may help."""
+    checksum = reply.headers.get("x-amz-crc32") if service is DYNAMODB else None
+    if checksum is not None and checksum != str(crc32(reply.body)):
+        return Failure(Unavailable("checksum"), retryable=True)
+    if 200 <= reply.status < 300:
+        try:
+            return Success(json.loads(reply.body) if reply.body else {})
+        except ValueError:
+            return Failure(Unavailable("not JSON"), retryable=True)
+    error = _error(reply)
+    throttled = error.code in THROTTLED or reply.status == 429
+    transient = error.code in TRANSIENT or reply.status in TRANSIENT_STATUSES
+    unavailable = (throttled or transient) and error.code != TRANSACTION_IN_PROGRESS
+    return Failure(
+        Unavailable(error.code) if unavailable else error,
+        retryable=throttled or transient,
+        throttled=throttled,
+        code=error.code,
+        date=_date(reply) if error.code in _SKEWED else None,
+    )
+
+
+def pause(service: Service, attempt: int, throttled: bool) -> float:
+    """Seconds to wait after this failed attempt (from 1): a random part of a time that doubles."""
+    scale = THROTTLED_PAUSE if throttled else DYNAMODB_PAUSE if service is DYNAMODB else TRANSIENT_PAUSE
+    return random.random() * float(min(scale * 2 ** (attempt - 1), _LONGEST_PAUSE))
+
+
+def region() -> str:
+    """The region of this process. Raises LookupError."""
+    # Both are set on Lambda. boto3, which serves the other services, reads only AWS_DEFAULT_REGION.
+    found = os.environ.get("AWS_DEFAULT_REGION") or os.environ.get("AWS_REGION")
+    if not found:
+        raise LookupError("set AWS_DEFAULT_REGION")
+    return found
+
+
+def endpoint(service: Service, region: str) -> str:
+    """The URL of a service's endpoint: the environment's, or that of the region."""
+    if os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() != "true":
+        for variable in (f"AWS_ENDPOINT_URL_{service.variable}", "AWS_ENDPOINT_URL"):
+            if url := os.environ.get(variable):
+                return url
+    if not _REGION.fullmatch(region):
+        raise ValueError(f"not a region: {region}")
+    domain = next((domain for prefix, domain in _PARTITIONS if region.startswith(prefix)), "amazonaws.com")
+    fips = os.environ.get("AWS_USE_FIPS_ENDPOINT", "").lower() == "true" and not region.startswith(service.no_fips)
+    return f"https://{service.endpoint}{'-fips' if fips else ''}.{region}.{domain}"
+
+
+def _error(reply: Reply) -> AwsError:
+    try:
+        body = json.loads(reply.body) if reply.body else {}
+    except ValueError:
+        body = {"message": reply.body[:200].decode(errors="replace")}
+    if not isinstance(body, dict):
+        body = {}
+    named = body.get("__type") or reply.headers.get("x-amzn-errortype") or str(reply.status)
+    # In full "com.amazonaws.dynamodb.v20120810#ThrottlingException" or "ThrottlingException:http://…".
+    code = str(named).partition(":")[0].rpartition("#")[2]
+    return AwsError(code, str(body.get("message", body.get("Message", ""))), reply.status, body)
+
+
+def _date(reply: Reply) -> int | None:
+    # Imported here, because only a refused signature needs it.
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return int(parsedate_to_datetime(reply.headers["date"]).timestamp() * clock.SECOND)
+    except (KeyError, ValueError):
+        return None
+
+
+def _trace() -> str:
+    """The header by which AWS follows a request through services, and stops loops of functions and queues."""
+    trace = os.environ.get("_X_AMZN_TRACE_ID")
+    if not trace or "AWS_LAMBDA_FUNCTION_NAME" not in os.environ:
+        return ""
+    safe = quote(trace, safe="-=;:+&[]{}\"',")
+    return f"x-amzn-trace-id: {safe}\r\n"
+
+
+def _ca_file(host: str) -> str | None:
+    """The file of the certificates to trust; None for those of certifi.
+
+    The public endpoints have certificates of Amazon Trust Services. Its five roots load in a tenth of the time of all.
+    """
+    if bundle := os.environ.get("AWS_CA_BUNDLE"):
+        return bundle
+    is_public = host.endswith(".amazonaws.com") and ".us-gov-" not in host
+    return str(Path(__file__).with_name("amazon_roots.pem")) if is_public else None
+
+
+@cache
+def _tls_context(ca_file: str | None) -> ssl.SSLContext:
+    return tls_context(ca_file)

@@ -1,0 +1,167 @@
+"""AWS clients, created at first use and reused for the life of the process, and the errors of their calls.
+
+Our own client (`aws_json`) calls the services on the path of requests and workers: DynamoDB, SQS, Step Functions and
+KMS. boto3 calls the others, and is imported only when one of its clients is created. Threads share the clients, but
+only one at a time creates one (boto3, "Multithreading or multiprocessing with clients").
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from shared.aws import client as aws_client
+from shared.aws.client import LONGEST_CALL, AwsError, Client, Unavailable
+from shared.aws.connections import CONNECT_SECONDS, RESPONSE_SECONDS
+from shared.aws.credentials import Source
+
+if TYPE_CHECKING:
+    from mypy_boto3_cognito_idp.client import CognitoIdentityProviderClient
+    from mypy_boto3_s3.client import S3Client
+    from mypy_boto3_secretsmanager.client import SecretsManagerClient
+
+__all__ = ["LONGEST_CALL", "AwsError", "Unavailable"]
+
+T = TypeVar("T")
+_creating = threading.RLock()
+_QUEUE = "QUEUE_"
+"""The prefix of the environment variables with the URLs of queues."""
+
+
+class _Once(Generic[T]):
+    """A function without parameters that is executed only once, even if many threads call it."""
+
+    def __init__(self, create: Callable[[], T]) -> None:
+        self._cached = functools.cache(create)
+        self.cache_clear = self._cached.cache_clear
+        self.cache_info = self._cached.cache_info
+
+    def __call__(self) -> T:
+        with _creating:
+            return self._cached()
+
+
+_credentials = _Once(Source)
+
+
+@_Once
+def dynamodb() -> Client:
+    """The DynamoDB client. Only `shared/store/table.py` makes calls with it."""
+    return Client(aws_client.DYNAMODB, _credentials())
+
+
+@_Once
+def sqs() -> Client:
+    """The SQS client."""
+    return Client(aws_client.SQS, _credentials())
+
+
+@_Once
+def stepfunctions() -> Client:
+    """The Step Functions client."""
+    return Client(aws_client.STEP_FUNCTIONS, _credentials())
+
+
+@_Once
+def kms() -> Client:
+    """The KMS client, for the key that encrypts signing secrets."""
+    return Client(aws_client.KMS, _credentials())
+
+
+@_Once
+def s3() -> S3Client:
+    """The S3 client, for recordings. Presigned URLs name the bucket's region; their signatures are valid only there."""
+    client: S3Client = _client("s3", signature_version="s3v4", s3={"addressing_style": "virtual"})
+    return client
+
+
+@_Once
+def cognito() -> CognitoIdentityProviderClient:
+    """The Cognito client, for the stack's user pool."""
+    client: CognitoIdentityProviderClient = _client("cognito-idp")
+    return client
+
+
+@_Once
+def secretsmanager() -> SecretsManagerClient:
+    """The Secrets Manager client, for the secret of the sign-in provider's client."""
+    client: SecretsManagerClient = _client("secretsmanager")
+    return client
+
+
+@_Once
+def sns() -> Any:
+    """The SNS client, for notices to the stage's operators."""
+    return _client("sns")
+
+
+def queue_url(name: str) -> str:
+    """The URL of a queue, by its name in `infra/topology.py`."""
+    return os.environ[f"{_QUEUE}{name.upper()}"]
+
+
+def queue_of(arn: str) -> str | None:
+    """The name in `infra/topology.py` of a queue that this function uses, by its ARN; None for another queue."""
+    generated = arn.rpartition(":")[2]
+    for name in os.environ:
+        if name.startswith(_QUEUE) and os.environ[name].rpartition("/")[2] == generated:
+            return name.removeprefix(_QUEUE).lower()
+    return None
+
+
+def state_machine_arn(name: str) -> str:
+    """The ARN of a state machine, by its name in `infra/topology.py`."""
+    return os.environ[f"STATE_MACHINE_{name.upper()}"]
+
+
+def call(operation: Callable[..., Any], **parameters: Any) -> Any:
+    """Call an operation of a boto3 client and return its response.
+
+    Raises Unavailable for throttling, timeouts and faults of the service, and AwsError for every other error.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        return operation(**parameters)
+    except ClientError as error:
+        code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
+        if code in _UNAVAILABLE:
+            raise Unavailable(code) from error
+        raise AwsError(code, message, error.response["ResponseMetadata"]["HTTPStatusCode"], error.response) from error
+    except BotoCoreError as error:
+        raise Unavailable(type(error).__name__) from error
+
+
+_UNAVAILABLE = frozenset(
+    {
+        "DependencyTimeoutException",
+        "InternalFailure",
+        "InternalServerError",
+        "KMSInternalException",
+        "LimitExceededException",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+        "ThrottlingError",
+        "ThrottlingException",
+    }
+)
+
+
+def _client(service: Any, **settings: Any) -> Any:
+    import boto3
+    from botocore.config import Config
+
+    # Short timeouts, so that a lost response is retried while the caller still waits.
+    config = Config(
+        connect_timeout=CONNECT_SECONDS,
+        read_timeout=RESPONSE_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": aws_client.ATTEMPTS},
+        max_pool_connections=128,
+        **settings,
+    )
+    return boto3.client(service, config=config)

@@ -1,0 +1,380 @@
+"""Calls: how one is placed (`POST /v1/customers/{id}/call`), dialed and ended (contract 7).
+
+Functions return the writes of one transaction and perform none. `send_wake_ups` sends the wake-ups after the
+transaction. The customer's row names the call (`active_session`) from its request to its end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, TypedDict, cast
+
+from shared.appointments import resource as appointments
+from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
+from shared.calls import limits, sessions
+from shared.calls.consent import consents
+from shared.calls.consent.consents import Consent
+from shared.calls.live import capacity
+from shared.calls.sessions import SESSIONS, Session, SessionRecord
+from shared.core import clock, ids, threads
+from shared.core.errors import ApiError, not_found, not_found_in_body
+from shared.customers.resource import CUSTOMERS, CustomerRecord
+from shared.projects import usage
+from shared.resources import documents, fields
+from shared.resources.schema import AppointmentId, CustomerId, SessionId, Time, one_of
+from shared.store import mode, table
+from shared.store.keys import Scope
+from shared.tasks import tasks, wake_ups
+from shared.telephony import Ending, test_numbers
+
+DIALS_AFTER = 1
+"""Seconds, scaled, after which a simulated call is dialed (contract 10)."""
+PUT_OFF = 5
+"""Seconds, scaled, after which a call that the limit of calls at once does not allow is tried again."""
+CONSENT_DECLINED = Ending(sessions.FAILED, "consent_declined")
+CONSENT_EXPIRED = Ending(sessions.FAILED, "consent_expired")
+CONSENT_REVOKED = Ending(sessions.FAILED, "consent_revoked")
+CUSTOMER_DELETED = Ending(sessions.FAILED, "customer_deleted")
+NOT_ALLOWED = Ending(sessions.FAILED, "destination_not_allowed")
+BLOCKED = Ending(sessions.FAILED, "blocked")
+PROVIDER_ERROR = Ending(sessions.FAILED, "provider_error")
+LIMIT_REACHED = "This project has reached its limit of {}."
+
+
+class CallCreate(fields.Input):
+    """The options of a call (contract 7)."""
+
+    appointment_id: AppointmentId | None = None
+    """An appointment of the customer that the call is about. It must not be cancelled or deleted."""
+    channel: Literal["phone", "whatsapp"] | None = None
+    """How to call. `phone` by default; some of test mode's numbers imply `whatsapp`."""
+    instructions: Annotated[str, fields.text(2000)] | None = None
+    """Instructions for the agent."""
+    metadata: fields.Metadata | None = None
+    """Your own keys and values, for the session. A key with the value null is omitted."""
+
+
+class Call(TypedDict):
+    """The response of the call action (contract 7)."""
+
+    object: Literal["call"]
+    """The type of the object."""
+    status: Annotated[str, one_of(("queued", "consent_pending"))]
+    """`queued`, or `consent_pending` while the customer is asked for consent."""
+    session_id: SessionId
+    """The session that tracks the call."""
+    customer_id: CustomerId
+    """The customer who is called."""
+    appointment_id: AppointmentId | None
+    """The appointment that the call is about. Null for a call about none."""
+    channel: Annotated[str, one_of(sessions.CHANNELS, "Channel")]
+    """How the customer is called."""
+    call_status: Literal["queued"]
+    """The session's status when the call was placed."""
+    livemode: bool
+    """False for a call of a test key."""
+    created_at: Time
+    """When the session was created."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """The options of a requested call. Without a channel it goes by phone, unless a test number implies WhatsApp."""
+
+    appointment_id: str | None = None
+    channel: str | None = None
+    instructions: str | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class Placement:
+    """A call's session and the writes that place it. Without writes, the call was placed before and awaits consent.
+
+    `consent` is set if the call begins a request for consent.
+    """
+
+    session: Session
+    writes: Sequence[table.Write] = ()
+    consent: Consent | None = None
+
+
+@dataclass(frozen=True)
+class Clearance:
+    """A queued call may dial, in one transaction with these writes."""
+
+    writes: Sequence[table.Write] = ()
+
+
+@dataclass(frozen=True)
+class Denied:
+    """A queued call may not dial. It ends, and the session's summary says why, if the ending does not."""
+
+    ending: Ending
+    summary: str | None = None
+
+
+@dataclass(frozen=True)
+class PutOff:
+    """A queued call waits until this instant, because the project has as many live calls as it may have at once."""
+
+    until: int
+
+
+def place(scope: Scope, customer_id: str, order: Order) -> Placement:
+    """A new call to a customer, or the one that awaits consent already. Raises ApiError."""
+    rows = _read(scope, customer_id, order)
+    customer = _customer(scope, customer_id, rows)
+    appointment = _appointment(scope, customer_id, order, rows)
+    phone = customer.doc["phone"]
+    if phone is None:
+        raise ApiError("customer_phone_missing")
+    channel = _channel(scope, phone, order)
+    if "active_session" in customer.row:
+        active = SESSIONS.find(scope, customer.row["active_session"])
+        if channel == sessions.WHATSAPP and sessions.awaits_consent(active.doc):
+            return Placement(active.doc)
+        raise ApiError("call_in_progress")
+    allowed = _must_have_room(scope, phone, rows)
+    session = sessions.new(
+        scope,
+        customer.doc,
+        appointment_id=order.appointment_id,
+        channel=channel,
+        metadata=order.metadata,
+    )
+    writes: list[table.Write] = [_claim_customer(scope, customer, session)]
+    if appointment is not None:
+        changed = documents.touched(appointment.doc, {"session_id": session["id"]})
+        writes.append(APPOINTMENTS.update(scope, appointment, changed))
+    request = None
+    # If the number may not be called, the customer is not asked either.
+    if channel == sessions.WHATSAPP and allowed:
+        request = _request_consent(scope, session)
+        session = {**session, "consent": request.consent.public}
+        writes += request.writes
+    internal: dict[str, table.Value | None] = {"instructions": order.instructions}
+    if not sessions.awaits_consent(session):
+        internal |= tasks.due_attributes(session["id"], _dials_at(scope))
+    writes.append(SESSIONS.insert(scope, session, **internal))
+    return Placement(session, writes, request.consent if request is not None and request.begins else None)
+
+
+def send_wake_ups(scope: Scope, placement: Placement) -> None:
+    """Send the wake-ups of a call whose writes were carried out. A request waits for this."""
+    if not placement.writes:
+        return
+    if (consent := placement.consent) is not None:
+        threads.run_within(wake_ups.REQUEST_SECONDS, lambda: consents.start_machine(consent))
+    elif not sessions.awaits_consent(placement.session):
+        wake_up = sessions.wake_up(scope, placement.session["id"], _dials_at(scope))
+        wake_ups.send_within(wake_ups.REQUEST_SECONDS, "dials", [wake_up])
+
+
+def call_of(session: Session) -> Call:
+    """The response of the call action for this session."""
+    return {
+        "object": "call",
+        "status": "consent_pending" if sessions.awaits_consent(session) else "queued",
+        "session_id": session["id"],
+        "customer_id": session["customer_id"],
+        "appointment_id": session["appointment_id"],
+        "channel": session["channel"],
+        "call_status": "queued",
+        "livemode": session["livemode"],
+        "created_at": session["created_at"],
+    }
+
+
+def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denied:
+    """Whether the project's limits and the customer's consent allow a queued call to dial now."""
+    to, writes = record.doc["to"], list[table.Write]()
+    if scope.livemode:
+        allowed, counts = limits.of_project(scope)
+        if not allowed.allows(to):
+            return Denied(NOT_ALLOWED)
+        if counts.today >= allowed.per_day:
+            return Denied(BLOCKED, LIMIT_REACHED.format(allowed.daily))
+        if counts.at_once >= allowed.at_once:
+            return PutOff(clock.now() + clock.scaled(PUT_OFF))
+        writes.append(limits.increment(scope, counts))
+    if record.doc["channel"] == sessions.WHATSAPP:
+        consent = consents.find(scope, to)
+        if not consent.granted:
+            return Denied(CONSENT_REVOKED)
+        writes.append(consents.unchanged(consent))
+    return Clearance(writes)
+
+
+def dialing(
+    scope: Scope, record: SessionRecord, clear: Clearance, due_at: int, **internal: table.Value
+) -> list[table.Write]:
+    """The writes that let a queued call dial. Its next step is due at the instant `due_at`."""
+    now = max(clock.now(), clock.parse(record.doc["created_at"]))
+    changes = {"call_status": sessions.DIALING, "dialed_at": clock.iso(now)}
+    attributes = {**tasks.due_attributes(record.doc["id"], due_at), **internal}
+    return [sessions.update(scope, record, changes, attributes), *clear.writes]
+
+
+def not_dialing(scope: Scope, record: SessionRecord, reason: PutOff | Denied) -> list[table.Write]:
+    """The writes that put a queued call off, or end it."""
+    if isinstance(reason, Denied):
+        return ending(scope, record, reason.ending, {} if reason.summary is None else {"summary": reason.summary})
+    return [sessions.update(scope, record, {}, tasks.due_attributes(record.doc["id"], reason.until))]
+
+
+def ending(
+    scope: Scope,
+    record: SessionRecord,
+    end: Ending,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    due_at: int | None = None,
+    frees_customer: bool = True,
+    at: int | None = None,
+) -> list[table.Write]:
+    """The writes that end a call, now or at the instant `at`, on condition that it did not change since it was read.
+
+    `changes` are further changes of the session. At `due_at` its next step is due; None if it has none. The customer is
+    freed, unless the customer was deleted, or is deleted in the same transaction (`frees_customer` is False).
+    """
+    session = record.doc
+    now = max(clock.now(), clock.parse(session["created_at"])) if at is None else at
+    changes = dict(changes or {})
+    ended = sessions.ended(cast("Session", {**session, **changes}), end, now)
+    due = tasks.NO_WORK if due_at is None else tasks.due_attributes(session["id"], due_at)
+    writes: list[table.Write] = [sessions.update(scope, record, {**ended, **changes}, due)]
+    if frees_customer and "customer_deleted" not in record.row:
+        writes.append(
+            table.Update(
+                scope.pk(CUSTOMERS.kind),
+                session["customer_id"],
+                set={"active_session": None},
+                condition="active_session = :id",
+                values={":id": session["id"]},
+            )
+        )
+    dialed = session["call_status"] == sessions.DIALING
+    if scope.livemode and (dialed or sessions.is_starting(record)):
+        writes.append(limits.decrement(scope))
+    if "started_at" in record.row:
+        writes.append(capacity.release(session["id"]))
+    if scope.livemode and dialed:
+        used = {"calls": 1, "call_seconds": ended["duration_seconds"] or 0}
+        writes.append(table.Put(usage.row(scope, session["id"], now, **used), condition=""))
+    return writes
+
+
+def of_deleted_customer(scope: Scope, customer: CustomerRecord) -> list[table.Write]:
+    """The writes that end the customer's queued call, or mark the customer of a dialed call as deleted."""
+    if "active_session" not in customer.row:
+        return []
+    active = SESSIONS.find(scope, customer.row["active_session"])
+    if active.doc["call_status"] != sessions.QUEUED or sessions.is_starting(active):
+        # The version stays the same, so that a turn under way need not run again.
+        return [table.Update(scope.pk(SESSIONS.kind), active.doc["id"], set={"customer_deleted": True})]
+    writes = ending(scope, active, CUSTOMER_DELETED, frees_customer=False)
+    if sessions.awaits_consent(active.doc):
+        consent = consents.find(scope, active.doc["to"])
+        if consent.pending:
+            writes.append(consents.update(consent, consents.left(consent, active.doc["id"])))
+    return writes
+
+
+def can_be_called(customer: table.Row) -> bool:
+    """Whether an agent may offer a call to this customer now."""
+    doc = json.loads(customer["doc"])
+    return doc["phone"] is not None and "active_session" not in customer
+
+
+@dataclass(frozen=True)
+class _ConsentRequest:
+    """The consent of a call on WhatsApp and its write, if it changes. `begins` if the call begins the request."""
+
+    consent: Consent
+    writes: Sequence[table.Write] = ()
+    begins: bool = False
+
+
+def _read(scope: Scope, customer_id: str, order: Order) -> Mapping[tuple[str, str], table.Row]:
+    """The rows that placing a call depends on, apart from the consent, in one read."""
+    if not ids.is_id(CUSTOMERS.prefix, customer_id):
+        raise not_found("customer", customer_id)
+    keys = [(scope.pk(CUSTOMERS.kind), customer_id), *limits.keys(scope)]
+    if order.appointment_id is not None:
+        if not ids.is_id(APPOINTMENTS.prefix, order.appointment_id):
+            raise not_found_in_body("appointment", order.appointment_id, "appointment_id")
+        keys.append((scope.pk(APPOINTMENTS.kind), order.appointment_id))
+    return table.get_many(keys)
+
+
+def _customer(scope: Scope, id: str, rows: Mapping[tuple[str, str], table.Row]) -> CustomerRecord:
+    row = rows.get((scope.pk(CUSTOMERS.kind), id))
+    if row is None:
+        deleted = CUSTOMERS.deleted_row(scope, id) is not None
+        raise ApiError("customer_deleted") if deleted else not_found("customer", id)
+    return CUSTOMERS.record(row)
+
+
+def _appointment(
+    scope: Scope, customer_id: str, order: Order, rows: Mapping[tuple[str, str], table.Row]
+) -> AppointmentRecord | None:
+    id = order.appointment_id
+    if id is None:
+        return None
+    row = rows.get((scope.pk(APPOINTMENTS.kind), id)) or APPOINTMENTS.deleted_row(scope, id)
+    record = None if row is None else APPOINTMENTS.record(row)
+    if record is None or record.doc["customer_id"] != customer_id:
+        raise not_found_in_body("appointment", id, "appointment_id")
+    if record.doc["deleted_at"] is not None:
+        raise ApiError("appointment_deleted")
+    if record.doc["status"] == appointments.CANCELLED:
+        raise ApiError("appointment_cancelled")
+    return record
+
+
+def _channel(scope: Scope, phone: str, order: Order) -> str:
+    if order.channel is not None:
+        return order.channel
+    implied = mode.is_simulated(scope) and test_numbers.number(phone) in test_numbers.IMPLIES_WHATSAPP
+    return sessions.WHATSAPP if implied else sessions.PHONE
+
+
+def _must_have_room(scope: Scope, to: str, rows: Mapping[tuple[str, str], table.Row]) -> bool:
+    """Whether the project may call this number. Raises `call_limit_reached` if it has no call left now."""
+    if not scope.livemode:
+        return True
+    allowed, counts = limits.read(scope, rows)
+    if exceeded := counts.exceeded(allowed):
+        raise ApiError("call_limit_reached", LIMIT_REACHED.format(exceeded))
+    return allowed.allows(to)
+
+
+def _claim_customer(scope: Scope, customer: CustomerRecord, session: Session) -> table.Update:
+    """The write that makes this call the only one of the customer."""
+    return table.Update(
+        scope.pk(CUSTOMERS.kind),
+        customer.doc["id"],
+        set={"active_session": session["id"]},
+        condition="v = :v AND attribute_not_exists(active_session)",
+        values={":v": customer.version},
+    )
+
+
+def _request_consent(scope: Scope, session: Session) -> _ConsentRequest:
+    """The consent of the session's phone: the one on file, or a request that begins or is joined. Raises ApiError."""
+    consent = consents.find(scope, session["to"])
+    if consent.granted:
+        return _ConsentRequest(consent)
+    if consent.pending:
+        write = consents.update(consent, consents.joined(consent, session["id"]))
+        return _ConsentRequest(consents.after(consent, write), [write])
+    internal = {**tasks.due_attributes(consent.key, clock.now()), "task_token": None, "ask_tries": None}
+    write = consents.update(consent, consents.requested(consent, session["id"]), internal)
+    return _ConsentRequest(consents.after(consent, write), [write], begins=True)
+
+
+def _dials_at(scope: Scope) -> int:
+    return clock.now() + (clock.scaled(DIALS_AFTER) if mode.is_simulated(scope) else 0)

@@ -1,0 +1,248 @@
+"""Requests for consent: sending one, and closing it with every call that waits for its answer (contract 7).
+
+A request is closed by an answer, by its expiry, or because it cannot be sent. One transaction closes it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from shared.aws import services
+from shared.calls import commands as calls
+from shared.calls import sessions
+from shared.calls.consent import consents
+from shared.calls.consent.consents import DECLINED, EXPIRED, GRANTED, Consent, ConsentDocument
+from shared.calls.sessions import SESSIONS
+from shared.core import clock
+from shared.core.log import logger
+from shared.projects import projects
+from shared.store import mode, table
+from shared.store.keys import Scope, scope_of
+from shared.tasks import tasks, wake_ups
+from shared.telephony import Busy, Ending, NotConfigured, adapters, whatsapp
+
+LEASE = 40 * clock.SECOND
+"""How long a worker may take for a step: the timeout of its function."""
+ASK_AGAIN = 60 * clock.SECOND
+"""The wait before resending a request that may not have been sent."""
+ASK_TRIES = 3
+"""How often such a request is sent. The customer may see each of them."""
+PERMISSION_LASTS = clock.DAY
+"""How long a permission that the customer gave in WhatsApp itself is trusted before WhatsApp is asked again."""
+NOT_SET_UP = "Calls on WhatsApp are not set up for this deployment. "
+CANNOT_ASK = "The customer could not be asked for consent on WhatsApp."
+ENDINGS = {
+    consents.GRANTED: None,
+    consents.DECLINED: calls.CONSENT_DECLINED,
+    consents.EXPIRED: calls.CONSENT_EXPIRED,
+}
+"""The endings of the sessions that wait, by the consent's new status; None if they are dialed."""
+
+
+def run_due_steps(pk: str) -> None:
+    """Run the steps of a consent that are due, and send the wake-up for the next one."""
+    scope = scope_of(pk)
+    at = tasks.run_due_steps(pk, "consent", LEASE, lambda claim: _step(scope, claim))
+    if at is not None:
+        wake_ups.send("consents", [consents.wake_up(pk, at)])
+
+
+def answer(scope: Scope, phone: str, status: str, at: int, until: int | None = None, *, revoked: bool = False) -> None:
+    """Store a phone's answer, and close the request with every session that waits for it. `until` ends a grant.
+
+    Without a pending request the answer is stored for later calls. An answer that is older than the stored one is
+    dropped. `revoked` if it was not the customer who answered.
+    """
+
+    def attempt() -> None:
+        consent = consents.find(scope, phone)
+        if not consents.is_outdated(consent, status, at):
+            ending = calls.CONSENT_REVOKED if revoked else ENDINGS[status]
+            close(consent, consents.answered(consent, status, at, until), ending)
+
+    tasks.retry_on_conflict(attempt)
+
+
+def close(
+    consent: Consent,
+    doc: ConsentDocument,
+    ending: Ending | None,
+    *,
+    summary: str | None = None,
+    claim: tasks.Claim | None = None,
+) -> None:
+    """Make `doc` the phone's consent and dial the sessions that wait, or end them if there is an `ending`.
+
+    `summary` is the summary of the sessions that end. `claim` is the worker's claim of the consent's row, if it has
+    one. Raises ConditionFailed or Contended if one of the rows changed since `consent` was read.
+    """
+    scope = consent.scope
+    changes: dict[str, Any] = {"consent": consents.public(doc)}
+    if summary is not None:
+        changes["summary"] = summary
+    writes: list[table.Write] = [consents.update(consent, doc, {**tasks.NO_WORK, "task_token": None})]
+    to_dial: list[str] = []
+    for session_id in consent.doc["sessions"]:
+        session = SESSIONS.find(scope, session_id)
+        if not sessions.awaits_consent(session.doc):
+            continue
+        if ending is None:
+            writes.append(sessions.update(scope, session, changes, tasks.due_attributes(session_id, clock.now())))
+            to_dial.append(session_id)
+        else:
+            writes += calls.ending(scope, session, ending, changes)
+    if claim is None:
+        table.write(writes, uuid.uuid4().hex)
+    else:
+        tasks.commit(claim, writes)
+    wake_ups.send("dials", [sessions.wake_up(scope, session_id) for session_id in to_dial])
+    if consent.task_token is not None:
+        _resume_machine(consent.task_token)
+
+
+def store_reply(reply: whatsapp.PermissionReply) -> None:
+    """Store a customer's answer for the project whose request it answers, else for the one that asked last."""
+    scope = consents.asked_by(reply.phone, reply.context_id)
+    if scope is None:
+        logger().info("consent reply matches no request")
+        return
+    answer(scope, reply.phone, GRANTED if reply.accepted else DECLINED, reply.at, reply.until)
+
+
+def end_undelivered(failure: whatsapp.Failure) -> None:
+    """Fail the calls that wait for a request that WhatsApp accepted and did not deliver. They free their customers.
+
+    If the request was sent more than once, one of the others may have been delivered: the request stays pending.
+    """
+
+    def attempt() -> None:
+        consent = consents.referred(failure.reference)
+        if consent is None or not consent.pending or consent.ask_tries > 1:
+            logger().info("failure report matches no pending consent request", extra={"error": failure.code})
+            return
+        logger().warning("request for consent not delivered", extra={"error": failure.code})
+        close(consent, _given_up(consent, sent=False), calls.PROVIDER_ERROR, summary=CANNOT_ASK)
+
+    tasks.retry_on_conflict(attempt)
+
+
+def keep_task_token(pk: str, task_token: str) -> None:
+    """Store the token that resumes the state machine, or resume it at once if the request has been answered."""
+
+    def attempt() -> None:
+        consent = consents.find_by_key(scope_of(pk), pk)
+        if consent is None or not consent.pending:
+            _resume_machine(task_token)
+        else:
+            table.write([consents.update(consent, consent.doc, {"task_token": task_token})], uuid.uuid4().hex)
+
+    tasks.retry_on_conflict(attempt)
+
+
+def _step(scope: Scope, claim: tasks.Claim) -> None:
+    """Run one step. Raises ConditionFailed or Contended if the rows were modified concurrently."""
+    consent, now = consents.of_row(scope, claim.row), clock.now()
+    if not consent.pending:
+        tasks.commit(claim, [consents.update(consent, consent.doc, tasks.NO_WORK)])
+    elif now >= consent.expires_at:
+        doc = consents.answered(consent, EXPIRED, now)
+        close(consent, doc, calls.CONSENT_EXPIRED, claim=claim)
+    elif not consent.asked:
+        _ask(claim, consent)
+    elif consent.answers_at is not None and now >= consent.answers_at:
+        doc = consents.answered(consent, consent.simulated_answer, now)
+        close(consent, doc, ENDINGS[consent.simulated_answer], claim=claim)
+    else:
+        tasks.commit(claim, [consents.update(consent, consent.doc, tasks.due_attributes(consent.key, consent.due_at))])
+
+
+def _ask(claim: tasks.Claim, consent: Consent) -> None:
+    """Send the request, unless the customer has permitted calls. If it cannot be sent, the calls that wait fail."""
+    if mode.is_simulated(consent.scope):
+        tasks.commit(claim, [_asked(consent)])
+        return
+    tries = consent.ask_tries + 1
+    started = consents.update(consent, consent.doc, {"ask_tries": tries})
+    # The answer may arrive before this worker records that the request was sent.
+    tasks.commit(claim, [started, consents.asker(consent, "")], keep=True)
+    consent = consents.after(consent, started)
+    try:
+        if tries > ASK_TRIES:
+            raise whatsapp.CannotAsk("WhatsApp did not respond to any of the tries")
+        messenger = adapters.messenger()
+        if messenger.permitted(consent.phone):
+            _while_pending(claim, consent, lambda present: _grant(claim, present))
+            return
+        name = projects.name_of(consent.scope.project_id)
+        message_id = messenger.ask(consent.phone, f"May {name} call you on WhatsApp?", consent.reference)
+    except Busy as busy:
+        logger().warning("messenger busy", extra={"error": str(busy)})
+        _while_pending(claim, consent, lambda present: _ask_again(claim, present))
+    except (NotConfigured, whatsapp.CannotAsk) as error:
+        logger().error("cannot ask for consent", extra={"error": str(error)})
+        summary = NOT_SET_UP + str(error) if isinstance(error, NotConfigured) else CANNOT_ASK
+        _while_pending(claim, consent, lambda present: _give_up(claim, present, summary, sent=tries > 1))
+    else:
+        _while_pending(
+            claim,
+            consent,
+            lambda present: tasks.commit(claim, [_asked(present), consents.asker(present, message_id)]),
+        )
+
+
+def _while_pending(claim: tasks.Claim, consent: Consent, record: Callable[[Consent], None]) -> None:
+    """Let `record` write the outcome of the request on the current consent, which other sessions may have joined.
+
+    If the request has been settled meanwhile, nothing is written.
+    """
+
+    def attempt() -> None:
+        present = consents.find(consent.scope, consent.phone)
+        if present.pending and present.request == consent.request:
+            record(present)
+        else:
+            tasks.release(claim)
+
+    tasks.retry_on_conflict(attempt)
+
+
+def _asked(consent: Consent) -> table.Update:
+    """The write that records that the request was sent."""
+    attributes = {**tasks.due_attributes(consent.key, consent.due_at), "asked_request": consent.request}
+    return consents.update(consent, consent.doc, attributes)
+
+
+def _ask_again(claim: tasks.Claim, consent: Consent) -> None:
+    """Postpone the next try of a request that may have been sent."""
+    tasks.commit(
+        claim, [consents.update(consent, consent.doc, tasks.due_attributes(consent.key, clock.now() + ASK_AGAIN))]
+    )
+
+
+def _grant(claim: tasks.Claim, consent: Consent) -> None:
+    """Settle the request with a permission that the customer gave in another way."""
+    now = clock.now()
+    doc = consents.answered(consent, GRANTED, now, now + PERMISSION_LASTS)
+    close(consent, doc, None, claim=claim)
+
+
+def _give_up(claim: tasks.Claim, consent: Consent, summary: str, *, sent: bool) -> None:
+    """Fail the calls that wait for a request that cannot be sent. `sent` if an earlier try may have been sent."""
+    doc = _given_up(consent, sent=sent)
+    close(consent, doc, calls.PROVIDER_ERROR, summary=summary, claim=claim)
+
+
+def _given_up(consent: Consent, *, sent: bool) -> ConsentDocument:
+    """The consent after its request was given up. Only requests that were sent count towards the limits."""
+    doc = consents.answered(consent, EXPIRED, clock.now())
+    return doc if sent else {**doc, "requests": doc["requests"][:-1]}
+
+
+def _resume_machine(task_token: str) -> None:
+    """End the state machine that waits with this token. Best effort: otherwise it ends when it times out."""
+    try:
+        services.stepfunctions().call("SendTaskSuccess", {"taskToken": task_token, "output": "{}"})
+    except (services.AwsError, services.Unavailable) as error:
+        logger().info("machine not resumed", extra={"error": type(error).__name__})

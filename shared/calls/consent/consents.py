@@ -1,0 +1,372 @@
+"""Consent to be called on WhatsApp, kept per project, mode and phone (contract 7).
+
+Each phone has one row: its latest request, the answer to it, and the sessions that wait for the answer. Every write of
+the row is conditional on its version, so exactly one of an acceptance, a refusal and an expiry takes effect, in one
+transaction with all sessions that wait. The row owes the request's next step (`shared/tasks/tasks.py`). Timers, task
+tokens and queue messages are wake-ups.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NotRequired, TypedDict, cast
+
+from shared.calls.sessions import SessionConsent
+from shared.core import clock, trace
+from shared.core.errors import ApiError
+from shared.resources import fields
+from shared.store import mode, table
+from shared.store.keys import Scope, scope_of
+from shared.tasks import wake_ups
+from shared.telephony import test_numbers
+from shared.telephony.test_numbers import ConsentBehaviour
+
+PENDING, GRANTED, DECLINED, EXPIRED = "pending", "granted", "declined", "expired"
+LASTS = 7 * clock.DAY // clock.SECOND
+"""Seconds, scaled, after which a request without an answer expires."""
+SILENCE = 60
+"""The same for a simulated customer who never answers (contract 10)."""
+SIMULATED_ANSWER = 5
+"""Seconds, scaled, after which a simulated customer answers."""
+REQUESTS = ((clock.DAY, 1), (7 * clock.DAY, 2))
+"""How many requests a phone may get in a period (Meta's limits for call permission requests; contract 7)."""
+SESSIONS_LIMIT = 30
+"""Sessions that may wait for one answer, because all of them are written in one transaction."""
+ASKER_KEPT = 400 * clock.DAY
+"""How long the projects that asked a phone are stored. An operator can revoke a permission that lasts longer."""
+
+_REFERENCE = re.compile(r"(P#[0-9]{1,18}#(?:live|test)#consent#[0-9a-f]{32}) [0-9]{1,18}")
+
+
+class ConsentDocument(TypedDict):
+    """A phone's latest request and the answer to it. Times are as in resources."""
+
+    phone: str
+    status: str | None
+    """`pending`, `granted`, `declined` or `expired`. Null if the phone was never asked and never answered."""
+    request: int
+    """The number of the latest request, from 1; 0 before the first."""
+    requests: list[str]
+    """When the last two requests were made, for the limits."""
+    requested_at: str | None
+    """When the latest request was made. Null if the phone was never asked."""
+    responded_at: str | None
+    """When the customer answered. Null until then, and if the request expired."""
+    expires_at: str | None
+    """When the latest request expires. Null if the phone was never asked."""
+    until: str | None
+    """When a grant ends. Null for one that does not end, and for every other status."""
+    sessions: list[str]
+    """The sessions that wait for the answer."""
+
+
+class ConsentRow(TypedDict):
+    """The row of a phone's consent. It owes the request's next step, too (`shared/tasks/tasks.py`)."""
+
+    pk: str
+    sk: str
+    """Always `consent`."""
+    kind: str
+    """Always `consent`."""
+    doc: str
+    """The `ConsentDocument` as JSON text."""
+    v: int
+    """Counts the changes of the document, from 1. Claims and releases of owed work do not count."""
+    asked_request: NotRequired[int]
+    """The number of the latest request that has been sent."""
+    ask_tries: NotRequired[int]
+    """How often the present request may have been sent."""
+    task_token: NotRequired[str]
+    """Resumes the state machine of the present request."""
+
+
+@dataclass(frozen=True)
+class Consent:
+    """The consent of a phone as it was read. `row` is None if the phone was never asked and never answered."""
+
+    scope: Scope
+    phone: str
+    doc: ConsentDocument
+    row: ConsentRow | None = field(default=None, repr=False)
+
+    @property
+    def key(self) -> str:
+        """The partition of its row."""
+        return pk(self.scope, self.phone)
+
+    @property
+    def version(self) -> int:
+        """The row's version, on condition of which it is written; 0 if there is no row."""
+        return 0 if self.row is None else self.row["v"]
+
+    @property
+    def pending(self) -> bool:
+        """Whether a request waits for its answer."""
+        return self.doc["status"] == PENDING
+
+    @property
+    def granted(self) -> bool:
+        """Whether the phone may be called now."""
+        if self.doc["status"] == GRANTED:
+            return self.doc["until"] is None or clock.parse(self.doc["until"]) > clock.now()
+        return self.doc["status"] is None and self.behaviour == ConsentBehaviour.ON_FILE
+
+    @property
+    def expires_at(self) -> int:
+        """When the pending request expires (milliseconds)."""
+        assert self.doc["expires_at"] is not None, "a pending request expires"
+        return clock.parse(self.doc["expires_at"])
+
+    @property
+    def answers_at(self) -> int | None:
+        """When a simulated customer answers the pending request (milliseconds); None for all other customers."""
+        if self.behaviour in (None, ConsentBehaviour.SILENT):
+            return None
+        assert self.doc["requested_at"] is not None, "a pending request was made"
+        return clock.parse(self.doc["requested_at"]) + clock.scaled(SIMULATED_ANSWER)
+
+    @property
+    def simulated_answer(self) -> str:
+        """The status that a simulated customer's answer leads to."""
+        return DECLINED if self.behaviour == ConsentBehaviour.DECLINES else GRANTED
+
+    @property
+    def due_at(self) -> int:
+        """When the next step of a request that has been sent is due (milliseconds)."""
+        return self.expires_at if self.answers_at is None else min(self.expires_at, self.answers_at)
+
+    @property
+    def asked(self) -> bool:
+        """Whether the present request has been sent."""
+        return self.row is not None and self.row.get("asked_request") == self.request
+
+    @property
+    def ask_tries(self) -> int:
+        """How often the present request may have been sent."""
+        return 0 if self.row is None else self.row.get("ask_tries", 0)
+
+    @property
+    def task_token(self) -> str | None:
+        """Resumes the state machine of the present request; None if it has not sent its token, or was resumed."""
+        return None if self.row is None else self.row.get("task_token")
+
+    @property
+    def public(self) -> SessionConsent:
+        """The consent in a session. A phone that may be called without a request has the status `granted`."""
+        return public(self.doc)
+
+    @property
+    def request(self) -> int:
+        """The number of the current request."""
+        return self.doc["request"]
+
+    @property
+    def reference(self) -> str:
+        """Identifies the current request in WhatsApp's reports. It contains only a hash of the phone."""
+        return f"{self.key} {self.request}"
+
+    @property
+    def execution_name(self) -> str:
+        """The name of the state machine's execution for the current request."""
+        return f"{hashlib.sha256(self.key.encode()).hexdigest()[:40]}-{self.request}"
+
+    @property
+    def behaviour(self) -> ConsentBehaviour | None:
+        """How a simulated customer reacts to a request; None for a live one."""
+        return test_numbers.consent(self.phone) if mode.is_simulated(self.scope) else None
+
+
+def pk(scope: Scope, phone: str) -> str:
+    """The partition of a phone's consent. The phone itself stays out of keys."""
+    return scope.pk("consent", hashlib.sha256(phone.encode()).hexdigest()[:32])
+
+
+def find(scope: Scope, phone: str) -> Consent:
+    """The consent of a phone."""
+    row = table.get(pk(scope, phone), "consent")
+    return Consent(scope, phone, _unknown(phone)) if row is None else of_row(scope, row)
+
+
+def referred(reference: str) -> Consent | None:
+    """The consent whose present request has this reference; None if there is none."""
+    match = _REFERENCE.fullmatch(reference)
+    consent = None if match is None else find_by_key(scope_of(match[1]), match[1])
+    return consent if consent is not None and consent.reference == reference else None
+
+
+def find_by_key(scope: Scope, key: str) -> Consent | None:
+    """The consent in this partition, None if there is none."""
+    row = table.get(key, "consent")
+    return None if row is None else of_row(scope, row)
+
+
+def of_row(scope: Scope, row: table.Row) -> Consent:
+    """The consent in a row."""
+    doc: ConsentDocument = json.loads(row["doc"])
+    return Consent(scope, doc["phone"], doc, cast("ConsentRow", row))
+
+
+def public(doc: ConsentDocument) -> SessionConsent:
+    """The consent in a session."""
+    return {
+        # Only a consent on file has no status.
+        "status": doc["status"] or GRANTED,
+        "requested_at": doc["requested_at"],
+        "responded_at": doc["responded_at"],
+        "expires_at": doc["expires_at"],
+    }
+
+
+def requested(consent: Consent, session_id: str) -> ConsentDocument:
+    """The consent with a new request, for this session. Raises `consent_request_limited`."""
+    now, old = clock.now(), consent.doc
+    if _is_limited(consent, now):
+        raise ApiError("consent_request_limited")
+    lasts = SILENCE if consent.behaviour == ConsentBehaviour.SILENT else LASTS
+    return {
+        **_unknown(consent.phone),
+        "status": PENDING,
+        "request": old["request"] + 1,
+        "requests": [*old["requests"], clock.iso(now)][-2:],
+        "requested_at": clock.iso(now),
+        "expires_at": clock.iso(now + clock.scaled(lasts)),
+        "sessions": [session_id],
+    }
+
+
+def joined(consent: Consent, session_id: str) -> ConsentDocument:
+    """The consent with another session that waits for the same answer. Raises `call_in_progress`."""
+    if len(consent.doc["sessions"]) >= SESSIONS_LIMIT:
+        raise ApiError("call_in_progress", f"{SESSIONS_LIMIT} calls already wait for this phone's consent.")
+    return {**consent.doc, "sessions": [*consent.doc["sessions"], session_id]}
+
+
+def left(consent: Consent, session_id: str) -> ConsentDocument:
+    """The consent without a session that no longer waits for it."""
+    return {**consent.doc, "sessions": [other for other in consent.doc["sessions"] if other != session_id]}
+
+
+def answered(consent: Consent, status: str, at: int, until: int | None = None) -> ConsentDocument:
+    """The consent once its request is granted, declined or expired; `until` ends a grant."""
+    return {
+        **consent.doc,
+        "status": status,
+        "responded_at": None if status == EXPIRED else clock.iso(at),
+        "until": None if until is None else clock.iso(until),
+        "sessions": [],
+    }
+
+
+def is_outdated(consent: Consent, status: str, at: int) -> bool:
+    """Whether an answer is older than the stored one. Of two answers at the same time, the refusal wins."""
+    if consent.pending:
+        assert consent.doc["requested_at"] is not None, "a pending request was made"
+        # Carriers report whole seconds.
+        return at + clock.SECOND <= clock.parse(consent.doc["requested_at"])
+    if consent.doc["responded_at"] is None:
+        return False
+    stored = clock.parse(consent.doc["responded_at"])
+    return stored > at or (stored == at and status != DECLINED)
+
+
+def update(
+    consent: Consent, doc: ConsentDocument, internal: Mapping[str, table.Value | None] | None = None
+) -> table.Update:
+    """The write that makes `doc` the phone's consent, on condition that it did not change since it was read.
+
+    `internal` attributes are set, or removed if they are None. They include changes of the owed
+    work (`owed.due_attributes`).
+    """
+    condition, values = (table.ABSENT, {}) if consent.row is None else ("v = :v", {":v": consent.version})
+    attributes: dict[str, table.Value | None] = {
+        "kind": "consent",
+        "doc": fields.to_json(doc),
+        "v": consent.version + 1,
+    }
+    return table.Update(
+        consent.key, "consent", set=attributes | dict(internal or {}), condition=condition, values=values
+    )
+
+
+def after(consent: Consent, write: table.Update) -> Consent:
+    """The consent as it is after this write of it."""
+    row: table.Row = {"pk": write.pk, "sk": write.sk, **(consent.row or {}), **write.set}
+    return of_row(consent.scope, {name: value for name, value in row.items() if value is not None})
+
+
+def unchanged(consent: Consent) -> table.Check:
+    """The condition that the consent did not change since it was read."""
+    if consent.row is None:
+        return table.Check(consent.key, "consent", condition=table.ABSENT)
+    return table.Check(consent.key, "consent", condition="v = :v", values={":v": consent.version})
+
+
+def wake_up(pk: str, at: int | None = None) -> wake_ups.WakeUp:
+    """The wake-up for the next step of a consent, now or at about the instant `at`."""
+    return wake_ups.WakeUp(
+        pk, "consent", group=_group(scope_of(pk)), delay=0 if at is None else wake_ups.delay_until(at)
+    )
+
+
+def start_machine(consent: Consent) -> None:
+    """Start the state machine that sends the wake-ups of a request that has been written, and waits for its answer."""
+    seconds = -(-(consent.expires_at - clock.now()) // clock.SECOND)
+    execution_input = {
+        **wake_up(consent.key).message,
+        "group": _group(consent.scope),
+        "timeout_seconds": max(1, seconds),
+    }
+    wake_ups.start("call_consent", consent.execution_name, execution_input)
+
+
+def askers_pk(phone: str) -> str:
+    """The partition of the rows that record which projects asked a phone."""
+    return f"ASKED#{hashlib.sha256(phone.encode()).hexdigest()[:32]}"
+
+
+def asker(consent: Consent, message_id: str) -> table.Put:
+    """The write that records which project asked a phone, so that a reply finds it."""
+    row = {"pk": askers_pk(consent.phone), "sk": consent.key, "kind": "asker", "message_id": message_id}
+    expires_at = (clock.now() + ASKER_KEPT) // clock.SECOND
+    return table.Put(row | {"asked_at": clock.now(), "expires_at": expires_at}, condition="")
+
+
+def asked_by(phone: str, message_id: str | None) -> Scope | None:
+    """The project and mode of a phone's reply: those whose message it answers, else those that asked last."""
+    rows = [row for page in table.query(askers_pk(phone), limit=100) for row in page if not table.is_expired(row)]
+    rows.sort(key=lambda row: (row["message_id"] == message_id, row["asked_at"]))
+    if not rows:
+        return None
+    trace.follow(rows[-1])
+    return scope_of(rows[-1]["sk"])
+
+
+def _unknown(phone: str) -> ConsentDocument:
+    """The document of a phone that was never asked and never answered."""
+    return {
+        "phone": phone,
+        "status": None,
+        "request": 0,
+        "requests": [],
+        "requested_at": None,
+        "responded_at": None,
+        "expires_at": None,
+        "until": None,
+        "sessions": [],
+    }
+
+
+def _is_limited(consent: Consent, now: int) -> bool:
+    """Whether the phone has had as many requests as it may get."""
+    if consent.behaviour is not None:
+        return consent.behaviour == ConsentBehaviour.LIMITED
+    earlier = [clock.parse(at) for at in consent.doc["requests"]]
+    return any(sum(now - at < period for at in earlier) >= limit for period, limit in REQUESTS)
+
+
+def _group(scope: Scope) -> str:
+    return scope.pk("consents")

@@ -1,0 +1,1 @@
+"""Live calls, which a carrier places."""

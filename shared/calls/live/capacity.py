@@ -1,0 +1,146 @@
+"""Pacing: how many live calls the stage has at once and starts in a second, for all projects together.
+
+Amazon Connect allows 10 active calls in an instance and 2 requests of StartOutboundVoiceContact a second, unless the
+quotas are raised (Connect administrator guide, "Service quotas"). Calls beyond that stay `queued` and wait here.
+
+All rows are in one partition, which belongs to no project:
+
+| sk              | meaning |
+|-----------------|---------|
+| `call#sess_…`   | a call that is being placed or under way. Expires, in case it is never released |
+| `pace`          | the instant from which the next call may start |
+| `waits#sess_…`  | a queued call that waits. Expires if the call does not come back when it is due |
+
+A free slot goes to the project with the fewest calls under way, so that one project's calls do not delay those of all
+others. The calls of a project start in the order in which they were placed. A start writes `pace` on condition of its
+version, so two workers never take the same slot.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shared.core import clock
+from shared.core.facts import CONNECT_ACTIVE_CALLS, CONNECT_STARTS_PER_SECOND
+from shared.store import table
+from shared.store.keys import Scope
+
+HELD = 30 * clock.MINUTE
+"""How long a call that is not released keeps its slot: longer than a call may take."""
+CHECK_SOON = 5 * clock.SECOND
+"""How often the first waiting call checks for a slot. The calls further back check less often."""
+CHECK_WITHIN = 60 * clock.SECOND
+"""The longest wait for a slot."""
+MIN_WAIT = clock.SECOND
+"""The shortest wait, because queues delay by whole seconds."""
+LATE = 5 * clock.SECOND
+"""How late a waiting call may come back without losing its place."""
+BACK_OFF = 5 * clock.SECOND
+"""How long no call starts after the carrier refused one for lack of capacity."""
+WAITING_READ = 200
+"""How many waiting calls a worker sees: those that wait longest."""
+
+_PK = "CARRIER"
+_CALL, _PACE, _WAITS = "call#", "pace", "waits#"
+
+
+@dataclass(frozen=True)
+class Start:
+    """The call may start now, in one transaction with these writes."""
+
+    writes: Sequence[table.Write]
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The call waits until this instant, with these writes."""
+
+    until: int
+    writes: Sequence[table.Write]
+
+
+def admit(scope: Scope, session_id: str) -> Start | Wait:
+    """Whether a queued call may start now, or until when it waits."""
+    now = clock.now()
+    # Twice the calls, because expired ones may not be deleted yet.
+    rows = next(table.query(_PK, limit=2 * active_calls() + WAITING_READ, forward=True))
+    expired = [row for row in rows if table.is_expired(row)]
+    calls, waiting, pace = _read([row for row in rows if not table.is_expired(row)])
+    ahead = _calls_ahead(calls, {**waiting, session_id: scope.project_id}, session_id)
+    free = active_calls() - len(calls) - ahead
+    interval = round(clock.SECOND / starts_per_second())
+    # A host with a wrong clock must not stop all calls.
+    next_start = min(max(now, pace.get("next_start", 0)), now + BACK_OFF + interval)
+    at = next_start + ahead * interval
+    if free <= 0:
+        return wait(scope, session_id, now + min(CHECK_SOON + CHECK_SOON * ahead // active_calls(), CHECK_WITHIN))
+    if at > now:
+        return wait(scope, session_id, max(at, now + MIN_WAIT))
+    row = {"pk": _PK, "sk": _PACE, "kind": "pace", "next_start": now + interval}
+    return Start(
+        [
+            table.versioned(row, pace.get("v", 0)),
+            table.Put(_row(_CALL, scope, session_id, now + HELD), condition=""),
+            table.Delete(_PK, _WAITS + session_id, condition=""),
+            *(table.Delete(_PK, row["sk"], condition="") for row in expired[:20] if session_id not in row["sk"]),
+        ]
+    )
+
+
+def wait(scope: Scope, session_id: str, until: int) -> Wait:
+    """Let a queued call wait, and keep its place."""
+    return Wait(until, [table.Put(_row(_WAITS, scope, session_id, until + LATE), condition="")])
+
+
+def refused(scope: Scope, session_id: str) -> Wait:
+    """Let a call wait that the carrier had no capacity for, and all others with it."""
+    waits = wait(scope, session_id, clock.now() + BACK_OFF)
+    pace = table.Update(_PK, _PACE, set={"next_start": waits.until}, expressions=("v = v + :one",), values={":one": 1})
+    return Wait(waits.until, [*waits.writes, release(session_id), pace])
+
+
+def release(session_id: str) -> table.Delete:
+    """The write that gives a call's slot back."""
+    return table.Delete(_PK, _CALL + session_id, condition="")
+
+
+def active_calls() -> int:
+    """How many live calls the stage may have at once."""
+    return int(os.environ.get("CONNECT_ACTIVE_CALLS") or CONNECT_ACTIVE_CALLS)
+
+
+def starts_per_second() -> float:
+    """How many live calls the stage may start in a second."""
+    return float(os.environ.get("CONNECT_STARTS_PER_SECOND") or CONNECT_STARTS_PER_SECOND)
+
+
+def _read(rows: Sequence[table.Row]) -> tuple[dict[str, int], dict[str, int], table.Row]:
+    """The projects of the calls under way and of those that wait, by session, and the row of the pace."""
+    projects = {row["sk"]: row["project_id"] for row in rows if row["sk"] != _PACE}
+    calls = {sk.removeprefix(_CALL): project for sk, project in projects.items() if sk.startswith(_CALL)}
+    waiting = {sk.removeprefix(_WAITS): project for sk, project in projects.items() if sk.startswith(_WAITS)}
+    return calls, waiting, next((row for row in rows if row["sk"] == _PACE), {})
+
+
+def _calls_ahead(calls: dict[str, int], waiting: dict[str, int], session_id: str) -> int:
+    """How many of the calls that wait start before this one."""
+    under_way = Counter(calls.values())
+    places: dict[str, tuple[int, str]] = {}
+    for id in sorted(waiting):
+        places[id] = (under_way[waiting[id]], id)
+        under_way[waiting[id]] += 1
+    return sum(place < places[session_id] for place in places.values())
+
+
+def _row(prefix: str, scope: Scope, session_id: str, until: int) -> table.Row:
+    expires_at = -(-until // clock.SECOND)
+    return {
+        "pk": _PK,
+        "sk": prefix + session_id,
+        "kind": "pace",
+        "project_id": scope.project_id,
+        "expires_at": expires_at,
+    }

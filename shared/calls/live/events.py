@@ -1,0 +1,52 @@
+"""Events of live calls: contact events of Amazon Connect, and its recordings and transcripts in S3.
+
+An event is only a wake-up: the steps of the call read its state from Connect.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from shared.aws import services
+from shared.calls import sessions
+from shared.calls.live import steps
+from shared.store.keys import Scope
+from shared.tasks import wake_ups
+from shared.telephony import amazon_connect, contact_lens
+
+
+def store(event: Any) -> None:
+    """Store the data of an event and send a wake-up for its call. Events of unknown calls are ignored."""
+    call = _object_created(event["detail"]) if event.get("source") == "aws.s3" else _contact_changed(event)
+    if call is not None:
+        wake_ups.send("dials", [sessions.wake_up(*call)])
+
+
+def _contact_changed(event: Any) -> tuple[Scope, str] | None:
+    contact = amazon_connect.contact_event(event)
+    if contact is None:
+        return None
+    call = steps.of_contact(contact.contact_id)
+    if call is not None:
+        steps.wake(*call)
+    elif contact.by_api and contact.event_type in amazon_connect.BEGINNINGS:
+        call = steps.adopt(contact.contact_id)
+    return call
+
+
+def _object_created(detail: Any) -> tuple[Scope, str] | None:
+    bucket, key = detail["bucket"]["name"], detail["object"]["key"]
+    file = contact_lens.file_of(key)
+    if file is None:
+        return None
+    call = steps.of_contact(file.contact_id)
+    if call is None:
+        return None
+    if file.kind == "recording":
+        steps.keep_recording(*call, key, redacted=file.redacted)
+    else:
+        content = services.call(services.s3().get_object, Bucket=bucket, Key=key)["Body"].read()
+        lines = contact_lens.lines(json.loads(content))
+        steps.keep_transcript(*call, lines, redacted=file.redacted)
+    return call

@@ -1,0 +1,365 @@
+"""The steps of a live call, as the carrier describes it (contract 7).
+
+A step runs when it is due, or when an event arrives. In both cases the worker asks the carrier for the state of the
+call, so events may be lost, repeated or out of order.
+
+A call stays `queued` until the carrier has accepted it, so that a call for which the carrier has no capacity can wait:
+1. A worker writes `started_at`, with the counts of the limits and the call's slot (`shared/calls/live/capacity.py`).
+2. It places the call. If it dies here, the next worker places it again with the same token, which yields the same call.
+3. It writes `dialing` and the call's id. If the carrier had no capacity, it undoes step 1 instead.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from shared.agent.tools import to_view
+from shared.calls import commands as calls
+from shared.calls import dialogue, limits, recordings, sessions, transcripts
+from shared.calls.commands import Clearance
+from shared.calls.live import capacity
+from shared.calls.sessions import AVAILABLE, ENDED, MISSED, NONE, PROCESSING, SESSIONS, Session, SessionRecord
+from shared.calls.transcripts import Line
+from shared.core import clock, trace
+from shared.core.log import logger
+from shared.projects import projects
+from shared.store import table
+from shared.store.keys import Scope
+from shared.tasks import tasks, wake_ups
+from shared.telephony import Busy, CallRefused, ContactState, Ending, NoCapacity, NotConfigured, adapters
+
+DIALED_WITHIN = clock.HOUR
+"""How long a call may wait to be dialed."""
+START_AGAIN = 20 * clock.SECOND
+"""When another worker takes over a call whose worker died while it placed it: later than the lease ends."""
+START_WITHIN = 45 * clock.SECOND
+"""When a call that could not be placed is given up. After an unanswered call has rung out, the same token could place a
+second one."""
+BUSY = 5 * clock.SECOND
+"""The wait before a carrier that did not respond is asked again to place a call."""
+POLL = 30 * clock.SECOND
+"""How often the carrier is asked for the state of a call for which no event arrives."""
+LOST_AFTER = 10 * clock.MINUTE
+"""When a call that the carrier does not know has failed."""
+LONGEST = 15 * clock.MINUTE
+"""How long a call may take, from dialing on."""
+FILES_WITHIN = 30 * clock.MINUTE
+"""When a transcript or a recording that has not arrived is given up."""
+CONTACT_KEPT = 7 * clock.DAY
+"""How long a contact's session can be found. Its last events arrive within hours, but an event that fails can stay in a
+queue for days."""
+TIMEOUT = Ending(sessions.FAILED, "provider_timeout")
+NOT_SET_UP = "Live phone calls are not set up for this deployment. "
+NO_MEDIA_BRIDGE = "Live calls on WhatsApp need a media bridge, which this deployment does not have."
+WAITED_TOO_LONG = "The call waited for an hour, because too many calls were under way."
+
+
+def step(scope: Scope, claim: tasks.Claim) -> None:
+    """Run the next step of a call. Raises ConditionFailed or Contended if the rows were modified concurrently."""
+    record = SESSIONS.record(claim.row)
+    if sessions.is_starting(record):
+        if clock.now() - record.row["started_at"] >= START_WITHIN:
+            tasks.commit(claim, _end(scope, record, TIMEOUT, None, clock.now()))
+        else:
+            _place(scope, claim, record, first=False)
+    elif record.doc["call_status"] == sessions.QUEUED:
+        _start(scope, claim, record)
+    elif record.doc["call_status"] == sessions.DIALING:
+        tasks.commit(claim, _poll(scope, record, record.row["contact_id"]))
+    else:
+        tasks.commit(claim, [_update_files(scope, record)])
+
+
+def of_contact(contact_id: str) -> tuple[Scope, str] | None:
+    """The project, mode and session of a contact; None for a contact that is not a call of this service."""
+    row = table.get(_contact_pk(contact_id), "contact")
+    if row is not None:
+        trace.follow(row)
+    return None if row is None else (Scope(row["project_id"], row["livemode"]), str(row["session_id"]))
+
+
+def adopt(contact_id: str) -> tuple[Scope, str] | None:
+    """Record a contact that no worker has recorded, if it is a call of this service. Returns the call.
+
+    The worker that placed it died, or did not get the response. If the call was given up meanwhile, the contact is
+    stopped, and the result is None. Raises Busy if it could not be stopped.
+    """
+    try:
+        placed = adapters.carrier().placed(contact_id)
+    except Busy as busy:
+        # The contact may be another application's, which is no reason to fail.
+        logger().warning("contact not identified", extra={"contact_id": contact_id, "error": str(busy)})
+        return None
+    if placed is None:
+        return None
+    scope, session_id = Scope(placed.project_id, placed.livemode), placed.session_id
+
+    def attempt() -> bool:
+        row = SESSIONS.row(scope, session_id)
+        record = None if row is None else SESSIONS.record(row)
+        if record is not None and sessions.is_starting(record):
+            table.write(_placed(scope, record, contact_id, clock.now()), uuid.uuid4().hex)
+            return True
+        if record is None or (record.doc["call_status"] in ENDED and record.row.get("contact_id") != contact_id):
+            logger().warning("contact of an ended call stopped", extra={"session_id": session_id})
+            adapters.carrier().stop(contact_id)
+        return False
+
+    return (scope, session_id) if tasks.retry_on_conflict(attempt) else None
+
+
+def contact_deletion(contact_id: str) -> table.Delete:
+    """The write after which events of the contact are ignored."""
+    return table.Delete(_contact_pk(contact_id), "contact")
+
+
+def wake(scope: Scope, session_id: str, attributes: Mapping[str, table.Value] | None = None) -> None:
+    """Make the next step of a call due now, and set these attributes of its row."""
+    update = table.Update(
+        scope.pk(SESSIONS.kind),
+        session_id,
+        set={**tasks.due_attributes(session_id, clock.now()), **(attributes or {})},
+        expressions=("v = v + :one",),
+        values={":one": 1},
+    )
+    table.write([update], uuid.uuid4().hex)
+
+
+def keep_recording(scope: Scope, session_id: str, key: str, *, redacted: bool) -> None:
+    """Record the key of a call's recording, and wake the call.
+
+    Of a recording and its redacted copy, which may arrive in any order, the copy is kept and the other one is deleted.
+    """
+
+    def attempt() -> str | None:
+        row = SESSIONS.find(scope, session_id).row
+        attributes = _recording_attributes(row, key, redacted=redacted)
+        due = tasks.due_attributes(session_id, clock.now())
+        update = table.Update(
+            scope.pk(SESSIONS.kind),
+            session_id,
+            set={**due, **attributes, "v": row["v"] + 1},
+            condition="v = :v",
+            values={":v": row["v"]},
+        )
+        table.write([update], uuid.uuid4().hex)
+        raw = attributes.get("raw_recording_key") or row.get("raw_recording_key")
+        return None if raw is None else str(raw)
+
+    raw = tasks.retry_on_conflict(attempt)
+    if raw is not None:
+        recordings.delete(raw)
+
+
+def _recording_attributes(row: sessions.SessionRow, key: str, *, redacted: bool) -> dict[str, table.Value | None]:
+    """The attributes to set when a recording arrives: which copy is kept, and which raw one is to be deleted."""
+    present = row.get("recording_key")
+    if not redacted:
+        return {"raw_recording_key" if row.get("recording_redacted") else "recording_key": key}
+    attributes: dict[str, table.Value | None] = {"recording_key": key, "recording_redacted": True}
+    return attributes if present in (None, key) else attributes | {"raw_recording_key": present}
+
+
+def keep_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, redacted: bool) -> None:
+    """Store the transcript that the carrier made of a call, and wake the call.
+
+    The agent's own transcript is kept, and a redacted one replaces the carrier's other one. An analysis without lines
+    has failed; a transcript may still arrive.
+    """
+    if lines:
+        tasks.retry_on_conflict(lambda: _store_transcript(scope, session_id, lines, redacted=redacted))
+    wake(scope, session_id)
+
+
+def _store_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, redacted: bool) -> None:
+    present = transcripts.find(scope, session_id)
+    source = transcripts.REDACTED if redacted else transcripts.RAW
+    if present is None:
+        table.write([transcripts.write(scope, session_id, lines, source=source)], uuid.uuid4().hex)
+    elif redacted and present.get("source") == transcripts.RAW:
+        table.write([transcripts.write(scope, session_id, lines, present["v"], source=source)], uuid.uuid4().hex)
+    else:
+        logger().info("transcript exists", extra={"session_id": session_id})
+
+
+def _start(scope: Scope, claim: tasks.Claim, record: SessionRecord) -> None:
+    """Place a queued call, if its limits and the carrier's allow it now."""
+    if "customer_deleted" in record.row:
+        tasks.commit(claim, calls.ending(scope, record, calls.CUSTOMER_DELETED))
+        return
+    clear = calls.clearance(scope, record)
+    if isinstance(clear, calls.Denied):
+        tasks.commit(claim, calls.not_dialing(scope, record, clear))
+        return
+    session_id = record.doc["id"]
+    if record.doc["channel"] == sessions.WHATSAPP:
+        logger().error(
+            "a call on WhatsApp needs a media bridge: connect one that takes WebRTC for the stage's number",
+            extra={"session_id": session_id},
+        )
+        changes = {"summary": NO_MEDIA_BRIDGE}
+        tasks.commit(claim, calls.ending(scope, record, calls.PROVIDER_ERROR, changes))
+        return
+    if clock.now() - clock.parse(record.doc["created_at"]) >= DIALED_WITHIN:
+        tasks.commit(claim, calls.ending(scope, record, TIMEOUT, {"summary": WAITED_TOO_LONG}))
+        return
+    if not isinstance(clear, Clearance):
+        tasks.commit(claim, calls.not_dialing(scope, record, clear))
+        return
+    admission = capacity.admit(scope, session_id)
+    if isinstance(admission, capacity.Wait):
+        waits = sessions.update(scope, record, {}, tasks.due_attributes(session_id, admission.until))
+        tasks.commit(claim, [waits, *admission.writes])
+        return
+    now = clock.now()
+    # Stored before the customer hears it: the first turn needs it, and a repeated start must say the same.
+    attributes = {**tasks.due_attributes(session_id, now), "started_at": now, "opening": _opening(scope, record)}
+    starts = sessions.update(scope, record, {}, attributes)
+    tasks.commit(claim, [starts, *clear.writes, *admission.writes], keep=True)
+    _place(scope, claim, SESSIONS.find(scope, session_id), first=True)
+
+
+def _place(scope: Scope, claim: tasks.Claim, record: SessionRecord, *, first: bool) -> None:
+    """Let the carrier place the call, and record its id. `first` if no earlier request can have placed it."""
+    session = record.doc
+    # For the next worker, if this one dies. `sweep`, or the present message if the queue repeats it, comes too late.
+    wake_ups.send("dials", [sessions.wake_up(scope, session["id"], clock.now() + START_AGAIN)])
+    opening = record.row["opening"]
+    try:
+        contact_id = adapters.carrier().start(session["to"], session["id"], scope.project_id, scope.livemode, opening)
+    except Busy as busy:
+        logger().warning("carrier busy", extra={"session_id": session["id"], "error": str(busy)})
+        tasks.commit(claim, _try_again(scope, record, placed_none=first and isinstance(busy, NoCapacity)))
+    except CallRefused as refused:
+        tasks.commit(claim, calls.ending(scope, record, refused.ending))
+    except NotConfigured as error:
+        logger().error("live calls are not set up", extra={"error": str(error)})
+        changes = {"summary": NOT_SET_UP + str(error)}
+        tasks.commit(claim, calls.ending(scope, record, calls.PROVIDER_ERROR, changes))
+    else:
+        tasks.commit(claim, _placed(scope, record, contact_id, clock.now() + POLL))
+
+
+def _try_again(scope: Scope, record: SessionRecord, *, placed_none: bool) -> list[table.Write]:
+    """The writes after a busy carrier's answer. If it `placed_none`, the call waits as if it had not been started."""
+    session_id = record.doc["id"]
+    if not placed_none:
+        return [sessions.update(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY))]
+    waits = capacity.refused(scope, session_id)
+    attributes = {**tasks.due_attributes(session_id, waits.until), "started_at": None, "opening": None}
+    return [sessions.update(scope, record, {}, attributes), limits.undo(scope), *waits.writes]
+
+
+def _placed(scope: Scope, record: SessionRecord, contact_id: str, due_at: int) -> list[table.Write]:
+    """The writes of a call that the carrier has accepted, whose next step is due at the instant `due_at`."""
+    session = record.doc
+    dialed_at = max(record.row["started_at"], clock.parse(session["created_at"]))
+    changes = {"call_status": sessions.DIALING, "dialed_at": clock.iso(dialed_at)}
+    attributes = {**tasks.due_attributes(session["id"], due_at), "contact_id": contact_id}
+    return [sessions.update(scope, record, changes, attributes), _contact(scope, session, contact_id)]
+
+
+def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> list[table.Write]:
+    """The writes that bring a call under way up to date with the carrier's state of it."""
+    session, now = record.doc, clock.now()
+    age, patience = _since_dialed(session), LOST_AFTER
+    due = tasks.due_attributes(session["id"], now + POLL)
+    try:
+        state = _describe(contact_id, age)
+    except (Busy, NotConfigured) as error:
+        logger().warning("the carrier does not respond", extra={"session_id": session["id"], "error": str(error)})
+        state, patience = None, LONGEST + LOST_AFTER
+    if state is None and age >= patience:
+        return _end(scope, record, TIMEOUT, None, now)
+    if state is not None:
+        answered_at = None if state.answered_at is None else clock.iso(state.answered_at)
+        if state.ending is not None:
+            return _end(scope, record, state.ending, answered_at, state.ended_at)
+        if answered_at is not None and session["answered_at"] is None:
+            changes = {"answered_at": answered_at, "transcript_status": PROCESSING}
+            return [sessions.update(scope, record, changes, due)]
+    # Nothing is new. The version stays the same, so that a turn under way need not run again.
+    unchanged = {":v": record.version}
+    return [table.Update(scope.pk(SESSIONS.kind), session["id"], set=due, condition="v = :v", values=unchanged)]
+
+
+def _describe(contact_id: str, age: int) -> ContactState | None:
+    """The carrier's state of a call. A call that takes too long is stopped. Raises Busy, NotConfigured."""
+    state = adapters.carrier().describe(contact_id)
+    if state is None or state.ending is not None or age < LONGEST:
+        return state
+    adapters.carrier().stop(contact_id)
+    too_long = TIMEOUT if state.answered_at is None else Ending(sessions.COMPLETED, "max_duration")
+    return ContactState(state.answered_at, clock.now(), too_long)
+
+
+def _end(
+    scope: Scope, record: SessionRecord, ending: Ending, answered_at: str | None, at: int | None
+) -> list[table.Write]:
+    """The writes that end a call at the instant `at`, with the outcome of the agent's turns."""
+    changes: dict[str, Any] = {"answered_at": answered_at or record.doc["answered_at"]}
+    if record.row.get("talked"):
+        # Whoever spoke with the agent is a person, unless the carrier reports a machine.
+        ending = replace(ending, answered_by=ending.answered_by or "human")
+    if "later" in record.row and ending.call_status == sessions.COMPLETED:
+        ending = Ending(sessions.CALL_LATER, "callback_requested", "human")
+        changes["call_later_at"] = clock.iso(record.row["later"])
+    if "outcome" in record.row:
+        changes["summary"] = record.row["outcome"]
+    return calls.ending(scope, record, ending, changes, due_at=clock.now(), at=at)
+
+
+def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
+    """The write of the next status of a transcript or a recording. No write changes both."""
+    session, now = record.doc, clock.now()
+    if session["answered_at"] is None:
+        return sessions.update(scope, record, {}, tasks.NO_WORK)
+    assert session["ended_at"] is not None, "the call has ended"
+    until = clock.parse(session["ended_at"]) + FILES_WITHIN
+    statuses = {"transcript_status": session["transcript_status"], "recording_status": session["recording_status"]}
+    for name, status in statuses.items():
+        changed = PROCESSING
+        if status == PROCESSING:
+            exists = (
+                _transcript_exists(scope, session) if name == "transcript_status" else "recording_key" in record.row
+            )
+            changed = AVAILABLE if exists else MISSED if now >= until else PROCESSING
+        if status in (NONE, PROCESSING) and changed != status:
+            return sessions.update(scope, record, {name: changed}, tasks.due_attributes(session["id"], now))
+    waits = PROCESSING in statuses.values()
+    return sessions.update(scope, record, {}, tasks.due_attributes(session["id"], until) if waits else tasks.NO_WORK)
+
+
+def _transcript_exists(scope: Scope, session: Session) -> bool:
+    return transcripts.find(scope, session["id"]) is not None
+
+
+def _opening(scope: Scope, record: SessionRecord) -> str:
+    """The agent's first words."""
+    subject = sessions.subject(scope, record.doc)
+    about = None if subject.appointment is None else subject.appointment.doc
+    return dialogue.opening(
+        None if subject.customer is None else subject.customer.doc["name"],
+        projects.name_of(scope.project_id),
+        to_view(about) if about is not None and dialogue.is_coming(about) else None,
+    )
+
+
+def _since_dialed(session: Session) -> int:
+    """Milliseconds since a call that is under way was dialed."""
+    assert session["dialed_at"] is not None, "a call that is under way was dialed"
+    return clock.now() - clock.parse(session["dialed_at"])
+
+
+def _contact(scope: Scope, session: Session, contact_id: str) -> table.Put:
+    """The write by which events of the contact find its session."""
+    row: table.Row = {"pk": _contact_pk(contact_id), "sk": "contact", "kind": "contact", "session_id": session["id"]}
+    owner = {"project_id": scope.project_id, "livemode": scope.livemode}
+    return table.Put(row | owner | {"expires_at": (clock.now() + CONTACT_KEPT) // clock.SECOND}, condition="")
+
+
+def _contact_pk(contact_id: str) -> str:
+    return f"CONTACT#{contact_id}"

@@ -1,0 +1,166 @@
+"""A turn of a live call: the agent answers the customer, with the tools of a conversation (contract 7, 8).
+
+The transcript, one row, is the history of the call. A turn extends it in the transaction that commits the changes of
+the tools. The session's row stores the agent's proposal and the outcome of the call so far.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from shared.agent import Agent, AgentFailed, Utterance, adapters, measures, plain_text
+from shared.agent.tools import AGENT_FAILED, Action, Proposal, Tools
+from shared.appointments.resource import APPOINTMENTS
+from shared.calls import dialogue, sessions, transcripts
+from shared.calls.sessions import SESSIONS, SessionRecord
+from shared.calls.transcripts import Line
+from shared.core import clock, trace
+from shared.core.log import logger
+from shared.customers import resource as customers
+from shared.resources import fields
+from shared.store import table
+from shared.store.keys import Scope
+from shared.tasks import tasks
+
+TRIES = 3
+"""The attempts to commit a turn while other writes conflict with it."""
+LOST = "Sorry, something went wrong on my side. Someone from our team will get back to you. Goodbye."
+SILENCE = "Sorry, I did not hear you. Could you say that again?"
+SILENCES = 3
+"""The number of consecutive silences after which the agent ends the call."""
+FAREWELL = "I cannot hear you. Goodbye."
+CHANGES = {
+    "appointment_confirmed": "The customer confirmed the appointment.",
+    "appointment_rescheduled": "The customer moved the appointment.",
+    "appointment_cancelled": "The customer cancelled the appointment.",
+}
+"""The summary's sentence for each action that changes an appointment."""
+HANDOFF = "The customer is to be called back by a person."
+CALL_LATER = "The customer asked to be called again."
+
+
+@dataclass(frozen=True)
+class Response:
+    """The agent's words, and whether the call ends with them."""
+
+    text: str
+    ends_call: bool
+
+
+@dataclass(frozen=True)
+class _Turn:
+    """The agent's response in a turn, and the writes that belong to it."""
+
+    response: Response
+    writes: Sequence[table.Write]
+    actions: Sequence[Action] | None = None
+    """What the agent did; None if it was not asked."""
+
+
+def turn(scope: Scope, session_id: str, text: str | None, seconds: float) -> Response:
+    """Answer the customer's words within `seconds`; `text` is None if the customer said nothing. Raises ApiError."""
+    deadline = clock.now() + int(seconds * clock.SECOND)
+
+    def attempt() -> Response:
+        session = SESSIONS.find(scope, session_id)
+        trace.follow(session.row)
+        if session.doc["call_status"] != sessions.DIALING and not sessions.is_starting(session):
+            return Response(LOST, ends_call=True)
+        if text is None:
+            turn = _silence(scope, session)
+        else:
+            left = (deadline - clock.now()) / clock.SECOND
+            turn = _answer(scope, session, text, adapters.agent_for(scope), left)
+        table.write(turn.writes, uuid.uuid4().hex)
+        if turn.actions is not None:
+            measures.count_turn(scope, turn.actions)
+        return turn.response
+
+    try:
+        return tasks.retry_on_conflict(attempt, tries=TRIES, seconds=seconds)
+    except (table.ConditionFailed, table.Contended):
+        return Response(LOST, ends_call=True)
+
+
+def _silence(scope: Scope, session: SessionRecord) -> _Turn:
+    silences = session.row.get("silences", 0) + 1
+    response = Response(FAREWELL, ends_call=True) if silences >= SILENCES else Response(SILENCE, ends_call=False)
+    return _Turn(response, [sessions.update(scope, session, {}, {"silences": silences})])
+
+
+def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, seconds: float) -> _Turn:
+    transcript = transcripts.find(scope, session.doc["id"])
+    lines = transcripts.lines(transcript) if transcript else _opening(session)
+    tools = _tools(scope, session, text)
+    history = [Utterance("user" if line["role"] == "customer" else "assistant", line["content"]) for line in lines]
+    try:
+        reply = agent.reply([*history, Utterance("user", text)], tools, seconds).content
+        response = Response(plain_text.plain(reply).strip() or LOST, dialogue.ends_call(tools))
+    except AgentFailed as error:
+        logger().warning("agent failed", extra={"session_id": session.doc["id"], "error": str(error)})
+        tools = Tools(appointments=(), message=text, in_call=True)
+        tools.hand_off(AGENT_FAILED)
+        response = Response(LOST, ends_call=True)
+    lines = [*lines, *_lines(session, lines, text, response.text)]
+    put = transcripts.write(scope, session.doc["id"], lines, transcript["v"] if transcript else 0)
+    return _Turn(response, [*_writes(scope, session, tools), put], tools.actions)
+
+
+def _tools(scope: Scope, session: SessionRecord, text: str) -> Tools:
+    about = sessions.subject(scope, session.doc).appointment
+    proposal = session.row.get("proposal")
+    return Tools(
+        appointments=[about] if about is not None and dialogue.is_coming(about.doc) else [],
+        message=text,
+        proposal=Proposal(**json.loads(proposal)) if proposal else None,
+        in_call=True,
+        instructions=session.row.get("instructions"),
+        timezone=None if about is None else about.doc["timezone"],
+        changed_before=any(change in session.row.get("outcome", "") for change in CHANGES.values()),
+    )
+
+
+def _writes(scope: Scope, session: SessionRecord, tools: Tools) -> list[table.Write]:
+    """The writes of a turn: the tools' change, and the session's new state."""
+    proposal = fields.to_json(vars(tools.proposed)) if tools.proposed else None
+    internal: dict[str, table.Value | None] = {"proposal": proposal, "talked": True, "silences": None}
+    if tools.later is not None:
+        internal["later"] = tools.later
+    outcome, before = _outcome(tools), session.row.get("outcome", "")
+    if outcome is not None and outcome not in before:
+        internal["outcome"] = f"{before} {outcome}".strip()
+    writes: list[table.Write] = [sessions.update(scope, session, {}, internal)]
+    if tools.change is not None:
+        writes.append(APPOINTMENTS.update(scope, *tools.change))
+        writes.append(customers.must_exist(scope, session.doc["customer_id"], "customer"))
+    return writes
+
+
+def _outcome(tools: Tools) -> str | None:
+    """The turn's outcome as a sentence of the session's summary; None if there is none."""
+    sentences = {**CHANGES, "handoff": HANDOFF}
+    for action in tools.actions:
+        if action["type"] in sentences:
+            return sentences[action["type"]]
+    return CALL_LATER if tools.later is not None else None
+
+
+def _opening(session: SessionRecord) -> list[Line]:
+    return dialogue.spoken([("agent", session.row["opening"])]) if "opening" in session.row else []
+
+
+def _lines(session: SessionRecord, before: Sequence[Line], text: str, reply: str) -> list[Line]:
+    """The lines of a turn: the customer's, which ends now, and the agent's, which begins now."""
+    began = session.doc["answered_at"] or session.doc["dialed_at"]
+    began_at = session.row["started_at"] if began is None else clock.parse(began)
+    customer, agent = dialogue.spoken([("customer", text), ("agent", reply)])
+    length = customer["ended_at_ms"] - customer["started_at_ms"]
+    last = before[-1]["ended_at_ms"] if before else 0
+    start = max(last + 1, clock.now() - began_at - length)
+    return [
+        {**line, "started_at_ms": line["started_at_ms"] + start, "ended_at_ms": line["ended_at_ms"] + start}
+        for line in (customer, agent)
+    ]

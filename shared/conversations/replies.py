@@ -1,0 +1,122 @@
+"""Answering: one turn of the agent, from the claim to the commit (contract 8)."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import partial
+
+from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, adapters
+from shared.agent.tools import AGENT_FAILED, Tools
+from shared.aws.services import Unavailable
+from shared.calls import commands as calls
+from shared.conversations import conversations, turns
+from shared.conversations.conversations import CONVERSATIONS, ConversationRecord
+from shared.conversations.turns import Turn
+from shared.core.errors import ApiError
+from shared.core.log import logger
+from shared.store import mode, table
+from shared.tasks import tasks
+
+HISTORY = 40
+"""The number of latest messages that the agent gets."""
+ATTEMPTS = 3
+"""The most requests to an agent that fails, and the most commits of a turn whose rows are modified concurrently."""
+RETRYABLE = (AgentUnavailable, Unavailable, table.ConditionFailed, table.Contended)
+"""The failures after which a turn is retried soon, by a worker."""
+SIMULATED_ERROR = "[[sim:error]]"
+APOLOGY = "Sorry, something went wrong on my side. I have asked someone from our team to get back to you."
+HOLDING = "Someone from our team has taken over this conversation and will reply here. I have passed on your message."
+CUSTOMER_DELETED = "I cannot help with this one myself. I have asked someone from our team to get back to you."
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The agent's reply, and the tools with their changes. If `failed`, the reply is an apology."""
+
+    reply: Reply
+    tools: Tools
+    failed: bool = False
+
+
+def answer(turn: Turn, conversation: ConversationRecord | None = None) -> str:
+    """Get the agent's reply to the message of a turn and commit it. Returns the body of the request's response.
+
+    `conversation` saves a read if the caller knows its current row. If there is no reply, the turn is released, for
+    another worker or request to claim. Raises one of `RETRYABLE`: AgentUnavailable if the agent is throttled or has no
+    reply in the turn's time, ConditionFailed or Contended if the rows of the turn are modified concurrently too often.
+    """
+    may_call = True
+
+    def attempt(current: ConversationRecord) -> str:
+        nonlocal may_call
+        outcome = _outcome(turn, current, may_call)
+        try:
+            body = turns.commit(turn, current, outcome.reply, outcome.tools, failed=outcome.failed)
+        except ApiError as error:
+            logger().info("call refused", extra={"message_id": turn.id, "code": error.code})
+            may_call = False
+            outcome = _outcome(turn, current, may_call)
+            body = turns.commit(turn, current, outcome.reply, outcome.tools, failed=outcome.failed)
+        logger().info("turn", extra={"message_id": turn.id, "failed": outcome.failed})
+        return body
+
+    try:
+        known = [] if conversation is None else [conversation]
+        latest = partial(CONVERSATIONS.find, turn.scope, turn.conversation_id)
+        return tasks.retry_with_latest(known, latest, attempt, ATTEMPTS)
+    except (AgentUnavailable, Unavailable):
+        # The worker is not to blame: the turn is retried until it is too old, not only until three workers are lost.
+        tasks.release(turn.work)
+        raise
+    except Exception:
+        tasks.release(turn.work, failed=True)
+        raise
+
+
+def _outcome(turn: Turn, conversation: ConversationRecord, may_call: bool) -> Outcome:
+    """The agent's reply and changes, for the current rows."""
+    tools = Tools(appointments=(), message=turn.message["content"])
+    if turn.must_apologize:
+        return _apology(tools)
+    if conversation.row.get("handed_off"):
+        return Outcome(Reply(HOLDING), tools)
+    customer_id = conversation.doc["customer_id"]
+    if customer_id is not None:
+        customer = turns.customer(turn.scope, customer_id)
+        if customer is None:
+            tools.hand_off("customer_deleted")
+            return Outcome(Reply(CUSTOMER_DELETED), tools)
+        tools.can_call = may_call and calls.can_be_called(customer)
+        tools.appointments = turns.upcoming_appointments(turn.scope, customer_id)
+    tools.proposal = turns.proposal(conversation)
+    return _ask_agent(turn, tools)
+
+
+def _ask_agent(turn: Turn, tools: Tools) -> Outcome:
+    if mode.is_simulated(turn.scope) and tools.message == SIMULATED_ERROR:
+        return _apology(tools)
+    history = [
+        Utterance("user" if message["role"] == "user" else "assistant", message["content"])
+        for message in conversations.transcript(turn.scope, turn.conversation_id, HISTORY)
+        if message["id"] <= turn.id
+    ]
+    for _ in range(ATTEMPTS):
+        attempt_tools = dataclasses.replace(tools, actions=[])
+        try:
+            reply = adapters.agent_for(turn.scope).reply(history, attempt_tools, turn.seconds)
+        except AgentFailed as error:
+            logger().warning("agent failed", extra={"message_id": turn.id, "error": str(error)})
+            failure = error
+            if turn.seconds <= 1:
+                break
+        else:
+            return Outcome(reply, attempt_tools)
+    if isinstance(failure, AgentUnavailable):
+        raise failure
+    return _apology(tools)
+
+
+def _apology(tools: Tools) -> Outcome:
+    tools.hand_off(AGENT_FAILED)
+    return Outcome(Reply(APOLOGY), tools, failed=True)

@@ -1,0 +1,1 @@
+"""Customers: people to be contacted by phone."""

@@ -1,0 +1,159 @@
+"""Customers: people to be contacted by phone (specification, "Customer"; contract 5)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, NotRequired
+
+from shared.core import clock, ids
+from shared.core.errors import ApiError, not_found_in_body
+from shared.resources import documents, fields, lists
+from shared.resources.collections import Collection, Record
+from shared.resources.documents import Resource, ResourceRow
+from shared.resources.schema import E164, CustomerId, Keywords, Metadata, Time, at_most
+from shared.store import table
+from shared.store.keys import Scope
+
+
+class Customer(Resource):
+    """A person to be contacted by phone (specification, "Customer"; contract 5). Id prefix `cust_`."""
+
+    id: CustomerId
+    """The customer's id. Never changes."""
+    object: Literal["customer"]
+    """The type of the object. Never changes."""
+    phone: E164 | None
+    """In E.164 format. Null only for a customer that a conversation created without a phone number."""
+    name: Annotated[str, at_most(200)] | None
+    """At most 200 characters. Null when unset."""
+    email: Annotated[str, Keywords(format="email")] | None
+    """The email address. Null when unset."""
+    external_id: Annotated[str, at_most(255)] | None
+    """The caller's own identifier, at most 255 characters; not unique. Null when unset."""
+    metadata: Metadata
+    """The caller's own keys and values, at most 50; `{}` when unset."""
+    deleted_at: Time | None
+    """When the customer was deleted. Null until then; never changes afterwards."""
+
+
+class CustomerRow(ResourceRow):
+    """A customer's row."""
+
+    active_session: NotRequired[str]
+    """The session of the customer's queued or dialing call. Absent if there is none."""
+
+
+ERASURE_KEPT = 100 * clock.DAY
+"""How long the row of an erasure is kept (milliseconds): longer than a change of the table can wait to become an event,
+which is a day in the stream and 90 days in the bucket of failed batches."""
+
+CUSTOMERS: Collection[Customer, CustomerRow] = Collection(
+    kind="customer",
+    prefix="cust_",
+    indexed=("external_id", "phone", "email"),
+    filters={
+        "external_id": lists.Exact("external_id"),
+        "phone": lists.Phone("phone"),
+        "email": lists.Exact("email"),
+    },
+    keeps_deleted=True,
+)
+CustomerRecord = Record[Customer, CustomerRow]
+
+
+class CustomerFields(fields.Input):
+    """The fields of a customer that are the same in every request. Requests differ in the phone and the metadata."""
+
+    name: fields.Name | None = None
+    """The customer's name."""
+    email: fields.Email | None = None
+    """The email address, for example `ada@example.com`."""
+    external_id: fields.ExternalId | None = None
+    """Your own identifier of the customer. It need not be unique."""
+
+
+class CustomerCreate(CustomerFields):
+    """A new customer (contract 5)."""
+
+    phone: fields.Phone
+    """The phone number in E.164 format. Spaces, `-`, `.` and parentheses between digits are removed."""
+    metadata: fields.Metadata | None = None
+    """Your own keys and values. A key with the value null is omitted."""
+
+
+class CustomerPatch(CustomerFields):
+    """A merge patch: an absent field keeps its value, null clears it. The phone cannot be cleared."""
+
+    phone: fields.Phone = fields.ABSENT
+    """The phone number in E.164 format. Spaces, `-`, `.` and parentheses between digits are removed."""
+    metadata: fields.MetadataPatch | None = None
+    """Merged by key: the value null removes a key, and null instead of the object removes all keys."""
+
+
+def new(scope: Scope, values: Mapping[str, Any]) -> Customer:
+    """A new customer with these fields; absent fields are unset."""
+    return CUSTOMERS.new(
+        scope,
+        phone=values.get("phone"),
+        name=values.get("name"),
+        email=values.get("email"),
+        external_id=values.get("external_id"),
+        metadata=values.get("metadata") or {},
+        deleted_at=None,
+    )
+
+
+def patched(customer: Customer, patch: Mapping[str, Any]) -> Customer | None:
+    """The customer after a merge patch; None if nothing changes.
+
+    Raises `customer_deleted` or an error of the metadata (contract 3 and 5).
+    """
+    if customer["deleted_at"] is not None:
+        raise ApiError("customer_deleted")
+    changes = dict(patch)
+    if "metadata" in changes:
+        changes["metadata"] = fields.merge_metadata(customer["metadata"], changes["metadata"])
+    return documents.changed(customer, changes)
+
+
+def deleted(customer: Customer) -> Customer | None:
+    """The customer after a soft deletion; None if it is already deleted (contract 5)."""
+    if customer["deleted_at"] is not None:
+        return None
+    changed = documents.touched(customer, {"deleted_at": clock.iso(clock.now())})
+    return {**changed, "deleted_at": changed["updated_at"]}
+
+
+def deletion(scope: Scope, record: CustomerRecord, customer: Customer) -> list[table.Write]:
+    """The writes that delete the customer, on condition that no call has started or ended since it was read."""
+    active = record.row.get("active_session")
+    delete, put = CUSTOMERS.delete(scope, record, customer)
+    unchanged = "attribute_not_exists(active_session)" if active is None else "active_session = :active"
+    values = dict(delete.values) | ({} if active is None else {":active": active})
+    return [dataclasses.replace(delete, condition=f"{delete.condition} AND {unchanged}", values=values), put]
+
+
+def must_exist(scope: Scope, id: str, param: str) -> table.Check:
+    """The check that the customer exists and is not deleted, for a transaction that depends on it.
+
+    A failed check raises `customer_deleted`, or `resource_not_found` with `param`.
+    """
+
+    def on_condition_failed(old: table.Row | None) -> ApiError:
+        deleted = CUSTOMERS.deleted_row(scope, id) is not None
+        return ApiError("customer_deleted") if deleted else not_found_in_body("customer", id, param)
+
+    if not ids.is_id(CUSTOMERS.prefix, id):
+        raise not_found_in_body("customer", id, param)
+    return table.Check(scope.pk(CUSTOMERS.kind), id, on_condition_failed=on_condition_failed)
+
+
+def erasure_key(scope: Scope, id: str) -> tuple[str, str]:
+    """The key of the row that marks a customer as erased (`shared/erasure`)."""
+    return scope.pk("erasure"), id
+
+
+def is_erased(scope: Scope, id: str) -> bool:
+    """Whether the customer was erased, or is being erased. Changes of its rows then have no events."""
+    return table.get(*erasure_key(scope, id)) is not None

@@ -1,0 +1,125 @@
+"""The keys of the table.
+
+The partition key of a row that belongs to a project begins with the project and the mode, so that a row of another
+project or mode cannot be addressed: `P#{project}#{test|live}#{kind}`. The sort key is the public id, so the base table
+lists in creation order.
+
+| row                        | pk                                     | sk               | indexes |
+|----------------------------|----------------------------------------|------------------|---------|
+| customer                   | `P#..#customer`                        | `cust_...`       | f1-f3 |
+| appointment                | `P#..#appointment`                     | `appt_...`       | f1-f4, t0-t4 |
+| deleted customer           | `P#..#deleted_customer`                | `cust_...`       | |
+| deleted appointment        | `P#..#deleted_appointment`             | `appt_...`       | f3 |
+| session                    | `P#..#session`                         | `sess_...`       | f1-f4, due |
+| transcript of a session    | `P#..#session#{sess_...}`              | `transcript`     | |
+| consent of a phone         | `P#..#consent#{hash of phone}`         | `consent`        | due |
+| conversation               | `P#..#conversation`                    | `conv_...`       | f1-f4 |
+| message, with its turn     | `P#..#conversation#{conv_...}`         | `msg_...`        | due |
+| thread of a conversation   | `P#..#thread#{sha256 of external_id}`  | `thread`         | |
+| usage in a month           | `P#..#usage#{YYYY-MM}`                 | `msg_...`, `sess_...`, `erased` | |
+| erasure of a customer      | `P#..#erasure`                         | `cust_...`       | |
+| event                      | `P#..#event`                           | `evt_...`        | f1-f2 |
+| delivery of an event       | `P#..#event#{evt_...}`                 | `whd_...`        | due, f1 |
+| replay of failed deliveries | `P#..#replay`                         | `whk_...`        | due |
+| webhook endpoint           | `P#..#webhook_endpoint`                | `whk_...`        | |
+| deleted webhook endpoint   | `P#..#deleted_webhook_endpoint`        | `whk_...`        | |
+| count of webhook endpoints | `P#..#count`                           | `webhook_endpoint` | |
+| count of live calls        | `P#..#count`                           | `call`           | |
+| idempotency record         | `P#..#idempotency#{sha256 of key}`     | `record`         | |
+| contact of a live call     | `CONTACT#{contact id}`                 | `contact`        | |
+| live calls of the stage    | `CARRIER`                              | see `shared/calls/live/capacity.py` | |
+| consent requests to a phone | `ASKED#{hash of phone}`               | pk of the consent | |
+| project                    | `PROJECTS`                             | 10-digit number  | |
+| run of the canary          | `CANARY`                               | sha256 of its token | |
+| API key                    | `KEY#{sha256 of the key}`              | `key`            | |
+| API key of a project       | `P#{project}#keys`                     | `key_...`        | |
+| member of a project        | `P#{project}#members`                  | hash of e-mail   | |
+| invitation to a project    | `INVITED#{hash of e-mail}`             | 10-digit number  | |
+| project of a person        | `PERSON#{hash of issuer and subject}`  | 10-digit number  | |
+| end of a person's sessions | `PERSON#{hash of issuer and subject}`  | `sessions`       | |
+| entry of the audit trail   | `P#{project}#audit`                    | `aud_...`        | |
+| submitted form             | `P#{project}#form#{hash of its token}` | `form`           | |
+| session of the admin pages | `ADMIN_SESSION#{hash of its token}`    | `session`        | |
+| attempt to sign in         | `SIGN_IN#{hash of its state}`          | `attempt`        | |
+| sign-in link               | `SIGN_IN_LINK#{hash of its token}`     | `link`           | |
+
+The hash of a phone or an e-mail address is the first 32 hexadecimal digits of its SHA-256. The hash of a value in an
+index partition is the first half of its SHA-256 in base64 (`Scope.index`). The other hashes are whole
+SHA-256 digests. `shared/admin` has the rows of the admin pages.
+
+Attributes: `doc` is the public object as JSON text, `v` the version of a resource or a consent, which every write that
+changes `doc` increases by 1, `req` the request or worker's token that last wrote the row, `cause` the API request that
+caused this write, `kind` the row's kind, and `expires_at` (Unix seconds) the time to live. The index partitions
+`f1`-`f4` are scope, kind, field and hashed value, sorted by id; `t1`-`t4` are the same, sorted by `sort_time` (time and
+id), and `t0` is scope and kind.
+Client text enters an index key only as a hash. f1 of a delivery and f4 of a conversation are sparse: only failed
+deliveries that nobody has retried, and conversations that wait for a person, have them. Rows that owe work have the
+attributes of `shared/tasks/tasks.py`. Deleting a customer or an appointment moves its row to a partition that lists do
+not read; `before` is its document before the deletion, for the event. Lists do not read its partition of f3 either, by
+which the deleted appointments of a customer are found for its erasure. The other attributes are declared with their
+resources (`CustomerRow`, `SessionRow`, ...).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from dataclasses import dataclass
+
+from shared.core.facts import MAX_DUE_SHARDS
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A project and a mode. Every row of a resource belongs to one."""
+
+    project_id: int
+    livemode: bool
+
+    def pk(self, *parts: str) -> str:
+        """The partition key of a kind of rows in this project and mode."""
+        return "#".join(("P", str(self.project_id), "live" if self.livemode else "test", *parts))
+
+    def index(self, kind: str, field: str, value: str) -> str:
+        """The index partition of the rows of a kind whose `field` has this value.
+
+        A row has up to eight of these, so 128 bits of the hash are written in base64, which is short: with hexadecimal
+        digits, the rows of projects with long numbers would exceed 1 KB, and cost another write unit.
+        """
+        digest = hashlib.sha256(value.encode()).digest()[:16]
+        return self.pk(kind, field, base64.urlsafe_b64encode(digest).decode().rstrip("="))
+
+
+def scope_of(pk: str) -> Scope:
+    """The project and mode of a partition key."""
+    _, project, mode, *_ = pk.split("#")
+    return Scope(int(project), mode == "live")
+
+
+def due_shard(sk: str) -> str:
+    """The partition of the due index for a row. Shards distribute the writes to the index."""
+    return _shard(int(hashlib.sha256(sk.encode()).hexdigest(), 16) % _due_shards())
+
+
+def due_shards() -> list[str]:
+    """The partitions of the due index. Their number is a setting of the stage."""
+    return [_shard(number) for number in range(_due_shards())]
+
+
+def former_due_shards() -> list[str]:
+    """Partitions that contain rows only if the stage's number of shards was once higher."""
+    return [_shard(number) for number in range(_due_shards(), MAX_DUE_SHARDS)]
+
+
+def _shard(number: int) -> str:
+    return f"due#{number}"
+
+
+def _due_shards() -> int:
+    return int(os.environ["DUE_SHARDS"])
+
+
+def due(instant: int) -> str:
+    """An instant as a sort key of the due index."""
+    return f"{instant:015d}"

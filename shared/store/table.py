@@ -1,0 +1,497 @@
+"""The table. Every request to DynamoDB goes through this module.
+
+Rows are flat dicts whose values are str, int, bool, bytes or a dict of ints. Reads of the base table are strongly
+consistent; reads of an index are not. `write` executes one operation, or several as one transaction.
+
+Long documents are stored compressed, because each KB or part of a KB of a row costs a write unit, and two in a
+transaction. A condition must therefore not compare a document.
+
+    ConditionFailed(op, old)    the condition of an operation failed; nothing was written
+    Contended(op)               transaction conflicts on the row of an operation; nothing was written
+    Unavailable                 DynamoDB throttled the request or did not respond
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import contextvars
+import itertools
+import os
+import random
+import threading
+import uuid
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+from shared.aws import services
+from shared.aws.services import AwsError, Unavailable
+from shared.core import clock, trace
+
+Value = str | int | bool | bytes | dict[str, int]
+Row = dict[str, Any]
+OnConditionFailed = Callable[[Row | None], Exception | None]
+"""From the row that failed an operation's condition (None if it is absent) to the error for the client.
+
+None means that the caller reads again and retries.
+"""
+
+ABSENT = "attribute_not_exists(pk)"
+PRESENT = "attribute_exists(pk)"
+MAX_CONFLICTS = 3
+"""The number of consecutive transaction conflicts after which a write raises Contended."""
+DOCUMENTS = frozenset({"doc", "before", "body"})
+"""The attributes that are stored compressed if they are long: JSON texts."""
+_LONG = 600
+"""Bytes of a document from which its row may be larger than 1 KB: the other attributes take up to 400."""
+_BATCH_KEYS = 100  # the limit of BatchGetItem
+_BATCH_RETRIES = 6
+READ_AHEAD = "read-ahead"
+"""The name prefix of the threads that read ahead."""
+_readers = ThreadPoolExecutor(128, READ_AHEAD)
+"""Threads are created when they are needed: one on Lambda."""
+_begun: ContextVar[dict[tuple[str, str], Future[Row | None]]] = ContextVar("begun")
+
+
+def decide_again(old: Row | None) -> None:
+    """The row was modified concurrently: the caller reads it again and retries."""
+
+
+@dataclass(frozen=True)
+class Put:
+    """Write a row, by default only if it does not exist."""
+
+    row: Row
+    condition: str = ABSENT
+    values: Mapping[str, Value] = field(default_factory=dict)
+    on_condition_failed: OnConditionFailed = decide_again
+
+
+@dataclass(frozen=True)
+class Update:
+    """Change attributes of a row: to the values in `set` (None removes one), and by further SET clauses."""
+
+    pk: str
+    sk: str
+    set: Mapping[str, Value | None] = field(default_factory=dict)
+    expressions: tuple[str, ...] = ()
+    condition: str = PRESENT
+    values: Mapping[str, Value] = field(default_factory=dict)
+    on_condition_failed: OnConditionFailed = decide_again
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Delete a row."""
+
+    pk: str
+    sk: str
+    condition: str = PRESENT
+    values: Mapping[str, Value] = field(default_factory=dict)
+    on_condition_failed: OnConditionFailed = decide_again
+
+
+@dataclass(frozen=True)
+class Check:
+    """Require a condition on a row that the transaction does not write."""
+
+    pk: str
+    sk: str
+    condition: str = PRESENT
+    values: Mapping[str, Value] = field(default_factory=dict)
+    on_condition_failed: OnConditionFailed = decide_again
+
+
+def versioned(row: Row, version: int) -> Put:
+    """The write that replaces a row of this version `v` (0 if the row does not exist yet) with the next version."""
+    condition, values = (ABSENT, {}) if version == 0 else ("v = :v", {":v": version})
+    return Put(row | {"v": version + 1}, condition=condition, values=values)
+
+
+Write = Put | Update | Delete | Check
+"""One operation of a transaction. A check changes nothing; the transaction fails if its condition fails."""
+_OLD_ON_FAILURE = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
+
+
+class ConditionFailed(Exception):
+    """The condition of `op` failed. `old` is the row at that time, None if it does not exist."""
+
+    def __init__(self, op: Write, old: Row | None) -> None:
+        super().__init__(type(op).__name__)
+        self.op = op
+        self.old = old
+
+
+class Contended(Exception):
+    """Other transactions on the row of `op` cancelled the write `MAX_CONFLICTS` times in a row."""
+
+    def __init__(self, op: Write) -> None:
+        super().__init__(type(op).__name__)
+        self.op = op
+
+
+def get(pk: str, sk: str) -> Row | None:
+    """The current row; None if it does not exist or has expired."""
+    begun = _begun.get({}).pop((pk, sk), None)
+    return _get(pk, sk) if begun is None else begun.result()
+
+
+@contextlib.contextmanager
+def reading_ahead(pk: str, sk: str) -> Iterator[None]:
+    """Begin to read a row in another thread. The first `get` of it in the block waits for this read.
+
+    The block must not write the row before that `get`. At the end of the block, the read has ended.
+    """
+    read = _readers.submit(contextvars.copy_context().run, _get, pk, sk)
+    token = _begun.set({(pk, sk): read})
+    try:
+        yield
+    finally:
+        _begun.reset(token)
+        if not read.done():
+            # Lambda freezes the process after the response; a pending read would fail when the process resumes.
+            wait([read])
+
+
+def _get(pk: str, sk: str) -> Row | None:
+    response = _call("GetItem", Key=_key(pk, sk), ConsistentRead=True)
+    row = decode(response["Item"]) if "Item" in response else None
+    return None if row is None or is_expired(row) else row
+
+
+def is_expired(row: Row) -> bool:
+    """Whether the row has expired. DynamoDB deletes expired rows later."""
+    return "expires_at" in row and row["expires_at"] <= clock.now() // clock.SECOND
+
+
+def get_many(keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Row]:
+    """The rows with these keys that exist and have not expired, by key. One request for each 100 keys."""
+    rows: dict[tuple[str, str], Row] = {}
+    unique = list(dict.fromkeys(keys))
+    for start in range(0, len(unique), _BATCH_KEYS):
+        for item in _batch_get([_key(*key) for key in unique[start : start + _BATCH_KEYS]]):
+            row = decode(item)
+            if not is_expired(row):
+                rows[row["pk"], row["sk"]] = row
+    return rows
+
+
+def rows_of(entries: Sequence[Row]) -> list[Row]:
+    """The rows of index entries, in their order, without those that do not exist any more or have expired."""
+    keys = [(entry["pk"], entry["sk"]) for entry in entries]
+    rows = get_many(keys)
+    return [rows[key] for key in keys if key in rows]
+
+
+@dataclass(frozen=True)
+class _SharedRead:
+    """What one request of `SharedReads` reads, and its result."""
+
+    keys: list[tuple[str, str]] = field(default_factory=list)
+    rows: Future[dict[tuple[str, str], Row]] = field(default_factory=Future)
+
+
+class SharedReads:
+    """Reads of concurrent threads, combined into few requests.
+
+    One request is under way at a time. Keys that are asked for meanwhile are read together by the next request, each
+    key once. So a read begins after it was asked for, and is as current as one of its own. A read that has waited for
+    `seconds` makes its own request, so that it does not take twice as long as a request that is slow.
+    """
+
+    def __init__(self, seconds: float = 1.0) -> None:
+        self._seconds = seconds
+        self._joining = threading.Lock()
+        self._reading = threading.Lock()
+        self._next = _SharedRead()
+
+    def get_many(self, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], Row]:
+        """As `get_many`, which this may call for several threads at once. A failure is raised in each of them."""
+        with self._joining:
+            read = self._next
+            wanted = list(keys)
+            read.keys.extend(wanted)
+        if not self._reading.acquire(timeout=self._seconds):
+            return get_many(wanted)
+        try:
+            if not read.rows.done():
+                self._read(read)
+        finally:
+            self._reading.release()
+        rows = read.rows.result()
+        return {key: rows[key] for key in wanted if key in rows}
+
+    def _read(self, read: _SharedRead) -> None:
+        with self._joining:
+            self._next = _SharedRead()
+        try:
+            read.rows.set_result(get_many(read.keys))
+        except BaseException as error:
+            read.rows.set_exception(error)
+
+
+def _batch_get(pending: list[dict[str, Any]]) -> Iterator[Any]:
+    """The items with these keys that exist. Retries the keys that DynamoDB leaves unprocessed."""
+    name = os.environ["TABLE_NAME"]
+    for attempt in itertools.count(1):
+        response = _call("BatchGetItem", RequestItems={name: {"Keys": pending, "ConsistentRead": True}})
+        yield from response["Responses"].get(name, ())
+        pending = response.get("UnprocessedKeys", {}).get(name, {}).get("Keys", [])
+        if not pending:
+            return
+        if attempt > _BATCH_RETRIES:
+            raise Unavailable("BatchGetItem left keys unprocessed")
+        clock.sleep(random.uniform(0, 0.05 * 2**attempt))
+
+
+def query(
+    pk: str,
+    *,
+    index: str | None = None,
+    at_least: str | None = None,
+    at_most: str | None = None,
+    limit: int,
+    next_limit: int | None = None,
+    forward: bool = False,
+) -> Iterator[list[Row]]:
+    """Pages of a partition's rows between two sort keys, both inclusive; descending unless `forward`.
+
+    `index` is the partition attribute of an index, or `due`; rows of an index hold only keys, and an index may lag by
+    about a second. The first page has at most `limit` rows, later pages at most `next_limit`, and each at
+    most 1 MB. A page is read when the caller asks for it.
+    """
+    hash_key, range_key = _index_keys(index)
+    condition = f"{hash_key} = :pk"
+    values: dict[str, Value] = {":pk": pk}
+    if at_least is not None and at_most is not None:
+        if at_least > at_most:
+            return
+        condition += f" AND {range_key} BETWEEN :least AND :most"
+    elif at_least is not None:
+        condition += f" AND {range_key} >= :least"
+    elif at_most is not None:
+        condition += f" AND {range_key} <= :most"
+    values |= {name: bound for name, bound in ((":least", at_least), (":most", at_most)) if bound is not None}
+    options: dict[str, Any] = {
+        "KeyConditionExpression": condition,
+        "ExpressionAttributeValues": encode(values),
+        "ScanIndexForward": forward,
+        "Limit": limit,
+    }
+    options |= {"IndexName": f"by_{index}"} if index else {"ConsistentRead": True}
+    while True:
+        response = _call("Query", **options)
+        yield [decode(item) for item in response["Items"]]
+        if "LastEvaluatedKey" not in response:
+            return
+        options |= {"ExclusiveStartKey": response["LastEvaluatedKey"], "Limit": next_limit or limit}
+
+
+def write(ops: Sequence[Write], request: str) -> None:
+    """Execute the writes, all or none, on behalf of the request with this id.
+
+    A row stores the request that last wrote it (`req`). A condition that fails because an earlier attempt of the same
+    request took effect counts as success. Workers use a token of their own as the request. `cause` is the API request
+    that caused the write; if it is unknown, the row keeps its previous one. Raises ConditionFailed, Contended or
+    Unavailable.
+    """
+    if len(ops) == 1 and not isinstance(ops[0], Check):
+        _write_one(ops[0], request)
+    else:
+        _write_all(ops, request)
+
+
+def update(op: Update) -> Row:
+    """Execute one update and return the whole row after it. Raises ConditionFailed, Contended or Unavailable.
+
+    It does not store the request's id: a caller that must know whether an earlier attempt took effect compares the row.
+    """
+    for conflicts in range(MAX_CONFLICTS):
+        try:
+            response = _call(
+                "UpdateItem",
+                **_parameters(op, None),
+                ReturnValues="ALL_NEW",
+                ReturnValuesOnConditionCheckFailure="ALL_OLD",
+            )
+        except AwsError as error:
+            if error.code != "TransactionConflictException":
+                raise _condition_failed(op, error) from None
+            _pause(conflicts)
+        else:
+            return decode(response["Attributes"])
+    raise Contended(op)
+
+
+def _write_one(op: Write, request: str) -> None:
+    operation = {Put: "PutItem", Update: "UpdateItem", Delete: "DeleteItem"}[type(op)]
+    for conflicts in range(MAX_CONFLICTS):
+        try:
+            _call(operation, **_parameters(op, request), **_OLD_ON_FAILURE)
+            return
+        except AwsError as error:
+            if error.code == "TransactionConflictException":
+                _pause(conflicts)
+                continue
+            failed = _condition_failed(op, error)
+            if failed.old is not None and failed.old.get("req") == request:
+                return
+            raise failed from None
+    raise Contended(op)
+
+
+def _write_all(ops: Sequence[Write], request: str) -> None:
+    items = [
+        {type(op).__name__ if not isinstance(op, Check) else "ConditionCheck": _in_transaction(op, request)}
+        for op in ops
+    ]
+    # One token for all attempts: a transaction that took effect, but whose response was lost, is not repeated.
+    token = uuid.uuid4().hex
+    contended = Contended(ops[-1])
+    for conflicts in range(MAX_CONFLICTS):
+        try:
+            _call("TransactWriteItems", TransactItems=items, ClientRequestToken=token)
+            return
+        except AwsError as error:
+            code = error.code
+            if code == "TransactionInProgressException":
+                _pause(conflicts)
+                continue
+            if code != "TransactionCanceledException":
+                raise
+            failed = _cancelled(ops, error.body.get("CancellationReasons", []), request)
+            if isinstance(failed, ConditionFailed):
+                raise failed from None
+            if failed is None:
+                return
+            contended = failed
+            _pause(conflicts)
+    raise contended
+
+
+def _cancelled(ops: Sequence[Write], reasons: Sequence[Any], request: str) -> ConditionFailed | Contended | None:
+    """Why a transaction was cancelled; None if an earlier attempt of it took effect."""
+    failed, contended = [], []
+    for op, reason in zip(ops, reasons, strict=True):
+        if reason["Code"] == "ConditionalCheckFailed":
+            old = decode(reason["Item"]) if reason.get("Item") else None
+            if old is not None and old.get("req") == request and not isinstance(op, Check):
+                return None
+            failed.append(ConditionFailed(op, old))
+        elif reason["Code"] == "TransactionConflict":
+            contended.append(Contended(op))
+        elif reason["Code"] in ("ThrottlingError", "ProvisionedThroughputExceeded"):
+            raise Unavailable(reason["Code"])
+        elif reason["Code"] != "None":
+            raise RuntimeError(f"transaction cancelled: {reason['Code']}")
+    # The idempotency record is the last operation. It decides if another condition fails too.
+    return failed[-1] if failed else contended[-1]
+
+
+def _pause(conflicts: int) -> None:
+    clock.sleep(random.uniform(0.01, 0.04) * 2**conflicts)
+
+
+def _condition_failed(op: Write, error: AwsError) -> ConditionFailed:
+    if error.code != "ConditionalCheckFailedException":
+        raise error
+    old: Any = error.body.get("Item")
+    return ConditionFailed(op, decode(old) if old else None)
+
+
+def _in_transaction(op: Write, request: str) -> dict[str, Any]:
+    return _parameters(op, request) | {"TableName": os.environ["TABLE_NAME"]} | _OLD_ON_FAILURE
+
+
+def _parameters(op: Write, request: str | None) -> dict[str, Any]:
+    if isinstance(op, Put):
+        row = op.row if request is None else op.row | _author(request)
+        return {"Item": encode(row)} | _condition(op.condition, op.values)
+    if isinstance(op, Delete | Check):
+        return {"Key": _key(op.pk, op.sk)} | _condition(op.condition, op.values)
+    attributes = dict(op.set) if request is None else {**op.set, **_author(request)}
+    sets = [f"{name} = :s_{name}" for name, value in attributes.items() if value is not None] + list(op.expressions)
+    removes = [name for name, value in attributes.items() if value is None]
+    expression = " ".join(
+        f"{verb} {', '.join(clauses)}" for verb, clauses in (("SET", sets), ("REMOVE", removes)) if clauses
+    )
+    values = {f":s_{name}": _stored(name, value) for name, value in attributes.items() if value is not None}
+    values |= op.values
+    return {"Key": _key(op.pk, op.sk), "UpdateExpression": expression} | _condition(op.condition, values)
+
+
+def _author(request: str) -> dict[str, Value]:
+    """The attributes that say who wrote a row, and which API request caused it."""
+    cause = request if request.startswith("req_") else trace.request_id()
+    return {"req": request} if cause is None else {"req": request, "cause": cause}
+
+
+def _condition(condition: str, values: Mapping[str, Value]) -> dict[str, Any]:
+    expression: dict[str, Any] = {"ConditionExpression": condition} if condition else {}
+    return expression | ({"ExpressionAttributeValues": encode(values)} if values else {})
+
+
+def _call(operation: str, **parameters: Any) -> Any:
+    """Call an operation of DynamoDB and return its response. Raises AwsError or Unavailable."""
+    if operation not in ("BatchGetItem", "TransactWriteItems"):
+        parameters["TableName"] = os.environ["TABLE_NAME"]
+    return services.dynamodb().call(operation, parameters)
+
+
+def _index_keys(index: str | None) -> tuple[str, str]:
+    if index is None:
+        return "pk", "sk"
+    if index == "due":
+        return "due_shard", "due"
+    return index, "sk" if index.startswith("f") else "sort_time"
+
+
+def _key(pk: str, sk: str) -> dict[str, Any]:
+    return {"pk": {"S": pk}, "sk": {"S": sk}}
+
+
+def encode(row: Mapping[str, Value | None]) -> dict[str, Any]:
+    """A row in DynamoDB's typed JSON."""
+    return {name: _encode(_stored(name, value)) for name, value in row.items() if value is not None}
+
+
+def _stored(name: str, value: Value) -> Value:
+    """The value of this attribute as it is stored: compressed if it is a long document."""
+    if name not in DOCUMENTS or not isinstance(value, str) or len(text := value.encode()) < _LONG:
+        return value
+    # A small window and little memory: preparing the default of 256 KB takes longer than compressing a document.
+    packer = zlib.compressobj(wbits=-12, memLevel=5)
+    return packer.compress(text) + packer.flush()
+
+
+def _encode(value: Value) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"S": value}
+    if isinstance(value, bool):
+        return {"BOOL": value}
+    if isinstance(value, int):
+        return {"N": str(value)}
+    if isinstance(value, bytes):
+        return {"B": base64.b64encode(value).decode()}
+    return {"M": {name: {"N": str(number)} for name, number in value.items()}}
+
+
+def decode(item: Mapping[str, Any]) -> Row:
+    """A row from DynamoDB's typed JSON, the format of responses and of stream images."""
+    return {name: _decode(name, typed) for name, typed in item.items()}
+
+
+def _decode(name: str, typed: Mapping[str, Any]) -> Any:
+    ((tag, value),) = typed.items()
+    if tag == "N":
+        return int(value)
+    if tag == "M":
+        return {key: int(inner["N"]) for key, inner in value.items()}
+    if tag == "B":
+        data = base64.b64decode(value)
+        return zlib.decompress(data, wbits=-zlib.MAX_WBITS).decode() if name in DOCUMENTS else data
+    return value

@@ -1,0 +1,219 @@
+"""Batches of queue messages and stream records. What failed is reported to Lambda, which sends it again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from shared.aws import services
+from shared.core import clock, threads, trace
+from shared.core.log import logger
+
+RECORDS_AT_ONCE = 10
+"""The stream records of a batch that are processed concurrently."""
+IN_ORDER_FOR = clock.SECOND
+"""How long after it was sent (milliseconds) a message waits for the previous messages of its FIFO group."""
+LONGEST_BACKOFF = 60
+"""The longest time, in seconds, until a failed message is received again."""
+SETTLE_EVERY = 1.0
+"""Seconds after which a batch that still runs settles its finished messages, and then again and again."""
+
+T = TypeVar("T")
+Record = Mapping[str, Any]
+"""A stream record, as Lambda passes it on."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """A queue message, as Lambda passes it on. `queue` is the ARN of its queue, `group` its message group.
+
+    `sent_at` is in milliseconds, and `receives` says how often the message was received, this time included.
+    """
+
+    id: str
+    body: str
+    queue: str
+    receipt: str
+    sent_at: int
+    receives: int
+    group: str | None
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Message:
+        """The message of a record of Lambda's event."""
+        attributes = record["attributes"]
+        return cls(
+            id=record["messageId"],
+            body=record["body"],
+            queue=record["eventSourceARN"],
+            receipt=record["receiptHandle"],
+            sent_at=int(attributes["SentTimestamp"]),
+            receives=int(attributes["ApproximateReceiveCount"]),
+            group=attributes.get("MessageGroupId"),
+        )
+
+    @property
+    def fifo_group(self) -> str | None:
+        """The message group if the queue is a FIFO queue, otherwise None."""
+        return self.group if self.queue.endswith(".fifo") else None
+
+
+Work = Callable[[Message], None]
+
+
+def each_message(event: Mapping[str, Any], work: Work) -> dict[str, Any]:
+    """Run `work` on each SQS message, concurrently. The response names the messages that SQS delivers again.
+
+    The messages of a FIFO group run one after another, but none waits longer than until `IN_ORDER_FOR` after it was
+    sent. A failed message is delivered again after 2, 4, 8 … seconds instead of the visibility timeout of its queue.
+    """
+    messages = [Message.of(record) for record in event["Records"]]
+    if len(messages) > 1:
+        failed = _run_concurrently(work, messages)
+    else:
+        failed = [message for message in messages if not _succeeds(work, message)]
+        _deliver_soon(failed)
+    return {"batchItemFailures": [{"itemIdentifier": message.id} for message in failed]}
+
+
+@dataclass
+class Processed(Generic[T]):
+    """What became of a batch of stream records: the results by position, and the positions that failed."""
+
+    records: list[Record]
+    results: dict[int, T] = field(default_factory=dict)
+    failed: list[int] = field(default_factory=list)
+
+    @property
+    def in_order(self) -> list[T]:
+        """The results in the order of the batch."""
+        return [self.results[position] for position in sorted(self.results)]
+
+    @property
+    def response(self) -> Any:
+        """The response to Lambda, which names the earliest record that failed.
+
+        Lambda passes on again that record and all later ones (Lambda developer guide, "Configuring partial batch
+        response with DynamoDB and Lambda").
+        """
+        first = [self.records[min(self.failed)]] if self.failed else []
+        return {"batchItemFailures": [{"itemIdentifier": one["dynamodb"]["SequenceNumber"]} for one in first]}
+
+
+def each_record(event: Mapping[str, Any], work: Callable[[Record], T]) -> Processed[T]:
+    """Run `work` on stream records: on those of one resource in order, on those of different resources concurrently.
+
+    After a failure, later records of the same resource are left to the retry, so that they stay in order. All others
+    are processed, so that a record that always fails delays no other resource. `work` may see a record again.
+    """
+    found: Processed[T] = Processed(list(event["Records"]))
+    resources = defaultdict(list)
+    for position, record in enumerate(found.records):
+        # The sort key is the resource's id, also of the row that a deleted resource has.
+        resources[str(record["dynamodb"]["Keys"].get("sk"))].append(position)
+
+    def work_in_order(positions: list[int]) -> None:
+        for position in positions:
+            record = found.records[position]
+            with trace.naming(stream_event_id=record["eventID"]):
+                try:
+                    found.results[position] = work(record)
+                except Exception:
+                    logger().exception("message or record failed")
+                    found.failed.append(position)
+                    return
+
+    threads.run_all(work_in_order, list(resources.values()), RECORDS_AT_ONCE)
+    return found
+
+
+def in_order_for(sent_at: int) -> float:
+    """Seconds for which a message waits for the previous one of its FIFO group. `sent_at` is in milliseconds."""
+    return max(0, sent_at + IN_ORDER_FOR - clock.now()) / clock.SECOND
+
+
+def _run_concurrently(work: Work, messages: Sequence[Message]) -> list[Message]:
+    """Run `work` on each message in a thread of its own. Returns the messages on which it failed."""
+    failed: list[Message] = []
+    running: dict[Future[bool], Message] = {}
+    latest: dict[str, Future[bool]] = {}
+    with ThreadPoolExecutor(len(messages)) as pool:
+        for message in messages:
+            group = message.fifo_group
+            # A thread has its own context, with the log fields of this one.
+            run = copy_context().run
+            future = pool.submit(run, _succeeds, work, message, latest.get(group) if group else None)
+            running[future] = message
+            if group:
+                latest[group] = future
+        while running:
+            ended, _ = wait(running, SETTLE_EVERY)
+            results = [(running.pop(future), future.result()) for future in ended]
+            failures = [message for message, succeeded in results if not succeeded]
+            _deliver_soon(failures)
+            failed += failures
+            if running:
+                _release_groups([message for message, succeeded in results if succeeded])
+    return failed
+
+
+def _succeeds(work: Work, message: Message, previous: Future[bool] | None = None) -> bool:
+    """Run `work` on the message, after the previous message of its group. Whether it succeeded."""
+    if previous is not None:
+        wait([previous], in_order_for(message.sent_at))
+    with trace.naming(sqs_message_id=message.id):
+        try:
+            work(message)
+        except Exception:
+            logger().exception("message or record failed")
+            return False
+    return True
+
+
+def _deliver_soon(messages: Sequence[Message]) -> None:
+    """Make failed messages visible again soon. In a FIFO queue, they hold back their group until then. Best effort."""
+    entries = [
+        {
+            "Id": str(number),
+            "ReceiptHandle": message.receipt,
+            "VisibilityTimeout": min(2**message.receives, LONGEST_BACKOFF),
+        }
+        for number, message in enumerate(messages)
+    ]
+    if entries:
+        _settle("ChangeMessageVisibilityBatch", messages[0], entries)
+
+
+def _release_groups(messages: Sequence[Message]) -> None:
+    """Delete processed messages of a FIFO queue before the end of the batch. Best effort.
+
+    Lambda deletes them only when the whole batch ends, and until then SQS holds back the next messages of their groups.
+    """
+    entries = [
+        {"Id": str(number), "ReceiptHandle": message.receipt}
+        for number, message in enumerate(messages)
+        if message.fifo_group
+    ]
+    if entries:
+        _settle("DeleteMessageBatch", messages[0], entries)
+
+
+def _settle(operation: str, message: Message, entries: Sequence[Mapping[str, Any]]) -> None:
+    """Call an operation with the queue of the message and these entries. A failure is logged."""
+    queue = services.queue_of(message.queue)
+    if queue is None:
+        logger().warning("could not delete or re-time messages", extra={"queue": message.queue})
+        return
+    try:
+        response = services.sqs().call(operation, {"QueueUrl": services.queue_url(queue), "Entries": entries})
+    except (services.AwsError, services.Unavailable) as error:
+        logger().warning("could not delete or re-time messages", extra={"queue": queue, "error": type(error).__name__})
+        return
+    if response.get("Failed"):
+        logger().warning(
+            "could not delete or re-time messages", extra={"queue": queue, "error": response["Failed"][0]["Code"]}
+        )

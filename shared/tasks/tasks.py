@@ -1,0 +1,321 @@
+"""Owed work: rows that store which step is due, when, and which worker has claimed it.
+
+The row is the truth. Queue messages and timers are wake-ups: a lost wake-up only causes a delay, because `sweep` finds
+every row whose work is overdue and sends another. A row that owes work has these attributes:
+
+| attribute           | meaning |
+|---------------------|---------|
+| `due_at`            | the instant (milliseconds) at which the next step is due |
+| `due`, `due_shard`  | its place in the index `by_due`: the instant from which `sweep` sends wake-ups |
+| `hints`             | the number of wake-ups that `sweep` has sent since the last step |
+| `lease`             | the token of the worker that has claimed the row |
+| `lease_until`       | the instant at which the lease expires |
+| `lost`              | the number of consecutive workers that failed or let their lease expire |
+
+A worker claims the row (`claim`), works, and writes the outcome on condition that it still has the claim
+(`commit`). If the worker dies, its lease expires and the next worker takes over the row. A claim does not change
+`due`, which would cost two writes to the index; instead `sweep` skips rows whose lease has not expired. `sweep` sends a
+wake-up before it postpones the next one: if it dies in between, the row gets one more wake-up.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import random
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from shared.aws.services import Unavailable
+from shared.core import clock, trace
+from shared.store import table
+from shared.store.keys import due, due_shard
+
+MIN_INTERVAL = 60
+MAX_INTERVAL = 3600
+"""Seconds, scaled, between two wake-ups of an overdue row. The interval doubles from the first value to the second."""
+SWEEP_GRACE = 30
+"""Seconds, scaled, after `due_at` from which `sweep` sends another wake-up."""
+MIN_GRACE = 2 * clock.SECOND
+"""The shortest grace period (milliseconds): a wake-up needs this time to arrive, whatever `SPEED` is."""
+EARLY = clock.SECOND
+"""How early a wake-up may arrive (milliseconds), because queues delay by whole seconds."""
+MAX_LEASE = 10 * clock.MINUTE
+"""A lease with more time left than this (milliseconds) comes from a host with a wrong clock, and counts as expired."""
+MAX_STEPS = 20
+"""The most steps that one worker takes before it leaves the rest to a new wake-up."""
+CONFLICTS = 100
+"""The most attempts of a write whose rows are modified concurrently."""
+CONFLICT_SECONDS = 15
+"""Seconds after which such a write is not attempted again."""
+
+R = TypeVar("R")
+T = TypeVar("T")
+W = TypeVar("W", table.Put, table.Update)
+Attributes = Mapping[str, table.Value | None]
+
+_UNCLAIMED: Attributes = dict.fromkeys(("lease", "lease_until", "lost", "hints"))
+NO_WORK: Attributes = dict.fromkeys(("due_at", "due", "due_shard", "hints"))
+"""The attributes of a row that owes no work."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A row whose due step only this worker may record, until another worker takes over after the lease has expired.
+
+    Others may change other attributes of the row meanwhile. `row` is its state when it was claimed.
+    """
+
+    row: table.Row
+    token: str
+
+    @property
+    def lost_workers(self) -> int:
+        """The number of consecutive workers that died or failed during the current step."""
+        return int(self.row.get("lost", 0))
+
+    @property
+    def seconds_left(self) -> float:
+        """Seconds until the lease expires."""
+        return (int(self.row["lease_until"]) - clock.now()) / clock.SECOND
+
+
+@dataclass(frozen=True)
+class NotDue:
+    """The row owes work that is due in `wait` milliseconds."""
+
+    wait: int
+
+
+def due_attributes(sk: str, at: int, grace: int = SWEEP_GRACE) -> dict[str, table.Value | None]:
+    """The attributes of a row whose next step is due at the instant `at`. `sk` determines the shard of the index.
+
+    `grace` is the time after `at`, in seconds and scaled, at which `sweep` sends another wake-up.
+    """
+    late = at + max(clock.scaled(grace), MIN_GRACE)
+    return {"due_at": at, "due": due(late), "due_shard": due_shard(sk), "hints": None}
+
+
+def new_claim(row: table.Row, until: int) -> Claim:
+    """A claim on a new row until the instant `until`. The caller inserts the claim's `row`, which has the lease."""
+    token = uuid.uuid4().hex
+    return Claim({**row, "lease": token, "lease_until": until}, token)
+
+
+def is_free(row: table.Row) -> bool:
+    """Whether the row's work is due and no other worker has claimed it, so that `claim` would succeed."""
+    return "due_at" in row and row["due_at"] <= clock.now() and not _is_leased(row)
+
+
+def claim(pk: str, sk: str, until: int) -> Claim | NotDue | None:
+    """Claim the row until the instant `until`, if its work is due and no worker has a lease that has not expired.
+
+    A claim with an expired lease is taken over, and its worker counts as lost. NotDue if the work is due later; None if
+    the row owes none, or another worker's lease has not expired. Makes one write in the common case.
+    From then on, log lines and writes name the API request that caused the work.
+    """
+    result = _claim(pk, sk, until)
+    if isinstance(result, Claim):
+        trace.follow(result.row)
+    return result
+
+
+def _claim(pk: str, sk: str, until: int) -> Claim | NotDue | None:
+    now, token = clock.now(), uuid.uuid4().hex
+    lease: dict[str, table.Value | None] = {"lease": token, "lease_until": until}
+    free = table.Update(
+        pk, sk, set=lease, condition="due_at <= :now AND attribute_not_exists(lease)", values={":now": now}
+    )
+    try:
+        return Claim(table.update(free), token)
+    except table.ConditionFailed as failed:
+        old = failed.old
+    if old is None or "due_at" not in old:
+        return None
+    if old.get("lease") == token:
+        # An earlier attempt of this write took effect, but its response was lost.
+        return Claim(old, token)
+    if old["due_at"] > now:
+        return NotDue(int(old["due_at"]) - now)
+    return None if _is_leased(old) else _take_over(pk, sk, lease, old)
+
+
+def claim_soon(pk: str, sk: str, until: Callable[[], int]) -> Claim | None:
+    """Claim the row like `claim`; if its wake-up arrived a little early, wait until the work is due.
+
+    `until` returns the instant at which the lease is to expire. None if the row's work is not due soon either.
+    """
+    result = claim(pk, sk, until())
+    if isinstance(result, NotDue) and result.wait <= EARLY:
+        clock.sleep(result.wait / clock.SECOND)
+        result = claim(pk, sk, until())
+    return result if isinstance(result, Claim) else None
+
+
+def if_claimed(claim: Claim, write: W, *, keep: bool = False) -> W:
+    """`write`, a write to the claimed row, on condition that the worker still has the claim.
+
+    The write ends the claim and resets the counts of lost workers and of wake-ups, unless `keep` is set.
+    """
+    condition = f"({write.condition}) AND lease = :lease" if write.condition else "lease = :lease"
+    values = {**write.values, ":lease": claim.token}
+    if isinstance(write, table.Put):
+        assert not isinstance(write, table.Update)
+        lease = {name: claim.row[name] for name in ("lease", "lease_until")} if keep else {}
+        unclaimed = {name: value for name, value in write.row.items() if name not in _UNCLAIMED}
+        return dataclasses.replace(write, row=unclaimed | lease, condition=condition, values=values)
+    changes = write.set if keep else {**_UNCLAIMED, **write.set}
+    return dataclasses.replace(write, set=changes, condition=condition, values=values)
+
+
+def commit(claim: Claim, writes: Sequence[table.Write], *, keep: bool = False) -> None:
+    """Execute the writes of a step, all or none. The write to the claimed row is made conditional on the claim.
+
+    Raises ConditionFailed or Contended.
+    """
+    row = (claim.row["pk"], claim.row["sk"])
+    # A new request id for each commit. With one id for the whole claim, a worker that lost its claim after a commit
+    # with `keep` would find its own id on the row, and its next commit would count as success without being written.
+    table.write([_if_claimed_row(row, claim, write, keep) for write in writes], uuid.uuid4().hex)
+
+
+def release(claim: Claim, *, failed: bool = False, until: int | None = None) -> None:
+    """End the claim. The work stays due, so that the next wake-up can claim it. Best effort: the lease expires anyway.
+
+    Only a recorded step resets the counts of lost workers and of wake-ups. If `failed` is set, the worker counts as
+    lost, like one that died. If `until` is set, `sweep` sends no wake-up before this instant.
+    """
+    lost = claim.lost_workers + (1 if failed else 0)
+    end: dict[str, table.Value | None] = {"lease": None, "lease_until": None, "lost": lost or None}
+    if until is not None:
+        end |= {"due": due(until), "due_shard": due_shard(claim.row["sk"]), "hints": None}
+    with contextlib.suppress(table.ConditionFailed, table.Contended, Unavailable):
+        # `keep`, because `sweep` may have counted a wake-up during the claim.
+        commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set=end)], keep=True)
+
+
+def run_due_steps(pk: str, sk: str, lease: int, step: Callable[[Claim], None]) -> int | None:
+    """Run all steps of a row that are due, each under a claim of `lease` milliseconds.
+
+    Returns the instant of the next step, for which the caller sends a wake-up; None if the row owes no step, or the
+    wake-up for the next one is already sent. A step that raises ConditionFailed or Contended runs again on the current
+    row. Any other exception of `step` releases the claim and is raised.
+    """
+    stepped = False
+    for _ in range(MAX_STEPS):
+        result = claim(pk, sk, clock.now() + lease)
+        if result is None:
+            return None
+        if isinstance(result, NotDue):
+            # Wait only for a step whose wake-up arrived a little early.
+            if result.wait > (EARLY // 2 if stepped else EARLY):
+                return clock.now() + result.wait if stepped else None
+            clock.sleep(result.wait / clock.SECOND)
+            continue
+        try:
+            step(result)
+        except (table.ConditionFailed, table.Contended):
+            release(result)
+        except Exception:
+            release(result, failed=True)
+            raise
+        stepped = True
+    return clock.now()
+
+
+def retry_on_conflict(attempt: Callable[[], T], tries: int = CONFLICTS, seconds: float = CONFLICT_SECONDS) -> T:
+    """Return the result of `attempt`; run it again while it raises ConditionFailed or Contended.
+
+    `attempt` reads rows and writes on condition that they have not changed. Raises the last conflict after `tries`
+    attempts or `seconds`.
+    """
+    give_up = clock.now() + int(seconds * clock.SECOND)
+    for conflicts in itertools.count(1):
+        try:
+            return attempt()
+        except (table.ConditionFailed, table.Contended):
+            if conflicts == tries or clock.now() >= give_up:
+                raise
+        pause(conflicts)
+    raise AssertionError("the loop ends only by returning or raising")
+
+
+def retry_with_latest(
+    known: Sequence[R], read: Callable[[], R], attempt: Callable[[R], T], tries: int = CONFLICTS
+) -> T:
+    """As `retry_on_conflict`, with an argument for `attempt`: the one in `known` at first, then what `read` returns.
+
+    If `known` is empty, the first attempt reads, too.
+    """
+    unread = list(known)
+    return retry_on_conflict(lambda: attempt(unread.pop() if unread else read()), tries)
+
+
+def pause(conflicts: int) -> None:
+    """Wait a random time before the next attempt of a write; the more `conflicts` it had, the longer."""
+    clock.sleep(random.uniform(0, 0.02 * min(conflicts, 25)))
+
+
+def overdue(entries: Sequence[table.Row]) -> list[table.Row]:
+    """The rows of these entries of the index `by_due`, in their order, for which a wake-up may be sent.
+
+    Omits rows that have changed since the entries were read, and rows that a worker has claimed.
+    """
+    rows = table.get_many([(entry["pk"], entry["sk"]) for entry in entries])
+    found = ((entry, rows.get((entry["pk"], entry["sk"]))) for entry in entries)
+    return [row for entry, row in found if row and row.get("due") == entry["due"] and not _is_leased(row)]
+
+
+def postpone_wake_up(row: table.Row) -> None:
+    """Count a wake-up that was sent for the overdue row, and postpone the next one; each interval is twice the
+    previous.
+
+    Does nothing if another step has become due since the row was read. A claim does not matter: the worker that the
+    wake-up has started may be the one that holds it.
+    """
+    wait = clock.scaled(min(MIN_INTERVAL * 2 ** row.get("hints", 0), MAX_INTERVAL))
+    update = table.Update(
+        row["pk"],
+        row["sk"],
+        # The shard, too: the stage may have another number of shards than when the row was written.
+        set={"due": due(clock.now() + wait), "due_shard": due_shard(row["sk"])},
+        expressions=("hints = if_not_exists(hints, :none) + :one",),
+        condition="due = :due",
+        values={":due": row["due"], ":none": 0, ":one": 1},
+    )
+    with contextlib.suppress(table.ConditionFailed, table.Contended):
+        table.update(update)
+
+
+def _is_leased(row: table.Row) -> bool:
+    """Whether a worker has claimed the row and its lease has not expired."""
+    now = clock.now()
+    return bool(now < row.get("lease_until", 0) <= now + MAX_LEASE)
+
+
+def _if_claimed_row(row: tuple[str, str], claim: Claim, write: table.Write, keep: bool) -> table.Write:
+    """`write`, conditional on the claim if it is a write to the claimed row."""
+    if isinstance(write, table.Update) and (write.pk, write.sk) == row:
+        return if_claimed(claim, write, keep=keep)
+    if isinstance(write, table.Put) and (write.row["pk"], write.row["sk"]) == row:
+        return if_claimed(claim, write, keep=keep)
+    return write
+
+
+def _take_over(pk: str, sk: str, lease: Attributes, old: table.Row) -> Claim | None:
+    """Claim a row whose lease has expired."""
+    update = table.Update(
+        pk,
+        sk,
+        set={**lease, "lost": old.get("lost", 0) + 1},
+        condition="lease = :expired" if "lease" in old else "attribute_not_exists(lease)",
+        values={":expired": old["lease"]} if "lease" in old else {},
+    )
+    token = str(lease["lease"])
+    try:
+        return Claim(table.update(update), token)
+    except table.ConditionFailed as failed:
+        return Claim(failed.old, token) if failed.old and failed.old.get("lease") == token else None

@@ -1,0 +1,109 @@
+"""Wake-ups: queue messages and timers that start the worker of a row that owes work.
+
+A wake-up is the key of the row, `{"pk", "sk"}`, for all kinds of rows. It is best effort. The due time in the row is
+the truth: `sweep` sends another wake-up if the work is overdue, so a lost wake-up only causes a delay.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shared.aws import services
+from shared.core import clock, threads
+from shared.core.facts import LONGEST_QUEUE_DELAY
+from shared.core.log import logger
+
+REQUEST_SECONDS = 1
+"""Seconds for which a request of the API waits at most until its wake-ups are sent."""
+_BATCH = 10  # the limit of SendMessageBatch
+
+
+@dataclass(frozen=True)
+class WakeUp:
+    """The key of a row that owes work, with the message group of its queue message and the delay in seconds.
+
+    SQS serves message groups in turn, so that no group waits behind all messages of another. Of the wake-ups of a FIFO
+    group with the same `once`, it delivers one (in five minutes); None stands for the row.
+    """
+
+    pk: str
+    sk: str
+    group: str
+    delay: int = 0
+    once: str | None = None
+
+    @property
+    def message(self) -> dict[str, str]:
+        """The body of the queue message."""
+        return {"pk": self.pk, "sk": self.sk}
+
+
+def delay_until(at: int) -> int:
+    """The delay, in whole seconds, of a message for the instant `at`; at most the longest that SQS supports."""
+    return min(max(0, round((at - clock.now()) / clock.SECOND)), LONGEST_QUEUE_DELAY)
+
+
+def send(queue: str, wake_ups: Sequence[WakeUp]) -> None:
+    """Send wake-ups to a queue, in order. Best effort: a failure is logged."""
+    url = services.queue_url(queue) if wake_ups else ""
+    for start in range(0, len(wake_ups), _BATCH):
+        batch = wake_ups[start : start + _BATCH]
+        entries = [_entry(number, wake_up, url) for number, wake_up in enumerate(batch)]
+        about = {"queue": queue, "rows": [wake_up.sk for wake_up in batch]}
+        try:
+            response = services.sqs().call("SendMessageBatch", {"QueueUrl": url, "Entries": entries})
+        except (services.AwsError, services.Unavailable) as error:
+            logger().warning("wake-up lost", extra=about | {"error": type(error).__name__})
+            continue
+        if response.get("Failed"):
+            logger().warning("wake-up lost", extra=about | {"error": response["Failed"][0]["Code"]})
+
+
+def send_within(seconds: float, queue: str, wake_ups: Sequence[WakeUp]) -> None:
+    """Send wake-ups like `send`, but wait at most `seconds`, for callers that must not wait for SQS.
+
+    What is not sent by then is sent late or, if Lambda stops the container, never: `sweep` finds the work.
+    """
+    if wake_ups and not threads.run_within(seconds, lambda: send(queue, wake_ups)):
+        logger().warning("wake-up late", extra={"queue": queue, "rows": [wake_up.sk for wake_up in wake_ups]})
+
+
+def wait(machine: str, name: str, due: int, wake_up: WakeUp) -> None:
+    """Start a state machine that sends the wake-up at the instant `due`. Each name starts at most one. Best effort."""
+    # A state machine may wait in whole seconds. Rounding up prevents an early wake-up.
+    at = -(-due // clock.SECOND) * clock.SECOND
+    execution_input = {"due_at": clock.iso(at), "group": wake_up.group, "message": json.dumps(wake_up.message)}
+    start(machine, name, execution_input)
+
+
+def start(machine: str, name: str, execution_input: Mapping[str, Any]) -> None:
+    """Start a state machine with this input. Each name starts at most one execution. Best effort."""
+    try:
+        services.stepfunctions().call(
+            "StartExecution",
+            {
+                "stateMachineArn": services.state_machine_arn(machine),
+                "name": name,
+                "input": json.dumps(execution_input),
+            },
+        )
+    except (services.AwsError, services.Unavailable) as error:
+        if not isinstance(error, services.AwsError) or error.code != "ExecutionAlreadyExists":
+            logger().warning("timer lost", extra={"machine": machine, "timer": name, "error": type(error).__name__})
+
+
+def _entry(number: int, wake_up: WakeUp, url: str) -> Any:
+    entry: dict[str, Any] = {
+        "Id": str(number),
+        "MessageBody": json.dumps(wake_up.message),
+        "MessageGroupId": wake_up.group,
+    }
+    # Only FIFO queues accept a deduplication id, and only standard queues a delay per message.
+    if url.endswith(".fifo"):
+        entry["MessageDeduplicationId"] = wake_up.once or wake_up.sk
+    if wake_up.delay:
+        entry["DelaySeconds"] = wake_up.delay
+    return entry

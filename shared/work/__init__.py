@@ -1,1 +1,0 @@
-"""Owed work: rows that owe a next step, the hints that start workers, and batches of hints and stream records."""
