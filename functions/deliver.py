@@ -14,7 +14,7 @@ from shared.webhooks.queues import Arrival
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
-    """Process a batch of wake-ups concurrently. The first attempts of an endpoint are in order while they are on time."""
+    """Process a batch of wake-ups concurrently. First attempts to an endpoint are in order while they are on time."""
     return batches.each_message(event, deliver)
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared.calls import steps
-from shared.tasks import batches
+from shared.calls import sessions
+from shared.calls.sessions import SESSIONS
+from shared.core.log import logger
+from shared.store.keys import Scope, scope_of
+from shared.tasks import batches, tasks, wake_ups
 from shared.tasks.batches import Message
 
 
@@ -16,6 +19,25 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
 
 def dial(message: Message) -> None:
-    """Run the steps of a session that are due."""
+    """Run the steps of a session that are due, and send the wake-up for the next one."""
     wake_up = json.loads(message.body)
-    steps.run_due_steps(wake_up["pk"], wake_up["sk"])
+    pk, sk = wake_up["pk"], wake_up["sk"]
+    scope = scope_of(pk)
+    at = tasks.run_due_steps(pk, sk, sessions.LEASE, lambda claim: _step(scope, claim))
+    if at is not None:
+        wake_ups.send("dials", [sessions.wake_up(scope, sk, at)])
+
+
+def _step(scope: Scope, claim: tasks.Claim) -> None:
+    """Run one step. Raises ConditionFailed or Contended if the rows were modified concurrently."""
+    # Imported here, because a step needs only one of the two modules.
+    if scope.is_simulated:
+        from shared.calls import simulated
+
+        simulated.step(scope, claim)
+    else:
+        from shared.calls.live import steps
+
+        steps.step(scope, claim)
+    session = SESSIONS.record(claim.row).doc
+    logger().info("call", extra={"session_id": session["id"], "before": session["call_status"]})

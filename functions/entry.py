@@ -1,19 +1,45 @@
-"""Lambda's entry point: the attribute NAME is the handler of `functions.NAME`.
+"""Lambda's entry point, for every function: `handler` is the handler of the function that `SERVICE_NAME` names.
 
-Lambda reads the attribute in the phase in which an execution environment is initialized. That phase has a whole core,
-and the first request waits less: so what a first request would otherwise build is built here. Importing this module
-does nothing.
+Lambda imports this module in the phase in which an execution environment is initialized. That phase has a whole core,
+and the first request waits less: so what a first request would otherwise build is built here, and only the module of
+the one function is imported.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 from shared.aws import services
 from shared.core import log
+
+MODULES = {
+    "ping": "functions.ping",
+    "customers": "functions.customers",
+    "appointments": "functions.appointments",
+    "conversations": "functions.conversations",
+    "messages": "functions.messages",
+    "sessions": "functions.sessions",
+    "webhook_endpoints": "functions.webhook_endpoints",
+    "events": "functions.events",
+    "admin": "functions.admin",
+    "fallback": "functions.fallback",
+    "fan_out": "functions.fan_out",
+    "deliver": "functions.deliver",
+    "replay": "functions.replay",
+    "turn": "functions.turn",
+    "dial": "functions.dial",
+    "consent": "functions.consent",
+    "call_events": "functions.call_events",
+    "voice_turn": "functions.voice_turn",
+    "sweep": "functions.sweep",
+    "canary": "functions.canary",
+    "canary_receiver": "functions.canary_receiver",
+}
+"""The module of each function of `infra/topology.py`. Each has a `handler`."""
 
 
 def warm(function: ModuleType) -> None:
@@ -31,10 +57,6 @@ def warm(function: ModuleType) -> None:
     "localhost".encode("idna")
 
 
-def __getattr__(name: str) -> Callable[[Any, Any], Any]:
-    if name.startswith("_"):
-        raise AttributeError(name)
-    function = importlib.import_module(f"functions.{name}")
-    warm(function)
-    handler: Callable[[Any, Any], Any] = function.handler
-    return handler
+_function = importlib.import_module(MODULES[os.environ["SERVICE_NAME"]])
+warm(_function)
+handler: Callable[[Any, Any], Any] = _function.handler

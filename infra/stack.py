@@ -351,7 +351,7 @@ class ServiceStack(Stack):
         return lambda_.Function(
             self,
             construct_id(function.name),
-            handler=function.entry_point,
+            handler=topology.ENTRY_POINT,
             code=code,
             runtime=lambda_.Runtime.PYTHON_3_13,
             architecture=lambda_.Architecture.ARM_64,

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from shared.core.facts import STREAM_KINDS
 
+ENTRY_POINT = "functions.entry.handler"
+"""The handler that Lambda calls, in every function."""
 DUE_SHARDS = 8
 """The partitions of the index `by_due`, unless a stage sets another number."""
 
@@ -124,7 +126,7 @@ class Grant:
 class Function:
     """One Lambda function.
 
-    - `handler`: its module, and the name in it. Lambda loads it through the `entry_point`.
+    - `handler`: its module, and the name in it. Lambda loads it through the `ENTRY_POINT`.
     - `memory`: in MB. The functions use up to 82 (`make test-deploy` prints it). More memory provides a larger share of
       a CPU, and so shortens cold starts. `timeout`: in seconds.
     - `routes`: API Gateway resource paths, each with any method.
@@ -167,11 +169,6 @@ class Function:
     every: int | None = None
     switch: str = ""
     client: bool = False
-
-    @property
-    def entry_point(self) -> str:
-        """The handler that Lambda calls (`functions/entry.py`)."""
-        return f"functions.entry.{self.handler.split('.')[1]}"
 
     @property
     def grants(self) -> tuple[Grant, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 
 from shared.agent import Agent
-from shared.store import mode
 from shared.store.keys import Scope
 
 _live_agent: Agent | None = None
@@ -19,7 +18,7 @@ def use(agent: Agent | None) -> None:
 
 def agent_for(scope: Scope) -> Agent:
     """The agent for the customers of this project and mode."""
-    if mode.is_simulated(scope):
+    if scope.is_simulated:
         return _scripted()
     return _live_agent or _bedrock()
 

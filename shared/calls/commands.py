@@ -24,7 +24,7 @@ from shared.customers.resource import CUSTOMERS, CustomerRecord
 from shared.projects import usage
 from shared.resources import documents, fields
 from shared.resources.schema import AppointmentId, CustomerId, SessionId, Time, one_of
-from shared.store import mode, table
+from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
 from shared.telephony import Ending, test_numbers
@@ -338,7 +338,7 @@ def _appointment(
 def _channel(scope: Scope, phone: str, order: Order) -> str:
     if order.channel is not None:
         return order.channel
-    implied = mode.is_simulated(scope) and test_numbers.number(phone) in test_numbers.IMPLIES_WHATSAPP
+    implied = scope.is_simulated and test_numbers.number(phone) in test_numbers.IMPLIES_WHATSAPP
     return sessions.WHATSAPP if implied else sessions.PHONE
 
 
@@ -377,4 +377,4 @@ def _request_consent(scope: Scope, session: Session) -> _ConsentRequest:
 
 
 def _dials_at(scope: Scope) -> int:
-    return clock.now() + (clock.scaled(DIALS_AFTER) if mode.is_simulated(scope) else 0)
+    return clock.now() + (clock.scaled(DIALS_AFTER) if scope.is_simulated else 0)

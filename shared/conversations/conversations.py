@@ -20,7 +20,7 @@ from shared.resources import documents, fields, lists
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
 from shared.resources.schema import ConversationId, CustomerId, MessageId, Metadata, Time, at_most, one_of
-from shared.store import mode, table
+from shared.store import table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 
@@ -335,4 +335,4 @@ def transcript(scope: Scope, conversation_id: str, limit: int) -> Sequence[Messa
 
 
 def _is_simulated_timeout(scope: Scope, content: str) -> bool:
-    return content == SIMULATED_TIMEOUT and mode.is_simulated(scope)
+    return content == SIMULATED_TIMEOUT and scope.is_simulated

@@ -15,7 +15,7 @@ from shared.conversations.conversations import CONVERSATIONS, ConversationRecord
 from shared.conversations.turns import Turn
 from shared.core.errors import ApiError
 from shared.core.log import logger
-from shared.store import mode, table
+from shared.store import table
 from shared.tasks import tasks
 
 HISTORY = 40
@@ -94,7 +94,7 @@ def _outcome(turn: Turn, conversation: ConversationRecord, may_call: bool) -> Ou
 
 
 def _ask_agent(turn: Turn, tools: Tools) -> Outcome:
-    if mode.is_simulated(turn.scope) and tools.message == SIMULATED_ERROR:
+    if turn.scope.is_simulated and tools.message == SIMULATED_ERROR:
         return _apology(tools)
     history = [
         Utterance("user" if message["role"] == "user" else "assistant", message["content"])

@@ -36,7 +36,7 @@ REQUESTS_PER_SECOND, REQUESTS_PER_MINUTE = 100, 5000
 METRIC_NAMESPACE = "Appointments"
 """The CloudWatch namespace of the service's own metrics."""
 DELIVERY_LATENESS = "DeliveryLateness"
-"""Milliseconds from an attempt's due time to its start, by `lane`. For a hanging endpoint they count from its wake-up."""
+"""Milliseconds from an attempt's due time to its start, by `lane`. For a hanging endpoint, from its wake-up."""
 LOST_DELIVERY = "LostDelivery"
 """Deliveries that failed with `worker_lost`: too many workers died during one attempt."""
 FAILED_TURNS = "FailedTurns"

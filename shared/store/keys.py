@@ -77,6 +77,14 @@ class Scope:
     project_id: int
     livemode: bool
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether its calls and conversations must not reach a carrier or a model that costs money (contract 10).
+
+        They are simulated in test mode, and on the local runner in live mode too.
+        """
+        return not self.livemode or os.environ.get("SIMULATE_LIVE") == "1"
+
     def pk(self, *parts: str) -> str:
         """The partition key of a kind of rows in this project and mode."""
         return "#".join(("P", str(self.project_id), "live" if self.livemode else "test", *parts))

@@ -270,8 +270,7 @@ def overdue(entries: Sequence[table.Row]) -> list[table.Row]:
 
 
 def postpone_wake_up(row: table.Row) -> None:
-    """Count a wake-up that was sent for the overdue row, and postpone the next one; each interval is twice the
-    previous.
+    """Count a wake-up that was sent for the overdue row, and postpone the next one. Each interval is twice the last.
 
     Does nothing if another step has become due since the row was read. A claim does not matter: the worker that the
     wake-up has started may be the one that holds it.

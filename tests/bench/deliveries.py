@@ -87,9 +87,8 @@ def report(found: Samples) -> str:
 
 def ours() -> Callable[[Any], None]:
     """The worker's Lambda handler."""
-    from functions import entry
-
-    handler = entry.deliver
+    os.environ["SERVICE_NAME"] = "deliver"
+    from functions.entry import handler
 
     def deliver(messages: list[Any]) -> None:
         for start in range(0, len(messages), BATCH):

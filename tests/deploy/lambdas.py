@@ -112,7 +112,7 @@ class Functions:
         if name not in self._running:
             function = _function(name)
             program = Program(
-                self._python, self._support, self.bundle.folder, function.entry_point, timeout=function.timeout
+                self._python, self._support, self.bundle.folder, topology.ENTRY_POINT, timeout=function.timeout
             )
             running = FunctionProcess(
                 program, self._environment(function), self._log(name), in_child=processes.die_with_parent()

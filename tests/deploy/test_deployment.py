@@ -166,8 +166,11 @@ def test_deploy_tells_where_everything_is(deployed: Deployed) -> None:
 
 
 def test_every_function_of_the_topology_is_there(cloud: Cloud, deployed: Deployed) -> None:
-    made = {function["Handler"] for function in all_of(cloud, "lambda", "list_functions", "Functions")}
-    assert made >= {function.entry_point for function in topology.FUNCTIONS}
+    made = all_of(cloud, "lambda", "list_functions", "Functions")
+    names = {each["Environment"]["Variables"].get("SERVICE_NAME") for each in made if "entry" in each["Handler"]}
+        each["Environment"]["Variables"].get("SERVICE_NAME") for each in made if each["Handler"] == topology.ENTRY_POINT
+    }
+    assert names == {function.name for function in topology.FUNCTIONS}
 
 
 # 2. Requests

@@ -69,7 +69,7 @@ def test_whatever_can_be_tagged_says_its_stage(stages: dict[str, Synthesized], s
 @each_function
 def test_a_function_runs_the_topologys_handler_with_its_settings(prod: Synthesized, function: Function) -> None:
     made = prod[prod.functions[function.name]]
-    assert made["Handler"] == function.entry_point
+    assert made["Handler"] == topology.ENTRY_POINT
     assert made["Runtime"] == "python3.13"
     assert made["Architectures"] == ["arm64"]
     assert made["Timeout"] == function.timeout

@@ -466,7 +466,7 @@ CALL_ME = "Please call me"
 
 
 def wished(stage: Stage, phone: str = CONFIRMS) -> tuple[conversing.Thread, dict[str, Any]]:
-    """In a new project: a thread in which the customer asks for a call, under the key `k`, and the wake-up at its turn."""
+    """In a new project: a thread in which the customer asks for a call, under the key `k`, and its wake-up."""
     whom = callee(stage, phone)
     conversation = created(stage, "/v1/conversations", customer={"id": whom.id})["id"]
     thread = conversing.Thread(whom.scope, conversation, whom.id, f"/v1/appointments/{whom.appointment}")

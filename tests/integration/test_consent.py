@@ -256,7 +256,7 @@ def test_a_machine_that_never_started_is_done_without(stage: Stage, stopped_cloc
 
 
 def steps_of(stage: Stage, time: Clock, scope: Scope) -> list[dict[str, Any]]:
-    """The wake-ups that an accepted request needs: one to ask, with the token of the machine, and one for the answer."""
+    """The wake-ups of an accepted request: one to ask, with the token of the machine, and one for the answer."""
     return [reminder(stage, scope, ACCEPTS, task_token="t"), reminder(stage, scope, ACCEPTS)]
 
 

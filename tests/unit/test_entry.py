@@ -1,7 +1,8 @@
-"""Lambda's entry point: importing it does nothing, and reading a handler builds what a first request needs."""
+"""Lambda's entry point: importing it loads one function and builds what its first request needs."""
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
@@ -17,7 +18,7 @@ from tests.support.canned_aws import always, endpoint
 from tests.support.receivers import Receiver
 
 
-def run(code: str, server: Receiver | None = None) -> Any:
+def run(code: str, function: str, server: Receiver | None = None) -> Any:
     """What the code prints as JSON, in a new process whose AWS is the server."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     environment |= {
@@ -25,23 +26,13 @@ def run(code: str, server: Receiver | None = None) -> Any:
         "AWS_SECRET_ACCESS_KEY": "x",
         "AWS_DEFAULT_REGION": "us-east-1",
         "TABLE_NAME": "table",
-        "SERVICE_NAME": "customers",
+        "SERVICE_NAME": function,
         "LOG_LEVEL": "CRITICAL",
     }
     environment |= {"AWS_ENDPOINT_URL": server.url.removesuffix("/hook")} if server else {}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-def test_importing_it_makes_no_client_and_loads_no_function() -> None:
-    code = """
-import json, sys
-import functions.entry
-from shared.aws import services
-print(json.dumps([services.dynamodb.cache_info().currsize, [n for n in sys.modules if n.startswith("functions.")]]))
-"""
-    assert run(code) == [0, ["functions.entry"]]
 
 
 UNWANTED = ("aws_lambda_powertools", "boto3", "botocore", "certifi", "requests", "ulid", "urllib3")
@@ -54,17 +45,16 @@ NEEDED = {"admin": ["certifi"], "consent": ["botocore"], "call_events": ["botoco
 def test_the_entry_point_is_the_functions_handler_and_loads_no_package_that_only_some_calls_need(
     function: topology.Function,
 ) -> None:
-    module, _, name = function.entry_point.rpartition(".")
     code = f"""
-import importlib, json, sys
-handler = getattr(importlib.import_module({module!r}), {name!r})
+import json, sys
+from functions.entry import handler
 own, _, attribute = {function.handler!r}.rpartition(".")
 from shared.aws import services
 same = handler is getattr(sys.modules[own], attribute)
 unwanted = [each for each in {UNWANTED!r} if each in sys.modules]
 print(json.dumps([same, services.dynamodb.cache_info().currsize, unwanted]))
 """
-    assert run(code) == [True, 1, NEEDED.get(function.name, [])]
+    assert run(code, function.name) == [True, 1, NEEDED.get(function.name, [])]
 
 
 @pytest.mark.parametrize("task", subjects.TASKS)
@@ -72,23 +62,24 @@ def test_a_first_request_imports_nothing(task: str) -> None:
     code = f"""
 import asyncio, json, sys
 asyncio.set_event_loop(asyncio.new_event_loop())
-from functions.entry import customers
+from functions.entry import handler
 loaded = {{*sys.modules}}
 class Context:
     def get_remaining_time_in_millis(self):
         return 29_000
-found = customers(json.loads({json.dumps(json.dumps(subjects.event(*subjects.TASKS[task][:4])))}), Context())
+found = handler(json.loads({json.dumps(json.dumps(subjects.event(*subjects.TASKS[task][:4])))}), Context())
 print(json.dumps([found["statusCode"], sorted({{*sys.modules}} - loaded)]))
 """
     with endpoint(always(canned_dynamodb.answer)) as server:
-        status, imported = run(code, server)
+        status, imported = run(code, "customers", server)
     # Only a body with an e-mail address needs these.
     others = [name for name in imported if name.partition(".")[0] not in ("email_validator", "idna")]
     assert (status, others) == (subjects.TASKS[task][-1], [])
 
 
-def test_the_sources_are_where_the_entry_point_looks() -> None:
-    folder = Path(__file__).parents[2] / "functions"
-    for function in topology.FUNCTIONS:
-        name = function.entry_point.rpartition(".")[2]
-        assert (folder / f"{name}.py").is_file() or (folder / name / "__init__.py").is_file()
+def test_every_function_of_the_topology_has_a_module() -> None:
+    tree = ast.parse((Path(__file__).parents[2] / "functions" / "entry.py").read_text())
+    (table,) = (node.value for node in tree.body if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict))
+    assert ast.literal_eval(table) == {
+        function.name: function.handler.removesuffix(".handler") for function in topology.FUNCTIONS
+    }

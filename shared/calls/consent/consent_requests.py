@@ -18,7 +18,7 @@ from shared.calls.sessions import SESSIONS
 from shared.core import clock
 from shared.core.log import logger
 from shared.projects import projects
-from shared.store import mode, table
+from shared.store import table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 from shared.telephony import Busy, Ending, NotConfigured, adapters, whatsapp
@@ -160,7 +160,7 @@ def _step(scope: Scope, claim: tasks.Claim) -> None:
 
 def _ask(claim: tasks.Claim, consent: Consent) -> None:
     """Send the request, unless the customer has permitted calls. If it cannot be sent, the calls that wait fail."""
-    if mode.is_simulated(consent.scope):
+    if consent.scope.is_simulated:
         tasks.commit(claim, [_asked(consent)])
         return
     tries = consent.ask_tries + 1

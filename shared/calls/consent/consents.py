@@ -19,7 +19,7 @@ from shared.calls.sessions import SessionConsent
 from shared.core import clock, trace
 from shared.core.errors import ApiError
 from shared.resources import fields
-from shared.store import mode, table
+from shared.store import table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import wake_ups
 from shared.telephony import test_numbers
@@ -177,7 +177,7 @@ class Consent:
     @property
     def behaviour(self) -> ConsentBehaviour | None:
         """How a simulated customer reacts to a request; None for a live one."""
-        return test_numbers.consent(self.phone) if mode.is_simulated(self.scope) else None
+        return test_numbers.consent(self.phone) if self.scope.is_simulated else None
 
 
 def pk(scope: Scope, phone: str) -> str:
