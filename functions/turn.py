@@ -23,7 +23,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
 
 def take_turn(message: Message) -> None:
-    """Reply to the message of a wake-up, if its reply is still owed and nobody else has claimed it."""
+    """Reply to the message of a wake-up, if its reply is still pending and nobody else has claimed it."""
     wake_up = json.loads(message.body)
     turn = turns.claim(wake_up["pk"], wake_up["sk"])
     if turn is None:

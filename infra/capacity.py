@@ -38,7 +38,7 @@ GATEWAY_REQUESTS = 10_000
 MACHINE_STARTS = 300
 """Executions of state machines started per second (Step Functions developer guide, "Quotas")."""
 DUE_WRITES = 2
-"""Writes to the index `by_due` for each piece of owed work: one when it is owed, and one when it is done."""
+"""Writes to the index `by_due` for each scheduled step: one when it is scheduled, and one when it is done."""
 NEW_TABLE_PARTITIONS = 4
 """Partitions of a new on-demand table, and so shards of its stream (DynamoDB developer guide, "On-demand capacity")."""
 EVENT_CPU_MS = 3
@@ -74,8 +74,8 @@ class Load:
         return self.total(lambda work: work.runs.get("deliver", 0))
 
     @property
-    def owed(self) -> float:
-        """Rows per second that begin to owe work: attempts, turns, and about four steps of each call."""
+    def scheduled(self) -> float:
+        """Steps that are scheduled per second: attempts, turns, and about four steps of each call."""
         return self.attempts + self.rates.get("model_message", 0) + 4 * self.rates.get("call", 0)
 
 
@@ -134,7 +134,7 @@ def parts(stage: Mapping[str, Any]) -> Sequence[Part]:
             "quota for the read throughput of a table",
         ),
         Part(
-            "DynamoDB: index of owed work", "writes per second", lambda on: on.owed * DUE_WRITES,
+            "DynamoDB: index of scheduled steps", "writes per second", lambda on: on.scheduled * DUE_WRITES,
             stage.get("due_shards", topology.DUE_SHARDS) * PARTITION_WRITES, "setting `due_shards`, up to 64",
         ),
         Part(
@@ -221,7 +221,7 @@ def ceilings(stage: Mapping[str, Any]) -> Mapping[str, float]:
         "first attempts per second, executions": (
             attempts_of_execution(queues["deliveries"]) * queues["deliveries"].concurrency
         ),
-        "deliveries per second, index of owed work": shards * PARTITION_WRITES / DUE_WRITES,
+        "deliveries per second, index of scheduled steps": shards * PARTITION_WRITES / DUE_WRITES,
         "events per second with 1.5 deliveries each, writes of the table": (
             TABLE_UNITS / (event_writes + 1.5 * delivery_writes)
         ),

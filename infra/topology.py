@@ -247,7 +247,7 @@ TABLE = Table(
         *(Index(name=f"by_f{n}", hash_key=f"f{n}", range_key="sk") for n in range(1, 5)),
         # The same by time: t0 has all rows of a kind in a scope, and t1-t4 have the partitions of f1-f4.
         *(Index(name=f"by_t{n}", hash_key=f"t{n}", range_key="sort_time") for n in range(5)),
-        # Owed work, by the time from which `sweep` may send another wake-up.
+        # Scheduled steps, by the time from which `sweep` may send another wake-up.
         Index(name="by_due", hash_key="due_shard", range_key="due"),
     ),
     ttl="expires_at",

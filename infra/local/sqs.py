@@ -1,7 +1,7 @@
 """SQS in memory, by AWS's rules, with the features that the service, Step Functions and Lambda's pollers use.
 
 `sqs_endpoint` serves it to AWS clients over HTTP. The pollers (`queues`) call it directly. Messages are lost when the
-process ends, which is acceptable: they are wake-ups, and `sweep` finds owed work at the next start.
+process ends, which is acceptable: they are wake-ups, and `sweep` finds scheduled steps at the next start.
 
     group       in a FIFO queue: its messages are received in order, one batch at a time
                 in a standard queue: groups with the fewest messages in flight come first, which is fair

@@ -1,6 +1,6 @@
 """Sessions: one call each, from the request to its files (specification, "Session"; contract 7).
 
-A session only moves forward along `TRANSITIONS`. Its row owes the next step of the call (`shared/tasks/tasks.py`). The
+A session only moves forward along `TRANSITIONS`. Its row schedules the next step of the call (`shared/tasks/tasks.py`). The
 customer's row names its one active session, so that no two calls to a customer are under way at once.
 """
 
@@ -124,7 +124,7 @@ class Session(Resource):
 
 
 class SessionRow(ResourceRow):
-    """A session's row. It owes the call's next step, too (`shared/tasks/tasks.py`)."""
+    """A session's row. It schedules the call's next step, too (`shared/tasks/tasks.py`)."""
 
     instructions: NotRequired[str]
     """Instructions to the agent, from the request that placed the call."""

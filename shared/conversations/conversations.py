@@ -1,6 +1,6 @@
 """Conversations and their messages (specification, "Conversation", "Message"; contract 8).
 
-A user's message and its turn are one row, which owes the reply (`shared/tasks/tasks.py`). The conversation's row holds
+A user's message and its turn are one row, which is a task until the reply (`shared/tasks/tasks.py`). The conversation's row holds
 the lock (`turn`, the message whose reply is pending), the agent's proposal, and whether a person has taken over.
 """
 
@@ -270,7 +270,7 @@ def check_open(record: ConversationRecord) -> None:
 
 
 def new_message(scope: Scope, conversation: Conversation, content: str, markdown: bool) -> table.Row:
-    """The row of a new user's message, which owes its reply."""
+    """The row of a new user's message, whose reply is due."""
     now, last = clock.now(), conversation["last_message_at"]
     # The message is ordered after the previous reply, even if this host's clock is behind.
     asked_at = now if last is None else max(now, clock.parse(last) + 1)

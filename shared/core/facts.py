@@ -63,7 +63,7 @@ FIRST_ATTEMPTS, LATER_ATTEMPTS, SLOW_ENDPOINTS, HANGING_ENDPOINTS = LANES = (
 their lateness themselves."""
 
 MAX_DUE_SHARDS = 64
-"""The most partitions that rows with owed work may be spread over in the index `by_due`."""
+"""The most partitions that rows with scheduled steps may be spread over in the index `by_due`."""
 
 LONGEST_QUEUE_DELAY = 900
 """The longest delay of an SQS message, in seconds. Longer waits use a state machine."""

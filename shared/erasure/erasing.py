@@ -2,7 +2,7 @@
 
 First, stop everything that could write the customer's data again. The row of the erasure makes `fan_out` ignore
 all changes of the customer's rows, so the erasure has no events. The customer is deleted, so that nothing new can begin
-for it. Its conversations end, its calls owe nothing, and its deliveries are gone. Functions that had read the rows
+for it. Its conversations end, its calls have no step left, and its deliveries are gone. Functions that had read the rows
 before may still be running, so nothing else is removed until they must have ended (`NotYet`).
 
 Then everything is removed. Rows that another row leads to are deleted before that row, so that a repeated run finds
@@ -125,7 +125,7 @@ def _delete_customer(scope: Scope, customer_id: str) -> bool:
 
 
 def _stop_session(scope: Scope, session_id: str) -> bool:
-    """Make the call owe nothing, and events of its contact be ignored. Returns whether this changed something.
+    """Leave the call without a step, and let events of its contact be ignored. Returns whether this changed something.
 
     Raises NotYet while the call is under way, or its files may still arrive.
     """

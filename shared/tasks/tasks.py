@@ -1,7 +1,7 @@
-"""Owed work: rows that store which step is due, when, and which worker has claimed it.
+"""Tasks: rows that store when their next step is due, and which worker has claimed it.
 
 The row is the truth. Queue messages and timers are wake-ups: a lost wake-up only causes a delay, because `sweep` finds
-every row whose work is overdue and sends another. A row that owes work has these attributes:
+every row whose work is overdue and sends another. A row with a scheduled step has these attributes:
 
 | attribute           | meaning |
 |---------------------|---------|
@@ -59,7 +59,7 @@ Attributes = Mapping[str, table.Value | None]
 
 _UNCLAIMED: Attributes = dict.fromkeys(("lease", "lease_until", "lost", "hints"))
 NO_WORK: Attributes = dict.fromkeys(("due_at", "due", "due_shard", "hints"))
-"""The attributes of a row that owes no work."""
+"""The attributes of a row without a scheduled step."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class NotDue:
-    """The row owes work that is due in `wait` milliseconds."""
+    """The row's step is due in `wait` milliseconds."""
 
     wait: int
 
@@ -114,7 +114,7 @@ def claim(pk: str, sk: str, until: int) -> Claim | NotDue | None:
     """Claim the row until the instant `until`, if its work is due and no worker has a lease that has not expired.
 
     A claim with an expired lease is taken over, and its worker counts as lost. NotDue if the work is due later; None if
-    the row owes none, or another worker's lease has not expired. Makes one write in the common case.
+    the row has no scheduled step, or another worker's lease has not expired. Makes one write in the common case.
     From then on, log lines and writes name the API request that caused the work.
     """
     result = _claim(pk, sk, until)
@@ -200,7 +200,7 @@ def release(claim: Claim, *, failed: bool = False, until: int | None = None) -> 
 def run_due_steps(pk: str, sk: str, lease: int, step: Callable[[Claim], None]) -> int | None:
     """Run all steps of a row that are due, each under a claim of `lease` milliseconds.
 
-    Returns the instant of the next step, for which the caller sends a wake-up; None if the row owes no step, or the
+    Returns the instant of the next step, for which the caller sends a wake-up; None if the row has no step, or the
     wake-up for the next one is already sent. A step that raises ConditionFailed or Contended runs again on the current
     row. Any other exception of `step` releases the claim and is raised.
     """

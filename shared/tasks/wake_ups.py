@@ -1,4 +1,4 @@
-"""Wake-ups: queue messages and timers that start the worker of a row that owes work.
+"""Wake-ups: queue messages and timers that start the worker of a task.
 
 A wake-up is the key of the row, `{"pk", "sk"}`, for all kinds of rows. It is best effort. The due time in the row is
 the truth: `sweep` sends another wake-up if the work is overdue, so a lost wake-up only causes a delay.
@@ -23,7 +23,7 @@ _BATCH = 10  # the limit of SendMessageBatch
 
 @dataclass(frozen=True)
 class WakeUp:
-    """The key of a row that owes work, with the message group of its queue message and the delay in seconds.
+    """The key of a task's row, with the message group of its queue message and the delay in seconds.
 
     SQS serves message groups in turn, so that no group waits behind all messages of another. Of the wake-ups of a FIFO
     group with the same `once`, it delivers one (in five minutes); None stands for the row.

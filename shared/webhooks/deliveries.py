@@ -1,6 +1,6 @@
 """Deliveries: the sending of one event to one endpoint (specification, "Retry behavior"; contract 9).
 
-A delivery's row owes its next attempt (`shared/tasks/tasks.py`). A worker claims the row, sends the event, and records
+A delivery's row schedules its next attempt (`shared/tasks/tasks.py`). A worker claims the row, sends the event, and records
 the attempt on condition that it still has the claim. Pure functions hold the rules: `attempts.decide` before an
 attempt; `next_step` after it, by its number and outcome; `phase` by a row and its endpoint, for workers, reads and
 manual retries.
@@ -121,7 +121,7 @@ class Delivery(TypedDict):
 
 
 class DeliveryRow(TypedDict):
-    """A delivery's row. It owes the next attempt until the delivery has ended (`shared/tasks/tasks.py`)."""
+    """A delivery's row. It schedules the next attempt until the delivery has ended (`shared/tasks/tasks.py`)."""
 
     pk: str
     sk: str
@@ -174,7 +174,7 @@ class Phase(Enum):
 
     ENDED = "The delivery has ended and never changes."
     UNDER_WAY = "A worker, which may be dead, has claimed it. The outcome of its attempt decides."
-    WAITING = "It owes its next attempt."
+    WAITING = "Its next attempt is scheduled."
     CLOSED = "Its endpoint was disabled or deleted since, so it must be canceled."
 
 
@@ -486,13 +486,13 @@ def _view(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delivery:
     return tasks.retry_with_latest([row], lambda: table.get(row["pk"], row["sk"]) or row, cancel_unless_claimed)
 
 
-def _save(claim: Claim, doc: Delivery, owing: tasks.Attributes, also: Sequence[table.Write] = ()) -> bool:
+def _save(claim: Claim, doc: Delivery, schedule: tasks.Attributes, also: Sequence[table.Write] = ()) -> bool:
     """Write the delivery and end the claim. False if another worker has taken over the delivery.
 
     Raises ConditionFailed or Contended if a write in `also` fails.
     """
     key = (claim.work.row["pk"], claim.work.row["sk"])
-    changes: dict[str, table.Value | None] = {**owing, "doc": fields.to_json(doc)}
+    changes: dict[str, table.Value | None] = {**schedule, "doc": fields.to_json(doc)}
     if doc["status"] == FAILED and not _is_test(claim.work.row):
         changes["f1"] = failed_partition(claim.scope, doc["webhook_endpoint_id"])
     update = table.Update(*key, set=changes)

@@ -1,6 +1,6 @@
 """Replays: all failed deliveries to an endpoint since a time are retried, at a pace that the endpoint can handle.
 
-A replay is a row that owes its next step (`shared/tasks/tasks.py`). A step retries a few deliveries, the oldest first.
+A replay is a task (`shared/tasks/tasks.py`). A step retries a few deliveries, the oldest first.
 Each retry is one transaction with the replay's counts and position, so that a replay whose worker dies resumes where it
 stopped, and no delivery is retried twice. An endpoint has one replay at a time; the row of the latest one is kept.
 """

@@ -225,7 +225,7 @@ def pages(client: Client, path: str) -> list[Any]:
 
 
 def expected_events(writer: Writer, writers: list[Writer]) -> int:
-    """How many events the writer's project and mode owe to what was answered."""
+    """How many events the writer's project and mode must have for what was answered."""
     own = sum(len(one.answers) > 0 for one in writer.operations if one.what not in ("endpoint", "shared"))
     if writer is not writers[0]:
         return own

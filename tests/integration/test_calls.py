@@ -52,7 +52,7 @@ from tests.support.wire import Fault, Killed, wire
 
 
 def finish(stage: Stage, time: Clock, scope: Scope) -> None:
-    """Give the workers wake-ups at all that is owed in a project, as it is due, until nothing is."""
+    """Wake the workers of a project's tasks, each when it is due, until none is left."""
     for _ in range(5):
         for row in rows(scope, "consent"):
             if "due_at" in row:

@@ -272,7 +272,7 @@ def test_closing_an_endpoint_cancels_what_waits_for_it_at_once_and_for_good(
         wake_up(stage, waiting)
         assert only(stage, path) == seen
         assert len(receiver.requests) == int(attempted)
-        # Nothing is owed any more. The wake-up at the next attempt, which was sent before, may arrive by now.
+        # No step is scheduled any more. The wake-up at the next attempt, which was sent before, may arrive by now.
         stage.empty_queues()
         stopped_clock.forward(DAY)
         stage.invoke("sweep", {})

@@ -53,7 +53,7 @@ class Broken:
         return replays.find(self.scope, [self.endpoint])[self.endpoint]
 
     def due(self) -> bool:
-        """Let the time of the next step come; False if none is owed."""
+        """Let the time of the next step come; False if none is scheduled."""
         row = table.get(self.scope.pk("replay"), self.endpoint)
         assert row is not None
         if "due_at" in row:
@@ -253,7 +253,7 @@ def test_a_replay_whose_worker_dies_goes_on_where_it_was(
         with suppress(Killed), wire(None, *death):
             case.step()
         for _ in range(2):
-            # Wake-ups may be lost with the worker: `sweep` finds what is owed.
+            # Wake-ups may be lost with the worker: `sweep` finds scheduled steps.
             stopped_clock.forward(120)
             stage.invoke("sweep", {})
             stage.deliver("retries")

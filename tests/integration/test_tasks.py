@@ -1,4 +1,4 @@
-"""Owed work (`shared/tasks/tasks.py`): claims, leases, dead workers, races and wake-ups, on the real engine."""
+"""Tasks (`shared/tasks/tasks.py`): claims, leases, dead workers, races and wake-ups, on the real engine."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ LEASE = 30 * clock.SECOND
 
 @dataclasses.dataclass
 class Job:
-    """A row of its own that owes work."""
+    """A row of its own with a scheduled step."""
 
     pk: str = dataclasses.field(default_factory=lambda: ids.new("job_"))
     sk: str = "job"
 
-    def owe(self, at: int | None = None, **attributes: Any) -> Job:
+    def schedule(self, at: int | None = None, **attributes: Any) -> Job:
         """Write the row, due at this instant or now."""
         row = {"pk": self.pk, "sk": self.sk, "kind": "job", "done": 0} | attributes
         due_at = clock.now() if at is None else at
@@ -57,14 +57,14 @@ class Job:
         return found
 
     def done(self, number: int, at: int | None = None) -> table.Update:
-        """The write of a step: nothing is owed any more, or something `at` an instant."""
+        """The write of a step: no step is left, or one `at` an instant."""
         following = tasks.NO_WORK if at is None else tasks.due_attributes(self.sk, at)
         return table.Update(self.pk, self.sk, set={"done": number, **following})
 
 
 @pytest.fixture
 def job(stage: Stage, stopped_clock: Clock) -> Job:
-    return Job().owe()
+    return Job().schedule()
 
 
 def record(claim: Claim, write: table.Update, *, keep: bool = False) -> None:
@@ -90,7 +90,7 @@ def test_a_wake_up_that_is_a_little_early_waits_until_the_work_is_due(job: Job, 
     def soon() -> Claim | None:
         return tasks.claim_soon(job.pk, job.sk, lambda: clock.now() + LEASE)
 
-    job.owe(at=clock.now() + tasks.EARLY + 1)
+    job.schedule(at=clock.now() + tasks.EARLY + 1)
     assert not tasks.is_free(job.row)
     assert soon() is None
     stopped_clock.forward(0.001)
@@ -123,12 +123,12 @@ def test_one_worker_at_a_time_has_a_row(job: Job) -> None:
 
 
 def test_of_many_workers_one_gets_the_row(stage: Stage) -> None:
-    job = Job().owe()
+    job = Job().schedule()
     assert sum(isinstance(claim, Claim) for claim in at_once([job.claim] * 8)) == 1
 
 
 def test_work_that_is_not_due_is_not_claimed(job: Job) -> None:
-    job.owe(clock.now() + 1500)
+    job.schedule(clock.now() + 1500)
     assert job.claim() == NotDue(1500)
     assert "lease" not in job.row
 
@@ -151,7 +151,7 @@ def test_a_dead_workers_row_is_taken_over_and_counted(job: Job, stopped_clock: C
 
 
 def test_of_many_workers_one_takes_a_dead_workers_row_over(stage: Stage) -> None:
-    job = Job().owe()
+    job = Job().schedule()
     assert isinstance(job.claim(lease=0), Claim)
     found = [claim for claim in at_once([job.claim] * 8) if isinstance(claim, Claim)]
     assert [claim.lost_workers for claim in found] == [1]
@@ -187,10 +187,10 @@ def test_a_clock_that_steps_loses_no_work(job: Job, stopped_clock: Clock, by: in
 
 def test_a_lease_of_a_clock_that_ran_ahead_holds_nothing_up(job: Job, stopped_clock: Clock) -> None:
     stopped_clock.forward(24 * 3600)
-    job.owe()
+    job.schedule()
     ahead = job.claimed()
     stopped_clock.forward(-24 * 3600)
-    job.owe(lease=ahead.token, lease_until=ahead.row["lease_until"])
+    job.schedule(lease=ahead.token, lease_until=ahead.row["lease_until"])
     assert job.overdue() is not None
     assert job.claimed().lost_workers == 1
 
@@ -223,7 +223,7 @@ def test_a_kept_claim_holds_for_the_next_write(job: Job) -> None:
 
 
 def test_a_late_worker_commits_none_of_its_writes(job: Job, stopped_clock: Clock) -> None:
-    late, other = job.claimed(), Job().owe()
+    late, other = job.claimed(), Job().schedule()
     tasks.commit(late, [job.done(1, clock.now()), other.done(1)], keep=True)
     stopped_clock.forward(LEASE / clock.SECOND)
     present = job.claimed()
@@ -281,13 +281,13 @@ def test_all_steps_that_are_due_are_taken(job: Job) -> None:
 
 
 def test_a_wake_up_that_comes_early_is_waited_for(job: Job) -> None:
-    job.owe(clock.now() + 900)
+    job.schedule(clock.now() + 900)
     assert tasks.run_due_steps(job.pk, job.sk, LEASE, lambda claim: record(claim, job.done(1))) is None
     assert job.row["done"] == 1
 
 
 def test_a_step_that_loses_a_race_is_taken_again_on_the_row_as_it_is(job: Job) -> None:
-    job.owe(v=1)
+    job.schedule(v=1)
     seen: list[int] = []
 
     def step(claim: Claim) -> None:
@@ -389,7 +389,7 @@ def test_an_overdue_row_is_woken_unless_a_worker_has_it(job: Job, stopped_clock:
 
 
 def test_overdue_rows_keep_the_order_of_the_index(stage: Stage, stopped_clock: Clock) -> None:
-    jobs = [Job().owe() for _ in range(5)]
+    jobs = [Job().schedule() for _ in range(5)]
     entries = [{"pk": job.pk, "sk": job.sk, "due": job.row["due"]} for job in jobs]
     assert tasks.overdue(entries) == [job.row for job in jobs]
     assert tasks.overdue(entries[::-1]) == [job.row for job in jobs][::-1]
@@ -433,7 +433,7 @@ def test_a_postponed_row_moves_to_its_shard_of_the_present_setting(
     job: Job, stopped_clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DUE_SHARDS", "64")
-    rows = [Job(sk=f"job_{number}").owe() for number in range(20)]
+    rows = [Job(sk=f"job_{number}").schedule() for number in range(20)]
     assert any(row.row["due_shard"] not in {f"due#{n}" for n in range(8)} for row in rows)
     monkeypatch.setenv("DUE_SHARDS", "8")
     for each in rows:

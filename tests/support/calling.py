@@ -79,7 +79,7 @@ def work(stage: Stage, function: str, record: dict[str, Any]) -> None:
 
 
 def until_due(time: Clock, scope: Scope, id: str) -> bool:
-    """Let the time of a call's next step come, and a dead worker's lease end; False where none is owed."""
+    """Let the time of a call's next step come, and a dead worker's lease end; False if none is scheduled."""
     row = table.get(scope.pk("session"), id)
     assert row is not None
     if "due_at" in row:
@@ -97,7 +97,7 @@ def dial(stage: Stage, time: Clock, scope: Scope, id: str, times: int = 30) -> i
 
 
 def sweep(stage: Stage, time: Clock, scope: Scope, times: int = 30) -> None:
-    """Let nobody but `sweep` tell the workers what is owed in a project, until nothing is."""
+    """Let nobody but `sweep` wake the workers of a project's tasks, until none is left."""
     for _ in range(times):
         if not any("due_at" in row for kind in ("session", "consent") for row in rows(scope, kind)):
             return
@@ -157,7 +157,7 @@ def events_of(stage: Stage, id: str) -> list[str]:
 
 
 def incomplete(stage: Stage, whom: Callee) -> Iterator[str]:
-    """What is wrong with the one call to a customer who confirms, once nothing is owed any more."""
+    """What is wrong with the one call to a customer who confirms, once no step is left."""
     yield from doubled(stage.fan_out())
     yield from untidy(whom.scope)
     found = listed(stage, "/v1/sessions")
@@ -180,7 +180,7 @@ def incomplete(stage: Stage, whom: Callee) -> Iterator[str]:
     if not sound.startswith(b"RIFF"):
         yield "no recording"
     if not {"due_at", "due", "lease"}.isdisjoint(row):
-        yield "a step is owed"
+        yield "a step is scheduled"
 
 
 FEW_TROUBLES = (

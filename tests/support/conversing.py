@@ -89,7 +89,7 @@ def before_commit(work: Callable[[], Any]) -> AbstractContextManager[None]:
 
 
 def given_again(stage: Stage, time: Clock, thread: Thread, record: dict[str, Any], by_sweep: bool) -> None:
-    """When its worker's lease is over, the wake-up comes again, or sweep gives one if the turn is still owed."""
+    """When its worker's lease is over, the wake-up comes again, or sweep gives one if the turn is still pending."""
     time.forward(LEASE + 1)
     if by_sweep:
         stage.invoke("sweep", {})

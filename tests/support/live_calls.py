@@ -217,7 +217,7 @@ def under_way(call: LiveCall) -> int:
 
 
 def assert_over(call: LiveCall, calls: int = 1) -> None:
-    """The call has given back what it took, was counted, and owes nothing."""
+    """The call has given back what it took, was counted, and has no step left."""
     assert under_way(call) == 0
     assert used(call)["calls"] == calls
     assert used(call)["call_seconds"] == (call.doc["duration_seconds"] or 0)

@@ -60,7 +60,7 @@ def test_a_setting_raises_what_it_is_said_to_raise() -> None:
     raised = PROD | {"due_shards": 64, "requests_per_second": 9_000}
     raised["reserved_concurrency"] = PROD["reserved_concurrency"] | {"messages": 999}
     has = {one.name: one.has for one in capacity.parts(raised)}
-    assert has["DynamoDB: index of owed work"] == 64_000
+    assert has["DynamoDB: index of scheduled steps"] == 64_000
     assert has["API Gateway: requests of the stage"] == 9_000
     assert has["Lambda: `messages`"] == 999
 

@@ -67,8 +67,8 @@ def test_an_attempt_whose_endpoint_was_closed_meanwhile_succeeds_or_is_canceled(
 
 
 OPEN, REOPENED, DELETED = snapshot(generation=2), snapshot(generation=3), snapshot(generation=3, deleted=True)
-OWED = {"generation": 2, "due_at": 1}
-LEASED = OWED | {"lease": "mine", "lease_until": 0}
+SCHEDULED = {"generation": 2, "due_at": 1}
+LEASED = SCHEDULED | {"lease": "mine", "lease_until": 0}
 
 
 @pytest.mark.parametrize("state", [OPEN, REOPENED, DELETED, None])
@@ -80,7 +80,7 @@ def test_neither_what_has_ended_nor_what_a_worker_has_depends_on_the_endpoint(
         assert deliveries.phase(LEASED, state, token) is Phase.UNDER_WAY
 
 
-@pytest.mark.parametrize(("row", "token"), [(OWED, None), (LEASED, "mine")])
+@pytest.mark.parametrize(("row", "token"), [(SCHEDULED, None), (LEASED, "mine")])
 def test_what_waits_or_is_ones_own_is_closed_with_the_endpoint_it_was_made_for(
     row: dict[str, Any], token: str | None
 ) -> None:

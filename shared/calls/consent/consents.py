@@ -2,7 +2,7 @@
 
 Each phone has one row: its latest request, the answer to it, and the sessions that wait for the answer. Every write of
 the row is conditional on its version, so exactly one of an acceptance, a refusal and an expiry takes effect, in one
-transaction with all sessions that wait. The row owes the request's next step (`shared/tasks/tasks.py`). Timers, task
+transaction with all sessions that wait. The row is a task (`shared/tasks/tasks.py`). Timers, task
 tokens and queue messages are wake-ups.
 """
 
@@ -65,7 +65,7 @@ class ConsentDocument(TypedDict):
 
 
 class ConsentRow(TypedDict):
-    """The row of a phone's consent. It owes the request's next step, too (`shared/tasks/tasks.py`)."""
+    """The row of a phone's consent. It schedules the request's next step, too (`shared/tasks/tasks.py`)."""
 
     pk: str
     sk: str
@@ -75,7 +75,7 @@ class ConsentRow(TypedDict):
     doc: str
     """The `ConsentDocument` as JSON text."""
     v: int
-    """Counts the changes of the document, from 1. Claims and releases of owed work do not count."""
+    """Counts the changes of the document, from 1. Claims and releases of the task do not count."""
     asked_request: NotRequired[int]
     """The number of the latest request that has been sent."""
     ask_tries: NotRequired[int]
@@ -278,8 +278,8 @@ def update(
 ) -> table.Update:
     """The write that makes `doc` the phone's consent, on condition that it did not change since it was read.
 
-    `internal` attributes are set, or removed if they are None. They include changes of the owed
-    work (`owed.due_attributes`).
+    `internal` attributes are set, or removed if they are None. They include those of the
+    task (`tasks.due_attributes`).
     """
     condition, values = (table.ABSENT, {}) if consent.row is None else ("v = :v", {":v": consent.version})
     attributes: dict[str, table.Value | None] = {
