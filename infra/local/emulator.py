@@ -1,7 +1,8 @@
 """moto as a server on loopback for Step Functions, KMS, S3 and SNS. Requests to SQS are forwarded to the runner.
 
-moto's state is lost when the process ends, which is acceptable: timers are wake-ups, and `sweep` finds scheduled steps at the
-next start. Two things are kept: the KMS key, without which stored secrets cannot be read, and S3's objects (`objects`).
+moto's state is lost when the process ends, which is acceptable: timers are wake-ups, and `sweep` finds scheduled steps
+at the next start. Two things are kept: the KMS key, without which stored secrets cannot be read, and S3's objects
+(`objects`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Sessions: one call each, from the request to its files (specification, "Session"; contract 7).
 
-A session only moves forward along `TRANSITIONS`. Its row schedules the next step of the call (`shared/tasks/tasks.py`). The
-customer's row names its one active session, so that no two calls to a customer are under way at once.
+A session only moves forward along `TRANSITIONS`. Its row schedules the next step of the call (`shared/tasks/tasks.py`).
+The customer's row names its one active session, so that no two calls to a customer are under way at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Conversations and their messages (specification, "Conversation", "Message"; contract 8).
 
-A user's message and its turn are one row, which is a task until the reply (`shared/tasks/tasks.py`). The conversation's row holds
-the lock (`turn`, the message whose reply is pending), the agent's proposal, and whether a person has taken over.
+A user's message and its turn are one row, which is a task until the reply (`shared/tasks/tasks.py`). The conversation's
+row holds the lock (`turn`, the message whose reply is pending), the agent's proposal, and whether a person has taken
+over.
 """
 
 from __future__ import annotations

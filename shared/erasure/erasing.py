@@ -2,8 +2,8 @@
 
 First, stop everything that could write the customer's data again. The row of the erasure makes `fan_out` ignore
 all changes of the customer's rows, so the erasure has no events. The customer is deleted, so that nothing new can begin
-for it. Its conversations end, its calls have no step left, and its deliveries are gone. Functions that had read the rows
-before may still be running, so nothing else is removed until they must have ended (`NotYet`).
+for it. Its conversations end, its calls have no step left, and its deliveries are gone. Functions that had read the
+rows before may still be running, so nothing else is removed until they must have ended (`NotYet`).
 
 Then everything is removed. Rows that another row leads to are deleted before that row, so that a repeated run finds
 them again, and the customer last. A function that writes later than that does so on condition of a row that is gone.

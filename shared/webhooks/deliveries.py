@@ -1,7 +1,7 @@
 """Deliveries: the sending of one event to one endpoint (specification, "Retry behavior"; contract 9).
 
-A delivery's row schedules its next attempt (`shared/tasks/tasks.py`). A worker claims the row, sends the event, and records
-the attempt on condition that it still has the claim. Pure functions hold the rules: `attempts.decide` before an
+A delivery's row schedules its next attempt (`shared/tasks/tasks.py`). A worker claims the row, sends the event, and
+records the attempt on condition that it still has the claim. Pure functions hold the rules: `attempts.decide` before an
 attempt; `next_step` after it, by its number and outcome; `phase` by a row and its endpoint, for workers, reads and
 manual retries.
 """
