@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from shared.api import responses
 from shared.api.collections import list_operation, retrieve_operation
-from shared.api.requests import Decision, Request
+from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
-from shared.appointments import resource as appointments
+from shared.appointments import commands
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentCreate, AppointmentPatch
-from shared.customers import resource as customers
 
 
 def create(request: Request[AppointmentCreate]) -> Response:
@@ -17,15 +15,7 @@ def create(request: Request[AppointmentCreate]) -> Response:
 
     Emits the event `appointment.created` (contract 6).
     """
-    values = request.body.model_dump()
-    customer_exists = customers.must_exist(request.scope, values["customer_id"], "customer_id")
-
-    def decide() -> Decision:
-        appointment = appointments.new(request.scope, values)
-        response = responses.created(appointment, f"/v1/appointments/{appointment['id']}")
-        return Decision([customer_exists, APPOINTMENTS.insert(request.scope, appointment)], response)
-
-    return request.commit(decide)
+    return request.create(lambda: commands.create(request.scope, request.body))
 
 
 def update(request: Request[AppointmentPatch]) -> Response:
@@ -36,16 +26,7 @@ def update(request: Request[AppointmentPatch]) -> Response:
     `pending`, and `cancelled` is final. Each change of the status or the time emits one event; a change of other fields
     emits none (contract 3 and 6).
     """
-    patch = request.body.model_dump(exclude_unset=True)
-
-    def decide() -> Decision:
-        record = APPOINTMENTS.find(request.scope, request.id)
-        appointment = appointments.patched(record.doc, patch)
-        if appointment is None:
-            return Decision([], responses.ok(record.json))
-        return Decision([APPOINTMENTS.update(request.scope, record, appointment)], responses.ok(appointment))
-
-    return request.commit(decide)
+    return request.commit(lambda: commands.update(request.scope, request.id, request.body))
 
 
 def delete(request: Request[None]) -> Response:
@@ -54,15 +35,7 @@ def delete(request: Request[None]) -> Response:
     Cancels the appointment if it is not cancelled, with the event `appointment.cancelled`, and sets `deleted_at`. Lists
     no longer include it, but it can still be retrieved. A repeated request returns the same appointment (contract 6).
     """
-
-    def decide() -> Decision:
-        record = APPOINTMENTS.find(request.scope, request.id)
-        appointment = appointments.deleted(record.doc)
-        if appointment is None:
-            return Decision([], responses.ok(record.json))
-        return Decision(APPOINTMENTS.delete(request.scope, record, appointment), responses.ok(appointment))
-
-    return request.commit(decide)
+    return request.commit(lambda: commands.delete(request.scope, request.id))
 
 
 app = service(

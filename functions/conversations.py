@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared.api import responses
 from shared.api.collections import list_operation, retrieve_operation
-from shared.api.requests import Decision, Request
+from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.conversations import conversations, participants
@@ -12,6 +12,7 @@ from shared.conversations.conversations import CONVERSATIONS, MESSAGES, Conversa
 from shared.conversations.participants import CUSTOMER_ERRORS, CustomerReference
 from shared.resources import fields
 from shared.resources.lists import Page
+from shared.store.commit import Change
 
 
 class ConversationCreate(fields.Input):
@@ -31,17 +32,16 @@ def create(request: Request[ConversationCreate]) -> Response:
     The conversation has no messages yet. A message to a new thread creates one, too. The customer is matched, and
     created if none matches (contract 8).
     """
-    values = request.body.model_dump(exclude_unset=True)
-    participants.check(values.get("customer"))
+    body = request.body
+    participants.check(body.customer)
 
-    def decide() -> Decision:
-        customer_id, writes = participants.resolve(request.scope, values.get("customer"))
-        conversation = conversations.new(request.scope, values.get("external_id"), customer_id, values.get("metadata"))
+    def decide() -> Change[Conversation]:
+        customer_id, writes = participants.resolve(request.scope, body.customer)
+        conversation = conversations.new(request.scope, body.external_id, customer_id, body.metadata)
         opening = conversations.insertion(request.scope, conversation, on_thread_taken=conversations.thread_taken)
-        location = f"/v1/conversations/{conversation['id']}"
-        return Decision([*writes, *opening], responses.created(conversation, location))
+        return Change(conversation, [*writes, *opening])
 
-    return request.commit(decide)
+    return request.create(decide)
 
 
 def list_messages(request: Request[None]) -> Response:
@@ -63,12 +63,12 @@ def end(request: Request[fields.Nothing]) -> Response:
     (contract 8).
     """
 
-    def decide() -> Decision:
+    def decide() -> Change[Conversation]:
         record = CONVERSATIONS.find(request.scope, request.id)
         conversation = conversations.ended(record.doc)
         if conversation is None:
-            return Decision([], responses.ok(record.json))
-        return Decision(conversations.end(request.scope, record, conversation), responses.ok(conversation))
+            return Change(record.doc)
+        return Change(conversation, conversations.end(request.scope, record, conversation))
 
     return request.commit(decide)
 

@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-from shared.api import responses
 from shared.api.collections import list_operation, retrieve_operation
-from shared.api.requests import Decision, Request
+from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
-from shared.calls import commands as calls
-from shared.customers import resource as customers
+from shared.customers import commands
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerPatch
 
 
@@ -20,14 +18,7 @@ def create(request: Request[CustomerCreate]) -> Response:
 
     Emits the event `customer.created`. Neither `phone` nor `external_id` is unique (contract 5).
     """
-    values = request.body.model_dump()
-
-    def decide() -> Decision:
-        customer = customers.new(request.scope, values)
-        response = responses.created(customer, f"/v1/customers/{customer['id']}")
-        return Decision([CUSTOMERS.insert(request.scope, customer)], response)
-
-    return request.commit(decide)
+    return request.create(lambda: commands.create(request.scope, request.body))
 
 
 def update(request: Request[CustomerPatch]) -> Response:
@@ -36,16 +27,7 @@ def update(request: Request[CustomerPatch]) -> Response:
     A merge patch: an absent field keeps its value, and null clears it. Emits the event `customer.updated`, unless
     nothing changes (contract 3 and 5).
     """
-    patch = request.body.model_dump(exclude_unset=True)
-
-    def decide() -> Decision:
-        record = CUSTOMERS.find(request.scope, request.id)
-        customer = customers.patched(record.doc, patch)
-        if customer is None:
-            return Decision([], responses.ok(record.json))
-        return Decision([CUSTOMERS.update(request.scope, record, customer)], responses.ok(customer))
-
-    return request.commit(decide)
+    return request.commit(lambda: commands.update(request.scope, request.id, request.body))
 
 
 def delete(request: Request[None]) -> Response:
@@ -54,16 +36,7 @@ def delete(request: Request[None]) -> Response:
     Sets `deleted_at` and emits the event `customer.deleted`. Lists no longer include the customer, but it can still be
     retrieved. Its queued and consent-pending calls fail. A repeated request returns the same customer (contract 5).
     """
-
-    def decide() -> Decision:
-        record = CUSTOMERS.find(request.scope, request.id)
-        customer = customers.deleted(record.doc)
-        if customer is None:
-            return Decision([], responses.ok(record.json))
-        call_writes = calls.of_deleted_customer(request.scope, record)
-        return Decision([*customers.deletion(request.scope, record, customer), *call_writes], responses.ok(customer))
-
-    return request.commit(decide)
+    return request.commit(lambda: commands.delete(request.scope, request.id))
 
 
 app = service(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+
 from shared.api import responses
 from shared.api.collections import list_operation
-from shared.api.requests import Decision, Request
+from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.resources import fields
 from shared.resources.lists import Page
+from shared.store.commit import Change
 from shared.tasks import wake_ups
 from shared.webhooks import deliveries, events, queues
 from shared.webhooks.deliveries import DELIVERIES, Delivery
@@ -54,16 +57,16 @@ def retry_delivery(request: Request[fields.Nothing]) -> Response:
     endpoint was deleted, the response is a 404 (contract 9).
     """
 
-    def decide() -> Decision:
+    def decide() -> Change[Delivery]:
         writes, delivery = deliveries.retry(request.scope, request.id, request.params["delivery_id"])
         wake_up = deliveries.wake_up(delivery)
-        return Decision(
+        return Change(
+            json.loads(delivery["doc"]),
             writes,
-            responses.accepted(delivery["doc"]),
             after=lambda: wake_ups.send_within(wake_ups.REQUEST_SECONDS, queues.LATER, [wake_up]),
         )
 
-    return request.commit(decide)
+    return request.commit(decide, responses.accepted)
 
 
 app = service(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from shared.api.requests import Decision, Request
+from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.aws.services import Unavailable
@@ -25,6 +25,7 @@ from shared.core import clock
 from shared.core.errors import ApiError
 from shared.resources import fields
 from shared.store import table
+from shared.store.commit import Change
 from shared.tasks import wake_ups
 
 POLLS = (0.15, 0.15, 0.2, 0.3, 0.4, 0.5, 0.8)
@@ -67,7 +68,7 @@ def send(request: Request[MessageCreate]) -> Response:
     will be in the messages of the conversation, and a retry with the same Idempotency-Key waits for it again
     (specification, "Message"; contract 8).
     """
-    participants.check(_customer(request.body))
+    participants.check(request.body.customer)
     return _commit(request, lambda: _next_message(request, CONVERSATIONS.find(request.scope, request.id)))
 
 
@@ -78,12 +79,11 @@ def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:
     none is active. Otherwise this is the same as a message to a conversation by its id (specification, "POST
     /v1/messages"; contract 8).
     """
-    customer = _customer(request.body)
-    participants.check(customer)
+    participants.check(request.body.customer)
 
     def decide() -> NewMessage:
         record = conversations.of_thread(request.scope, request.body.external_conversation_id)
-        return _first_message(request, customer) if record is None else _next_message(request, record)
+        return _first_message(request) if record is None else _next_message(request, record)
 
     return _commit(request, decide)
 
@@ -97,10 +97,10 @@ def _next_message(request: Request[Any], record: ConversationRecord) -> NewMessa
     return NewMessage(message, CONVERSATIONS.after(record, update), [update])
 
 
-def _first_message(request: Request[ThreadMessageCreate], customer: Mapping[str, Any] | None) -> NewMessage:
+def _first_message(request: Request[ThreadMessageCreate]) -> NewMessage:
     """The first message of a new conversation."""
     scope, body = request.scope, request.body
-    customer_id, writes = participants.resolve(scope, customer)
+    customer_id, writes = participants.resolve(scope, body.customer)
     conversation = conversations.new(scope, body.external_conversation_id, customer_id, body.metadata)
     message = conversations.new_message(scope, conversation, body.content, body.markdown)
     conversation, lock = conversations.locked(conversation, message)
@@ -110,8 +110,9 @@ def _first_message(request: Request[ThreadMessageCreate], customer: Mapping[str,
 
 def _commit(request: Request[Any], decide: Callable[[], NewMessage]) -> Response:
     """Store the message and take its turn. The turn commits the body of the response; `_resume` waits for it."""
+    replies: list[Response] = []
 
-    def decide_message() -> Decision:
+    def store_message() -> Change[Mapping[str, Any]]:
         message = decide()
         window = Window(request, message.row, conversations.window(request.scope, request.body.content))
         turn = turns.begin(message.row, window.seconds_left)
@@ -119,12 +120,13 @@ def _commit(request: Request[Any], decide: Callable[[], NewMessage]) -> Response
         path = _messages_path(row["conversation_id"])
         saved = Response(201, "", path, deferred=f"{row['conversation_id']}/{row['sk']}")
 
-        def reply() -> Response:
-            return Response(201, window.first_reply(turn, message.conversation), path)
+        def reply() -> None:
+            replies.append(Response(201, window.first_reply(turn, message.conversation), path))
 
-        return Decision([*message.writes, table.Put(row)], saved, after=reply)
+        return Change({"saved": saved}, [*message.writes, table.Put(row)], after=reply)
 
-    return request.commit(decide_message)
+    saved = request.commit(store_message, lambda doc: doc["saved"])
+    return replies[0] if replies else saved
 
 
 def _resume(request: Request[Any], response: Response) -> str:
@@ -226,10 +228,6 @@ def _send(turn_wake_ups: Sequence[wake_ups.WakeUp]) -> None:
 
 def _messages_path(conversation_id: str) -> str:
     return f"/v1/conversations/{conversation_id}/messages"
-
-
-def _customer(body: MessageCreate) -> Mapping[str, Any] | None:
-    return body.customer.model_dump(exclude_unset=True) if body.customer else None
 
 
 app = service(

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, TypedDict
 
 from shared.api import responses
 from shared.api.collections import list_operation, retrieve_operation
-from shared.api.requests import Decision, Request
+from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.calls import commands as calls
@@ -58,18 +58,13 @@ def call_customer(request: Request[CallCreate]) -> Response:
     consent; the call is then dialed as soon as the customer accepts. The session's `call_status` shows the progress. A
     call is never redialed (specification; contract 7).
     """
-    order = calls.Order(**request.body.model_dump())
 
-    def decide() -> Decision:
-        placement = calls.place(request.scope, request.id, order)
-        call = calls.call_of(placement.session)
+    def respond(call: Call) -> Response:
         if call["status"] == "consent_pending":
-            response = responses.accepted(call)
-        else:
-            response = responses.created(call, f"/v1/sessions/{call['session_id']}")
-        return Decision(placement.writes, response, after=lambda: calls.send_wake_ups(request.scope, placement))
+            return responses.accepted(call)
+        return responses.created(call, f"/v1/sessions/{call['session_id']}")
 
-    return request.commit(decide)
+    return request.commit(lambda: calls.call_customer(request.scope, request.id, request.body), respond)
 
 
 def transcript(request: Request[None]) -> Response:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 from shared.api import responses
 from shared.api.collections import list_operation, retrieve_operation
-from shared.api.requests import Decision, Request
+from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.resources import fields
+from shared.store.commit import Change
 from shared.tasks import wake_ups
 from shared.webhooks import deliveries, endpoints, queues, signing
 from shared.webhooks.deliveries import Delivery
@@ -34,10 +37,10 @@ def create(request: Request[WebhookEndpointCreate]) -> Response:
     endpoint = endpoints.new(request.scope, values, secret)
     ciphertext = signing.encrypt(endpoint["id"], secret)
 
-    def decide() -> Decision:
-        return Decision(endpoints.insertion(request.scope, endpoint, ciphertext), _with_secret(201, endpoint, secret))
-
-    return request.commit(decide)
+    return request.commit(
+        lambda: Change(endpoint, endpoints.insertion(request.scope, endpoint, ciphertext)),
+        lambda endpoint: _with_secret(201, endpoint, secret),
+    )
 
 
 def update(request: Request[WebhookEndpointPatch]) -> Response:
@@ -53,12 +56,12 @@ def update(request: Request[WebhookEndpointPatch]) -> Response:
         patch["event_filters"] = patch["event_filters"] or []
         endpoints.check_filters(patch["event_filters"])
 
-    def decide() -> Decision:
+    def decide() -> Change[WebhookEndpoint]:
         record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)
         endpoint = endpoints.patched(record.doc, patch)
         if endpoint is None:
-            return Decision([], responses.ok(record.json))
-        return Decision([endpoints.update(request.scope, record, endpoint)], responses.ok(endpoint))
+            return Change(record.doc)
+        return Change(endpoint, [endpoints.update(request.scope, record, endpoint)])
 
     return request.commit(decide)
 
@@ -69,10 +72,10 @@ def delete(request: Request[None]) -> Response:
     The endpoint no longer exists, and its waiting deliveries are canceled (contract 9).
     """
 
-    def decide() -> Decision:
+    def decide() -> Change[DeletedWebhookEndpoint]:
         record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)
         deleted: DeletedWebhookEndpoint = {"id": record.doc["id"], "object": "webhook_endpoint", "deleted": True}
-        return Decision(endpoints.deletion(request.scope, record), responses.ok(deleted))
+        return Change(deleted, endpoints.deletion(request.scope, record))
 
     return request.commit(decide)
 
@@ -85,14 +88,14 @@ def rotate_secret(request: Request[fields.Nothing]) -> Response:
     """
     secret = signing.new_secret()
 
-    def decide() -> Decision:
+    def decide() -> Change[WebhookEndpoint]:
         record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)
         endpoint = endpoints.with_secret(record.doc, secret)
         ciphertext = signing.encrypt(endpoint["id"], secret)
         write = endpoints.update(request.scope, record, endpoint, secret=ciphertext)
-        return Decision([write], _with_secret(200, endpoint, secret))
+        return Change(endpoint, [write])
 
-    return request.commit(decide)
+    return request.commit(decide, lambda endpoint: _with_secret(200, endpoint, secret))
 
 
 def test(request: Request[fields.Nothing]) -> Response:
@@ -102,17 +105,17 @@ def test(request: Request[fields.Nothing]) -> Response:
     delivery (contract 9).
     """
 
-    def decide() -> Decision:
+    def decide() -> Change[Delivery]:
         record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)
         writes, delivery = deliveries.test(request.scope, endpoints.snapshot(record.row))
         wake_up = deliveries.wake_up(delivery)
-        return Decision(
+        return Change(
+            json.loads(delivery["doc"]),
             writes,
-            responses.accepted(delivery["doc"]),
             after=lambda: wake_ups.send_within(wake_ups.REQUEST_SECONDS, queues.LATER, [wake_up]),
         )
 
-    return request.commit(decide)
+    return request.commit(decide, responses.accepted)
 
 
 def _with_secret(status: int, endpoint: WebhookEndpoint, secret: str) -> Response:

@@ -14,10 +14,11 @@ from starlette.responses import Response
 from functions.admin import forms, lists
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
-from shared.appointments import resource as appointments
+from shared.appointments import commands as appointments
 from shared.appointments.resource import (
     APPOINTMENTS,
     CANCELLED,
+    CONFIRMED,
     STATUSES,
     Appointment,
     AppointmentCreate,
@@ -26,7 +27,6 @@ from shared.appointments.resource import (
 )
 from shared.core import clock
 from shared.core.errors import ApiError
-from shared.customers import resource as customers
 from shared.customers.resource import CUSTOMERS
 from shared.resources import fields
 from shared.store import table
@@ -79,12 +79,11 @@ def create(visit: InProject) -> Response:
     customer = CUSTOMERS.find(visit.scope, visit.params["id"]).doc
     try:
         values = _sent(visit) | {"customer_id": customer["id"], "appointment_at": _instant(visit)}
-        values = fields.validate(AppointmentCreate, values).model_dump()
-        appointment = appointments.new(visit.scope, values)
-        exists = customers.must_exist(visit.scope, customer["id"], "customer_id")
+        change = appointments.create(visit.scope, fields.validate(AppointmentCreate, values))
+        appointment = change.doc
         after = {"customer": customer["id"], **{name: appointment[name] for name in _AUDITED}}  # type: ignore[literal-required]
         entry = visit.entry("appointment.created", appointment["id"], after=after)
-        visit.commit(lambda: [exists, APPOINTMENTS.insert(visit.scope, appointment), entry, visit.once()])
+        visit.commit(lambda: [*change.writes, entry, visit.once()])
     except ApiError as error:
         return _form(visit, None, visit.form, error)
     except SentBefore:
@@ -119,7 +118,7 @@ def edit(visit: InProject) -> Response:
 
 def confirm(visit: InProject) -> Response:
     """Confirm an appointment."""
-    _change(visit, lambda _: {"status": appointments.CONFIRMED}, "appointment.confirmed")
+    _change(visit, lambda _: {"status": CONFIRMED}, "appointment.confirmed")
     return _back(visit, "confirmed")
 
 
@@ -143,10 +142,11 @@ def cancel(visit: InProject) -> Response:
 def _change(visit: InProject, patch_of: Any, action: str) -> None:
     def decide() -> list[table.Write]:
         record = _find(visit)
-        patch = fields.validate(AppointmentPatch, patch_of(record.doc)).model_dump(exclude_unset=True)
-        appointment = appointments.patched(record.doc, patch)
-        if appointment is None:
+        patch = fields.validate(AppointmentPatch, patch_of(record.doc))
+        change = appointments.update(visit.scope, record.doc["id"], patch)
+        if not change.writes:
             return []
+        appointment = change.doc
         names = forms.changed(record.doc, appointment)
         audited = [name for name in _AUDITED if name in names]
         entry = visit.entry(
@@ -155,7 +155,7 @@ def _change(visit: InProject, patch_of: Any, action: str) -> None:
             before={name: record.doc[name] for name in audited},  # type: ignore[literal-required]
             after={"fields": ", ".join(names), **{name: appointment[name] for name in audited}},  # type: ignore[literal-required]
         )
-        return [APPOINTMENTS.update(visit.scope, record, appointment), entry]
+        return [*change.writes, entry]
 
     visit.commit(decide)
 

@@ -15,11 +15,11 @@ from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.appointments.resource import APPOINTMENTS, CANCELLED
 from shared.calls import commands as calls
-from shared.calls.commands import CallCreate, Order, Placement
+from shared.calls.commands import CallCreate, Placement
 from shared.calls.sessions import CHANNELS, SESSIONS
 from shared.conversations.conversations import CONVERSATIONS
 from shared.core.errors import ApiError
-from shared.customers import resource as customers
+from shared.customers import commands as customers
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerPatch, CustomerRecord
 from shared.resources import fields
 from shared.store import table
@@ -79,9 +79,10 @@ def create(visit: InProject) -> Response:
     """Create a customer."""
     try:
         values = forms.texts(visit, _TEXTS) | {"metadata": forms.metadata(visit)}
-        customer = customers.new(visit.scope, fields.validate(CustomerCreate, values).model_dump())
+        change = customers.create(visit.scope, fields.validate(CustomerCreate, values))
+        customer = change.doc
         entry = visit.entry("customer.created", customer["id"])
-        visit.commit(lambda: [CUSTOMERS.insert(visit.scope, customer), entry, visit.once()])
+        visit.commit(lambda: [*change.writes, entry, visit.once()])
     except ApiError as error:
         return _form(visit, None, visit.form, error)
     except SentBefore:
@@ -104,13 +105,11 @@ def edit(visit: InProject) -> Response:
         values |= {"metadata": forms.metadata_patch(record.doc["metadata"], forms.metadata(visit))}
         if values["phone"] is None and record.doc["phone"] is None:
             del values["phone"]
-        patch = fields.validate(CustomerPatch, values).model_dump(exclude_unset=True)
-        customer = customers.patched(record.doc, patch)
-        if customer is None:
+        change = customers.update(visit.scope, record.doc["id"], fields.validate(CustomerPatch, values))
+        if not change.writes:
             return []
-        changed = forms.changed(record.doc, customer)
-        entry = visit.entry("customer.changed", customer["id"], after={"fields": ", ".join(changed)})
-        return [CUSTOMERS.update(visit.scope, record, customer), entry]
+        changed = forms.changed(record.doc, change.doc)
+        return [*change.writes, visit.entry("customer.changed", change.doc["id"], after={"fields": ", ".join(changed)})]
 
     try:
         visit.commit(decide)
@@ -130,13 +129,8 @@ def delete(visit: InProject) -> Response:
     """Soft-delete a customer, whose queued calls fail."""
 
     def decide() -> list[table.Write]:
-        record = _find(visit)
-        customer = customers.deleted(record.doc)
-        if customer is None:
-            return []
-        writes = [*customers.deletion(visit.scope, record, customer)]
-        writes += calls.of_deleted_customer(visit.scope, record)
-        return [*writes, visit.entry("customer.deleted", customer["id"])]
+        change = customers.delete(visit.scope, visit.params["id"])
+        return [*change.writes, visit.entry("customer.deleted", change.doc["id"])] if change.writes else []
 
     visit.commit(decide)
     return _back(visit, "deleted")
@@ -153,7 +147,7 @@ def call(visit: InProject) -> Response:
     placed: list[Placement] = []
 
     def decide() -> list[table.Write]:
-        placement = calls.place(visit.scope, visit.params["id"], order)
+        placement = calls.place(visit.scope, visit.params["id"], options)
         placed[:] = [placement]
         if not placement.writes:
             return []
@@ -162,7 +156,7 @@ def call(visit: InProject) -> Response:
 
     try:
         sent = forms.texts(visit, ("appointment_id", "channel", "instructions"))
-        order = Order(**fields.validate(CallCreate, sent).model_dump())
+        options = fields.validate(CallCreate, sent)
         visit.commit(decide)
     except ApiError as error:
         if error.status == 404:

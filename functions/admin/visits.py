@@ -27,9 +27,8 @@ from shared.admin.sessions import Session
 from shared.api.responses import RequestContext
 from shared.core import clock
 from shared.pages import SECURITY
-from shared.store import table
+from shared.store import commit, table
 from shared.store.keys import Scope
-from shared.tasks import tasks
 from shared.webhooks import endpoints
 
 PROJECT = "/admin/projects/{project}/{mode}"
@@ -159,7 +158,7 @@ class InProject(SignedIn):
                     raise error from None
                 raise
 
-        tasks.retry_on_conflict(attempt)
+        commit.retry_on_conflict(attempt)
 
     def once(self) -> table.Put:
         """The write that fails with SentBefore if the form, which has a field `once`, was sent before."""

@@ -15,8 +15,7 @@ from shared.admin import audit
 from shared.admin.audit import Actor
 from shared.core import clock, ids
 from shared.projects import projects
-from shared.store import table
-from shared.tasks import tasks
+from shared.store import commit, table
 
 VIEWER, MEMBER, OWNER = ROLES = ("viewer", "member", "owner")
 """From the fewest rights to the most. A viewer sees everything. A member also changes customers, appointments,
@@ -132,7 +131,7 @@ def remove_by_id(project_id: int, id: str, actor: Actor, *, keep_an_owner: bool 
         table.write(writes, actor.request_id)
         return _of_row(row)
 
-    return tasks.retry_on_conflict(attempt)
+    return commit.retry_on_conflict(attempt)
 
 
 def change_role(project_id: int, id: str, role: str, actor: Actor) -> Member:
@@ -162,7 +161,7 @@ def change_role(project_id: int, id: str, role: str, actor: Actor) -> Member:
         table.write([update, *_other_owner(row), entry], actor.request_id)
         return _of_row(row | {"member_role": role})
 
-    return tasks.retry_on_conflict(attempt)
+    return commit.retry_on_conflict(attempt)
 
 
 def find(project_id: int, id: str) -> Member:

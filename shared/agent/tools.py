@@ -8,14 +8,15 @@ message agrees (`shared/agent/assent.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Literal, NotRequired, TypedDict
 from zoneinfo import ZoneInfo
 
 from shared.agent import assent
+from shared.appointments import commands
 from shared.appointments import resource as appointments
-from shared.appointments.resource import Appointment, AppointmentRecord
+from shared.appointments.resource import Appointment, AppointmentPatch, AppointmentRecord
 from shared.core import clock
 from shared.core.errors import ApiError
 from shared.resources.schema import AppointmentId, SessionId, one_of
@@ -123,7 +124,7 @@ class Tools:
         """Confirm an appointment in this turn, unless the message may mean the proposal."""
         if (doubt := self._doubt()) is not None:
             return doubt
-        return self._change(appointment_id, {"status": appointments.CONFIRMED}, "appointment_confirmed")
+        return self._change(appointment_id, AppointmentPatch(status="confirmed"), "appointment_confirmed")
 
     def propose_cancellation(self, appointment_id: str) -> Result:
         """Propose to cancel an appointment. It is cancelled only if the user's next message agrees."""
@@ -165,12 +166,12 @@ class Tools:
                 False, "The appointment has changed since the proposal; list the appointments and propose again."
             )
         if self.proposal.kind == "cancel":
-            changes: dict[str, Any] = {"status": appointments.CANCELLED}
-            return self._change(self.proposal.appointment_id, changes, "appointment_cancelled")
+            patch = AppointmentPatch(status="cancelled")
+            return self._change(self.proposal.appointment_id, patch, "appointment_cancelled")
         if self.proposal.at is None or clock.parse(self.proposal.at) <= clock.now():
             return Result(False, "The proposed time has passed; ask for another time.")
-        changes = {"appointment_at": self.proposal.at}
-        return self._change(self.proposal.appointment_id, changes, "appointment_rescheduled")
+        patch = AppointmentPatch(appointment_at=self.proposal.at)
+        return self._change(self.proposal.appointment_id, patch, "appointment_rescheduled")
 
     def request_call(self) -> Result:
         """Request a phone call to the customer now."""
@@ -224,14 +225,14 @@ class Tools:
         )
         return Result(False, message) if result.ok else result
 
-    def _change(self, appointment_id: str, patch: Mapping[str, Any], action: str) -> Result:
+    def _change(self, appointment_id: str, patch: AppointmentPatch, action: str) -> Result:
         record = self._appointment(appointment_id)
         if record is None:
             return _UNKNOWN
         if refusal := self._refusal():
             return refusal
         try:
-            after = appointments.patched(record.doc, patch)
+            after = commands.apply(record.doc, patch)
         except ApiError as error:
             return Result(False, error.message)
         if after is None:

@@ -30,6 +30,14 @@ KEY_PATTERN = "^[!-~]([ -~]{0,253}[!-~])?$"
 """The same as JSON Schema. HTTP removes spaces around the value of a header."""
 
 
+class Recorded(Exception):
+    """The key has a record already. `row` is the record."""
+
+    def __init__(self, row: table.Row) -> None:
+        super().__init__("the key has a record")
+        self.row = row
+
+
 @dataclass(frozen=True)
 class Key:
     """The Idempotency-Key of a request, and the request it is bound to.
@@ -72,7 +80,7 @@ def fingerprint(method: str, path: str, body: Mapping[str, Any]) -> str:
 
 
 def record(key: Key, response: Response, request_id: str) -> table.Put:
-    """The write that saves a response. Its condition fails if the key has a record that is not expired."""
+    """The write that saves a response. It raises Recorded if the key has a record that is not expired."""
     row: table.Row = {"pk": key.pk, "sk": "record", "kind": "idempotency", "req": request_id}
     row |= {"fingerprint": key.fingerprint, "code": response.status, "location": response.location}
     row |= {"deferred": response.deferred, "expires_at": (clock.now() + WINDOW) // clock.SECOND}
@@ -81,7 +89,14 @@ def record(key: Key, response: Response, request_id: str) -> table.Put:
         row,
         condition="attribute_not_exists(pk) OR expires_at <= :now",
         values={":now": clock.now() // clock.SECOND},
+        on_condition_failed=_recorded,
+        on_contended=ApiError("idempotency_key_in_use", headers={"Retry-After": "1"}),
     )
+
+
+def _recorded(old: table.Row | None) -> Recorded:
+    assert old is not None
+    return Recorded(old)
 
 
 def find(key: Key) -> table.Row | None:

@@ -16,14 +16,14 @@ from typing import Any, Generic, TypeVar
 
 from starlette.requests import Request as StarletteRequest
 
-from shared.api import idempotency
+from shared.api import idempotency, responses
 from shared.api.responses import RequestContext, Response, error_body
 from shared.core import facts
 from shared.core.errors import NEVER_SAVED, ApiError
 from shared.resources import fields
-from shared.store import table
+from shared.store import commit, table
+from shared.store.commit import Change
 from shared.store.keys import Scope
-from shared.tasks import tasks
 
 MAX_BODY_BYTES = 256 * 1024
 """The largest body (contract 2)."""
@@ -36,20 +36,16 @@ _ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 B = TypeVar("B")
+D = TypeVar("D", bound=Mapping[str, Any])
 
 
 @dataclass(frozen=True)
-class Decision:
-    """The result of an operation: the writes of one transaction, the response, and a step after the commit.
+class _Committed(Generic[D]):
+    """A change, the response to it, and its writes with the record of the response."""
 
-    `after` runs once the writes are committed. It sends wake-ups, best effort, or runs the agent of a message and
-    returns the response to send; the saved one stays as it is. It may raise ApiError. It does not run if a saved
-    response is replayed.
-    """
-
-    writes: Sequence[table.Write]
+    change: Change[D]
     response: Response
-    after: Callable[[], Response | None] | None = None
+    writes: Sequence[table.Write]
 
 
 @dataclass(frozen=True)
@@ -80,48 +76,36 @@ class Request(Generic[B]):
         elapsed = time.perf_counter() - self.context.started
         return min(window, self.context.seconds - _RESPONSE_SECONDS) - elapsed
 
-    def commit(self, decide: Callable[[], Decision]) -> Response:
-        """Commit the writes of `decide`, and save the response under the Idempotency-Key if the request has one.
+    def create(self, command: Callable[[], Change[D]]) -> Response:
+        """As `commit`, for a command that creates a resource: the response is a 201 with its location."""
+        return self.commit(command, lambda doc: responses.created(doc, f"{self.path}/{doc['id']}"))
 
-        `decide` reads the rows it needs. It runs again if they are modified concurrently. Without writes and without a
-        key, nothing is written. Returns the saved response if the key has a record. Raises ApiError, `conflict` after
-        too many concurrent changes.
+    def commit(
+        self, command: Callable[[], Change[D]], respond: Callable[[D], Response] = lambda doc: responses.ok(doc)
+    ) -> Response:
+        """Commit the change of `command`, and save the response under the Idempotency-Key if the request has one.
+
+        `command` reads the rows it needs. It runs again if they are modified concurrently. Without writes and without a
+        key, nothing is written. Returns the saved response if the key has a record; `after` of the change does not run
+        then. Raises ApiError, `conflict` after too many concurrent changes.
         """
-        seconds = self.seconds_left(tasks.CONFLICT_SECONDS)
+
+        def decide() -> _Committed[D]:
+            change = command()
+            response = respond(change.doc)
+            record = [] if self.key is None else [idempotency.record(self.key, response, self.request_id)]
+            return _Committed(change, response, [*change.writes, *record])
+
         try:
-            result = tasks.retry_on_conflict(lambda: self._attempt(decide), seconds=seconds)
+            done = commit.commit(decide, self.request_id, seconds=self.seconds_left(commit.CONFLICT_SECONDS))
         except (table.ConditionFailed, table.Contended):
             raise ApiError("conflict", headers={"Retry-After": "1"}) from None
-        if isinstance(result, Response):
-            return result
-        final = result.after() if result.after is not None else None
-        return result.response if final is None else final
-
-    def _attempt(self, decide: Callable[[], Decision]) -> Decision | Response:
-        """Decide and write once. Returns the decision; the saved response if the key has a record.
-
-        Raises ConditionFailed or Contended if `decide` must run again.
-        """
-        decision = decide()
-        record = self._record(decision.response)
-        writes = [*decision.writes, *([record] if record else [])]
-        if not writes:
-            return decision.response
-        try:
-            table.write(writes, self.request_id)
-        except table.ConditionFailed as failed:
-            if failed.op is record:
-                return self._saved(failed.old)
-            error = failed.op.on_condition_failed(failed.old)
-            if error is not None:
-                raise error from None
-            raise
-        except table.Contended as contended:
-            if contended.op is record:
-                raise _key_in_use() from None
-            raise
-        self.context.committed = True
-        return decision
+        except idempotency.Recorded as recorded:
+            return self._saved(recorded.row)
+        self.context.committed = bool(done.writes)
+        if done.change.after is not None:
+            done.change.after()
+        return done.response
 
     def replay_or_raise(self, error: ApiError) -> Response:
         """Apply the Idempotency-Key to an error (contract 4).
@@ -134,23 +118,17 @@ class Request(Generic[B]):
         if error.status == 409 and error.code not in NEVER_SAVED:
             record = idempotency.record(self.key, Response(409, error_body(error, self.context)), self.request_id)
             try:
-                table.write([record], self.request_id)
-            except table.ConditionFailed as failed:
-                return self._saved(failed.old)
-            except table.Contended:
-                raise _key_in_use() from None
+                commit.commit(lambda: Change(None, [record]), self.request_id)
+            except idempotency.Recorded as recorded:
+                return self._saved(recorded.row)
             raise error
         row = idempotency.find(self.key)
         if row is None:
             raise error
         return self._saved(row)
 
-    def _record(self, response: Response) -> table.Put | None:
-        return None if self.key is None else idempotency.record(self.key, response, self.request_id)
-
-    def _saved(self, row: table.Row | None) -> Response:
+    def _saved(self, row: table.Row) -> Response:
         assert self.key is not None
-        assert row is not None
         return idempotency.read(self.key, row)
 
 
@@ -230,7 +208,3 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
-
-
-def _key_in_use() -> ApiError:
-    return ApiError("idempotency_key_in_use", headers={"Retry-After": "1"})

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from shared.core import clock, ids
-from shared.core.errors import ApiError
-from shared.resources import documents, fields, lists
+from shared.resources import fields, lists
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
 from shared.resources.schema import AppointmentId, CustomerId, Keywords, Metadata, SessionId, Time, at_most, one_of
-from shared.store.keys import Scope
 
 PENDING, CONFIRMED, RESCHEDULED, CANCELLED, FAILED = STATUSES = (
     "pending",
@@ -135,94 +132,3 @@ class AppointmentPatch(AppointmentFields):
     """Why the appointment is cancelled. Only if the status is `cancelled`."""
     failure_reason: Reason | None = None
     """Why the appointment failed. Only if the status is `failed`."""
-
-
-def new(scope: Scope, values: Mapping[str, Any]) -> Appointment:
-    """A new appointment with these fields."""
-    return APPOINTMENTS.new(
-        scope,
-        status=values["status"],
-        appointment_at=values["appointment_at"],
-        timezone=values["timezone"],
-        duration_minutes=values["duration_minutes"],
-        title=values["title"],
-        location=values["location"],
-        notes=values["notes"],
-        customer_id=values["customer_id"],
-        session_id=None,
-        external_id=values["external_id"],
-        metadata=values["metadata"] or {},
-        cancellation_reason=None,
-        failure_reason=None,
-        deleted_at=None,
-    )
-
-
-def sample(scope: Scope) -> Appointment:
-    """An appointment that is not stored, for the webhook test operation (contract 9)."""
-    values = {
-        "status": PENDING,
-        "appointment_at": clock.iso(clock.now() + clock.DAY),
-        "timezone": "UTC",
-        "duration_minutes": 30,
-        "title": "Test appointment",
-        "customer_id": ids.new("cust_"),
-    }
-    return new(scope, dict.fromkeys(("location", "notes", "external_id", "metadata")) | values)
-
-
-def patched(appointment: Appointment, patch: Mapping[str, Any]) -> Appointment | None:
-    """The appointment after a merge patch; None if nothing changes (contract 6).
-
-    A new time reschedules it. Raises `appointment_deleted`, `invalid_status_transition`, `parameters_exclusive`,
-    `parameter_missing`, `parameter_invalid` or an error of the metadata.
-    """
-    if appointment["deleted_at"] is not None:
-        raise ApiError("appointment_deleted")
-    changes = dict(patch)
-    if "metadata" in changes:
-        changes["metadata"] = fields.merge_metadata(appointment["metadata"], changes["metadata"])
-    current, requested = appointment["status"], changes.pop("status", None)
-    moved = changes.get("appointment_at", appointment["appointment_at"]) != appointment["appointment_at"]
-    _check_combination(changes, requested, moved)
-    # A new time reschedules, unless the same patch confirms.
-    target = RESCHEDULED if moved and (requested is None or requested == current == PENDING) else requested
-    if target is not None and (target != current or moved):
-        _check_transition(current, target)
-        changes["status"] = target
-    for reason, status in REASONS.items():
-        if changes.get("status", current) != status:
-            if changes.get(reason) is not None:
-                raise ApiError("parameters_exclusive", f"{reason} requires status '{status}'.", param=reason)
-            changes[reason] = None
-    return documents.changed(appointment, changes)
-
-
-def deleted(appointment: Appointment) -> Appointment | None:
-    """The appointment after its cancellation and soft deletion; None if it is already deleted (contract 6)."""
-    if appointment["deleted_at"] is not None:
-        return None
-    changes = {"status": CANCELLED, "failure_reason": None, "deleted_at": clock.iso(clock.now())}
-    changed = documents.touched(appointment, changes)
-    return {**changed, "deleted_at": changed["updated_at"]}
-
-
-def _check_combination(changes: Mapping[str, Any], requested: str | None, moved: bool) -> None:
-    if moved and requested in (CANCELLED, FAILED):
-        raise ApiError(
-            "parameters_exclusive",
-            f"A new appointment_at cannot be combined with status '{requested}'.",
-            param="appointment_at",
-        )
-    if requested == RESCHEDULED and not moved:
-        code = "parameter_invalid" if "appointment_at" in changes else "parameter_missing"
-        raise ApiError(code, "Rescheduling requires a new appointment_at.", param="appointment_at")
-
-
-def _check_transition(current: str, target: str) -> None:
-    if target not in TRANSITIONS[current]:
-        raise ApiError(
-            "invalid_status_transition",
-            f"The status cannot change from {current} to {target}.",
-            param="status",
-        )

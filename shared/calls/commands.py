@@ -25,6 +25,7 @@ from shared.projects import usage
 from shared.resources import documents, fields
 from shared.resources.schema import AppointmentId, CustomerId, SessionId, Time, one_of
 from shared.store import table
+from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
 from shared.telephony import Ending, test_numbers
@@ -80,16 +81,6 @@ class Call(TypedDict):
 
 
 @dataclass(frozen=True)
-class Order:
-    """The options of a requested call. Without a channel it goes by phone, unless a test number implies WhatsApp."""
-
-    appointment_id: str | None = None
-    channel: str | None = None
-    instructions: str | None = None
-    metadata: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True)
 class Placement:
     """A call's session and the writes that place it. Without writes, the call was placed before and awaits consent.
 
@@ -123,15 +114,15 @@ class PutOff:
     until: int
 
 
-def place(scope: Scope, customer_id: str, order: Order) -> Placement:
+def place(scope: Scope, customer_id: str, options: CallCreate) -> Placement:
     """A new call to a customer, or the one that awaits consent already. Raises ApiError."""
-    rows = _read(scope, customer_id, order)
+    rows = _read(scope, customer_id, options)
     customer = _customer(scope, customer_id, rows)
-    appointment = _appointment(scope, customer_id, order, rows)
+    appointment = _appointment(scope, customer_id, options, rows)
     phone = customer.doc["phone"]
     if phone is None:
         raise ApiError("customer_phone_missing")
-    channel = _channel(scope, phone, order)
+    channel = _channel(scope, phone, options)
     if "active_session" in customer.row:
         active = SESSIONS.find(scope, customer.row["active_session"])
         if channel == sessions.WHATSAPP and sessions.awaits_consent(active.doc):
@@ -141,9 +132,9 @@ def place(scope: Scope, customer_id: str, order: Order) -> Placement:
     session = sessions.new(
         scope,
         customer.doc,
-        appointment_id=order.appointment_id,
+        appointment_id=options.appointment_id,
         channel=channel,
-        metadata=order.metadata,
+        metadata=options.metadata,
     )
     writes: list[table.Write] = [_claim_customer(scope, customer, session)]
     if appointment is not None:
@@ -155,11 +146,17 @@ def place(scope: Scope, customer_id: str, order: Order) -> Placement:
         request = _request_consent(scope, session)
         session = {**session, "consent": request.consent.public}
         writes += request.writes
-    internal: dict[str, table.Value | None] = {"instructions": order.instructions}
+    internal: dict[str, table.Value | None] = {"instructions": options.instructions}
     if not sessions.awaits_consent(session):
         internal |= tasks.due_attributes(session["id"], _dials_at(scope))
     writes.append(SESSIONS.insert(scope, session, **internal))
     return Placement(session, writes, request.consent if request is not None and request.begins else None)
+
+
+def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change[Call]:
+    """Place a call to a customer. Nothing changes if it was placed before and awaits consent. Raises ApiError."""
+    placement = place(scope, customer_id, options)
+    return Change(call_of(placement.session), placement.writes, lambda: send_wake_ups(scope, placement))
 
 
 def send_wake_ups(scope: Scope, placement: Placement) -> None:
@@ -298,15 +295,15 @@ class _ConsentRequest:
     begins: bool = False
 
 
-def _read(scope: Scope, customer_id: str, order: Order) -> Mapping[tuple[str, str], table.Row]:
+def _read(scope: Scope, customer_id: str, options: CallCreate) -> Mapping[tuple[str, str], table.Row]:
     """The rows that placing a call depends on, apart from the consent, in one read."""
     if not ids.is_id(CUSTOMERS.prefix, customer_id):
         raise not_found("customer", customer_id)
     keys = [(scope.pk(CUSTOMERS.kind), customer_id), *limits.keys(scope)]
-    if order.appointment_id is not None:
-        if not ids.is_id(APPOINTMENTS.prefix, order.appointment_id):
-            raise not_found_in_body("appointment", order.appointment_id, "appointment_id")
-        keys.append((scope.pk(APPOINTMENTS.kind), order.appointment_id))
+    if options.appointment_id is not None:
+        if not ids.is_id(APPOINTMENTS.prefix, options.appointment_id):
+            raise not_found_in_body("appointment", options.appointment_id, "appointment_id")
+        keys.append((scope.pk(APPOINTMENTS.kind), options.appointment_id))
     return table.get_many(keys)
 
 
@@ -319,9 +316,9 @@ def _customer(scope: Scope, id: str, rows: Mapping[tuple[str, str], table.Row]) 
 
 
 def _appointment(
-    scope: Scope, customer_id: str, order: Order, rows: Mapping[tuple[str, str], table.Row]
+    scope: Scope, customer_id: str, options: CallCreate, rows: Mapping[tuple[str, str], table.Row]
 ) -> AppointmentRecord | None:
-    id = order.appointment_id
+    id = options.appointment_id
     if id is None:
         return None
     row = rows.get((scope.pk(APPOINTMENTS.kind), id)) or APPOINTMENTS.deleted_row(scope, id)
@@ -335,9 +332,9 @@ def _appointment(
     return record
 
 
-def _channel(scope: Scope, phone: str, order: Order) -> str:
-    if order.channel is not None:
-        return order.channel
+def _channel(scope: Scope, phone: str, options: CallCreate) -> str:
+    if options.channel is not None:
+        return options.channel
     implied = scope.is_simulated and test_numbers.number(phone) in test_numbers.IMPLIES_WHATSAPP
     return sessions.WHATSAPP if implied else sessions.PHONE
 

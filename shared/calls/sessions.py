@@ -207,28 +207,30 @@ def new(
     channel: str,
     metadata: Mapping[str, Any] | None,
 ) -> Session:
-    """A call to the customer that waits to be dialed."""
-    return SESSIONS.new(
-        scope,
-        customer_id=customer["id"],
-        appointment_id=appointment_id,
-        channel=channel,
-        direction="outbound",
-        to=customer["phone"],
-        call_status=QUEUED,
-        ended_reason=None,
-        answered_by=None,
-        dialed_at=None,
-        answered_at=None,
-        ended_at=None,
-        duration_seconds=None,
-        call_later_at=None,
-        consent=None,
-        transcript_status=NONE,
-        recording_status=NONE,
-        summary=None,
-        metadata=dict(metadata or {}),
-    )
+    """A call to the customer, who has a phone, that waits to be dialed."""
+    assert customer["phone"] is not None
+    return {
+        **SESSIONS.common_fields(scope),
+        "object": "session",
+        "customer_id": customer["id"],
+        "appointment_id": appointment_id,
+        "channel": channel,
+        "direction": "outbound",
+        "to": customer["phone"],
+        "call_status": QUEUED,
+        "ended_reason": None,
+        "answered_by": None,
+        "dialed_at": None,
+        "answered_at": None,
+        "ended_at": None,
+        "duration_seconds": None,
+        "call_later_at": None,
+        "consent": None,
+        "transcript_status": NONE,
+        "recording_status": NONE,
+        "summary": None,
+        "metadata": dict(metadata or {}),
+    }
 
 
 def wake_up(scope: Scope, session_id: str, at: int | None = None) -> wake_ups.WakeUp:

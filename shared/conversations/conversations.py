@@ -21,7 +21,7 @@ from shared.resources import documents, fields, lists
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
 from shared.resources.schema import ConversationId, CustomerId, MessageId, Metadata, Time, at_most, one_of
-from shared.store import table
+from shared.store import commit, table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 
@@ -121,15 +121,16 @@ def new(
     scope: Scope, external_id: str | None, customer_id: str | None, metadata: Mapping[str, Any] | None
 ) -> Conversation:
     """A new conversation without messages."""
-    return CONVERSATIONS.new(
-        scope,
-        status=ACTIVE,
-        external_id=external_id,
-        customer_id=customer_id,
-        metadata=dict(metadata or {}),
-        last_message_at=None,
-        ended_at=None,
-    )
+    return {
+        **CONVERSATIONS.common_fields(scope),
+        "object": "conversation",
+        "status": ACTIVE,
+        "external_id": external_id,
+        "customer_id": customer_id,
+        "metadata": dict(metadata or {}),
+        "last_message_at": None,
+        "ended_at": None,
+    }
 
 
 def messages_pk(scope: Scope, conversation_id: str) -> str:
@@ -255,7 +256,7 @@ def resume(scope: Scope, id: str) -> bool:
             table.write(writes, uuid.uuid4().hex)
         return bool(writes)
 
-    return tasks.retry_on_conflict(attempt)
+    return commit.retry_on_conflict(attempt)
 
 
 def _waiting_partition(scope: Scope) -> str:

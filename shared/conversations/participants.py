@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 from shared.core import ids
 from shared.core.errors import ApiError, not_found_in_body
-from shared.customers import resource as customers
-from shared.customers.resource import CUSTOMERS, CustomerFields
+from shared.customers import commands
+from shared.customers.resource import CUSTOMERS, CustomerFields, must_exist
 from shared.resources import fields
 from shared.resources.lists import Query
 from shared.resources.schema import CustomerId
@@ -46,7 +46,7 @@ class CustomerReference(CustomerFields):
         return handler(core) | {"if": with_id, "then": {"maxProperties": 1}, "else": {"anyOf": present}}
 
 
-def check(customer: Mapping[str, Any] | None) -> None:
+def check(customer: CustomerReference | None) -> None:
     """Validate the `customer` of a request.
 
     Raises `parameter_missing` if nothing identifies the customer, `parameters_exclusive` if `id` is combined with other
@@ -54,19 +54,19 @@ def check(customer: Mapping[str, Any] | None) -> None:
     """
     if customer is None:
         return
-    if "id" in customer:
-        if len(customer) > 1:
+    if "id" in customer.model_fields_set:
+        if len(customer.model_fields_set) > 1:
             raise ApiError(
                 "parameters_exclusive", "customer[id] cannot be combined with other fields.", param="customer"
             )
-        if not ids.is_id(CUSTOMERS.prefix, customer["id"]):
-            raise not_found_in_body("customer", customer["id"], "customer[id]")
-    elif all(customer.get(name) is None for name in _REQUIRED):
+        if not ids.is_id(CUSTOMERS.prefix, customer.id):
+            raise not_found_in_body("customer", customer.id, "customer[id]")
+    elif all(getattr(customer, name) is None for name in _REQUIRED):
         message = "customer must have one of id, external_id, phone and email."
         raise ApiError("parameter_missing", message, param="customer")
 
 
-def resolve(scope: Scope, customer: Mapping[str, Any] | None) -> tuple[str | None, list[table.Write]]:
+def resolve(scope: Scope, customer: CustomerReference | None) -> tuple[str | None, Sequence[table.Write]]:
     """The id of the customer of a request, and the writes that create the customer or check that it exists.
 
     A customer that is not deleted is matched by id, otherwise by external_id, otherwise by phone; the newest if several
@@ -74,12 +74,13 @@ def resolve(scope: Scope, customer: Mapping[str, Any] | None) -> tuple[str | Non
     """
     if customer is None:
         return None, []
-    if "id" in customer:
-        return customer["id"], [customers.must_exist(scope, customer["id"], "customer[id]")]
+    if "id" in customer.model_fields_set:
+        return customer.id, [must_exist(scope, customer.id, "customer[id]")]
     for field in _MATCHED_BY:
-        if customer.get(field) is not None:
-            query = Query(limit=1, starting_after=None, filters={field: (customer[field],)})
+        value = getattr(customer, field)
+        if value is not None:
+            query = Query(limit=1, starting_after=None, filters={field: (value,)})
             for row in CUSTOMERS.page(scope, query).rows:
                 return row["sk"], [table.Check(scope.pk(CUSTOMERS.kind), row["sk"])]
-    created = customers.new(scope, customer)
-    return created["id"], [CUSTOMERS.insert(scope, created)]
+    change = commands.insert(scope, customer, customer.phone, customer.metadata)
+    return change.doc["id"], change.writes

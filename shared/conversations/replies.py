@@ -15,7 +15,7 @@ from shared.conversations.conversations import CONVERSATIONS, ConversationRecord
 from shared.conversations.turns import Turn
 from shared.core.errors import ApiError
 from shared.core.log import logger
-from shared.store import table
+from shared.store import commit, table
 from shared.tasks import tasks
 
 HISTORY = 40
@@ -64,7 +64,7 @@ def answer(turn: Turn, conversation: ConversationRecord | None = None) -> str:
     try:
         known = [] if conversation is None else [conversation]
         latest = partial(CONVERSATIONS.find, turn.scope, turn.conversation_id)
-        return tasks.retry_with_latest(known, latest, attempt, ATTEMPTS)
+        return commit.retry_with_latest(known, latest, attempt, ATTEMPTS)
     except (AgentUnavailable, Unavailable):
         # The worker is not to blame: the turn is retried until it is too old, not only until three workers are lost.
         tasks.release(turn.work)

@@ -17,7 +17,7 @@ from shared.agent.tools import AGENT_FAILED, Proposal, Tools
 from shared.appointments import resource as appointments
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
 from shared.calls import commands as calls
-from shared.calls import sessions
+from shared.calls.commands import CallCreate
 from shared.conversations import conversations
 from shared.conversations.conversations import (
     COMPLETE,
@@ -186,7 +186,7 @@ def commit(turn: Turn, conversation: ConversationRecord, reply: Reply, tools: To
     actions, placed = list(tools.actions), None
     if tools.wants_call:
         assert conversation.doc["customer_id"] is not None
-        placed = calls.place(scope, conversation.doc["customer_id"], calls.Order(channel=sessions.PHONE))
+        placed = calls.place(scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
         actions.append({"type": "call_requested", "session_id": placed.session["id"]})
     reply_message: Message = {
         "id": ids.new(MESSAGES.prefix, now),

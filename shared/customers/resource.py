@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Literal, NotRequired
 
 from shared.core import clock, ids
 from shared.core.errors import ApiError, not_found_in_body
-from shared.resources import documents, fields, lists
+from shared.resources import fields, lists
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
 from shared.resources.schema import E164, CustomerId, Keywords, Metadata, Time, at_most
@@ -89,49 +87,6 @@ class CustomerPatch(CustomerFields):
     """The phone number in E.164 format. Spaces, `-`, `.` and parentheses between digits are removed."""
     metadata: fields.MetadataPatch | None = None
     """Merged by key: the value null removes a key, and null instead of the object removes all keys."""
-
-
-def new(scope: Scope, values: Mapping[str, Any]) -> Customer:
-    """A new customer with these fields; absent fields are unset."""
-    return CUSTOMERS.new(
-        scope,
-        phone=values.get("phone"),
-        name=values.get("name"),
-        email=values.get("email"),
-        external_id=values.get("external_id"),
-        metadata=values.get("metadata") or {},
-        deleted_at=None,
-    )
-
-
-def patched(customer: Customer, patch: Mapping[str, Any]) -> Customer | None:
-    """The customer after a merge patch; None if nothing changes.
-
-    Raises `customer_deleted` or an error of the metadata (contract 3 and 5).
-    """
-    if customer["deleted_at"] is not None:
-        raise ApiError("customer_deleted")
-    changes = dict(patch)
-    if "metadata" in changes:
-        changes["metadata"] = fields.merge_metadata(customer["metadata"], changes["metadata"])
-    return documents.changed(customer, changes)
-
-
-def deleted(customer: Customer) -> Customer | None:
-    """The customer after a soft deletion; None if it is already deleted (contract 5)."""
-    if customer["deleted_at"] is not None:
-        return None
-    changed = documents.touched(customer, {"deleted_at": clock.iso(clock.now())})
-    return {**changed, "deleted_at": changed["updated_at"]}
-
-
-def deletion(scope: Scope, record: CustomerRecord, customer: Customer) -> list[table.Write]:
-    """The writes that delete the customer, on condition that no call has started or ended since it was read."""
-    active = record.row.get("active_session")
-    delete, put = CUSTOMERS.delete(scope, record, customer)
-    unchanged = "attribute_not_exists(active_session)" if active is None else "active_session = :active"
-    values = dict(delete.values) | ({} if active is None else {":active": active})
-    return [dataclasses.replace(delete, condition=f"{delete.condition} AND {unchanged}", values=values), put]
 
 
 def must_exist(scope: Scope, id: str, param: str) -> table.Check:

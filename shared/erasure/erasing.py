@@ -28,6 +28,7 @@ from shared.calls.sessions import SESSIONS
 from shared.conversations import conversations
 from shared.conversations.conversations import CONVERSATIONS
 from shared.core import clock
+from shared.customers import commands
 from shared.customers import resource as customers
 from shared.customers.resource import CUSTOMERS
 from shared.erasure import batches
@@ -35,7 +36,7 @@ from shared.erasure.batches import StoredBatch
 from shared.projects import usage
 from shared.resources.collections import Collection
 from shared.resources.lists import Query
-from shared.store import table
+from shared.store import commit, table
 from shared.store.keys import Scope
 from shared.tasks import tasks
 from shared.telephony import contact_lens
@@ -85,17 +86,17 @@ def _stop(scope: Scope, customer_id: str) -> Iterator[str]:
     pk, sk = customers.erasure_key(scope, customer_id)
     expires_at = (clock.now() + customers.ERASURE_KEPT) // clock.SECOND
     erasure = table.update(table.Update(pk, sk, set={"kind": "erasure", "expires_at": expires_at}, condition=""))
-    stopped = tasks.retry_on_conflict(functools.partial(_delete_customer, scope, customer_id))
+    stopped = _delete_customer(scope, customer_id)
     if stopped:
         yield "deleted the customer"
     waits: list[NotYet] = []
     for session in _ids(SESSIONS, scope, customer_id):
         try:
-            stopped |= tasks.retry_on_conflict(functools.partial(_stop_session, scope, session))
+            stopped |= commit.retry_on_conflict(functools.partial(_stop_session, scope, session))
         except NotYet as wait:
             waits.append(wait)
     for conversation in _ids(CONVERSATIONS, scope, customer_id):
-        stopped |= tasks.retry_on_conflict(functools.partial(_end_conversation, scope, conversation))
+        stopped |= commit.retry_on_conflict(functools.partial(_end_conversation, scope, conversation))
     with_events = [customer_id, *_ids(APPOINTMENTS, scope, customer_id), *_ids(SESSIONS, scope, customer_id)]
     if number := sum(_erase_events(scope, id) for id in with_events):
         yield f"erased {number} events and their deliveries"
@@ -112,16 +113,10 @@ def _stop(scope: Scope, customer_id: str) -> Iterator[str]:
 
 def _delete_customer(scope: Scope, customer_id: str) -> bool:
     """Delete the customer as the API does. Returns whether it was not deleted yet."""
-    row = CUSTOMERS.row(scope, customer_id)
-    if row is None:
+    if CUSTOMERS.row(scope, customer_id) is None:
         return False
-    record = CUSTOMERS.record(row)
-    customer = customers.deleted(record.doc)
-    if customer is None:
-        return False
-    ended_calls = calls.of_deleted_customer(scope, record)
-    table.write([*customers.deletion(scope, record, customer), *ended_calls], uuid.uuid4().hex)
-    return True
+    change = commit.commit(lambda: commands.delete(scope, customer_id), uuid.uuid4().hex)
+    return bool(change.writes)
 
 
 def _stop_session(scope: Scope, session_id: str) -> bool:
@@ -250,14 +245,14 @@ def _erase_usage(scope: Scope, counted: Iterable[tuple[str, str]]) -> int:
     months: dict[str, list[str]] = defaultdict(list)
     for id, at in counted:
         months[at[:7]].append(id)
-    return sum(tasks.retry_on_conflict(functools.partial(usage.erase, scope, *month)) for month in months.items())
+    return sum(commit.retry_on_conflict(functools.partial(usage.erase, scope, *month)) for month in months.items())
 
 
 def _erase_events(scope: Scope, object_id: str) -> int:
     """Erase the events of a resource with their deliveries. Returns the number of events."""
     partition = scope.index(EVENTS.kind, "object_id", object_id)
     entries = [entry for page in table.query(partition, index="f1", limit=_PAGE) for entry in page]
-    return sum(tasks.retry_on_conflict(functools.partial(_erase_event, scope, entry["sk"])) for entry in entries)
+    return sum(commit.retry_on_conflict(functools.partial(_erase_event, scope, entry["sk"])) for entry in entries)
 
 
 def _erase_event(scope: Scope, id: str) -> bool:

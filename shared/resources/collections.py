@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar, cast
 from shared.core import clock, ids
 from shared.core.errors import not_found
 from shared.resources import fields, lists, walks
+from shared.resources.documents import CommonFields
 from shared.resources.lists import Filter, Page, Query
 from shared.store import table
 from shared.store.keys import Scope
@@ -129,12 +130,13 @@ class Collection(Generic[D, R]):
         """The keys of the resource's row: before and after its deletion."""
         return [(scope.pk(self.kind), id), (self._deleted_pk(scope), id)]
 
-    def new(self, scope: Scope, **values: Any) -> D:
-        """The document of a new resource: id, object, mode and times, followed by `values`."""
+    def common_fields(self, scope: Scope) -> CommonFields:
+        """The first fields of a new resource: id, mode and times. The caller adds `object` and the others."""
         now = clock.now()
         times = {"created_at": clock.iso(now), "updated_at": clock.iso(now)}
+        # `object` has its place here, as the second field of the JSON text.
         head = {"id": ids.new(self.prefix, now), "object": self.kind, "livemode": scope.livemode}
-        return cast("D", head | times | values)
+        return cast("CommonFields", head | times)
 
     def insert(self, scope: Scope, doc: D, **internal: table.Value | None) -> table.Put:
         """The write that creates the resource, with these internal attributes."""

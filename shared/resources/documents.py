@@ -25,6 +25,12 @@ class Resource(TypedDict):
     """The time of the last change of any other field. Never decreases."""
 
 
+class CommonFields(Resource):
+    """The common fields of a new resource, with its id."""
+
+    id: str
+
+
 class ResourceRow(TypedDict):
     """The row of a resource. Each kind adds internal attributes. `shared/store/keys.py` documents the keys."""
 
@@ -52,6 +58,20 @@ def changed(document: D, changes: Mapping[str, Any]) -> D | None:
     # `updated_at` never decreases, even if the clock is set back.
     now = max(clock.now(), clock.parse(document["updated_at"]))
     return cast("D", {**document, **changes, "updated_at": clock.iso(now)})
+
+
+def sent(document: Mapping[str, Any], patch: fields.Input) -> dict[str, Any]:
+    """The fields that a merge patch sends, its metadata merged into the document's. Raises errors of the metadata."""
+    changes = patch.model_dump(exclude_unset=True)
+    if "metadata" in changes:
+        changes["metadata"] = fields.merge_metadata(document["metadata"], changes["metadata"])
+    return changes
+
+
+def deleted(document: D, changes: Mapping[str, Any]) -> D:
+    """The document after these changes and its soft deletion, which is the time of its last change."""
+    changed = touched(document, {**changes, "deleted_at": clock.iso(clock.now())})
+    return cast("D", {**changed, "deleted_at": changed["updated_at"]})
 
 
 def touched(document: D, changes: Mapping[str, Any]) -> D:

@@ -63,12 +63,13 @@ def decide_again(old: Row | None) -> None:
 
 @dataclass(frozen=True)
 class Put:
-    """Write a row, by default only if it does not exist."""
+    """Write a row, by default only if it does not exist. `commit` raises `on_contended` instead of Contended."""
 
     row: Row
     condition: str = ABSENT
     values: Mapping[str, Value] = field(default_factory=dict)
     on_condition_failed: OnConditionFailed = decide_again
+    on_contended: Exception | None = None
 
 
 @dataclass(frozen=True)

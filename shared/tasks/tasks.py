@@ -22,8 +22,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
-import random
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -47,13 +45,7 @@ MAX_LEASE = 10 * clock.MINUTE
 """A lease with more time left than this (milliseconds) comes from a host with a wrong clock, and counts as expired."""
 MAX_STEPS = 20
 """The most steps that one worker takes before it leaves the rest to a new wake-up."""
-CONFLICTS = 100
-"""The most attempts of a write whose rows are modified concurrently."""
-CONFLICT_SECONDS = 15
-"""Seconds after which such a write is not attempted again."""
 
-R = TypeVar("R")
-T = TypeVar("T")
 W = TypeVar("W", table.Put, table.Update)
 Attributes = Mapping[str, table.Value | None]
 
@@ -224,39 +216,6 @@ def run_due_steps(pk: str, sk: str, lease: int, step: Callable[[Claim], None]) -
             raise
         stepped = True
     return clock.now()
-
-
-def retry_on_conflict(attempt: Callable[[], T], tries: int = CONFLICTS, seconds: float = CONFLICT_SECONDS) -> T:
-    """Return the result of `attempt`; run it again while it raises ConditionFailed or Contended.
-
-    `attempt` reads rows and writes on condition that they have not changed. Raises the last conflict after `tries`
-    attempts or `seconds`.
-    """
-    give_up = clock.now() + int(seconds * clock.SECOND)
-    for conflicts in itertools.count(1):
-        try:
-            return attempt()
-        except (table.ConditionFailed, table.Contended):
-            if conflicts == tries or clock.now() >= give_up:
-                raise
-        pause(conflicts)
-    raise AssertionError("the loop ends only by returning or raising")
-
-
-def retry_with_latest(
-    known: Sequence[R], read: Callable[[], R], attempt: Callable[[R], T], tries: int = CONFLICTS
-) -> T:
-    """As `retry_on_conflict`, with an argument for `attempt`: the one in `known` at first, then what `read` returns.
-
-    If `known` is empty, the first attempt reads, too.
-    """
-    unread = list(known)
-    return retry_on_conflict(lambda: attempt(unread.pop() if unread else read()), tries)
-
-
-def pause(conflicts: int) -> None:
-    """Wait a random time before the next attempt of a write; the more `conflicts` it had, the longer."""
-    clock.sleep(random.uniform(0, 0.02 * min(conflicts, 25)))
 
 
 def overdue(entries: Sequence[table.Row]) -> list[table.Row]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from shared.aws.services import Unavailable
 from shared.core import clock, facts, metrics
 from shared.core.log import logger
-from shared.store import table
-from shared.tasks import tasks, wake_ups
+from shared.store import commit, table
+from shared.tasks import wake_ups
 from shared.webhooks import deliveries, endpoints, health, http_client, queues, signing
 from shared.webhooks.deliveries import Claim
 from shared.webhooks.endpoints import WEBHOOK_ENDPOINTS, Snapshot
@@ -138,7 +138,7 @@ def _send(claim: Claim, endpoint: Snapshot, body: bytes, arrival: Arrival) -> No
         # read fails, the attempt is recorded all the same.
         with contextlib.suppress(Unavailable):
             current = latest()
-    tasks.retry_with_latest([current], latest, record)
+    commit.retry_with_latest([current], latest, record)
     logger().info(
         "attempt",
         extra={

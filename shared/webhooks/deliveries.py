@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict, cast
 
-from shared.appointments import resource as appointments
+from shared.appointments import commands as appointments
 from shared.core import clock, facts, ids, trace
 from shared.core.errors import ApiError, not_found
 from shared.resources import fields
 from shared.resources.collections import Collection
 from shared.resources.schema import Count, DeliveryId, EventId, Keywords, Time, WebhookEndpointId, one_of
-from shared.store import table
+from shared.store import commit, table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 from shared.tasks.wake_ups import WakeUp
@@ -483,7 +483,7 @@ def _view(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delivery:
         table.write([cancellation], uuid.uuid4().hex)
         return doc
 
-    return tasks.retry_with_latest([row], lambda: table.get(row["pk"], row["sk"]) or row, cancel_unless_claimed)
+    return commit.retry_with_latest([row], lambda: table.get(row["pk"], row["sk"]) or row, cancel_unless_claimed)
 
 
 def _save(claim: Claim, doc: Delivery, schedule: tasks.Attributes, also: Sequence[table.Write] = ()) -> bool:

@@ -220,17 +220,18 @@ def loopback_allowed() -> bool:
 
 def new(scope: Scope, values: Mapping[str, Any], secret: str) -> WebhookEndpoint:
     """A new endpoint with these fields."""
-    endpoint = WEBHOOK_ENDPOINTS.new(
-        scope,
-        url=values["url"],
-        enabled=True,
-        event_filters=values["event_filters"] or [],
-        label=values["label"],
-        description=values["description"],
-        secret_prefix=secret[: signing.PREFIX_CHARACTERS],
-        disabled_at=None,
-        disabled_reason=None,
-    )
+    endpoint: WebhookEndpoint = {
+        **WEBHOOK_ENDPOINTS.common_fields(scope),
+        "object": "webhook_endpoint",
+        "url": values["url"],
+        "enabled": True,
+        "event_filters": values["event_filters"] or [],
+        "label": values["label"],
+        "description": values["description"],
+        "secret_prefix": secret[: signing.PREFIX_CHARACTERS],
+        "disabled_at": None,
+        "disabled_reason": None,
+    }
     return endpoint if values["enabled"] else disabled(endpoint, "manual")
 
 

@@ -438,6 +438,14 @@ def test_deleting_cancels_first_and_is_repeatable(client: Client) -> None:
     assert events[-1]["data"]["previous_attributes"]["status"] == "pending"
 
 
+def test_deleting_a_failed_appointment_removes_the_reason_of_the_failure(client: Client) -> None:
+    path = f"/v1/appointments/{create_appointment(client)['id']}"
+    failed = client.patch(path, {"status": "failed", "failure_reason": "Closed"}).ok()
+    deleted = client.delete(path).ok()
+    changed = {"deleted_at": deleted["deleted_at"], "updated_at": deleted["updated_at"]}
+    assert deleted == failed | {"status": "cancelled", "failure_reason": None} | changed
+
+
 def test_deleting_a_cancelled_appointment_emits_nothing_more(client: Client) -> None:
     made = create_appointment(client)
     path = f"/v1/appointments/{made['id']}"

@@ -15,8 +15,8 @@ from botocore.stub import Stubber
 from shared.agent import Reply, Utterance
 from shared.agent.bedrock import Bedrock
 from shared.agent.tools import Proposal, Tools
-from shared.appointments import resource as appointments
-from shared.appointments.resource import AppointmentRecord
+from shared.appointments import commands as appointments
+from shared.appointments.resource import AppointmentCreate, AppointmentRecord
 from shared.store.keys import Scope
 from tests.support import rows
 
@@ -118,9 +118,8 @@ SCOPE = Scope(1, True)
 
 
 def found(customer_id: str = "cust_1", scope: Scope = SCOPE, version: int = 1, **fields: Any) -> AppointmentRecord:
-    given = dict.fromkeys(("timezone", "duration_minutes", "title", "location", "notes", "external_id", "metadata"))
-    given |= {"status": "pending", "appointment_at": TIME, "customer_id": customer_id} | fields
-    return rows.record(appointments.new(scope, given), version)
+    given = {"status": "pending", "appointment_at": TIME, "customer_id": customer_id} | fields
+    return rows.record(appointments.new(scope, AppointmentCreate.model_construct(**given)), version)
 
 
 def tools_of(*mine: AppointmentRecord, message: str = "Hello", proposal: Proposal | None = None) -> Tools:

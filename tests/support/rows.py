@@ -6,31 +6,33 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from shared.appointments import resource as appointments
-from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
+from shared.appointments import commands as appointments
+from shared.appointments.resource import APPOINTMENTS, AppointmentCreate, AppointmentRecord
 from shared.aws import services
 from shared.calls import sessions
 from shared.core import clock, ids
+from shared.customers import commands as customer_commands
 from shared.customers import resource as customers
-from shared.resources.collections import Collection
+from shared.customers.resource import CustomerCreate
 from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks import events
 
 _BATCH = 25  # rows a call; what BatchWriteItem takes
 _TRANSACTION = 100  # writes a call; what TransactWriteItems takes
-_APPOINTMENT = ("timezone", "duration_minutes", "title", "location", "notes", "external_id", "metadata")
 
 
 def customer(scope: Scope, **given: Any) -> table.Row:
     """A customer made now."""
-    return _row(customers.CUSTOMERS, scope, customers.new(scope, {"phone": "+15005550006"} | given))
+    body = CustomerCreate.model_construct(**{"phone": "+15005550006"} | given)
+    return customers.CUSTOMERS.insert(scope, customer_commands.create(scope, body).doc).row
 
 
 def appointment(scope: Scope, **given: Any) -> table.Row:
     """An appointment made now, of a customer that need not exist."""
     least = {"status": "pending", "appointment_at": clock.iso(clock.now()), "customer_id": "cust_" + "0" * 26}
-    return _row(APPOINTMENTS, scope, appointments.new(scope, dict.fromkeys(_APPOINTMENT) | least | given))
+    body = AppointmentCreate.model_construct(**least | given)
+    return APPOINTMENTS.insert(scope, appointments.new(scope, body)).row
 
 
 def record(doc: Any, version: int = 1) -> AppointmentRecord:
@@ -49,7 +51,8 @@ def session(scope: Scope, **given: Any) -> table.Row:
     """A session made now, of a customer that need not exist."""
     customer: Any = {"id": "cust_" + "0" * 26, "phone": "+15005550006"}
     doc = sessions.new(scope, customer, appointment_id=None, channel=sessions.PHONE, metadata=None)
-    return _row(sessions.SESSIONS, scope, {**doc, **given})
+    session: Any = {**doc, **given}
+    return sessions.SESSIONS.insert(scope, session).row
 
 
 def write(rows: Sequence[table.Row]) -> None:
@@ -66,13 +69,6 @@ def delete_customers(scope: Scope, rows: Sequence[table.Row]) -> None:
     """Delete these customers, by the writes of a request that deletes one."""
     writes: list[table.Write] = []
     for row in rows:
-        record = customers.CUSTOMERS.record(row)
-        customer = customers.deleted(record.doc)
-        assert customer is not None
-        writes += customers.deletion(scope, record, customer)
+        writes += customer_commands.delete(scope, row["sk"]).writes
     for start in range(0, len(writes), _TRANSACTION):
         table.write(writes[start : start + _TRANSACTION], ids.new("req_"))
-
-
-def _row(collection: Collection[Any, Any], scope: Scope, doc: Any) -> table.Row:
-    return collection.insert(scope, doc).row

@@ -9,8 +9,8 @@ from shared.agent import Utterance
 from shared.agent.scripted import Scripted
 from shared.agent.tools import Tools
 from shared.agent.wording import ATTEND
-from shared.appointments import resource as appointments
-from shared.appointments.resource import Appointment
+from shared.appointments import commands as appointments
+from shared.appointments.resource import Appointment, AppointmentCreate
 from shared.store.keys import Scope
 from tests.support import rows
 
@@ -19,12 +19,11 @@ NOW = datetime(2027, 3, 3, 9, 0, tzinfo=UTC)  # a Wednesday; ten o'clock in Berl
 
 
 def appointment(at: str, **given: Any) -> Appointment:
-    none = dict.fromkeys(("duration_minutes", "title", "location", "notes", "external_id", "metadata"))
     return appointments.new(
         SCOPE,
-        none
-        | {"status": "pending", "timezone": "Europe/Berlin", "customer_id": "cust_1", "appointment_at": at}
-        | given,
+        AppointmentCreate.model_construct(
+            **{"status": "pending", "timezone": "Europe/Berlin", "customer_id": "cust_1", "appointment_at": at} | given
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from shared.core import clock
+from shared.store import commit
 from shared.tasks import batches, tasks
 from shared.webhooks import deliveries, endpoints, http_client, queues
 from shared.webhooks.http_client import Outcome
@@ -193,7 +194,7 @@ def test_events_of_an_object_start_in_order_to_a_busy_endpoint(stage: Lanes) -> 
 def test_the_worker_has_time_for_the_longest_batch() -> None:
     """Its messages run concurrently: one waits for the previous one, until it is due, and for a receiver that hangs."""
     waits = (batches.IN_ORDER_FOR + tasks.EARLY) / clock.SECOND
-    handling = http_client.DEADLINE + tasks.CONFLICT_SECONDS
+    handling = http_client.DEADLINE + commit.CONFLICT_SECONDS
     assert waits + handling < DELIVER.timeout
     assert handling < deliveries.LEASE / clock.SECOND
 

@@ -14,8 +14,8 @@ import pytest
 from shared.agent import Reply, Utterance
 from shared.agent.scripted import Scripted
 from shared.agent.tools import AppointmentView, Tools
-from shared.appointments import resource as appointments
-from shared.appointments.resource import Appointment, AppointmentRecord
+from shared.appointments import commands as appointments
+from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentCreate, AppointmentRecord
 from shared.calls.dialogue import LONGEST_NAME, Dialogue, opening, simulate, spoken
 from shared.core import clock
 from shared.store.keys import Scope
@@ -36,9 +36,8 @@ def wednesday_morning() -> Iterator[None]:
 
 
 def found(at: str = "2027-03-05T13:30:00.000Z", deleted_at: str | None = None, **given: Any) -> AppointmentRecord:
-    none = dict.fromkeys(("duration_minutes", "location", "notes", "external_id", "metadata"))
     usual = {"status": "pending", "timezone": BERLIN, "customer_id": "cust_1", "title": "Dental check-up"}
-    doc = appointments.new(SCOPE, none | usual | given | {"appointment_at": at})
+    doc = appointments.new(SCOPE, AppointmentCreate.model_construct(**usual | given | {"appointment_at": at}))
     return rows.record({**doc, "deleted_at": deleted_at}, 7)
 
 
@@ -117,7 +116,7 @@ def test_every_call_ends_as_its_number_says(nn: int, case: str) -> None:
         original, doc = dialogue.change
         assert original is concerned[0]
         assert doc == original.doc | changes | {"updated_at": doc["updated_at"]}
-        assert appointments.APPOINTMENTS.update(SCOPE, original, doc).values == {":v": 7}
+        assert APPOINTMENTS.update(SCOPE, original, doc).values == {":v": 7}
     else:
         assert dialogue.change is None
     ending = OUTCOMES[nn].ending

@@ -18,7 +18,7 @@ from shared.calls.sessions import SESSIONS
 from shared.core import clock
 from shared.core.log import logger
 from shared.projects import projects
-from shared.store import table
+from shared.store import commit, table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 from shared.telephony import Busy, Ending, NotConfigured, adapters, whatsapp
@@ -62,7 +62,7 @@ def answer(scope: Scope, phone: str, status: str, at: int, until: int | None = N
             ending = calls.CONSENT_REVOKED if revoked else ENDINGS[status]
             close(consent, consents.answered(consent, status, at, until), ending)
 
-    tasks.retry_on_conflict(attempt)
+    commit.retry_on_conflict(attempt)
 
 
 def close(
@@ -125,7 +125,7 @@ def end_undelivered(failure: whatsapp.Failure) -> None:
         logger().warning("request for consent not delivered", extra={"error": failure.code})
         close(consent, _given_up(consent, sent=False), calls.PROVIDER_ERROR, summary=CANNOT_ASK)
 
-    tasks.retry_on_conflict(attempt)
+    commit.retry_on_conflict(attempt)
 
 
 def keep_task_token(pk: str, task_token: str) -> None:
@@ -138,7 +138,7 @@ def keep_task_token(pk: str, task_token: str) -> None:
         else:
             table.write([consents.update(consent, consent.doc, {"task_token": task_token})], uuid.uuid4().hex)
 
-    tasks.retry_on_conflict(attempt)
+    commit.retry_on_conflict(attempt)
 
 
 def _step(scope: Scope, claim: tasks.Claim) -> None:
@@ -205,7 +205,7 @@ def _while_pending(claim: tasks.Claim, consent: Consent, record: Callable[[Conse
         else:
             tasks.release(claim)
 
-    tasks.retry_on_conflict(attempt)
+    commit.retry_on_conflict(attempt)
 
 
 def _asked(consent: Consent) -> table.Update:

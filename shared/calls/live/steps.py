@@ -26,7 +26,7 @@ from shared.calls.transcripts import Line
 from shared.core import clock, trace
 from shared.core.log import logger
 from shared.projects import projects
-from shared.store import table
+from shared.store import commit, table
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
 from shared.telephony import Busy, CallRefused, ContactState, Ending, NoCapacity, NotConfigured, adapters
@@ -108,7 +108,7 @@ def adopt(contact_id: str) -> tuple[Scope, str] | None:
             adapters.carrier().stop(contact_id)
         return False
 
-    return (scope, session_id) if tasks.retry_on_conflict(attempt) else None
+    return (scope, session_id) if commit.retry_on_conflict(attempt) else None
 
 
 def contact_deletion(contact_id: str) -> table.Delete:
@@ -149,7 +149,7 @@ def keep_recording(scope: Scope, session_id: str, key: str, *, redacted: bool) -
         raw = attributes.get("raw_recording_key") or row.get("raw_recording_key")
         return None if raw is None else str(raw)
 
-    raw = tasks.retry_on_conflict(attempt)
+    raw = commit.retry_on_conflict(attempt)
     if raw is not None:
         recordings.delete(raw)
 
@@ -170,7 +170,7 @@ def keep_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, red
     has failed; a transcript may still arrive.
     """
     if lines:
-        tasks.retry_on_conflict(lambda: _store_transcript(scope, session_id, lines, redacted=redacted))
+        commit.retry_on_conflict(lambda: _store_transcript(scope, session_id, lines, redacted=redacted))
     wake(scope, session_id)
 
 

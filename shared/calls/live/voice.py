@@ -21,9 +21,8 @@ from shared.core import clock, trace
 from shared.core.log import logger
 from shared.customers import resource as customers
 from shared.resources import fields
-from shared.store import table
+from shared.store import commit, table
 from shared.store.keys import Scope
-from shared.tasks import tasks
 
 TRIES = 3
 """The attempts to commit a turn while other writes conflict with it."""
@@ -80,7 +79,7 @@ def turn(scope: Scope, session_id: str, text: str | None, seconds: float) -> Res
         return turn.response
 
     try:
-        return tasks.retry_on_conflict(attempt, tries=TRIES, seconds=seconds)
+        return commit.retry_on_conflict(attempt, tries=TRIES, seconds=seconds)
     except (table.ConditionFailed, table.Contended):
         return Response(LOST, ends_call=True)
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from shared.agent.tools import Proposal, Result, Tools
-from shared.appointments import resource as appointments
-from shared.appointments.resource import AppointmentRecord
+from shared.appointments import commands as appointments
+from shared.appointments.resource import AppointmentPatch, AppointmentRecord
 from shared.core import clock
 from tests.support import rows
 from tests.support.models import NEW_TIME, NOW, OTHER_TIME, TIME, found
@@ -73,7 +73,7 @@ def test_an_appointment_that_was_moved_since_the_proposal_is_not_the_one_agreed_
     mine = found()
     proposing = tools_for(mine, message="Cancel it")
     assert proposing.propose_cancellation(mine.doc["id"]).ok
-    moved = rows.record(appointments.patched(mine.doc, {"appointment_at": OTHER_TIME}), 2)
+    moved = rows.record(appointments.apply(mine.doc, AppointmentPatch(appointment_at=OTHER_TIME)), 2)
     tools = tools_for(moved, proposal=proposing.proposed)
     assert not tools.commit_proposal().ok
     assert tools.change is None

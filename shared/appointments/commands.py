@@ -1,0 +1,135 @@
+"""What can be done with an appointment: create, update and delete (contract 6).
+
+A command returns the appointment afterwards and the writes of one transaction, which the caller commits. The agent
+applies patches, too (`apply`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from shared.appointments.resource import (
+    APPOINTMENTS,
+    CANCELLED,
+    FAILED,
+    PENDING,
+    REASONS,
+    RESCHEDULED,
+    TRANSITIONS,
+    Appointment,
+    AppointmentCreate,
+    AppointmentPatch,
+)
+from shared.core import clock, ids
+from shared.core.errors import ApiError
+from shared.customers import resource as customers
+from shared.resources import documents
+from shared.store.commit import Change
+from shared.store.keys import Scope
+
+
+def create(scope: Scope, body: AppointmentCreate) -> Change[Appointment]:
+    """Create an appointment of a customer who is not deleted. Raises `resource_not_found`.
+
+    The writes raise `customer_deleted` or `resource_not_found`.
+    """
+    customer_exists = customers.must_exist(scope, body.customer_id, "customer_id")
+    appointment = new(scope, body)
+    return Change(appointment, [customer_exists, APPOINTMENTS.insert(scope, appointment)])
+
+
+def new(scope: Scope, body: AppointmentCreate) -> Appointment:
+    """A new appointment, which is not stored."""
+    return {
+        **APPOINTMENTS.common_fields(scope),
+        "object": "appointment",
+        "status": body.status,
+        "appointment_at": body.appointment_at,
+        "timezone": body.timezone,
+        "duration_minutes": body.duration_minutes,
+        "title": body.title,
+        "location": body.location,
+        "notes": body.notes,
+        "customer_id": body.customer_id,
+        "session_id": None,
+        "external_id": body.external_id,
+        "metadata": body.metadata or {},
+        "cancellation_reason": None,
+        "failure_reason": None,
+        "deleted_at": None,
+    }
+
+
+def sample(scope: Scope) -> Appointment:
+    """An appointment that is not stored, for the webhook test operation (contract 9)."""
+    body = AppointmentCreate.model_construct(
+        customer_id=ids.new("cust_"),
+        appointment_at=clock.iso(clock.now() + clock.DAY),
+        timezone="UTC",
+        duration_minutes=30,
+        title="Test appointment",
+    )
+    return new(scope, body)
+
+
+def update(scope: Scope, id: str, patch: AppointmentPatch) -> Change[Appointment]:
+    """Apply a merge patch (`apply`). Raises `resource_not_found` and what `apply` raises."""
+    record = APPOINTMENTS.find(scope, id)
+    changed = apply(record.doc, patch)
+    return Change(record.doc) if changed is None else Change(changed, [APPOINTMENTS.update(scope, record, changed)])
+
+
+def delete(scope: Scope, id: str) -> Change[Appointment]:
+    """Cancel and soft-delete an appointment. Nothing changes if it is deleted already. Raises `resource_not_found`."""
+    record = APPOINTMENTS.find(scope, id)
+    if record.doc["deleted_at"] is not None:
+        return Change(record.doc)
+    appointment = documents.deleted(record.doc, {"status": CANCELLED, "failure_reason": None})
+    return Change(appointment, APPOINTMENTS.delete(scope, record, appointment))
+
+
+def apply(appointment: Appointment, patch: AppointmentPatch) -> Appointment | None:
+    """The appointment after a merge patch; None if nothing changes (contract 6).
+
+    A new time reschedules it. Raises `appointment_deleted`, `invalid_status_transition`, `parameters_exclusive`,
+    `parameter_missing`, `parameter_invalid` or an error of the metadata.
+    """
+    if appointment["deleted_at"] is not None:
+        raise ApiError("appointment_deleted")
+    changes = documents.sent(appointment, patch)
+    current, requested = appointment["status"], changes.pop("status", None)
+    moved = changes.get("appointment_at", appointment["appointment_at"]) != appointment["appointment_at"]
+    _check_combination(changes, requested, moved)
+    # A new time reschedules, unless the same patch confirms.
+    target = RESCHEDULED if moved and (requested is None or requested == current == PENDING) else requested
+    if target is not None and (target != current or moved):
+        _check_transition(current, target)
+        changes["status"] = target
+    for reason, status in REASONS.items():
+        if changes.get("status", current) != status:
+            if changes.get(reason) is not None:
+                raise ApiError("parameters_exclusive", f"{reason} requires status '{status}'.", param=reason)
+            changes[reason] = None
+    return documents.changed(appointment, changes)
+
+
+def _check_combination(changes: Mapping[str, Any], requested: str | None, moved: bool) -> None:
+    if moved and requested in (CANCELLED, FAILED):
+        raise ApiError(
+            "parameters_exclusive",
+            f"A new appointment_at cannot be combined with status '{requested}'.",
+            param="appointment_at",
+        )
+    if requested == RESCHEDULED and not moved:
+        code = "parameter_invalid" if "appointment_at" in changes else "parameter_missing"
+        raise ApiError(code, "Rescheduling requires a new appointment_at.", param="appointment_at")
+
+
+def _check_transition(current: str, target: str) -> None:
+    if target not in TRANSITIONS[current]:
+        raise ApiError(
+            "invalid_status_transition",
+            f"The status cannot change from {current} to {target}.",
+            param="status",
+        )

@@ -1,0 +1,64 @@
+"""What can be done with a customer: create, update and delete (contract 5).
+
+A command returns the customer afterwards and the writes of one transaction, which the caller commits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from shared.calls import commands as calls
+from shared.core.errors import ApiError
+from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerFields, CustomerPatch
+from shared.resources import documents, fields
+from shared.store.commit import Change
+from shared.store.keys import Scope
+
+
+def create(scope: Scope, body: CustomerCreate) -> Change[Customer]:
+    """Create a customer."""
+    return insert(scope, body, body.phone, body.metadata)
+
+
+def insert(scope: Scope, body: CustomerFields, phone: str | None, metadata: fields.Metadata | None) -> Change[Customer]:
+    """Create a customer, who may have no phone if a conversation creates it."""
+    customer: Customer = {
+        **CUSTOMERS.common_fields(scope),
+        "object": "customer",
+        "phone": phone,
+        "name": body.name,
+        "email": body.email,
+        "external_id": body.external_id,
+        "metadata": metadata or {},
+        "deleted_at": None,
+    }
+    return Change(customer, [CUSTOMERS.insert(scope, customer)])
+
+
+def update(scope: Scope, id: str, patch: CustomerPatch) -> Change[Customer]:
+    """Apply a merge patch.
+
+    Raises `resource_not_found`, `customer_deleted` or an error of the metadata (contract 3 and 5).
+    """
+    record = CUSTOMERS.find(scope, id)
+    if record.doc["deleted_at"] is not None:
+        raise ApiError("customer_deleted")
+    customer = documents.changed(record.doc, documents.sent(record.doc, patch))
+    return Change(record.doc) if customer is None else Change(customer, [CUSTOMERS.update(scope, record, customer)])
+
+
+def delete(scope: Scope, id: str) -> Change[Customer]:
+    """Soft-delete a customer, and end its queued call. Nothing changes if it is deleted already.
+
+    The writes fail if a call of the customer has started or ended since. Raises `resource_not_found`.
+    """
+    record = CUSTOMERS.find(scope, id)
+    if record.doc["deleted_at"] is not None:
+        return Change(record.doc)
+    customer = documents.deleted(record.doc, {})
+    active = record.row.get("active_session")
+    delete, put = CUSTOMERS.delete(scope, record, customer)
+    unchanged = "attribute_not_exists(active_session)" if active is None else "active_session = :active"
+    values = dict(delete.values) | ({} if active is None else {":active": active})
+    delete = dataclasses.replace(delete, condition=f"{delete.condition} AND {unchanged}", values=values)
+    return Change(customer, [delete, put, *calls.of_deleted_customer(scope, record)])

@@ -1,0 +1,107 @@
+"""Commits: decide on writes, execute them in one transaction, and decide again if a row was modified concurrently.
+
+A command is a function that reads the rows it needs and returns a `Change`. API requests, admin pages, workers and the
+operator's command commit it here, together with writes of their own in the same transaction.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from shared.core import clock
+from shared.store import table
+
+CONFLICTS = 100
+"""The most attempts of a write whose rows are modified concurrently."""
+CONFLICT_SECONDS = 15
+"""Seconds after which such a write is not attempted again."""
+
+D = TypeVar("D")
+R = TypeVar("R")
+T = TypeVar("T")
+
+
+class HasWrites(Protocol):
+    """What `commit` executes: the writes of one transaction."""
+
+    @property
+    def writes(self) -> Sequence[table.Write]:
+        """The writes; none if nothing changes."""
+
+
+C = TypeVar("C", bound=HasWrites)
+
+
+@dataclass(frozen=True)
+class Change(Generic[D]):
+    """The result of a command: the document afterwards, and the writes of one transaction; none if nothing changes.
+
+    `after` sends wake-ups, best effort. The caller runs it once the writes are committed.
+    """
+
+    doc: D
+    writes: Sequence[table.Write] = ()
+    after: Callable[[], None] | None = None
+
+
+def commit(decide: Callable[[], C], request: str, *, seconds: float = CONFLICT_SECONDS) -> C:
+    """Execute the writes that `decide` returns, on behalf of the request with this id. Returns what was decided.
+
+    `decide` runs again, for up to `seconds`, if a row was modified concurrently. Raises the exception that a write has
+    for its failed condition or its conflict, otherwise ConditionFailed, Contended or Unavailable.
+    """
+
+    def attempt() -> C:
+        decided = decide()
+        try:
+            if decided.writes:
+                table.write(decided.writes, request)
+        except table.ConditionFailed as failed:
+            error = failed.op.on_condition_failed(failed.old)
+            if error is not None:
+                raise error from None
+            raise
+        except table.Contended as contended:
+            if isinstance(contended.op, table.Put) and contended.op.on_contended is not None:
+                raise contended.op.on_contended from None
+            raise
+        return decided
+
+    return retry_on_conflict(attempt, seconds=seconds)
+
+
+def retry_on_conflict(attempt: Callable[[], T], tries: int = CONFLICTS, seconds: float = CONFLICT_SECONDS) -> T:
+    """Return the result of `attempt`; run it again while it raises ConditionFailed or Contended.
+
+    `attempt` reads rows and writes on condition that they have not changed. Raises the last conflict after `tries`
+    attempts or `seconds`.
+    """
+    give_up = clock.now() + int(seconds * clock.SECOND)
+    for conflicts in itertools.count(1):
+        try:
+            return attempt()
+        except (table.ConditionFailed, table.Contended):
+            if conflicts == tries or clock.now() >= give_up:
+                raise
+        _pause(conflicts)
+    raise AssertionError("the loop ends only by returning or raising")
+
+
+def retry_with_latest(
+    known: Sequence[R], read: Callable[[], R], attempt: Callable[[R], T], tries: int = CONFLICTS
+) -> T:
+    """As `retry_on_conflict`, with an argument for `attempt`: the one in `known` at first, then what `read` returns.
+
+    If `known` is empty, the first attempt reads, too.
+    """
+    unread = list(known)
+    return retry_on_conflict(lambda: attempt(unread.pop() if unread else read()), tries)
+
+
+def _pause(conflicts: int) -> None:
+    """Wait a random time before the next attempt of a write; the more `conflicts` it had, the longer."""
+    clock.sleep(random.uniform(0, 0.02 * min(conflicts, 25)))
