@@ -10,9 +10,9 @@ from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.calls import commands as calls
-from shared.calls import recordings, sessions, transcripts
+from shared.calls import recordings, transcripts
 from shared.calls.commands import Call, CallCreate
-from shared.calls.sessions import SESSIONS, Session, SessionRecord
+from shared.calls.sessions import SESSIONS, FileStatus, Session, SessionRecord
 from shared.calls.transcripts import Line
 from shared.core import clock
 from shared.core.errors import ApiError
@@ -26,7 +26,7 @@ class Transcript(TypedDict):
     """The type of the object."""
     session_id: SessionId
     """The session of the call."""
-    status: Annotated[str, one_of((sessions.PROCESSING, sessions.AVAILABLE, sessions.MISSED))]
+    status: Annotated[str, one_of((FileStatus.PROCESSING, FileStatus.AVAILABLE, FileStatus.FAILED))]
     """`available` and `failed` are final."""
     data: list[Line]
     """The lines in chronological order; `[]` unless the status is `available`."""
@@ -39,7 +39,7 @@ class Recording(TypedDict):
     """The type of the object."""
     session_id: SessionId
     """The session of the call."""
-    status: Annotated[str, one_of((sessions.PROCESSING, sessions.AVAILABLE, sessions.MISSED))]
+    status: Annotated[str, one_of((FileStatus.PROCESSING, FileStatus.AVAILABLE, FileStatus.FAILED))]
     """`available` and `failed` are final."""
     url: Annotated[str, Keywords(format="uri")] | None
     """A link that is valid for 15 minutes. Null unless the status is `available`."""
@@ -75,7 +75,7 @@ def transcript(request: Request[None]) -> Response:
     session = SESSIONS.find(request.scope, request.id)
     status = _status(session, session.doc["transcript_status"], "transcript")
     row = transcripts.find(request.scope, session.doc["id"])
-    lines = transcripts.lines(row) if row and status == sessions.AVAILABLE else []
+    lines = transcripts.lines(row) if row and status == FileStatus.AVAILABLE else []
     body: Transcript = {
         "object": "transcript",
         "session_id": session.doc["id"],
@@ -100,7 +100,7 @@ def recording(request: Request[None]) -> Response:
         "content_type": "audio/wav",
         "duration_seconds": None,
     }
-    if body["status"] == sessions.AVAILABLE:
+    if body["status"] == FileStatus.AVAILABLE:
         link = recordings.link(session.row["recording_key"])
         body["url"], body["url_expires_at"] = link.url, clock.iso(link.expires_at)
         body["duration_seconds"] = session.row.get("recording_seconds", session.doc["duration_seconds"])
@@ -109,7 +109,7 @@ def recording(request: Request[None]) -> Response:
 
 def _status(session: SessionRecord, status: str, part: str) -> str:
     """The status of the session's transcript or recording. Raises `resource_not_found` if there is none."""
-    if status == sessions.NONE:
+    if status == FileStatus.NONE:
         raise ApiError("resource_not_found", f"The session {session.doc['id']} has no {part}.")
     return status
 

@@ -17,13 +17,11 @@ from shared.admin.members import MEMBER, VIEWER
 from shared.appointments import commands as appointments
 from shared.appointments.resource import (
     APPOINTMENTS,
-    CANCELLED,
-    CONFIRMED,
-    STATUSES,
     Appointment,
     AppointmentCreate,
     AppointmentPatch,
     AppointmentRecord,
+    AppointmentStatus,
 )
 from shared.core import clock
 from shared.core.errors import ApiError
@@ -51,7 +49,7 @@ def show_all(visit: InProject) -> Response:
         SECTION,
         wanted,
         lambda: lists.read(visit, APPOINTMENTS, _parameters(visit, wanted)),
-        statuses=STATUSES,
+        statuses=[*AppointmentStatus],
     )
 
 
@@ -118,7 +116,7 @@ def edit(visit: InProject) -> Response:
 
 def confirm(visit: InProject) -> Response:
     """Confirm an appointment."""
-    _change(visit, lambda _: {"status": CONFIRMED}, "appointment.confirmed")
+    _change(visit, lambda _: {"status": AppointmentStatus.CONFIRMED}, "appointment.confirmed")
     return _back(visit, "confirmed")
 
 
@@ -131,7 +129,7 @@ def cancel(visit: InProject) -> Response:
     """Cancel an appointment."""
     reason = forms.texts(visit, ("cancellation_reason",))
     try:
-        _change(visit, lambda _: {"status": CANCELLED, **reason}, "appointment.cancelled")
+        _change(visit, lambda _: {"status": AppointmentStatus.CANCELLED, **reason}, "appointment.cancelled")
     except ApiError as error:
         if error.status == 404:
             raise

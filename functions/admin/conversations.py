@@ -11,7 +11,7 @@ from functions.admin import lists
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.conversations import conversations
-from shared.conversations.conversations import CONVERSATIONS, MESSAGES, STATUSES, ConversationRecord
+from shared.conversations.conversations import CONVERSATIONS, MESSAGES, ConversationRecord, ConversationStatus
 from shared.store import table
 
 SECTION = "conversations"
@@ -35,7 +35,7 @@ def show_all(visit: InProject) -> Response:
         cursor = found[lists.PAGE - 1]["id"] if len(found) > lists.PAGE else None
         return [{**one, "status": WAITING} for one in found[: lists.PAGE]], cursor
 
-    return lists.show(visit, SECTION, wanted, page, statuses=(WAITING, *STATUSES))
+    return lists.show(visit, SECTION, wanted, page, statuses=(WAITING, *ConversationStatus))
 
 
 def as_shown(row: table.Row) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from functions.admin import forms, lists
 from functions.admin.conversations import as_shown
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
-from shared.appointments.resource import APPOINTMENTS, CANCELLED
+from shared.appointments.resource import APPOINTMENTS, AppointmentStatus
 from shared.calls import commands as calls
 from shared.calls.commands import CallCreate, Placement
-from shared.calls.sessions import CHANNELS, SESSIONS
+from shared.calls.sessions import SESSIONS, Channel
 from shared.conversations.conversations import CONVERSATIONS
 from shared.core.errors import ApiError
 from shared.customers import commands as customers
@@ -192,8 +192,8 @@ def _call_form(visit: InProject, values: Mapping[str, str], error: ApiError | No
         error.status if error else 200,
         section=SECTION,
         customer=customer,
-        appointments=[one for one in found if one["status"] != CANCELLED],
-        channels=CHANNELS,
+        appointments=[one for one in found if one["status"] != AppointmentStatus.CANCELLED],
+        channels=[*Channel],
         form={name: values.get(name, "") for name in ("appointment_id", "channel", "instructions")},
         error=error,
     )

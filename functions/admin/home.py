@@ -9,7 +9,6 @@ from starlette.responses import Response
 
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import VIEWER
-from shared.calls import sessions
 from shared.calls.sessions import SESSIONS
 from shared.conversations import conversations
 from shared.core import clock
@@ -35,7 +34,7 @@ def show(visit: InProject) -> Response:
     active = [key for key in keys if key.revoked_at is None]
     failed = {one.doc["id"]: failures.count(scope, one.doc["id"], MOST_COUNTED) for one in known}
     since = clock.iso(now - CALLS_SINCE)
-    parameters = {"call_status": [sessions.FAILED], "created_at[gte]": [since], "limit": [str(SHOWN)]}
+    parameters = {"call_status": ["failed"], "created_at[gte]": [since], "limit": [str(SHOWN)]}
     calls = SESSIONS.page(scope, SESSIONS.query(parameters))
     found: dict[str, Any] = {
         "unhealthy": [one for one in known if one.needs_attention],

@@ -11,8 +11,9 @@ from functions.admin import lists
 from functions.admin.visits import PROJECT, InProject, Page, View, not_found
 from shared.admin.members import VIEWER
 from shared.calls import recordings, sessions, transcripts
-from shared.calls.sessions import CALL_STATUSES, CHANNELS, SESSIONS, SessionRecord
+from shared.calls.sessions import SESSIONS, Channel, FileStatus, SessionRecord
 from shared.pages import SECURITY
+from shared.telephony import SessionCallStatus
 
 SECTION = "sessions"
 LOOK_AGAIN = 2
@@ -28,8 +29,8 @@ def show_all(visit: InProject) -> Response:
         SECTION,
         wanted,
         lambda: lists.read(visit, SESSIONS, lists.parameters(visit, wanted)),
-        statuses=CALL_STATUSES,
-        channels=CHANNELS,
+        statuses=[*SessionCallStatus],
+        channels=[*Channel],
     )
 
 
@@ -38,7 +39,7 @@ def show(visit: InProject) -> Response:
     record = _find(visit)
     notice = NOTICES.get(visit.query.get("notice", ""))
     response = visit.render("session.html", section=SECTION, notice=notice, **_parts(visit, record))
-    if record.doc["recording_status"] == sessions.AVAILABLE:
+    if record.doc["recording_status"] == FileStatus.AVAILABLE:
         # The player follows our redirect to the bucket.
         origin = "{0.scheme}://{0.netloc}".format(urllib.parse.urlsplit(_link(record)))
         response.headers["Content-Security-Policy"] += f"; media-src 'self' {origin}"
@@ -74,7 +75,7 @@ def _find(visit: InProject) -> SessionRecord:
 
 def _to_recording(visit: InProject, file_name: str | None = None) -> Response:
     record = _find(visit)
-    if record.doc["recording_status"] != sessions.AVAILABLE:
+    if record.doc["recording_status"] != FileStatus.AVAILABLE:
         raise not_found()
     return RedirectResponse(_link(record, file_name), 303, SECURITY)
 
@@ -86,10 +87,10 @@ def _link(record: SessionRecord, file_name: str | None = None) -> str:
 def _parts(visit: InProject, record: SessionRecord) -> dict[str, Any]:
     """The call as the template shows it, and after how many seconds to look again (None: never)."""
     session = record.doc
-    has_lines = session["transcript_status"] == sessions.AVAILABLE
+    has_lines = session["transcript_status"] == FileStatus.AVAILABLE
     row = transcripts.find(visit.scope, session["id"]) if has_lines else None
-    working = sessions.PROCESSING in (session["transcript_status"], session["recording_status"])
-    under_way = session["call_status"] in (sessions.QUEUED, sessions.DIALING)
+    working = FileStatus.PROCESSING in (session["transcript_status"], session["recording_status"])
+    under_way = session["call_status"] in (SessionCallStatus.QUEUED, SessionCallStatus.DIALING)
     look_again = 60 if sessions.awaits_consent(session) else LOOK_AGAIN if under_way or working else None
     return {"session": session, "lines": transcripts.lines(row) if row else [], "look_again": look_again}
 

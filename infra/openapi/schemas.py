@@ -9,6 +9,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin
 
 from infra.openapi import examples, text
@@ -60,6 +61,8 @@ class Schemas:
         if origin in (Union, types.UnionType):
             (inner,) = (argument for argument in arguments if argument is not type(None))
             return nullable(self.of(inner))
+        if isinstance(annotation, type) and issubclass(annotation, StrEnum):
+            return self._named({"type": "string", "enum": [*annotation], schema.NAME: annotation.__name__})
         if origin is Literal:
             (value,) = arguments if len(arguments) == 1 else (None,)
             kind = _TYPES[type(arguments[0])]

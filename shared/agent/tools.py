@@ -15,8 +15,7 @@ from zoneinfo import ZoneInfo
 
 from shared.agent import assent
 from shared.appointments import commands
-from shared.appointments import resource as appointments
-from shared.appointments.resource import Appointment, AppointmentPatch, AppointmentRecord
+from shared.appointments.resource import Appointment, AppointmentPatch, AppointmentRecord, AppointmentStatus
 from shared.core import clock
 from shared.core.errors import ApiError
 from shared.resources.schema import AppointmentId, SessionId, one_of
@@ -131,7 +130,7 @@ class Tools:
         record = self._appointment(appointment_id)
         if record is None:
             return _UNKNOWN
-        if record.doc["status"] == appointments.CANCELLED:
+        if record.doc["status"] == AppointmentStatus.CANCELLED:
             return Result(False, "The appointment is already cancelled.")
         return self._propose(Proposal("cancel", appointment_id, record.doc["appointment_at"]))
 
@@ -146,7 +145,7 @@ class Tools:
             return Result(False, "The time must be RFC 3339 with a UTC offset.")
         if instant <= clock.now():
             return Result(False, "The new time must be in the future.")
-        if record.doc["status"] == appointments.CANCELLED:
+        if record.doc["status"] == AppointmentStatus.CANCELLED:
             return Result(False, "A cancelled appointment cannot be moved.")
         if clock.iso(instant) == record.doc["appointment_at"]:
             return Result(False, "The appointment is already at that time.")

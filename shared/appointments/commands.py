@@ -11,15 +11,12 @@ from typing import Any
 
 from shared.appointments.resource import (
     APPOINTMENTS,
-    CANCELLED,
-    FAILED,
-    PENDING,
     REASONS,
-    RESCHEDULED,
     TRANSITIONS,
     Appointment,
     AppointmentCreate,
     AppointmentPatch,
+    AppointmentStatus,
 )
 from shared.core import clock, ids
 from shared.core.errors import ApiError
@@ -44,7 +41,7 @@ def new(scope: Scope, body: AppointmentCreate) -> Appointment:
     return {
         **APPOINTMENTS.common_fields(scope),
         "object": "appointment",
-        "status": body.status,
+        "status": AppointmentStatus(body.status),
         "appointment_at": body.appointment_at,
         "timezone": body.timezone,
         "duration_minutes": body.duration_minutes,
@@ -85,7 +82,7 @@ def delete(scope: Scope, id: str) -> Change[Appointment]:
     record = APPOINTMENTS.find(scope, id)
     if record.doc["deleted_at"] is not None:
         return Change(record.doc)
-    appointment = documents.deleted(record.doc, {"status": CANCELLED, "failure_reason": None})
+    appointment = documents.deleted(record.doc, {"status": AppointmentStatus.CANCELLED, "failure_reason": None})
     return Change(appointment, APPOINTMENTS.delete(scope, record, appointment))
 
 
@@ -102,7 +99,11 @@ def apply(appointment: Appointment, patch: AppointmentPatch) -> Appointment | No
     moved = changes.get("appointment_at", appointment["appointment_at"]) != appointment["appointment_at"]
     _check_combination(changes, requested, moved)
     # A new time reschedules, unless the same patch confirms.
-    target = RESCHEDULED if moved and (requested is None or requested == current == PENDING) else requested
+    target = (
+        AppointmentStatus.RESCHEDULED
+        if moved and (requested is None or requested == current == AppointmentStatus.PENDING)
+        else requested
+    )
     if target is not None and (target != current or moved):
         _check_transition(current, target)
         changes["status"] = target
@@ -115,18 +116,18 @@ def apply(appointment: Appointment, patch: AppointmentPatch) -> Appointment | No
 
 
 def _check_combination(changes: Mapping[str, Any], requested: str | None, moved: bool) -> None:
-    if moved and requested in (CANCELLED, FAILED):
+    if moved and requested in (AppointmentStatus.CANCELLED, AppointmentStatus.FAILED):
         raise ApiError(
             "parameters_exclusive",
             f"A new appointment_at cannot be combined with status '{requested}'.",
             param="appointment_at",
         )
-    if requested == RESCHEDULED and not moved:
+    if requested == AppointmentStatus.RESCHEDULED and not moved:
         code = "parameter_invalid" if "appointment_at" in changes else "parameter_missing"
         raise ApiError(code, "Rescheduling requires a new appointment_at.", param="appointment_at")
 
 
-def _check_transition(current: str, target: str) -> None:
+def _check_transition(current: AppointmentStatus, target: AppointmentStatus) -> None:
     if target not in TRANSITIONS[current]:
         raise ApiError(
             "invalid_status_transition",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -10,24 +11,51 @@ from pydantic import Field
 from shared.resources import fields, lists
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
-from shared.resources.schema import AppointmentId, CustomerId, Keywords, Metadata, SessionId, Time, at_most, one_of
+from shared.resources.schema import AppointmentId, CustomerId, Keywords, Metadata, SessionId, Time, at_most
 
-PENDING, CONFIRMED, RESCHEDULED, CANCELLED, FAILED = STATUSES = (
-    "pending",
-    "confirmed",
-    "rescheduled",
-    "cancelled",
-    "failed",
-)
-TRANSITIONS: Mapping[str, frozenset[str]] = {
-    PENDING: frozenset({CONFIRMED, RESCHEDULED, CANCELLED, FAILED}),
-    CONFIRMED: frozenset({CONFIRMED, RESCHEDULED, CANCELLED, FAILED}),
-    RESCHEDULED: frozenset({CONFIRMED, RESCHEDULED, CANCELLED, FAILED}),
-    FAILED: frozenset({CONFIRMED, RESCHEDULED, CANCELLED}),
-    CANCELLED: frozenset(),
+
+class AppointmentStatus(StrEnum):
+    """The status of an appointment (contract 6)."""
+
+    PENDING = "pending"
+    CONFIRMED = "confirmed"
+    RESCHEDULED = "rescheduled"
+    CANCELLED = "cancelled"
+    FAILED = "failed"
+
+
+TRANSITIONS: Mapping[AppointmentStatus, frozenset[AppointmentStatus]] = {
+    AppointmentStatus.PENDING: frozenset(
+        {
+            AppointmentStatus.CONFIRMED,
+            AppointmentStatus.RESCHEDULED,
+            AppointmentStatus.CANCELLED,
+            AppointmentStatus.FAILED,
+        }
+    ),
+    AppointmentStatus.CONFIRMED: frozenset(
+        {
+            AppointmentStatus.CONFIRMED,
+            AppointmentStatus.RESCHEDULED,
+            AppointmentStatus.CANCELLED,
+            AppointmentStatus.FAILED,
+        }
+    ),
+    AppointmentStatus.RESCHEDULED: frozenset(
+        {
+            AppointmentStatus.CONFIRMED,
+            AppointmentStatus.RESCHEDULED,
+            AppointmentStatus.CANCELLED,
+            AppointmentStatus.FAILED,
+        }
+    ),
+    AppointmentStatus.FAILED: frozenset(
+        {AppointmentStatus.CONFIRMED, AppointmentStatus.RESCHEDULED, AppointmentStatus.CANCELLED}
+    ),
+    AppointmentStatus.CANCELLED: frozenset(),
 }
 """By status: the statuses that can follow. A status that follows itself requires a new time in the same change."""
-REASONS = {"cancellation_reason": CANCELLED, "failure_reason": FAILED}
+REASONS = {"cancellation_reason": AppointmentStatus.CANCELLED, "failure_reason": AppointmentStatus.FAILED}
 """By field: the status that has this reason."""
 
 
@@ -38,7 +66,7 @@ class Appointment(Resource):
     """The appointment's id. Never changes."""
     object: Literal["appointment"]
     """The type of the object. Never changes."""
-    status: Annotated[str, one_of(STATUSES, "AppointmentStatus")]
+    status: AppointmentStatus
     """The current status. `cancelled` is final; nothing returns to `pending`."""
     appointment_at: Time
     """The time of the appointment. A new time reschedules it."""
@@ -76,7 +104,7 @@ APPOINTMENTS: Collection[Appointment, ResourceRow] = Collection(
         "external_id": lists.Exact("external_id"),
         "session_id": lists.Exact("session_id"),
         "customer_id": lists.Exact("customer_id"),
-        "status": lists.Enumerated("status", STATUSES),
+        "status": lists.Enumerated("status", [*AppointmentStatus]),
     },
     repeatable=frozenset({"status"}),
     time_field="appointment_at",

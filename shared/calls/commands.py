@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict, cast
 
-from shared.appointments import resource as appointments
-from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
+from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
 from shared.calls import limits, sessions
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent
 from shared.calls.live import capacity
-from shared.calls.sessions import SESSIONS, Session, SessionRecord
+from shared.calls.sessions import SESSIONS, Channel, Session, SessionRecord
 from shared.core import clock, ids, threads
 from shared.core.errors import ApiError, not_found, not_found_in_body
 from shared.customers.resource import CUSTOMERS, CustomerRecord
@@ -28,19 +27,19 @@ from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
-from shared.telephony import Ending, test_numbers
+from shared.telephony import EndedReason, Ending, SessionCallStatus, test_numbers
 
 DIALS_AFTER = 1
 """Seconds, scaled, after which a simulated call is dialed (contract 10)."""
 PUT_OFF = 5
 """Seconds, scaled, after which a call that the limit of calls at once does not allow is tried again."""
-CONSENT_DECLINED = Ending(sessions.FAILED, "consent_declined")
-CONSENT_EXPIRED = Ending(sessions.FAILED, "consent_expired")
-CONSENT_REVOKED = Ending(sessions.FAILED, "consent_revoked")
-CUSTOMER_DELETED = Ending(sessions.FAILED, "customer_deleted")
-NOT_ALLOWED = Ending(sessions.FAILED, "destination_not_allowed")
-BLOCKED = Ending(sessions.FAILED, "blocked")
-PROVIDER_ERROR = Ending(sessions.FAILED, "provider_error")
+CONSENT_DECLINED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_DECLINED)
+CONSENT_EXPIRED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_EXPIRED)
+CONSENT_REVOKED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_REVOKED)
+CUSTOMER_DELETED = Ending(SessionCallStatus.FAILED, EndedReason.CUSTOMER_DELETED)
+NOT_ALLOWED = Ending(SessionCallStatus.FAILED, EndedReason.DESTINATION_NOT_ALLOWED)
+BLOCKED = Ending(SessionCallStatus.FAILED, EndedReason.BLOCKED)
+PROVIDER_ERROR = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_ERROR)
 LIMIT_REACHED = "This project has reached its limit of {}."
 
 
@@ -70,7 +69,7 @@ class Call(TypedDict):
     """The customer who is called."""
     appointment_id: AppointmentId | None
     """The appointment that the call is about. Null for a call about none."""
-    channel: Annotated[str, one_of(sessions.CHANNELS, "Channel")]
+    channel: Channel
     """How the customer is called."""
     call_status: Literal["queued"]
     """The session's status when the call was placed."""
@@ -125,7 +124,7 @@ def place(scope: Scope, customer_id: str, options: CallCreate) -> Placement:
     channel = _channel(scope, phone, options)
     if "active_session" in customer.row:
         active = SESSIONS.find(scope, customer.row["active_session"])
-        if channel == sessions.WHATSAPP and sessions.awaits_consent(active.doc):
+        if channel == Channel.WHATSAPP and sessions.awaits_consent(active.doc):
             return Placement(active.doc)
         raise ApiError("call_in_progress")
     allowed = _must_have_room(scope, phone, rows)
@@ -142,7 +141,7 @@ def place(scope: Scope, customer_id: str, options: CallCreate) -> Placement:
         writes.append(APPOINTMENTS.update(scope, appointment, changed))
     request = None
     # If the number may not be called, the customer is not asked either.
-    if channel == sessions.WHATSAPP and allowed:
+    if channel == Channel.WHATSAPP and allowed:
         request = _request_consent(scope, session)
         session = {**session, "consent": request.consent.public}
         writes += request.writes
@@ -197,7 +196,7 @@ def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denie
         if counts.at_once >= allowed.at_once:
             return PutOff(clock.now() + clock.scaled(PUT_OFF))
         writes.append(limits.increment(scope, counts))
-    if record.doc["channel"] == sessions.WHATSAPP:
+    if record.doc["channel"] == Channel.WHATSAPP:
         consent = consents.find(scope, to)
         if not consent.granted:
             return Denied(CONSENT_REVOKED)
@@ -210,7 +209,7 @@ def dialing(
 ) -> list[table.Write]:
     """The writes that let a queued call dial. Its next step is due at the instant `due_at`."""
     now = max(clock.now(), clock.parse(record.doc["created_at"]))
-    changes = {"call_status": sessions.DIALING, "dialed_at": clock.iso(now)}
+    changes = {"call_status": SessionCallStatus.DIALING, "dialed_at": clock.iso(now)}
     attributes = {**tasks.due_attributes(record.doc["id"], due_at), **internal}
     return [sessions.update(scope, record, changes, attributes), *clear.writes]
 
@@ -253,7 +252,7 @@ def ending(
                 values={":id": session["id"]},
             )
         )
-    dialed = session["call_status"] == sessions.DIALING
+    dialed = session["call_status"] == SessionCallStatus.DIALING
     if scope.livemode and (dialed or sessions.is_starting(record)):
         writes.append(limits.decrement(scope))
     if "started_at" in record.row:
@@ -269,7 +268,7 @@ def of_deleted_customer(scope: Scope, customer: CustomerRecord) -> list[table.Wr
     if "active_session" not in customer.row:
         return []
     active = SESSIONS.find(scope, customer.row["active_session"])
-    if active.doc["call_status"] != sessions.QUEUED or sessions.is_starting(active):
+    if active.doc["call_status"] != SessionCallStatus.QUEUED or sessions.is_starting(active):
         # The version stays the same, so that a turn under way need not run again.
         return [table.Update(scope.pk(SESSIONS.kind), active.doc["id"], set={"customer_deleted": True})]
     writes = ending(scope, active, CUSTOMER_DELETED, frees_customer=False)
@@ -327,16 +326,16 @@ def _appointment(
         raise not_found_in_body("appointment", id, "appointment_id")
     if record.doc["deleted_at"] is not None:
         raise ApiError("appointment_deleted")
-    if record.doc["status"] == appointments.CANCELLED:
+    if record.doc["status"] == AppointmentStatus.CANCELLED:
         raise ApiError("appointment_cancelled")
     return record
 
 
-def _channel(scope: Scope, phone: str, options: CallCreate) -> str:
+def _channel(scope: Scope, phone: str, options: CallCreate) -> Channel:
     if options.channel is not None:
-        return options.channel
+        return Channel(options.channel)
     implied = scope.is_simulated and test_numbers.number(phone) in test_numbers.IMPLIES_WHATSAPP
-    return sessions.WHATSAPP if implied else sessions.PHONE
+    return Channel.WHATSAPP if implied else Channel.PHONE
 
 
 def _must_have_room(scope: Scope, to: str, rows: Mapping[tuple[str, str], table.Row]) -> bool:

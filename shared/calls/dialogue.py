@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from shared.agent import Agent, Utterance, assent, plain_text
 from shared.agent.tools import AppointmentView, Proposal, Tools
 from shared.agent.wording import ATTEND, describe, escaped, local_time, long_time
-from shared.appointments import resource as appointments
-from shared.appointments.resource import Appointment, AppointmentRecord
+from shared.appointments.resource import Appointment, AppointmentRecord, AppointmentStatus
 from shared.calls.transcripts import Line, Speaker
 from shared.core import clock
 from shared.telephony.test_numbers import Outcome
@@ -73,7 +72,7 @@ def simulate(
     `about` has the appointment that the call is about, or nothing. The agent does not mention an appointment that was
     cancelled or deleted. Raises AgentFailed.
     """
-    coming = [record for record in about if record.doc["status"] != appointments.CANCELLED]
+    coming = [record for record in about if record.doc["status"] != AppointmentStatus.CANCELLED]
     call = _Call(agent, coming, about[0].doc["timezone"] if about else None, instructions)
     views = call.tools("").list_appointments()
     call.begin(opening(customer_name, project_name, views[0] if views else None))
@@ -150,7 +149,7 @@ def ends_call(tools: Tools) -> bool:
 def is_coming(appointment: Appointment) -> bool:
     """Whether an appointment takes place, later than now. A deleted appointment is cancelled, too."""
     at = clock.parse(appointment["appointment_at"])
-    return appointment["status"] != appointments.CANCELLED and at > clock.now()
+    return appointment["status"] != AppointmentStatus.CANCELLED and at > clock.now()
 
 
 def _summary(about: Sequence[AppointmentRecord], call: _Call) -> str:
@@ -166,7 +165,7 @@ def _summary(about: Sequence[AppointmentRecord], call: _Call) -> str:
     after = call.change[1]
     if after["appointment_at"] != before["appointment_at"]:
         return f"The customer moved the appointment of {at} to {_local(after['appointment_at'], after['timezone'])}."
-    verb = "cancelled" if after["status"] == appointments.CANCELLED else "confirmed"
+    verb = "cancelled" if after["status"] == AppointmentStatus.CANCELLED else "confirmed"
     return f"The customer {verb} the appointment of {at}."
 
 

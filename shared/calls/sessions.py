@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
@@ -20,46 +21,33 @@ from shared.resources.schema import E164, AppointmentId, Count, CustomerId, Meta
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import wake_ups
-from shared.telephony import Ending
+from shared.telephony import ENDED, EndedReason, Ending, SessionCallStatus
 
-QUEUED, DIALING = "queued", "dialing"
-COMPLETED, NO_ANSWER, FAILED, INVALID_NUMBER, CALL_LATER = ENDED = (
-    "completed",
-    "no_answer",
-    "failed",
-    "invalid_number",
-    "call_later",
-)
-CALL_STATUSES = (QUEUED, DIALING, *ENDED)
-TRANSITIONS: Mapping[str, frozenset[str]] = {
-    QUEUED: frozenset({DIALING, FAILED, INVALID_NUMBER}),
-    DIALING: frozenset(ENDED),
-    **dict.fromkeys(ENDED, frozenset[str]()),
+TRANSITIONS: Mapping[SessionCallStatus, frozenset[SessionCallStatus]] = {
+    SessionCallStatus.QUEUED: frozenset(
+        {SessionCallStatus.DIALING, SessionCallStatus.FAILED, SessionCallStatus.INVALID_NUMBER}
+    ),
+    SessionCallStatus.DIALING: frozenset(ENDED),
+    **dict.fromkeys(ENDED, frozenset[SessionCallStatus]()),
 }
-CHANNELS = PHONE, WHATSAPP = "phone", "whatsapp"
-NONE, PROCESSING, AVAILABLE, MISSED = "none", "processing", "available", "failed"
-"""The statuses of a transcript or a recording."""
-FILE_STATUSES = (NONE, PROCESSING, AVAILABLE, MISSED)
-ENDED_REASONS = (
-    "customer_hangup",
-    "agent_hangup",
-    "no_answer",
-    "busy",
-    "voicemail",
-    "declined",
-    "invalid_number",
-    "blocked",
-    "destination_not_allowed",
-    "provider_error",
-    "provider_timeout",
-    "max_duration",
-    "callback_requested",
-    "consent_declined",
-    "consent_expired",
-    "consent_revoked",
-    "customer_deleted",
-)
-"""Why a call ended (contract 7)."""
+
+
+class Channel(StrEnum):
+    """How a customer is called."""
+
+    PHONE = "phone"
+    WHATSAPP = "whatsapp"
+
+
+class FileStatus(StrEnum):
+    """Whether a call has a transcript or a recording."""
+
+    NONE = "none"
+    PROCESSING = "processing"
+    AVAILABLE = "available"
+    FAILED = "failed"
+
+
 LEASE = 18 * clock.SECOND
 """How long a worker may take for a step. One that takes longer writes nothing; a call that it placed is placed again
 with the same token, which yields the same call."""
@@ -89,15 +77,15 @@ class Session(Resource):
     """The customer who is called. Never changes."""
     appointment_id: AppointmentId | None
     """The appointment that the call is about. Null for a call about none. Never changes."""
-    channel: Annotated[str, one_of(CHANNELS, "Channel")]
+    channel: Channel
     """How the customer is called. Never changes."""
     direction: Literal["outbound"]
     """Every call is outbound."""
     to: E164
     """The number that is called, E.164: the customer's phone when the call was placed."""
-    call_status: Annotated[str, one_of(CALL_STATUSES, "SessionCallStatus")]
+    call_status: SessionCallStatus
     """The progress of the call: `queued`, then `dialing` (ringing and talk), then its outcome, which is final."""
-    ended_reason: Annotated[str, one_of(ENDED_REASONS, "EndedReason")] | None
+    ended_reason: EndedReason | None
     """Why the call ended. Null until it has ended."""
     answered_by: Annotated[str, one_of(("human", "machine"))] | None
     """Who answered. Null until somebody answers, and if nobody does."""
@@ -113,9 +101,9 @@ class Session(Resource):
     """When the customer asked to be called again. Null unless `call_status` is `call_later` and a time was named."""
     consent: SessionConsent | None
     """The consent for a WhatsApp call. Null for a phone call, and for a number that the project may not call."""
-    transcript_status: Annotated[str, one_of(FILE_STATUSES, "FileStatus")]
+    transcript_status: FileStatus
     """Whether `GET /v1/sessions/{id}/transcript` has the transcript. `failed` and `available` are final."""
-    recording_status: Annotated[str, one_of(FILE_STATUSES, "FileStatus")]
+    recording_status: FileStatus
     """Whether `GET /v1/sessions/{id}/recording` has the recording. `failed` and `available` are final."""
     summary: str | None
     """The outcome of the call in a sentence. Null until it has ended, and if there is nothing to say."""
@@ -163,8 +151,8 @@ SESSIONS: Collection[Session, SessionRow] = Collection(
     filters={
         "appointment_id": lists.Exact("appointment_id"),
         "customer_id": lists.Exact("customer_id"),
-        "call_status": lists.Enumerated("call_status", CALL_STATUSES),
-        "channel": lists.Enumerated("channel", CHANNELS),
+        "call_status": lists.Enumerated("call_status", [*SessionCallStatus]),
+        "channel": lists.Enumerated("channel", [*Channel]),
     },
 )
 
@@ -204,7 +192,7 @@ def new(
     customer: Customer,
     *,
     appointment_id: str | None,
-    channel: str,
+    channel: Channel,
     metadata: Mapping[str, Any] | None,
 ) -> Session:
     """A call to the customer, who has a phone, that waits to be dialed."""
@@ -217,7 +205,7 @@ def new(
         "channel": channel,
         "direction": "outbound",
         "to": customer["phone"],
-        "call_status": QUEUED,
+        "call_status": SessionCallStatus.QUEUED,
         "ended_reason": None,
         "answered_by": None,
         "dialed_at": None,
@@ -226,8 +214,8 @@ def new(
         "duration_seconds": None,
         "call_later_at": None,
         "consent": None,
-        "transcript_status": NONE,
-        "recording_status": NONE,
+        "transcript_status": FileStatus.NONE,
+        "recording_status": FileStatus.NONE,
         "summary": None,
         "metadata": dict(metadata or {}),
     }
@@ -242,12 +230,12 @@ def wake_up(scope: Scope, session_id: str, at: int | None = None) -> wake_ups.Wa
 def awaits_consent(session: Session) -> bool:
     """Whether the call waits for the customer's consent."""
     consent = session["consent"]
-    return session["call_status"] == QUEUED and consent is not None and consent["status"] == "pending"
+    return session["call_status"] == SessionCallStatus.QUEUED and consent is not None and consent["status"] == "pending"
 
 
 def is_starting(record: SessionRecord) -> bool:
     """Whether a worker is placing the call, or died while it did: the customer's phone may ring."""
-    return record.doc["call_status"] == QUEUED and "started_at" in record.row
+    return record.doc["call_status"] == SessionCallStatus.QUEUED and "started_at" in record.row
 
 
 def update(

@@ -15,14 +15,14 @@ from shared.calls import commands as calls
 from shared.calls import dialogue, recordings, sessions, transcripts, wav
 from shared.calls.commands import Clearance
 from shared.calls.dialogue import Dialogue
-from shared.calls.sessions import AVAILABLE, PROCESSING, SESSIONS, SessionRecord
+from shared.calls.sessions import SESSIONS, FileStatus, SessionRecord
 from shared.core import clock
 from shared.customers.resource import CUSTOMERS
 from shared.projects import projects
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks
-from shared.telephony import test_numbers
+from shared.telephony import EndedReason, SessionCallStatus, test_numbers
 from shared.telephony.test_numbers import Outcome
 
 ANSWERED_AFTER = 1
@@ -39,11 +39,11 @@ def _step(scope: Scope, record: SessionRecord) -> list[table.Write]:
     """The writes of the next step."""
     outcome = test_numbers.outcome(record.doc["to"])
     match record.doc["call_status"]:
-        case sessions.QUEUED:
+        case SessionCallStatus.QUEUED:
             return _dial(scope, record, outcome)
-        case sessions.DIALING if outcome.says:
+        case SessionCallStatus.DIALING if outcome.says:
             return _answer_and_end(scope, record, outcome)
-        case sessions.DIALING:
+        case SessionCallStatus.DIALING:
             return calls.ending(scope, record, outcome.ending)
         case _:
             return [_make_files_available(scope, record)]
@@ -61,11 +61,11 @@ def _answer_and_end(scope: Scope, record: SessionRecord, outcome: Outcome) -> li
     """The writes of a call that somebody answers: the answer, the beginning of the recording, the end."""
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
-        changes = {"answered_at": clock.iso(now), "answered_by": "human", "transcript_status": PROCESSING}
+        changes = {"answered_at": clock.iso(now), "answered_by": "human", "transcript_status": FileStatus.PROCESSING}
         return [sessions.update(scope, record, changes, tasks.due_attributes(session["id"], now))]
-    if session["recording_status"] == sessions.NONE:
+    if session["recording_status"] == FileStatus.NONE:
         ends_at = clock.parse(session["answered_at"]) + clock.scaled(ENDED_AFTER - ANSWERED_AFTER)
-        changes = {"recording_status": PROCESSING}
+        changes = {"recording_status": FileStatus.PROCESSING}
         return [sessions.update(scope, record, changes, tasks.due_attributes(session["id"], ends_at))]
     return _end(scope, record, outcome)
 
@@ -77,8 +77,8 @@ def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Wr
     if result.later is not None:
         changes["call_later_at"] = clock.iso(result.later)
     ending = outcome.ending
-    if ending.call_status == sessions.COMPLETED:
-        ending = dataclasses.replace(ending, ended_reason=f"{result.ended_by}_hangup")
+    if ending.call_status == SessionCallStatus.COMPLETED:
+        ending = dataclasses.replace(ending, ended_reason=EndedReason(f"{result.ended_by}_hangup"))
     writes = calls.ending(scope, record, ending, changes, due_at=clock.now())
     writes.append(transcripts.write(scope, record.doc["id"], result.lines))
     if result.change is not None:
@@ -102,10 +102,10 @@ def _dialogue(scope: Scope, record: SessionRecord, outcome: Outcome) -> Dialogue
 def _make_files_available(scope: Scope, record: SessionRecord) -> table.Update:
     """The write of a call that has ended: its transcript becomes available, then its recording."""
     session = record.doc
-    if session["transcript_status"] == PROCESSING:
-        changes = {"transcript_status": AVAILABLE}
+    if session["transcript_status"] == FileStatus.PROCESSING:
+        changes = {"transcript_status": FileStatus.AVAILABLE}
         return sessions.update(scope, record, changes, tasks.due_attributes(session["id"], clock.now()))
-    if session["recording_status"] == PROCESSING:
+    if session["recording_status"] == FileStatus.PROCESSING:
         return _record(scope, record)
     return sessions.update(scope, record, {}, tasks.NO_WORK)
 
@@ -121,4 +121,4 @@ def _record(scope: Scope, record: SessionRecord) -> table.Update:
     seconds = -(-wav.duration_ms(lines) // clock.SECOND)
     recordings.store(key, wav.wav(lines, seconds * clock.SECOND))
     attributes = {**tasks.NO_WORK, "recording_key": key, "recording_seconds": seconds}
-    return sessions.update(scope, record, {"recording_status": AVAILABLE}, attributes)
+    return sessions.update(scope, record, {"recording_status": FileStatus.AVAILABLE}, attributes)

@@ -12,6 +12,7 @@ import itertools
 import json
 import uuid
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
 
 from shared.agent.tools import Action
@@ -20,7 +21,7 @@ from shared.core.errors import ApiError
 from shared.resources import documents, fields, lists
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
-from shared.resources.schema import ConversationId, CustomerId, MessageId, Metadata, Time, at_most, one_of
+from shared.resources.schema import ConversationId, CustomerId, MessageId, Metadata, Time, at_most
 from shared.store import commit, table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
@@ -31,11 +32,31 @@ GIVE_UP = 108 * clock.SECOND
 """The age of a message (milliseconds) from which its turn ends with an apology. A turn then ends within 120 s."""
 BUSY_RETRY = 2
 """The `Retry-After` of `conversation_busy` (seconds)."""
-ACTIVE, ENDED = STATUSES = ("active", "ended")
-PENDING, COMPLETE, FAILED = REPLY_STATUSES = ("pending", "complete", "failed")
 SIMULATED_TIMEOUT = "[[sim:timeout]]"
 _SIMULATED_WINDOW = 2
 _SIMULATED_REPLY = 7 * clock.SECOND
+
+
+class ConversationStatus(StrEnum):
+    """The status of a conversation (contract 8)."""
+
+    ACTIVE = "active"
+    ENDED = "ended"
+
+
+class ReplyStatus(StrEnum):
+    """The status of the reply to a user's message (contract 8)."""
+
+    PENDING = "pending"
+    COMPLETE = "complete"
+    FAILED = "failed"
+
+
+class Role(StrEnum):
+    """Who wrote a message."""
+
+    USER = "user"
+    ASSISTANT = "assistant"
 
 
 class Conversation(Resource):
@@ -45,7 +66,7 @@ class Conversation(Resource):
     """The conversation's id. Never changes."""
     object: Literal["conversation"]
     """The type of the object. Never changes."""
-    status: Annotated[str, one_of(STATUSES, "ConversationStatus")]
+    status: ConversationStatus
     """`active` until the conversation has ended, which is final."""
     external_id: Annotated[str, at_most(255)] | None
     """The caller's own thread identifier, unique among active conversations. Null when unset."""
@@ -69,13 +90,13 @@ class Message(TypedDict):
     """The message's id. Ids sort by the time of the message."""
     object: Literal["message"]
     """The type of the object."""
-    role: Annotated[str, one_of(("user", "assistant"), "Role")]
+    role: Role
     """Who wrote it: the `user`, or the agent as `assistant`."""
     content: str
     """The text as sent. A reply is Markdown."""
     created_at: Time
     """When the message was sent."""
-    reply_status: NotRequired[Annotated[str, one_of(REPLY_STATUSES, "ReplyStatus")]]
+    reply_status: NotRequired[ReplyStatus]
     """Only on a user's message: `pending` until the reply, then `complete`, or `failed` if the reply is an apology."""
     actions: NotRequired[list[Action]]
     """Only on an assistant's message: the actions of the reply; `[]` if there are none."""
@@ -110,7 +131,7 @@ CONVERSATIONS: Collection[Conversation, ConversationRow] = Collection(
     filters={
         "external_id": lists.Exact("external_id"),
         "customer_id": lists.Exact("customer_id"),
-        "status": lists.Enumerated("status", STATUSES),
+        "status": lists.Enumerated("status", [*ConversationStatus]),
     },
 )
 MESSAGES: Collection[Message, ResourceRow] = Collection(kind="message", prefix="msg_", created=None, takes_order=True)
@@ -124,7 +145,7 @@ def new(
     return {
         **CONVERSATIONS.common_fields(scope),
         "object": "conversation",
-        "status": ACTIVE,
+        "status": ConversationStatus.ACTIVE,
         "external_id": external_id,
         "customer_id": customer_id,
         "metadata": dict(metadata or {}),
@@ -150,7 +171,7 @@ def of_thread(scope: Scope, external_id: str) -> ConversationRecord | None:
         return None
     conversation = CONVERSATIONS.find(scope, thread["conversation_id"])
     # It may have ended, which frees the thread, between the two reads.
-    return None if conversation.doc["status"] == ENDED else conversation
+    return None if conversation.doc["status"] == ConversationStatus.ENDED else conversation
 
 
 def insertion(
@@ -178,9 +199,9 @@ def thread_taken(old: table.Row | None) -> ApiError:
 
 def ended(conversation: Conversation) -> Conversation | None:
     """The conversation after its end; None if it has already ended."""
-    if conversation["status"] == ENDED:
+    if conversation["status"] == ConversationStatus.ENDED:
         return None
-    changed = documents.touched(conversation, {"status": ENDED, "ended_at": clock.iso(clock.now())})
+    changed = documents.touched(conversation, {"status": ConversationStatus.ENDED, "ended_at": clock.iso(clock.now())})
     return {**changed, "ended_at": changed["updated_at"]}
 
 
@@ -200,7 +221,7 @@ def end(scope: Scope, record: ConversationRecord, conversation: Conversation) ->
 
 def handed_off(scope: Scope, conversation: Conversation, to_person: bool) -> dict[str, table.Value | None]:
     """The attributes that say whether the conversation is handed to a person, and by which `waiting` finds it."""
-    now_waits = to_person and conversation["status"] == ACTIVE
+    now_waits = to_person and conversation["status"] == ConversationStatus.ACTIVE
     return {"handed_off": to_person or None, "f4": _waiting_partition(scope) if now_waits else None}
 
 
@@ -265,7 +286,7 @@ def _waiting_partition(scope: Scope) -> str:
 
 def check_open(record: ConversationRecord) -> None:
     """Raises `conversation_ended`, or `conversation_busy` if a turn holds the lock."""
-    if record.doc["status"] == ENDED:
+    if record.doc["status"] == ConversationStatus.ENDED:
         raise ApiError("conversation_ended")
     if "turn" in record.row:
         raise ApiError("conversation_busy", headers={"Retry-After": str(BUSY_RETRY)})
@@ -279,10 +300,10 @@ def new_message(scope: Scope, conversation: Conversation, content: str, markdown
     message: Message = {
         "id": ids.new(MESSAGES.prefix, asked_at),
         "object": "message",
-        "role": "user",
+        "role": Role.USER,
         "content": content,
         "created_at": clock.iso(asked_at),
-        "reply_status": PENDING,
+        "reply_status": ReplyStatus.PENDING,
     }
     at = now + (_SIMULATED_REPLY if _is_simulated_timeout(scope, content) else 0)
     return {

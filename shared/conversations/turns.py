@@ -14,20 +14,20 @@ from dataclasses import dataclass
 
 from shared.agent import Reply, measures, plain_text
 from shared.agent.tools import AGENT_FAILED, Proposal, Tools
-from shared.appointments import resource as appointments
-from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
+from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
 from shared.calls import commands as calls
 from shared.calls.commands import CallCreate
 from shared.conversations import conversations
 from shared.conversations.conversations import (
-    COMPLETE,
     CONVERSATIONS,
-    FAILED,
     MESSAGES,
     AnsweredMessage,
     Conversation,
     ConversationRecord,
+    ConversationStatus,
     Message,
+    ReplyStatus,
+    Role,
 )
 from shared.core import clock, ids
 from shared.customers import resource as customers
@@ -159,7 +159,7 @@ def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRec
         min_time=clock.iso(clock.now()),
     )
     future = APPOINTMENTS.earliest_first(scope, query)
-    upcoming = (record for record in future if record.doc["status"] != appointments.CANCELLED)
+    upcoming = (record for record in future if record.doc["status"] != AppointmentStatus.CANCELLED)
     return list(itertools.islice(upcoming, MAX_APPOINTMENTS))
 
 
@@ -180,7 +180,7 @@ def commit(turn: Turn, conversation: ConversationRecord, reply: Reply, tools: To
     If the conversation has ended since the message, the reply is written without the changes of the tools. Raises
     ConditionFailed or Contended if a row was modified concurrently, ApiError if the requested call cannot be placed.
     """
-    if conversation.doc["status"] == conversations.ENDED:
+    if conversation.doc["status"] == ConversationStatus.ENDED:
         tools = Tools(appointments=(), message=tools.message)
     scope, now = turn.scope, max(clock.now(), turn.asked_at + 1)
     actions, placed = list(tools.actions), None
@@ -191,13 +191,13 @@ def commit(turn: Turn, conversation: ConversationRecord, reply: Reply, tools: To
     reply_message: Message = {
         "id": ids.new(MESSAGES.prefix, now),
         "object": "message",
-        "role": "assistant",
+        "role": Role.ASSISTANT,
         "content": reply.content,
         "created_at": clock.iso(now),
         "actions": actions,
     }
     after = _after(conversation.doc, reply_message)
-    message: Message = {**turn.message, "reply_status": FAILED if failed else COMPLETE}
+    message: Message = {**turn.message, "reply_status": ReplyStatus.FAILED if failed else ReplyStatus.COMPLETE}
     response = response_body(message, reply_message, after, markdown=turn.work.row["markdown"])
     writes = [
         table.Put(_message_row(turn, reply_message)),

@@ -10,12 +10,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from shared.appointments.resource import Appointment
-from shared.calls.sessions import Session
+from shared.appointments.resource import Appointment, AppointmentStatus
+from shared.calls.sessions import Channel, FileStatus, Session
 from shared.core import clock, ids
 from shared.core.facts import EVENT_TYPES
 from shared.customers.resource import Customer
 from shared.store.keys import Scope
+from shared.telephony import SessionCallStatus
 from shared.webhooks import events
 
 _START = clock.parse("2032-03-01T09:30:00Z")
@@ -49,7 +50,7 @@ APPOINTMENT: Appointment = {
     "livemode": False,
     "created_at": _at(2),
     "updated_at": _at(2),
-    "status": "pending",
+    "status": AppointmentStatus.PENDING,
     "appointment_at": "2032-03-04T15:00:00.000Z",
     "timezone": "Europe/Berlin",
     "duration_minutes": 30,
@@ -72,10 +73,10 @@ SESSION: Session = {
     "updated_at": _at(10),
     "customer_id": CUSTOMER["id"],
     "appointment_id": APPOINTMENT["id"],
-    "channel": "phone",
+    "channel": Channel.PHONE,
     "direction": "outbound",
     "to": "+15005550006",
-    "call_status": "queued",
+    "call_status": SessionCallStatus.QUEUED,
     "ended_reason": None,
     "answered_by": None,
     "dialed_at": None,
@@ -84,8 +85,8 @@ SESSION: Session = {
     "duration_seconds": None,
     "call_later_at": None,
     "consent": None,
-    "transcript_status": "none",
-    "recording_status": "none",
+    "transcript_status": FileStatus.NONE,
+    "recording_status": FileStatus.NONE,
     "summary": None,
     "metadata": {},
 }

@@ -6,11 +6,12 @@ import json
 from collections.abc import Iterable, Sequence
 
 from shared.appointments import resource as appointments
+from shared.appointments.resource import AppointmentStatus
 from shared.calls import sessions
 from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE
 from shared.core.facts import EVENT_TYPES, REVISIONS
 from shared.docs import samples
-from shared.telephony import test_numbers
+from shared.telephony import SessionCallStatus, test_numbers
 from shared.telephony.test_numbers import ConsentBehaviour
 from shared.webhooks import deliveries, events
 
@@ -83,13 +84,13 @@ def attempts() -> int:
 
 def transitions() -> str:
     """Which appointment status may follow which."""
-    targets = appointments.STATUSES[1:]
+    targets = [*AppointmentStatus][1:]
     rows = []
-    for status in appointments.STATUSES:
+    for status in [*AppointmentStatus]:
         allowed = appointments.TRANSITIONS[status]
         row = [f"`{status}`"]
         for target in targets:
-            if target == status and target != appointments.RESCHEDULED:
+            if target == status and target != AppointmentStatus.RESCHEDULED:
                 row.append("no change")
             else:
                 row.append("yes" if target in allowed else "no")
@@ -100,7 +101,7 @@ def transitions() -> str:
 def call_statuses() -> str:
     """Which call status may follow which."""
     rows = [
-        (f"`{status}`", ", ".join(f"`{one}`" for one in sessions.CALL_STATUSES if one in following) or "none: final")
+        (f"`{status}`", ", ".join(f"`{one}`" for one in SessionCallStatus if one in following) or "none: final")
         for status, following in sessions.TRANSITIONS.items()
     ]
     return _table(("Status", "May become"), rows)
@@ -115,7 +116,7 @@ def call_numbers() -> str:
         ending = outcome.ending
         effect = _APPOINTMENT_EFFECTS.get(number, "confirmed" if ending.call_status == "completed" else "unchanged")
         reason = "`agent_hangup` or `customer_hangup`" if outcome.says else f"`{ending.ended_reason}`"
-        if ending.call_status == sessions.CALL_LATER:
+        if ending.call_status == SessionCallStatus.CALL_LATER:
             reason = f"`{ending.ended_reason}`"
         phone = f"`+1500555{number:04d}`"
         rows.append((phone, f"`{ending.call_status}`", reason, effect, "yes" if outcome.says else "no"))

@@ -26,7 +26,7 @@ from shared.calls.consent import consents
 from shared.calls.live import steps
 from shared.calls.sessions import SESSIONS
 from shared.conversations import conversations
-from shared.conversations.conversations import CONVERSATIONS
+from shared.conversations.conversations import CONVERSATIONS, ConversationStatus
 from shared.core import clock
 from shared.customers import commands
 from shared.customers import resource as customers
@@ -39,7 +39,7 @@ from shared.resources.lists import Query
 from shared.store import commit, table
 from shared.store.keys import Scope
 from shared.tasks import tasks
-from shared.telephony import contact_lens
+from shared.telephony import SessionCallStatus, contact_lens
 from shared.webhooks import deliveries
 from shared.webhooks.events import EVENTS
 
@@ -129,9 +129,9 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
         return False
     record, now = SESSIONS.record(row), clock.now()
     session = record.doc
-    if session["call_status"] == sessions.DIALING:
+    if session["call_status"] == SessionCallStatus.DIALING:
         raise NotYet(now + CALL_TAKES, f"the call {session_id} is under way")
-    if session["call_status"] == sessions.QUEUED:
+    if session["call_status"] == SessionCallStatus.QUEUED:
         table.write(calls.ending(scope, record, calls.CUSTOMER_DELETED, frees_customer=False), uuid.uuid4().hex)
         return True
     stopped = False
@@ -233,7 +233,7 @@ def _remove_conversation(scope: Scope, row: table.Row) -> Counter[str]:
         for message in page:
             _delete(pk, message["sk"])
         done["messages"] += len(page)
-    if record.doc["status"] != conversations.ENDED:
+    if record.doc["status"] != ConversationStatus.ENDED:
         for release in conversations.ending(scope, record.doc):
             _execute(release)
     _delete(row["pk"], row["sk"])

@@ -11,15 +11,54 @@ adapters           which carrier and messenger the stage uses
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Protocol
+
+
+class SessionCallStatus(StrEnum):
+    """The status of a call (contract 7)."""
+
+    QUEUED = "queued"
+    DIALING = "dialing"
+    COMPLETED = "completed"
+    NO_ANSWER = "no_answer"
+    FAILED = "failed"
+    INVALID_NUMBER = "invalid_number"
+    CALL_LATER = "call_later"
+
+
+ENDED = frozenset(SessionCallStatus) - {SessionCallStatus.QUEUED, SessionCallStatus.DIALING}
+"""The statuses of a call that has ended. They are final."""
+
+
+class EndedReason(StrEnum):
+    """Why a call ended (contract 7)."""
+
+    CUSTOMER_HANGUP = "customer_hangup"
+    AGENT_HANGUP = "agent_hangup"
+    NO_ANSWER = "no_answer"
+    BUSY = "busy"
+    VOICEMAIL = "voicemail"
+    DECLINED = "declined"
+    INVALID_NUMBER = "invalid_number"
+    BLOCKED = "blocked"
+    DESTINATION_NOT_ALLOWED = "destination_not_allowed"
+    PROVIDER_ERROR = "provider_error"
+    PROVIDER_TIMEOUT = "provider_timeout"
+    MAX_DURATION = "max_duration"
+    CALLBACK_REQUESTED = "callback_requested"
+    CONSENT_DECLINED = "consent_declined"
+    CONSENT_EXPIRED = "consent_expired"
+    CONSENT_REVOKED = "consent_revoked"
+    CUSTOMER_DELETED = "customer_deleted"
 
 
 @dataclass(frozen=True)
 class Ending:
     """How a call ended, in the session's words (contract 7)."""
 
-    call_status: str
-    ended_reason: str
+    call_status: SessionCallStatus
+    ended_reason: EndedReason
     answered_by: str | None = None
 
 

@@ -30,7 +30,17 @@ from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
 from shared.core import clock
 from shared.core.log import logger
-from shared.telephony import Busy, CallRefused, ContactState, Ending, NoCapacity, NotConfigured, Placed
+from shared.telephony import (
+    Busy,
+    CallRefused,
+    ContactState,
+    EndedReason,
+    Ending,
+    NoCapacity,
+    NotConfigured,
+    Placed,
+    SessionCallStatus,
+)
 
 REASON_DELAY = 30 * clock.SECOND
 """How long a contact that has ended counts as under way while its reason is missing."""
@@ -39,18 +49,18 @@ EVENTS = ("Amazon Connect Contact Event", "Contact Event")
 BEGINNINGS = ("INITIATED", "CONNECTED_TO_SYSTEM")
 """The types of the events of a call that rings or was answered."""
 
-CUSTOMER_HANGUP = Ending("completed", "customer_hangup")
-AGENT_HANGUP = Ending("completed", "agent_hangup")
-NO_ANSWER = Ending("no_answer", "no_answer")
-LINE_BUSY = Ending("no_answer", "busy")
-DECLINED = Ending("no_answer", "declined")
-VOICEMAIL = Ending("no_answer", "voicemail", "machine")
-FAX = Ending("no_answer", "no_answer", "machine")
-INVALID_NUMBER = Ending("invalid_number", "invalid_number")
-BLOCKED = Ending("failed", "blocked")
-NOT_ALLOWED = Ending("failed", "destination_not_allowed")
-PROVIDER_ERROR = Ending("failed", "provider_error")
-PROVIDER_TIMEOUT = Ending("failed", "provider_timeout")
+CUSTOMER_HANGUP = Ending(SessionCallStatus.COMPLETED, EndedReason.CUSTOMER_HANGUP)
+AGENT_HANGUP = Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP)
+NO_ANSWER = Ending(SessionCallStatus.NO_ANSWER, EndedReason.NO_ANSWER)
+LINE_BUSY = Ending(SessionCallStatus.NO_ANSWER, EndedReason.BUSY)
+DECLINED = Ending(SessionCallStatus.NO_ANSWER, EndedReason.DECLINED)
+VOICEMAIL = Ending(SessionCallStatus.NO_ANSWER, EndedReason.VOICEMAIL, "machine")
+FAX = Ending(SessionCallStatus.NO_ANSWER, EndedReason.NO_ANSWER, "machine")
+INVALID_NUMBER = Ending(SessionCallStatus.INVALID_NUMBER, EndedReason.INVALID_NUMBER)
+BLOCKED = Ending(SessionCallStatus.FAILED, EndedReason.BLOCKED)
+NOT_ALLOWED = Ending(SessionCallStatus.FAILED, EndedReason.DESTINATION_NOT_ALLOWED)
+PROVIDER_ERROR = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_ERROR)
+PROVIDER_TIMEOUT = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_TIMEOUT)
 
 
 @dataclass(frozen=True)

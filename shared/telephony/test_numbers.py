@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from shared.telephony import Ending
+from shared.telephony import EndedReason, Ending, SessionCallStatus
 
 
 class ConsentBehaviour(Enum):
@@ -37,26 +37,30 @@ class Outcome:
 _THANKS = "No, thank you. Goodbye."
 _LATER = "I can't talk right now, please call me tomorrow at 10 in the morning."
 _CONFIRMS = Outcome(
-    Ending("completed", "agent_hangup", "human"),
+    Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
     says=("Yes, I'll be there.", _THANKS),
     says_alone=(_THANKS,),
 )
 
 OUTCOMES: Mapping[int, Outcome] = {
     0: _CONFIRMS,
-    1: Outcome(Ending("invalid_number", "invalid_number")),
-    2: Outcome(Ending("no_answer", "no_answer")),
-    3: Outcome(Ending("no_answer", "busy")),
-    4: Outcome(Ending("failed", "blocked")),
-    5: Outcome(Ending("call_later", "callback_requested", "human"), says=(_LATER,), says_alone=(_LATER,)),
+    1: Outcome(Ending(SessionCallStatus.INVALID_NUMBER, EndedReason.INVALID_NUMBER)),
+    2: Outcome(Ending(SessionCallStatus.NO_ANSWER, EndedReason.NO_ANSWER)),
+    3: Outcome(Ending(SessionCallStatus.NO_ANSWER, EndedReason.BUSY)),
+    4: Outcome(Ending(SessionCallStatus.FAILED, EndedReason.BLOCKED)),
+    5: Outcome(
+        Ending(SessionCallStatus.CALL_LATER, EndedReason.CALLBACK_REQUESTED, "human"),
+        says=(_LATER,),
+        says_alone=(_LATER,),
+    ),
     6: Outcome(
-        Ending("completed", "agent_hangup", "human"),
+        Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
         says=("Hello, when is it again?", "Thank you, I'm coming. See you then.", "No, thanks. Bye!"),
         says_alone=("Who are you?", "No, thanks. Bye!"),
     ),
-    7: Outcome(Ending("no_answer", "voicemail", "machine")),
+    7: Outcome(Ending(SessionCallStatus.NO_ANSWER, EndedReason.VOICEMAIL, "machine")),
     8: Outcome(
-        Ending("completed", "agent_hangup", "human"),
+        Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
         says=(
             "Could you move it to one day later, at the same time, please?",
             "Yes, please.",
@@ -67,16 +71,16 @@ OUTCOMES: Mapping[int, Outcome] = {
         asked_back="24 hours later, then.",
     ),
     9: Outcome(
-        Ending("completed", "agent_hangup", "human"),
+        Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
         says=("I'm sorry, I have to cancel my appointment.", "Yes, please cancel it.", "No, that's all. Goodbye."),
         says_alone=("I have to cancel my appointment.", _THANKS),
     ),
     10: Outcome(
-        Ending("completed", "customer_hangup", "human"),
+        Ending(SessionCallStatus.COMPLETED, EndedReason.CUSTOMER_HANGUP, "human"),
         says=("I'm not sure yet, I have to check my calendar first.", "No, thank you, not now."),
         says_alone=("I'm not sure, I would have to think about it.", "No, thank you, not now."),
     ),
-    11: Outcome(Ending("failed", "provider_error")),
+    11: Outcome(Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_ERROR)),
     20: _CONFIRMS,
     21: _CONFIRMS,
     22: _CONFIRMS,

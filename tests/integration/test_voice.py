@@ -21,7 +21,7 @@ from shared.calls.live.steps import FILES_WITHIN, LONGEST, POLL, START_AGAIN
 from shared.core import clock
 from shared.core.errors import ApiError
 from shared.store import table
-from shared.telephony import ContactState, Ending
+from shared.telephony import ContactState, EndedReason, Ending, SessionCallStatus
 from shared.telephony import adapters as carriers
 from tests.support import models, privileges
 from tests.support.clocks import Clock
@@ -213,7 +213,7 @@ def test_a_customer_who_asks_to_be_called_again_ends_the_call_so(
     call = answered(stage, line)
     _, closes = talks(stage, stopped_clock, call, LATER)
     assert closes
-    hangs_up(stage, stopped_clock, call, line, Ending("completed", "agent_hangup"))
+    hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
     assert outcome(call) == ("call_later", "callback_requested", "human")
     assert call.doc["call_later_at"] == CALL_AT
     assert appointment(call)["status"] == "pending"
@@ -246,7 +246,7 @@ def test_three_silences_in_a_row_end_the_call(stage: Stage, stopped_clock: Clock
     assert not talks(stage, stopped_clock, call, "When is it?")[1]
     spoken = [say(stage, call, None) for _ in range(3)]
     assert spoken == [(voice.SILENCE, False), (voice.SILENCE, False), (voice.FAREWELL, True)]
-    hangs_up(stage, stopped_clock, call, line, Ending("completed", "agent_hangup"))
+    hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
     assert outcome(call)[:2] == ("completed", "agent_hangup")
 
 
@@ -254,7 +254,7 @@ def test_nobody_is_called_a_person_for_being_silent(stage: Stage, stopped_clock:
     call = answered(stage, line)
     for _ in range(3):
         say(stage, call, None)
-    hangs_up(stage, stopped_clock, call, line, Ending("completed", "agent_hangup"))
+    hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
     assert outcome(call) == ("completed", "agent_hangup", None)
     assert transcript(call) == []
     after(stage, stopped_clock, call, FILES_WITHIN)
@@ -264,7 +264,7 @@ def test_nobody_is_called_a_person_for_being_silent(stage: Stage, stopped_clock:
 def test_a_machine_that_was_taken_for_a_person_is_a_machine(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = answered(stage, line)
     talks(stage, stopped_clock, call, "You have reached the mailbox of somebody")
-    hangs_up(stage, stopped_clock, call, line, Ending("no_answer", "voicemail", "machine"))
+    hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.NO_ANSWER, EndedReason.VOICEMAIL, "machine"))
     assert outcome(call) == ("no_answer", "voicemail", "machine")
 
 
@@ -531,7 +531,7 @@ def test_an_agent_that_fails_apologises_ends_the_call_and_has_a_person_call_back
         ("customer", "Yes, I'll be there."),
         ("agent", voice.LOST),
     ]
-    hangs_up(stage, stopped_clock, call, line, Ending("completed", "agent_hangup"))
+    hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
     assert call.doc["summary"] == "The customer is to be called back by a person."
     assert appointment(call)["status"] == "pending"
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.aws import services
-from shared.calls import sessions
 from shared.core import clock
 from shared.store import table
 from shared.store.keys import Scope
+from shared.telephony import ENDED, SessionCallStatus
 from tests.support.clocks import Clock
 from tests.support.faults import CONFLICTS, Trouble
 from tests.support.resources import created, keyed, listed, seen, woken
@@ -125,16 +125,16 @@ def untidy(scope: Scope) -> Iterator[str]:
     calls = {row["sk"]: json.loads(row["doc"]) for row in rows(scope, "session")}
     active = {row["sk"]: row.get("active_session") for row in rows(scope, "customer")}
     for customer, id in active.items():
-        if id is not None and (id not in calls or calls[id]["call_status"] in sessions.ENDED):
+        if id is not None and (id not in calls or calls[id]["call_status"] in ENDED):
             yield f"{customer} is held by {calls.get(id, {}).get('call_status', 'no session')}"
     deleted = {row["sk"] for row in rows(scope, "deleted_customer")}
     for id, session in calls.items():
-        if session["call_status"] == sessions.DIALING and session["customer_id"] in deleted:
+        if session["call_status"] == SessionCallStatus.DIALING and session["customer_id"] in deleted:
             continue
-        if session["call_status"] not in sessions.ENDED and active.get(session["customer_id"]) != id:
+        if session["call_status"] not in ENDED and active.get(session["customer_id"]) != id:
             yield f"a {session['call_status']} session does not hold its customer"
     counted = (table.get(scope.pk("count"), "call") or {}).get("calls_now", 0)
-    dialing = [id for id, session in calls.items() if session["call_status"] == sessions.DIALING]
+    dialing = [id for id, session in calls.items() if session["call_status"] == SessionCallStatus.DIALING]
     if counted != (len(dialing) if scope.livemode else 0):
         yield f"{counted} calls are counted, {len(dialing)} are under way"
 

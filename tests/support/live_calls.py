@@ -20,7 +20,7 @@ from shared.core.log import logger
 from shared.projects import usage
 from shared.store import table
 from shared.store.keys import Scope
-from shared.telephony import ContactState, Ending, Placed
+from shared.telephony import ContactState, EndedReason, Ending, Placed, SessionCallStatus
 from tests.support.clocks import Clock
 from tests.support.resources import created, seen
 from tests.support.stage import Stage, sqs_record, wake_up_record
@@ -29,7 +29,7 @@ from tests.support.wire import Killed, wire
 PHONE, NAME, TITLE = "+491715550123", "Ada Byron", "Root canal"
 WHEN = "2030-05-06T07:08:09Z"
 RINGING = ContactState(None, None, None)
-HUNG_UP = Ending("completed", "customer_hangup")
+HUNG_UP = Ending(SessionCallStatus.COMPLETED, EndedReason.CUSTOMER_HANGUP)
 ANALYSIS = {
     "Participants": [{"ParticipantId": "c", "ParticipantRole": "CUSTOMER"}],
     "Transcript": [

@@ -10,6 +10,7 @@ from shared.appointments import commands as appointments
 from shared.appointments.resource import APPOINTMENTS, AppointmentCreate, AppointmentRecord
 from shared.aws import services
 from shared.calls import sessions
+from shared.calls.sessions import Channel
 from shared.core import clock, ids
 from shared.customers import commands as customer_commands
 from shared.customers import resource as customers
@@ -50,7 +51,7 @@ def event(scope: Scope, type: str, about: Mapping[str, Any]) -> table.Row:
 def session(scope: Scope, **given: Any) -> table.Row:
     """A session made now, of a customer that need not exist."""
     customer: Any = {"id": "cust_" + "0" * 26, "phone": "+15005550006"}
-    doc = sessions.new(scope, customer, appointment_id=None, channel=sessions.PHONE, metadata=None)
+    doc = sessions.new(scope, customer, appointment_id=None, channel=Channel.PHONE, metadata=None)
     session: Any = {**doc, **given}
     return sessions.SESSIONS.insert(scope, session).row
 

@@ -21,7 +21,7 @@ from shared.calls import commands as calls
 from shared.calls import dialogue, limits, recordings, sessions, transcripts
 from shared.calls.commands import Clearance
 from shared.calls.live import capacity
-from shared.calls.sessions import AVAILABLE, ENDED, MISSED, NONE, PROCESSING, SESSIONS, Session, SessionRecord
+from shared.calls.sessions import SESSIONS, Channel, FileStatus, Session, SessionRecord
 from shared.calls.transcripts import Line
 from shared.core import clock, trace
 from shared.core.log import logger
@@ -29,7 +29,18 @@ from shared.projects import projects
 from shared.store import commit, table
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
-from shared.telephony import Busy, CallRefused, ContactState, Ending, NoCapacity, NotConfigured, adapters
+from shared.telephony import (
+    ENDED,
+    Busy,
+    CallRefused,
+    ContactState,
+    EndedReason,
+    Ending,
+    NoCapacity,
+    NotConfigured,
+    SessionCallStatus,
+    adapters,
+)
 
 DIALED_WITHIN = clock.HOUR
 """How long a call may wait to be dialed."""
@@ -51,7 +62,7 @@ FILES_WITHIN = 30 * clock.MINUTE
 CONTACT_KEPT = 7 * clock.DAY
 """How long a contact's session can be found. Its last events arrive within hours, but an event that fails can stay in a
 queue for days."""
-TIMEOUT = Ending(sessions.FAILED, "provider_timeout")
+TIMEOUT = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_TIMEOUT)
 NOT_SET_UP = "Live phone calls are not set up for this deployment. "
 NO_MEDIA_BRIDGE = "Live calls on WhatsApp need a media bridge, which this deployment does not have."
 WAITED_TOO_LONG = "The call waited for an hour, because too many calls were under way."
@@ -65,9 +76,9 @@ def step(scope: Scope, claim: tasks.Claim) -> None:
             tasks.commit(claim, _end(scope, record, TIMEOUT, None, clock.now()))
         else:
             _place(scope, claim, record, first=False)
-    elif record.doc["call_status"] == sessions.QUEUED:
+    elif record.doc["call_status"] == SessionCallStatus.QUEUED:
         _start(scope, claim, record)
-    elif record.doc["call_status"] == sessions.DIALING:
+    elif record.doc["call_status"] == SessionCallStatus.DIALING:
         tasks.commit(claim, _poll(scope, record, record.row["contact_id"]))
     else:
         tasks.commit(claim, [_update_files(scope, record)])
@@ -195,7 +206,7 @@ def _start(scope: Scope, claim: tasks.Claim, record: SessionRecord) -> None:
         tasks.commit(claim, calls.not_dialing(scope, record, clear))
         return
     session_id = record.doc["id"]
-    if record.doc["channel"] == sessions.WHATSAPP:
+    if record.doc["channel"] == Channel.WHATSAPP:
         logger().error(
             "a call on WhatsApp needs a media bridge: connect one that takes WebRTC for the stage's number",
             extra={"session_id": session_id},
@@ -257,7 +268,7 @@ def _placed(scope: Scope, record: SessionRecord, contact_id: str, due_at: int) -
     """The writes of a call that the carrier has accepted, whose next step is due at the instant `due_at`."""
     session = record.doc
     dialed_at = max(record.row["started_at"], clock.parse(session["created_at"]))
-    changes = {"call_status": sessions.DIALING, "dialed_at": clock.iso(dialed_at)}
+    changes = {"call_status": SessionCallStatus.DIALING, "dialed_at": clock.iso(dialed_at)}
     attributes = {**tasks.due_attributes(session["id"], due_at), "contact_id": contact_id}
     return [sessions.update(scope, record, changes, attributes), _contact(scope, session, contact_id)]
 
@@ -279,7 +290,7 @@ def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> list[table.Wr
         if state.ending is not None:
             return _end(scope, record, state.ending, answered_at, state.ended_at)
         if answered_at is not None and session["answered_at"] is None:
-            changes = {"answered_at": answered_at, "transcript_status": PROCESSING}
+            changes = {"answered_at": answered_at, "transcript_status": FileStatus.PROCESSING}
             return [sessions.update(scope, record, changes, due)]
     # Nothing is new. The version stays the same, so that a turn under way need not run again.
     unchanged = {":v": record.version}
@@ -292,7 +303,7 @@ def _describe(contact_id: str, age: int) -> ContactState | None:
     if state is None or state.ending is not None or age < LONGEST:
         return state
     adapters.carrier().stop(contact_id)
-    too_long = TIMEOUT if state.answered_at is None else Ending(sessions.COMPLETED, "max_duration")
+    too_long = TIMEOUT if state.answered_at is None else Ending(SessionCallStatus.COMPLETED, EndedReason.MAX_DURATION)
     return ContactState(state.answered_at, clock.now(), too_long)
 
 
@@ -304,8 +315,8 @@ def _end(
     if record.row.get("talked"):
         # Whoever spoke with the agent is a person, unless the carrier reports a machine.
         ending = replace(ending, answered_by=ending.answered_by or "human")
-    if "later" in record.row and ending.call_status == sessions.COMPLETED:
-        ending = Ending(sessions.CALL_LATER, "callback_requested", "human")
+    if "later" in record.row and ending.call_status == SessionCallStatus.COMPLETED:
+        ending = Ending(SessionCallStatus.CALL_LATER, EndedReason.CALLBACK_REQUESTED, "human")
         changes["call_later_at"] = clock.iso(record.row["later"])
     if "outcome" in record.row:
         changes["summary"] = record.row["outcome"]
@@ -321,15 +332,15 @@ def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
     until = clock.parse(session["ended_at"]) + FILES_WITHIN
     statuses = {"transcript_status": session["transcript_status"], "recording_status": session["recording_status"]}
     for name, status in statuses.items():
-        changed = PROCESSING
-        if status == PROCESSING:
+        changed = FileStatus.PROCESSING
+        if status == FileStatus.PROCESSING:
             exists = (
                 _transcript_exists(scope, session) if name == "transcript_status" else "recording_key" in record.row
             )
-            changed = AVAILABLE if exists else MISSED if now >= until else PROCESSING
-        if status in (NONE, PROCESSING) and changed != status:
+            changed = FileStatus.AVAILABLE if exists else FileStatus.FAILED if now >= until else FileStatus.PROCESSING
+        if status in (FileStatus.NONE, FileStatus.PROCESSING) and changed != status:
             return sessions.update(scope, record, {name: changed}, tasks.due_attributes(session["id"], now))
-    waits = PROCESSING in statuses.values()
+    waits = FileStatus.PROCESSING in statuses.values()
     return sessions.update(scope, record, {}, tasks.due_attributes(session["id"], until) if waits else tasks.NO_WORK)
 
 

@@ -23,6 +23,7 @@ from shared.customers import resource as customers
 from shared.resources import fields
 from shared.store import commit, table
 from shared.store.keys import Scope
+from shared.telephony import SessionCallStatus
 
 TRIES = 3
 """The attempts to commit a turn while other writes conflict with it."""
@@ -66,7 +67,7 @@ def turn(scope: Scope, session_id: str, text: str | None, seconds: float) -> Res
     def attempt() -> Response:
         session = SESSIONS.find(scope, session_id)
         trace.follow(session.row)
-        if session.doc["call_status"] != sessions.DIALING and not sessions.is_starting(session):
+        if session.doc["call_status"] != SessionCallStatus.DIALING and not sessions.is_starting(session):
             return Response(LOST, ends_call=True)
         if text is None:
             turn = _silence(scope, session)

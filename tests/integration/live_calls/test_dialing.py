@@ -10,7 +10,17 @@ from shared.calls import limits
 from shared.calls.consent import consent_requests, consents
 from shared.calls.live.steps import BUSY, FILES_WITHIN, POLL, START_AGAIN, START_WITHIN
 from shared.core import clock
-from shared.telephony import Busy, CallRefused, ContactState, Ending, NoCapacity, adapters, amazon_connect
+from shared.telephony import (
+    Busy,
+    CallRefused,
+    ContactState,
+    EndedReason,
+    Ending,
+    NoCapacity,
+    SessionCallStatus,
+    adapters,
+    amazon_connect,
+)
 from tests.support.clocks import Clock
 from tests.support.live_calls import (
     HUNG_UP,
@@ -91,15 +101,15 @@ def test_a_call_is_dialed_answered_and_completed_with_an_event_for_each(
     ("ending", "was_answered"),
     [
         (HUNG_UP, True),
-        (Ending("completed", "agent_hangup", "human"), True),
-        (Ending("no_answer", "no_answer"), False),
-        (Ending("no_answer", "busy"), False),
-        (Ending("no_answer", "declined"), False),
-        (Ending("no_answer", "voicemail", "machine"), True),
-        (Ending("invalid_number", "invalid_number"), False),
-        (Ending("failed", "blocked"), False),
-        (Ending("failed", "provider_error"), True),
-        (Ending("failed", "provider_error"), False),
+        (Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"), True),
+        (Ending(SessionCallStatus.NO_ANSWER, EndedReason.NO_ANSWER), False),
+        (Ending(SessionCallStatus.NO_ANSWER, EndedReason.BUSY), False),
+        (Ending(SessionCallStatus.NO_ANSWER, EndedReason.DECLINED), False),
+        (Ending(SessionCallStatus.NO_ANSWER, EndedReason.VOICEMAIL, "machine"), True),
+        (Ending(SessionCallStatus.INVALID_NUMBER, EndedReason.INVALID_NUMBER), False),
+        (Ending(SessionCallStatus.FAILED, EndedReason.BLOCKED), False),
+        (Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_ERROR), True),
+        (Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_ERROR), False),
     ],
     ids=str,
 )
@@ -194,7 +204,7 @@ def test_a_call_whose_worker_dies_anywhere_is_started_under_one_token_and_ends(
         work(stage, call)
     after(stage, stopped_clock, call, START_AGAIN)
     assert {session_id for _, session_id, *_ in line.started} == {call.id}
-    line.state = ContactState(None, clock.now(), Ending("no_answer", "no_answer"))
+    line.state = ContactState(None, clock.now(), Ending(SessionCallStatus.NO_ANSWER, EndedReason.NO_ANSWER))
     after(stage, stopped_clock, call, POLL)
     assert outcome(call)[:2] == ("no_answer", "no_answer")
     assert_over(call)

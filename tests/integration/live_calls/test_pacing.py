@@ -16,7 +16,7 @@ from shared.calls.live import capacity
 from shared.calls.live.steps import DIALED_WITHIN, POLL, START_WITHIN
 from shared.core import clock
 from shared.store import table
-from shared.telephony import ContactState, Ending, NoCapacity, adapters
+from shared.telephony import ContactState, EndedReason, Ending, NoCapacity, SessionCallStatus, adapters
 from tests.support.clocks import Clock
 from tests.support.live_calls import (
     HUNG_UP,
@@ -38,7 +38,7 @@ from tests.support.resources import created
 from tests.support.stage import Stage
 from tests.support.wire import Killed, wire
 
-BUSY = Ending("no_answer", "busy")
+BUSY = Ending(SessionCallStatus.NO_ANSWER, EndedReason.BUSY)
 AT_ONCE, A_SECOND, LASTS = 10, 2, 10 * clock.SECOND
 
 

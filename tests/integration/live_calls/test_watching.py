@@ -10,7 +10,7 @@ import pytest
 from shared.calls.live.steps import FILES_WITHIN, LONGEST, LOST_AFTER, POLL
 from shared.core import clock
 from shared.tasks import tasks
-from shared.telephony import Busy, ContactState, Ending, NotConfigured, amazon_connect
+from shared.telephony import Busy, ContactState, EndedReason, Ending, NotConfigured, SessionCallStatus, amazon_connect
 from tests.support.clocks import Clock
 from tests.support.live_calls import (
     HUNG_UP,
@@ -54,7 +54,7 @@ def test_a_call_that_no_event_comes_of_is_watched(stage: Stage, stopped_clock: C
 def test_sweep_has_a_call_watched_whose_wake_ups_were_all_lost(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     with wire(Fault(0, refused, service="sqs")):
         call = dialed(stage)
-    line.state = ContactState(None, clock.now(), Ending("no_answer", "busy"))
+    line.state = ContactState(None, clock.now(), Ending(SessionCallStatus.NO_ANSWER, EndedReason.BUSY))
     stage.messages("dials")
     stopped_clock.forward(POLL / clock.SECOND + tasks.SWEEP_GRACE + 1)
     stage.invoke("sweep", {})
@@ -102,7 +102,7 @@ def test_a_carrier_too_busy_to_tell_is_asked_again(stage: Stage, stopped_clock: 
     line.state = Busy("ThrottlingException")
     after(stage, stopped_clock, call, POLL)
     assert call.doc["call_status"] == "dialing"
-    line.state = ContactState(None, clock.now(), Ending("no_answer", "declined"))
+    line.state = ContactState(None, clock.now(), Ending(SessionCallStatus.NO_ANSWER, EndedReason.DECLINED))
     after(stage, stopped_clock, call, POLL)
     assert outcome(call)[:2] == ("no_answer", "declined")
 
@@ -212,7 +212,7 @@ def test_an_event_that_comes_before_its_contact_is_written_down_is_made_good_for
     def quick(*arguments: Any) -> str:
         contact = start(*arguments)
         tell(stage, contact_event(contact), contact_event(contact, "DISCONNECTED"))
-        line.state = ContactState(None, clock.now(), Ending("no_answer", "busy"))
+        line.state = ContactState(None, clock.now(), Ending(SessionCallStatus.NO_ANSWER, EndedReason.BUSY))
         return contact
 
     monkeypatch.setattr(line, "start", quick)

@@ -16,7 +16,17 @@ from botocore.stub import Stubber
 
 from shared.core import clock
 from shared.core.log import logger
-from shared.telephony import Busy, CallRefused, ContactState, Ending, NoCapacity, NotConfigured, Placed
+from shared.telephony import (
+    Busy,
+    CallRefused,
+    ContactState,
+    EndedReason,
+    Ending,
+    NoCapacity,
+    NotConfigured,
+    Placed,
+    SessionCallStatus,
+)
 from shared.telephony.amazon_connect import (
     DETECTIONS,
     DISCONNECTS,
@@ -96,6 +106,10 @@ STATUSES: Mapping[str, tuple[str, str, str | None]] = {
     "UNDETECTED": (*CUSTOMER_HANGUP, None),
     "ERROR": (*CUSTOMER_HANGUP, None),
 }
+
+
+def ending_of(status: str, reason: str, answered_by: str | None = None) -> Ending:
+    return Ending(SessionCallStatus(status), EndedReason(reason), answered_by)
 
 
 @pytest.fixture(autouse=True)
@@ -233,7 +247,7 @@ def refused(connect: Connect, stubber: Stubber, code: str, status: int, message:
 def test_a_start_that_can_never_succeed_is_refused(
     connect: Connect, stubber: Stubber, code: str, status: int, message: str, outcome: tuple[str, str]
 ) -> None:
-    assert refused(connect, stubber, code, status, message) == Ending(*outcome)
+    assert refused(connect, stubber, code, status, message) == ending_of(*outcome)
 
 
 @pytest.mark.parametrize(
@@ -342,7 +356,7 @@ def test_silence_is_busy(error: Any) -> None:
 
 def test_a_description_says_when_a_call_was_answered_and_how_it_ended(connect: Connect, stubber: Stubber) -> None:
     describe(stubber)
-    assert connect.describe(CONTACT) == ContactState(ANSWERED, ENDED, Ending(*CUSTOMER_HANGUP))
+    assert connect.describe(CONTACT) == ContactState(ANSWERED, ENDED, ending_of(*CUSTOMER_HANGUP))
 
 
 def test_a_contact_that_connect_does_not_know_is_none(connect: Connect, stubber: Stubber) -> None:
@@ -368,7 +382,7 @@ def test_a_call_under_way_is_answered_and_has_no_end() -> None:
 
 def test_an_unanswered_call_ends_by_the_reason_for_it() -> None:
     unanswered = contact(ConnectedToSystemTimestamp=UNSET, DisconnectReason="TELECOM_BUSY")
-    assert state_of(unanswered) == ContactState(None, ENDED, Ending(*LINE_BUSY))
+    assert state_of(unanswered) == ContactState(None, ENDED, ending_of(*LINE_BUSY))
 
 
 def test_an_end_without_a_reason_counts_only_after_a_while() -> None:
@@ -377,19 +391,19 @@ def test_an_end_without_a_reason_counts_only_after_a_while() -> None:
         return state_of(contact(ConnectedToSystemTimestamp=None, DisconnectTimestamp=ended_at, DisconnectReason=None))
 
     assert after(REASON_DELAY - 1) == ContactState(None, None, None)
-    assert after(REASON_DELAY) == ContactState(None, NOW - REASON_DELAY, Ending(*NO_ANSWER))
+    assert after(REASON_DELAY) == ContactState(None, NOW - REASON_DELAY, ending_of(*NO_ANSWER))
 
 
 def test_an_end_that_a_detection_explains_counts_at_once() -> None:
     just_now = contact(
         DisconnectTimestamp=moment(NOW), DisconnectReason=None, AnsweringMachineDetectionStatus="VOICEMAIL_BEEP"
     )
-    assert state_of(just_now) == ContactState(ANSWERED, NOW, Ending("no_answer", "voicemail", "machine"))
+    assert state_of(just_now) == ContactState(ANSWERED, NOW, ending_of("no_answer", "voicemail", "machine"))
 
 
 def test_a_tone_of_the_network_is_no_answer_though_connected_to_the_system() -> None:
     busy = contact(AnsweringMachineDetectionStatus="SIT_TONE_BUSY", DisconnectReason="OTHER")
-    assert state_of(busy) == ContactState(None, ENDED, Ending(*LINE_BUSY))
+    assert state_of(busy) == ContactState(None, ENDED, ending_of(*LINE_BUSY))
 
 
 ATTRIBUTES = {"session_id": SESSION, "project_id": "7", "livemode": "true", "opening": OPENING}
@@ -459,22 +473,22 @@ def test_a_stop_that_is_refused_while_the_call_lasts_is_not_done(connect: Connec
 @pytest.mark.parametrize("reason", REASONS)
 def test_a_reason_says_how_an_answered_call_and_an_unanswered_one_ended(reason: str) -> None:
     answered, unanswered = REASONS[reason]
-    assert ending(reason, None, answered=True) == Ending(*answered)
-    assert ending(reason, None, answered=False) == Ending(*unanswered)
+    assert ending(reason, None, answered=True) == ending_of(*answered)
+    assert ending(reason, None, answered=False) == ending_of(*unanswered)
 
 
 @pytest.mark.parametrize("status", STATUSES)
 def test_a_detection_says_who_answered_and_may_decide_the_ending(status: str) -> None:
-    assert ending("CUSTOMER_DISCONNECT", status, answered=True) == Ending(*STATUSES[status])
+    assert ending("CUSTOMER_DISCONNECT", status, answered=True) == ending_of(*STATUSES[status])
 
 
 def test_nobody_answered_a_call_that_was_not_answered() -> None:
-    assert ending("TELECOM_TIMEOUT", "HUMAN_ANSWERED", answered=False) == Ending(*NO_ANSWER)
+    assert ending("TELECOM_TIMEOUT", "HUMAN_ANSWERED", answered=False) == ending_of(*NO_ANSWER)
 
 
 def test_a_reason_that_is_new_counts_as_other_and_is_logged(logged: list[logging.LogRecord]) -> None:
-    assert ending("TELECOM_SOMETHING_NEW", None, answered=False) == Ending(*NO_ANSWER)
-    assert ending("TELECOM_SOMETHING_NEW", None, answered=True) == Ending(*AGENT_HANGUP)
+    assert ending("TELECOM_SOMETHING_NEW", None, answered=False) == ending_of(*NO_ANSWER)
+    assert ending("TELECOM_SOMETHING_NEW", None, answered=True) == ending_of(*AGENT_HANGUP)
     assert {record.__dict__["reason"] for record in logged} == {"TELECOM_SOMETHING_NEW"}
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.telephony import Ending
+from shared.telephony import EndedReason, Ending, SessionCallStatus
 from shared.telephony.test_numbers import (
     CONSENTS,
     IMPLIES_WHATSAPP,
@@ -82,7 +82,7 @@ def test_somebody_talks_exactly_where_a_human_answered() -> None:
 def test_the_numbers_about_consent_act_as_00_once_dialed() -> None:
     assert all(OUTCOMES[nn] is OUTCOMES[0] for nn in (20, 21, 22, 23, 25))
     assert outcome("+15005550023") == outcome("+4930123456") == OUTCOMES[0]
-    assert outcome("+15005550003").ending == Ending("no_answer", "busy")
+    assert outcome("+15005550003").ending == Ending(SessionCallStatus.NO_ANSWER, EndedReason.BUSY)
 
 
 def test_consent_is_on_file_but_for_four_numbers() -> None:
