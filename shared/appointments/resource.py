@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 
@@ -96,7 +96,16 @@ class Appointment(Resource):
     """When the appointment was deleted. Null until then; never changes afterwards."""
 
 
-APPOINTMENTS: Collection[Appointment, ResourceRow] = Collection(
+class AppointmentRow(ResourceRow):
+    """An appointment's row."""
+
+    latest_at: NotRequired[int]
+    """The latest of the times that it had before, which its id continues a list from (`Collection.latest_time`)."""
+    latest_until: NotRequired[int]
+    """Until when `latest_at` counts: an hour after the appointment was last moved."""
+
+
+APPOINTMENTS: Collection[Appointment, AppointmentRow] = Collection(
     kind="appointment",
     prefix="appt_",
     indexed=("external_id", "session_id", "customer_id", "status"),
@@ -110,7 +119,7 @@ APPOINTMENTS: Collection[Appointment, ResourceRow] = Collection(
     time_field="appointment_at",
     keeps_deleted=True,
 )
-AppointmentRecord = Record[Appointment, ResourceRow]
+AppointmentRecord = Record[Appointment, AppointmentRow]
 
 
 Duration = Annotated[int, Field(ge=1, le=1440)]

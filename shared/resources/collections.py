@@ -22,6 +22,8 @@ from shared.store.keys import Scope
 
 _OWNER = "customer_id"
 """The field that names the customer of a resource."""
+_LATEST = clock.HOUR
+"""How long a resource's id continues a list from a previous time of the resource (milliseconds)."""
 
 D = TypeVar("D", bound=Mapping[str, Any])
 R = TypeVar("R", bound=Mapping[str, Any])
@@ -158,7 +160,7 @@ class Collection(Generic[D, R]):
         return table.Update(
             scope.pk(self.kind),
             doc["id"],
-            set=changes | self.index(scope, doc) | dict(internal or {}),
+            set=changes | self.index(scope, doc) | self._latest(record, doc) | dict(internal or {}),
             condition="v = :v",
             values={":v": record.version},
         )
@@ -181,8 +183,8 @@ class Collection(Generic[D, R]):
         """The writes that move the resource, with `doc` as its document, to the partition of deleted resources.
 
         They are conditional: the resource must not have changed since it was read. The new row has only these
-        `internal` attributes. It stores the previous document as `before`, because the event of the deletion is derived
-        from this row alone.
+        `internal` attributes, and those of `latest_time`. It stores the previous document as `before`, because the
+        event of the deletion is derived from this row alone.
         """
         row: table.Row = {
             **(internal or {}),
@@ -193,6 +195,7 @@ class Collection(Generic[D, R]):
             "doc": fields.to_json(doc),
             "before": record.json,
             **self._owner_index(scope, doc),
+            **{name: value for name, value in record.row.items() if name in ("latest_at", "latest_until")},
         }
         delete = table.Delete(scope.pk(self.kind), doc["id"], condition="v = :v", values={":v": record.version})
         return delete, table.Put(row)
@@ -212,6 +215,15 @@ class Collection(Generic[D, R]):
             attributes["sort_time"] = f"{doc[self.time_field]}#{doc['id']}"
         return attributes
 
+    def latest_time(self, row: table.Row) -> int:
+        """The latest time that a resource has had within the last hour, as far as its row tells (milliseconds).
+
+        Its id continues a list by time from there. So a client that received the resource at any of these times, and
+        sends its id, misses no other resource (contract 3).
+        """
+        instant = clock.parse(json.loads(row["doc"])[self.time_field])
+        return max(instant, row["latest_at"]) if row.get("latest_until", 0) >= clock.now() else instant
+
     def deleted_of(self, scope: Scope, customer_id: str) -> tuple[str, str]:
         """The index, and its partition, of a customer's deleted resources. Only resources with a customer have one."""
         return f"f{self.indexed.index(_OWNER) + 1}", scope.index(f"deleted_{self.kind}", _OWNER, customer_id)
@@ -219,6 +231,15 @@ class Collection(Generic[D, R]):
     def of_customer(self, scope: Scope, customer_id: str) -> tuple[str, str]:
         """The index, and its partition, of a customer's resources that are not deleted."""
         return f"f{self.indexed.index(_OWNER) + 1}", scope.index(self.kind, _OWNER, customer_id)
+
+    def _latest(self, record: Record[D, R], doc: D) -> dict[str, table.Value]:
+        """The attributes that `latest_time` reads, if `doc` has another time than the record.
+
+        The row keeps one time: after further changes, the latest time counts for the hour of the others too.
+        """
+        if self.time_field is None or doc[self.time_field] == record.doc[self.time_field]:
+            return {}
+        return {"latest_at": self.latest_time(dict(record.row)), "latest_until": clock.now() + _LATEST}
 
     def _owner_index(self, scope: Scope, doc: Mapping[str, Any]) -> dict[str, str]:
         """The index attribute by which a deleted resource is found for the erasure of its customer."""

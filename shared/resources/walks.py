@@ -54,7 +54,6 @@ def read_page(
 ) -> Page[Any]:
     """Read one page. It is empty only if it is the last one. Raises Unavailable if no row matches in time."""
     indexed = query.by_time or bool(query.filters)
-    cursor = lists.time_cursor if query.by_time else lists.id_cursor
     walk = _by_index(scope, collection, query) if indexed else _by_id(collection, query, partition)
     page: list[table.Row] = []
     size = examined = 0
@@ -67,15 +66,15 @@ def read_page(
         entries = [entry for entry in chunk if entry is not None and _in_range(query, entry)]
         # The next index entry shows that there are more, without reading its row.
         if indexed and full and entries:
-            return Page(page, cursor(page[-1]))
+            return _continued(collection, query, page)
         for row in _matching_rows(collection, query, entries, indexed):
             size += len(row["doc"].encode())
             if full or (size > BYTES and page):
-                return Page(page, cursor(page[-1]))
+                return _continued(collection, query, page)
             page.append(row)
         examined += sum(_MISS if entry is None else 1 for entry in chunk)
         if page and examined >= EXAMINED:
-            return Page(page, cursor(page[-1]))
+            return _continued(collection, query, page)
         if not page and seconds_left(SECONDS) <= 0:
             raise Unavailable("no row matched in time")
 
@@ -232,10 +231,22 @@ def _before_time(scope: Scope, collection: Collection[Any, Any], cursor: str) ->
         time, id = lists.time_of_cursor(collection, cursor)
         return f"{time}#{ids.before(collection.prefix, id)}"
     row = collection.row(scope, cursor)
-    # The position of an id without a row is the time in the id.
-    time = (
-        clock.iso(min(ids.instant(collection.prefix, cursor), clock.LAST))
-        if row is None
-        else json.loads(row["doc"])[collection.time_field]
-    )
-    return f"{time}#{ids.before(collection.prefix, cursor)}"
+    if row is None:
+        raise lists.cursor_invalid()
+    return f"{clock.iso(collection.latest_time(row))}#{ids.before(collection.prefix, cursor)}"
+
+
+def _continued(collection: Collection[Any, Any], query: Query, rows: list[table.Row]) -> Page[Any]:
+    """A page that is not the last one.
+
+    A client may continue a list by time with the id of the last row. If that would not lead beyond the first row,
+    because the row was moved from there, the client would get the same rows again. So the page ends before such a row,
+    unless all its rows are of this kind.
+    """
+    if not query.by_time:
+        return Page(rows, lists.id_cursor(rows[-1]))
+    first, end = rows[0]["sort_time"], len(rows)
+    while end and f"{clock.iso(collection.latest_time(rows[end - 1]))}#{rows[end - 1]['sk']}" > first:
+        end -= 1
+    rows = rows[:end] or rows
+    return Page(rows, lists.time_cursor(rows[-1]))

@@ -428,6 +428,41 @@ def test_pages_by_appointment_time_go_on_where_the_cursor_item_was(client: Clien
     assert ids(third["data"]) == made[4:]
 
 
+def test_pages_by_appointment_time_after_plain_ids_leave_nothing_out_when_the_cursor_item_is_moved(
+    client: Client,
+) -> None:
+    customer_id = create_customer(client)["id"]
+    made = [
+        create_appointment(client, customer_id, appointment_at=f"2042-01-0{day}T00:00:00Z")["id"]
+        for day in range(9, 0, -1)
+    ]
+    params: dict[str, object] = {
+        "customer_id": customer_id,
+        "appointment_at[gte]": "2042-01-01T00:00:00Z",
+        "limit": 3,
+    }
+    eventually(lambda: listed(client, "/v1/appointments", params | {"limit": 100}) == made)
+    found = listed(client, "/v1/appointments", params)
+    moved = found[-1]
+    client.patch(f"/v1/appointments/{moved}", {"appointment_at": "2042-01-04T12:00:00Z"}).ok()
+    eventually(lambda: listed(client, "/v1/appointments", params | {"limit": 100})[4] == moved)
+    more = True
+    while more:
+        assert len(found) < 12
+        page = client.get("/v1/appointments", params | {"starting_after": found[-1]}).ok()
+        found += ids(page["data"])
+        more = page["has_more"]
+    assert [one for one in found if one != moved] == [one for one in made if one != moved]
+    client.delete(f"/v1/appointments/{moved}").ok()
+    assert listed(client, "/v1/appointments", params | {"starting_after": moved}) == made[3:6]
+
+
+def test_an_id_without_an_appointment_is_no_cursor_by_appointment_time(client: Client, other: Client) -> None:
+    for id in (f"appt_{UNKNOWN}", create_appointment(other)["id"]):
+        params = {"appointment_at[gte]": "2042-01-01T00:00:00Z", "starting_after": id}
+        assert_error(client.get("/v1/appointments", params), 400, "cursor_invalid", param="starting_after")
+
+
 def test_a_changed_time_cursor_is_refused(client: Client, diary: list[Any]) -> None:
     params: dict[str, object] = {
         "customer_id": diary[0]["customer_id"],
