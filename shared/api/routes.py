@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -43,6 +44,7 @@ from shared.resources.collections import Collection
 from shared.store import table
 
 _WITH_BODY = ("POST", "PATCH")
+_HOST = re.compile(r"[\w.-]+(:[0-9]{1,5})?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -204,9 +206,28 @@ def service(*routes: BaseRoute) -> Service:
     return Service(routes)
 
 
-def lambda_handler(app: Service) -> Mangum:
+def lambda_handler(app: Service) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
     """The Lambda handler of an app, for API Gateway proxy events. It runs on the event loop of its thread."""
-    return Mangum(app, lifespan="off")
+    adapter = Mangum(app, lifespan="off")
+    return lambda event, context: adapter(_with_readable_host(event), context)
+
+
+def _with_readable_host(event: dict[str, Any]) -> dict[str, Any]:
+    """The event without Host headers that are not a name and an optional port, as the domain of every API is.
+
+    Mangum and Starlette raise exceptions for some of them.
+    """
+
+    def is_readable(name: str, value: str | list[str]) -> bool:
+        return (
+            name.lower() != "host" or _HOST.fullmatch(value if isinstance(value, str) else ",".join(value)) is not None
+        )
+
+    kept = {
+        kind: {name: value for name, value in (event.get(kind) or {}).items() if is_readable(name, value)}
+        for kind in ("headers", "multiValueHeaders")
+    }
+    return event | kept
 
 
 def _reading_ahead(operation: Operation, request: StarletteRequest, api_key: str) -> AbstractContextManager[None]:

@@ -66,9 +66,9 @@ def received(connection: socket.socket) -> Answer:
     return Answer(int(first.split()[1]), headers, body)
 
 
-def asked(method: str, target: str, *headers: str, body: bytes = b"") -> bytes:
+def asked(method: str, target: str, *headers: str, body: bytes = b"", host: str = "localhost") -> bytes:
     """A request as bytes."""
-    lines = [f"{method} {target} HTTP/1.1", "Host: localhost", *headers, "", ""]
+    lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", *headers, "", ""]
     return "\r\n".join(lines).encode() + body
 
 
@@ -105,6 +105,17 @@ def test_any_other_method_is_answered_at_once(port: int, method: str, headers: t
 def test_a_request_target_that_is_only_an_asterisk_is_answered_at_once(port: int) -> None:
     assert exchange(port, asked("OPTIONS", "*")).error["code"] == "route_not_found"
     assert exchange(port, asked("PRI", "*")).error["code"] == "parameter_invalid"
+
+
+@pytest.mark.parametrize("target", ["/v1/customers", "/v1/nothing", "/docs", "/admin", "/openapi.json"])
+@pytest.mark.parametrize("host", ["[::1]", "[::1]:8000", "a:1, b:2", "a:1,b", "a:b", ":", "[", "x/y?z#", ""])
+def test_every_host_header_is_answered_like_any_other_or_refused(port: int, host: str, target: str) -> None:
+    usual, answer = exchange(port, asked("GET", target)), exchange(port, asked("GET", target, host=host))
+    assert answer.status in (usual.status, 400)
+    if answer.status >= 400:
+        assert answer.error["doc_url"].startswith("http://")
+    if answer.status == usual.status >= 400:
+        assert answer.error["code"] == usual.error["code"]
 
 
 def filled(size: int, *names: str) -> bytes:

@@ -54,7 +54,7 @@ def get(
         "body": None,
         "isBase64Encoded": False,
     }
-    answer = fallback.handler(event, None)  # type: ignore[arg-type]
+    answer = fallback.handler(event, None)
     body = base64.b64decode(answer["body"]) if answer["isBase64Encoded"] else answer["body"].encode()
     return Answer(answer["statusCode"], answer["headers"], body)
 
@@ -86,6 +86,13 @@ def test_a_host_name_cannot_bring_markup_into_a_page() -> None:
     page = get("/docs/getting-started", Host='x"><img onerror=alert(1)>')
     assert page.status == 200
     assert "<img" not in page.text
+
+
+@pytest.mark.parametrize("host", ["[::1]", "[::1]:443", "a:1, b:2", "a:1, b", "a:b", ":", "a:\u0661", ""])
+def test_a_host_header_that_names_no_host_is_ignored(host: str) -> None:
+    page = get("/docs/getting-started", "/dev", Host=host)
+    assert page.status == 200
+    assert "export API=https://localhost/dev/v1" in page.text
 
 
 def test_pages_have_a_policy_that_allows_no_inline_code_and_no_other_host() -> None:
