@@ -411,5 +411,11 @@ class _HtmlReader(HTMLParser):
     def handle_pi(self, data: str) -> None:
         self.writer.after_tag = True
 
+    def parse_marked_section(self, i: int, report: bool = True) -> int:
+        """Read a section as a comment, unless it is CDATA. The standard library raises an exception for others."""
+        if self.rawdata.startswith("<![CDATA[", i):
+            return super().parse_marked_section(i, report)
+        return self.parse_bogus_comment(i, report)
+
     def unknown_decl(self, data: str) -> None:
         self.writer.after_tag = True
