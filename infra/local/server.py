@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from aiohttp import hdrs, web, web_protocol
-from aiohttp.http_exceptions import LineTooLong
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.http_parser import HttpRequestParserPy, RawRequestMessage
 from multidict import CIMultiDict
 
@@ -28,7 +28,10 @@ MAX_BODY = 10 * 1024 * 1024
 """Bytes: API Gateway's limit."""
 MAX_HEAD = 10_240
 """Bytes of the request line and the header values together: API Gateway's limit."""
-HEAD_TOO_LARGE = f"The request line and the header values have more than {MAX_HEAD:,} bytes together."
+HEAD_TOO_LARGE = f"The request line and the header values have more than {MAX_HEAD:,} bytes together. Shorten them."
+MAX_FIELDS = 128
+"""Header fields of a request. API Gateway documents no such limit."""
+TOO_MANY_FIELDS = f"The request has more than {MAX_FIELDS} header fields. Send fewer."
 PATIENCE = 1.5
 """Seconds to wait for requests in progress when the runner stops."""
 
@@ -123,6 +126,7 @@ class _Server(web.Server):
             auto_decompress=False,
             max_line_size=MAX_HEAD,
             max_field_size=MAX_HEAD,
+            max_headers=MAX_FIELDS + 2,  # with the request line and the empty line
         )
         self._gateway = gateway
 
@@ -151,12 +155,17 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """The response to invalid HTTP, or to a line above the limit. Closes the connection."""
+        """The response to invalid HTTP, or to a request above a limit. Closes the connection."""
+        if isinstance(exc, web_protocol.RequestPayloadError) and isinstance(exc.__cause__, BadHttpMessage):
+            status, message = 400, exc.__cause__.message
         super().handle_error(request, status, exc, message)
         kind, text = "DEFAULT_5XX", None
         if status < 500:
-            kind = "DEFAULT_4XX"
-            text = HEAD_TOO_LARGE if isinstance(exc, LineTooLong) else f"The request is not valid HTTP: {message}"
+            kind, text = "DEFAULT_4XX", f"The request is not valid HTTP: {message}"
+            if isinstance(exc, LineTooLong):
+                text = HEAD_TOO_LARGE
+            elif message == "Too many headers received":
+                text = TOO_MANY_FIELDS
         response = self._gateway.error(kind, str(uuid.uuid4()), status=status, message=text)
         response.force_close()
         return response

@@ -15,6 +15,7 @@ from tests.support.runner import Service
 PATIENCE = 5
 """Seconds in which every answer must be there, and the connection closed where that is expected."""
 LIMIT = 10_240
+FIELDS = 128
 
 pytestmark = pytest.mark.runner("asks what only the runner's own HTTP server decides")
 
@@ -70,6 +71,11 @@ def asked(method: str, target: str, *headers: str, body: bytes = b"", host: str 
     """A request as bytes."""
     lines = [f"{method} {target} HTTP/1.1", f"Host: {host}", *headers, "", ""]
     return "\r\n".join(lines).encode() + body
+
+
+def chunked(chunks: bytes) -> bytes:
+    """A request with a body in chunks."""
+    return asked("POST", "/v1/customers", "Transfer-Encoding: chunked", body=chunks)
 
 
 @pytest.mark.parametrize("target", ["example.com:443", "/v1/customers", "localhost:80"])
@@ -155,12 +161,21 @@ def test_a_target_of_nine_thousand_characters_is_let_through(port: int) -> None:
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [
-        (asked("GET", "/v1/customers", *(f"H{number}: x" for number in range(200))), "Too many headers"),
+        (asked("GET", "/v1/customers", *(f"H{number}: x" for number in range(FIELDS))), "more than 128 header fields"),
         (asked("GET", "/v1/customers", "no colon"), "Invalid HTTP header"),
+        (chunked(b"2\r\n{}\r\nzz\r\n"), "zz"),
+        (chunked(b"2;" + b"x" * 2 * LIMIT + b"\r\n{}\r\n0\r\n\r\n"), "10240 bytes"),
+        (chunked(b"2\r\n{}\r\n0\r\n" + b"T: x\r\n" * 2 * FIELDS + b"\r\n"), "Too many trailers"),
     ],
-    ids=["headers", "colon"],
+    ids=["headers", "colon", "chunk", "chunk extension", "trailers"],
 )
 def test_what_is_not_http_is_refused_with_the_reason(port: int, request_: bytes, reason: str) -> None:
     refused = exchange(port, request_)
     assert (refused.status, refused.error["code"]) == (400, "parameter_invalid")
     assert reason in refused.error["message"]
+    assert refused.headers["service-should-retry"] == "false"
+
+
+def test_a_request_has_128_header_fields_at_the_most(port: int) -> None:
+    others = [f"H{number}: x" for number in range(FIELDS - 1)]
+    assert exchange(port, asked("GET", "/v1/customers", *others)).error["code"] == "api_key_missing"
