@@ -18,7 +18,7 @@ from shared.docs.contents import PAGES
 from shared.docs.markdown import Block
 from tests.support.browsing import Markup
 from tests.support.client import Client, eventually
-from tests.support.documentation import Reader, printed_within
+from tests.support.documentation import Reader, assert_refuses_unsigned, printed_within
 from tests.support.given import create_appointment, create_customer, simulated_phone, unique
 from tests.support.runner import Service
 from tests.support.signed_receiver import Receiver
@@ -71,6 +71,7 @@ def test_every_example_does_what_its_page_says(
             printed_within(output, "verified appointment.created")
             assert post(url, b"{}", Service_Signature="t=1,v1=00") == 400
             printed_within(output, "refused")
+            assert_refuses_unsigned(port)
 
     blocks = markdown.document(name).blocks
     reader = Reader(language, tmp_path, service.base_url, provide)

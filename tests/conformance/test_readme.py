@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.client import eventually
+from tests.support.documentation import assert_refuses_unsigned
 from tests.support.runner import ROOT, Service, free_port
 
 PATIENCE = 120
@@ -72,3 +77,21 @@ def test_the_walk_ends_in_verified_webhooks(service: Service, tmp_path: Path) ->
     assert "REFUSED" not in received
     for change_of in ("created", "confirmed", "cancelled", "rescheduled"):
         assert f'"type":"appointment.{change_of}"' in received
+
+
+def test_the_receiver_refuses_what_is_not_signed(tmp_path: Path) -> None:
+    (receiver,) = blocks("python")
+    port = free_port()
+    (tmp_path / "receiver.py").write_text(receiver.replace("9000", str(port)))
+    command = [sys.executable, "receiver.py"]
+    with subprocess.Popen(command, cwd=tmp_path, env=os.environ | {"SECRET": "whsec_"}) as running:
+        try:
+            eventually(lambda: listens(port))
+            assert_refuses_unsigned(port)
+        finally:
+            running.terminate()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -23,6 +25,8 @@ SUFFIXES = {"curl": "sh", "sh": "sh", "python": "py", "js": "mjs"}
 PATIENCE = 60
 VARYING = {"duration_seconds"}
 """Fields whose values depend on the runner's SPEED."""
+SIGNATURES = ("", "x", ",", "=", "t=", "t=x,v1=00", "t=1,v1=", "t=1,v1=00,v1=11", "t=1,v1=\xff", "v1,x", "v1,\xff")
+"""Wrong signatures, most of them malformed, for each of the headers."""
 _TIME = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
 
 
@@ -194,6 +198,26 @@ def difference(shown: Any, actual: Any, place: str) -> str:
         pairs = enumerate(zip(shown, actual, strict=True))
         return next(filter(None, (difference(one, other, f"{place}[{n}]") for n, (one, other) in pairs)), "")
     return "" if shown == actual and type(shown) is type(actual) else f"{place} is {actual!r}, not {shown!r}"
+
+
+def assert_refuses_unsigned(port: int) -> None:
+    """A receiver on this port responds with a 400 to requests without a signature or with a wrong one.
+
+    It also does so after a connection that was closed within a request.
+    """
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+        connection.sendall(b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\ncut")
+    now = int(time.time())
+    requests: list[tuple[list[str], bytes]] = [([], b""), (["Content-Length: 2"], b"{}")]
+    for value, body in itertools.product(SIGNATURES, (b"{}", b"\xff")):
+        fields = [f"Service-Signature: {value}", f"webhook-signature: {value}", f"Content-Length: {len(body)}"]
+        requests += [(fields, body), ([*fields, "webhook-id: \xff", f"webhook-timestamp: {now}"], body)]
+    for fields, body in requests:
+        head = "\r\n".join(["POST / HTTP/1.1", "Host: 127.0.0.1", "Connection: close", *fields, "", ""])
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
+            connection.sendall(head.encode("latin-1") + body)
+            status = connection.recv(1024).split(b"\r\n")[0].split()
+        assert status[1:2] == [b"400"], (fields, body, status)
 
 
 def printed_within(output: Path, text: str, seconds: float = 20) -> None:
