@@ -52,7 +52,7 @@ test-browser: $(VENV)/.dev $(VENV)/.node-dev ## Test the admin pages and the doc
 test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: about 10 minutes
 	$(BIN)/python -m pytest --capture=no --verbose --exitfirst tests/deploy
 
-bench: $(VENV)/.dev ## Compare the cost of requests with the usual way to build an API: three minutes
+bench: $(VENV)/.dev $(VENV)/.node-local ## Compare the cost of requests with the usual way to build an API: three minutes
 	$(BIN)/python -m tests.bench
 
 smoke: $(VENV)/.dev ## Test a deployed stage with a test key; deletes what it creates

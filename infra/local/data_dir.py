@@ -18,6 +18,7 @@ import fcntl
 import json
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ from typing import Any
 from infra.local.console import StartError
 
 STREAM_FAILURES = "stream_failures"
+LEAST_FREE = 2**20
+"""Bytes. With less free space, the disk counts as full: the database needs some to write."""
 FORMAT = 4
 """The version of the stored formats. A change with which older data cannot be read increases it."""
 
@@ -57,6 +60,8 @@ class DataDir:
             raise StartError(f"DATA_DIR {path} cannot be used: {error.strerror}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if self.is_full:
+                raise StartError(self.full)
             # Drafts of a runner that was killed while it wrote them.
             for draft in path.glob(".*.json.*"):
                 draft.unlink()
@@ -76,6 +81,16 @@ class DataDir:
             raise StartError(
                 f"the data in {self.path} is of another version of the service: use another DATA_DIR, or delete it"
             )
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is too little free space on the folder's disk."""
+        return shutil.disk_usage(self.path).free < LEAST_FREE
+
+    @property
+    def full(self) -> str:
+        """What to do if the disk is full."""
+        return f"the disk of DATA_DIR {self.path} is full: delete other files, or use a DATA_DIR on another disk"
 
     def close(self) -> None:
         """Unlock the folder."""

@@ -38,6 +38,8 @@ from shared.core.facts import API_DESCRIPTION
 _ROOT = Path(__file__).parents[2]
 _LOG_SIZE = 20 * 1024 * 1024
 _OPEN_FILES = 4096
+_DISK_EVERY = 2.0
+"""Seconds between two looks at the free space of the disk."""
 # Stopping takes at most five seconds: this, and the time that the server waits for requests in progress.
 _BACKEND_PATIENCE = 2.5
 
@@ -147,8 +149,13 @@ class Runner:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, end, 0)
         threading.Thread(target=self._watch_backend, args=(loop, end), daemon=True).start()
+        threading.Thread(target=self._watch_disk, daemon=True).start()
         gateway = Gateway(self._socket, Routes(topology.FUNCTIONS), self._functions, _await_commits)
-        await gateway.start()
+        try:
+            await gateway.start()
+        except OSError:
+            # Another process listens on the port since `_bind`.
+            raise _port_in_use(self._socket.getsockname()[1]) from None
         self._start_timers(clients=True)
         ready = {"base_url": gateway.base_url, **self._admin(gateway.base_url), **self._facts}
         access_key_id = os.environ["AWS_ACCESS_KEY_ID"]
@@ -224,6 +231,14 @@ class Runner:
             warn(f"make run: the database ended: see dynamodb.log and backend.log in {self._data_dir.path}")
             loop.call_soon_threadsafe(end, 1)
 
+    def _watch_disk(self) -> None:
+        """Warn each time that the disk becomes full. Requests fail with a 503 then, without a cause."""
+        was_full = False
+        while not self._stop.wait(_DISK_EVERY):
+            if (full := self._data_dir.is_full) and not was_full:
+                warn(f"make run: requests fail because {self._data_dir.full}")
+            was_full = full
+
     def _forget_ready(self) -> None:
         self._data_dir.remove("runner.json")
         if self._settings.ready_file:
@@ -252,10 +267,14 @@ def _bind(port: int) -> socket.socket:
             if probe.connect_ex(taken.getsockname()) == 0:
                 raise OSError
     except OSError:
-        raise StartError(
-            f"port {port} is in use: stop the process that uses it, or choose another port: make run PORT=8001"
-        ) from None
+        raise _port_in_use(port) from None
     return taken
+
+
+def _port_in_use(port: int) -> StartError:
+    return StartError(
+        f"port {port} is in use: stop the process that uses it, or choose another port: make run PORT=8001"
+    )
 
 
 def _allow_open_files() -> None:

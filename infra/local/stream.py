@@ -83,7 +83,8 @@ class Poller:
             self._nudged.clear()
             try:
                 self.read()
-            except (AwsError, Unavailable):
+            # OSError: the position could not be stored, for example because the disk is full.
+            except (AwsError, Unavailable, OSError):
                 if not self._stop.is_set():
                     log.exception("reading the stream failed")
                     self._iterators.clear()

@@ -16,6 +16,7 @@ from infra.local.data_dir import DataDir
 from infra.local.lambdas import Lambdas
 from infra.topology import Function, StreamSource
 from shared.aws.client import AwsError
+from tests.support.client import eventually
 
 ARN = "arn:aws:dynamodb:us-east-1:123456789012:table/t/stream/1"
 FUNCTION = Function("fan_out", "")
@@ -146,6 +147,23 @@ def test_an_expired_iterator_is_replaced(folder: DataDir) -> None:
     source.expired = 1
     poller.read()
     assert calls.batches == [[1], [2]]
+
+
+def test_reading_goes_on_after_the_position_could_not_be_stored(
+    folder: DataDir, caplog: pytest.LogCaptureFixture
+) -> None:
+    source, calls = Stream(), Calls()
+    found = reader(source, calls, folder)
+    # The file cannot be replaced.
+    (folder.path / "stream.json").mkdir()
+    source.put(1)
+    found.start()
+    eventually(lambda: "reading the stream failed" in caplog.text)
+    (folder.path / "stream.json").rmdir()
+    source.put(2)
+    eventually(lambda: calls.batches == [[1], [2]])
+    eventually(lambda: (folder.load("stream.json") or {}).get("shards") == {"shard-1": "00002"})
+    found._stop.set()
 
 
 def test_a_partial_failure_is_tried_again_from_the_first_that_failed(folder: DataDir) -> None:
