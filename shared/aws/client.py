@@ -7,7 +7,9 @@ A call makes up to `ATTEMPTS` attempts. What is retried, and after which pauses,
 are base64 text in parameters and responses, as in the protocol.
 
     AwsError      AWS refused the call
-    Unavailable   AWS throttled the call or did not respond; a write may have taken effect
+    Unavailable   AWS throttled the call or did not respond
+
+Both say whether an attempt of the call may have taken effect (`uncertain`).
 """
 
 from __future__ import annotations
@@ -71,11 +73,20 @@ _THROTTLED_COST, _TRANSIENT_COST = 5, 14
 
 
 class Unavailable(Exception):
-    """A service throttled a request or did not respond in time. A write may have taken effect."""
+    """A service throttled a request or did not respond in time. If `uncertain`, a write may have taken effect."""
+
+    def __init__(self, reason: str = "", *, uncertain: bool = False) -> None:
+        super().__init__(reason)
+        self.uncertain = uncertain
 
 
 class AwsError(Exception):
-    """AWS refused a call. `body` is the parsed error response, with fields such as `CancellationReasons`."""
+    """AWS refused a call. `body` is the parsed error response, with fields such as `CancellationReasons`.
+
+    If `uncertain`, AWS refused a retry, and an earlier attempt of the call may have taken effect.
+    """
+
+    uncertain = False
 
     def __init__(self, code: str, message: str, status: int, body: Mapping[str, Any]) -> None:
         super().__init__(f"{code}: {message}")
@@ -191,20 +202,22 @@ class Client:
 
     def _call(self, call: Call) -> Any:
         body = json.dumps(call.parameters, separators=(",", ":")).encode()
-        corrected = False
+        corrected = uncertain = False
         cost = 0
         attempt = 1
         while True:
-            credentials = self._current_credentials()
+            credentials = self._current_credentials(uncertain)
             outcome = self._attempt(call, body, credentials)
             if isinstance(outcome, Success):
                 self._quota.put_back(cost or 1)
                 return outcome.response
+            uncertain = uncertain or outcome.uncertain
             if not corrected and self._correct(outcome, credentials):
                 corrected = True
                 continue
             cost = _THROTTLED_COST if outcome.throttled else _TRANSIENT_COST
             if not outcome.retryable or attempt == ATTEMPTS or not self._quota.take(cost):
+                outcome.error.uncertain = uncertain
                 raise outcome.error
             self._pause(call, pause(self.service, attempt, outcome.throttled))
             attempt += 1
@@ -217,7 +230,8 @@ class Client:
         try:
             return judge(self.service, send())
         except ConnectionFailed as failed:
-            return Failure(Unavailable(failed.reason), retryable=True)
+            unsent = failed.reason.startswith("connect_")
+            return Failure(Unavailable(failed.reason), retryable=True, uncertain=not unsent)
 
     def _request(self, operation: str, body: bytes, credentials: Credentials) -> bytes:
         now = time.gmtime((clock.now() + self._skew) // clock.SECOND)
@@ -245,11 +259,11 @@ class Client:
         )
         return head.encode("latin-1") + body
 
-    def _current_credentials(self) -> Credentials:
+    def _current_credentials(self, uncertain: bool) -> Credentials:
         try:
             return self._credentials.current()
         except NoCredentials as error:
-            raise Unavailable(f"no credentials: {error}") from None
+            raise Unavailable(f"no credentials: {error}", uncertain=uncertain) from None
 
     def _correct(self, failure: Failure, used: Credentials) -> bool:
         """Renew expired credentials, or correct the clock skew. Returns whether a retry may help."""
@@ -282,9 +296,10 @@ class Success:
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed attempt. `date` is the time at AWS (milliseconds)."""
+    """A failed attempt. If `uncertain`, it may have taken effect. `date` is the time at AWS (milliseconds)."""
 
     error: AwsError | Unavailable
+    uncertain: bool = False
     retryable: bool = False
     throttled: bool = False
     code: str = ""
@@ -317,18 +332,21 @@ def judge(service: Service, reply: Reply) -> Success | Failure:
     """What an HTTP response says, and whether another attempt may help."""
     checksum = reply.headers.get("x-amz-crc32") if service is DYNAMODB else None
     if checksum is not None and checksum != str(crc32(reply.body)):
-        return Failure(Unavailable("checksum"), retryable=True)
+        return Failure(Unavailable("checksum"), uncertain=True, retryable=True)
     if 200 <= reply.status < 300:
         try:
             return Success(json.loads(reply.body) if reply.body else {})
         except ValueError:
-            return Failure(Unavailable("not JSON"), retryable=True)
+            return Failure(Unavailable("not JSON"), uncertain=True, retryable=True)
     error = _error(reply)
     throttled = error.code in THROTTLED or reply.status == 429
     transient = error.code in TRANSIENT or reply.status in TRANSIENT_STATUSES
-    unavailable = (throttled or transient) and error.code != TRANSACTION_IN_PROGRESS
+    in_progress = error.code == TRANSACTION_IN_PROGRESS
+    unavailable = (throttled or transient) and not in_progress
+    uncertain = in_progress or (not throttled and (transient or reply.status >= 500))
     return Failure(
         Unavailable(error.code) if unavailable else error,
+        uncertain=reply.resent or uncertain,
         retryable=throttled or transient,
         throttled=throttled,
         code=error.code,

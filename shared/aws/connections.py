@@ -13,7 +13,7 @@ import ssl
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 CONNECT_SECONDS = 2.0
@@ -49,6 +49,8 @@ class Reply:
     status: int
     headers: Mapping[str, str]
     body: bytes
+    resent: bool = False
+    """Whether the request was sent twice: AWS may have received it on the first connection, too."""
 
 
 class Connections:
@@ -78,13 +80,18 @@ class Connections:
         on a new connection: AWS closes connections that are idle, and this may cross the request.
         """
         kept = self._take()
-        if kept is not None:
+        if kept is None:
+            return self._exchange(self._connect(), request)
+        try:
+            return self._exchange(kept, request)
+        except _Closed as closed:
+            if not closed.silent:
+                raise
             try:
-                return self._exchange(kept, request)
-            except _Closed as closed:
-                if not closed.silent:
-                    raise
-        return self._exchange(self._connect(), request)
+                connection = self._connect()
+            except ConnectionFailed:
+                raise closed from None
+        return replace(self._exchange(connection, request), resent=True)
 
     def warm(self) -> None:
         """Make the TLS context, which takes longer than a request."""

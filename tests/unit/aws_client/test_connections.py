@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import socket
 import ssl
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -185,6 +187,24 @@ def test_a_kept_connection_that_ends_within_a_response_is_not_replaced_in_silenc
         with pytest.raises(ConnectionFailed, match="connection_closed"):
             ours.exchange(REQUEST)
         assert server.connections == 1
+
+
+def test_a_request_that_a_kept_connection_sent_does_not_fail_as_unsent() -> None:
+    def serve() -> None:
+        peer, _ = listener.accept()
+        with peer:
+            peer.recv(65536)
+            peer.sendall(WHOLE)
+            peer.recv(65536)
+            listener.close()
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    with ThreadPoolExecutor(1) as server, connections(f"http://127.0.0.1:{listener.getsockname()[1]}") as ours:
+        served = server.submit(serve)
+        ours.exchange(REQUEST)
+        with pytest.raises(ConnectionFailed, match="connection_closed"):
+            ours.exchange(REQUEST)
+        served.result()
 
 
 def test_threads_do_not_mix_their_responses() -> None:

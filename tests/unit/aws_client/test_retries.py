@@ -36,6 +36,7 @@ from shared.aws.credentials import Source
 from shared.core import clock
 from tests.support.canned_aws import client, endpoint, error, response, serving
 from tests.support.clocks import Clock
+from tests.support.receivers import Exchange
 
 SERVICES = (DYNAMODB, SQS, STEP_FUNCTIONS, KMS)
 BEFORE = "com.amazonaws.dynamodb.v20120810#"
@@ -216,6 +217,54 @@ def test_a_transaction_in_progress_is_retried_and_told(ours: Client) -> None:
     with hooked(hook), pytest.raises(AwsError, match="TransactionInProgressException"):
         ours.call("TransactWriteItems", {})
     assert hook.attempts == ATTEMPTS
+
+
+UNCONNECTED = ConnectionFailed("connect_timeout")
+IN_PROGRESS = reply(400, b'{"__type":"TransactionInProgressException"}')
+
+
+@pytest.mark.parametrize(
+    ("answers", "uncertain"),
+    [
+        ([REFUSED], False),
+        ([THROTTLED], False),
+        ([UNCONNECTED], False),
+        ([UNCONNECTED, THROTTLED, REFUSED], False),
+        ([BROKEN], True),
+        ([LOST], True),
+        ([IN_PROGRESS], True),
+        ([IN_PROGRESS, THROTTLED], True),
+        ([reply(200, b"{}", x_amz_crc32="1")], True),
+        ([LOST, THROTTLED], True),
+        ([THROTTLED, LOST, UNCONNECTED], True),
+        ([LOST, REFUSED], True),
+        ([BROKEN, REFUSED], True),
+    ],
+)
+def test_a_call_that_fails_says_whether_it_may_have_taken_effect(
+    ours: Client, answers: list[Any], uncertain: bool
+) -> None:
+    with hooked(Scripted(*answers)), pytest.raises((AwsError, Unavailable)) as failed:
+        ours.call("PutItem", {})
+    assert isinstance(failed.value, AwsError | Unavailable)
+    assert failed.value.uncertain == uncertain
+
+
+def test_a_call_may_have_taken_effect_on_a_kept_connection_that_broke(
+    time: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(exchange: Exchange) -> None:
+        exchange.read_request()
+        exchange.send(response())
+        exchange.read_request()
+
+    with endpoint(breaks, serving(error("ValidationException"))) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        with client(DYNAMODB) as ours:
+            assert ours.call("PutItem", {}) == {}
+            with pytest.raises(AwsError) as failed:
+                ours.call("PutItem", {})
+    assert failed.value.uncertain
 
 
 def storm(ours: Client, calls: int) -> int:
