@@ -159,7 +159,7 @@ WORK = {
     ),
     "list": Work(
         "list of 20",
-        requests=1, runs={"appointments": 1}, calls=2, writes=1, reads=6, logged=358, sent_out=12_446,
+        requests=1, runs={"appointments": 1}, calls=2, writes=1, reads=5, logged=358, sent_out=12_446,
     ),
     "filtered_list": Work(
         "filtered list of 20",

@@ -51,8 +51,8 @@ def write(
 
 
 def deletion(scope: Scope, session_id: str) -> table.Delete:
-    """The write that deletes a transcript."""
-    return table.Delete(*_key(scope, session_id))
+    """The write that deletes a transcript, if there is one."""
+    return table.Delete(*_key(scope, session_id), condition="")
 
 
 def _key(scope: Scope, session_id: str) -> tuple[str, str]:

@@ -322,10 +322,10 @@ def _entries(collection: Collection[Any, Any], scope: Scope, customer_id: str) -
 
 def _delete(pk: str, sk: str) -> None:
     """Delete a row, if it exists."""
-    _execute(table.Delete(pk, sk))
+    _execute(table.Delete(pk, sk, condition=""))
 
 
 def _execute(delete: table.Write) -> None:
-    """Execute the deletion of a row, unless the row is gone already."""
+    """Execute the deletion of a row, unless its condition fails."""
     with contextlib.suppress(table.ConditionFailed):
         table.write([delete], uuid.uuid4().hex)

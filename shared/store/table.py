@@ -8,7 +8,11 @@ transaction. A condition must therefore not compare a document.
 
     ConditionFailed(op, old)    the condition of an operation failed; nothing was written
     Contended(op)               transaction conflicts on the row of an operation; nothing was written
-    Unavailable                 DynamoDB throttled the request or did not respond
+    Unavailable                 DynamoDB throttled the request or did not respond; if `uncertain`, it may have written
+
+The client sends a write again if a response is lost. DynamoDB recognizes a transaction by its token. A single write is
+recognized in the row that fails its condition: a row with a version `v` stores who wrote each of its last versions, so
+that a later write does not hide an earlier one.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import contextvars
+import hashlib
 import itertools
 import os
 import random
@@ -28,6 +33,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from shared.aws import client as aws_client
 from shared.aws import services
 from shared.aws.services import AwsError, Unavailable
 from shared.core import clock, trace
@@ -44,6 +50,11 @@ ABSENT = "attribute_not_exists(pk)"
 PRESENT = "attribute_exists(pk)"
 MAX_CONFLICTS = 3
 """The number of consecutive transaction conflicts after which a write raises Contended."""
+WRITERS = 8
+"""The number of latest versions of a row whose writers are stored, that of version `v` in the attribute `w{v % 8}`.
+
+A row without a version stores the writer of its last single write in `writer`.
+"""
 DOCUMENTS = frozenset({"doc", "before", "body"})
 """The attributes that are stored compressed if they are long: JSON texts."""
 _LONG = 600
@@ -119,12 +130,16 @@ _OLD_ON_FAILURE = {"ReturnValuesOnConditionCheckFailure": "ALL_OLD"}
 
 
 class ConditionFailed(Exception):
-    """The condition of `op` failed. `old` is the row at that time, None if it does not exist."""
+    """The condition of `op` failed. `old` is the row at that time, None if it does not exist.
 
-    def __init__(self, op: Write, old: Row | None) -> None:
+    Only `update` raises it if it is `uncertain` whether an earlier attempt of the write took effect.
+    """
+
+    def __init__(self, op: Write, old: Row | None, *, uncertain: bool = False) -> None:
         super().__init__(type(op).__name__)
         self.op = op
         self.old = old
+        self.uncertain = uncertain
 
 
 class Contended(Exception):
@@ -295,12 +310,12 @@ def query(
 def write(ops: Sequence[Write], request: str) -> None:
     """Execute the writes, all or none, on behalf of the request with this id.
 
-    A row stores the request that last wrote it (`req`). A condition that fails because an earlier attempt of the same
-    request took effect counts as success. Workers use a token of their own as the request. `cause` is the API request
-    that caused the write; if it is unknown, the row keeps its previous one. Raises ConditionFailed, Contended or
-    Unavailable.
+    A condition that fails because an earlier attempt of the same request took effect counts as success. Workers use a
+    token of their own as the request. `cause` is the API request that caused the write; if it is unknown, the row keeps
+    its previous one. Raises ConditionFailed, Contended or Unavailable.
     """
-    if len(ops) == 1 and not isinstance(ops[0], Check):
+    # A single deletion with a condition is a transaction, too: no row would show that an earlier attempt took effect.
+    if len(ops) == 1 and not (isinstance(ops[0], Check | Delete) and ops[0].condition):
         _write_one(ops[0], request)
     else:
         _write_all(ops, request)
@@ -311,38 +326,49 @@ def update(op: Update) -> Row:
 
     It does not store the request's id: a caller that must know whether an earlier attempt took effect compares the row.
     """
-    for conflicts in range(MAX_CONFLICTS):
-        try:
-            response = _call(
-                "UpdateItem",
-                **_parameters(op, None),
-                ReturnValues="ALL_NEW",
-                ReturnValuesOnConditionCheckFailure="ALL_OLD",
-            )
-        except AwsError as error:
-            if error.code != "TransactionConflictException":
-                raise _condition_failed(op, error) from None
-            _pause(conflicts)
-        else:
-            return decode(response["Attributes"])
-    raise Contended(op)
+    return decode(_send(op, {}, ReturnValues="ALL_NEW")["Attributes"])
 
 
 def _write_one(op: Write, request: str) -> None:
+    try:
+        _send(op, _author(op, request, single=True))
+    except ConditionFailed as failed:
+        if not _took_effect(failed, request):
+            raise
+
+
+def _took_effect(failed: ConditionFailed, request: str) -> bool:
+    """Whether an earlier attempt of a single write took effect. Raises Unavailable if that is unknown."""
+    old, version = failed.old, _version(failed.op)
+    writer = (old or {}).get(_writer(version))
+    if writer == _digest(request):
+        return True
+    surely_not = (
+        old is not None
+        and version is not None
+        and (old["v"] < version or (writer is not None and old["v"] < version + WRITERS))
+    )
+    if failed.uncertain and not surely_not:
+        raise Unavailable("a response was lost, and others have written the row since", uncertain=True)
+    return False
+
+
+def _send(op: Write, author: Mapping[str, Value], **options: str) -> Any:
+    """Send a single write and return the response. Raises ConditionFailed, Contended or Unavailable."""
     operation = {Put: "PutItem", Update: "UpdateItem", Delete: "DeleteItem"}[type(op)]
+    uncertain = False
     for conflicts in range(MAX_CONFLICTS):
         try:
-            _call(operation, **_parameters(op, request), **_OLD_ON_FAILURE)
-            return
-        except AwsError as error:
-            if error.code == "TransactionConflictException":
-                _pause(conflicts)
-                continue
-            failed = _condition_failed(op, error)
-            if failed.old is not None and failed.old.get("req") == request:
-                return
-            raise failed from None
-    raise Contended(op)
+            return _call(operation, **_parameters(op, author), **_OLD_ON_FAILURE, **options)
+        except (AwsError, Unavailable) as error:
+            uncertain = error.uncertain = uncertain or error.uncertain
+            if isinstance(error, AwsError) and error.code == "ConditionalCheckFailedException":
+                old = error.body.get("Item")
+                raise ConditionFailed(op, decode(old) if old else None, uncertain=uncertain) from None
+            if isinstance(error, Unavailable) or error.code != "TransactionConflictException":
+                raise
+        _pause(conflicts)
+    raise Unavailable("conflicts", uncertain=True) if uncertain else Contended(op)
 
 
 def _write_all(ops: Sequence[Write], request: str) -> None:
@@ -352,69 +378,58 @@ def _write_all(ops: Sequence[Write], request: str) -> None:
     ]
     # One token for all attempts: a transaction that took effect, but whose response was lost, is not repeated.
     token = uuid.uuid4().hex
-    contended = Contended(ops[-1])
+    failure: Contended | Unavailable = Contended(ops[-1])
     for conflicts in range(MAX_CONFLICTS):
         try:
             _call("TransactWriteItems", TransactItems=items, ClientRequestToken=token)
             return
         except AwsError as error:
-            code = error.code
-            if code == "TransactionInProgressException":
-                _pause(conflicts)
-                continue
-            if code != "TransactionCanceledException":
+            if error.code == aws_client.TRANSACTION_IN_PROGRESS:
+                failure = Unavailable(error.code, uncertain=True)
+            elif error.code == "TransactionCanceledException":
+                failure = _cancelled(ops, error.body.get("CancellationReasons", []))
+            else:
                 raise
-            failed = _cancelled(ops, error.body.get("CancellationReasons", []), request)
-            if isinstance(failed, ConditionFailed):
-                raise failed from None
-            if failed is None:
-                return
-            contended = failed
-            _pause(conflicts)
-    raise contended
+        except Unavailable as error:
+            error.uncertain = error.uncertain or isinstance(failure, Unavailable)
+            raise
+        _pause(conflicts)
+    raise failure
 
 
-def _cancelled(ops: Sequence[Write], reasons: Sequence[Any], request: str) -> ConditionFailed | Contended | None:
-    """Why a transaction was cancelled; None if an earlier attempt of it took effect."""
+def _cancelled(ops: Sequence[Write], reasons: Sequence[Any]) -> Contended:
+    """The conflict that cancelled a transaction. Raises ConditionFailed or Unavailable for another reason."""
     failed, contended = [], []
     for op, reason in zip(ops, reasons, strict=True):
         if reason["Code"] == "ConditionalCheckFailed":
-            old = decode(reason["Item"]) if reason.get("Item") else None
-            if old is not None and old.get("req") == request and not isinstance(op, Check):
-                return None
-            failed.append(ConditionFailed(op, old))
+            failed.append(ConditionFailed(op, decode(reason["Item"]) if reason.get("Item") else None))
         elif reason["Code"] == "TransactionConflict":
             contended.append(Contended(op))
         elif reason["Code"] in ("ThrottlingError", "ProvisionedThroughputExceeded"):
             raise Unavailable(reason["Code"])
         elif reason["Code"] != "None":
             raise RuntimeError(f"transaction cancelled: {reason['Code']}")
-    # The idempotency record is the last operation. It decides if another condition fails too.
-    return failed[-1] if failed else contended[-1]
+    if failed:
+        # The idempotency record is the last operation. It decides if another condition fails too.
+        raise failed[-1] from None
+    return contended[-1]
 
 
 def _pause(conflicts: int) -> None:
     clock.sleep(random.uniform(0.01, 0.04) * 2**conflicts)
 
 
-def _condition_failed(op: Write, error: AwsError) -> ConditionFailed:
-    if error.code != "ConditionalCheckFailedException":
-        raise error
-    old: Any = error.body.get("Item")
-    return ConditionFailed(op, decode(old) if old else None)
-
-
 def _in_transaction(op: Write, request: str) -> dict[str, Any]:
-    return _parameters(op, request) | {"TableName": os.environ["TABLE_NAME"]} | _OLD_ON_FAILURE
+    author = _author(op, request, single=False)
+    return _parameters(op, author) | {"TableName": os.environ["TABLE_NAME"]} | _OLD_ON_FAILURE
 
 
-def _parameters(op: Write, request: str | None) -> dict[str, Any]:
+def _parameters(op: Write, author: Mapping[str, Value]) -> dict[str, Any]:
     if isinstance(op, Put):
-        row = op.row if request is None else op.row | _author(request)
-        return {"Item": encode(row)} | _condition(op.condition, op.values)
+        return {"Item": encode({**op.row, **author})} | _condition(op.condition, op.values)
     if isinstance(op, Delete | Check):
         return {"Key": _key(op.pk, op.sk)} | _condition(op.condition, op.values)
-    attributes = dict(op.set) if request is None else {**op.set, **_author(request)}
+    attributes = {**op.set, **author}
     sets = [f"{name} = :s_{name}" for name, value in attributes.items() if value is not None] + list(op.expressions)
     removes = [name for name, value in attributes.items() if value is None]
     expression = " ".join(
@@ -425,10 +440,29 @@ def _parameters(op: Write, request: str | None) -> dict[str, Any]:
     return {"Key": _key(op.pk, op.sk), "UpdateExpression": expression} | _condition(op.condition, values)
 
 
-def _author(request: str) -> dict[str, Value]:
+def _author(op: Write, request: str, *, single: bool) -> dict[str, Value]:
     """The attributes that say who wrote a row, and which API request caused it."""
+    version = _version(op)
     cause = request if request.startswith("req_") else trace.request_id()
-    return {"req": request} if cause is None else {"req": request, "cause": cause}
+    # DynamoDB recognizes a transaction, but other requests must see that this version is not theirs.
+    author: dict[str, Value] = {_writer(version): _digest(request)} if single or version is not None else {}
+    return author if cause is None else author | {"cause": cause}
+
+
+def _version(op: Write) -> int | None:
+    """The version of the row that a write makes; None if it does not say."""
+    row: Mapping[str, Any] = op.row if isinstance(op, Put) else op.set if isinstance(op, Update) else {}
+    return row.get("v")
+
+
+def _digest(request: str) -> str:
+    """The text by which a row names a request that wrote it: short, because each KB of a row costs a unit."""
+    return base64.b64encode(hashlib.sha256(request.encode()).digest())[:6].decode()
+
+
+def _writer(version: int | None) -> str:
+    """The attribute of the request that wrote this version of a row."""
+    return "writer" if version is None else f"w{version % WRITERS}"
 
 
 def _condition(condition: str, values: Mapping[str, Value]) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def _item(id: str) -> dict[str, Any]:
         "sk": {"S": id},
         "kind": {"S": "customer"},
         "v": {"N": "1"},
-        "req": {"S": "req_01k0000000000000000000000a"},
+        "w1": {"S": "000000"},
         "doc": {"S": json.dumps(customer(id), separators=(",", ":"))},
         **{f"f{number}": {"S": f"P#1#test#customer#{number}#{'0' * 22}"} for number in (1, 2, 3)},
     }

@@ -169,4 +169,4 @@ def test_a_row_remembers_the_request_when_something_from_outside_writes_it(stage
     table.write([update], "a worker's token")
     row = table.get(scope.pk("customer"), customer)
     assert row is not None
-    assert (row["req"], row["cause"]) == ("a worker's token", request_id)
+    assert row["cause"] == request_id

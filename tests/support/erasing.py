@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from shared.aws import client as aws_client
@@ -267,8 +267,12 @@ def dying(after: int = 0) -> Iterator[None]:
 
     class AfterCalls(aws_client.Hook):
         def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
+            if call.operation == "DeleteItem":
+                call = replace(call, parameters={**call.parameters, "ReturnValues": "ALL_OLD"})
             response = proceed(call)
-            written(call.operation)
+            # Deleting a row that is gone changes nothing.
+            if call.operation != "DeleteItem" or "Attributes" in response:
+                written(call.operation)
             return response
 
     def called(model: Any, http_response: Any, **others: Any) -> None:

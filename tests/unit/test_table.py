@@ -30,6 +30,6 @@ def test_short_documents_and_other_attributes_are_stored_as_they_are() -> None:
 
 
 def test_an_update_stores_a_long_document_compressed() -> None:
-    put = table._parameters(table.Put({"pk": "p", "sk": "s", "doc": LONG}), None)
-    update = table._parameters(table.Update("p", "s", set={"doc": LONG}), None)
+    put = table._parameters(table.Put({"pk": "p", "sk": "s", "doc": LONG}), {})
+    update = table._parameters(table.Update("p", "s", set={"doc": LONG}), {})
     assert update["ExpressionAttributeValues"][":s_doc"] == put["Item"]["doc"]

@@ -124,7 +124,7 @@ def adopt(contact_id: str) -> tuple[Scope, str] | None:
 
 def contact_deletion(contact_id: str) -> table.Delete:
     """The write after which events of the contact are ignored."""
-    return table.Delete(_contact_pk(contact_id), "contact")
+    return table.Delete(_contact_pk(contact_id), "contact", condition="")
 
 
 def wake(scope: Scope, session_id: str, attributes: Mapping[str, table.Value] | None = None) -> None:
