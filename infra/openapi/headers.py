@@ -51,7 +51,7 @@ HEADERS: dict[str, Any] = {
         "schema": {"type": "string", "pattern": "^req_[0-9a-z]{26}$"},
     },
     "Service-Should-Retry": {
-        "description": "Whether the same request may succeed if it is sent again.",
+        "description": "Whether to send the same request again: it may succeed, and it takes effect once.",
         "required": True,
         "schema": {"type": "string", "enum": ["true", "false"]},
     },

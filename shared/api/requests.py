@@ -18,6 +18,7 @@ from starlette.requests import Request as StarletteRequest
 
 from shared.api import idempotency, responses
 from shared.api.responses import RequestContext, Response, error_body
+from shared.aws.services import AwsError, Unavailable
 from shared.core import facts
 from shared.core.errors import NEVER_SAVED, ApiError
 from shared.resources import fields
@@ -102,7 +103,10 @@ class Request(Generic[B]):
             raise ApiError("conflict", headers={"Retry-After": "1"}) from None
         except idempotency.Recorded as recorded:
             return self._saved(recorded.row)
-        self.context.committed = bool(done.writes)
+        except (AwsError, Unavailable) as failure:
+            self.context.may_have_written = failure.uncertain
+            raise
+        self.context.may_have_written = bool(done.writes)
         if done.change.after is not None:
             done.change.after()
         return done.response

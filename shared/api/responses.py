@@ -31,8 +31,9 @@ class RequestContext:
     version: str = facts.NEWEST_REVISION
     caller: api_keys.Caller | None = None
     route: str | None = None
-    idempotent: bool = False
-    committed: bool = False
+    repeatable: bool = False
+    """Whether the request can be repeated without another effect: a GET, a DELETE, or one with an Idempotency-Key."""
+    may_have_written: bool = False
     error_code: str | None = None
 
 
@@ -124,10 +125,8 @@ def error_body(error: ApiError, context: RequestContext) -> str:
 
 def _should_retry(error: ApiError, context: RequestContext) -> bool:
     """The value of `Service-Should-Retry` (contract 1)."""
-    if error.code == "internal_error":
-        return not context.committed
-    if error.code == "agent_timeout":
-        return context.idempotent
+    if error.status >= 500:
+        return context.repeatable or not context.may_have_written
     return error.code in RETRYABLE
 
 

@@ -135,7 +135,7 @@ class _Dispatch:
         if request.method in _WITH_BODY:
             document = read_json(request, raw, required=not operation.optional_body)
             key = idempotency.read_key(request, caller.scope, document, api_key)
-        context.idempotent = key is not None
+        context.repeatable = request.method not in _WITH_BODY or key is not None
         prepared: Request[Any] = Request(
             scope=caller.scope,
             project_name=caller.project_name,

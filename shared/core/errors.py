@@ -72,7 +72,7 @@ ERRORS: Mapping[str, Kind] = {
     "unsupported_media_type": Kind(415, INVALID_REQUEST, "The body is not `application/json`.", "Send `Content-Type: application/json` without a content encoding."),
     "rate_limit_exceeded": Kind(429, "rate_limit_error", "The API key has exceeded 100 requests per second or 5000 requests per minute.", "Retry after the number of seconds in `Retry-After`."),
     "internal_error": Kind(500, "api_error", "An internal error occurred.", "Retry with the same Idempotency-Key. If the error persists, contact support with the `request_id`."),
-    "service_unavailable": Kind(503, "api_error", "The service is temporarily unavailable.", "Retry after the number of seconds in `Retry-After`."),
+    "service_unavailable": Kind(503, "api_error", "The service is temporarily unavailable.", "If `Service-Should-Retry` is `true`, retry after the number of seconds in `Retry-After`."),
     "agent_timeout": Kind(504, "api_error", "The agent did not reply in time.", "List the messages of the conversation to read the reply."),
 }
 # fmt: on
@@ -89,10 +89,8 @@ NEVER_SAVED = frozenset(
         "conflict",
     }
 )
-RETRYABLE = frozenset(
-    {"idempotency_key_in_use", "conversation_busy", "conflict", "rate_limit_exceeded", "service_unavailable"}
-)
-"""Codes whose responses from a function always have `Service-Should-Retry: true` (contract 1)."""
+RETRYABLE = frozenset({"idempotency_key_in_use", "conversation_busy", "conflict", "rate_limit_exceeded"})
+"""The codes below 500 with `Service-Should-Retry: true` (contract 1)."""
 
 
 class ApiError(Exception):

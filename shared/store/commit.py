@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from shared.aws.services import AwsError, Unavailable
 from shared.core import clock
 from shared.store import table
 
@@ -52,11 +53,16 @@ def commit(decide: Callable[[], C], request: str, *, seconds: float = CONFLICT_S
     """Execute the writes that `decide` returns, on behalf of the request with this id. Returns what was decided.
 
     `decide` runs again, for up to `seconds`, if a row was modified concurrently. Raises the exception that a write has
-    for its failed condition or its conflict, otherwise ConditionFailed, Contended or Unavailable.
+    for its failed condition or its conflict, otherwise ConditionFailed, Contended, or AwsError or Unavailable, whose
+    `uncertain` says whether the writes may have taken effect.
     """
 
     def attempt() -> C:
-        decided = decide()
+        try:
+            decided = decide()
+        except (AwsError, Unavailable) as failure:
+            failure.uncertain = False
+            raise
         try:
             if decided.writes:
                 table.write(decided.writes, request)

@@ -176,12 +176,12 @@ def test_a_call_placed_in_trouble_is_one_session_that_comes_to_its_end(
     stage: Stage, stopped_clock: Clock, prepare: Callable[[Stage], Request], kind: str
 ) -> None:
     problems = []
-    for name, fault, code in faults(stage, prepare, FEWER_TROUBLES[kind], "k"):
+    for name, fault, code, retry in faults(stage, prepare, FEWER_TROUBLES[kind], "k"):
         request = prepare(stage)
         scope = Scope(seen(stage, "/v1/ping")["project_id"], False)
         with wire(fault):
             first = request.send(stage, "k")
-        found = list(wrongs(first, request, code))
+        found = list(wrongs(first, request, code, retry=retry))
         stopped_clock.forward(1)
         again = request.send(stage, "k")
         if again.status != request.status or request.send(stage, "k").body != again.body:

@@ -144,12 +144,12 @@ def met_by(prepare: Preparation, kind: str) -> Sequence[Trouble]:
 def test_a_request_in_trouble_has_the_contracts_answer_and_its_retry_makes_the_effect_one(
     stage: Stage, stopped_clock: Clock, prepare: Preparation, kind: str
 ) -> None:
-    def all_of(fault: Fault | None, code: str | None) -> tuple[list[str], list[str]]:
+    def all_of(fault: Fault | None, code: str | None, retry: str = "true") -> tuple[list[str], list[str]]:
         stage.project()
         request = prepare(stage)
         with wire(fault):
             first = request.send(stage, "key")
-        found = list(wrongs(first, request, code))
+        found = list(wrongs(first, request, code, retry=retry))
         # Others wait a second and come back; so do we.
         stopped_clock.forward(1)
         second, third = request.send(stage, "key"), request.send(stage, "key")
@@ -165,8 +165,8 @@ def test_a_request_in_trouble_has_the_contracts_answer_and_its_retry_makes_the_e
     wrong, right = all_of(None, None)
     assert wrong == []
     problems = []
-    for name, fault, code in faults(stage, prepare, met_by(prepare, kind), "key"):
-        wrong, seen = all_of(fault, code)
+    for name, fault, code, retry in faults(stage, prepare, met_by(prepare, kind), "key"):
+        wrong, seen = all_of(fault, code, retry)
         problems += [f"{name}: {each}" for each in wrong]
         if not wrong and seen != right:
             problems.append(f"{name}: {Counter(seen) - Counter(right)} for {Counter(right) - Counter(seen)}")
@@ -178,13 +178,13 @@ def test_a_request_in_trouble_has_the_contracts_answer_and_its_retry_makes_the_e
 def test_a_request_without_a_key_in_trouble_has_the_contracts_answer_and_at_most_one_effect(
     stage: Stage, stopped_clock: Clock, prepare: Preparation, kind: str
 ) -> None:
-    def all_of(fault: Fault | None, code: str | None) -> tuple[list[str], list[str]]:
+    def all_of(fault: Fault | None, code: str | None, retry: str = "true") -> tuple[list[str], list[str]]:
         stage.project()
         request = prepare(stage)
         before = picture(stage)
         with wire(fault):
             first = request.send(stage, None)
-        found = list(wrongs(first, request, code))
+        found = list(wrongs(first, request, code, retry=retry))
         seen = picture(stage)
         if first.status >= 400 and request.status < 400 and seen == before:
             seen = right
@@ -196,8 +196,8 @@ def test_a_request_without_a_key_in_trouble_has_the_contracts_answer_and_at_most
     wrong, right = all_of(None, None)
     assert wrong == []
     problems = []
-    for name, fault, code in faults(stage, prepare, met_by(prepare, kind), None):
-        wrong, seen = all_of(fault, code)
+    for name, fault, code, retry in faults(stage, prepare, met_by(prepare, kind), None):
+        wrong, seen = all_of(fault, code, retry)
         problems += [f"{name}: {each}" for each in wrong]
         if not wrong and seen != right:
             problems.append(f"{name}: {Counter(seen) - Counter(right)} for {Counter(right) - Counter(seen)}")

@@ -43,6 +43,11 @@ class Trouble:
     code: str | None = None
     writes_only: bool = False
 
+    @property
+    def may_have_written(self) -> bool:
+        """Whether a write that meets it may have taken effect all the same."""
+        return self.disturbance in (broken, lost)
+
     def concerns(self, operation: str) -> bool:
         """Whether this operation can meet it, in a way that no other trouble shows.
 
@@ -96,24 +101,24 @@ def expected(trouble: Trouble, service: str, operation: str, request: Request) -
     return trouble.code
 
 
-def wrongs(found: Answer, request: Request, code: str | None) -> Iterator[str]:
-    """What is wrong with an answer."""
+def wrongs(found: Answer, request: Request, code: str | None, *, retry: str = "true") -> Iterator[str]:
+    """What is wrong with an answer; `retry` is what an error is to say of a repetition."""
     if code is None:
         if found.status != request.status:
             yield f"{found.status} {found.body[:90]!r}"
     elif found.status < 400 or found.code != code:
         yield f"{found.status} {found.body[:90]!r} instead of {code}"
     else:
-        if found.headers["service-should-retry"] != "true":
-            yield f"{code} is not to be retried"
+        if found.headers["service-should-retry"] != retry:
+            yield f"whether to retry {code}: {found.headers['service-should-retry']}"
         if code != "conflict" and int(found.headers.get("retry-after", "0")) < 1:
             yield f"{code} without Retry-After"
 
 
 def faults(
     stage: Stage, prepare: Preparation, troubles: Sequence[Trouble], key: str | None
-) -> Iterator[tuple[str, Fault, str | None]]:
-    """Every trouble with every call of the request in turn."""
+) -> Iterator[tuple[str, Fault, str | None, str]]:
+    """Every trouble with every call of the request in turn: its name, the fault, the error, and whether to retry."""
     stage.project()
     request = prepare(stage)
     with wire() as line:
@@ -124,7 +129,11 @@ def faults(
             continue
         name = f"{trouble.name} at {position} {call.operation}"
         fault = Fault(position, trouble.disturbance, trouble.tries)
-        yield name, fault, expected(trouble, call.service, call.operation, request)
+        # The first call counts the request, which is no effect.
+        unsure = trouble.may_have_written and call.operation in WRITES and position > 0
+        harmless = key is not None or request.method == "DELETE" or not unsure
+        error = expected(trouble, call.service, call.operation, request)
+        yield name, fault, error, "true" if harmless else "false"
 
 
 def first_and_last_of_each(operations: Sequence[str]) -> list[int]:

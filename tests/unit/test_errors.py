@@ -60,10 +60,10 @@ def test_conflicts_that_pass_are_those_of_contract_4() -> None:
     assert {ERRORS[code].status for code in NEVER_SAVED} == {409}
 
 
-def test_what_clients_should_retry_whatever_the_request_was_is_what_contract_1_names() -> None:
-    always = {code for code, kind in ERRORS.items() if kind.status in (429, 503)}
+def test_the_refusals_that_clients_should_retry_are_those_that_contract_1_names() -> None:
+    limited = {code for code, kind in ERRORS.items() if kind.status == 429}
 
-    assert always | {"idempotency_key_in_use", "conversation_busy", "conflict"} == RETRYABLE
+    assert limited | {"idempotency_key_in_use", "conversation_busy", "conflict"} == RETRYABLE
 
 
 def test_an_error_takes_status_type_and_words_from_the_table() -> None:
