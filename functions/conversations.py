@@ -10,8 +10,8 @@ from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.conversations import conversations, participants
 from shared.conversations.conversations import CONVERSATIONS, MESSAGES, Conversation, Message
 from shared.conversations.participants import CUSTOMER_ERRORS, CustomerReference
-from shared.resources import fields
-from shared.resources.lists import Page
+from shared.resources import fields, pages, queries
+from shared.resources.queries import Page
 from shared.store.commit import Change
 
 
@@ -49,10 +49,10 @@ def list_messages(request: Request[None]) -> Response:
 
     Oldest first, unless `order` is `desc` (contract 8).
     """
-    query = MESSAGES.query(request.query)
+    query = queries.parse(MESSAGES, request.query)
     conversation = CONVERSATIONS.find(request.scope, request.id)
     partition = conversations.messages_pk(request.scope, conversation.doc["id"])
-    page = MESSAGES.page(request.scope, query, partition=partition, seconds_left=request.seconds_left)
+    page = pages.read(request.scope, MESSAGES, query, partition=partition, seconds_left=request.seconds_left)
     return responses.ok(page.envelope(request.path))
 
 

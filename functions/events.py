@@ -9,8 +9,8 @@ from shared.api.collections import list_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
-from shared.resources import fields
-from shared.resources.lists import Page
+from shared.resources import fields, pages, queries
+from shared.resources.queries import Page
 from shared.store.commit import Change
 from shared.tasks import wake_ups
 from shared.webhooks import deliveries, events, queues
@@ -31,9 +31,9 @@ def list_deliveries(request: Request[None]) -> Response:
 
     Newest first (contract 9).
     """
-    query = DELIVERIES.query(request.query)
+    query = queries.parse(DELIVERIES, request.query)
     partition = deliveries.partition(request.scope, events.validate_id(request.id))
-    page = DELIVERIES.page(request.scope, query, partition=partition, seconds_left=request.seconds_left)
+    page = pages.read(request.scope, DELIVERIES, query, partition=partition, seconds_left=request.seconds_left)
     if not page.rows:
         # The event has no deliveries, or it does not exist.
         events.find(request.scope, request.id)

@@ -12,6 +12,7 @@ from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.conversations import conversations
 from shared.conversations.conversations import CONVERSATIONS, MESSAGES, ConversationRecord, ConversationStatus
+from shared.resources import pages, queries
 from shared.store import table
 
 SECTION = "conversations"
@@ -46,9 +47,9 @@ def as_shown(row: table.Row) -> dict[str, Any]:
 def show(visit: InProject) -> Response:
     """Show a conversation's messages, oldest first; the first page has the latest ones."""
     record = _find(visit)
-    query = MESSAGES.query(visit.page_parameters(MESSAGES_SHOWN) | {"order": ["desc"]})
+    query = queries.parse(MESSAGES, visit.page_parameters(MESSAGES_SHOWN) | {"order": ["desc"]})
     partition = conversations.messages_pk(visit.scope, record.doc["id"])
-    page = MESSAGES.page(visit.scope, query, partition=partition)
+    page = pages.read(visit.scope, MESSAGES, query, partition=partition)
     return visit.render(
         "conversation.html",
         section=SECTION,

@@ -21,7 +21,8 @@ from shared.conversations.conversations import CONVERSATIONS
 from shared.core.errors import ApiError
 from shared.customers import commands as customers
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerPatch, CustomerRecord
-from shared.resources import fields
+from shared.resources import fields, pages, queries
+from shared.resources.collections import Collection
 from shared.store import table
 
 SECTION = "customers"
@@ -55,8 +56,9 @@ def show(visit: InProject) -> Response:
     record = _find(visit)
     query = {"customer_id": [record.doc["id"]], "limit": [str(SHOWN)]}
     parts: dict[str, Any] = {}
-    for collection in (APPOINTMENTS, SESSIONS, CONVERSATIONS):
-        page = collection.page(visit.scope, collection.query(query))
+    collections: tuple[Collection[Any, Any], ...] = (APPOINTMENTS, SESSIONS, CONVERSATIONS)
+    for collection in collections:
+        page = pages.read(visit.scope, collection, queries.parse(collection, query))
         view = as_shown if collection is CONVERSATIONS else lists.document
         parts[f"{collection.kind}s"] = [view(row) for row in page.rows]
     return visit.render(
@@ -185,8 +187,8 @@ def _form(
 
 def _call_form(visit: InProject, values: Mapping[str, str], error: ApiError | None = None) -> Response:
     customer = _find(visit).doc
-    query = APPOINTMENTS.query({"customer_id": [customer["id"]], "limit": ["50"]})
-    found = [json.loads(row["doc"]) for row in APPOINTMENTS.page(visit.scope, query).rows]
+    query = queries.parse(APPOINTMENTS, {"customer_id": [customer["id"]], "limit": ["50"]})
+    found = [json.loads(row["doc"]) for row in pages.read(visit.scope, APPOINTMENTS, query).rows]
     return visit.render(
         "customer_call.html",
         error.status if error else 200,

@@ -17,7 +17,7 @@ from shared.conversations.conversations import CONVERSATIONS, MESSAGES
 from shared.core import ids
 from shared.customers.resource import CUSTOMERS
 from shared.projects import api_keys
-from shared.resources import fields
+from shared.resources import fields, pages, queries
 from shared.resources.collections import Collection
 from shared.webhooks import deliveries
 from shared.webhooks.deliveries import DELIVERIES
@@ -80,7 +80,7 @@ def _customers(visit: InProject, text: str) -> str | None:
     elif "@" in text:
         parameters = {"email": text}
     query = {name: [value] for name, value in parameters.items()} | {"limit": ["2"]}
-    rows = CUSTOMERS.page(visit.scope, CUSTOMERS.query(query)).rows
+    rows = pages.read(visit.scope, CUSTOMERS, queries.parse(CUSTOMERS, query)).rows
     if len(rows) == 1:
         return visit.path("customers", rows[0]["sk"])
     return visit.path(f"customers?{urllib.parse.urlencode(parameters)}") if rows else None

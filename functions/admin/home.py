@@ -14,6 +14,7 @@ from shared.conversations import conversations
 from shared.core import clock
 from shared.projects import api_keys
 from shared.projects.api_keys import Key
+from shared.resources import pages, queries
 from shared.webhooks import endpoints, failures, replays
 
 SHOWN = 10
@@ -35,7 +36,7 @@ def show(visit: InProject) -> Response:
     failed = {one.doc["id"]: failures.count(scope, one.doc["id"], MOST_COUNTED) for one in known}
     since = clock.iso(now - CALLS_SINCE)
     parameters = {"call_status": ["failed"], "created_at[gte]": [since], "limit": [str(SHOWN)]}
-    calls = SESSIONS.page(scope, SESSIONS.query(parameters))
+    calls = pages.read(scope, SESSIONS, queries.parse(SESSIONS, parameters))
     found: dict[str, Any] = {
         "unhealthy": [one for one in known if one.needs_attention],
         "failed": [(one, failed[one.doc["id"]]) for one in known if failed[one.doc["id"]]],

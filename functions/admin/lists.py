@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from functions.admin.visits import InProject
 from shared.core.errors import ApiError
+from shared.resources import pages, queries
 from shared.resources.collections import Collection
 from shared.store import table
 
@@ -40,7 +41,7 @@ def read(
     view: Callable[[table.Row], Any] = document,
 ) -> tuple[list[Any], str | None]:
     """The resources of a page as `view` shows them, and the cursor of the next one. Raises ApiError."""
-    page = collection.page(visit.scope, collection.query(query))
+    page = pages.read(visit.scope, collection, queries.parse(collection, query))
     return [view(row) for row in page.rows], page.next_cursor
 
 

@@ -12,7 +12,7 @@ from infra.openapi.schemas import Schema, Schemas, ref
 from shared.api.idempotency import KEY_PATTERN
 from shared.api.routes import Operation
 from shared.core import ids
-from shared.resources import fields, lists, schema
+from shared.resources import fields, queries, schema
 from shared.resources.collections import Collection
 
 _SUCCESSES = {
@@ -39,8 +39,8 @@ PARAMETERS: dict[str, Schema] = {
     "limit": {
         "name": "limit",
         "in": "query",
-        "description": f"The number of items on a page. Any integer; it is clamped to 1 to {lists.MAX_LIMIT}.",
-        "schema": {"type": "integer", "default": lists.DEFAULT_LIMIT},
+        "description": f"The number of items on a page. Any integer; it is clamped to 1 to {queries.MAX_LIMIT}.",
+        "schema": {"type": "integer", "default": queries.DEFAULT_LIMIT},
     },
 }
 """The parameters that operations share."""
@@ -130,7 +130,7 @@ def _query_parameters(operation: Operation) -> list[Schema]:
                 "name": "order",
                 "in": "query",
                 "description": "By time, ascending or descending.",
-                "schema": {"type": "string", "enum": [*lists.ORDERS], "default": lists.ORDERS[0]},
+                "schema": {"type": "string", "enum": [*queries.ORDERS], "default": queries.ORDERS[0]},
             }
         )
     nouns = collection.kind.replace("_", " ") + "s"
@@ -152,7 +152,7 @@ def _query_parameters(operation: Operation) -> list[Schema]:
         )
     for time in (collection.created, collection.time_field):
         if time:
-            found += [_range(nouns, time, comparison) for comparison in lists.COMPARISONS]
+            found += [_range(nouns, time, comparison) for comparison in queries.COMPARISONS]
     return found
 
 

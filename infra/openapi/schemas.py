@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_or
 
 from infra.openapi import examples, text
 from shared.core.facts import EVENT_TYPES
-from shared.resources import lists, schema
+from shared.resources import queries, schema
 from shared.resources.fields import Input
 from shared.resources.schema import Keywords
 from shared.webhooks.events import Event
@@ -52,7 +52,7 @@ class Schemas:
     def of(self, annotation: Any) -> Schema:
         """The schema of a type annotation in a response."""
         origin, arguments = get_origin(annotation), get_args(annotation)
-        if origin is lists.Page:
+        if origin is queries.Page:
             return self._page(arguments[0])
         if origin in (Annotated, NotRequired):
             keywords = [found.keywords for found in arguments[1:] if isinstance(found, Keywords)]

@@ -8,8 +8,9 @@ from shared.api import responses
 from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation
+from shared.resources import pages, queries
 from shared.resources.collections import Collection
-from shared.resources.lists import Page
+from shared.resources.queries import Page
 
 
 def list_operation(collection: Collection[Any, Any], resource: Any) -> Operation:
@@ -17,8 +18,8 @@ def list_operation(collection: Collection[Any, Any], resource: Any) -> Operation
     nouns = collection.kind.replace("_", " ") + "s"
 
     def list_resources(request: Request[None]) -> Response:
-        query = collection.query(request.query)
-        page = collection.page(request.scope, query, seconds_left=request.seconds_left)
+        query = queries.parse(collection, request.query)
+        page = pages.read(request.scope, collection, query, seconds_left=request.seconds_left)
         return responses.ok(page.envelope(request.path))
 
     # What clients read in the API description.

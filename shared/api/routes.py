@@ -39,7 +39,7 @@ from shared.aws.services import Unavailable
 from shared.core import clock, ids, log, trace
 from shared.core.errors import ApiError
 from shared.projects import api_keys
-from shared.resources import fields
+from shared.resources import fields, queries
 from shared.resources.collections import Collection
 from shared.store import table
 
@@ -78,7 +78,7 @@ class Operation:
     @property
     def query(self) -> frozenset[str]:
         """The names of the query parameters."""
-        return frozenset() if self.lists is None else self.lists.parameters
+        return frozenset() if self.lists is None else queries.parameters(self.lists)
 
 
 class Route(StarletteRoute):

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, NotRequired
 
 from pydantic import Field
 
-from shared.resources import fields, lists
+from shared.resources import fields, filters
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
 from shared.resources.schema import AppointmentId, CustomerId, Keywords, Metadata, SessionId, Time, at_most
@@ -110,10 +110,10 @@ APPOINTMENTS: Collection[Appointment, AppointmentRow] = Collection(
     prefix="appt_",
     indexed=("external_id", "session_id", "customer_id", "status"),
     filters={
-        "external_id": lists.Exact("external_id"),
-        "session_id": lists.Exact("session_id"),
-        "customer_id": lists.Exact("customer_id"),
-        "status": lists.Enumerated("status", [*AppointmentStatus]),
+        "external_id": filters.Exact("external_id"),
+        "session_id": filters.Exact("session_id"),
+        "customer_id": filters.Exact("customer_id"),
+        "status": filters.Enumerated("status", [*AppointmentStatus]),
     },
     repeatable=frozenset({"status"}),
     time_field="appointment_at",

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
 from shared.core import clock
 from shared.customers.resource import CUSTOMERS, Customer, CustomerRecord
-from shared.resources import documents, lists
+from shared.resources import documents, filters
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
 from shared.resources.schema import E164, AppointmentId, Count, CustomerId, Metadata, SessionId, Time, one_of
@@ -149,10 +149,10 @@ SESSIONS: Collection[Session, SessionRow] = Collection(
     prefix="sess_",
     indexed=("appointment_id", "customer_id", "call_status", "channel"),
     filters={
-        "appointment_id": lists.Exact("appointment_id"),
-        "customer_id": lists.Exact("customer_id"),
-        "call_status": lists.Enumerated("call_status", [*SessionCallStatus]),
-        "channel": lists.Enumerated("channel", [*Channel]),
+        "appointment_id": filters.Exact("appointment_id"),
+        "customer_id": filters.Exact("customer_id"),
+        "call_status": filters.Enumerated("call_status", [*SessionCallStatus]),
+        "channel": filters.Enumerated("channel", [*Channel]),
     },
 )
 

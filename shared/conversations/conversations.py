@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
 from shared.agent.tools import Action
 from shared.core import clock, ids
 from shared.core.errors import ApiError
-from shared.resources import documents, fields, lists
+from shared.resources import documents, fields, filters
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
 from shared.resources.schema import ConversationId, CustomerId, MessageId, Metadata, Time, at_most
@@ -129,9 +129,9 @@ CONVERSATIONS: Collection[Conversation, ConversationRow] = Collection(
     prefix="conv_",
     indexed=("external_id", "customer_id", "status"),
     filters={
-        "external_id": lists.Exact("external_id"),
-        "customer_id": lists.Exact("customer_id"),
-        "status": lists.Enumerated("status", [*ConversationStatus]),
+        "external_id": filters.Exact("external_id"),
+        "customer_id": filters.Exact("customer_id"),
+        "status": filters.Enumerated("status", [*ConversationStatus]),
     },
 )
 MESSAGES: Collection[Message, ResourceRow] = Collection(kind="message", prefix="msg_", created=None, takes_order=True)

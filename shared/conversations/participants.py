@@ -9,8 +9,8 @@ from shared.core import ids
 from shared.core.errors import ApiError, not_found_in_body
 from shared.customers import commands
 from shared.customers.resource import CUSTOMERS, CustomerFields, must_exist
-from shared.resources import fields
-from shared.resources.lists import Query
+from shared.resources import fields, pages
+from shared.resources.queries import Query
 from shared.resources.schema import CustomerId
 from shared.store import table
 from shared.store.keys import Scope
@@ -80,7 +80,7 @@ def resolve(scope: Scope, customer: CustomerReference | None) -> tuple[str | Non
         value = getattr(customer, field)
         if value is not None:
             query = Query(limit=1, starting_after=None, filters={field: (value,)})
-            for row in CUSTOMERS.page(scope, query).rows:
+            for row in pages.read(scope, CUSTOMERS, query).rows:
                 return row["sk"], [table.Check(scope.pk(CUSTOMERS.kind), row["sk"])]
     change = commands.insert(scope, customer, customer.phone, customer.metadata)
     return change.doc["id"], change.writes

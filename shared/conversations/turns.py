@@ -33,8 +33,8 @@ from shared.core import clock, ids
 from shared.customers import resource as customers
 from shared.customers.resource import CUSTOMERS
 from shared.projects import usage
-from shared.resources import documents, fields
-from shared.resources.lists import Query
+from shared.resources import documents, fields, pages
+from shared.resources.queries import Query
 from shared.store import table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks
@@ -158,7 +158,7 @@ def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRec
         filters={"customer_id": (customer_id,)},
         min_time=clock.iso(clock.now()),
     )
-    future = APPOINTMENTS.earliest_first(scope, query)
+    future = pages.earliest_first(scope, APPOINTMENTS, query)
     upcoming = (record for record in future if record.doc["status"] != AppointmentStatus.CANCELLED)
     return list(itertools.islice(upcoming, MAX_APPOINTMENTS))
 

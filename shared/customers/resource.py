@@ -6,7 +6,7 @@ from typing import Annotated, Literal, NotRequired
 
 from shared.core import clock, ids
 from shared.core.errors import ApiError, not_found_in_body
-from shared.resources import fields, lists
+from shared.resources import fields, filters
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
 from shared.resources.schema import E164, CustomerId, Keywords, Metadata, Time, at_most
@@ -51,9 +51,9 @@ CUSTOMERS: Collection[Customer, CustomerRow] = Collection(
     prefix="cust_",
     indexed=("external_id", "phone", "email"),
     filters={
-        "external_id": lists.Exact("external_id"),
-        "phone": lists.Phone("phone"),
-        "email": lists.Exact("email"),
+        "external_id": filters.Exact("external_id"),
+        "phone": filters.Phone("phone"),
+        "email": filters.Exact("email"),
     },
     keeps_deleted=True,
 )

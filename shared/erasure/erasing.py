@@ -34,8 +34,9 @@ from shared.customers.resource import CUSTOMERS
 from shared.erasure import batches
 from shared.erasure.batches import StoredBatch
 from shared.projects import usage
+from shared.resources import pages
 from shared.resources.collections import Collection
-from shared.resources.lists import Query
+from shared.resources.queries import Query
 from shared.store import commit, table
 from shared.store.keys import Scope
 from shared.tasks import tasks
@@ -297,7 +298,7 @@ def _erase_consents(scope: Scope, customer_id: str) -> Counter[str]:
 def _has_phone(scope: Scope, phone: str, customer_id: str) -> bool:
     """Whether another customer, who is not deleted, has this phone."""
     query = Query(limit=2, starting_after=None, filters={"phone": (phone,)})
-    return any(row["sk"] != customer_id for row in CUSTOMERS.page(scope, query).rows)
+    return any(row["sk"] != customer_id for row in pages.read(scope, CUSTOMERS, query).rows)
 
 
 def _ids(collection: Collection[Any, Any], scope: Scope, customer_id: str) -> list[str]:

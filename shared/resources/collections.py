@@ -7,16 +7,16 @@ writes for a transaction; they do not execute them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
 from shared.core import clock, ids
 from shared.core.errors import not_found
-from shared.resources import fields, lists, walks
+from shared.resources import fields
 from shared.resources.documents import CommonFields
-from shared.resources.lists import Filter, Page, Query
+from shared.resources.filters import Filter
 from shared.store import table
 from shared.store.keys import Scope
 
@@ -71,38 +71,6 @@ class Collection(Generic[D, R]):
     """Returns the values of the indexed fields of a document."""
     keeps_deleted: bool = False
     """Whether a deleted row moves to another partition: lists do not read it, but it can be retrieved by its id."""
-
-    @property
-    def parameters(self) -> frozenset[str]:
-        """The names of all query parameters of the list."""
-        return lists.parameters(self)
-
-    def query(self, values: Mapping[str, list[str]]) -> Query:
-        """Validate the query parameters of the list. Raises ApiError."""
-        return lists.parse(self, values)
-
-    def page(
-        self,
-        scope: Scope,
-        query: Query,
-        *,
-        partition: str | None = None,
-        seconds_left: Callable[[float], float] = float,
-    ) -> Page[D]:
-        """Read one page, newest first unless the query is `forward` (contract 3). Only the last page may be empty.
-
-        `partition` replaces the collection's own partition. `seconds_left` returns the seconds that remain of a time
-        limit that began with the request (`Request.seconds_left`). Raises Unavailable if no row matches within the
-        limit.
-        """
-        return walks.read_page(scope, self, query, partition or scope.pk(self.kind), seconds_left)
-
-    def earliest_first(self, scope: Scope, query: Query) -> Iterator[Record[D, R]]:
-        """The resources of a query by time with one filter value, earliest first. Reads as many as the caller takes.
-
-        `query.limit` is the number of rows that each read gets.
-        """
-        return map(self.record, walks.earliest_first(scope, self, query))
 
     def find(self, scope: Scope, id: str) -> Record[D, R]:
         """The resource with this id, deleted or not. Raises `resource_not_found`."""

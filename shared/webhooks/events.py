@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
 from shared.core import clock, facts, ids
 from shared.core.errors import not_found
 from shared.core.facts import EVENT_TYPES
-from shared.resources import documents, fields, lists
+from shared.resources import documents, fields, filters
 from shared.resources.collections import Collection
 from shared.resources.schema import EventId, one_of
 from shared.store import table
@@ -83,8 +83,8 @@ EVENTS: Collection[Event, EventRow] = Collection(
     prefix="evt_",
     indexed=("object_id", "type"),
     filters={
-        "type": lists.Enumerated("type", EVENT_TYPES, wildcards=FAMILIES),
-        "object_id": lists.Exact("object_id"),
+        "type": filters.Enumerated("type", EVENT_TYPES, wildcards=FAMILIES),
+        "object_id": filters.Exact("object_id"),
     },
     created="created",
     values=_values,

@@ -15,7 +15,7 @@ from shared.conversations import conversations
 from shared.core import clock, ids
 from shared.core.errors import ApiError
 from shared.customers import resource as customers
-from shared.resources import lists
+from shared.resources import pages, queries
 from shared.resources.collections import Collection
 from shared.store.keys import Scope
 from shared.webhooks import endpoints, events
@@ -27,12 +27,12 @@ WORDS = ("gt", "gte", "lt", "lte")
 
 
 def limit(text: str) -> int:
-    return customers.CUSTOMERS.query({"limit": [text]}).limit
+    return queries.parse(customers.CUSTOMERS, {"limit": [text]}).limit
 
 
 def refusal(listed: Collection[Any, Any], **given: list[str]) -> tuple[str, str | None]:
     with pytest.raises(ApiError) as caught:
-        listed.page(SCOPE, listed.query(given))
+        pages.read(SCOPE, listed, queries.parse(listed, given))
     return caught.value.code, caught.value.param
 
 
@@ -54,7 +54,7 @@ def test_what_is_no_integer_is_no_limit(text: str) -> None:
 
 
 def test_the_default_is_20() -> None:
-    assert customers.CUSTOMERS.query({}).limit == 20
+    assert queries.parse(customers.CUSTOMERS, {}).limit == 20
 
 
 @pytest.mark.parametrize(
@@ -145,15 +145,15 @@ def test_a_filter_takes_values_of_its_kind(listed: Collection[Any, Any], name: s
 
 
 def test_a_status_may_be_repeated_and_one_given_twice_counts_once() -> None:
-    query = appointments.APPOINTMENTS.query({"status": ["failed", "pending", "failed"]})
+    query = queries.parse(appointments.APPOINTMENTS, {"status": ["failed", "pending", "failed"]})
 
     assert query.filters == {"status": ("failed", "pending")}
 
 
 def test_a_plus_that_arrives_as_a_space_is_understood() -> None:
-    phone = customers.CUSTOMERS.query({"phone": [" 15005550006"]})
-    spaced = customers.CUSTOMERS.query({"phone": [" +1 500 555 0006"]})
-    range_ = appointments.APPOINTMENTS.query({"appointment_at[gte]": ["2027-01-01T02:00:00 02:00"]})
+    phone = queries.parse(customers.CUSTOMERS, {"phone": [" 15005550006"]})
+    spaced = queries.parse(customers.CUSTOMERS, {"phone": [" +1 500 555 0006"]})
+    range_ = queries.parse(appointments.APPOINTMENTS, {"appointment_at[gte]": ["2027-01-01T02:00:00 02:00"]})
 
     assert phone.filters == spaced.filters == {"phone": ("+15005550006",)}
     assert range_.min_time == "2027-01-01T00:00:00.000Z"
@@ -162,7 +162,7 @@ def test_a_plus_that_arrives_as_a_space_is_understood() -> None:
 @given(INSTANTS, st.sampled_from(WORDS), st.integers(-2, 2))
 def test_a_range_of_creation_takes_exactly_the_ids_made_within_it(bound: int, word: str, beside: int) -> None:
     made = max(0, bound + beside)
-    query = customers.CUSTOMERS.query({f"created_at[{word}]": [clock.iso(bound)]})
+    query = queries.parse(customers.CUSTOMERS, {f"created_at[{word}]": [clock.iso(bound)]})
 
     assert within(query, ids.new("cust_", made)) == compare(made, word, bound)
 
@@ -170,7 +170,7 @@ def test_a_range_of_creation_takes_exactly_the_ids_made_within_it(bound: int, wo
 @given(st.integers(0, 4_000_000_000), st.sampled_from(WORDS), st.integers(-2000, 2000))
 def test_a_range_of_events_counts_whole_seconds(bound: int, word: str, beside: int) -> None:
     made = max(0, bound * 1000 + beside)
-    query = events.EVENTS.query({f"created[{word}]": [str(bound)]})
+    query = queries.parse(events.EVENTS, {f"created[{word}]": [str(bound)]})
 
     assert within(query, ids.new("evt_", made)) == compare(made // 1000, word, bound)
 
@@ -178,22 +178,22 @@ def test_a_range_of_events_counts_whole_seconds(bound: int, word: str, beside: i
 def test_a_range_of_events_takes_any_integer() -> None:
     first, last = ids.new("evt_", 0), ids.new("evt_", 4_000_000_000_000)
 
-    assert not within(events.EVENTS.query({"created[gt]": ["9" * 5000]}), last)
-    assert within(events.EVENTS.query({"created[gt]": ["-" + "9" * 5000]}), first)
-    assert within(events.EVENTS.query({"created[lte]": ["9" * 5000]}), last)
+    assert not within(queries.parse(events.EVENTS, {"created[gt]": ["9" * 5000]}), last)
+    assert within(queries.parse(events.EVENTS, {"created[gt]": ["-" + "9" * 5000]}), first)
+    assert within(queries.parse(events.EVENTS, {"created[lte]": ["9" * 5000]}), last)
 
 
 @given(INSTANTS, INSTANTS, INSTANTS)
 def test_two_bounds_both_hold(least: int, most: int, made: int) -> None:
     given = {"created_at[gte]": [clock.iso(least)], "created_at[lt]": [clock.iso(most)]}
 
-    assert within(customers.CUSTOMERS.query(given), ids.new("cust_", made)) == (least <= made < most)
+    assert within(queries.parse(customers.CUSTOMERS, given), ids.new("cust_", made)) == (least <= made < most)
 
 
 @given(INSTANTS, st.sampled_from(WORDS), st.integers(-2, 2))
 def test_a_range_of_appointment_times_takes_exactly_the_times_within_it(bound: int, word: str, beside: int) -> None:
     at = max(0, bound + beside)
-    query = appointments.APPOINTMENTS.query({f"appointment_at[{word}]": [clock.iso(bound)]})
+    query = queries.parse(appointments.APPOINTMENTS, {f"appointment_at[{word}]": [clock.iso(bound)]})
     sort_time = f"{clock.iso(at)}#{ids.new('appt_', at)}"
     found = (query.min_time is None or sort_time >= query.min_time) and (
         query.max_time is None or sort_time <= query.max_time
@@ -203,7 +203,7 @@ def test_a_range_of_appointment_times_takes_exactly_the_times_within_it(bound: i
     assert query.by_time
 
 
-def within(query: lists.Query, id: str) -> bool:
+def within(query: queries.Query, id: str) -> bool:
     return (query.min_id is None or id >= query.min_id) and (query.max_id is None or id <= query.max_id)
 
 
@@ -213,7 +213,7 @@ def compare(value: int, word: str, bound: int) -> bool:
 
 def test_each_list_takes_the_parameters_that_the_contract_names() -> None:
     def named(listed: Collection[Any, Any]) -> list[str]:
-        return sorted({re.sub(r"\[.*", "[]", name) for name in listed.parameters})
+        return sorted({re.sub(r"\[.*", "[]", name) for name in queries.parameters(listed)})
 
     paging = ["limit", "starting_after"]
     assert named(customers.CUSTOMERS) == sorted(["created_at[]", "email", "external_id", "phone", *paging])

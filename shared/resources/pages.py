@@ -1,4 +1,4 @@
-"""Walks: how the rows of a page are read (contract 3, "Lists").
+"""Pages: how the rows of a page are read (contract 3, "Lists").
 
 A list without filters reads the base table, so it includes every write; with a range of its time field it reads the
 index of that time. Each filter reads a keys-only index; several
@@ -15,18 +15,16 @@ from __future__ import annotations
 import itertools
 import json
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from shared.aws.services import Unavailable
 from shared.core import clock, ids
-from shared.resources import lists
-from shared.resources.lists import Page, Query
+from shared.resources import queries
+from shared.resources.collections import Collection, Record
+from shared.resources.queries import Page, Query
 from shared.store import table
 from shared.store.keys import Scope
-
-if TYPE_CHECKING:
-    from shared.resources.collections import Collection
 
 EXAMINED = 1_000
 """The most rows or entries that a page reads once it has a row."""
@@ -41,26 +39,34 @@ _NEXT_ENTRIES = 60
 _MISS = 50
 """The number of rows that a read without a match counts as, towards `EXAMINED`."""
 
+D = TypeVar("D", bound=Mapping[str, Any])
+R = TypeVar("R", bound=Mapping[str, Any])
 Entries = Iterator["table.Row | None"]
 """Rows or index entries in list order. None is a read without a match: the caller checks the time."""
 
 
-def read_page(
+def read(
     scope: Scope,
-    collection: Collection[Any, Any],
+    collection: Collection[D, Any],
     query: Query,
-    partition: str,
-    seconds_left: Callable[[float], float],
-) -> Page[Any]:
-    """Read one page. It is empty only if it is the last one. Raises Unavailable if no row matches in time."""
+    *,
+    partition: str | None = None,
+    seconds_left: Callable[[float], float] = float,
+) -> Page[D]:
+    """Read one page, newest first unless the query is `forward` (contract 3). Only the last page may be empty.
+
+    `partition` replaces the collection's own partition. `seconds_left` returns the seconds that remain of a time limit
+    that began with the request (`Request.seconds_left`). Raises Unavailable if no row matches within the limit.
+    """
+    partition = partition or scope.pk(collection.kind)
     indexed = query.by_time or bool(query.filters)
-    walk = _by_index(scope, collection, query) if indexed else _by_id(collection, query, partition)
+    found = _by_index(scope, collection, query) if indexed else _by_id(collection, query, partition)
     page: list[table.Row] = []
     size = examined = 0
     while True:
         # A full page only needs to know whether there is a next entry.
         full = len(page) == query.limit
-        chunk = list(itertools.islice(walk, 1 if full else query.limit - len(page)))
+        chunk = list(itertools.islice(found, 1 if full else query.limit - len(page)))
         if not chunk:
             return Page(page, None)
         entries = [entry for entry in chunk if entry is not None and _in_range(query, entry)]
@@ -79,11 +85,14 @@ def read_page(
             raise Unavailable("no row matched in time")
 
 
-def earliest_first(scope: Scope, collection: Collection[Any, Any], query: Query) -> Iterator[table.Row]:
-    """The rows of a query by time with one filter value, earliest first, read in blocks of `query.limit`."""
+def earliest_first(scope: Scope, collection: Collection[D, R], query: Query) -> Iterator[Record[D, R]]:
+    """The resources of a query by time with one filter value, earliest first.
+
+    Reads as many as the caller takes, in blocks of `query.limit` rows.
+    """
     [(index, [partition])] = _conditions(scope, collection, query)
     for entries in table.query(partition, index=index, at_least=query.min_time, limit=query.limit, forward=True):
-        yield from _matching_rows(collection, query, entries, indexed=True)
+        yield from map(collection.record, _matching_rows(collection, query, entries, indexed=True))
 
 
 def _matching_rows(
@@ -100,7 +109,7 @@ def _matching_rows(
 def _by_id(collection: Collection[Any, Any], query: Query, partition: str) -> Entries:
     limit, cursor = query.limit + 1, query.starting_after
     if query.forward:
-        after = None if cursor is None else ids.after(collection.prefix, lists.id_of_cursor(collection, cursor))
+        after = None if cursor is None else ids.after(collection.prefix, queries.id_of_cursor(collection, cursor))
         return _rows(table.query(partition, at_least=after, limit=limit, next_limit=_NEXT_LIMIT, forward=True))
     at_most = _start(query.max_id, None if cursor is None else _before_id(collection, cursor))
     return _rows(table.query(partition, at_least=query.min_id, at_most=at_most, limit=limit, next_limit=_NEXT_LIMIT))
@@ -115,7 +124,7 @@ def _by_index(scope: Scope, collection: Collection[Any, Any], query: Query) -> E
         order, at_least = "sk", query.min_id
         at_most = _start(query.max_id, None if cursor is None else _before_id(collection, cursor))
     conditions = [
-        [_Walk(partition, index, order, at_least, query.limit + 1) for partition in partitions]
+        [_Scan(partition, index, order, at_least, query.limit + 1) for partition in partitions]
         for index, partitions in _conditions(scope, collection, query)
     ]
     return _intersection(collection, conditions, order, at_most)
@@ -133,7 +142,7 @@ def _conditions(scope: Scope, collection: Collection[Any, Any], query: Query) ->
     ]
 
 
-class _Walk:
+class _Scan:
     """The entries of one index partition in descending order, read in blocks."""
 
     def __init__(self, partition: str, index: str, order: str, at_least: str | None, size: int) -> None:
@@ -170,18 +179,18 @@ class _Walk:
 
 
 def _intersection(
-    collection: Collection[Any, Any], conditions: Sequence[Sequence[_Walk]], order: str, position: str | None
+    collection: Collection[Any, Any], conditions: Sequence[Sequence[_Scan]], order: str, position: str | None
 ) -> Entries:
-    """The entries that every condition has in one of its walks.
+    """The entries that every condition has in one of its scans.
 
     Each condition seeks the position of the previous one, so that the entries between the two are not read.
     """
-    walks = [walk for condition in conditions for walk in condition]
+    scans = [scan for condition in conditions for scan in condition]
     while True:
-        reads = sum(walk.reads for walk in walks)
+        reads = sum(scan.reads for scan in scans)
         positions: list[str] = []
         for condition in conditions:
-            entries = [entry for walk in condition if (entry := walk.seek(position)) is not None]
+            entries = [entry for scan in condition if (entry := scan.seek(position)) is not None]
             if not entries:
                 return
             entry = max(entries, key=lambda entry: str(entry[order]))
@@ -192,7 +201,7 @@ def _intersection(
             yield entry
             time, mark, id = positions[-1].rpartition("#")
             position = f"{time}{mark}{ids.before(collection.prefix, id)}"
-        elif sum(walk.reads for walk in walks) > reads:
+        elif sum(scan.reads for scan in scans) > reads:
             yield None
 
 
@@ -223,16 +232,16 @@ def _start(bound: str | None, after: str | None) -> str | None:
 
 
 def _before_id(collection: Collection[Any, Any], cursor: str) -> str:
-    return ids.before(collection.prefix, lists.id_of_cursor(collection, cursor))
+    return ids.before(collection.prefix, queries.id_of_cursor(collection, cursor))
 
 
 def _before_time(scope: Scope, collection: Collection[Any, Any], cursor: str) -> str:
     if not ids.is_id(collection.prefix, cursor):
-        time, id = lists.time_of_cursor(collection, cursor)
+        time, id = queries.time_of_cursor(collection, cursor)
         return f"{time}#{ids.before(collection.prefix, id)}"
     row = collection.row(scope, cursor)
     if row is None:
-        raise lists.cursor_invalid()
+        raise queries.cursor_invalid()
     return f"{clock.iso(collection.latest_time(row))}#{ids.before(collection.prefix, cursor)}"
 
 
@@ -244,9 +253,9 @@ def _continued(collection: Collection[Any, Any], query: Query, rows: list[table.
     unless all its rows are of this kind.
     """
     if not query.by_time:
-        return Page(rows, lists.id_cursor(rows[-1]))
+        return Page(rows, queries.id_cursor(rows[-1]))
     first, end = rows[0]["sort_time"], len(rows)
     while end and f"{clock.iso(collection.latest_time(rows[end - 1]))}#{rows[end - 1]['sk']}" > first:
         end -= 1
     rows = rows[:end] or rows
-    return Page(rows, lists.time_cursor(rows[-1]))
+    return Page(rows, queries.time_cursor(rows[-1]))
