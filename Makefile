@@ -14,16 +14,17 @@ COMPILE = $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --universal 
 # LocalStack needs Python 3.13 and pins few of its packages, so only packages of the time of its release are allowed.
 COMPILE_DEPLOY = $(BIN)/uv pip compile --quiet --upgrade --generate-hashes --python-version 3.13 --exclude-newer 2026-04-05 --no-header --no-annotate
 
-# If the machine has no Node, one is installed in the virtual environment. The CDK looks for `node` on the path.
+# The CDK starts the `node` on the path, and prints a warning for every version but these. If the machine has neither,
+# one is installed in the virtual environment.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # Tests start many processes. Without bytecode files, each of them would compile the project again.
 unexport PYTHONDONTWRITEBYTECODE
-NODE_IS_FINE = node -e 'process.exit(+process.versions.node.split(".")[0] < 18 ? 1 : 0)' 2>/dev/null && command -v npm >/dev/null
+NODE_IS_FINE = case "$$(node --version 2>/dev/null)" in v22.*|v24.*) command -v npm >/dev/null;; *) false;; esac
 
 .DEFAULT_GOAL := help
 .SUFFIXES:
 
-.PHONY: help run check test bench test-browser test-deploy test-openapi fuzz smoke lint types contracts unit format lock openapi synth bootstrap deploy destroy clean
+.PHONY: help run check hooks test bench test-browser test-deploy test-openapi fuzz smoke lint types contracts unit format lock openapi synth bootstrap deploy destroy clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -38,6 +39,9 @@ run: $(VENV)/.local $(VENV)/.node-local ## Run the service on this machine
 check: $(VENV)/.dev ## Lint, format, types, import contracts, unit tests: about a minute
 	@# Side by side: what checks types keeps one processor busy for most of the time.
 	@$(MAKE) --no-print-directory --jobs=2 types lint contracts unit
+
+hooks: $(VENV)/.dev ## Run `make check` before each commit: installs .pre-commit-config.yaml in this clone
+	$(BIN)/pre-commit install
 
 test: $(VENV)/.node-dev check ## Check, then integration, infra and conformance tests
 	$(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --no-loadscope-reorder --durations=10 \
@@ -142,7 +146,7 @@ $(DEPLOY_VENV)/.done: requirements/deploy.txt requirements/samples.txt | $(VENV)
 		--require-hashes --requirement requirements/samples.txt
 	@touch $@
 
-$(VENV)/.node: requirements/node.txt | $(BIN)/python
+$(VENV)/.node: requirements/node.txt Makefile | $(BIN)/python
 	@$(NODE_IS_FINE) || { echo "Installing Node …"; $(PIP) install --quiet --require-hashes --requirement $<; }
 	@touch $@
 
