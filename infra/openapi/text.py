@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 # References to the documents behind the code, which clients do not have.
-_REFERENCE = re.compile(r"\s*\((?:specification|contract)[^()]*\)")
+_REFERENCE = re.compile(r"\s*\((?:specification|contract|promises? \d)[^()]*\)")
 
 
 def of(described: Any) -> str:
