@@ -123,7 +123,7 @@ SERVER_ERRORS = Kind("ServerErrors", "The {} answered one request in a hundred o
 FEWEST_ERRORS = 5
 # Milliseconds. A read takes about 20 and a write 30. Functions that wait for an agent have no such alarm.
 SLOW_RESPONSES = Kind("SlowResponses", "One request in a hundred or more to {} is slow.", 3_000, "p99", periods=3)
-# The SDK retries a throttled request a few times.
+# Throttled attempts. A request makes up to four of them (`shared/aws/client.py`).
 TABLE_THROTTLES = Kind("TableThrottles", "DynamoDB throttles requests to {}.", 10)
 FAILED_EVENTS = Kind("FailedEvents", "EventBridge could not deliver events of {}.", 1)
 FAILED_NOTIFICATIONS = Kind("FailedNotifications", "SNS could not deliver messages of the topic {}.", 1)
@@ -185,7 +185,10 @@ def of_a_release(
 
 
 def budget(stack: Stack, amount: int, topic: sns.ITopic) -> None:
-    """Notify the topic if the account's month exceeds 80 % or 100 % of `amount` dollars, or is forecast to."""
+    """Notify the topic if the account's month exceeds 80 % or 100 % of `amount` dollars, or is forecast to.
+
+    It covers the whole account: a budget by tag counts nothing until the tags are activated for billing.
+    """
     subscriber = budgets.CfnBudget.SubscriberProperty(subscription_type="SNS", address=topic.topic_arn)
     budgets.CfnBudget(
         stack,

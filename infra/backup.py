@@ -16,6 +16,7 @@ from infra.stack_names import SERVICE, copies_name
 from infra.stage import Backup, Stage
 
 EVERY_NIGHT = "cron(0 3 * * ? *)"
+# AWS extends it when its service needs a new permission. With a policy of our own, backups would fail then.
 AWS_POLICY = "service-role/AWSBackupServiceRolePolicyForBackup"
 
 

@@ -106,8 +106,9 @@ def build(
             made = Path(scratch) / "bundle"
             _install(requirements, made, platform)
             _trim(made)
+            unwanted = shutil.ignore_patterns("__pycache__", "README.md", "DECISIONS.md")
             for package in PACKAGES:
-                shutil.copytree(sources / package, made / package, ignore=shutil.ignore_patterns("__pycache__"))
+                shutil.copytree(sources / package, made / package, ignore=unwanted)
             for name in facts.VENDORED:
                 (made / VENDORED / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(NODE_MODULES / name, made / VENDORED / name)

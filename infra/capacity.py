@@ -42,7 +42,7 @@ DUE_WRITES = 2
 NEW_TABLE_PARTITIONS = 4
 """Partitions of a new on-demand table, and so shards of its stream (DynamoDB developer guide, "On-demand capacity")."""
 EVENT_CPU_MS = 3
-"""CPU time of `fan_out` for one event of a full batch, on a whole core (README, decisions)."""
+"""CPU time of `fan_out` for one event of a full batch, on a whole core (functions/DECISIONS.md)."""
 ROW_UNITS = 4
 """Write units of a resource's row of up to 2 KB in a transaction."""
 

@@ -29,6 +29,7 @@ def user_pool(stack: Stack, stage: Settings) -> cognito.UserPool:
             require_symbols=True,
             temp_password_validity=Duration.days(7),
         ),
+        # The plan Plus watches for what the second factor already prevents.
         feature_plan=cognito.FeaturePlan.LITE,
         deletion_protection=stage.keep_data,
         removal_policy=stage.removal,

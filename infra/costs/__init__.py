@@ -1,6 +1,6 @@
 """What a stage costs on AWS: unit prices with their sources, units counted per operation, and tables of both.
 
-    python -m infra.costs          prints the tables of the README's section "What it costs", and the prices' sources
+    python -m infra.costs          prints the tables of README.md, and the prices' sources
 
 `tests/integration/test_costs.py` counts the units on the running service and compares them with `WORK` and `SWEEP`.
 Free tiers, volume discounts, cold starts and storage are not included. A month has 30 days, a GB 10^9 bytes.
@@ -285,7 +285,7 @@ def idle() -> dict[str, float]:
 
 
 def markdown() -> str:
-    """The README's tables."""
+    """The tables of README.md."""
     still = sum(idle().values())
     nothing = [[name, _dollars(amount)] for name, amount in idle().items()]
     nothing.append(["**total**", f"**{_dollars(still)}**"])

@@ -1,4 +1,4 @@
-"""Print the tables of the README's section "What it costs", and where the prices are from."""
+"""Print the tables of README.md, and where the prices are from."""
 
 from infra import costs
 

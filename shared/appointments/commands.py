@@ -98,7 +98,8 @@ def apply(appointment: Appointment, patch: AppointmentPatch) -> Appointment | No
     current, requested = appointment["status"], changes.pop("status", None)
     moved = changes.get("appointment_at", appointment["appointment_at"]) != appointment["appointment_at"]
     _check_combination(changes, requested, moved)
-    # A new time reschedules, unless the same patch confirms.
+    # A new time reschedules, unless the same patch confirms. Clients that send back the whole object mean no change by
+    # a status that is the present one.
     target = (
         AppointmentStatus.RESCHEDULED
         if moved and (requested is None or requested == current == AppointmentStatus.PENDING)

@@ -16,6 +16,7 @@ from shared.telephony.test_numbers import Outcome
 LONGEST_NAME = 80
 """Characters of a name or a title that are spoken."""
 CHARACTERS_A_SECOND = 15
+"""The pace of natural speech. A simulated call itself takes two seconds, in which nobody could follow a dialogue."""
 SHORTEST, PAUSE = 800, 400
 """Milliseconds: the length of the shortest line, and the pause before each line."""
 SECONDS = 10.0

@@ -275,7 +275,10 @@ def _erase_event(scope: Scope, id: str) -> bool:
 
 
 def _erase_consents(scope: Scope, customer_id: str) -> Counter[str]:
-    """Erase the consents of the customer's phones, except those of phones that another customer has. Returns both."""
+    """Erase the consents of the customer's phones, except those of phones that another customer has. Returns both.
+
+    Otherwise a person who has consented would be asked again.
+    """
     done: Counter[str] = Counter()
     phones = {json.loads(row["doc"])["to"] for row in _rows(SESSIONS, scope, customer_id)}
     customer = CUSTOMERS.row(scope, customer_id)

@@ -26,7 +26,8 @@ from shared.store import table
 from shared.store.keys import Scope
 
 REFUSAL_MEMORY = 5 * clock.SECOND
-"""How long a container caches that a key is refused (milliseconds)."""
+"""How long a container caches that a key is refused (milliseconds), even if its minute is used up for longer: a key
+that was revoked meanwhile gets `api_key_revoked`."""
 _CACHED_KEYS = 1_000
 PREFIX = "key_"
 """The prefix of the ids of keys."""

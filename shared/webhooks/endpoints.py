@@ -37,7 +37,7 @@ HANGING_FROM = 3
 HEALTH = ("failing_since", "noticed", "slow_attempts", "timeouts", "slow_until", "busy_until")
 """The attributes of a row that follow from attempts. A new URL and enabling remove them."""
 _GENERATIONS = 100
-_TOMBSTONE = 31 * clock.DAY
+_TOMBSTONE = 31 * clock.DAY  # Longer than deliveries are kept: it tells when those that wait were canceled.
 
 
 class WebhookEndpoint(Resource):

@@ -1,4 +1,4 @@
-"""`make bench`: what requests, deliveries and the local runner cost (README, "How fast it is").
+"""`make bench`: what requests, deliveries and the local runner cost (README.md beside this file).
 
 __main__          measures and prints the tables
 requests          requests: this service, the usual way to build it, and a bare boto3 call as the unit

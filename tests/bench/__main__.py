@@ -1,4 +1,4 @@
-"""Prints the tables of the README's section "How fast it is".
+"""Prints the tables of README.md beside this file.
 
     python -m tests.bench [ROUNDS]
 

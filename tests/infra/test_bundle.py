@@ -114,6 +114,10 @@ def test_a_build_is_kept_until_a_source_or_a_requirement_changes(tmp_path: Path)
     assert changed.folder != first.folder
     assert changed.digest != first.digest
 
+    for name in ("README.md", "DECISIONS.md"):
+        (ours / "shared" / name).write_text("For people.\n")
+    assert build().digest == changed.digest, "our own documents deploy nothing"
+
     requirements.write_text("# none, but otherwise\n")
     assert build().folder not in (first.folder, changed.folder)
     assert build().digest == changed.digest, "a comment deploys nothing"

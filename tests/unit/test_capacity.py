@@ -1,4 +1,4 @@
-"""What a stage can bear: the arithmetic, the stated goals, and that the README shows what is computed."""
+"""What a stage can bear: the arithmetic, the stated goals, and that its page shows what is computed."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def test_a_stage_that_is_not_in_the_settings_is_refused(capsys: pytest.CaptureFi
     assert "DynamoDB: writes" in capsys.readouterr().out
 
 
-def test_the_readme_shows_what_is_computed() -> None:
-    _, heading, rest = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## Capacity\n")
-    assert heading, "README.md has no section Capacity"
+def test_the_page_shows_what_is_computed() -> None:
+    _, heading, rest = (ROOT / "infra/costs/README.md").read_text(encoding="utf-8").partition("\n## Capacity\n")
+    assert heading, "infra/costs/README.md has no section Capacity"
     section = rest.partition("\n## ")[0]
     for table in capacity.markdown(PROD).split("\n\n"):
         assert table in section, "python -m infra.capacity prints what is to stand there"

@@ -1,4 +1,4 @@
-"""What it costs: the arithmetic, by examples worked out by hand, and that the README shows what is computed."""
+"""What it costs: the arithmetic, by examples worked out by hand, and that its page shows what is computed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from infra import costs, topology
 from infra.costs import Price, Work
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[2] / "infra/costs/README.md"
 KNOWN = re.compile(r"20\d\d-\d\d(-\d\d)?(, an undated copy)?")
 
 
@@ -87,9 +87,9 @@ def test_the_examples_columns_add_up() -> None:
         assert float(together[column].replace(",", "")) == pytest.approx(sum(parts), abs=0.06)
 
 
-def test_the_readme_shows_what_is_computed() -> None:
-    _, heading, rest = README.read_text(encoding="utf-8").partition("\n## What it costs\n")
-    assert heading, "README.md has no section What it costs"
+def test_the_page_shows_what_is_computed() -> None:
+    _, heading, rest = PAGE.read_text(encoding="utf-8").partition("\n## What it costs\n")
+    assert heading, f"{PAGE} has no section What it costs"
     section = rest.partition("\n## ")[0]
     for table in costs.markdown().split("\n\n"):
         assert table in section, "python -m infra.costs prints what is to stand there"

@@ -141,7 +141,7 @@ def test_changes_of_different_resources_are_written_concurrently(stage: Stage, a
 def test_waiting_for_aws_allows_1600_events_a_second_in_a_shard(
     stage: Stage, aws: VirtualAws, projects: int, endpoint_count: int
 ) -> None:
-    """What the CPU allows is less; the README's decisions state it."""
+    """What the CPU allows is less; functions/DECISIONS.md states it."""
     stage.projects = [Project(number, endpoint_count) for number in range(1, projects + 1)]
     changes = [stage.projects[number % projects].change(f"customer{number}") for number in range(SOURCE.batch_size)]
     assert fan_out.handler(batch(*changes), None) == {"batchItemFailures": []}
