@@ -118,15 +118,15 @@ def _send(claim: Claim, endpoint: Snapshot, body: bytes, arrival: Arrival) -> No
     url, endpoint_id = endpoint.doc["url"], endpoint.doc["id"]
     with _released_on_failure(claim):
         secret = signing.decrypt(endpoint_id, endpoint.secret)
-    headers = {"Content-Type": "application/json"}
-    headers |= signing.headers(secret, claim.doc["event_id"], body, clock.now() // clock.SECOND)
+    sent_at, headers = clock.now(), {"Content-Type": "application/json"}
+    headers |= signing.headers(secret, claim.doc["event_id"], body, sent_at // clock.SECOND)
     outcome = http_client.post(url, headers, body, allow_loopback=endpoints.loopback_allowed())
 
     def record(current: Snapshot | None) -> None:
         # The endpoint may be changed or deleted during the attempt.
         step = deliveries.next_step(claim.number, outcome, closed=claim.is_closed(current))
         also = health.writes(claim.scope, current, url, step, outcome, arrival)
-        if deliveries.record(claim, url, outcome, step, also) and current is not None:
+        if deliveries.record(claim, url, sent_at, outcome, step, also) and current is not None:
             health.announce(claim.scope, current, also)
 
     def latest() -> Snapshot | None:

@@ -64,13 +64,13 @@ class Attempt(TypedDict):
     number: Annotated[int, Keywords(minimum=1)]
     """The attempt's number, from 1."""
     at: Time
-    """When the attempt began."""
+    """When the request was sent."""
     response_status_code: Status | None
     """The HTTP status of the receiver's response. Null without a response."""
     error_code: Annotated[str, one_of(ERROR_CODES, "DeliveryError")] | None
     """Why the attempt failed. Null if it succeeded."""
     duration_ms: Count
-    """Milliseconds from the attempt's start to its outcome."""
+    """Milliseconds from the sending of the request to the attempt's outcome."""
 
 
 class Delivery(TypedDict):
@@ -101,7 +101,7 @@ class Delivery(TypedDict):
     next_attempt_at: Time | None
     """When the next attempt is due. Null once the delivery has ended."""
     last_attempt_at: Time | None
-    """When the latest attempt began. Null before the first."""
+    """When the request of the latest attempt was sent. Null before the first."""
     response_status_code: Status | None
     """The HTTP status of the latest attempt. Null before the first, and without a response."""
     response_body: str | None
@@ -303,16 +303,19 @@ def claim(pk: str, sk: str) -> Claim | None:
     return claim
 
 
-def record(claim: Claim, url: str, outcome: Outcome, step: Retry | Ended, also: Sequence[table.Write] = ()) -> bool:
+def record(
+    claim: Claim, url: str, sent_at: int, outcome: Outcome, step: Retry | Ended, also: Sequence[table.Write] = ()
+) -> bool:
     """Record the attempt, its next step, and the writes to the endpoint (`also`) in one transaction.
 
-    Then sets the timer of the next attempt. Writes nothing and returns False if another worker has taken over. Raises
-    ConditionFailed or Contended if the endpoint was modified concurrently: read it again.
+    The request was sent at the instant `sent_at`. Then sets the timer of the next attempt. Writes nothing and returns
+    False if another worker has taken over. Raises ConditionFailed or Contended if the endpoint was modified
+    concurrently: read it again.
     """
     now = clock.now()
     attempt: Attempt = {
         "number": claim.number,
-        "at": clock.iso(now - outcome.duration_ms),
+        "at": clock.iso(sent_at),
         "response_status_code": outcome.status,
         "error_code": outcome.error,
         "duration_ms": outcome.duration_ms,

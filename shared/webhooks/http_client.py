@@ -184,8 +184,9 @@ class Client:
                     allow_redirects=False,
                 )
                 try:
-                    status = response.status
-                    verdict = _verdict(status)
+                    # HTTP has no status below 100 (RFC 9110, section 15).
+                    status = response.status if response.status >= 100 else None
+                    verdict = _verdict(response.status)
                     async for chunk in response.content.iter_any():
                         data += chunk
                         if len(data) >= BODY_READ:

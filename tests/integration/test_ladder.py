@@ -15,7 +15,16 @@ from shared.core import clock
 from tests.support.clocks import Clock
 from tests.support.delivering import PHONE, delete, disable, happen, only, wake_up
 from tests.support.racing import just_before
-from tests.support.receivers import Behaviour, Obedient, Receiver, answer, close_after_request, redirect, refusing_url
+from tests.support.receivers import (
+    Behaviour,
+    Exchange,
+    Obedient,
+    Receiver,
+    answer,
+    close_after_request,
+    redirect,
+    refusing_url,
+)
 from tests.support.resources import listed, made
 from tests.support.stage import Stage, queue_name
 from tests.support.wire import Wire, wire
@@ -62,6 +71,26 @@ def test_a_delivery_that_ends_while_it_is_read_is_shown_with_its_end(stage: Stag
         assert (ended["status"], ended["attempt_count"]) == ("failed" if status == 410 else "succeeded", 1)
         # Read before its end or after it, and never what it is not.
         assert seen in (waiting, ended)
+
+
+def test_an_attempt_has_the_time_at_which_it_was_signed_and_sent_however_late_it_is_recorded(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    def slow(exchange: Exchange) -> None:
+        stopped_clock.forward(6.6)
+        answer(500)(exchange)
+
+    with Receiver(slow) as receiver:
+        made(stage, "webhook_endpoints", url=receiver.url)
+        path = happen(stage)
+        stopped_clock.forward(1)
+        sent_at = clock.now()
+        wake_up(stage, only(stage, path))
+        delivery = only(stage, path)
+        assert [clock.parse(attempt["at"]) for attempt in delivery["attempts"]] == [sent_at]
+        assert clock.parse(delivery["last_attempt_at"]) == sent_at
+        signature = receiver.requests[0].headers["service-signature"]
+        assert signature.startswith(f"t={sent_at // 1000},")
 
 
 def test_the_waits_are_exactly_those_of_the_table_and_the_ninth_failure_is_the_last(
