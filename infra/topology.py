@@ -259,9 +259,11 @@ QUEUES = (
     Queue("deliveries", visibility=240, fifo=True),
     # Attempts to slow endpoints: unordered, fair between endpoints.
     Queue("slow_deliveries", visibility=240),
-    # All attempts to hanging endpoints. A message group is an endpoint, so that each has one attempt at a time. The
+    # Attempts to hanging endpoints. A message group is an endpoint, so that each has one attempt at a time. The
     # queue stays short, because SQS looks for other groups only among the first 120,000 messages of a FIFO queue.
     Queue("hanging_deliveries", visibility=240, fifo=True, retention=900),
+    # First attempts of manual retries and test events to hanging endpoints: unordered, fair between endpoints.
+    Queue("manual_deliveries", visibility=240),
     # Later attempts, manual retries, test events, and overdue attempts found by `sweep`.
     Queue("retries", visibility=240),
     # Replays of an endpoint's failed deliveries.
@@ -389,15 +391,16 @@ FUNCTIONS = (
         "functions.deliver.handler",
         timeout=40,
         table=("dynamodb:BatchGetItem", "dynamodb:GetItem", "dynamodb:UpdateItem", *CHECK),
-        sends=("retries", "slow_deliveries", "hanging_deliveries"),
+        sends=("retries", "slow_deliveries", "hanging_deliveries", "manual_deliveries"),
         starts=("delayed_delivery",),
         signing_key=("kms:Decrypt",),
         notices=True,
         queues=(
             QueueSource("deliveries", batch_size=10, concurrency=120),
-            # These are the shares of all slow and of all hanging endpoints together.
+            # These are the shares of all slow endpoints together, and of all hanging ones.
             QueueSource("slow_deliveries", batch_size=10, concurrency=40),
             QueueSource("hanging_deliveries", batch_size=10, concurrency=10),
+            QueueSource("manual_deliveries", batch_size=10, concurrency=10),
             QueueSource("retries", batch_size=10, concurrency=50),
         ),
     ),

@@ -87,8 +87,12 @@ def due_attributes(sk: str, at: int, grace: int = SWEEP_GRACE) -> dict[str, tabl
 
     `grace` is the time after `at`, in seconds and scaled, at which `sweep` sends another wake-up.
     """
-    late = at + max(clock.scaled(grace), MIN_GRACE)
-    return {"due_at": at, "due": due(late), "due_shard": due_shard(sk), "hints": None}
+    return {"due_at": at, **woken_from(sk, at + max(clock.scaled(grace), MIN_GRACE))}
+
+
+def woken_from(sk: str, at: int) -> dict[str, table.Value | None]:
+    """The attributes of a row for which `sweep` sends the next wake-up from the instant `at`."""
+    return {"due": due(at), "due_shard": due_shard(sk), "hints": None}
 
 
 def new_claim(row: table.Row, until: int) -> Claim:
@@ -174,16 +178,14 @@ def commit(claim: Claim, writes: Sequence[table.Write], *, keep: bool = False) -
     table.write([_if_claimed_row(row, claim, write, keep) for write in writes], uuid.uuid4().hex)
 
 
-def release(claim: Claim, *, failed: bool = False, until: int | None = None) -> None:
+def release(claim: Claim, changes: Attributes | None = None, *, failed: bool = False) -> None:
     """End the claim. The work stays due, so that the next wake-up can claim it. Best effort: the lease expires anyway.
 
     Only a recorded step resets the counts of lost workers and of wake-ups. If `failed` is set, the worker counts as
-    lost, like one that died. If `until` is set, `sweep` sends no wake-up before this instant.
+    lost, like one that died. `changes` are changes to other attributes.
     """
     lost = claim.lost_workers + (1 if failed else 0)
-    end: dict[str, table.Value | None] = {"lease": None, "lease_until": None, "lost": lost or None}
-    if until is not None:
-        end |= {"due": due(until), "due_shard": due_shard(claim.row["sk"]), "hints": None}
+    end = {**(changes or {}), "lease": None, "lease_until": None, "lost": lost or None}
     with contextlib.suppress(table.ConditionFailed, table.Contended, Unavailable):
         # `keep`, because `sweep` may have counted a wake-up during the claim.
         commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set=end)], keep=True)

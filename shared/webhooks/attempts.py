@@ -35,7 +35,7 @@ class Fail:
 
 @dataclass(frozen=True)
 class Move:
-    """The attempt belongs to another lane. If it is put off, `sweep` sends no wake-up before that instant."""
+    """The attempt belongs to another lane. If it is put off, it is planned for that instant (milliseconds)."""
 
     destination: Destination
     put_off: int | None
@@ -58,12 +58,13 @@ def decide(claim: Claim, endpoint: Snapshot | None, arrival: Arrival) -> Decisio
         return Cancel()
     if claim.lost_workers >= deliveries.MAX_LOST_WORKERS:
         return Fail()
-    destination = queues.another(arrival, endpoint, by_hand=claim.doc["trigger"] != "automatic")
+    by_hand = claim.number == 1 and claim.doc["trigger"] != "automatic"
+    destination = queues.another(arrival, endpoint, by_hand=by_hand)
     if destination is not None:
         return Move(destination, queues.put_off(claim.due_at) if destination.queue == queues.HANGING else None)
     late = clock.now() - claim.due_at
     # These endpoints cause their lateness themselves. That of the wake-ups shows whether the lane has room for all.
-    if arrival.queue == queues.HANGING:
+    if arrival.queue in (queues.HANGING, queues.MANUAL):
         return Send(facts.HANGING_ENDPOINTS, arrival.waited)
     if arrival.queue == queues.SLOW:
         return Send(facts.SLOW_ENDPOINTS, late)

@@ -13,7 +13,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict
 
 from shared.appointments import commands as appointments
 from shared.core import clock, facts, ids, trace
@@ -41,6 +41,11 @@ MAX_LOST_WORKERS = 3
 """The number of workers lost during one attempt after which the delivery fails with `worker_lost` (contract 9)."""
 SWEEP_GRACE = 60
 """Seconds, scaled, after the due time of an attempt from which `sweep` sends another wake-up."""
+SWEEP_AHEAD = 75
+"""Seconds, scaled, before the planned time of a delivery that was put off from which `sweep`, which runs each minute,
+sends its wake-up. The wake-up has the delay until that time."""
+OVERDUE = clock.SECOND
+"""How long after its time (milliseconds) an attempt is usually made at the latest."""
 ATTEMPTING, SUCCEEDED, FAILED, CANCELED = STATUSES = ("attempting", "succeeded", "failed", "canceled")
 ERROR_CODES = (
     "timeout",
@@ -99,7 +104,10 @@ class Delivery(TypedDict):
     max_attempts: Annotated[int, Keywords(const=len(RETRY_SCHEDULE))]
     """The number of attempts after which the delivery fails."""
     next_attempt_at: Time | None
-    """When the next attempt is due. Null once the delivery has ended."""
+    """When the next attempt is planned; the present time if it is being made or waits for its turn.
+
+    Null once the delivery has ended.
+    """
     last_attempt_at: Time | None
     """When the request of the latest attempt was sent. Null before the first."""
     response_status_code: Status | None
@@ -134,6 +142,8 @@ class DeliveryRow(TypedDict):
     expires_at: int
     due_at: NotRequired[int]
     """When the next attempt is due (milliseconds). Absent after the delivery has ended."""
+    put_off_until: NotRequired[int]
+    """When a put-off attempt is planned (milliseconds), which is due already. Absent if it has not been put off."""
     test: NotRequired[bool]
     """Whether it is a manual retry of a test event. Absent for all others."""
     f1: NotRequired[str]
@@ -277,7 +287,8 @@ def new_row(
     }
     if not endpoint.doc["enabled"]:
         return row | {"doc": fields.to_json(_ended(doc, CANCELED, clock.iso(now)))}
-    return row | {"doc": fields.to_json(doc)} | tasks.due_attributes(id, now, SWEEP_GRACE)
+    put_off = _put_off(id, queues.put_off(now)) if automatic and endpoint.hanging else {}
+    return row | {"doc": fields.to_json(doc)} | tasks.due_attributes(id, now, SWEEP_GRACE) | put_off
 
 
 def wake_up(row: table.Row, delay: int = 0, destination: queues.Destination | None = None) -> WakeUp:
@@ -288,6 +299,11 @@ def wake_up(row: table.Row, delay: int = 0, destination: queues.Destination | No
     if destination is None:
         return WakeUp(row["pk"], row["sk"], group=row["endpoint"], delay=delay)
     return WakeUp(row["pk"], row["sk"], group=destination.group, once=destination.once)
+
+
+def planned_wake_up(row: table.Row) -> WakeUp:
+    """The wake-up of `sweep` for a delivery. If the delivery was put off, the wake-up has the delay until its time."""
+    return wake_up(row, wake_ups.delay_until(row.get("put_off_until", 0)))
 
 
 def claim(pk: str, sk: str) -> Claim | None:
@@ -308,8 +324,8 @@ def record(
 ) -> bool:
     """Record the attempt, its next step, and the writes to the endpoint (`also`) in one transaction.
 
-    The request was sent at the instant `sent_at`. Then sets the timer of the next attempt. Writes nothing and returns
-    False if another worker has taken over. Raises ConditionFailed or Contended if the endpoint was modified
+    `sent_at` is the instant at which the request was sent. Then sets the timer of the next attempt. Writes nothing and
+    returns False if another worker has taken over. Raises ConditionFailed or Contended if the endpoint was modified
     concurrently: read it again.
     """
     now = clock.now()
@@ -356,8 +372,8 @@ def fail_lost(claim: Claim, endpoint: endpoints.Snapshot) -> None:
 
 
 def release(claim: Claim, *, until: int | None = None) -> None:
-    """Release the claim. The attempt stays due; `sweep` sends no wake-up for it before the instant `until`."""
-    tasks.release(claim.work, until=until)
+    """Release the claim. The attempt stays due. If it is put off, its next wake-up comes at the instant `until`."""
+    tasks.release(claim.work, None if until is None else _put_off(claim.doc["id"], until))
 
 
 def views(scope: Scope, rows: list[table.Row]) -> list[Delivery]:
@@ -469,11 +485,11 @@ def _view(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delivery:
     and its status would go back to `attempting`.
     """
     if phase(row, endpoint) is not Phase.CLOSED:
-        return cast("Delivery", json.loads(row["doc"]))
+        return _as_planned(row)
 
     def cancel_unless_claimed(latest: table.Row) -> Delivery:
         if phase(latest, endpoint) is not Phase.CLOSED:
-            return cast("Delivery", json.loads(latest["doc"]))
+            return _as_planned(latest)
         doc = _canceled_doc(latest, endpoint)
         cancellation = table.Update(
             row["pk"],
@@ -489,13 +505,30 @@ def _view(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delivery:
     return commit.retry_with_latest([row], lambda: table.get(row["pk"], row["sk"]) or row, cancel_unless_claimed)
 
 
+def _as_planned(row: table.Row) -> Delivery:
+    """The delivery with the time of its next attempt as planned now.
+
+    An attempt that is under way or overdue has the present time.
+    """
+    doc: Delivery = json.loads(row["doc"])
+    if "due_at" not in row:
+        return doc
+    now, planned = clock.now(), row["due_at"] if "lease" in row else row.get("put_off_until", row["due_at"])
+    return {**doc, "next_attempt_at": clock.iso(now if planned < now - OVERDUE else planned)}
+
+
+def _put_off(id: str, until: int) -> dict[str, table.Value | None]:
+    """The attributes of a delivery that is put off until the instant `until`."""
+    return {"put_off_until": until, **tasks.woken_from(id, until - clock.scaled(SWEEP_AHEAD))}
+
+
 def _save(claim: Claim, doc: Delivery, schedule: tasks.Attributes, also: Sequence[table.Write] = ()) -> bool:
     """Write the delivery and end the claim. False if another worker has taken over the delivery.
 
     Raises ConditionFailed or Contended if a write in `also` fails.
     """
     key = (claim.work.row["pk"], claim.work.row["sk"])
-    changes: dict[str, table.Value | None] = {**schedule, "doc": fields.to_json(doc)}
+    changes: dict[str, table.Value | None] = {**schedule, "doc": fields.to_json(doc), "put_off_until": None}
     if doc["status"] == FAILED and not _is_test(claim.work.row):
         changes["f1"] = failed_partition(claim.scope, doc["webhook_endpoint_id"])
     update = table.Update(*key, set=changes)

@@ -7,7 +7,8 @@ Timers, manual retries, test events and `sweep` send to `retries` (`LATER`); the
 | `deliveries`         | first attempts, in order for each message group |
 | `retries`            | later attempts, manual retries, test events, and overdue attempts that `sweep` found |
 | `slow_deliveries`    | attempts to slow endpoints |
-| `hanging_deliveries` | all attempts to hanging endpoints, one at a time for each |
+| `hanging_deliveries` | attempts to hanging endpoints, one at a time for each |
+| `manual_deliveries`  | first attempts of manual retries and test events to hanging endpoints |
 
 Marks in an endpoint's row keep endpoints from delaying each other. It takes several attempts to move an endpoint to a
 slower lane.
@@ -16,8 +17,9 @@ slower lane.
   over several groups, so that more of them run concurrently; the events of one object stay in one group.
 - It is *slow* if several attempts in a row took long. Slow endpoints share the attempts of `slow_deliveries`.
 - It is *hanging* if several attempts in a row timed out. Then one attempt every `PROBE_EVERY` finds out whether it
-  responds again, and all other deliveries are put off until `sweep` finds them. The first attempt that ends in
-  another way makes it slow.
+  responds again, and all other deliveries are put off until a planned time. The first attempt that ends in another
+  way makes it slow. The first attempt that a person asks for is made at once. These attempts have executions that no
+  others use, so that they delay nothing else, however many there are.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from shared.webhooks.http_client import Outcome
 
 FIRST, LATER, SLOW, HANGING = "deliveries", "retries", "slow_deliveries", "hanging_deliveries"
+MANUAL = "manual_deliveries"
 
 SLOW_ATTEMPT = 5 * clock.SECOND
 """The duration from which an attempt counts as slow (milliseconds)."""
@@ -44,9 +47,10 @@ SLOW_FOR = 60 * clock.SECOND
 """How long the mark of a slow endpoint lasts (milliseconds). A slow attempt renews it if less than half is left."""
 PROBE_EVERY = 20 * clock.SECOND
 """The interval (milliseconds) in which a hanging endpoint gets one attempt at most. A timeout takes 15 s."""
-PUT_OFF = (60, 24 * 3600)
+PUT_OFF = (90, 24 * 3600)
 """The shortest and the longest time (seconds, scaled) for which a delivery to a hanging endpoint is put off. Between
-them, it is put off for twice the time that it is late, like the waits of the retry schedule."""
+them, it is put off for twice the time that it is late, like the waits of the retry schedule. The shortest leaves
+`sweep` the time to send the wake-up (`deliveries.SWEEP_AHEAD`)."""
 BEHIND = clock.SECOND // 2
 """How long a first attempt waits in its queue (milliseconds) before its endpoint counts as busy."""
 BUSY_FOR = 10 * clock.MINUTE
@@ -94,13 +98,14 @@ def first(endpoint: Snapshot, object_id: str) -> Destination:
 def another(arrival: Arrival, endpoint: Snapshot, *, by_hand: bool) -> Destination | None:
     """The destination to which an attempt must move; None if it may be made where its wake-up arrived.
 
-    `by_hand` if a person waits for the attempt: a test event or a manual retry is attempted even if others are put off.
+    `by_hand` if a person waits for the attempt: the first one of a test event or a manual retry.
     """
     id = endpoint.doc["id"]
     if endpoint.hanging:
-        return None if arrival.queue == HANGING else Destination(HANGING, id, None if by_hand else _probe())
+        queue, once = (MANUAL, None) if by_hand else (HANGING, _probe())
+        return None if arrival.queue == queue else Destination(queue, id, once)
     if endpoint.slow:
-        return None if arrival.queue in (SLOW, HANGING) else Destination(SLOW, id)
+        return None if arrival.queue in (SLOW, HANGING, MANUAL) else Destination(SLOW, id)
     return None
 
 

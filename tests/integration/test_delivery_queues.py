@@ -13,7 +13,7 @@ from shared.store.keys import Scope
 from shared.webhooks import deliveries, queues
 from shared.webhooks.endpoints import HANGING_FROM
 from tests.support.clocks import Clock
-from tests.support.delivering import PHONE, happen, mark, only, wake_up
+from tests.support.delivering import PHONE, dies_over, happen, mark, only, wake_up
 from tests.support.receivers import Exchange, Receiver, answer
 from tests.support.resources import listed, made
 from tests.support.stage import Stage, queue_name
@@ -108,7 +108,7 @@ def dropped(line: Wire) -> list[str]:
     ]
 
 
-def test_a_hanging_endpoint_gets_one_attempt_by_itself_and_those_that_a_person_asks_for(
+def test_a_hanging_endpoint_gets_one_attempt_by_itself_and_at_once_those_that_a_person_asks_for(
     stage: Stage, stopped_clock: Clock
 ) -> None:
     with Receiver(answer(200)) as receiver:
@@ -124,15 +124,14 @@ def test_a_hanging_endpoint_gets_one_attempt_by_itself_and_those_that_a_person_a
             wake_up(stage, only(stage, paths[1]), "retries")
             assert stage.call("POST", f"{endpoint}/test").status == 202
             assert stage.deliver("retries") == 1
-        assert sent(line) == [(queues.HANGING, id_of(endpoint)), ("retries", id_of(endpoint)), sent(line)[0]]
-        assert len({*dropped(line)}) == 2
+        assert [queue for queue, _ in sent(line)] == [queues.HANGING, "retries", queues.MANUAL]
+        assert {group for _, group in sent(line)} == {id_of(endpoint)}
         assert not receiver.requests
-        for seconds, found in ((59, 0), (2, 1)):
-            stopped_clock.forward(seconds)
-            stage.invoke("sweep", {})
-            assert len(woken_of(stage, only(stage, paths[1]))) == found
-        # Two wake-ups are left: one for all events, and the one of the test.
-        assert stage.deliver(queues.HANGING) == 2
+        # One wake-up for all events is left, and the one of the test, which does not wait for it.
+        assert stage.deliver(queues.MANUAL) == 1
+        assert len(receiver.requests) == 1
+        mark(stage, endpoint, timeouts=HANGING_FROM)
+        assert stage.deliver(queues.HANGING) == 1
         assert len(receiver.requests) == 2
         assert [queue for queue, _ in wake_ups_of_an_event(stage)] == ["slow_deliveries"]
         stopped_clock.forward(queues.SLOW_FOR / 1000 + 1)
@@ -140,9 +139,59 @@ def test_a_hanging_endpoint_gets_one_attempt_by_itself_and_those_that_a_person_a
         assert [queue for queue, _ in wake_ups_of_an_event(stage)] == ["deliveries"]
 
 
-def woken_of(stage: Stage, delivery: Any) -> list[Any]:
-    """The wake-ups for this delivery in `retries`."""
-    return [each for each in stage.messages("retries") if json.loads(each["body"])["sk"] == delivery["id"]]
+def next_attempt(stage: Stage, deliveries: str) -> int:
+    """When the next attempt of an event's only delivery is planned."""
+    return clock.parse(only(stage, deliveries)["next_attempt_at"])
+
+
+def swept(stage: Stage, stopped_clock: Clock, delivery_id: str) -> int:
+    """When the next wake-up of `sweep` for this delivery arrives."""
+    for _ in range(60):
+        with wire() as line:
+            stage.invoke("sweep", {})
+        for call in line.of("SendMessageBatch"):
+            for entry in call.parameters["Entries"]:
+                if json.loads(entry["MessageBody"])["sk"] == delivery_id:
+                    return clock.now() + entry.get("DelaySeconds", 0) * clock.SECOND
+        stopped_clock.forward(60)
+    raise AssertionError("no wake-up within an hour")
+
+
+def test_a_delivery_that_is_put_off_shows_when_it_is_attempted(stage: Stage, stopped_clock: Clock) -> None:
+    with Receiver(answer(200)) as receiver:
+        endpoint = made(stage, "webhook_endpoints", url=receiver.url)
+        mark(stage, endpoint, timeouts=HANGING_FROM)
+        # The wake-up of the first is the one of its interval, and that of the second is dropped.
+        _, path = happen(stage), happen(stage)
+        planned = next_attempt(stage, path)
+        for _ in range(3):
+            assert clock.now() + clock.MINUTE < planned
+            arrives = swept(stage, stopped_clock, only(stage, path)["id"])
+            assert abs(arrives - planned) <= 500
+            assert next_attempt(stage, path) == planned
+            stopped_clock.now = arrives / 1000
+            wake_up(stage, only(stage, path), "retries")
+            assert not receiver.requests
+            planned = next_attempt(stage, path)
+        mark(stage, endpoint, timeouts=0)
+        arrives = swept(stage, stopped_clock, only(stage, path)["id"])
+        stopped_clock.now = arrives / 1000
+        wake_up(stage, only(stage, path), "retries")
+        assert abs(clock.parse(only(stage, path)["attempts"][0]["at"]) - planned) <= 500
+
+
+def test_no_delivery_in_progress_shows_a_next_attempt_in_the_past(stage: Stage, stopped_clock: Clock) -> None:
+    endpoint = made(stage, "webhook_endpoints", url="http://127.0.0.1:9/")
+    # One is attempted, two wait for it in their message group, and the last one finds out whether the endpoint
+    # responds.
+    paths = [happen(stage) for _ in range(3)]
+    dies_over(stage, only(stage, paths[0]))
+    mark(stage, endpoint, timeouts=HANGING_FROM)
+    paths.append(happen(stage))
+    dies_over(stage, only(stage, paths[-1]))
+    for seconds in (0.5, 13.5, 60):
+        stopped_clock.forward(seconds)
+        assert all(0 <= clock.now() - next_attempt(stage, path) <= 1_000 for path in paths)
 
 
 def test_a_new_url_is_neither_slow_nor_hanging_nor_busy(stage: Stage, stopped_clock: Clock) -> None:

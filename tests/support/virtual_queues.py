@@ -59,6 +59,8 @@ class Receiver:
     """Seconds from when the first attempt for each event was due to its start."""
     others_late: list[float] = field(default_factory=list)
     """The same for all other attempts."""
+    off_plan: list[float] = field(default_factory=list)
+    """Seconds from when a delivery that was put off was planned to its wake-up from `sweep`."""
     ended: int = 0
     """The deliveries that have ended."""
     in_flight: int = 0
@@ -84,6 +86,8 @@ class _Row:
     due_at: float
     wake_up_at: float
     """When `sweep` sends the next wake-up."""
+    planned: float
+    """When the next attempt is planned."""
     attempt: int = 1
     about: tuple[str, int] | None = None
     """The object and number of an event; None for a test event."""
@@ -157,14 +161,17 @@ class Lanes:
         return self._engine.create(f"{queue.name}{'.fifo' if queue.fifo else ''}", attributes)
 
     def _fan_out(self, receiver: Receiver, object_id: str, number: int) -> None:
-        self._wake_up(self._new(receiver, (object_id, number)), queues.first(receiver.snapshot, object_id))
+        id = self._new(receiver, (object_id, number))
+        if receiver.snapshot.hanging:
+            self._put_off(self._rows[id])
+        self._wake_up(id, queues.first(receiver.snapshot, object_id))
 
     def _test(self, receiver: Receiver) -> None:
         self._wake_up(self._new(receiver, None), Destination(queues.LATER, receiver.id))
 
     def _new(self, receiver: Receiver, about: tuple[str, int] | None) -> str:
         id, now = str(next(self._numbers)), self._time.now
-        self._rows[id] = _Row(receiver, now, now + deliveries.SWEEP_GRACE, about=about)
+        self._rows[id] = _Row(receiver, now, now + deliveries.SWEEP_GRACE, now, about=about)
         return id
 
     def _sweep(self) -> None:
@@ -173,7 +180,8 @@ class Lanes:
         overdue = [id for id, row in open_rows.items() if not row.claimed and row.wake_up_at <= self._time.now]
         for number, id in enumerate(overdue):
             row, at = open_rows[id], self._time.now + number / ROWS_PER_SECOND
-            self._at(at, self._wake_up, id, Destination(queues.LATER, row.receiver.id))
+            delay = max(0, round(row.planned - at))
+            self._at(at, self._wake_up, id, Destination(queues.LATER, row.receiver.id), delay)
             row.wake_up_at = at + min(tasks.MIN_INTERVAL * 2**row.wake_ups, tasks.MAX_INTERVAL)
             row.wake_ups += 1
         self._at(self._time.now + SWEEP, self._sweep)
@@ -227,7 +235,10 @@ class Lanes:
         id, queue = message["Body"], invocation.source.queue
         row, now = self._rows[id], self._time.now
         receiver, arrival = row.receiver, Arrival(queue, clock.now() - int(message["Attributes"]["SentTimestamp"]))
-        destination = queues.another(arrival, receiver.snapshot, by_hand=row.about is None)
+        if queue == queues.LATER and row.planned > row.due_at and not row.ended and not row.claimed:
+            receiver.off_plan.append(now - row.planned)
+        by_hand = row.about is None and row.attempt == 1
+        destination = queues.another(arrival, receiver.snapshot, by_hand=by_hand)
         if row.ended or row.claimed or row.due_at > now or destination is not None:
             if destination is not None and not row.ended and not row.claimed:
                 self._move(id, row, destination)
@@ -249,8 +260,12 @@ class Lanes:
 
     def _move(self, id: str, row: _Row, destination: Destination) -> None:
         if destination.queue == queues.HANGING:
-            row.wake_up_at, row.wake_ups = queues.put_off(int(row.due_at * 1000)) / 1000, 0
+            self._put_off(row)
         self._wake_up(id, destination)
+
+    def _put_off(self, row: _Row) -> None:
+        row.planned = queues.put_off(int(row.due_at * 1000)) / 1000
+        row.wake_up_at, row.wake_ups = row.planned - deliveries.SWEEP_AHEAD, 0
 
     def _record(self, id: str, row: _Row, arrival: Arrival, seconds: float) -> None:
         receiver, timed_out = row.receiver, seconds >= TIMEOUT
@@ -264,7 +279,7 @@ class Lanes:
             return
         wait = deliveries.RETRY_SCHEDULE[row.attempt]
         row.attempt, row.due_at, row.wake_ups = row.attempt + 1, self._time.now + wait, 0
-        row.wake_up_at = row.due_at + deliveries.SWEEP_GRACE
+        row.wake_up_at, row.planned = row.due_at + deliveries.SWEEP_GRACE, row.due_at
         if wait <= LONGEST_QUEUE_DELAY:
             self._wake_up(id, Destination(queues.LATER, receiver.id), wait)
         else:

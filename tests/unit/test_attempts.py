@@ -24,7 +24,7 @@ HEALTHY = snapshot(generation=2)
 SLOW = replace(HEALTHY, slow_attempts=queues.SLOW_ATTEMPTS, slow_until=NOW)
 HANGING = replace(SLOW, timeouts=endpoints.HANGING_FROM)
 CLOSED = replace(HANGING, generation=3)
-QUEUES = (queues.FIRST, queues.LATER, queues.SLOW, queues.HANGING, None)
+QUEUES = (queues.FIRST, queues.LATER, queues.SLOW, queues.HANGING, queues.MANUAL, None)
 
 
 @pytest.fixture(autouse=True)
@@ -79,10 +79,12 @@ def test_an_attempt_to_a_hanging_endpoint_is_put_off_unless_it_is_the_one_of_its
 
 
 @pytest.mark.parametrize("trigger", ["manual", "test"])
-def test_an_attempt_that_a_person_waits_for_has_a_wake_up_of_its_own(trigger: str) -> None:
-    found = decided(HANGING, queues.LATER, claimed(trigger=trigger))
-    assert isinstance(found, Move)
-    assert found.destination == Destination(queues.HANGING, "whk_1", once=None)
+def test_the_first_attempt_that_a_person_asks_for_does_not_wait_for_others(trigger: str) -> None:
+    asked = claimed(trigger=trigger)
+    assert decided(HANGING, queues.LATER, asked) == Move(Destination(queues.MANUAL, "whk_1"), put_off=None)
+    assert decided(HANGING, queues.MANUAL, asked, waited=70) == Send(facts.HANGING_ENDPOINTS, 70)
+    assert isinstance(decided(SLOW, queues.MANUAL, asked), Send)
+    assert decided(HANGING, queues.LATER, claimed(2, trigger=trigger)) == decided(HANGING, queues.LATER)
 
 
 def test_lateness_is_that_of_the_lane() -> None:
