@@ -99,8 +99,10 @@ def _ask_agent(turn: Turn, tools: Tools) -> Outcome:
     history = [
         Utterance("user" if message["role"] == "user" else "assistant", message["content"])
         for message in conversations.transcript(turn.scope, turn.conversation_id, HISTORY)
-        if message["id"] <= turn.id
+        if message["id"] < turn.id
     ]
+    # Not from the transcript, from which an erasure may have removed it.
+    history.append(Utterance("user", tools.message))
     for _ in range(ATTEMPTS):
         attempt_tools = dataclasses.replace(tools, actions=[])
         try:
