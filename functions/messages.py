@@ -130,7 +130,10 @@ def _commit(request: Request[Any], decide: Callable[[], NewMessage]) -> Response
 
 
 def _resume(request: Request[Any], response: Response) -> str:
-    """The body of the response to a retry: waits for the reply in a new window. Raises `agent_timeout`."""
+    """The body of the response to a retry: waits for the reply in a new window.
+
+    Raises `agent_timeout`, or `resource_not_found` if the message was erased.
+    """
     assert response.deferred is not None
     conversation_id, message_id = response.deferred.split("/")
     key = {"pk": conversations.messages_pk(request.scope, conversation_id), "sk": message_id}
@@ -160,7 +163,7 @@ class Window:
         return self.wait_for_reply(POLLS, may_take=False, woken=True)
 
     def wait_for_reply(self, polls: Sequence[float], *, may_take: bool, woken: bool) -> str:
-        """Poll for the reply. Returns the body. Raises `agent_timeout`.
+        """Poll for the reply. Returns the body. Raises `agent_timeout`, or `resource_not_found` once it is erased.
 
         `polls` are the waits (seconds). With `may_take`, the request takes the turn once, if it is free. `woken` says
         whether the wake-ups for the turn were sent.
@@ -197,7 +200,10 @@ class Window:
         return None
 
     def _polled(self, waits: Sequence[float]) -> Iterator[table.Row]:
-        """The message's row after each wait, until the window ends. The last wait repeats."""
+        """The message's row after each wait, until the window ends. The last wait repeats.
+
+        Raises `resource_not_found` once the message is erased.
+        """
         for wait in itertools.chain(waits, itertools.repeat(waits[-1])):
             seconds = self.seconds_left
             if seconds <= 0:
@@ -206,8 +212,9 @@ class Window:
             # The message is stored, so a failed poll is not fatal.
             with contextlib.suppress(Unavailable):
                 row = table.get(self.message["pk"], self.message["sk"])
-                if row is not None:
-                    yield row
+                if row is None:
+                    raise ApiError("resource_not_found", f"No such message: '{self.message['sk']}'.")
+                yield row
 
     def _claim(self, row: table.Row) -> Turn | None:
         # The message is stored, so a failed claim is not fatal.

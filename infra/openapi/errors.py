@@ -105,7 +105,8 @@ def of(method: str, path: str, operation: Operation, in_body: Iterable[str]) -> 
         for code in (*_LISTS, *_of_filters(operation)):
             add(code)
     for code in operation.errors:
-        if code != "resource_not_found" or "{" in path:
+        # Without an id in the path, its status is 400, except in a retry whose work was erased.
+        if code != "resource_not_found" or "{" in path or operation.resume is not None:
             add(code)
     order = [*ERRORS]
     return {status: sorted(statuses[status], key=order.index) for status in sorted(statuses)}

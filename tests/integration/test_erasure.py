@@ -14,8 +14,9 @@ from shared.erasure import erasing
 from shared.projects import usage
 from shared.store import table
 from shared.store.keys import Scope
+from tests.support import privileges
 from tests.support.clocks import Clock
-from tests.support.conversing import Thread, asked, wake_up
+from tests.support.conversing import Hurried, Thread, asked, meanwhile, opened, send, wake_up
 from tests.support.erasing import (
     BEHAVIOURS,
     Person,
@@ -37,9 +38,9 @@ from tests.support.erasing import (
 from tests.support.given import simulated_phone, unique
 from tests.support.racing import just_before
 from tests.support.receivers import Receiver
-from tests.support.resources import created, seen
-from tests.support.stage import Stage
-from tests.support.wire import Killed
+from tests.support.resources import created, keyed, seen
+from tests.support.stage import Answer, Stage
+from tests.support.wire import Fault, Killed, Try, wire
 
 pytestmark = pytest.mark.usefixtures("empty_storage")
 
@@ -226,6 +227,78 @@ def test_a_turn_under_way_is_not_kept(stage: Stage, stopped_clock: Clock) -> Non
         assert stage.invoke("turn", {"Records": [turn]}) == {"batchItemFailures": []}
     erase(stopped_clock, whom)
     assert list(remains(whom)) == []
+
+
+@pytest.mark.parametrize("answered", [True, False], ids=["answered", "pending"])
+@pytest.mark.parametrize("by_thread", [False, True], ids=["by_id", "by_thread"])
+def test_the_key_of_an_erased_message_is_404_at_once_and_creates_nothing_for_24_hours(
+    stage: Stage, stopped_clock: Clock, by_thread: bool, answered: bool
+) -> None:
+    whom = newcomer(stage, live(stage, stage.project()), unique("quetzal"))
+    thread = {"external_id": "t", "customer": {"id": whom.id}}
+    whom.conversations.append(created(stage, "/v1/conversations", **thread)["id"])
+    path = "/v1/messages" if by_thread else f"/v1/conversations/{whom.conversations[0]}/messages"
+    body = {"content": f"Hello from {whom.mark}", "customer": {"phone": whom.phone}}
+    body |= {"external_conversation_id": "t"} if by_thread else {}
+
+    def sent(key: str, **other: str) -> Answer:
+        with meanwhile(stopped_clock, lambda: None):
+            return stage.call("POST", path, body | other, headers=keyed(key))
+
+    first = sent("k") if answered else Hurried(stage).call("POST", path, body, headers=keyed("k"))
+    assert first.status == (201 if answered else 504)
+    expires_at = stopped_clock.now + 24 * 3600
+    erase(stopped_clock, whom)
+    assert whom.mark not in str(rows())
+    for now in (stopped_clock.now, expires_at - 2):
+        stopped_clock.now = now
+        before = {*rows()}
+        again = sent("k")
+        assert (again.status, again.code) == (404, "resource_not_found"), again.body
+        assert again.headers["service-should-retry"] == "false"
+        assert sent("k", content="Another").code == "idempotency_key_reused"
+        assert {*rows()} == before
+    # Another key, or the same one after its 24 hours, begins a new conversation on the thread.
+    assert sent("another").status == (201 if by_thread else 404)
+    stopped_clock.now = expires_at + 1
+    assert sent("k").status == (201 if by_thread else 404)
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+def test_a_message_that_is_erased_while_its_request_waits_for_the_reply_is_404(
+    stage: Stage, stopped_clock: Clock, key: str | None
+) -> None:
+    whom = newcomer(stage, live(stage, stage.project()), unique("quetzal"))
+    body = {"external_conversation_id": "t", "content": "[[sim:timeout]]", "customer": {"id": whom.id}}
+    with meanwhile(stopped_clock, lambda: None, lambda: erase(stopped_clock, whom), lambda: None):
+        found = stage.call("POST", "/v1/messages", body, headers=keyed(key))
+    assert (found.status, found.code) == (404, "resource_not_found"), found.body
+    assert list(remains(whom)) == []
+
+
+def test_a_retry_during_whose_turn_the_message_is_erased_is_404(stage: Stage, stopped_clock: Clock) -> None:
+    def given() -> tuple[Thread, Person]:
+        thread = opened(stage, stage.project())
+        asked(stage, thread, "Hello", "k")
+        return thread, Person(thread.scope, unique("nobody"), simulated_phone("20"), thread.customer)
+
+    thread, _ = given()
+    with wire() as line:
+        assert send(stage, thread, "Hello", "k").status == 201
+    problems = []
+    for position, operation in enumerate(line.operations()):
+        thread, whom = given()
+
+        def erased(attempt: Try, whom: Person = whom) -> Any:
+            with privileges.running(None):
+                erase(stopped_clock, whom)
+            return attempt.send()
+
+        with wire(Fault(position, erased, tries=1)), meanwhile(stopped_clock, *[lambda: None] * 3):
+            found = send(stage, thread, "Hello", "k")
+        if (found.status, found.code) != (404, "resource_not_found") or list(remains(whom)):
+            problems.append(f"{position} {operation}: {found.status} {found.body[:90]!r} {list(remains(whom))}")
+    assert not problems, "\n".join(problems)
 
 
 def test_nothing_begins_for_a_person_whose_erasure_has_begun(stage: Stage, stopped_clock: Clock) -> None:
