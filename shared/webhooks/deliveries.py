@@ -513,7 +513,8 @@ def _as_planned(row: table.Row) -> Delivery:
     doc: Delivery = json.loads(row["doc"])
     if "due_at" not in row:
         return doc
-    now, planned = clock.now(), row["due_at"] if "lease" in row else row.get("put_off_until", row["due_at"])
+    now = clock.now()
+    planned: int = row["due_at"] if "lease" in row else row.get("put_off_until", row["due_at"])
     return {**doc, "next_attempt_at": clock.iso(now if planned < now - OVERDUE else planned)}
 
 

@@ -152,7 +152,7 @@ def swept(stage: Stage, stopped_clock: Clock, delivery_id: str) -> int:
         for call in line.of("SendMessageBatch"):
             for entry in call.parameters["Entries"]:
                 if json.loads(entry["MessageBody"])["sk"] == delivery_id:
-                    return clock.now() + entry.get("DelaySeconds", 0) * clock.SECOND
+                    return clock.now() + int(entry.get("DelaySeconds", 0)) * clock.SECOND
         stopped_clock.forward(60)
     raise AssertionError("no wake-up within an hour")
 
