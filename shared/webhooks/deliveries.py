@@ -514,7 +514,7 @@ def _as_planned(row: table.Row) -> Delivery:
     if "due_at" not in row:
         return doc
     now = clock.now()
-    planned: int = row["due_at"] if "lease" in row else row.get("put_off_until", row["due_at"])
+    planned = int(row["due_at"] if "lease" in row else row.get("put_off_until", row["due_at"]) or 0)
     return {**doc, "next_attempt_at": clock.iso(now if planned < now - OVERDUE else planned)}
 
 
