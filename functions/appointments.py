@@ -8,6 +8,7 @@ from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.appointments import commands
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentCreate, AppointmentPatch
+from shared.core.errors import Code
 
 
 def create(request: Request[AppointmentCreate]) -> Response:
@@ -48,7 +49,7 @@ app = service(
             returns=Appointment,
             status=(201,),
             body=AppointmentCreate,
-            errors=("resource_not_found", "customer_deleted"),
+            errors=(Code.RESOURCE_NOT_FOUND, Code.CUSTOMER_DELETED),
         ),
     ),
     Route(
@@ -61,15 +62,19 @@ app = service(
             returns=Appointment,
             body=AppointmentPatch,
             errors=(
-                "resource_not_found",
-                "appointment_deleted",
-                "invalid_status_transition",
-                "parameter_missing",
-                "parameters_exclusive",
+                Code.RESOURCE_NOT_FOUND,
+                Code.APPOINTMENT_DELETED,
+                Code.INVALID_STATUS_TRANSITION,
+                Code.PARAMETER_MISSING,
+                Code.PARAMETERS_EXCLUSIVE,
             ),
         ),
         delete=Operation(
-            delete, name="delete_appointment", returns=Appointment, reads=APPOINTMENTS, errors=("resource_not_found",)
+            delete,
+            name="delete_appointment",
+            returns=Appointment,
+            reads=APPOINTMENTS,
+            errors=(Code.RESOURCE_NOT_FOUND,),
         ),
     ),
 )

@@ -10,6 +10,7 @@ from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.conversations import conversations, participants
 from shared.conversations.conversations import CONVERSATIONS, MESSAGES, Conversation, Message
 from shared.conversations.participants import CUSTOMER_ERRORS, CustomerReference
+from shared.core.errors import Code
 from shared.resources import fields, pages, queries
 from shared.resources.queries import Page
 from shared.store.commit import Change
@@ -83,21 +84,25 @@ app = service(
             returns=Conversation,
             status=(201,),
             body=ConversationCreate,
-            errors=(*CUSTOMER_ERRORS, "conversation_exists"),
+            errors=(*CUSTOMER_ERRORS, Code.CONVERSATION_EXISTS),
         ),
     ),
     Route("/v1/conversations/{id}", get=retrieve_operation(CONVERSATIONS, Conversation)),
     Route(
         "/v1/conversations/{id}/messages",
         get=Operation(
-            list_messages, name="list_messages", returns=Page[Message], lists=MESSAGES, errors=("resource_not_found",)
+            list_messages,
+            name="list_messages",
+            returns=Page[Message],
+            lists=MESSAGES,
+            errors=(Code.RESOURCE_NOT_FOUND,),
         ),
         elsewhere=("POST",),
     ),
     Route(
         "/v1/conversations/{id}/end",
         post=Operation(
-            end, name="end_conversation", returns=Conversation, optional_body=True, errors=("resource_not_found",)
+            end, name="end_conversation", returns=Conversation, optional_body=True, errors=(Code.RESOURCE_NOT_FOUND,)
         ),
     ),
 )

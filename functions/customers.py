@@ -9,6 +9,7 @@ from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
+from shared.core.errors import Code
 from shared.customers import commands
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerPatch
 
@@ -54,10 +55,10 @@ app = service(
             reads=CUSTOMERS,
             returns=Customer,
             body=CustomerPatch,
-            errors=("resource_not_found", "customer_deleted"),
+            errors=(Code.RESOURCE_NOT_FOUND, Code.CUSTOMER_DELETED),
         ),
         delete=Operation(
-            delete, name="delete_customer", returns=Customer, reads=CUSTOMERS, errors=("resource_not_found",)
+            delete, name="delete_customer", returns=Customer, reads=CUSTOMERS, errors=(Code.RESOURCE_NOT_FOUND,)
         ),
     ),
 )

@@ -9,6 +9,7 @@ from shared.api.collections import list_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
+from shared.core.errors import Code
 from shared.resources import fields, pages, queries
 from shared.resources.queries import Page
 from shared.store.commit import Change
@@ -72,7 +73,8 @@ def retry_delivery(request: Request[fields.Nothing]) -> Response:
 app = service(
     Route("/v1/events", get=list_operation(EVENTS, Event)),
     Route(
-        "/v1/events/{id}", get=Operation(retrieve, name="retrieve_event", returns=Event, errors=("resource_not_found",))
+        "/v1/events/{id}",
+        get=Operation(retrieve, name="retrieve_event", returns=Event, errors=(Code.RESOURCE_NOT_FOUND,)),
     ),
     Route(
         "/v1/events/{id}/deliveries",
@@ -81,12 +83,12 @@ app = service(
             name="list_deliveries",
             returns=Page[Delivery],
             lists=DELIVERIES,
-            errors=("resource_not_found",),
+            errors=(Code.RESOURCE_NOT_FOUND,),
         ),
     ),
     Route(
         "/v1/events/{id}/deliveries/{delivery_id}",
-        get=Operation(retrieve_delivery, name="retrieve_delivery", returns=Delivery, errors=("resource_not_found",)),
+        get=Operation(retrieve_delivery, name="retrieve_delivery", returns=Delivery, errors=(Code.RESOURCE_NOT_FOUND,)),
     ),
     Route(
         "/v1/events/{id}/deliveries/{delivery_id}/retry",
@@ -96,7 +98,7 @@ app = service(
             returns=Delivery,
             status=(202,),
             optional_body=True,
-            errors=("resource_not_found", "delivery_in_progress", "webhook_endpoint_disabled"),
+            errors=(Code.RESOURCE_NOT_FOUND, Code.DELIVERY_IN_PROGRESS, Code.WEBHOOK_ENDPOINT_DISABLED),
         ),
     ),
 )

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from shared.api.routes import lambda_handler, service
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.core.facts import API_DESCRIPTION, DESCRIBED_SERVER
 
 
@@ -46,7 +46,7 @@ def _reading(scope: Scope, receive: Receive) -> Request:
     """The request, which may only read. Raises `method_not_allowed`."""
     request = Request(scope, receive)
     if request.method not in ("GET", "HEAD"):
-        raise ApiError("method_not_allowed", "Use one of GET, HEAD.", headers={"Allow": "GET, HEAD"})
+        raise ApiError(Code.METHOD_NOT_ALLOWED, "Use one of GET, HEAD.", headers={"Allow": "GET, HEAD"})
     return request
 
 

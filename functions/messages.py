@@ -22,7 +22,7 @@ from shared.conversations.conversations import CONVERSATIONS, AnsweredMessage, C
 from shared.conversations.participants import CUSTOMER_ERRORS, REFERENCE_ERRORS, CustomerReference
 from shared.conversations.turns import Turn
 from shared.core import clock
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.resources import fields
 from shared.store import table
 from shared.store.commit import Change
@@ -213,7 +213,7 @@ class Window:
             with contextlib.suppress(Unavailable):
                 row = table.get(self.message["pk"], self.message["sk"])
                 if row is None:
-                    raise ApiError("resource_not_found", f"No such message: '{self.message['sk']}'.")
+                    raise ApiError(Code.RESOURCE_NOT_FOUND, f"No such message: '{self.message['sk']}'.")
                 yield row
 
     def _claim(self, row: table.Row) -> Turn | None:
@@ -225,7 +225,7 @@ class Window:
     def _timeout(self) -> ApiError:
         conversation_id = self.message["conversation_id"]
         extra = {"conversation_id": conversation_id, "message_id": self.message["sk"]}
-        return ApiError("agent_timeout", headers={"Location": _messages_path(conversation_id)}, extra=extra)
+        return ApiError(Code.AGENT_TIMEOUT, headers={"Location": _messages_path(conversation_id)}, extra=extra)
 
 
 def _send(turn_wake_ups: Sequence[wake_ups.WakeUp]) -> None:
@@ -247,11 +247,11 @@ app = service(
             status=(201,),
             body=MessageCreate,
             errors=(
-                "resource_not_found",
+                Code.RESOURCE_NOT_FOUND,
                 *REFERENCE_ERRORS,
-                "conversation_ended",
-                "conversation_busy",
-                "agent_timeout",
+                Code.CONVERSATION_ENDED,
+                Code.CONVERSATION_BUSY,
+                Code.AGENT_TIMEOUT,
             ),
             resume=_resume,
         ),
@@ -264,7 +264,7 @@ app = service(
             returns=AnsweredMessage,
             status=(201,),
             body=ThreadMessageCreate,
-            errors=(*CUSTOMER_ERRORS, "conversation_busy", "agent_timeout"),
+            errors=(*CUSTOMER_ERRORS, Code.CONVERSATION_BUSY, Code.AGENT_TIMEOUT),
             resume=_resume,
         ),
     ),

@@ -15,7 +15,7 @@ from shared.calls.commands import Call, CallCreate
 from shared.calls.sessions import SESSIONS, FileStatus, Session, SessionRecord
 from shared.calls.transcripts import Line
 from shared.core import clock
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.resources.schema import Count, Keywords, SessionId, Time, one_of
 
 
@@ -110,7 +110,7 @@ def recording(request: Request[None]) -> Response:
 def _status(session: SessionRecord, status: str, part: str) -> str:
     """The status of the session's transcript or recording. Raises `resource_not_found` if there is none."""
     if status == FileStatus.NONE:
-        raise ApiError("resource_not_found", f"The session {session.doc['id']} has no {part}.")
+        raise ApiError(Code.RESOURCE_NOT_FOUND, f"The session {session.doc['id']} has no {part}.")
     return status
 
 
@@ -125,14 +125,14 @@ app = service(
             body=CallCreate,
             optional_body=True,
             errors=(
-                "resource_not_found",
-                "customer_deleted",
-                "customer_phone_missing",
-                "appointment_deleted",
-                "appointment_cancelled",
-                "call_in_progress",
-                "call_limit_reached",
-                "consent_request_limited",
+                Code.RESOURCE_NOT_FOUND,
+                Code.CUSTOMER_DELETED,
+                Code.CUSTOMER_PHONE_MISSING,
+                Code.APPOINTMENT_DELETED,
+                Code.APPOINTMENT_CANCELLED,
+                Code.CALL_IN_PROGRESS,
+                Code.CALL_LIMIT_REACHED,
+                Code.CONSENT_REQUEST_LIMITED,
             ),
         ),
     ),
@@ -140,11 +140,11 @@ app = service(
     Route("/v1/sessions/{id}", get=retrieve_operation(SESSIONS, Session)),
     Route(
         "/v1/sessions/{id}/transcript",
-        get=Operation(transcript, name="retrieve_transcript", returns=Transcript, errors=("resource_not_found",)),
+        get=Operation(transcript, name="retrieve_transcript", returns=Transcript, errors=(Code.RESOURCE_NOT_FOUND,)),
     ),
     Route(
         "/v1/sessions/{id}/recording",
-        get=Operation(recording, name="retrieve_recording", returns=Recording, errors=("resource_not_found",)),
+        get=Operation(recording, name="retrieve_recording", returns=Recording, errors=(Code.RESOURCE_NOT_FOUND,)),
     ),
 )
 handler = lambda_handler(app)

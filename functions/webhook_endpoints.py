@@ -9,6 +9,7 @@ from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
+from shared.core.errors import Code
 from shared.resources import fields
 from shared.store.commit import Change
 from shared.tasks import wake_ups
@@ -134,7 +135,7 @@ app = service(
             returns=WebhookEndpointWithSecret,
             status=(201,),
             body=WebhookEndpointCreate,
-            errors=("url_invalid", "event_filter_invalid", "webhook_endpoint_limit"),
+            errors=(Code.URL_INVALID, Code.EVENT_FILTER_INVALID, Code.WEBHOOK_ENDPOINT_LIMIT),
         ),
     ),
     Route(
@@ -146,14 +147,14 @@ app = service(
             reads=WEBHOOK_ENDPOINTS,
             returns=WebhookEndpoint,
             body=WebhookEndpointPatch,
-            errors=("resource_not_found", "url_invalid", "event_filter_invalid"),
+            errors=(Code.RESOURCE_NOT_FOUND, Code.URL_INVALID, Code.EVENT_FILTER_INVALID),
         ),
         delete=Operation(
             delete,
             name="delete_webhook_endpoint",
             returns=DeletedWebhookEndpoint,
             reads=WEBHOOK_ENDPOINTS,
-            errors=("resource_not_found",),
+            errors=(Code.RESOURCE_NOT_FOUND,),
         ),
     ),
     Route(
@@ -163,7 +164,7 @@ app = service(
             name="rotate_webhook_endpoint_secret",
             returns=WebhookEndpointWithSecret,
             optional_body=True,
-            errors=("resource_not_found",),
+            errors=(Code.RESOURCE_NOT_FOUND,),
         ),
     ),
     Route(
@@ -174,7 +175,7 @@ app = service(
             returns=Delivery,
             status=(202,),
             optional_body=True,
-            errors=("resource_not_found", "webhook_endpoint_disabled"),
+            errors=(Code.RESOURCE_NOT_FOUND, Code.WEBHOOK_ENDPOINT_DISABLED),
         ),
     ),
 )

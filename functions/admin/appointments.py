@@ -24,7 +24,7 @@ from shared.appointments.resource import (
     AppointmentStatus,
 )
 from shared.core import clock
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.customers.resource import CUSTOMERS
 from shared.resources import fields
 from shared.store import table
@@ -178,7 +178,7 @@ def _instant(visit: InProject) -> str:
     try:
         local = datetime.fromisoformat(text)
     except ValueError:
-        raise ApiError("datetime_invalid", "Times have the form 2027-03-04T15:00.", param="at") from None
+        raise ApiError(Code.DATETIME_INVALID, "Times have the form 2027-03-04T15:00.", param="at") from None
     return local.replace(tzinfo=_zone(visit.form.get("timezone", "").strip())).isoformat()
 
 

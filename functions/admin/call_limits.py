@@ -13,7 +13,7 @@ from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import OWNER, VIEWER
 from shared.calls import limits
 from shared.calls.limits import Limits
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.store import table
 from shared.store.keys import Scope
 
@@ -59,14 +59,14 @@ def _sent(visit: InProject) -> Limits:
     wrong = next((one for one in prefixes if not _PREFIX.fullmatch(one)), None)
     if wrong is not None or len(prefixes) > MOST_PREFIXES:
         message = "A prefix is the beginning of a number, such as +1 or +4930."
-        raise ApiError("parameter_invalid", message, param="prefixes")
+        raise ApiError(Code.PARAMETER_INVALID, message, param="prefixes")
     at_once, per_day = (
         forms.integer(visit, "at_once", "Calls at once"),
         forms.integer(visit, "per_day", "Calls in a day"),
     )
     for name, value in (("at_once", at_once), ("per_day", per_day)):
         if value is None:
-            raise ApiError("parameter_missing", "Both limits need a number; 0 allows no live calls.", param=name)
+            raise ApiError(Code.PARAMETER_MISSING, "Both limits need a number; 0 allows no live calls.", param=name)
     assert at_once is not None
     assert per_day is not None
     return Limits(tuple(dict.fromkeys(prefixes)), at_once, per_day)

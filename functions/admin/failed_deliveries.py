@@ -10,7 +10,7 @@ from starlette.responses import Response
 from functions.admin.visits import PROJECT, InProject, Page, Refused, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.core import clock
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.store import table
 from shared.tasks import wake_ups
 from shared.webhooks import endpoints, failures, replays
@@ -110,7 +110,7 @@ def _endpoints(visit: InProject) -> dict[str, endpoints.Snapshot]:
 def _chosen(known: dict[str, endpoints.Snapshot], wanted: str) -> list[str]:
     """The ids of the wanted endpoint, or of all. Raises `resource_not_found`."""
     if wanted and wanted not in known:
-        raise ApiError("resource_not_found", "There is no such endpoint.", param="endpoint")
+        raise ApiError(Code.RESOURCE_NOT_FOUND, "There is no such endpoint.", param="endpoint")
     return [wanted] if wanted else [*known]
 
 
@@ -133,7 +133,7 @@ def _since(text: str) -> int:
     try:
         return clock.parse(f"{text}Z" if "T" in text else f"{text}T00:00:00Z")
     except ValueError:
-        raise ApiError("datetime_invalid", "Times have the form 2027-03-04T15:00.", param="since") from None
+        raise ApiError(Code.DATETIME_INVALID, "Times have the form 2027-03-04T15:00.", param="since") from None
 
 
 PAGES = (

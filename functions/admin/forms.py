@@ -9,7 +9,7 @@ from typing import Any
 from functions.admin.visits import InProject
 from shared.api.requests import parse_json
 from shared.core import clock
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.resources import documents
 
 
@@ -25,7 +25,7 @@ def integer(visit: InProject, name: str, label: str) -> int | None:
     if not text:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise ApiError("parameter_invalid_integer", f"“{label}” must be a whole number, such as 30.", param=name)
+        raise ApiError(Code.PARAMETER_INVALID_INTEGER, f"“{label}” must be a whole number, such as 30.", param=name)
     return int(text)
 
 
@@ -34,7 +34,7 @@ def day(name: str, text: str) -> int:
     try:
         return clock.parse(f"{text}T00:00:00Z")
     except ValueError:
-        raise ApiError("datetime_invalid", "Days have the form 2027-03-04.", param=name) from None
+        raise ApiError(Code.DATETIME_INVALID, "Days have the form 2027-03-04.", param=name) from None
 
 
 def metadata(visit: InProject) -> dict[str, Any]:

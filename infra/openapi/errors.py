@@ -9,7 +9,7 @@ from infra.openapi import headers
 from infra.openapi.schemas import Schema, ref
 from shared.api.routes import Operation
 from shared.core import facts
-from shared.core.errors import ERRORS
+from shared.core.errors import ERRORS, Code
 from shared.resources import fields, schema
 
 _ALWAYS = (
@@ -89,7 +89,7 @@ def of(method: str, path: str, operation: Operation, in_body: Iterable[str]) -> 
     statuses: dict[int, set[str]] = {}
 
     def add(code: str, status: int | None = None) -> None:
-        statuses.setdefault(status or ERRORS[code].status, set()).add(code)
+        statuses.setdefault(status or ERRORS[Code(code)].status, set()).add(code)
 
     for code in _ALWAYS:
         add(code)
@@ -109,7 +109,7 @@ def of(method: str, path: str, operation: Operation, in_body: Iterable[str]) -> 
         if code != "resource_not_found" or "{" in path or operation.resume is not None:
             add(code)
     order = [*ERRORS]
-    return {status: sorted(statuses[status], key=order.index) for status in sorted(statuses)}
+    return {status: sorted(statuses[status], key=lambda code: order.index(Code(code))) for status in sorted(statuses)}
 
 
 def responses(codes: Mapping[int, list[str]], method: str) -> dict[str, Schema]:
@@ -175,7 +175,7 @@ def examples(all_codes: Iterable[Mapping[int, list[str]]]) -> dict[str, Schema]:
 
 
 def _example(code: str) -> Schema:
-    kind = ERRORS[code]
+    kind = ERRORS[Code(code)]
     found = {"type": kind.type, "code": code, "message": f"{kind.meaning} {kind.remedy}"}
     if code in _PARAMS:
         found["param"] = _PARAMS[code]
@@ -200,7 +200,7 @@ def _of_filters(operation: Operation) -> set[str]:
 
 
 def _response(status: int, codes: list[str], method: str) -> Schema:
-    lines = [f"- `{code}`: {ERRORS[code].meaning}" for code in codes]
+    lines = [f"- `{code}`: {ERRORS[Code(code)].meaning}" for code in codes]
     return {
         "description": "\n".join([_DESCRIPTIONS[status], "", *lines]),
         "headers": headers.of_error(status, method, by_gateway=status in _BY_GATEWAY),

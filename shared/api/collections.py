@@ -8,6 +8,7 @@ from shared.api import responses
 from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation
+from shared.core.errors import Code
 from shared.resources import pages, queries
 from shared.resources.collections import Collection
 from shared.resources.queries import Page
@@ -45,5 +46,5 @@ def retrieve_operation(collection: Collection[Any, Any], resource: Any) -> Opera
         name=f"retrieve_{collection.kind}",
         returns=resource,
         reads=collection,
-        errors=("resource_not_found",),
+        errors=(Code.RESOURCE_NOT_FOUND,),
     )

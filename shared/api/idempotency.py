@@ -17,7 +17,7 @@ from starlette.requests import Request as StarletteRequest
 
 from shared.api.responses import Response
 from shared.core import clock
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.resources import fields
 from shared.store import table
 from shared.store.keys import Scope
@@ -69,7 +69,7 @@ def parse(headers: Sequence[str]) -> str | None:
     if not headers:
         return None
     if len(headers) > 1 or not _KEY.fullmatch(headers[0]):
-        raise ApiError("idempotency_key_invalid", param=_HEADER)
+        raise ApiError(Code.IDEMPOTENCY_KEY_INVALID, param=_HEADER)
     return headers[0]
 
 
@@ -90,7 +90,7 @@ def record(key: Key, response: Response, request_id: str) -> table.Put:
         condition="attribute_not_exists(pk) OR expires_at <= :now",
         values={":now": clock.now() // clock.SECOND},
         on_condition_failed=_recorded,
-        on_contended=ApiError("idempotency_key_in_use", headers={"Retry-After": "1"}),
+        on_contended=ApiError(Code.IDEMPOTENCY_KEY_IN_USE, headers={"Retry-After": "1"}),
     )
 
 
@@ -127,7 +127,7 @@ def _unseal(key: Key, row: table.Row) -> str:
 
 
 def _key_reused() -> ApiError:
-    return ApiError("idempotency_key_reused", param=_HEADER)
+    return ApiError(Code.IDEMPOTENCY_KEY_REUSED, param=_HEADER)
 
 
 def _cipher(key: Key, salt: bytes) -> Any:

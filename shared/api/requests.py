@@ -20,7 +20,7 @@ from shared.api import idempotency, responses
 from shared.api.responses import RequestContext, Response, error_body
 from shared.aws.services import AwsError, Unavailable
 from shared.core import facts
-from shared.core.errors import NEVER_SAVED, ApiError
+from shared.core.errors import NEVER_SAVED, ApiError, Code
 from shared.resources import fields
 from shared.store import commit, table
 from shared.store.commit import Change
@@ -100,7 +100,7 @@ class Request(Generic[B]):
         try:
             done = commit.commit(decide, self.request_id, seconds=self.seconds_left(commit.CONFLICT_SECONDS))
         except (table.ConditionFailed, table.Contended):
-            raise ApiError("conflict", headers={"Retry-After": "1"}) from None
+            raise ApiError(Code.CONFLICT, headers={"Retry-After": "1"}) from None
         except idempotency.Recorded as recorded:
             return self._saved(recorded.row)
         except (AwsError, Unavailable) as failure:
@@ -117,7 +117,7 @@ class Request(Generic[B]):
         Returns the saved response if the key has a record. Otherwise raises `error`, after saving it if it is a 409
         that is not transient.
         """
-        if self.key is None or error.status >= 500 or error.code == "idempotency_key_reused":
+        if self.key is None or error.status >= 500 or error.code == Code.IDEMPOTENCY_KEY_REUSED:
             raise error
         if error.status == 409 and error.code not in NEVER_SAVED:
             record = idempotency.record(self.key, Response(409, error_body(error, self.context)), self.request_id)
@@ -140,7 +140,7 @@ def read_api_key(request: StarletteRequest) -> str:
     """The API key in the Authorization header. Raises `api_key_missing`."""
     scheme, _, key = request.headers.get("Authorization", "").strip().partition(" ")
     if scheme.lower() != "bearer" or not key.strip():
-        raise ApiError("api_key_missing")
+        raise ApiError(Code.API_KEY_MISSING)
     return key.strip()
 
 
@@ -151,7 +151,7 @@ def read_version(request: StarletteRequest) -> str:
         return facts.NEWEST_REVISION
     if version not in facts.REVISIONS:
         known = ", ".join(facts.REVISIONS)
-        raise ApiError("api_version_invalid", f"The known revisions are {known}.", param="Service-Version")
+        raise ApiError(Code.API_VERSION_INVALID, f"The known revisions are {known}.", param="Service-Version")
     return version
 
 
@@ -168,14 +168,14 @@ def read_json(request: StarletteRequest, body: bytes, *, required: bool) -> Mapp
     Raises `request_too_large`, `unsupported_media_type` or `invalid_json`.
     """
     if len(body) > MAX_BODY_BYTES:
-        raise ApiError("request_too_large")
+        raise ApiError(Code.REQUEST_TOO_LARGE)
     if not body:
         if not required:
             return {}
-        raise ApiError("invalid_json", "The body is empty. Send one JSON object.")
+        raise ApiError(Code.INVALID_JSON, "The body is empty. Send one JSON object.")
     media_type = request.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if media_type != "application/json" or request.headers.get("Content-Encoding", "identity") != "identity":
-        raise ApiError("unsupported_media_type")
+        raise ApiError(Code.UNSUPPORTED_MEDIA_TYPE)
     return parse_json(body)
 
 
@@ -183,15 +183,15 @@ def parse_json(body: bytes) -> Mapping[str, Any]:
     """The JSON object in a body. Raises `invalid_json`."""
     # Limits recursion, both in the parser and when the document is serialised later, deeper in the stack.
     if _depth(body) > MAX_DEPTH:
-        raise ApiError("invalid_json", f"The body is nested deeper than {MAX_DEPTH} levels.")
+        raise ApiError(Code.INVALID_JSON, f"The body is nested deeper than {MAX_DEPTH} levels.")
     try:
         document = json.loads(body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
         # The parser accepts lone surrogates and numbers beyond a double, but they cannot be serialised as JSON.
         fields.canonical(document).encode()
     except ValueError as error:
-        raise ApiError("invalid_json") from error
+        raise ApiError(Code.INVALID_JSON) from error
     if not isinstance(document, dict):
-        raise ApiError("invalid_json", "The body must be one JSON object.")
+        raise ApiError(Code.INVALID_JSON, "The body must be one JSON object.")
     return document
 
 

@@ -3,8 +3,8 @@
     app = service(
         Route(
             "/v1/customers/{id}",
-            get=Operation(retrieve, name="retrieve_customer", returns=Customer, errors=("resource_not_found",)),
-            delete=Operation(delete, name="delete_customer", returns=Customer, errors=("resource_not_found",)),
+            get=Operation(retrieve, name="retrieve_customer", returns=Customer, errors=(Code.RESOURCE_NOT_FOUND,)),
+            delete=Operation(delete, name="delete_customer", returns=Customer, errors=(Code.RESOURCE_NOT_FOUND,)),
         ),
     )
     handler = lambda_handler(app)
@@ -37,7 +37,7 @@ from shared.api.requests import Request, check_query, read_api_key, read_json, r
 from shared.api.responses import RequestContext, Response
 from shared.aws.services import Unavailable
 from shared.core import clock, ids, log, trace
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.projects import api_keys
 from shared.resources import fields, queries
 from shared.resources.collections import Collection
@@ -120,7 +120,7 @@ class _Dispatch:
         operation = self._route.operations.get(request.method)
         if operation is None:
             allowed = self._route.allowed
-            raise ApiError("method_not_allowed", f"Use one of {allowed}.", headers={"Allow": allowed})
+            raise ApiError(Code.METHOD_NOT_ALLOWED, f"Use one of {allowed}.", headers={"Allow": allowed})
         api_key = read_api_key(request)
         with _reading_ahead(operation, request, api_key):
             return self._serve(operation, request, context, raw, api_key)
@@ -244,7 +244,7 @@ def _authenticate(api_key: str, context: RequestContext) -> api_keys.Caller:
     except api_keys.LimitExceeded as exceeded:
         context.caller = exceeded.caller
         headers = {"Retry-After": str(exceeded.resets_in), "Service-Rate-Limited-Reason": exceeded.window}
-        raise ApiError("rate_limit_exceeded", headers=headers) from None
+        raise ApiError(Code.RATE_LIMIT_EXCEEDED, headers=headers) from None
 
 
 def _api_error(error: Exception, context: RequestContext) -> ApiError:
@@ -252,14 +252,14 @@ def _api_error(error: Exception, context: RequestContext) -> ApiError:
     if isinstance(error, ApiError):
         return error
     if isinstance(error, Unavailable | table.Contended):
-        return ApiError("service_unavailable", headers={"Retry-After": "1"})
+        return ApiError(Code.SERVICE_UNAVAILABLE, headers={"Retry-After": "1"})
     log.logger().error("internal error", exc_info=error)
-    return ApiError("internal_error")
+    return ApiError(Code.INTERNAL_ERROR)
 
 
 def no_route(path: str) -> ApiError:
     """The 404 for a path that has no operation."""
-    return ApiError("route_not_found", f"No endpoint has the path {path[:200]}.")
+    return ApiError(Code.ROUTE_NOT_FOUND, f"No endpoint has the path {path[:200]}.")
 
 
 async def _no_route(scope: ASGIScope, receive: Receive, send: Send) -> None:

@@ -19,7 +19,7 @@ from shared.appointments.resource import (
     AppointmentStatus,
 )
 from shared.core import clock, ids
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.customers import resource as customers
 from shared.resources import documents
 from shared.store.commit import Change
@@ -93,7 +93,7 @@ def apply(appointment: Appointment, patch: AppointmentPatch) -> Appointment | No
     `parameter_missing`, `parameter_invalid` or an error of the metadata.
     """
     if appointment["deleted_at"] is not None:
-        raise ApiError("appointment_deleted")
+        raise ApiError(Code.APPOINTMENT_DELETED)
     changes = documents.sent(appointment, patch)
     current, requested = appointment["status"], changes.pop("status", None)
     moved = changes.get("appointment_at", appointment["appointment_at"]) != appointment["appointment_at"]
@@ -111,7 +111,7 @@ def apply(appointment: Appointment, patch: AppointmentPatch) -> Appointment | No
     for reason, status in REASONS.items():
         if changes.get("status", current) != status:
             if changes.get(reason) is not None:
-                raise ApiError("parameters_exclusive", f"{reason} requires status '{status}'.", param=reason)
+                raise ApiError(Code.PARAMETERS_EXCLUSIVE, f"{reason} requires status '{status}'.", param=reason)
             changes[reason] = None
     return documents.changed(appointment, changes)
 
@@ -119,19 +119,19 @@ def apply(appointment: Appointment, patch: AppointmentPatch) -> Appointment | No
 def _check_combination(changes: Mapping[str, Any], requested: str | None, moved: bool) -> None:
     if moved and requested in (AppointmentStatus.CANCELLED, AppointmentStatus.FAILED):
         raise ApiError(
-            "parameters_exclusive",
+            Code.PARAMETERS_EXCLUSIVE,
             f"A new appointment_at cannot be combined with status '{requested}'.",
             param="appointment_at",
         )
     if requested == AppointmentStatus.RESCHEDULED and not moved:
-        code = "parameter_invalid" if "appointment_at" in changes else "parameter_missing"
+        code = Code.PARAMETER_INVALID if "appointment_at" in changes else Code.PARAMETER_MISSING
         raise ApiError(code, "Rescheduling requires a new appointment_at.", param="appointment_at")
 
 
 def _check_transition(current: AppointmentStatus, target: AppointmentStatus) -> None:
     if target not in TRANSITIONS[current]:
         raise ApiError(
-            "invalid_status_transition",
+            Code.INVALID_STATUS_TRANSITION,
             f"The status cannot change from {current} to {target}.",
             param="status",
         )

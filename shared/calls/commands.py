@@ -18,7 +18,7 @@ from shared.calls.consent.consents import Consent
 from shared.calls.live import capacity
 from shared.calls.sessions import SESSIONS, Channel, Session, SessionRecord
 from shared.core import clock, ids, threads
-from shared.core.errors import ApiError, not_found, not_found_in_body
+from shared.core.errors import ApiError, Code, not_found, not_found_in_body
 from shared.customers.resource import CUSTOMERS, CustomerRecord
 from shared.projects import usage
 from shared.resources import documents, fields
@@ -120,13 +120,13 @@ def place(scope: Scope, customer_id: str, options: CallCreate) -> Placement:
     appointment = _appointment(scope, customer_id, options, rows)
     phone = customer.doc["phone"]
     if phone is None:
-        raise ApiError("customer_phone_missing")
+        raise ApiError(Code.CUSTOMER_PHONE_MISSING)
     channel = _channel(scope, phone, options)
     if "active_session" in customer.row:
         active = SESSIONS.find(scope, customer.row["active_session"])
         if channel == Channel.WHATSAPP and sessions.awaits_consent(active.doc):
             return Placement(active.doc)
-        raise ApiError("call_in_progress")
+        raise ApiError(Code.CALL_IN_PROGRESS)
     allowed = _must_have_room(scope, phone, rows)
     session = sessions.new(
         scope,
@@ -310,7 +310,7 @@ def _customer(scope: Scope, id: str, rows: Mapping[tuple[str, str], table.Row]) 
     row = rows.get((scope.pk(CUSTOMERS.kind), id))
     if row is None:
         deleted = CUSTOMERS.deleted_row(scope, id) is not None
-        raise ApiError("customer_deleted") if deleted else not_found("customer", id)
+        raise ApiError(Code.CUSTOMER_DELETED) if deleted else not_found("customer", id)
     return CUSTOMERS.record(row)
 
 
@@ -325,9 +325,9 @@ def _appointment(
     if record is None or record.doc["customer_id"] != customer_id:
         raise not_found_in_body("appointment", id, "appointment_id")
     if record.doc["deleted_at"] is not None:
-        raise ApiError("appointment_deleted")
+        raise ApiError(Code.APPOINTMENT_DELETED)
     if record.doc["status"] == AppointmentStatus.CANCELLED:
-        raise ApiError("appointment_cancelled")
+        raise ApiError(Code.APPOINTMENT_CANCELLED)
     return record
 
 
@@ -344,7 +344,7 @@ def _must_have_room(scope: Scope, to: str, rows: Mapping[tuple[str, str], table.
         return True
     allowed, counts = limits.read(scope, rows)
     if exceeded := counts.exceeded(allowed):
-        raise ApiError("call_limit_reached", LIMIT_REACHED.format(exceeded))
+        raise ApiError(Code.CALL_LIMIT_REACHED, LIMIT_REACHED.format(exceeded))
     return allowed.allows(to)
 
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
 
 from shared.agent.tools import Action
 from shared.core import clock, ids
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.resources import documents, fields, filters
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
@@ -194,7 +194,7 @@ def insertion(
 
 def thread_taken(old: table.Row | None) -> ApiError:
     """The error for a second active conversation with the same `external_id`."""
-    return ApiError("conversation_exists", param="external_id")
+    return ApiError(Code.CONVERSATION_EXISTS, param="external_id")
 
 
 def ended(conversation: Conversation) -> Conversation | None:
@@ -287,9 +287,9 @@ def _waiting_partition(scope: Scope) -> str:
 def check_open(record: ConversationRecord) -> None:
     """Raises `conversation_ended`, or `conversation_busy` if a turn holds the lock."""
     if record.doc["status"] == ConversationStatus.ENDED:
-        raise ApiError("conversation_ended")
+        raise ApiError(Code.CONVERSATION_ENDED)
     if "turn" in record.row:
-        raise ApiError("conversation_busy", headers={"Retry-After": str(BUSY_RETRY)})
+        raise ApiError(Code.CONVERSATION_BUSY, headers={"Retry-After": str(BUSY_RETRY)})
 
 
 def new_message(scope: Scope, conversation: Conversation, content: str, markdown: bool) -> table.Row:

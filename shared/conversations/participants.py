@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shared.core import ids
-from shared.core.errors import ApiError, not_found_in_body
+from shared.core.errors import ApiError, Code, not_found_in_body
 from shared.customers import commands
 from shared.customers.resource import CUSTOMERS, CustomerFields, must_exist
 from shared.resources import fields, pages
@@ -15,9 +15,9 @@ from shared.resources.schema import CustomerId
 from shared.store import table
 from shared.store.keys import Scope
 
-REFERENCE_ERRORS = ("parameter_missing", "parameters_exclusive")
+REFERENCE_ERRORS = (Code.PARAMETER_MISSING, Code.PARAMETERS_EXCLUSIVE)
 """The error codes of `check`, beside that of a malformed id."""
-CUSTOMER_ERRORS = ("resource_not_found", "customer_deleted", *REFERENCE_ERRORS)
+CUSTOMER_ERRORS = (Code.RESOURCE_NOT_FOUND, Code.CUSTOMER_DELETED, *REFERENCE_ERRORS)
 """The error codes of requests that name the customer of a new conversation."""
 
 _MATCHED_BY = ("external_id", "phone")
@@ -57,13 +57,13 @@ def check(customer: CustomerReference | None) -> None:
     if "id" in customer.model_fields_set:
         if len(customer.model_fields_set) > 1:
             raise ApiError(
-                "parameters_exclusive", "customer[id] cannot be combined with other fields.", param="customer"
+                Code.PARAMETERS_EXCLUSIVE, "customer[id] cannot be combined with other fields.", param="customer"
             )
         if not ids.is_id(CUSTOMERS.prefix, customer.id):
             raise not_found_in_body("customer", customer.id, "customer[id]")
     elif all(getattr(customer, name) is None for name in _REQUIRED):
         message = "customer must have one of id, external_id, phone and email."
-        raise ApiError("parameter_missing", message, param="customer")
+        raise ApiError(Code.PARAMETER_MISSING, message, param="customer")
 
 
 def resolve(scope: Scope, customer: CustomerReference | None) -> tuple[str | None, Sequence[table.Write]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 
 from shared.calls import commands as calls
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerFields, CustomerPatch
 from shared.resources import documents, fields
 from shared.store.commit import Change
@@ -42,7 +42,7 @@ def update(scope: Scope, id: str, patch: CustomerPatch) -> Change[Customer]:
     """
     record = CUSTOMERS.find(scope, id)
     if record.doc["deleted_at"] is not None:
-        raise ApiError("customer_deleted")
+        raise ApiError(Code.CUSTOMER_DELETED)
     customer = documents.changed(record.doc, documents.sent(record.doc, patch))
     return Change(record.doc) if customer is None else Change(customer, [CUSTOMERS.update(scope, record, customer)])
 

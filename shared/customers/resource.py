@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal, NotRequired
 
 from shared.core import clock, ids
-from shared.core.errors import ApiError, not_found_in_body
+from shared.core.errors import ApiError, Code, not_found_in_body
 from shared.resources import fields, filters
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
@@ -97,7 +97,7 @@ def must_exist(scope: Scope, id: str, param: str) -> table.Check:
 
     def on_condition_failed(old: table.Row | None) -> ApiError:
         deleted = CUSTOMERS.deleted_row(scope, id) is not None
-        return ApiError("customer_deleted") if deleted else not_found_in_body("customer", id, param)
+        return ApiError(Code.CUSTOMER_DELETED) if deleted else not_found_in_body("customer", id, param)
 
     if not ids.is_id(CUSTOMERS.prefix, id):
         raise not_found_in_body("customer", id, param)

@@ -19,7 +19,7 @@ from cachetools import LRUCache
 
 from shared.aws.services import Unavailable
 from shared.core import clock, ids
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.projects import projects, rate_limits
 from shared.projects.rate_limits import Moment, Remaining
 from shared.store import table
@@ -173,7 +173,7 @@ def authenticate(plaintext: str) -> Caller:
     Raises ApiError (`api_key_invalid`, `api_key_revoked`) or LimitExceeded.
     """
     if not _PLAINTEXT.fullmatch(plaintext):
-        raise ApiError("api_key_invalid")
+        raise ApiError(Code.API_KEY_INVALID)
     digest, now = _digest(plaintext), clock.now()
     refusal = _refusals.get(digest)
     if refusal is not None:
@@ -205,7 +205,7 @@ def _refusal(row: table.Row, moment: Moment) -> _Refusal | None:
     """Why the row of a key, empty if there is none, does not allow a request. None if it does."""
     now = moment.now
     if not row or "revoked_at" in row:
-        error = ApiError("api_key_revoked" if row else "api_key_invalid")
+        error = ApiError(Code.API_KEY_REVOKED if row else Code.API_KEY_INVALID)
         return _Refusal(error, now, now + REFUSAL_MEMORY)
     if moment.starts:
         return None

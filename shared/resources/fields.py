@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Val
 from pydantic_core import PydanticCustomError, core_schema
 
 from shared.core import clock
-from shared.core.errors import ERRORS, ApiError
+from shared.core.errors import ERRORS, ApiError, Code
 from shared.resources import schema
 from shared.resources.schema import Keywords
 
@@ -187,7 +187,7 @@ def _timezone(value: str) -> str:
 class _Problem:
     """A problem of metadata, and the key that has it."""
 
-    code: str
+    code: Code
     text: str
     key: str | None = None
 
@@ -198,7 +198,7 @@ def _metadata(value: Any) -> Any:
     problem = (
         _metadata_problem(value)
         if isinstance(value, dict)
-        else _Problem("metadata_invalid", "Metadata must be an object.")
+        else _Problem(Code.METADATA_INVALID, "Metadata must be an object.")
     )
     if problem is not None:
         raise PydanticCustomError(problem.code, "{text}", {"text": problem.text, "key": problem.key})
@@ -207,20 +207,20 @@ def _metadata(value: Any) -> Any:
 
 def _metadata_problem(value: Mapping[str, Any]) -> _Problem | None:
     if len(value) > METADATA_KEYS:
-        return _Problem("metadata_invalid", f"Metadata can have at most {METADATA_KEYS} keys; it has {len(value)}.")
+        return _Problem(Code.METADATA_INVALID, f"Metadata can have at most {METADATA_KEYS} keys; it has {len(value)}.")
     for key, inner in value.items():
         if not 1 <= len(key) <= METADATA_KEY_CHARACTERS:
             text = f"Metadata keys must have 1 to {METADATA_KEY_CHARACTERS} characters; one has {len(key)}."
-            return _Problem("metadata_invalid", text, key)
+            return _Problem(Code.METADATA_INVALID, text, key)
         if len(to_json(inner)) > METADATA_VALUE_CHARACTERS:
             text = f"Metadata values can have at most {METADATA_VALUE_CHARACTERS} characters as JSON."
-            return _Problem("metadata_invalid", text, key)
+            return _Problem(Code.METADATA_INVALID, text, key)
         for part in _strings(key, inner):
             control = _control_character(part)
             if control is not None:
-                return _Problem("parameter_invalid", f"Control characters are not allowed: {control}.", key)
+                return _Problem(Code.PARAMETER_INVALID, f"Control characters are not allowed: {control}.", key)
     if len(to_json(value).encode()) > METADATA_BYTES:
-        return _Problem("metadata_invalid", f"Metadata can have at most {METADATA_BYTES} bytes as JSON.")
+        return _Problem(Code.METADATA_INVALID, f"Metadata can have at most {METADATA_BYTES} bytes as JSON.")
     return None
 
 
@@ -241,16 +241,16 @@ def _api_error(model: type[Input], problem: Any) -> ApiError:
     path, kind, sent = problem["loc"], problem["type"], problem.get("input")
     param = param_name(path)
     if kind == "missing":
-        return ApiError("parameter_missing", f"Missing required parameter: {param}.", param=param)
+        return ApiError(Code.PARAMETER_MISSING, f"Missing required parameter: {param}.", param=param)
     if kind == "extra_forbidden":
         return unknown(param, path[-1], _siblings(model, path[:-1]))
     if kind in ERRORS:
         return ApiError(kind, problem["msg"], param=_within_metadata(param, problem.get("ctx", {}).get("key")))
     if sent is None:
-        return ApiError("parameter_invalid_empty", f"{param} cannot be null.", param=param)
+        return ApiError(Code.PARAMETER_INVALID_EMPTY, f"{param} cannot be null.", param=param)
     if kind.startswith("int_"):
-        return ApiError("parameter_invalid_integer", f"{param} must be an integer.", param=param)
-    return ApiError("parameter_invalid", f"{param}: {problem['msg']}.", param=param)
+        return ApiError(Code.PARAMETER_INVALID_INTEGER, f"{param} must be an integer.", param=param)
+    return ApiError(Code.PARAMETER_INVALID, f"{param}: {problem['msg']}.", param=param)
 
 
 def _within_metadata(param: str, key: str | None) -> str:
@@ -261,7 +261,7 @@ def unknown(param: str, name: str, known: list[str]) -> ApiError:
     """The `parameter_unknown` error. Its message suggests the closest of the `known` names, if one is close."""
     near = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean '{near[0]}'?" if near else ""
-    return ApiError("parameter_unknown", f"Unknown parameter: {param[:100]}.{hint}", param=param[:100])
+    return ApiError(Code.PARAMETER_UNKNOWN, f"Unknown parameter: {param[:100]}.{hint}", param=param[:100])
 
 
 def _siblings(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from pydantic_core import PydanticCustomError
 
 from shared.core import clock, ids
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.resources import fields
 from shared.resources.collections import Collection
 from shared.store import table
@@ -82,7 +82,7 @@ def parse(collection: Collection[Any, Any], values: Mapping[str, list[str]]) -> 
     filters: dict[str, tuple[str, ...]] = {}
     for name, texts in values.items():
         if len(texts) > 1 and name not in collection.repeatable:
-            raise ApiError("parameter_invalid", f"{name} can be sent only once.", param=name)
+            raise ApiError(Code.PARAMETER_INVALID, f"{name} can be sent only once.", param=name)
         if name in collection.filters:
             for text in texts:
                 field, *matching = _parse(name, text, collection.filters[name])
@@ -133,18 +133,18 @@ def time_of_cursor(collection: Collection[Any, Any], cursor: str) -> tuple[str, 
 
 def cursor_invalid() -> ApiError:
     """The error for a `starting_after` that is not a cursor of the list."""
-    return ApiError("cursor_invalid", param="starting_after")
+    return ApiError(Code.CURSOR_INVALID, param="starting_after")
 
 
 def _order(text: str) -> str:
     if text not in ORDERS:
-        raise ApiError("parameter_invalid", "order must be asc or desc.", param="order")
+        raise ApiError(Code.PARAMETER_INVALID, "order must be asc or desc.", param="order")
     return text
 
 
 def _limit(text: str) -> int:
     if not _INTEGER.fullmatch(text.strip()):
-        raise ApiError("parameter_invalid_integer", "limit must be an integer.", param="limit")
+        raise ApiError(Code.PARAMETER_INVALID_INTEGER, "limit must be an integer.", param="limit")
     negative, digits = text.strip().startswith("-"), text.strip().lstrip("+-").lstrip("0")
     # int() must not parse a number with thousands of digits.
     number = int(digits or "0") if len(digits) < 4 else MAX_LIMIT
@@ -155,7 +155,7 @@ def _parse(name: str, text: str, parse: Callable[[str], tuple[str, ...]]) -> tup
     try:
         return parse(text)
     except PydanticCustomError as error:
-        raise ApiError(error.type, error.message(), param=name) from error
+        raise ApiError(Code(error.type), error.message(), param=name) from error
 
 
 def _id_range(collection: Collection[Any, Any], values: Mapping[str, list[str]]) -> tuple[str | None, str | None]:
@@ -197,7 +197,7 @@ def _created_instant(param: str, text: str) -> tuple[int, int]:
 
 def _created_second(param: str, text: str) -> tuple[int, int]:
     if not _INTEGER.fullmatch(text):
-        raise ApiError("parameter_invalid_integer", f"{param} must be a time in Unix seconds.", param=param)
+        raise ApiError(Code.PARAMETER_INVALID_INTEGER, f"{param} must be a time in Unix seconds.", param=param)
     # int() must not parse a number with thousands of digits. No event is that early or late.
     second = int(text) if len(text) <= 15 else -_FAR if text.startswith("-") else _FAR
     return second * clock.SECOND, (second + 1) * clock.SECOND

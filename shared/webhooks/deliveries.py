@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NotRequired, TypedDict
 
 from shared.appointments import commands as appointments
 from shared.core import clock, facts, ids, trace
-from shared.core.errors import ApiError, not_found
+from shared.core.errors import ApiError, Code, not_found
 from shared.resources import fields
 from shared.resources.collections import Collection
 from shared.resources.schema import Count, DeliveryId, EventId, Keywords, Time, WebhookEndpointId, one_of
@@ -422,11 +422,11 @@ def retry(
         raise not_found("webhook endpoint", old["endpoint"])
     to_endpoint = [row for row in of_event(scope, event_id) if row["endpoint"] == old["endpoint"]]
     if any(_view(row, endpoint)["status"] == ATTEMPTING for row in to_endpoint):
-        raise ApiError("delivery_in_progress")
+        raise ApiError(Code.DELIVERY_IN_PROGRESS)
     if unless_retried and not any("f1" in row for row in to_endpoint):
-        raise ApiError("delivery_in_progress")
+        raise ApiError(Code.DELIVERY_IN_PROGRESS)
     if not endpoint.doc["enabled"]:
-        raise ApiError("webhook_endpoint_disabled")
+        raise ApiError(Code.WEBHOOK_ENDPOINT_DISABLED)
     new = new_row(events.of_row(scope, event_row), endpoint, trigger="manual", retry_of=delivery_id)
     if _is_test(old):
         new["test"] = True
@@ -449,7 +449,7 @@ def test(scope: Scope, endpoint: endpoints.Snapshot) -> tuple[list[table.Write],
     Raises `webhook_endpoint_disabled`.
     """
     if not endpoint.doc["enabled"]:
-        raise ApiError("webhook_endpoint_disabled")
+        raise ApiError(Code.WEBHOOK_ENDPOINT_DISABLED)
     appointment = appointments.sample(scope)
     instant = clock.parse(appointment["created_at"])
     event = events.build(scope, ids.new(EVENTS.prefix, instant), "appointment.created", instant, appointment, None)

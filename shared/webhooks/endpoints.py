@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from shared.core import clock
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.core.facts import EVENT_TYPES
 from shared.resources import documents, fields
 from shared.resources.collections import Collection, Record
@@ -196,18 +196,18 @@ def check_url(url: str) -> None:
     """Raises `url_invalid` for a URL that cannot receive events (contract 9)."""
     problem = urls.refuse_url(url, allow_loopback=loopback_allowed())
     if problem:
-        raise ApiError("url_invalid", problem, param="url")
+        raise ApiError(Code.URL_INVALID, problem, param="url")
 
 
 def check_filters(filters: list[str]) -> None:
     """Raises `event_filter_invalid` for an unknown event type or wildcard, `parameter_invalid` for too many filters."""
     if len(filters) > FILTERS_LIMIT:
         message = f"At most {FILTERS_LIMIT} event filters are allowed."
-        raise ApiError("parameter_invalid", message, param="event_filters")
+        raise ApiError(Code.PARAMETER_INVALID, message, param="event_filters")
     for number, text in enumerate(filters):
         if text not in EVENT_TYPES and text not in FAMILIES:
             raise ApiError(
-                "event_filter_invalid",
+                Code.EVENT_FILTER_INVALID,
                 f"Unknown event filter: {text[:60]}. Send an event type or one of {', '.join(FAMILIES)}.",
                 param=f"event_filters[{number}]",
             )
@@ -267,7 +267,7 @@ def insertion(scope: Scope, endpoint: WebhookEndpoint, ciphertext: bytes) -> lis
             expressions=("n = if_not_exists(n, :zero) + :one",),
             condition="attribute_not_exists(n) OR n < :limit",
             values={":zero": 0, ":one": 1, ":limit": LIMIT},
-            on_condition_failed=lambda old: ApiError("webhook_endpoint_limit"),
+            on_condition_failed=lambda old: ApiError(Code.WEBHOOK_ENDPOINT_LIMIT),
         ),
     ]
 

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any
 
 from shared.core import clock, ids
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.core.log import logger
 from shared.store import table
 from shared.store.keys import Scope, scope_of
@@ -111,7 +111,7 @@ def start(scope: Scope, endpoint_id: str, since: int, who: str) -> tuple[list[ta
     """
     endpoint = endpoints.WEBHOOK_ENDPOINTS.find(scope, endpoint_id).doc
     if not endpoint["enabled"]:
-        raise ApiError("webhook_endpoint_disabled")
+        raise ApiError(Code.WEBHOOK_ENDPOINT_DISABLED)
     now = clock.now()
     pk, sk = _key(scope, endpoint_id)
     row: table.Row = {
@@ -132,7 +132,7 @@ def start(scope: Scope, endpoint_id: str, since: int, who: str) -> tuple[list[ta
     put = table.Put(
         row,
         condition="attribute_not_exists(pk) OR attribute_not_exists(due_at)",
-        on_condition_failed=lambda old: ApiError("delivery_in_progress", "A replay to this endpoint is running."),
+        on_condition_failed=lambda old: ApiError(Code.DELIVERY_IN_PROGRESS, "A replay to this endpoint is running."),
     )
     return [put], wake_up(row)
 
@@ -199,7 +199,7 @@ def _retry(scope: Scope, claim: tasks.Claim, rows: Sequence[table.Row]) -> str |
             except ApiError as error:
                 if error.code not in ("resource_not_found", "delivery_in_progress"):
                     return DISABLED
-                if error.code == "resource_not_found" and _is_deleted(scope, claim.row["sk"]):
+                if error.code == Code.RESOURCE_NOT_FOUND and _is_deleted(scope, claim.row["sk"]):
                     return DELETED
             else:
                 name = "replayed_count"

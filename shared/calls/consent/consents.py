@@ -17,7 +17,7 @@ from typing import NotRequired, TypedDict, cast
 
 from shared.calls.sessions import SessionConsent
 from shared.core import clock, trace
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.resources import fields
 from shared.store import table
 from shared.store.keys import Scope, scope_of
@@ -225,7 +225,7 @@ def requested(consent: Consent, session_id: str) -> ConsentDocument:
     """The consent with a new request, for this session. Raises `consent_request_limited`."""
     now, old = clock.now(), consent.doc
     if _is_limited(consent, now):
-        raise ApiError("consent_request_limited")
+        raise ApiError(Code.CONSENT_REQUEST_LIMITED)
     lasts = SILENCE if consent.behaviour == ConsentBehaviour.SILENT else LASTS
     return {
         **_unknown(consent.phone),
@@ -241,7 +241,7 @@ def requested(consent: Consent, session_id: str) -> ConsentDocument:
 def joined(consent: Consent, session_id: str) -> ConsentDocument:
     """The consent with another session that waits for the same answer. Raises `call_in_progress`."""
     if len(consent.doc["sessions"]) >= SESSIONS_LIMIT:
-        raise ApiError("call_in_progress", f"{SESSIONS_LIMIT} calls already wait for this phone's consent.")
+        raise ApiError(Code.CALL_IN_PROGRESS, f"{SESSIONS_LIMIT} calls already wait for this phone's consent.")
     return {**consent.doc, "sessions": [*consent.doc["sessions"], session_id]}
 
 
