@@ -85,9 +85,8 @@ def anonymous(service: Service) -> Client:
 def receiver(service: Service) -> Iterator[Receiver]:
     if service.speed is None:
         pytest.skip("a deployed service cannot reach a receiver on loopback")
-    started = Receiver(service.promises)
-    yield started
-    started.close()
+    with Receiver(service.promises) as started:
+        yield started
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import pytest
 
 from tests.support.client import Client, assert_error, eventually
 from tests.support.given import Subscribe, deliveries_of, delivery_when, ended, notify, seconds, waiting
+from tests.support.receivers import Exchange, answer
 from tests.support.runner import Service
-from tests.support.shapes import assert_shape
-from tests.support.signed_receiver import Answer, Receiver
+from tests.support.signed_receiver import Receiver
 
 
 @pytest.mark.parametrize("how", ["disable", "delete"])
@@ -33,7 +33,6 @@ def test_waiting_deliveries_are_canceled_at_once(
         assert shown["status"] == "canceled"
         assert shown["next_attempt_at"] is None
         assert shown["completed_at"] is not None
-        assert_shape(shown, "webhook_delivery")
 
 
 def test_a_canceled_delivery_is_never_sent_even_if_the_endpoint_is_enabled_again(
@@ -65,7 +64,12 @@ def test_what_is_being_sent_stays_attempting_until_its_attempt_has_ended(
     client: Client, subscribe: Subscribe, receiver: Receiver, how: str, status: int, end: str, refusals: Any
 ) -> None:
     answered = threading.Event()
-    hook = receiver.hook(Answer(status, once=answered), 200)
+
+    def held_up(exchange: Exchange) -> None:
+        answered.wait(60)
+        answer(status)(exchange)
+
+    hook = receiver.hook(held_up, 200)
     endpoint = subscribe(client, hook, "customer.created")
     delivery = notify(client, endpoint)
     hook.wait()
@@ -82,7 +86,6 @@ def test_what_is_being_sent_stays_attempting_until_its_attempt_has_ended(
     assert delivery_when(client, delivery, lambda found: not ended(found)) == delivery
     answered.set()
     done = delivery_when(client, delivery, ended)
-    assert_shape(done, "webhook_delivery")
     assert (done["status"], done["response_status_code"], done["attempt_count"]) == (end, status, 1)
     assert done["next_attempt_at"] is None
     assert done["completed_at"] >= done["last_attempt_at"]

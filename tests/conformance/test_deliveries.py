@@ -26,9 +26,9 @@ from tests.support.given import (
     seconds,
     unique_phone,
 )
+from tests.support.receivers import answer, drip_body, hang_after_request, redirect
 from tests.support.runner import Service, free_port
-from tests.support.shapes import assert_shape
-from tests.support.signed_receiver import Answer, Receiver, service_signature_is_valid, standard_signature_is_valid
+from tests.support.signed_receiver import Receiver, service_signature_is_valid, standard_signature_is_valid
 
 WAITS = (5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)
 """Seconds before attempts 2 to 9."""
@@ -47,8 +47,8 @@ def stuck_ones_start_early(request: pytest.FixtureRequest, receiver: Receiver) -
 @pytest.fixture(scope="module")
 def stuck(client: Client, receiver: Receiver, subscribe_module: Subscribe) -> dict[str, Any]:
     deliveries = {}
-    for name, answer in (("hang", Answer(hang=True)), ("drip", Answer(drip=True))):
-        endpoint = subscribe_module(client, receiver.hook(answer), "customer.created")
+    for name, behaviour in (("hang", hang_after_request), ("drip", drip_body)):
+        endpoint = subscribe_module(client, receiver.hook(behaviour), "customer.created")
         deliveries[name] = notify(client, endpoint)
         # It shall hear of nothing else.
         client.patch(f"/v1/webhook_endpoints/{endpoint['id']}", {"event_filters": ["session.*"]}).ok()
@@ -61,7 +61,7 @@ def stuck(client: Client, receiver: Receiver, subscribe_module: Subscribe) -> di
 @pytest.fixture(scope="module")
 def sample(client: Client, receiver: Receiver, subscribe_module: Subscribe) -> dict[str, Any]:
     """One successful delivery, from the receiver's side and from the API's."""
-    hook = receiver.hook(Answer(200, b"thank you"))
+    hook = receiver.hook(answer(200, b"thank you"))
     endpoint = subscribe_module(client, hook, "customer.updated")
     customer = create_customer(client, name="Zoë", metadata={"price": 10.0, "text": "ünï \u2028 </script>"})
     client.patch(f"/v1/customers/{customer['id']}", {"name": "Ann"}).ok()
@@ -76,7 +76,6 @@ def test_an_event_is_posted_as_json(sample: dict[str, Any]) -> None:
     assert received.method == "POST"
     assert received.headers["Content-Type"].partition(";")[0] == "application/json"
     assert received.event == sample["event"]
-    assert_shape(received.event, "event")
 
 
 def test_the_body_is_compact_utf8(sample: dict[str, Any]) -> None:
@@ -111,7 +110,6 @@ def test_a_request_carries_no_key_and_no_cookie(service: Service, sample: dict[s
 
 def test_a_delivery_has_all_its_fields(sample: dict[str, Any]) -> None:
     delivery, event, endpoint = sample["delivery"], sample["event"], sample["endpoint"]
-    assert_shape(delivery, "webhook_delivery")
     expected = {
         "event_id": event["id"],
         "event_type": "customer.updated",
@@ -209,7 +207,7 @@ def event_object(client: Client, delivery: Any) -> str:
 def test_a_redirect_is_not_followed(client: Client, subscribe: Subscribe, receiver: Receiver) -> None:
     target = receiver.hook()
     for status in (301, 302, 303, 307, 308):
-        hook = receiver.hook(Answer(status, headers={"Location": target.url}), 200)
+        hook = receiver.hook(redirect(target.url, status), 200)
         endpoint = subscribe(client, hook, "customer.created")
         delivery = delivery_when(client, notify(client, endpoint), ended)
         client.delete(f"/v1/webhook_endpoints/{endpoint['id']}").ok()
@@ -281,19 +279,16 @@ def test_an_answer_cut_off_is_retried(client: Client, subscribe: Subscribe) -> N
 
 
 def test_only_a_little_of_an_answer_is_kept(client: Client, subscribe: Subscribe, receiver: Receiver) -> None:
-    hook = receiver.hook(Answer(200, b"x" * 300_000))
+    hook = receiver.hook(answer(200, b"x" * 300_000))
     delivery = delivery_when(client, notify(client, subscribe(client, hook, "customer.created")), ended)
     assert delivery["status"] == "succeeded"
     assert delivery["response_body"] == "x" * 1024
 
 
 def test_an_answer_that_is_no_text_is_no_problem(client: Client, subscribe: Subscribe, receiver: Receiver) -> None:
-    answer = Answer(200, b"\xff\x00\x01" * 50, {"Content-Encoding": "gzip", "Set-Cookie": "a=b"})
-    delivery = delivery_when(
-        client, notify(client, subscribe(client, receiver.hook(answer), "customer.created")), ended
-    )
+    hook = receiver.hook(answer(200, b"\xff\x00\x01" * 50, {"Content-Encoding": "gzip", "Set-Cookie": "a=b"}))
+    delivery = delivery_when(client, notify(client, subscribe(client, hook, "customer.created")), ended)
     assert delivery["status"] == "succeeded"
-    assert_shape(delivery, "webhook_delivery")
 
 
 def test_every_attempt_sends_the_same_bytes_signed_anew(
@@ -323,7 +318,6 @@ def test_the_waits_between_attempts_are_those_of_the_schedule(
     endpoint = subscribe(client, receiver.hook(500), "customer.created")
     delivery = notify(client, endpoint)
     delivery = delivery_when(client, delivery, lambda found: found["attempt_count"] >= 4, timeout=60)
-    assert_shape(delivery, "webhook_delivery")
     assert (delivery["status"], delivery["completed_at"]) == ("attempting", None)
     attempts = delivery["attempts"]
     assert [attempt["number"] for attempt in attempts] == [1, 2, 3, 4]
@@ -445,7 +439,7 @@ def test_first_attempts_arrive_in_the_order_of_production(
 
 @pytest.mark.parallel
 def test_a_hanging_endpoint_does_not_hold_up_another(client: Client, subscribe: Subscribe, receiver: Receiver) -> None:
-    subscribe(client, receiver.hook(Answer(hang=True)), "customer.created")
+    subscribe(client, receiver.hook(hang_after_request), "customer.created")
     hook = receiver.hook()
     subscribe(client, hook, "customer.created")
     since = time.monotonic()

@@ -253,9 +253,9 @@ def settled(writers: list[Writer]) -> bool:
 @pytest.fixture(scope="module")
 def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
     runner = LocalRunner(tmp_path_factory.mktemp("killed"), SPEED)
-    receiver = Receiver()
     try:
-        found = _kill_and_look(runner, receiver)
+        with Receiver() as receiver:
+            found = _kill_and_look(runner, receiver)
         pids = runner.children()
         group = os.getpgid(runner.process.pid)
         found.stopped_in = runner.terminate()
@@ -268,7 +268,6 @@ def aftermath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Aftermath]:
         yield found
     finally:
         runner.close()
-        receiver.close()
 
 
 def _kill_and_look(runner: LocalRunner, receiver: Receiver) -> Aftermath:

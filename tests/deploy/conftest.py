@@ -66,9 +66,8 @@ def client(cloud: Cloud, deployed: Deployed) -> Client:
 
 @pytest.fixture(scope="session")
 def receiver() -> Iterator[Receiver]:
-    started = Receiver()
-    yield started
-    started.close()
+    with Receiver() as started:
+        yield started
 
 
 @pytest.fixture

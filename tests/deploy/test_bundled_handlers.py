@@ -67,9 +67,8 @@ def functions(bundle: Bundle, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture(scope="module")
 def receiver() -> Iterator[Receiver]:
-    started = Receiver()
-    yield started
-    started.close()
+    with Receiver() as started:
+        yield started
 
 
 def test_the_bundle_is_compiled_and_its_native_code_is_for_this_machine_and_python(bundle: Bundle) -> None:

@@ -59,7 +59,8 @@ from tests.support.given import (
     events_about,
     unique_phone,
 )
-from tests.support.signed_receiver import Answer, Receiver, service_signature_is_valid
+from tests.support.receivers import hang_after_request
+from tests.support.signed_receiver import Receiver, service_signature_is_valid
 
 PATIENCE = 60
 """Seconds; functions start cold, and queues are looked into once a second."""
@@ -204,7 +205,7 @@ def hanging_endpoint(client: Client, receiver: Receiver) -> str:
     Each attempt takes 15 seconds, so they are made while other tests run.
     """
     # Attempts overlap, so that a response to the next one could come before all of these time out.
-    hook = receiver.hook(Answer(hang=True))
+    hook = receiver.hook(hang_after_request)
     endpoint = client.post("/v1/webhook_endpoints", {"url": hook.url, "event_filters": ["customer.*"]}).ok(201)
     for _ in range(HANGING_FROM):
         create_customer(client)

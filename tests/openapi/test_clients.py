@@ -28,15 +28,11 @@ def test_a_python_client_does_the_walk(service: Service, tmp_path: Path) -> None
     # It formats with ruff, which is in the same folder.
     path = f"{BIN}:{os.environ['PATH']}"
     run(*generate, "--path", COMMITTED, "--output-path", tmp_path / "appointments_client", PATH=path)
-    receiver = Receiver(service.promises)
-    hook = receiver.hook()
-    try:
+    with Receiver(service.promises) as receiver:
+        hook = receiver.hook()
         arguments = (service.base_url, service.projects[0].test_key, hook.url)
         appointment_id = run(sys.executable, HERE / "walk.py", *arguments, PYTHONPATH=str(tmp_path))
         received = hook.wait_about(appointment_id.strip(), 3)
-    finally:
-        receiver.close()
-
     types = {one.event["type"] for one in received}
     assert types == {"appointment.created", "appointment.confirmed", "appointment.cancelled"}
     assert not service.promises.new
@@ -48,11 +44,8 @@ def test_typescript_types_compile_and_do_the_walk(service: Service, tmp_path: Pa
         shutil.copy(HERE / name, tmp_path / name)
     (tmp_path / "package.json").write_text('{"type": "module"}')
     run(NODE_BIN / "tsc", "--project", tmp_path)
-    receiver = Receiver(service.promises)
-    hook = receiver.hook()
-    try:
+    with Receiver(service.promises) as receiver:
+        hook = receiver.hook()
         run("node", tmp_path / "walk.js", service.base_url, service.projects[1].test_key, hook.url)
         hook.wait(2)
-    finally:
-        receiver.close()
     assert not service.promises.new

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Self
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -54,8 +55,16 @@ class Exchange:
     arrived: Callable[[Request], None]
     sent: int = 0
     _buffer: bytes = field(default=b"", repr=False)
+    _unread: Request | None = field(default=None, repr=False)
+
+    def put_back(self, request: Request) -> None:
+        """Let the next `read_request` return this request again."""
+        self._unread = request
 
     def read_request(self) -> Request:
+        if self._unread is not None:
+            request, self._unread = self._unread, None
+            return request
         head = self._read_until(b"\r\n\r\n").decode("latin-1")
         first, *lines = head.split("\r\n")
         method, target, _ = first.split(" ")
@@ -124,7 +133,7 @@ class Receiver:
         host = f"[{address}]" if ":" in address else address
         self.url = f"{'https' if tls else 'http'}://{host}:{self.port}/hook"
 
-    def __enter__(self) -> "Receiver":
+    def __enter__(self) -> Self:
         self._start(self._accept)
         return self
 
