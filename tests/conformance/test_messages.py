@@ -15,15 +15,17 @@ from tests.support.given import (
     create_customer,
     end_conversation,
     event_about,
+    messages_of,
     send,
     send_to_thread,
     transcript,
     unique,
     unique_phone,
 )
-from tests.support.messages import PATH, messages_of
 from tests.support.runner import Service
-from tests.support.shapes import assert_answered, assert_page
+
+PATH = "/v1/messages"
+
 
 # A message and its reply.
 
@@ -34,7 +36,6 @@ def test_a_message_to_a_thread_opens_a_conversation_and_is_answered(client: Clie
     body = {"external_conversation_id": thread, "content": "hello", "metadata": {"page": "/pricing"}}
     response = client.post(PATH, body | {"customer": {"id": customer["id"]}})
     message = response.ok(201)
-    assert_answered(message)
     assert (message["content"], message["reply_status"]) == ("hello", "complete")
     assert message["reply"]["content"]
     assert message["reply"]["actions"] == []
@@ -53,7 +54,6 @@ def test_a_message_to_a_conversation_is_answered_alike(client: Client) -> None:
     path = messages_of(conversation["id"])
     response = client.post(path, {"content": "hello"})
     message = response.ok(201)
-    assert_answered(message)
     assert response.headers["Location"] == f"{client.base_path}{path}"
     changed = {"last_message_at", "updated_at"}
     assert message["conversation"] | {name: conversation[name] for name in changed} == conversation
@@ -64,7 +64,6 @@ def test_both_are_in_the_transcript_as_they_were_answered(client: Client) -> Non
     message = send_to_thread(client, unique(), "hello")
     reply, conversation = message.pop("reply"), message.pop("conversation")
     page = client.get(messages_of(conversation["id"])).ok()
-    assert_page(page, messages_of(conversation["id"]), "message")
     assert page["data"] == [message, reply]
 
 
@@ -85,7 +84,6 @@ def test_a_live_message_is_answered_on_the_local_runner(live: Client, service: S
     if service.speed is None:
         pytest.skip("a deployed service answers live messages by a model that costs money")
     message = send_to_thread(live, unique(), "hello")
-    assert_answered(message)
     assert message["conversation"]["livemode"] is True
 
 
@@ -265,7 +263,6 @@ def test_a_turn_that_fails_is_answered_by_an_apology_and_a_handoff(client: Clien
     appointment = pending_appointment(client)
     thread = unique()
     message = send_to_thread(client, thread, "[[sim:error]]", customer={"id": appointment["customer_id"]})
-    assert_answered(message)
     assert message["reply_status"] == "failed"
     assert message["reply"]["content"]
     assert [action["type"] for action in message["reply"]["actions"]] == ["handoff"]
@@ -298,7 +295,6 @@ def assert_holds(client: Client, conversation_id: str, appointment: Any) -> None
     """The conversation goes on, without the agent doing anything."""
     for content in ("confirm my appointment", "cancel my appointment", "yes"):
         message = send(client, conversation_id, content)
-        assert_answered(message)
         assert message["reply"]["content"]
         assert {action["type"] for action in message["reply"]["actions"]} <= {"handoff"}
     assert client.get(f"/v1/appointments/{appointment['id']}").ok() == appointment

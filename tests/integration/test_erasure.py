@@ -76,8 +76,7 @@ def test_nothing_of_an_erased_person_remains_and_everybody_else_is_untouched(
     person(stage, stopped_clock, whom.scope, unique("heron"))
     there = stage._key
     # Somebody in another project has the same phone.
-    live(stage, stage.project())
-    with_same_phone = newcomer(stage, Scope(_project(stage), True), unique("ibis"), whom.phone)
+    with_same_phone = newcomer(stage, live(stage, stage.project()), unique("ibis"), whom.phone)
     call(stage, stopped_clock, with_same_phone, channel="whatsapp")
     stage._key = there
     assert statuses(stage, whom) == {"attempting", "succeeded", "failed", "canceled"}
@@ -103,11 +102,6 @@ def test_nothing_of_an_erased_person_remains_and_everybody_else_is_untouched(
     # Again, nothing is left to do.
     assert erase(stopped_clock, whom) == []
     assert used(whom.scope) == counted
-
-
-def _project(stage: Stage) -> int:
-    project: int = seen(stage, "/v1/ping")["project_id"]
-    return project
 
 
 def test_an_erasure_that_is_killed_after_each_of_its_writes_is_completed(

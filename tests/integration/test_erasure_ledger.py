@@ -200,7 +200,8 @@ def test_what_cannot_end_within_minutes_is_left_for_later_and_named(
     assert placed.status == 201, placed.body
     session = placed.json["session_id"]
     stopped_clock.forward(2)
-    assert stage.invoke("dial", {"Records": [_wake_up(stage, scope, session)]}) == {"batchItemFailures": []}
+    wake_up = wake_up_record(stage, "dials", scope.pk("session"), session)
+    assert stage.invoke("dial", {"Records": [wake_up]}) == {"batchItemFailures": []}
     began = clock.now()
     said, later = run([ledger.begin(scope, whom.id) for whom in (calling, other)])
     assert f"waiting: the call {session} is under way" in said
@@ -212,10 +213,6 @@ def test_what_cannot_end_within_minutes_is_left_for_later_and_named(
         calling.id: True,
         other.id: False,
     }
-
-
-def _wake_up(stage: Stage, scope: Scope, session: str) -> dict[str, Any]:
-    return wake_up_record(stage, "dials", scope.pk("session"), session)
 
 
 def _bucket() -> str:

@@ -56,9 +56,13 @@ def end_conversation(client: Client, conversation_id: str) -> Any:
     return client.post(f"/v1/conversations/{conversation_id}/end").ok()
 
 
+def messages_of(conversation_id: str) -> str:
+    return f"/v1/conversations/{conversation_id}/messages"
+
+
 def send(client: Client, conversation_id: str, content: str, **fields: object) -> Any:
     """The answer to a message: the user's message with the agent's reply."""
-    return client.post(f"/v1/conversations/{conversation_id}/messages", {"content": content, **fields}).ok(201)
+    return client.post(messages_of(conversation_id), {"content": content, **fields}).ok(201)
 
 
 def send_to_thread(client: Client, thread: str, content: str, **fields: object) -> Any:
@@ -69,7 +73,7 @@ def send_to_thread(client: Client, thread: str, content: str, **fields: object) 
 
 def transcript(client: Client, conversation_id: str) -> list[Any]:
     """All messages of a conversation, oldest first."""
-    path, found = f"/v1/conversations/{conversation_id}/messages", []
+    path, found = messages_of(conversation_id), []
     params: dict[str, object] = {"limit": 100}
     while True:
         page = client.get(path, params).ok()
