@@ -20,7 +20,6 @@ from tests.support.given import (
     settle,
     unique,
 )
-from tests.support.shapes import assert_shape
 
 EARLIER, LATER = "2030-05-06T07:08:09.000Z", "2031-01-02T03:04:05.000Z"
 
@@ -40,7 +39,6 @@ def test_an_appointment_is_created_with_all_its_fields(client: Client) -> None:
         "metadata": {"a": 1},
     }
     appointment = client.post("/v1/appointments", body).ok(201)
-    assert_shape(appointment, "appointment")
     assert appointment | body == appointment
     assert appointment["livemode"] is False
     for name in ("session_id", "cancellation_reason", "failure_reason", "deleted_at"):
@@ -52,7 +50,6 @@ def test_customer_and_time_suffice_and_the_status_is_pending(client: Client) -> 
     customer_id = create_customer(client)["id"]
     body = {"customer_id": customer_id, "appointment_at": EARLIER}
     appointment = client.post("/v1/appointments", body).ok(201)
-    assert_shape(appointment, "appointment")
     set_fields = {"id", "object", "livemode", "created_at", "updated_at", "metadata", "status", *body}
     assert appointment["status"] == "pending"
     assert appointment["metadata"] == {}
@@ -250,7 +247,6 @@ def test_an_allowed_transition_emits_exactly_one_event(
     change = changes[old, new]
     assert len(change.events) == events_before(change) + 1
     event = change.events[-1]
-    assert_shape(event, "event")
     assert event["type"] == f"appointment.{new}"
     previous: dict[str, object] = {} if old == new else {"status": old}
     if new == "rescheduled":
@@ -426,7 +422,6 @@ def test_deleting_cancels_first_and_is_repeatable(client: Client) -> None:
     path = f"/v1/appointments/{made['id']}"
     first = client.delete(path)
     deleted = first.ok()
-    assert_shape(deleted, "appointment")
     assert deleted["status"] == "cancelled"
     assert deleted["deleted_at"] is not None
     assert client.delete(path).body == first.body

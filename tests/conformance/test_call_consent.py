@@ -27,7 +27,6 @@ from tests.support.given import (
 )
 from tests.support.racing import at_once
 from tests.support.runner import Service, local_runner, needs_a_runner_of_its_own, quick_folder
-from tests.support.shapes import assert_shape
 
 WHATSAPP = {"channel": "whatsapp"}
 PHONE = {"channel": "phone"}
@@ -81,10 +80,8 @@ def waiting(unhurried: Modes) -> tuple[str, Response]:
 def test_who_is_asked_is_not_yet_called(unhurried: Modes, waiting: tuple[str, Response]) -> None:
     customer_id, answer = waiting
     found = answer.ok(202)
-    assert_shape(found, "call")
     assert (found["status"], found["call_status"], found["channel"]) == ("consent_pending", "queued", "whatsapp")
     session = retrieve_session(unhurried.test, found["session_id"])
-    assert_shape(session, "session")
     assert session["customer_id"] == customer_id
     assert (session["call_status"], session["channel"], session["metadata"]) == ("queued", "whatsapp", {"a": 1.0})
     assert session["dialed_at"] is session["ended_at"] is session["ended_reason"] is None

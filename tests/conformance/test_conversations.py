@@ -23,7 +23,6 @@ from tests.support.given import (
     unique,
     unique_phone,
 )
-from tests.support.shapes import assert_page, assert_shape
 
 PATH = "/v1/conversations"
 
@@ -33,7 +32,6 @@ def test_a_conversation_is_created_with_all_its_fields(client: Client) -> None:
     fields = {"external_id": unique(), "metadata": {"page": "/pricing", "score": 1.0}}
     response = client.post(PATH, fields | {"customer": {"id": customer["id"]}})
     conversation = response.ok(201)
-    assert_shape(conversation, "conversation")
     assert conversation | fields == conversation
     assert conversation["customer_id"] == customer["id"]
     assert conversation["status"] == "active"
@@ -47,7 +45,6 @@ def test_a_conversation_is_created_with_all_its_fields(client: Client) -> None:
 
 def test_nothing_is_required_and_unset_fields_are_null(client: Client) -> None:
     conversation = create_conversation(client)
-    assert_shape(conversation, "conversation")
     set_fields = {"id", "object", "livemode", "created_at", "updated_at", "status", "metadata"}
     assert {name for name, value in conversation.items() if value is not None} == set_fields
     assert conversation["metadata"] == {}
@@ -191,7 +188,6 @@ def test_ending_ends(client: Client) -> None:
     conversation = create_conversation(client, external_id=unique(), metadata={"a": 1})
     before = send(client, conversation["id"], "hello")["conversation"]
     ended = end_conversation(client, conversation["id"])
-    assert_shape(ended, "conversation")
     assert ended["status"] == "ended"
     assert ended["ended_at"] >= ended["last_message_at"]
     changed = {"status", "ended_at", "updated_at"}
@@ -414,7 +410,6 @@ def test_a_customer_that_matches_nobody_is_created(client: Client, open_with: Op
         "metadata": {"plan": "gold"},
     }
     customer = client.get(f"/v1/customers/{linked(open_with(client, given))}").ok()
-    assert_shape(customer, "customer")
     assert customer | given == customer
     event = event_about(client, customer["id"], "customer.created")
     assert event["data"] == {"object": customer}
@@ -424,7 +419,6 @@ def test_a_customer_that_matches_nobody_is_created(client: Client, open_with: Op
 def test_a_customer_is_created_without_a_phone_where_none_is_given(client: Client, open_with: Open, name: str) -> None:
     given = {name: f"{unique()}@example.com"}
     customer = client.get(f"/v1/customers/{linked(open_with(client, given))}").ok()
-    assert_shape(customer, "customer")
     assert customer["phone"] is None
     assert customer[name] == given[name]
 
@@ -486,7 +480,6 @@ def test_conversations_are_filtered_alone_and_combined(
 
     def look() -> bool:
         page = client.get(PATH, filled).ok()
-        assert_page(page, PATH, "conversation")
         # A filter that names none of ours finds those of other tests too.
         return [one for one in page["data"] if one["id"] in ours] == [threads[index] for index in found]
 

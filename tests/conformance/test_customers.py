@@ -17,7 +17,6 @@ from tests.support.given import (
     unique,
     unique_phone,
 )
-from tests.support.shapes import assert_shape
 
 
 @pytest.mark.smoke
@@ -30,7 +29,6 @@ def test_a_customer_is_created_with_all_its_fields(client: Client) -> None:
         "metadata": {"plan": "gold"},
     }
     customer = client.post("/v1/customers", body).ok(201)
-    assert_shape(customer, "customer")
     assert customer["id"].startswith("cust_")
     assert customer | body == customer
     assert customer["livemode"] is False
@@ -40,7 +38,6 @@ def test_a_customer_is_created_with_all_its_fields(client: Client) -> None:
 
 def test_only_the_phone_is_required_and_unset_fields_are_null(client: Client) -> None:
     customer = create_customer(client)
-    assert_shape(customer, "customer")
     for name in ("name", "email", "external_id", "deleted_at"):
         assert customer[name] is None
     assert customer["metadata"] == {}
@@ -54,7 +51,6 @@ def test_a_retrieved_customer_reads_as_it_was_created(client: Client) -> None:
 def test_a_live_key_makes_live_customers(live: Client) -> None:
     customer = create_customer(live)
     assert customer["livemode"] is True
-    assert_shape(customer, "customer")
 
 
 def test_neither_phone_nor_external_id_is_unique(client: Client) -> None:
@@ -152,7 +148,6 @@ def test_a_valid_email_is_kept(client: Client, email: str) -> None:
 def test_a_patch_changes_what_it_names_and_keeps_the_rest(client: Client) -> None:
     before = create_customer(client, name="Ann", email="ann@example.com", external_id=unique())
     after = client.patch(f"/v1/customers/{before['id']}", {"name": "Bea"}).ok()
-    assert_shape(after, "customer")
     assert after["updated_at"] > before["updated_at"]
     assert after == before | {"name": "Bea", "updated_at": after["updated_at"]}
     assert client.get(f"/v1/customers/{before['id']}").ok() == after
@@ -193,7 +188,6 @@ def test_deleting_is_soft_and_repeatable(client: Client) -> None:
     path = f"/v1/customers/{before['id']}"
     first = client.delete(path)
     deleted = first.ok()
-    assert_shape(deleted, "customer")
     assert deleted["deleted_at"] is not None
     assert deleted == before | {"deleted_at": deleted["deleted_at"], "updated_at": deleted["updated_at"]}
     assert client.delete(path).body == first.body

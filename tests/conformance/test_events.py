@@ -16,7 +16,6 @@ from tests.support.given import (
     delivery_to,
     event_about,
 )
-from tests.support.shapes import assert_page, assert_shape
 from tests.support.signed_receiver import Receiver
 
 
@@ -26,11 +25,9 @@ def test_an_event_has_exactly_the_envelope(client: Client) -> None:
     client.patch(f"/v1/appointments/{made['id']}", {"status": "confirmed"}).ok()
     for type_ in ("appointment.created", "appointment.confirmed"):
         event = event_about(client, made["id"], type_)
-        assert_shape(event, "event")
         assert before <= event["created"] <= time.time()
         assert event["api_version"] == REVISIONS[-1]
         assert event["livemode"] is False
-        assert_shape(event["data"]["object"], "appointment")
     assert event_about(client, made["id"], "appointment.created")["data"] == {"object": made}
 
 
@@ -50,7 +47,6 @@ def test_an_event_is_retrieved_as_it_is_listed(client: Client) -> None:
 def test_an_event_without_a_listener_is_in_the_log_and_has_no_deliveries(client: Client) -> None:
     event = event_about(client, create_customer(client)["id"], "customer.created")
     page = client.get(f"/v1/events/{event['id']}/deliveries").ok()
-    assert_page(page, f"/v1/events/{event['id']}/deliveries", "webhook_delivery")
     assert page["data"] == []
 
 
@@ -85,7 +81,6 @@ def test_each_matching_endpoint_has_its_delivery_in_the_list(
     assert {delivery["webhook_endpoint_id"] for delivery in found} == endpoints
     assert deaf not in {delivery["webhook_endpoint_id"] for delivery in found}
     first = client.get(path, {"limit": 1}).ok()
-    assert_page(first, path, "webhook_delivery")
     assert first["has_more"] is True
     second = client.get(path, {"limit": 1, "starting_after": first["next_cursor"]}).ok()
     assert second["has_more"] is False

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 from tests.support.client import Client, assert_error
 from tests.support.given import Subscribe, deliveries_of, delivery_when, ended, notify, waiting
-from tests.support.shapes import assert_shape
 from tests.support.signed_receiver import Receiver, service_signature_is_valid
 
 
@@ -19,7 +18,6 @@ def test_a_retry_by_hand_is_a_new_delivery_of_the_same_event(
     failed = delivery_when(client, notify(client, endpoint), ended)
     assert failed["status"] == "failed"
     queued = client.post(f"/v1/events/{failed['event_id']}/deliveries/{failed['id']}/retry").ok(202)
-    assert_shape(queued, "webhook_delivery")
     expected = {
         "event_id": failed["event_id"],
         "webhook_endpoint_id": endpoint["id"],

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import RATE_LIMIT_POLICY, REVISIONS, ULID, Client, Response
-from tests.support.given import UNKNOWN, create_appointment, create_customer, unique, unique_phone
-from tests.support.shapes import SHAPES, TIMESTAMP
+from tests.support.given import UNKNOWN, create_customer, unique, unique_phone
 
 WITH_KEY: dict[str, tuple[str, str, dict[str, Any]]] = {
     "200 ping": ("GET", "/v1/ping", {}),
@@ -152,13 +151,6 @@ def test_location_leads_to_the_created_resource(client: Client, group: str) -> N
         assert client.get(path).ok()["id"] == made["id"]
     finally:
         client.delete(path)
-
-
-def test_timestamps_are_utc_with_milliseconds(client: Client) -> None:
-    appointment = create_appointment(client, appointment_at="2030-01-01T12:00:00+05:30")
-    for name, kind in SHAPES["appointment"].items():
-        if kind == "time":
-            assert TIMESTAMP.fullmatch(appointment[name]), name
 
 
 def test_ids_sort_in_order_of_creation(client: Client) -> None:

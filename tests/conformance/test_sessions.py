@@ -20,7 +20,6 @@ from tests.support.given import (
     session_when,
     simulated_phone,
 )
-from tests.support.shapes import assert_page, assert_shape
 
 PATH = "/v1/sessions"
 STRANGERS = ["live", "other", "other_live"]
@@ -65,9 +64,7 @@ def past(client: Client) -> list[Any]:
 # Reading one.
 
 
-def test_a_session_has_all_its_fields(past: list[Any]) -> None:
-    for session in past:
-        assert_shape(session, "session")
+def test_a_session_has_the_metadata_of_its_call(past: list[Any]) -> None:
     assert past[1]["metadata"] == {"a": 1.0}
     assert past[0]["metadata"] == {}
 
@@ -98,7 +95,7 @@ def test_a_malformed_or_unknown_id_is_not_found(client: Client, session_id: str,
 def test_who_did_not_answer_has_neither_transcript_nor_recording(client: Client, past: list[Any], suffix: str) -> None:
     assert (past[3]["transcript_status"], past[3]["recording_status"]) == ("none", "none")
     assert_error(client.get(f"{PATH}/{past[3]['id']}/{suffix}"), 404, "resource_not_found")
-    assert_shape(client.get(f"{PATH}/{past[0]['id']}/{suffix}").ok(), suffix)
+    client.get(f"{PATH}/{past[0]['id']}/{suffix}").ok()
 
 
 def test_a_transcript_reads_the_same_each_time(client: Client, past: list[Any]) -> None:
@@ -153,7 +150,6 @@ def test_head_answers_as_get_without_a_body(client: Client, past: list[Any], suf
 
 def test_the_list_has_the_envelope(client: Client, past: list[Any]) -> None:
     page = client.get(PATH, {"limit": 2}).ok()
-    assert_page(page, PATH, "session")
     assert len(page["data"]) == 2
     assert page["has_more"] is True
     assert page["next_cursor"] == page["data"][1]["id"]
@@ -235,7 +231,6 @@ def test_pages_meet_every_session_once(client: Client, past: list[Any], limit: i
     cursor: dict[str, object] = {}
     while True:
         page = client.get(PATH, params | cursor).ok()
-        assert_page(page, PATH, "session")
         found += ids(page["data"])
         if not page["has_more"]:
             break

@@ -82,6 +82,15 @@ ERRORS: dict[tuple[int, str], frozenset[str]] = {
 }
 """Contract section 2: the codes of each HTTP status and error type."""
 
+ACTIONS = {
+    "handoff": ["reason"],
+    "appointment_confirmed": ["appointment_id"],
+    "appointment_rescheduled": ["appointment_id"],
+    "appointment_cancelled": ["appointment_id"],
+    "call_requested": ["session_id"],
+    "conversation_ended": [],
+}
+"""Contract section 8: the fields of each action."""
 REPLAYED_HEADERS = ("Location", "Content-Type", "Service-Version")
 RETRYABLE_CODES = frozenset({"idempotency_key_in_use", "conversation_busy", "conflict", "rate_limit_exceeded"})
 
@@ -131,7 +140,7 @@ class Promises:
     new: list[str] = field(default_factory=list)
 
     def check(self, method: str, path: str, response: Response, *, with_key: bool, repeatable: bool) -> None:
-        for breach in breaches(response, self.base_url, with_key=with_key, repeatable=repeatable):
+        for breach in breaches(method, path, response, self.base_url, with_key=with_key, repeatable=repeatable):
             self._add(f"{method} {path} -> {response.status}", f"{breach.split(':')[0]} ({response.status})", breach)
         found = description().breaches(method, path, response.status, response.headers, response.body)
         for breach in found:
@@ -149,9 +158,12 @@ class Promises:
 
 # One rule of the contract after another: splitting the list would hide it.
 def breaches(  # noqa: C901
-    response: Response, base_url: str, *, with_key: bool, repeatable: bool
+    method: str, path: str, response: Response, base_url: str, *, with_key: bool, repeatable: bool
 ) -> Iterable[str]:
-    """What in this answer contradicts contract sections 1 and 2; a `repeatable` request is harmless if repeated."""
+    """What in this answer contradicts contract sections 1, 2, 3 and 8, and no schema can say.
+
+    A `repeatable` request is harmless if repeated.
+    """
     headers = response.headers
     if not re.fullmatch(f"req_{ULID}", response.request_id):
         yield f"Service-Request-Id: {response.request_id!r}"
@@ -166,6 +178,10 @@ def breaches(  # noqa: C901
         return
     if headers.get("Content-Type", "").partition(";")[0] != "application/json":
         yield f"Content-Type: {headers.get('Content-Type')!r}"
+        return
+    if method == "HEAD":
+        if response.body:
+            yield f"HEAD: {response.body!r}"
         return
     code = ""
     if is_error:
@@ -199,8 +215,29 @@ def breaches(  # noqa: C901
     if with_key and response.status != 401 and code not in {"route_not_found", "method_not_allowed"}:
         if headers.get("RateLimit-Policy") != RATE_LIMIT_POLICY:
             yield f"RateLimit-Policy: {headers.get('RateLimit-Policy')!r}"
-        if not re.fullmatch(r'"(second|minute)";r=\d+;t=\d+', headers.get("RateLimit", "")):
+        if not re.fullmatch(r'"(second|minute)";r=\d+;t=[1-9]\d*', headers.get("RateLimit", "")):
             yield f"RateLimit: {headers.get('RateLimit')!r}"
+    if not is_error and path.startswith("/v1/"):
+        yield from contradictions(path.partition("?")[0], response.json)
+
+
+def contradictions(path: str, found: Any) -> Iterable[str]:
+    """What is wrong with a list's envelope, or with a message for its role."""
+    is_list = found["object"] == "list"
+    if is_list and (found["url"], found["has_more"]) != (path, found["next_cursor"] is not None):
+        yield f"list envelope: {found['url']}, {found['has_more']}, {found['next_cursor']}"
+    messages = [one for one in (found["data"] if is_list else [found]) if one.get("object") == "message"]
+    if "reply" in found:
+        messages.append(found["reply"])
+        if (found["role"], found["reply"]["role"]) != ("user", "assistant") or found["reply_status"] == "pending":
+            yield f"answered message: {found}"
+    for message in messages:
+        is_reply = message["role"] == "assistant"
+        if ("actions" in message, "reply_status" in message) != (is_reply, not is_reply):
+            yield f"message of {message['role']}: {sorted(message)}"
+        for action in message.get("actions", ()):
+            if set(action) != {"type", *ACTIONS[action["type"]]}:
+                yield f"action {action['type']}: {sorted(action)}"
 
 
 class Client:

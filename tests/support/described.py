@@ -54,8 +54,8 @@ class Description:
         if operation is None:
             if path.startswith("/v1/") and status < 400:
                 yield f"described, {method} {path}: no such operation"
-            if status >= 400:
-                yield from self._of_schema("error", {"$ref": "#/components/schemas/Error"}, json_of(body))
+            if status >= 400 and method != "HEAD":
+                yield from self._of_schema("error", {"$ref": "#/components/schemas/Error"}, json.loads(body))
             return
         found = operation.responses.get(str(status))
         if found is None:
@@ -69,14 +69,14 @@ class Description:
         if media_type not in found["content"]:
             yield f"described, {operation.name} {status}: content type {media_type}"
             return
-        content, document = found["content"][media_type], json_of(body)
+        content, document = found["content"][media_type], json.loads(body)
         yield from self._of_schema(f"{operation.name} {status}", content["schema"], document)
         if status >= 400 and document["error"]["code"] not in content["examples"]:
             yield f"described, {operation.name} {status}: code {document['error']['code']}"
 
     def webhook_breaches(self, headers: Message, body: bytes) -> Iterator[str]:
         """What in this webhook is not as described."""
-        event = json_of(body)
+        event = json.loads(body)
         webhook = self._webhooks.get(event["type"])
         if webhook is None:
             yield f"described, webhook: type {event['type']}"
@@ -117,7 +117,8 @@ class Description:
         error = next(iter(self._validator(schema).iter_errors(value)), None)
         if error is not None:
             place = "/".join("*" if isinstance(part, int) else part for part in error.instance_path)
-            yield f"described, {where} /{place}: {most_specific(error)}"
+            # The message may quote the whole document.
+            yield f"described, {where} /{place}: {error.message[:300]}"
 
     def _validator(self, schema: Mapping[str, Any]) -> jsonschema_rs.Draft202012Validator:
         key = json.dumps(schema, sort_keys=True)
@@ -147,12 +148,3 @@ def closed(schema: Any) -> Any:
 def types(schema: Mapping[str, Any]) -> Iterable[str]:
     found = schema.get("type", ())
     return (found,) if isinstance(found, str) else found if isinstance(found, list) else ()
-
-
-def json_of(body: bytes) -> Any:
-    return json.loads(body)
-
-
-def most_specific(error: Any) -> str:
-    """The message, without the whole document that it may quote."""
-    return str(error.message)[:300]
