@@ -156,7 +156,10 @@ def watch(
         *((FAILED_EXECUTIONS, name, machine.metric_failed()) for name, machine in machines.items()),
         *_of_functions(stack, functions, scheduled={*rules}),
         *([(CANARY_FAILED, facts.CANARY, canary_passed(table))] if facts.CANARY in rules else []),
-        *((_LATENESS.get(lane, DELIVERY_LATENESS), lane, lateness(table, lane)) for lane in facts.LANES),
+        *(
+            (_LATENESS.get(queue_class, DELIVERY_LATENESS), queue_class, lateness(table, queue_class))
+            for queue_class in facts.QUEUE_CLASSES
+        ),
         (LOST_DELIVERY, DELIVER, lost(table)),
         (FAILED_TURNS, facts.AGENT, failed_turns(table)),
         (HANDOFFS, facts.AGENT, _handoff_rate(table)),
@@ -249,9 +252,9 @@ def all_topics(topics: Mapping[str, sns.Topic], topic: sns.ITopic | None) -> dic
     return {**topics} | ({"alarms": topic} if isinstance(topic, sns.Topic) else {})
 
 
-def lateness(table: dynamodb.Table, lane: str) -> cloudwatch.Metric:
+def lateness(table: dynamodb.Table, queue_class: str) -> cloudwatch.Metric:
     """Milliseconds from when an attempt was due to its start; of hanging endpoints, from its wake-up."""
-    return _printed(table, facts.DELIVERY_LATENESS, lane=lane)
+    return _printed(table, facts.DELIVERY_LATENESS, queue_class=queue_class)
 
 
 def lost(table: dynamodb.Table) -> cloudwatch.Metric:

@@ -149,7 +149,10 @@ def _events(table: dynamodb.Table, functions: Mapping[str, lambda_.Function]) ->
     for statistic in ("p50", "p99"):
         yield (
             f"Webhooks: lateness of attempts, {statistic} (ms)",
-            [alarms.lateness(table, lane).with_(statistic=statistic, label=lane) for lane in facts.LANES],
+            [
+                alarms.lateness(table, queue_class).with_(statistic=statistic, label=queue_class)
+                for queue_class in facts.QUEUE_CLASSES
+            ],
         )
 
 

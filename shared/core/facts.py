@@ -36,7 +36,7 @@ REQUESTS_PER_SECOND, REQUESTS_PER_MINUTE = 100, 5000
 METRIC_NAMESPACE = "Appointments"
 """The CloudWatch namespace of the service's own metrics."""
 DELIVERY_LATENESS = "DeliveryLateness"
-"""Milliseconds from an attempt's due time to its start, by `lane`. For a hanging endpoint, from its wake-up."""
+"""Milliseconds from an attempt's due time to its start, by `queue_class`. For a hanging endpoint, from its wake-up."""
 LOST_DELIVERY = "LostDelivery"
 """Deliveries that failed with `worker_lost`: too many workers died during one attempt."""
 FAILED_TURNS = "FailedTurns"
@@ -53,13 +53,13 @@ CANARY_WEBHOOK = "CanaryWebhook"
 """Milliseconds from the creation of the canary's customer to the arrival of the webhook."""
 CANARY = "canary"
 """The `service` of the canary's metrics, and the name of its function."""
-FIRST_ATTEMPTS, LATER_ATTEMPTS, SLOW_ENDPOINTS, HANGING_ENDPOINTS = LANES = (
+FIRST_ATTEMPTS, LATER_ATTEMPTS, SLOW_ENDPOINTS, HANGING_ENDPOINTS = QUEUE_CLASSES = (
     "first_attempts",
     "later_attempts",
     "slow_endpoints",
     "hanging_endpoints",
 )
-"""The values of the metric's `lane`, which are no queues. Slow and hanging endpoints have their own, because they cause
+"""The values of the metric's `queue_class`, which are no queues. Slow and hanging endpoints have their own, because they cause
 their lateness themselves."""
 
 MAX_DUE_SHARDS = 64

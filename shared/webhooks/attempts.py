@@ -35,7 +35,7 @@ class Fail:
 
 @dataclass(frozen=True)
 class Move:
-    """The attempt belongs to another lane. If it is put off, it is planned for that instant (milliseconds)."""
+    """The attempt belongs to another queue. If it is put off, it is planned for that instant (milliseconds)."""
 
     destination: Destination
     put_off: int | None
@@ -43,9 +43,9 @@ class Move:
 
 @dataclass(frozen=True)
 class Send:
-    """Send the event. `lane` and `late` (milliseconds) are for the lateness metric."""
+    """Send the event. `queue_class` and `late` (milliseconds) are for the lateness metric."""
 
-    lane: str
+    queue_class: str
     late: int
 
 
@@ -63,7 +63,7 @@ def decide(claim: Claim, endpoint: Snapshot | None, arrival: Arrival) -> Decisio
     if destination is not None:
         return Move(destination, queues.put_off(claim.due_at) if destination.queue == queues.HANGING else None)
     late = clock.now() - claim.due_at
-    # These endpoints cause their lateness themselves. That of the wake-ups shows whether the lane has room for all.
+    # These endpoints cause their lateness themselves. That of the wake-ups shows whether the queue has room for all.
     if arrival.queue in (queues.HANGING, queues.MANUAL):
         return Send(facts.HANGING_ENDPOINTS, arrival.waited)
     if arrival.queue == queues.SLOW:
@@ -94,9 +94,9 @@ def make(pk: str, sk: str, arrival: Arrival) -> None:
         case Move(destination, put_off):
             deliveries.release(claim, until=put_off)
             wake_ups.send(destination.queue, [deliveries.wake_up(claim.work.row, destination=destination)])
-        case Send(lane, late):
+        case Send(queue_class, late):
             assert endpoint is not None
-            metrics.milliseconds(facts.DELIVERY_LATENESS, late, lane=lane)
+            metrics.milliseconds(facts.DELIVERY_LATENESS, late, queue_class=queue_class)
             _send(claim, endpoint, rows[event_key]["doc"].encode(), arrival)
 
 

@@ -2,7 +2,7 @@
 
 The `generation` in an endpoint's row counts how often it was disabled or deleted; deliveries of an earlier generation
 are canceled. `slow_attempts`, `slow_until`, `timeouts` and `busy_until` mark slow, hanging and busy endpoints
-(`lanes`), `failing_since` one whose attempts have all failed since.
+(`queues.py`), `failing_since` one whose attempts have all failed since.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Snapshot:
 
     @property
     def slow(self) -> bool:
-        """Whether its last attempts took long. A quick attempt ends this after the mark's time (`lanes.SLOW_FOR`)."""
+        """Whether its last attempts took long. A quick attempt ends this after the mark's time (`queues.SLOW_FOR`)."""
         return self.slow_until is not None
 
     @property

@@ -1,4 +1,4 @@
-"""Lanes: the queues of deliveries. `first` and `another` decide which one the wake-up of a delivery goes to.
+"""The queues of deliveries. `first` and `another` decide which one the wake-up of a delivery goes to.
 
 Timers, manual retries, test events and `sweep` send to `retries` (`LATER`); the worker moves what belongs elsewhere.
 
@@ -11,7 +11,7 @@ Timers, manual retries, test events and `sweep` send to `retries` (`LATER`); the
 | `manual_deliveries`  | first attempts of manual retries and test events to hanging endpoints |
 
 Marks in an endpoint's row keep endpoints from delaying each other. It takes several attempts to move an endpoint to a
-slower lane.
+slower queue.
 
 - An endpoint is *busy* if it has more events than one message group can deliver in time. Its first attempts are spread
   over several groups, so that more of them run concurrently; the events of one object stay in one group.
@@ -78,7 +78,7 @@ class Arrival:
     """How the wake-up of an attempt came."""
 
     queue: str | None
-    """The queue; None for one that is no lane."""
+    """The queue; None for one that is none of these."""
     waited: int
     """How long it waited there (milliseconds)."""
 

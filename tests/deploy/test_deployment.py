@@ -238,7 +238,7 @@ def test_make_smoke_passes_and_leaves_nothing_behind(cloud: Cloud, deployed: Dep
 def test_a_receiver_that_hangs_gets_a_retry_from_the_queue_of_hanging_endpoints(
     cloud: Cloud, client: Client, hanging_endpoint: str
 ) -> None:
-    eventually(lambda: any(f'"lane":"{HANGING_ENDPOINTS}"' in line for _, line in cloud.logs()), 2 * PATIENCE)
+    eventually(lambda: any(f'"queue_class":"{HANGING_ENDPOINTS}"' in line for _, line in cloud.logs()), 2 * PATIENCE)
     client.delete(hanging_endpoint).ok()
 
 

@@ -165,9 +165,13 @@ def test_what_deliver_prints_is_what_its_alarms_go_by(
 ) -> None:
     monkeypatch.setenv("TABLE_NAME", f"${{{prod.table}}}")
     monkeypatch.setenv("SERVICE_NAME", "deliver")
-    lanes = [{"lane": lane} for lane in facts.LANES] if name == facts.DELIVERY_LATENESS else [{}]
-    for lane in lanes:
-        metrics.milliseconds(name, 1, **lane)
+    queue_classes = (
+        [{"queue_class": queue_class} for queue_class in facts.QUEUE_CLASSES]
+        if name == facts.DELIVERY_LATENESS
+        else [{}]
+    )
+    for queue_class in queue_classes:
+        metrics.milliseconds(name, 1, **queue_class)
     printed = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     told = []
     for line in printed:
@@ -234,16 +238,16 @@ def test_handoffs_are_an_alarm_only_if_there_are_several(prod: Synthesized) -> N
 
 
 def test_webhooks_that_stay_late_are_an_alarm_and_a_late_one_is_not(prod: Synthesized) -> None:
-    found = watched(prod, facts.DELIVERY_LATENESS, "lane")
+    found = watched(prod, facts.DELIVERY_LATENESS, "queue_class")
     minutes = {
         facts.FIRST_ATTEMPTS: 1,
         facts.LATER_ATTEMPTS: 1,
         facts.SLOW_ENDPOINTS: 15,
         facts.HANGING_ENDPOINTS: 5,
     }
-    assert found.keys() == {*facts.LANES}
-    for lane, alarm in found.items():
-        assert (alarm["ExtendedStatistic"], alarm["Threshold"]) == ("p99", minutes[lane] * MINUTE * 1000)
+    assert found.keys() == {*facts.QUEUE_CLASSES}
+    for queue_class, alarm in found.items():
+        assert (alarm["ExtendedStatistic"], alarm["Threshold"]) == ("p99", minutes[queue_class] * MINUTE * 1000)
         assert alarm["EvaluationPeriods"] > 1
 
 
@@ -333,7 +337,7 @@ def test_an_alarms_name_says_stack_thing_and_kind(stages: dict[str, Synthesized]
     for name, stage in stages.items():
         names = [alarm["AlarmName"] for alarm in stage.all("AWS::CloudWatch::Alarm").values()]
         assert len(set(names)) == len(names)
-        things = {*stage.queues, *stage.machines, *stage.functions, *facts.LANES, "api", "account", "table"}
+        things = {*stage.queues, *stage.machines, *stage.functions, *facts.QUEUE_CLASSES, "api", "account", "table"}
         things |= {facts.AGENT, facts.CALLS, facts.CANARY}
         things |= {index.name for index in topology.TABLE.indexes} | {"connect", "s3", "whatsapp", "alarms"}
         kinds = {kind.name for kind in vars(alarms).values() if isinstance(kind, alarms.Kind)} - absent(stage)

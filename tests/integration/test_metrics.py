@@ -26,8 +26,10 @@ def measured(printed: pytest.CaptureFixture[str], name: str) -> list[dict[str, A
 
 
 def lateness(printed: pytest.CaptureFixture[str]) -> list[tuple[str, float]]:
-    """Lane and milliseconds of each attempt since the last look."""
-    return [(line["lane"], line[facts.DELIVERY_LATENESS][0]) for line in measured(printed, facts.DELIVERY_LATENESS)]
+    """Queue class and milliseconds of each attempt since the last look."""
+    return [
+        (line["queue_class"], line[facts.DELIVERY_LATENESS][0]) for line in measured(printed, facts.DELIVERY_LATENESS)
+    ]
 
 
 def test_an_attempt_is_late_by_what_passed_since_it_was_due(
@@ -50,8 +52,8 @@ def test_an_attempt_is_late_by_what_passed_since_it_was_due(
         dies_over(stage, only(stage, path))
         stopped_clock.forward(deliveries.LEASE / clock.SECOND)
         wake_up(stage, only(stage, path))
-        [(lane, late)] = lateness(capsys)
-        assert (lane, round(late, -1)) == ("later_attempts", deliveries.LEASE)
+        [(queue_class, late)] = lateness(capsys)
+        assert (queue_class, round(late, -1)) == ("later_attempts", deliveries.LEASE)
 
 
 def test_what_waits_for_an_endpoint_that_is_known_to_be_slow_is_counted_apart(
@@ -63,7 +65,7 @@ def test_what_waits_for_an_endpoint_that_is_known_to_be_slow_is_counted_apart(
         wake_up(stage, only(stage, first), "deliveries")
         mark(stage, endpoint, slow_until=clock.now())
         wake_up(stage, only(stage, second), "slow_deliveries")
-        assert [lane for lane, _ in lateness(capsys)] == ["first_attempts", "slow_endpoints"]
+        assert [queue_class for queue_class, _ in lateness(capsys)] == ["first_attempts", "slow_endpoints"]
         # A hanging one is late by hours. What counts is how long the wake-up of its attempt waits.
         third = happen(stage)
         stopped_clock.forward(3_600)
@@ -81,10 +83,10 @@ def test_a_line_is_a_metric_of_the_stage_and_of_no_project(
     [described] = line.pop("_aws")["CloudWatchMetrics"]
     assert described == {
         "Namespace": facts.METRIC_NAMESPACE,
-        "Dimensions": [["table", "lane", "service"]],
+        "Dimensions": [["table", "queue_class", "service"]],
         "Metrics": [{"Name": facts.DELIVERY_LATENESS, "Unit": "Milliseconds"}],
     }
-    assert line.keys() == {"table", "lane", "service", facts.DELIVERY_LATENESS}
+    assert line.keys() == {"table", "queue_class", "service", facts.DELIVERY_LATENESS}
 
 
 def test_a_delivery_that_worker_after_worker_died_over_is_counted(

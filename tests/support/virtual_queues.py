@@ -1,4 +1,4 @@
-"""The lanes of deliveries under a virtual clock: minutes of traffic in seconds.
+"""The queues of deliveries under a virtual clock: minutes of traffic in seconds.
 
 Queues, their concurrency and batch sizes are the topology's. The code of the service decides which queue and message
 group a wake-up goes to, which marks an endpoint gets, how long a message waits for the one before it, and when a failed
@@ -107,7 +107,7 @@ class _Invocation:
     deleted: set[str] = field(default_factory=set)
 
 
-class Lanes:
+class DeliveryQueues:
     """The queues and their worker. `send` produces traffic, `run` lets time pass."""
 
     def __init__(self, time: Clock) -> None:
@@ -311,13 +311,13 @@ class Lanes:
 
 
 @contextmanager
-def virtual_queues() -> Iterator[Lanes]:
-    """Lanes with the service's clock stopped, and moved by `Lanes.run`."""
+def virtual_queues() -> Iterator[DeliveryQueues]:
+    """Queues with the service's clock stopped, and moved by `DeliveryQueues.run`."""
     import time
 
     stopped = Clock(1_800_000_000.0)
     clock.use(lambda: stopped.now, stopped.forward)
     try:
-        yield Lanes(stopped)
+        yield DeliveryQueues(stopped)
     finally:
         clock.use(time.time, time.sleep)

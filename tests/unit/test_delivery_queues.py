@@ -13,7 +13,7 @@ from shared.tasks import batches, tasks
 from shared.webhooks import deliveries, endpoints, http_client, queues
 from shared.webhooks.http_client import Outcome
 from shared.webhooks.queues import Arrival
-from tests.support.virtual_queues import DELIVER, SOURCES, TIMEOUT, Lanes, Receiver, virtual_queues
+from tests.support.virtual_queues import DELIVER, SOURCES, TIMEOUT, DeliveryQueues, Receiver, virtual_queues
 
 QUICK = 0.05
 """Seconds in which a healthy receiver responds."""
@@ -27,12 +27,12 @@ def share(queue: str) -> int:
 
 
 @pytest.fixture
-def stage() -> Iterator[Lanes]:
+def stage() -> Iterator[DeliveryQueues]:
     with virtual_queues() as found:
         yield found
 
 
-def healthy_ones(stage: Lanes, seconds: float) -> list[Receiver]:
+def healthy_ones(stage: DeliveryQueues, seconds: float) -> list[Receiver]:
     """Twenty healthy endpoints, each with five events a second and a test event every two seconds."""
     receivers = [stage.receiver(f"whk_healthy{number}", QUICK) for number in range(20)]
     for receiver in receivers:
@@ -50,7 +50,7 @@ def share_above(seconds: float, late: Sequence[float]) -> float:
     return sum(each > seconds for each in late) / len(late)
 
 
-def test_a_hanging_endpoint_does_not_delay_healthy_ones(stage: Lanes) -> None:
+def test_a_hanging_endpoint_does_not_delay_healthy_ones(stage: DeliveryQueues) -> None:
     healthy = healthy_ones(stage, 60)
     hanging = stage.receiver("whk_hanging", TIMEOUT)
     stage.send(hanging, 50, 60)
@@ -61,7 +61,7 @@ def test_a_hanging_endpoint_does_not_delay_healthy_ones(stage: Lanes) -> None:
     assert hanging.most_in_flight < SOURCES[queues.FIRST].batch_size + endpoints.HANGING_FROM
 
 
-def test_a_hanging_endpoint_has_one_attempt_at_a_time_however_many_events_it_has(stage: Lanes) -> None:
+def test_a_hanging_endpoint_has_one_attempt_at_a_time_however_many_events_it_has(stage: DeliveryQueues) -> None:
     hanging = stage.receiver("whk_hanging", TIMEOUT)
     stage.send(hanging, 50, 300)
     stage.run(60)
@@ -72,7 +72,7 @@ def test_a_hanging_endpoint_has_one_attempt_at_a_time_however_many_events_it_has
     assert stage.length(queues.HANGING) < 10
 
 
-def test_many_endpoints_that_hang_together_have_one_share_of_the_worker(stage: Lanes) -> None:
+def test_many_endpoints_that_hang_together_have_one_share_of_the_worker(stage: DeliveryQueues) -> None:
     hanging = [stage.receiver(f"whk_hanging{number}", TIMEOUT) for number in range(200)]
     for receiver in hanging:
         stage.send(receiver, 1, 150)
@@ -88,7 +88,7 @@ def test_many_endpoints_that_hang_together_have_one_share_of_the_worker(stage: L
     assert stage.most_running[queues.FIRST] < 25
 
 
-def test_slow_endpoints_that_respond_are_not_delayed_by_hanging_ones(stage: Lanes) -> None:
+def test_slow_endpoints_that_respond_are_not_delayed_by_hanging_ones(stage: DeliveryQueues) -> None:
     slow = [stage.receiver(f"whk_slow{number}", SLUGGISH) for number in range(4)]
     hanging = [stage.receiver(f"whk_hanging{number}", TIMEOUT) for number in range(50)]
     for receiver in (*slow, *hanging):
@@ -102,7 +102,7 @@ def test_slow_endpoints_that_respond_are_not_delayed_by_hanging_ones(stage: Lane
     assert {receiver.ended for receiver in slow} == {240}
 
 
-def test_test_events_and_manual_retries_do_not_wait_for_endpoints_that_hang(stage: Lanes) -> None:
+def test_test_events_and_manual_retries_do_not_wait_for_endpoints_that_hang(stage: DeliveryQueues) -> None:
     hanging = [stage.receiver(f"whk_hanging{number}", TIMEOUT) for number in range(50)]
     for receiver in hanging:
         stage.send(receiver, 1, 240)
@@ -115,7 +115,7 @@ def test_test_events_and_manual_retries_do_not_wait_for_endpoints_that_hang(stag
     assert max(late for receiver in hanging for late in receiver.others_late) < 1
 
 
-def test_test_events_to_hanging_endpoints_delay_nothing_else_however_many_there_are(stage: Lanes) -> None:
+def test_test_events_to_hanging_endpoints_delay_nothing_else_however_many_there_are(stage: DeliveryQueues) -> None:
     slow = stage.receiver("whk_slow", SLUGGISH)
     hanging, flooded = (stage.receiver(f"whk_hanging{number}", TIMEOUT) for number in range(2))
     for receiver in (slow, hanging, flooded):
@@ -134,7 +134,7 @@ def test_test_events_to_hanging_endpoints_delay_nothing_else_however_many_there_
     assert stage.most_running[queues.LATER] < SOURCES[queues.LATER].concurrency
 
 
-def test_a_delivery_that_is_put_off_is_taken_up_when_it_was_planned(stage: Lanes) -> None:
+def test_a_delivery_that_is_put_off_is_taken_up_when_it_was_planned(stage: DeliveryQueues) -> None:
     hanging = stage.receiver("whk_hanging", TIMEOUT)
     stage.send(hanging, 5, 600)
     stage.run(3600)
@@ -144,7 +144,7 @@ def test_a_delivery_that_is_put_off_is_taken_up_when_it_was_planned(stage: Lanes
     assert share_above(-0.5, hanging.off_plan) > 0.99
 
 
-def test_an_endpoint_that_responds_again_has_its_backlog_within_twice_the_outage(stage: Lanes) -> None:
+def test_an_endpoint_that_responds_again_has_its_backlog_within_twice_the_outage(stage: DeliveryQueues) -> None:
     receiver = stage.receiver("whk_1", QUICK)
     stage.send(receiver, 10, 900)
     stage.run(60)
@@ -159,7 +159,7 @@ def test_an_endpoint_that_responds_again_has_its_backlog_within_twice_the_outage
 
 
 def test_a_busy_endpoint_that_begins_to_hang_delays_no_other_and_is_served_again_when_it_responds(
-    stage: Lanes,
+    stage: DeliveryQueues,
 ) -> None:
     healthy = healthy_ones(stage, 80)
     busy = stage.receiver("whk_busy", QUICK)
@@ -180,7 +180,7 @@ def test_a_busy_endpoint_that_begins_to_hang_delays_no_other_and_is_served_again
     assert max(busy.late[-60:]) < 1
 
 
-def test_a_healthy_endpoint_gets_a_hundred_events_a_second(stage: Lanes) -> None:
+def test_a_healthy_endpoint_gets_a_hundred_events_a_second(stage: DeliveryQueues) -> None:
     busy, quiet = stage.receiver("whk_busy", QUICK), stage.receiver("whk_quiet", QUICK)
     stage.send(busy, 100, 60)
     stage.send(quiet, 1, 60)
@@ -193,7 +193,7 @@ def test_a_healthy_endpoint_gets_a_hundred_events_a_second(stage: Lanes) -> None
     assert latest(quiet) < 1
 
 
-def test_a_stage_makes_fifteen_hundred_deliveries_a_second(stage: Lanes) -> None:
+def test_a_stage_makes_fifteen_hundred_deliveries_a_second(stage: DeliveryQueues) -> None:
     receivers = [stage.receiver(f"whk_{number}", QUICK) for number in range(300)]
     for receiver in receivers:
         stage.send(receiver, 5, 6)
@@ -203,7 +203,7 @@ def test_a_stage_makes_fifteen_hundred_deliveries_a_second(stage: Lanes) -> None
     assert share_above(1, late) == 0
 
 
-def test_an_endpoint_that_is_not_busy_gets_one_event_at_a_time(stage: Lanes) -> None:
+def test_an_endpoint_that_is_not_busy_gets_one_event_at_a_time(stage: DeliveryQueues) -> None:
     receiver = stage.receiver("whk_1", QUICK)
     stage.send(receiver, 6, 60)
     stage.run(61)
@@ -211,7 +211,7 @@ def test_an_endpoint_that_is_not_busy_gets_one_event_at_a_time(stage: Lanes) -> 
     assert receiver.most_in_flight == 1
 
 
-def test_events_of_an_object_start_in_order_to_a_busy_endpoint(stage: Lanes) -> None:
+def test_events_of_an_object_start_in_order_to_a_busy_endpoint(stage: DeliveryQueues) -> None:
     receiver = stage.receiver("whk_1", QUICK)
     stage.send(receiver, 100, 30)
     stage.run(31)
@@ -246,7 +246,7 @@ def attempted(endpoint: Receiver, *outcomes: Outcome, arrival: Arrival = ON_TIME
     return endpoint.snapshot
 
 
-def test_one_or_two_slow_attempts_do_not_move_an_endpoint(stage: Lanes) -> None:
+def test_one_or_two_slow_attempts_do_not_move_an_endpoint(stage: DeliveryQueues) -> None:
     endpoint = stage.receiver("whk_1", QUICK)
     for _ in range(3):
         found = attempted(endpoint, *[SLOW] * (queues.SLOW_ATTEMPTS - 1))
@@ -258,14 +258,14 @@ def test_one_or_two_slow_attempts_do_not_move_an_endpoint(stage: Lanes) -> None:
     assert queues.marks(endpoint.snapshot, outcome(QUICK), ON_TIME) == {}, "written for each attempt"
 
 
-def test_a_delivery_to_a_hanging_endpoint_is_put_off_until_its_lateness_has_tripled(stage: Lanes) -> None:
+def test_a_delivery_to_a_hanging_endpoint_is_put_off_until_its_lateness_has_tripled(stage: DeliveryQueues) -> None:
     now = clock.now()
     assert queues.put_off(now) == queues.put_off(now - 30_000) == now + 90_000
     assert queues.put_off(now - clock.HOUR) == now + 2 * clock.HOUR
     assert queues.put_off(now - 2 * clock.DAY) == now + clock.DAY
 
 
-def test_an_endpoint_is_slow_until_it_is_quick_a_minute_later(stage: Lanes) -> None:
+def test_an_endpoint_is_slow_until_it_is_quick_a_minute_later(stage: DeliveryQueues) -> None:
     endpoint = stage.receiver("whk_1", QUICK)
     begun = clock.now()
     found = attempted(endpoint, *[SLOW] * queues.SLOW_ATTEMPTS)
@@ -281,7 +281,7 @@ def test_an_endpoint_is_slow_until_it_is_quick_a_minute_later(stage: Lanes) -> N
     assert (found.slow, found.slow_attempts) == (False, 0)
 
 
-def test_an_endpoint_that_hangs_is_slow_from_its_first_response(stage: Lanes) -> None:
+def test_an_endpoint_that_hangs_is_slow_from_its_first_response(stage: DeliveryQueues) -> None:
     endpoint = stage.receiver("whk_1", QUICK)
     assert attempted(endpoint, *[TIMED_OUT] * endpoints.HANGING_FROM).hanging
     assert queues.marks(endpoint.snapshot, TIMED_OUT, ON_TIME) == {}, "written for each attempt"
@@ -293,13 +293,13 @@ def test_an_endpoint_that_hangs_is_slow_from_its_first_response(stage: Lanes) ->
     assert (found.hanging, found.slow) == (False, False)
 
 
-def test_failures_that_are_quick_do_not_move_an_endpoint(stage: Lanes) -> None:
+def test_failures_that_are_quick_do_not_move_an_endpoint(stage: DeliveryQueues) -> None:
     endpoint = stage.receiver("whk_1", QUICK)
     found = attempted(endpoint, *[outcome(QUICK, "connection_refused")] * 10)
     assert (found.slow, found.hanging) == (False, False)
 
 
-def test_an_endpoint_is_busy_while_its_first_attempts_wait_and_it_responds(stage: Lanes) -> None:
+def test_an_endpoint_is_busy_while_its_first_attempts_wait_and_it_responds(stage: DeliveryQueues) -> None:
     def group(object_id: str) -> str:
         destination = queues.first(endpoint.snapshot, object_id)
         assert destination.queue == queues.FIRST
