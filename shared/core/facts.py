@@ -59,8 +59,8 @@ FIRST_ATTEMPTS, LATER_ATTEMPTS, SLOW_ENDPOINTS, HANGING_ENDPOINTS = QUEUE_CLASSE
     "slow_endpoints",
     "hanging_endpoints",
 )
-"""The values of the metric's `queue_class`, which are no queues. Slow and hanging endpoints have their own, because they cause
-their lateness themselves."""
+"""The values of the metric's `queue_class`, which are no queues. Slow and hanging endpoints have their own, because
+they cause their lateness themselves."""
 
 MAX_DUE_SHARDS = 64
 """The most partitions that rows with scheduled steps may be spread over in the index `by_due`."""
