@@ -7,6 +7,8 @@ processors busy fills their waits.
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,8 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 pytest.register_assert_rewrite("tests.support")
+# As the Makefile does: the CDK takes the first Node of the path, and the machine's may be too old.
+os.environ["PATH"] = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
 # Four processes share two cores: how long an example takes says nothing.
 settings.register_profile("shared machine", deadline=None)
 settings.load_profile("shared machine")
