@@ -247,7 +247,8 @@ def _of_row(row: table.Row) -> Key:
         row["last_four"],
         row["created_at"],
         row.get("revoked_at"),
-        clock.iso(row["m"] * clock.MINUTE) if "m" in row else None,
+        # The row has the minute of the last use, which may begin before the key was created.
+        max(clock.iso(row["m"] * clock.MINUTE), row["created_at"]) if "m" in row else None,
     )
 
 

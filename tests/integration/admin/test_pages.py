@@ -17,6 +17,7 @@ from shared.core import ids
 from shared.core.facts import EVENT_TYPES
 from shared.webhooks.http_client import Outcome
 from tests.support.browsing import HERE, STAFF, Browser, Shown, Story, Whole, as_test, keys_of, signed_in, trail
+from tests.support.clocks import Clock
 from tests.support.hostile_values import STRINGS
 from tests.support.resources import made
 from tests.support.stage import Stage
@@ -176,6 +177,16 @@ def test_a_key_is_shown_once_and_works(stage: Stage, story: Story, owner: Browse
     )
     assert entry.after == {"label": "backend", "mode": "live"}
     assert entry.request_id == shown.headers["service-request-id"][0]
+
+
+def test_a_key_is_not_used_before_it_was_created(stage: Stage, story: Story, stopped_clock: Clock) -> None:
+    stopped_clock.now = stopped_clock.now // 60 * 60 + 30
+    owner = signed_in(stage, "owner@example.com", {story.project.id: members.OWNER})
+    page = f"{story.path}/api_keys"
+    [key] = set(re.findall(r"sk_test_\w+", owner.submit(page, page, label="backend", mode="test").text))
+    assert stage.call("GET", "/v1/ping", key=key).status == 200
+    [made_key] = [one for one in keys_of(story.project.id) if one.label == "backend"]
+    assert made_key.last_used_at == made_key.created_at
 
 
 @pytest.mark.parametrize(
