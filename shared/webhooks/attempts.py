@@ -58,8 +58,7 @@ def decide(claim: Claim, endpoint: Snapshot | None, arrival: Arrival) -> Decisio
         return Cancel()
     if claim.lost_workers >= deliveries.MAX_LOST_WORKERS:
         return Fail()
-    by_hand = claim.number == 1 and claim.doc["trigger"] != "automatic"
-    destination = queues.another(arrival, endpoint, by_hand=by_hand)
+    destination = queues.another(arrival, endpoint, by_hand=claim.by_hand)
     if destination is not None:
         return Move(destination, queues.put_off(claim.due_at) if destination.queue == queues.HANGING else None)
     late = clock.now() - claim.due_at

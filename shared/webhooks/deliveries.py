@@ -147,7 +147,10 @@ class DeliveryRow(TypedDict):
     test: NotRequired[bool]
     """Whether it is a manual retry of a test event. Absent for all others."""
     f1: NotRequired[str]
-    """The partition of failed deliveries (`failed_partition`). Absent unless it has failed and was not retried."""
+    """The partition of failed deliveries (`failed_partition`) or, while a failed attempt is to be retried, of these
+    (`retrying_partition`). Absent from all others, and once a failed delivery was retried."""
+    by_hand: NotRequired[bool]
+    """Whether a person has made the next attempt due now (`send_now`)."""
 
 
 DELIVERIES: Collection[Delivery, DeliveryRow] = Collection(kind="delivery", prefix="whd_", created=None)
@@ -215,6 +218,11 @@ class Claim:
         return self.doc["attempt_count"] + 1
 
     @property
+    def by_hand(self) -> bool:
+        """Whether a person waits for this attempt: the first one of a manual retry or a test event, or one sent now."""
+        return (self.number == 1 and self.doc["trigger"] != "automatic") or "by_hand" in self.work.row
+
+    @property
     def due_at(self) -> int:
         """When the attempt is due (milliseconds)."""
         return int(self.work.row["due_at"])
@@ -242,6 +250,11 @@ def automatic_key(scope: Scope, event_id: str, endpoint_id: str) -> tuple[str, s
 def failed_partition(scope: Scope, endpoint_id: str) -> str:
     """The index partition of an endpoint's failed deliveries that nobody has retried, test events excepted."""
     return scope.index(DELIVERIES.kind, "failed_to", endpoint_id)
+
+
+def retrying_partition(scope: Scope, endpoint_id: str) -> str:
+    """The index partition of the deliveries to an endpoint that wait for another attempt, test events excepted."""
+    return scope.index(DELIVERIES.kind, "retrying_to", endpoint_id)
 
 
 def new_row(
@@ -443,6 +456,31 @@ def retry(
     return [count_retry, table.Put(new), *retried, endpoints.unchanged(scope, endpoint)], new
 
 
+def send_now(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.Write], table.Row]:
+    """The write that makes the next attempt of a waiting delivery due now, and its row.
+
+    The retry schedule goes on after that attempt. There is nothing to write if an attempt is due already or under way.
+    Raises `resource_not_found`, or `invalid_status_transition` if the delivery has ended.
+    """
+    row = find(scope, event_id, delivery_id)
+    [doc] = views(scope, [row])
+    if doc["status"] != ATTEMPTING:
+        raise ApiError(Code.INVALID_STATUS_TRANSITION, "The delivery has ended, so there is no other attempt.")
+    now = clock.now()
+    if "lease" in row or row.get("put_off_until", row["due_at"]) <= now:
+        return [], row
+    due = tasks.due_attributes(delivery_id, now, SWEEP_GRACE)
+    sent: Delivery = {**doc, "next_attempt_at": clock.iso(now)}
+    update = table.Update(
+        row["pk"],
+        row["sk"],
+        set={**due, "doc": fields.to_json(sent), "by_hand": True, "put_off_until": None},
+        condition="due_at = :due_at AND attribute_not_exists(lease)",
+        values={":due_at": row["due_at"]},
+    )
+    return [update], row
+
+
 def test(scope: Scope, endpoint: endpoints.Snapshot) -> tuple[list[table.Write], table.Row]:
     """The writes of a synthetic `appointment.created` event for this endpoint only, and its delivery's row.
 
@@ -494,7 +532,7 @@ def _view(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delivery:
         cancellation = table.Update(
             row["pk"],
             row["sk"],
-            set={**tasks.NO_WORK, "doc": fields.to_json(doc)},
+            set={**tasks.NO_WORK, "doc": fields.to_json(doc), "f1": None},
             # Each attempt that is recorded changes `due_at`.
             condition="due_at = :due_at AND attribute_not_exists(lease)",
             values={":due_at": latest["due_at"]},
@@ -530,8 +568,10 @@ def _save(claim: Claim, doc: Delivery, schedule: tasks.Attributes, also: Sequenc
     """
     key = (claim.work.row["pk"], claim.work.row["sk"])
     changes: dict[str, table.Value | None] = {**schedule, "doc": fields.to_json(doc), "put_off_until": None}
-    if doc["status"] == FAILED and not _is_test(claim.work.row):
-        changes["f1"] = failed_partition(claim.scope, doc["webhook_endpoint_id"])
+    changes |= dict.fromkeys({"f1", "by_hand"} & claim.work.row.keys())
+    listed = {FAILED: failed_partition, ATTEMPTING: retrying_partition}.get(doc["status"])
+    if listed and not _is_test(claim.work.row):
+        changes["f1"] = listed(claim.scope, doc["webhook_endpoint_id"])
     update = table.Update(*key, set=changes)
     try:
         tasks.commit(claim.work, [update, *also])

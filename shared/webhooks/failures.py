@@ -1,12 +1,11 @@
-"""Failed deliveries that nobody has retried, of one endpoint or several. Test events are not among them.
+"""Failed deliveries that nobody has retried, and those that wait for another attempt after a failed one.
 
-Each has an entry in a sparse index. A retry of the event to the endpoint removes the entry; if the retry fails, its own
-delivery has one.
+They are of one endpoint or several. Test events are not among them. Each has an entry in a sparse index. A manual retry
+of the event to the endpoint removes the entry of a failed delivery; the delivery of the retry gets its own if it fails.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,29 +28,36 @@ class Page:
 
 
 def page(
-    scope: Scope, endpoint_ids: Sequence[str], limit: int, since: int = 0, starting_after: str | None = None
+    scope: Scope,
+    endpoint_ids: Sequence[str],
+    limit: int,
+    since: int = 0,
+    starting_after: str | None = None,
+    *,
+    retrying: bool = False,
 ) -> Page:
     """The failed deliveries to these endpoints of events and replays since an instant (milliseconds), newest first.
 
-    A `starting_after` that is not the id of a delivery counts as absent. A page may be short, but has a cursor then.
+    With `retrying`, those that wait for another attempt after a failed one. A `starting_after` that is not the id of a
+    delivery counts as absent. A page may be short, but has a cursor then.
     """
     least = ids.first_of(DELIVERIES.prefix, since)
     well_formed = starting_after is not None and ids.is_id(DELIVERIES.prefix, starting_after)
     most = ids.before(DELIVERIES.prefix, starting_after) if starting_after and well_formed else None
     entries: list[table.Row] = []
     for endpoint_id in endpoint_ids:
-        entries += entries_of(scope, endpoint_id, limit + 1, least, most)
+        entries += entries_of(_partition(scope, endpoint_id, retrying), limit + 1, least, most)
     entries.sort(key=lambda entry: str(entry["sk"]), reverse=True)
     found = entries[:limit]
-    rows = read(found)
-    return Page([json.loads(row["doc"]) for row in rows], found[-1]["sk"] if len(entries) > limit else None)
+    docs = deliveries.views(scope, read(found))
+    status = deliveries.ATTEMPTING if retrying else deliveries.FAILED
+    return Page([doc for doc in docs if doc["status"] == status], found[-1]["sk"] if len(entries) > limit else None)
 
 
 def entries_of(
-    scope: Scope, endpoint_id: str, limit: int, least: str, most: str | None = None, *, forward: bool = False
+    partition: str, limit: int, least: str, most: str | None = None, *, forward: bool = False
 ) -> list[table.Row]:
-    """Index entries of an endpoint's failed deliveries between two ids, both inclusive; newest first by default."""
-    partition = deliveries.failed_partition(scope, endpoint_id)
+    """Index entries of a partition between two ids, both inclusive; newest first by default."""
     pages = table.query(partition, index="f1", at_least=least, at_most=most, limit=limit, forward=forward)
     found: list[table.Row] = []
     for entries in pages:
@@ -66,13 +72,18 @@ def read(entries: Sequence[table.Row]) -> list[table.Row]:
     return [row for row in table.rows_of(entries) if "f1" in row]
 
 
-def count(scope: Scope, endpoint_id: str, most: int, since: int = 0) -> int:
-    """The number of failed deliveries to an endpoint since an instant, counted up to `most`."""
+def count(scope: Scope, endpoint_id: str, most: int, since: int = 0, *, retrying: bool = False) -> int:
+    """The number of failed deliveries to an endpoint since an instant, or of retrying ones, counted up to `most`."""
     least = ids.first_of(DELIVERIES.prefix, since)
-    partition = deliveries.failed_partition(scope, endpoint_id)
     found = 0
-    for entries in table.query(partition, index="f1", at_least=least, limit=min(most, _KEYS)):
+    for entries in table.query(
+        _partition(scope, endpoint_id, retrying), index="f1", at_least=least, limit=min(most, _KEYS)
+    ):
         found += len(entries)
         if found >= most:
             return most
     return found
+
+
+def _partition(scope: Scope, endpoint_id: str, retrying: bool) -> str:
+    return (deliveries.retrying_partition if retrying else deliveries.failed_partition)(scope, endpoint_id)

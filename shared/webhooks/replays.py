@@ -21,7 +21,7 @@ from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 from shared.tasks.wake_ups import WakeUp
 from shared.webhooks import deliveries, endpoints, failures, queues
-from shared.webhooks.deliveries import DELIVERIES
+from shared.webhooks.deliveries import DELIVERIES, Delivery
 
 KIND, QUEUE = "replay", "replays"
 LEASE = 50 * clock.SECOND
@@ -46,14 +46,18 @@ a row, or it was disabled or deleted."""
 class Replay:
     """The latest replay of an endpoint. `ended_as` is None while it runs.
 
-    `total` is the number of failed deliveries at the start, at most `MOST_COUNTED`. `skipped` deliveries could not be
-    retried: the event is gone, or is being delivered, or somebody retried it meanwhile.
+    `total` is the number of failed deliveries at the start, at most `MOST_COUNTED`. Of the `replayed` ones, `accepted`
+    were taken, and the first attempt of `failed_again` was refused; the others have no outcome yet, or were canceled.
+    `skipped` deliveries could not be retried: the event is gone, or is being delivered, or somebody retried it
+    meanwhile.
     """
 
     endpoint_id: str
     since: str
     total: int
     replayed: int
+    accepted: int
+    failed_again: int
     skipped: int
     started_at: str
     started_by: str
@@ -62,9 +66,9 @@ class Replay:
 
 
 class Outcome(Enum):
-    """What became of the last delivery of the previous step."""
+    """What became of a delivery of the previous step."""
 
-    NONE = "There was none, or it was canceled."
+    NONE = "It was canceled or erased."
     AWAITED = "No attempt has been made yet."
     ACCEPTED = "The endpoint accepted it."
     REFUSED = "The latest attempt has failed."
@@ -155,38 +159,48 @@ def wake_up(row: Mapping[str, Any], delay: int = 0) -> WakeUp:
 def step(claim: tasks.Claim) -> None:
     """Retry the next deliveries, or end the replay. Raises ConditionFailed or Contended if a row was modified."""
     row, scope = claim.row, scope_of(claim.row["pk"])
+    outcomes = _outcomes(scope, row)
+    counted: dict[str, table.Value | None] = {
+        "accepted_count": row.get("accepted_count", 0) + outcomes.count(Outcome.ACCEPTED),
+        "refused_count": row.get("refused_count", 0) + outcomes.count(Outcome.REFUSED),
+    }
     endpoint = endpoints.read(scope, [row["sk"]]).get(row["sk"])
     if endpoint is None or endpoint.deleted:
-        return _end(claim, DELETED)
+        return _end(claim, DELETED, counted)
     if not endpoint.doc["enabled"]:
-        return _end(claim, DISABLED)
-    outcome = _outcome(scope, row)
-    if outcome is Outcome.AWAITED:
+        return _end(claim, DISABLED, counted)
+    if Outcome.AWAITED in outcomes:
         return _continue(claim, AWAITED_EVERY)
-    batch = next_batch(Batch(row["batch_size"], row["refusals"]), outcome) if "batch_size" in row else FIRST
+    latest = outcomes[-1] if outcomes else Outcome.NONE
+    batch = next_batch(Batch(row["batch_size"], row["refusals"]), latest) if "batch_size" in row else FIRST
     if batch is None:
-        return _end(claim, REFUSED)
-    entries = _entries(scope, row, batch.size + 1)
-    if (how := _retry(scope, claim, failures.read(entries[: batch.size]))) is not None:
-        return _end(claim, how)
-    if len(entries) <= batch.size:
-        return _end(claim, DONE)
-    position = entries[batch.size - 1]["sk"]
-    return _continue(claim, batch.wait, batch_size=batch.size, refusals=batch.refusals, replayed_up_to=position)
+        return _end(claim, REFUSED, counted)
+    entries = _entries(scope, row, batch.size)
+    if not entries:
+        return _end(claim, DONE, counted)
+    sent, how = _retry(scope, claim, failures.read(entries), counted)
+    if how is not None:
+        return _end(claim, how, counted)
+    pace = {"batch_size": batch.size, "refusals": batch.refusals, "replayed_up_to": entries[-1]["sk"]}
+    return _continue(claim, batch.wait, **counted, **pace, sent=sent)
 
 
-def _continue(claim: tasks.Claim, wait: int, **changes: table.Value) -> None:
+def _continue(claim: tasks.Claim, wait: int, **changes: table.Value | None) -> None:
     """End the step. The next one is due in `wait` seconds, not scaled."""
     due = tasks.due_attributes(claim.row["sk"], clock.now() + clock.scaled(wait))
     tasks.commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**changes, **due})])
 
 
-def _retry(scope: Scope, claim: tasks.Claim, rows: Sequence[table.Row]) -> str | None:
-    """Retry these deliveries, each in one transaction with its count.
+def _retry(
+    scope: Scope, claim: tasks.Claim, rows: Sequence[table.Row], counted: Mapping[str, table.Value | None]
+) -> tuple[str | None, str | None]:
+    """Retry these deliveries, each in one transaction with its count, and with what the step has `counted` before.
 
-    Returns how the replay ends if the endpoint was disabled or deleted meanwhile, otherwise None.
+    Returns the new deliveries as text (None without any) and, if the endpoint was disabled or deleted meanwhile, how
+    the replay ends.
     """
-    sent: list[WakeUp] = []
+    new_wake_ups: list[WakeUp] = []
+    sent: str | None = None
     counts = {name: int(claim.row[name]) for name in ("replayed_count", "skipped_count")}
     try:
         for row in rows:
@@ -198,20 +212,20 @@ def _retry(scope: Scope, claim: tasks.Claim, rows: Sequence[table.Row]) -> str |
                 writes, new = deliveries.retry(scope, event_id, row["sk"], unless_retried=True)
             except ApiError as error:
                 if error.code not in ("resource_not_found", "delivery_in_progress"):
-                    return DISABLED
+                    return sent, DISABLED
                 if error.code == Code.RESOURCE_NOT_FOUND and _is_deleted(scope, claim.row["sk"]):
-                    return DELETED
+                    return sent, DELETED
             else:
                 name = "replayed_count"
-                changes |= {"latest_event": event_id, "latest_delivery": new["sk"]}
-                sent.append(deliveries.wake_up(new))
+                sent = f"{sent or ''} {event_id}/{new['sk']}".lstrip()
+                new_wake_ups.append(deliveries.wake_up(new))
             changes[name] = counts[name] = counts[name] + 1
-            update = table.Update(claim.row["pk"], claim.row["sk"], set=changes)
+            update = table.Update(claim.row["pk"], claim.row["sk"], set={**counted, **changes, "sent": sent})
             tasks.commit(claim, [*writes, update], keep=True)
-        return None
+        return sent, None
     finally:
         # A wake-up whose transaction failed names a row that does not exist, and is ignored.
-        wake_ups.send(queues.LATER, sent)
+        wake_ups.send(queues.LATER, new_wake_ups)
 
 
 def _is_deleted(scope: Scope, endpoint_id: str) -> bool:
@@ -224,24 +238,29 @@ def _entries(scope: Scope, row: table.Row, limit: int) -> list[table.Row]:
     least = ids.first_of(DELIVERIES.prefix, row["since_instant"])
     if "replayed_up_to" in row:
         least = max(least, ids.after(DELIVERIES.prefix, row["replayed_up_to"]))
-    return failures.entries_of(scope, row["sk"], limit, least, row["last_id"], forward=True)
+    return failures.entries_of(
+        deliveries.failed_partition(scope, row["sk"]), limit, least, row["last_id"], forward=True
+    )
 
 
-def _outcome(scope: Scope, row: table.Row) -> Outcome:
-    """The outcome of the last retried delivery."""
-    if "latest_delivery" not in row:
+def _outcomes(scope: Scope, row: table.Row) -> list[Outcome]:
+    """The outcomes of the deliveries of the previous step."""
+    sent = [one.split("/") for one in row.get("sent", "").split()]
+    keys = [(deliveries.partition(scope, event_id), delivery_id) for event_id, delivery_id in sent]
+    rows = table.get_many(keys)
+    return [_outcome(json.loads(rows[key]["doc"])) if key in rows else Outcome.NONE for key in keys]
+
+
+def _outcome(delivery: Delivery) -> Outcome:
+    if delivery["status"] == deliveries.CANCELED:
         return Outcome.NONE
-    latest = table.get(deliveries.partition(scope, row["latest_event"]), row["latest_delivery"])
-    doc = None if latest is None else json.loads(latest["doc"])
-    if doc is None or doc["status"] == deliveries.CANCELED:
-        return Outcome.NONE
-    if doc["status"] == deliveries.ATTEMPTING and doc["attempt_count"] == 0:
+    if delivery["status"] == deliveries.ATTEMPTING and delivery["attempt_count"] == 0:
         return Outcome.AWAITED
-    return Outcome.ACCEPTED if doc["status"] == deliveries.SUCCEEDED else Outcome.REFUSED
+    return Outcome.ACCEPTED if delivery["status"] == deliveries.SUCCEEDED else Outcome.REFUSED
 
 
-def _end(claim: tasks.Claim, how: str) -> None:
-    tasks.commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set=_ended(how))])
+def _end(claim: tasks.Claim, how: str, counted: Mapping[str, table.Value | None]) -> None:
+    tasks.commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**counted, **_ended(how)})])
     logger().info("replay ended", extra={"endpoint_id": claim.row["sk"], "how": how})
 
 
@@ -255,6 +274,8 @@ def _of_row(row: table.Row) -> Replay:
         since=clock.iso(row["since_instant"]),
         total=row["total_count"],
         replayed=row["replayed_count"],
+        accepted=row.get("accepted_count", 0),
+        failed_again=row.get("refused_count", 0),
         skipped=row["skipped_count"],
         started_at=row["started_on"],
         started_by=row["started_by"],

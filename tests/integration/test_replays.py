@@ -358,3 +358,16 @@ def test_a_replay_does_not_send_again_what_somebody_retries_meanwhile(stage: Sta
         done = case.run()
         assert len(case.received()) - before == 1
         assert (done.ended_as, done.replayed, done.skipped) == ("done", 0, 1)
+
+
+def test_a_replay_counts_what_was_accepted_and_what_has_failed_again(stage: Stage, stopped_clock: Clock) -> None:
+    obedient = Obedient(400)
+    with Receiver(obedient) as receiver:
+        case = broken(stage, stopped_clock, receiver, obedient, 11)
+        before = len(case.received())
+        obedient.behaviour = lambda exchange: answer(500 if len(case.received()) - before in (4, 5) else 200)(exchange)
+        case.start()
+        done = case.run()
+        assert (done.ended_as, done.replayed, done.accepted, done.failed_again) == ("done", 11, 9, 2)
+        retrying = failures.page(case.scope, [case.endpoint], 100, retrying=True).deliveries
+        assert sorted(one["event_id"] for one in retrying) == sorted(case.events[4:6])
