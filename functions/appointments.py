@@ -27,7 +27,9 @@ def update(request: Request[AppointmentPatch]) -> Response:
     `pending`, and `cancelled` is final. Each change of the status or the time emits one event; a change of other fields
     emits none (contract 3 and 6).
     """
-    return request.commit(lambda: commands.update(request.scope, request.id, request.body))
+    return request.commit(
+        lambda: commands.update(request.scope, APPOINTMENTS.find(request.scope, request.id), request.body)
+    )
 
 
 def delete(request: Request[None]) -> Response:

@@ -28,7 +28,9 @@ def update(request: Request[CustomerPatch]) -> Response:
     A merge patch: an absent field keeps its value, and null clears it. Emits the event `customer.updated`, unless
     nothing changes (contract 3 and 5).
     """
-    return request.commit(lambda: commands.update(request.scope, request.id, request.body))
+    return request.commit(
+        lambda: commands.update(request.scope, CUSTOMERS.find(request.scope, request.id), request.body)
+    )
 
 
 def delete(request: Request[None]) -> Response:

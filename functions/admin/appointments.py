@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -69,7 +68,7 @@ def show(visit: InProject) -> Response:
 
 def ask_to_create(visit: InProject) -> Response:
     """Show the form of a new appointment of a customer."""
-    return _form(visit, None, dict.fromkeys(_FORM, ""))
+    return _form(visit, None)
 
 
 def create(visit: InProject) -> Response:
@@ -83,7 +82,7 @@ def create(visit: InProject) -> Response:
         entry = visit.entry("appointment.created", appointment["id"], after=after)
         visit.commit(lambda: [*change.writes, entry, visit.once()])
     except ApiError as error:
-        return _form(visit, None, visit.form, error)
+        return _form(visit, None, error)
     except SentBefore:
         pass
     return visit.redirect(visit.path("customers", f"{customer['id']}?notice=appointment"))
@@ -91,26 +90,25 @@ def create(visit: InProject) -> Response:
 
 def ask_to_edit(visit: InProject) -> Response:
     """Show the form that changes an appointment."""
-    appointment = _find(visit).doc
-    values = {"at": _local(appointment), "metadata": forms.metadata_text(appointment["metadata"])}
-    return _form(visit, appointment, {**appointment, **values})
+    return _form(visit, _find(visit).doc)
 
 
 def edit(visit: InProject) -> Response:
     """Change an appointment. Another time reschedules it."""
 
     def patch(appointment: Appointment) -> dict[str, Any]:
-        values = _sent(visit)
-        values["metadata"] = forms.metadata_patch(appointment["metadata"], values["metadata"])
-        unchanged = (visit.form.get("at"), values["timezone"]) == (_local(appointment), appointment["timezone"])
-        return values if unchanged else values | {"appointment_at": _instant(visit)}
+        edited = forms.edited(visit, _shown(appointment), together=("at", "timezone"))
+        values = {name: value for name, value in _sent(visit).items() if name in edited}
+        if "metadata" in edited:
+            values["metadata"] = forms.metadata_patch(appointment["metadata"], values["metadata"])
+        return values | {"appointment_at": _instant(visit)} if "at" in edited else values
 
     try:
         _change(visit, patch, "appointment.changed")
     except ApiError as error:
         if error.status == 404:
             raise
-        return _form(visit, _find(visit).doc, visit.form, error)
+        return _form(visit, _find(visit).doc, error)
     return _back(visit, "saved")
 
 
@@ -141,7 +139,7 @@ def _change(visit: InProject, patch_of: Any, action: str) -> None:
     def decide() -> list[table.Write]:
         record = _find(visit)
         patch = fields.validate(AppointmentPatch, patch_of(record.doc))
-        change = appointments.update(visit.scope, record.doc["id"], patch)
+        change = appointments.update(visit.scope, record, patch)
         if not change.writes:
             return []
         appointment = change.doc
@@ -198,25 +196,24 @@ def _zone(name: str | None) -> Any:
 def _parameters(visit: InProject, wanted: Mapping[str, str]) -> dict[str, list[str]]:
     """The API's query parameters for those of the page."""
     parameters = lists.parameters(visit, {name: wanted[name] for name in ("status", "customer_id")})
-    for name, comparison, days in (("since", "gte", 0), ("until", "lt", 1)):
-        if wanted[name]:
-            start = forms.day(name, wanted[name]) + days * clock.DAY
-            parameters[f"appointment_at[{comparison}]"] = [clock.iso(start)]
-    return parameters
+    return parameters | lists.days(wanted, "appointment_at", clock.iso)
 
 
-def _form(
-    visit: InProject, appointment: Appointment | None, values: Mapping[str, Any], error: ApiError | None = None
-) -> Response:
+def _shown(appointment: Appointment) -> dict[str, str]:
+    """The texts of the form's fields."""
+    texts = forms.shown(appointment, ("duration_minutes", *_TEXTS))
+    return texts | {"at": _local(appointment), "metadata": forms.metadata_text(appointment["metadata"])}
+
+
+def _form(visit: InProject, appointment: Appointment | None, error: ApiError | None = None) -> Response:
     customer_id = appointment["customer_id"] if appointment else visit.params["id"]
-    form = {name: values.get(name) or "" for name in _FORM} | {"once": secrets.token_urlsafe(16)}
     return visit.render(
         "appointment_form.html",
         error.status if error else 200,
         section=SECTION,
         appointment=appointment,
         customer=CUSTOMERS.find(visit.scope, customer_id).doc,
-        form=form,
+        form=forms.view(visit, _shown(appointment) if appointment else dict.fromkeys(_FORM, ""), error),
         error=error,
     )
 

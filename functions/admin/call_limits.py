@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from starlette.responses import Response
@@ -24,27 +24,29 @@ _PREFIX = re.compile(r"\+[1-9][0-9]{0,14}")
 
 def show(visit: InProject) -> Response:
     """Show the limits of live calls, and the counts now and today."""
-    allowed, _ = _read(visit)
-    form = {"prefixes": "\n".join(allowed.prefixes), "at_once": allowed.at_once, "per_day": allowed.per_day}
-    return _form(visit, form)
+    return _form(visit)
 
 
 def change(visit: InProject) -> Response:
     """Change the limits."""
-    try:
-        wanted = _sent(visit)
-    except ApiError as error:
-        return _form(visit, visit.form, error)
 
     def decide() -> list[table.Write]:
         before, _ = _read(visit)
+        edited, sent = forms.edited(visit, _shown(before)), _sent(visit)
+        wanted = dataclasses.replace(before, **{name: getattr(sent, name) for name in edited})
         if before == wanted:
             return []
         project = str(visit.scope.project_id)
         facts = {"before": _facts(before), "after": _facts(wanted), "livemode": True}
-        return [limits.setting(visit.scope.project_id, wanted), visit.entry("call_limits.changed", project, **facts)]
+        return [
+            limits.setting(visit.scope.project_id, wanted, before),
+            visit.entry("call_limits.changed", project, **facts),
+        ]
 
-    visit.commit(decide)
+    try:
+        visit.commit(decide)
+    except ApiError as error:
+        return _form(visit, error)
     return visit.redirect(visit.path("call_limits?notice=saved"))
 
 
@@ -77,7 +79,15 @@ def _facts(allowed: Limits) -> dict[str, Any]:
     return {"prefixes": prefixes, "at_once": allowed.at_once, "per_day": allowed.per_day}
 
 
-def _form(visit: InProject, values: Mapping[str, Any], error: ApiError | None = None) -> Response:
+def _shown(allowed: Limits) -> dict[str, str]:
+    return {
+        "prefixes": "\n".join(allowed.prefixes),
+        "at_once": str(allowed.at_once),
+        "per_day": str(allowed.per_day),
+    }
+
+
+def _form(visit: InProject, error: ApiError | None = None) -> Response:
     allowed, counts = _read(visit)
     return visit.render(
         "call_limits.html",
@@ -85,7 +95,7 @@ def _form(visit: InProject, values: Mapping[str, Any], error: ApiError | None = 
         section="call_limits",
         allowed=allowed,
         counts=counts,
-        form={name: values.get(name, "") for name in ("prefixes", "at_once", "per_day")},
+        form=forms.view(visit, _shown(allowed), error),
         error=error,
         notice=NOTICES.get(visit.query.get("notice", "")),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping
 from typing import Any
 
@@ -74,7 +73,7 @@ def show(visit: InProject) -> Response:
 
 def ask_to_create(visit: InProject) -> Response:
     """Show the form of a new customer."""
-    return _form(visit, None, dict.fromkeys((*_TEXTS, "metadata"), ""))
+    return _form(visit, None)
 
 
 def create(visit: InProject) -> Response:
@@ -86,7 +85,7 @@ def create(visit: InProject) -> Response:
         entry = visit.entry("customer.created", customer["id"])
         visit.commit(lambda: [*change.writes, entry, visit.once()])
     except ApiError as error:
-        return _form(visit, None, visit.form, error)
+        return _form(visit, None, error)
     except SentBefore:
         return visit.redirect(visit.path(f"{SECTION}?notice=sent"))
     return _back(visit, "created", customer["id"])
@@ -94,8 +93,7 @@ def create(visit: InProject) -> Response:
 
 def ask_to_edit(visit: InProject) -> Response:
     """Show the form that changes a customer."""
-    customer = _find(visit).doc
-    return _form(visit, customer, {**customer, "metadata": forms.metadata_text(customer["metadata"])})
+    return _form(visit, _find(visit).doc)
 
 
 def edit(visit: InProject) -> Response:
@@ -103,11 +101,11 @@ def edit(visit: InProject) -> Response:
 
     def decide() -> list[table.Write]:
         record = _find(visit)
-        values = forms.texts(visit, _TEXTS)
-        values |= {"metadata": forms.metadata_patch(record.doc["metadata"], forms.metadata(visit))}
-        if values["phone"] is None and record.doc["phone"] is None:
-            del values["phone"]
-        change = customers.update(visit.scope, record.doc["id"], fields.validate(CustomerPatch, values))
+        edited = forms.edited(visit, _shown(record.doc))
+        values = forms.texts(visit, edited & {*_TEXTS})
+        if "metadata" in edited:
+            values["metadata"] = forms.metadata_patch(record.doc["metadata"], forms.metadata(visit))
+        change = customers.update(visit.scope, record, fields.validate(CustomerPatch, values))
         if not change.writes:
             return []
         changed = forms.changed(record.doc, change.doc)
@@ -118,7 +116,7 @@ def edit(visit: InProject) -> Response:
     except ApiError as error:
         if error.status == 404:
             raise
-        return _form(visit, _find(visit).doc, visit.form, error)
+        return _form(visit, _find(visit).doc, error)
     return _back(visit, "saved")
 
 
@@ -177,10 +175,12 @@ def _back(visit: InProject, notice: str, id: str | None = None) -> Response:
     return visit.redirect(visit.path(SECTION, f"{id or visit.params['id']}?notice={notice}"))
 
 
-def _form(
-    visit: InProject, customer: Customer | None, values: Mapping[str, Any], error: ApiError | None = None
-) -> Response:
-    form = {name: values.get(name) or "" for name in (*_TEXTS, "metadata")} | {"once": secrets.token_urlsafe(16)}
+def _shown(customer: Customer) -> dict[str, str]:
+    return forms.shown(customer, _TEXTS) | {"metadata": forms.metadata_text(customer["metadata"])}
+
+
+def _form(visit: InProject, customer: Customer | None, error: ApiError | None = None) -> Response:
+    form = forms.view(visit, _shown(customer) if customer else dict.fromkeys((*_TEXTS, "metadata"), ""), error)
     status = error.status if error else 200
     return visit.render("customer_form.html", status, section=SECTION, customer=customer, form=form, error=error)
 

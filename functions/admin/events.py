@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from functions.admin import forms, lists
+from functions.admin import lists
 from functions.admin.find import page_of
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import MEMBER, VIEWER
@@ -23,6 +23,7 @@ SOON = 2 * clock.MINUTE
 """A page looks often for an attempt that is due within this time (milliseconds)."""
 NOTICES = {
     "replayed": "The event is being sent again. The new delivery is the first one below.",
+    "sent_now": "The event is being sent now. The result appears below.",
     "tested": "The test event is being sent. The result appears below.",
 }
 
@@ -57,7 +58,7 @@ def show(visit: InProject) -> Response:
 
 def show_deliveries(visit: InProject) -> Response:
     """The deliveries of an event, which the event's page loads again while one is in progress."""
-    event_id = events.validate_id(visit.params["id"])
+    event_id = events.find(visit.scope, visit.params["id"])["sk"]
     if not visit.is_fragment:
         return visit.redirect(visit.path("events", event_id))
     return visit.render("_deliveries.html", event={"id": event_id}, **_deliveries(visit, event_id))
@@ -78,6 +79,21 @@ def replay(visit: InProject) -> Response:
     visit.commit(decide)
     wake_ups.send_within(wake_ups.REQUEST_SECONDS, queues.LATER, sent)
     return visit.redirect(visit.path("events", f"{event_id}?notice=replayed"))
+
+
+def send_now(visit: InProject) -> Response:
+    """Make the next attempt of a delivery that waits for it, instead of at its time."""
+    event_id, delivery_id = visit.params["id"], visit.params["delivery"]
+    due: list[wake_ups.WakeUp] = []
+
+    def decide() -> list[table.Write]:
+        writes, row = deliveries.send_now(visit.scope, event_id, delivery_id)
+        due[:] = [deliveries.wake_up(row)]
+        return [*writes, visit.entry("delivery.sent_now", delivery_id, after={"event": event_id})] if writes else []
+
+    visit.commit(decide)
+    wake_ups.send_within(wake_ups.REQUEST_SECONDS, queues.LATER, due)
+    return visit.redirect(visit.path("events", f"{event_id}?notice=sent_now"))
 
 
 def _deliveries(visit: InProject, event_id: str) -> dict[str, Any]:
@@ -117,10 +133,7 @@ def _look_again(found: list[Delivery]) -> int | None:
 def _parameters(visit: InProject, wanted: dict[str, str]) -> dict[str, list[str]]:
     """The API's query parameters for those of the page."""
     parameters = lists.parameters(visit, {name: wanted[name] for name in ("type", "object_id")})
-    for name, comparison, days in (("since", "gte", 0), ("until", "lt", 1)):
-        if wanted[name]:
-            parameters[f"created[{comparison}]"] = [str(forms.day(name, wanted[name]) // clock.SECOND + days * 86400)]
-    return parameters
+    return parameters | lists.days(wanted, "created", lambda instant: str(instant // clock.SECOND))
 
 
 PAGES = (
@@ -128,4 +141,5 @@ PAGES = (
     Page(f"{PROJECT}/events/{{id}}", get=View(show, VIEWER)),
     Page(f"{PROJECT}/events/{{id}}/deliveries", get=View(show_deliveries, VIEWER)),
     Page(f"{PROJECT}/events/{{id}}/deliveries/{{delivery}}/replay", post=View(replay, MEMBER)),
+    Page(f"{PROJECT}/events/{{id}}/deliveries/{{delivery}}/send_now", post=View(send_now, MEMBER)),
 )

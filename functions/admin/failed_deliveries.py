@@ -26,34 +26,18 @@ NOTICES = {
 
 
 def show(visit: InProject) -> Response:
-    """List the failed deliveries that nobody has replayed, newest first, and the progress of replays."""
-    wanted = {name: visit.query.get(name, "").strip() for name in ("endpoint", "since")}
-    error, page, chosen = None, failures.Page([], None), list[str]()
-    known = _endpoints(visit)
-    try:
-        chosen = _chosen(known, wanted["endpoint"])
-        page = failures.page(visit.scope, chosen, PAGE, _since(wanted["since"]), visit.query.get("starting_after"))
-    except ApiError as refused:
-        error = refused
-    progress = _progress(visit, known)
-    return visit.render(
-        "failed_deliveries.html",
-        400 if error else 200,
-        section=SECTION,
-        page=page,
-        wanted=wanted,
-        error=error,
-        notice=NOTICES.get(visit.query.get("notice", "")),
-        can_replay=visit.may_change and bool({*chosen} - _running(progress["replays"])),
-        **progress,
-    )
+    """List the deliveries that are failing or have failed and were not replayed, and the progress of replays."""
+    parts = _parts(visit)
+    notice = NOTICES.get(visit.query.get("notice", ""))
+    status = 400 if parts["error"] else 200
+    return visit.render("failed_deliveries.html", status, section=SECTION, notice=notice, **parts)
 
 
 def show_progress(visit: InProject) -> Response:
-    """The replays, which the page loads again while one is running."""
+    """The lists and the replays, which the page loads again while a replay is running."""
     if not visit.is_fragment:
         return visit.redirect(visit.path(SECTION))
-    return visit.render("_replays.html", **_progress(visit, _endpoints(visit)))
+    return visit.render("_failed_deliveries.html", **_parts(visit))
 
 
 def start(visit: InProject) -> Response:
@@ -119,11 +103,33 @@ def _running(found: Iterable[replays.Replay]) -> set[str]:
     return {one.endpoint_id for one in found if one.ended_as is None}
 
 
-def _progress(visit: InProject, known: dict[str, endpoints.Snapshot]) -> dict[str, Any]:
-    """The replays as the template shows them, and after how many seconds to look again (None: never)."""
+def _parts(visit: InProject) -> dict[str, Any]:
+    """What the templates show, and after how many seconds to look again (None: never). The lists are newest first."""
+    wanted = {name: visit.query.get(name, "").strip() for name in ("endpoint", "since")}
+    starting_after = visit.query.get("starting_after", "")
+    known = _endpoints(visit)
+    # Before the lists, so that these have what a replay did until its end.
     found = sorted(replays.find(visit.scope, [*known]).values(), key=lambda one: one.started_at, reverse=True)
-    look_again = LOOK_AGAIN if _running(found) else None
-    return {"endpoints": known, "replays": found, "look_again": look_again}
+    error, chosen, failed, retrying = None, list[str](), failures.Page([], None), failures.Page([], None)
+    try:
+        chosen, since = _chosen(known, wanted["endpoint"]), _since(wanted["since"])
+        failed = failures.page(visit.scope, chosen, PAGE, since, starting_after)
+        if not starting_after:
+            retrying = failures.page(visit.scope, chosen, PAGE, since, retrying=True)
+    except ApiError as refused:
+        error = refused
+    running = _running(found)
+    return {
+        "endpoints": known,
+        "wanted": wanted,
+        "starting_after": starting_after,
+        "error": error,
+        "failed": failed,
+        "retrying": retrying,
+        "replays": found,
+        "look_again": LOOK_AGAIN if running else None,
+        "can_replay": visit.may_change and bool({*chosen} - running),
+    }
 
 
 def _since(text: str) -> int:

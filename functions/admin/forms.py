@@ -1,16 +1,86 @@
-"""The fields of forms as values for the API's models."""
+"""The fields of forms as values for the API's models, and what a person has changed in the form of something stored.
+
+A form contains a digest of each value with which it was rendered. A field whose value differs from its digest was
+changed by the person, and only these fields are saved. If the stored value of one of them differs too, somebody else
+has changed it meanwhile: nothing is saved, and the form is shown again with both values.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable, Mapping
+import secrets
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from functions.admin.visits import InProject
 from shared.api.requests import parse_json
-from shared.core import clock
 from shared.core.errors import ApiError, Code
 from shared.resources import documents
+
+_AREAS = ("description", "event_filters", "metadata", "notes", "prefixes")
+"""The fields that have several lines."""
+
+
+class ChangedMeanwhile(ApiError):
+    """Somebody else has changed fields that the person has changed in a form.
+
+    `now` has the texts of all fields now, `edited` the names of those that the person has changed, and `lost` the names
+    of those whose change by somebody else would be lost.
+    """
+
+    def __init__(self, now: Mapping[str, str], edited: Collection[str], lost: Collection[str]) -> None:
+        super().__init__(
+            Code.CONFLICT,
+            "Somebody else has changed the same fields since you opened this form, and nothing was saved. The labels "
+            "of these fields say what they are now. To replace that with what you typed, save again.",
+        )
+        self.now = now
+        self.edited = edited
+        self.lost = lost
+
+
+def shown(values: Mapping[str, Any], names: Iterable[str]) -> dict[str, str]:
+    """The texts of fields as a browser shows them; it removes line breaks from fields of one line."""
+    found = {name: "" if values[name] is None else str(values[name]) for name in names}
+    return {name: text if name in _AREAS else " ".join(text.splitlines()) for name, text in found.items()}
+
+
+def edited(visit: InProject, now: Mapping[str, str], together: Collection[str] = ()) -> set[str]:
+    """The names of the fields that the person has changed. `now` has the texts of the form's fields as they are stored.
+
+    If one of the fields in `together` was changed, all of them count as changed. Fields that were not sent do not.
+    Raises ChangedMeanwhile.
+    """
+    rendered = dict(part.partition(":")[::2] for part in visit.form.get("rendered", "").split())
+    stored = {name: _digest(text) for name, text in now.items()}
+    sent = {name: _digest(visit.form[name]) for name in now if name in visit.form}
+    names = {name for name in sent if sent[name] != rendered.get(name, stored[name])}
+    if names & {*together}:
+        names |= sent.keys() & {*together}
+    lost = [name for name in names if stored[name] not in (sent[name], rendered.get(name, stored[name]))]
+    if lost:
+        raise ChangedMeanwhile(now, names, lost)
+    return names
+
+
+def view(visit: InProject, now: Mapping[str, str], error: ApiError | None = None) -> dict[str, Any]:
+    """A form for its template: its fields with their texts `now` or, if it was refused, with what the person typed."""
+    typed = {name: visit.form[name] for name in now if name in visit.form} if error else {}
+    rendered = visit.form.get("rendered") if error else None
+    lost: dict[str, str] = {}
+    if isinstance(error, ChangedMeanwhile):
+        now, typed, rendered = error.now, {name: typed[name] for name in error.edited}, None
+        lost = {name: now[name] for name in error.lost}
+    if rendered is None:
+        rendered = " ".join(f"{name}:{_digest(text)}" for name, text in now.items())
+    return {**now, **typed, "rendered": rendered, "lost": lost, "once": secrets.token_urlsafe(16)}
+
+
+def _digest(text: str) -> str:
+    """A digest of a text as a browser sends it back: without surrounding spaces, and with line breaks of one kind."""
+    plain = text.replace("\r\n", "\n").replace("\r", "\n").strip()
+    return hashlib.sha256(plain.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def texts(visit: InProject, names: Iterable[str]) -> dict[str, Any]:
@@ -27,14 +97,6 @@ def integer(visit: InProject, name: str, label: str) -> int | None:
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise ApiError(Code.PARAMETER_INVALID_INTEGER, f"“{label}” must be a whole number, such as 30.", param=name)
     return int(text)
-
-
-def day(name: str, text: str) -> int:
-    """The start of a day (UTC) in milliseconds. Raises `datetime_invalid`."""
-    try:
-        return clock.parse(f"{text}T00:00:00Z")
-    except ValueError:
-        raise ApiError(Code.DATETIME_INVALID, "Days have the form 2027-03-04.", param=name) from None
 
 
 def metadata(visit: InProject) -> dict[str, Any]:

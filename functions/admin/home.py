@@ -34,12 +34,14 @@ def show(visit: InProject) -> Response:
     keys = [key for key in api_keys.of_project(scope.project_id) if key.livemode == scope.livemode]
     active = [key for key in keys if key.revoked_at is None]
     failed = {one.doc["id"]: failures.count(scope, one.doc["id"], MOST_COUNTED) for one in known}
+    retrying = {id: failures.count(scope, id, MOST_COUNTED, retrying=True) for id in failed}
     since = clock.iso(now - CALLS_SINCE)
     parameters = {"call_status": ["failed"], "created_at[gte]": [since], "limit": [str(SHOWN)]}
     calls = pages.read(scope, SESSIONS, queries.parse(SESSIONS, parameters))
     found: dict[str, Any] = {
         "unhealthy": [one for one in known if one.needs_attention],
         "failed": [(one, failed[one.doc["id"]]) for one in known if failed[one.doc["id"]]],
+        "retrying": [(one, retrying[one.doc["id"]]) for one in known if retrying[one.doc["id"]]],
         "waiting": conversations.waiting(scope, SHOWN + 1),
         "calls": [json.loads(row["doc"]) for row in calls.rows],
         "unused": [key for key in active if _is_unused(key, now)],

@@ -9,6 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from functions.admin.visits import InProject
+from shared.core import clock
 from shared.core.errors import ApiError
 from shared.resources import pages, queries
 from shared.resources.collections import Collection
@@ -26,6 +27,23 @@ def wanted(visit: InProject, *names: str) -> dict[str, str]:
 def parameters(visit: InProject, filters: Mapping[str, str]) -> dict[str, list[str]]:
     """The API's query parameters for the requested page and these filters."""
     return {name: [value] for name, value in filters.items() if value} | visit.page_parameters(PAGE)
+
+
+def days(filters: Mapping[str, str], field: str, text: Callable[[int], str]) -> dict[str, list[str]]:
+    """The API's range of `field` for the days `since` and `until` (UTC) of the form; `text` writes an instant.
+
+    Raises `datetime_invalid`.
+    """
+    found = {}
+    # The end of a day is its last millisecond: after 9999-12-31 there is no other day.
+    for name, comparison, distance in (("since", "gte", 0), ("until", "lte", clock.DAY - 1)):
+        if filters[name]:
+            try:
+                start = clock.parse(f"{filters[name]}T00:00:00Z")
+            except ValueError:
+                raise ApiError("datetime_invalid", "Days have the form 2027-03-04.", param=name) from None
+            found[f"{field}[{comparison}]"] = [text(start + distance)]
+    return found
 
 
 def document(row: table.Row) -> dict[str, Any]:

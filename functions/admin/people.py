@@ -6,6 +6,7 @@ from typing import Literal
 
 from starlette.responses import Response
 
+from functions.admin import forms
 from functions.admin.visits import PROJECT, InProject, Page, Refused, View, not_found
 from shared.admin import members, sign_in, user_pool
 from shared.admin.members import OWNER, VIEWER, Member
@@ -51,7 +52,7 @@ def add(visit: InProject) -> Response:
 
 def show_one(visit: InProject) -> Response:
     """Show a member, with the forms that change the role and remove them."""
-    return visit.render("member.html", section="members", member=_find(visit), roles=members.ROLES)
+    return _form(visit, _find(visit))
 
 
 def change(visit: InProject) -> Response:
@@ -61,12 +62,27 @@ def change(visit: InProject) -> Response:
         if visit.form.get("action") == "remove":
             members.remove_by_id(visit.scope.project_id, member.id, visit.actor)
             return visit.redirect(visit.path("members?notice=removed"))
-        members.change_role(visit.scope.project_id, member.id, role, visit.actor)
+        if forms.edited(visit, {"role": member.role}):
+            members.change_role(visit.scope.project_id, member.id, role, visit.actor)
+    except forms.ChangedMeanwhile as error:
+        return _form(visit, member, error)
     except members.LastOwner:
         raise Refused(409, "The project needs an owner", _LAST_OWNER) from None
     except (LookupError, ValueError):
         raise not_found() from None
     return visit.redirect(visit.path("members?notice=changed"))
+
+
+def _form(visit: InProject, member: Member, error: ApiError | None = None) -> Response:
+    return visit.render(
+        "member.html",
+        error.status if error else 200,
+        section="members",
+        member=member,
+        roles=members.ROLES,
+        form=forms.view(visit, {"role": member.role}, error),
+        error=error,
+    )
 
 
 def _list(visit: InProject, problem: str | None = None, email: str = "", role: str = VIEWER) -> Response:

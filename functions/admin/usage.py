@@ -9,10 +9,10 @@ from starlette.responses import Response
 from functions.admin.visits import PROJECT, InProject, Page, View, not_found
 from shared.admin.members import VIEWER
 from shared.core import clock
-from shared.projects import usage
+from shared.projects import projects, usage
 from shared.store.keys import Scope
 
-_MONTH = re.compile(r"(\d{4})-(0[1-9]|1[0-2])")
+_MONTH = re.compile(r"(?!0000)[0-9]{4}-(0[1-9]|1[0-2])")
 
 
 def show(visit: InProject) -> Response:
@@ -21,12 +21,15 @@ def show(visit: InProject) -> Response:
     month = visit.query.get("month", "") or present
     if not _MONTH.fullmatch(month):
         raise not_found()
+    totals = usage.of_month(Scope(visit.scope.project_id, livemode=True), month)
+    # Before the project existed, only imported usage is of interest.
+    has_previous = any(totals.values()) or month > projects.find(visit.scope.project_id)["created_at"][:7]
     return visit.render(
         "usage.html",
         section="usage",
         month=month,
-        totals=usage.of_month(Scope(visit.scope.project_id, livemode=True), month),
-        previous=_month_beside(month, -1),
+        totals=totals,
+        previous=_month_beside(month, -1) if has_previous else None,
         next=_month_beside(month, 1) if month < present else None,
     )
 

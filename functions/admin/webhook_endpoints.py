@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.responses import Response
 
+from functions.admin import forms
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.core.errors import ApiError
@@ -35,7 +36,8 @@ NOTICES = {
     "deleted": "The endpoint was deleted.",
     "created": "This form was sent before and created one endpoint. Rotate its secret if you have not stored it.",
 }
-_AUDITED = ("url", "label", "description", "event_filters", "enabled")
+_FORM = ("url", "label", "description", "event_filters")
+_AUDITED = (*_FORM, "enabled")
 """The fields whose values the audit trail contains."""
 
 
@@ -57,15 +59,14 @@ def show_all(visit: InProject) -> Response:
 
 def ask_to_create(visit: InProject) -> Response:
     """Show the form of a new endpoint."""
-    return _form(visit, None, {"url": "", "label": "", "description": "", "event_filters": []})
+    return _form(visit, None)
 
 
 def create(visit: InProject) -> Response:
     """Create an endpoint, and show its signing secret in this response and never again."""
-    sent = _sent(visit)
     secret = signing.new_secret()
     try:
-        endpoint = endpoints.new(visit.scope, _validated(WebhookEndpointCreate, sent), secret)
+        endpoint = endpoints.new(visit.scope, _validated(WebhookEndpointCreate, _sent(visit)), secret)
         ciphertext = signing.encrypt(endpoint["id"], secret)
         visit.commit(
             lambda: [
@@ -75,7 +76,7 @@ def create(visit: InProject) -> Response:
             ]
         )
     except ApiError as error:
-        return _form(visit, None, sent, error)
+        return _form(visit, None, error)
     except SentBefore:
         return visit.redirect(visit.path(f"{SECTION}?notice=created"))
     return visit.render(
@@ -92,6 +93,7 @@ def show(visit: InProject) -> Response:
         endpoint=endpoints.snapshot(record.row),
         latest=statistics.latest(visit.scope, record.doc["id"]),
         failed=failures.count(visit.scope, record.doc["id"], MOST_COUNTED),
+        retrying=failures.count(visit.scope, record.doc["id"], MOST_COUNTED, retrying=True),
         most=MOST_COUNTED,
         replay=replays.find(visit.scope, [record.doc["id"]]).get(record.doc["id"]),
         notice=NOTICES.get(visit.query.get("notice", "")),
@@ -100,30 +102,34 @@ def show(visit: InProject) -> Response:
 
 def ask_to_edit(visit: InProject) -> Response:
     """Show the form that changes an endpoint."""
-    return _form(visit, _find(visit).doc, _find(visit).doc)
+    return _form(visit, _find(visit).doc)
 
 
 def edit(visit: InProject) -> Response:
     """Change an endpoint's URL, label, description and filters."""
-    sent = _sent(visit)
+
+    def patch(endpoint: WebhookEndpoint) -> dict[str, Any]:
+        edited = forms.edited(visit, _shown(endpoint))
+        return _validated(WebhookEndpointPatch, {name: value for name, value in _sent(visit).items() if name in edited})
+
     try:
-        _change(visit, _validated(WebhookEndpointPatch, sent), "webhook_endpoint.changed")
+        _change(visit, patch, "webhook_endpoint.changed")
     except ApiError as error:
         if error.status == 404:
             raise
-        return _form(visit, _find(visit).doc, sent, error)
+        return _form(visit, _find(visit).doc, error)
     return _back(visit, "saved")
 
 
 def enable(visit: InProject) -> Response:
     """Enable an endpoint."""
-    _change(visit, {"enabled": True}, "webhook_endpoint.enabled")
+    _change(visit, lambda _: {"enabled": True}, "webhook_endpoint.enabled")
     return _back(visit, "enabled")
 
 
 def disable(visit: InProject) -> Response:
     """Disable an endpoint. Its waiting deliveries are canceled."""
-    _change(visit, {"enabled": False}, "webhook_endpoint.disabled")
+    _change(visit, lambda _: {"enabled": False}, "webhook_endpoint.disabled")
     return _back(visit, "disabled")
 
 
@@ -197,10 +203,10 @@ def _back(visit: InProject, notice: str) -> Response:
     return visit.redirect(visit.path(SECTION, f"{visit.params['id']}?notice={notice}"))
 
 
-def _change(visit: InProject, patch: Mapping[str, Any], action: str) -> None:
+def _change(visit: InProject, patch_of: Callable[[WebhookEndpoint], Mapping[str, Any]], action: str) -> None:
     def decide() -> list[table.Write]:
         record = _find(visit)
-        endpoint = endpoints.patched(record.doc, patch)
+        endpoint = endpoints.patched(record.doc, patch_of(record.doc))
         if endpoint is None:
             return []
         changed = [name for name in _AUDITED if endpoint[name] != record.doc[name]]  # type: ignore[literal-required]
@@ -217,35 +223,37 @@ def _change(visit: InProject, patch: Mapping[str, Any], action: str) -> None:
 
 
 def _sent(visit: InProject) -> dict[str, Any]:
-    """The fields of the form. Empty texts are unset."""
-    texts = {name: visit.form.get(name, "").strip() for name in ("url", "label", "description")}
+    """The fields of the form. Empty ones are unset, except the URL."""
+    texts = forms.texts(visit, ("label", "description"))
     filters = visit.form.get("event_filters", "").replace(",", " ").split()
-    return {**texts, "event_filters": filters}
+    return {**texts, "url": visit.form.get("url", "").strip(), "event_filters": filters}
 
 
 def _validated(model: type[fields.Input], sent: Mapping[str, Any]) -> dict[str, Any]:
     """The values for an endpoint, as the API validates them. Raises ApiError."""
-    values = {name: value or None for name, value in sent.items() if name != "url"} | {"url": sent["url"]}
-    found = fields.validate(model, values).model_dump()
-    endpoints.check_url(found["url"])
-    found["event_filters"] = found["event_filters"] or []
-    endpoints.check_filters(found["event_filters"])
-    return found if model is WebhookEndpointCreate else {name: found[name] for name in values}
+    found = fields.validate(model, sent).model_dump(exclude_unset=model is WebhookEndpointPatch)
+    if "url" in found:
+        endpoints.check_url(found["url"])
+    endpoints.check_filters(found.get("event_filters") or [])
+    return found
 
 
 def _facts(endpoint: WebhookEndpoint) -> dict[str, Any]:
     return {name: endpoint[name] for name in _AUDITED}  # type: ignore[literal-required]
 
 
-def _form(
-    visit: InProject, endpoint: WebhookEndpoint | None, values: Mapping[str, Any], error: ApiError | None = None
-) -> Response:
+def _shown(endpoint: WebhookEndpoint) -> dict[str, str]:
+    texts = forms.shown(endpoint, ("url", "label", "description"))
+    return texts | {"event_filters": "\n".join(endpoint["event_filters"])}
+
+
+def _form(visit: InProject, endpoint: WebhookEndpoint | None, error: ApiError | None = None) -> Response:
     return visit.render(
         "webhook_endpoint_form.html",
         error.status if error else 200,
         section=SECTION,
         endpoint=endpoint,
-        form={**values, "once": secrets.token_urlsafe(16)},
+        form=forms.view(visit, _shown(endpoint) if endpoint else dict.fromkeys(_FORM, ""), error),
         error=error,
         types=[*FAMILIES, *EVENT_TYPES],
     )

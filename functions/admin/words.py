@@ -89,6 +89,15 @@ MESSAGE_ACTION = {
     "call_requested": "Requested a call",
     "conversation_ended": "Ended the conversation",
 }
+HANDOFF = {
+    "agent_failed": "The agent failed to answer",
+    "cannot_help": "The agent could not help",
+    "complaint": "The customer complains",
+    "customer_deleted": "The customer was deleted",
+    "customer_request": "The customer asked for a person",
+    "outside_scope": "It is about something that the agent does not do",
+    "person_requested": "The customer asked for a person",
+}
 COUNTERS = {
     "messages": "Messages that the agent answered",
     "input_tokens": "Model tokens read",
@@ -111,6 +120,7 @@ ACTION = {
     "customer.created": "Created a customer",
     "customer.deleted": "Deleted a customer",
     "delivery.replayed": "Replayed a delivery",
+    "delivery.sent_now": "Sent a waiting delivery at once",
     "member.added": "Added a member",
     "member.joined": "Signed in for the first time",
     "member.removed": "Removed a member",
@@ -125,6 +135,13 @@ ACTION = {
     "webhook_endpoint.secret_rotated": "Rotated a signing secret",
     "webhook_endpoint.tested": "Sent a test event",
 }
+
+
+ERROR = {
+    "phone_invalid_format": "Write the phone number with + and the country code in front: +49 170 1234567 instead of "
+    "0170 1234567, or +1 500 555 0006 instead of (500) 555-0006.",
+}
+"""Errors whose message in the API is not for people who fill in a form, by their code."""
 
 
 @dataclass(frozen=True)
@@ -192,13 +209,12 @@ def month(text: str) -> str:
     return f"{calendar.month_name[int(number)]} {year}"
 
 
-def sent_again(count: int) -> str:
-    """How many failed deliveries a replay has sent. Their outcomes come later."""
-    if count == 0:
-        return "No delivery was sent again."
-    if count == 1:
-        return "1 delivery was sent again. If it failed again, it is in the list of failed deliveries."
-    return f"{count:,} deliveries were sent again. Those that failed again are in the list of failed deliveries."
+def replayed(count: int, accepted: int, failed_again: int) -> str:
+    """What became of the deliveries that a replay has sent: `11 accepted, 0 failed again`."""
+    unknown = count - accepted - failed_again
+    return f"{accepted:,} accepted, {failed_again:,} failed again" + (
+        f", {unknown:,} without an outcome" * bool(unknown)
+    )
 
 
 def of_seconds(unix: int) -> str:

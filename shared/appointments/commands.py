@@ -16,6 +16,7 @@ from shared.appointments.resource import (
     Appointment,
     AppointmentCreate,
     AppointmentPatch,
+    AppointmentRecord,
     AppointmentStatus,
 )
 from shared.core import clock, ids
@@ -70,9 +71,8 @@ def sample(scope: Scope) -> Appointment:
     return new(scope, body)
 
 
-def update(scope: Scope, id: str, patch: AppointmentPatch) -> Change[Appointment]:
-    """Apply a merge patch (`apply`). Raises `resource_not_found` and what `apply` raises."""
-    record = APPOINTMENTS.find(scope, id)
+def update(scope: Scope, record: AppointmentRecord, patch: AppointmentPatch) -> Change[Appointment]:
+    """Apply a merge patch to an appointment as it was read. Raises what `apply` raises."""
     changed = apply(record.doc, patch)
     return Change(record.doc) if changed is None else Change(changed, [APPOINTMENTS.update(scope, record, changed)])
 

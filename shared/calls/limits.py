@@ -93,15 +93,12 @@ def of_project(scope: Scope) -> tuple[Limits, Counts]:
     return read(scope, table.get_many(keys(scope)))
 
 
-def setting(project_id: int, limits: Limits) -> table.Update:
-    """The write that sets a project's limits. It fails for an unknown project."""
+def setting(project_id: int, limits: Limits, before: Limits | None = None) -> table.Update:
+    """The write that sets a project's limits; only those that differ from `before`. It fails for an unknown project."""
     pk, sk = projects.row_key(project_id)
-    values: dict[str, table.Value | None] = {
-        "call_prefixes": ",".join(limits.prefixes) or None,
-        "calls_at_once": limits.at_once,
-        "calls_per_day": limits.per_day,
-    }
-    return table.Update(pk, sk, set=values)
+    unchanged = _attributes(before).items() & _attributes(limits).items() if before else ()
+    changes = dict(item for item in _attributes(limits).items() if item not in unchanged)
+    return table.Update(pk, sk, set=changes)
 
 
 def set_limits(project_id: int, limits: Limits) -> None:
@@ -110,6 +107,14 @@ def set_limits(project_id: int, limits: Limits) -> None:
         table.update(setting(project_id, limits))
     except table.ConditionFailed:
         raise LookupError(f"there is no project {project_id}") from None
+
+
+def _attributes(limits: Limits) -> dict[str, table.Value | None]:
+    return {
+        "call_prefixes": ",".join(limits.prefixes) or None,
+        "calls_at_once": limits.at_once,
+        "calls_per_day": limits.per_day,
+    }
 
 
 def _key(scope: Scope) -> tuple[str, str]:

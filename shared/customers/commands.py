@@ -9,7 +9,7 @@ import dataclasses
 
 from shared.calls import commands as calls
 from shared.core.errors import ApiError, Code
-from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerFields, CustomerPatch
+from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerFields, CustomerPatch, CustomerRecord
 from shared.resources import documents, fields
 from shared.store.commit import Change
 from shared.store.keys import Scope
@@ -35,12 +35,11 @@ def insert(scope: Scope, body: CustomerFields, phone: str | None, metadata: fiel
     return Change(customer, [CUSTOMERS.insert(scope, customer)])
 
 
-def update(scope: Scope, id: str, patch: CustomerPatch) -> Change[Customer]:
-    """Apply a merge patch.
+def update(scope: Scope, record: CustomerRecord, patch: CustomerPatch) -> Change[Customer]:
+    """Apply a merge patch to a customer as it was read.
 
-    Raises `resource_not_found`, `customer_deleted` or an error of the metadata (contract 3 and 5).
+    Raises `customer_deleted` or an error of the metadata (contract 3 and 5).
     """
-    record = CUSTOMERS.find(scope, id)
     if record.doc["deleted_at"] is not None:
         raise ApiError(Code.CUSTOMER_DELETED)
     customer = documents.changed(record.doc, documents.sent(record.doc, patch))

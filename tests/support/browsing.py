@@ -44,6 +44,11 @@ class Shown:
     def page(self) -> Markup:
         return Markup.of(self.text)
 
+    def form(self, path: str) -> dict[str, str]:
+        """The fields of the page's first form with this address; without one, the token that every form has."""
+        forms = [fields for action, fields in self.page.forms if action.removeprefix("/dev") == path]
+        return forms[0] if forms else {"csrf": self.field("csrf")}
+
     def field(self, name: str) -> str:
         """The value of a hidden field, which is the same in every form."""
         found = re.search(rf'<input type="hidden" name="{name}" value="([^"]*)">', self.text)
@@ -52,25 +57,51 @@ class Shown:
 
 
 class Markup(html.parser.HTMLParser):
-    """What a page consists of: tags with their attributes, and its text."""
+    """What a page consists of: tags with their attributes, its text, and its forms."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.words: list[str] = []
+        self.forms: list[tuple[str, dict[str, str]]] = []
+        """The address of each form with its fields, as a browser sends them if nobody types anything."""
+        self._area: str | None = None
+        self._select: str | None = None
 
     @classmethod
     def of(cls, text: str) -> Markup:
         parser = cls()
-        parser.feed(text)
+        # As a browser reads it: line breaks of one kind.
+        parser.feed(text.replace("\r\n", "\n"))
         parser.close()
         return parser
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
+        attributes = dict(attrs)
+        self.tags.append((tag, attributes))
+        name, value = attributes.get("name"), attributes.get("value")
+        if tag == "form":
+            self.forms.append((attributes.get("action") or "", {}))
+        elif tag == "select":
+            self._select = name
+        elif tag == "option" and self._select and ("selected" in attributes or self._select not in self.forms[-1][1]):
+            self.forms[-1][1][self._select] = value or ""
+        elif tag == "textarea" and name:
+            self.forms[-1][1][name], self._area = "", name
+        elif tag == "input" and name and (attributes.get("type") != "radio" or "checked" in attributes):
+            self.forms[-1][1][name] = value or ""
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "textarea" and self._area:
+            fields = self.forms[-1][1]
+            fields[self._area], self._area = fields[self._area].removeprefix("\n").replace("\n", "\r\n"), None
+        elif tag == "select":
+            self._select = None
 
     def handle_data(self, data: str) -> None:
         self.words.append(data)
+        if self._area:
+            self.forms[-1][1][self._area] += data
 
     @property
     def text(self) -> str:
@@ -92,8 +123,8 @@ class Browser:
         return self.send("POST", path, urllib.parse.urlencode(form), given)
 
     def submit(self, page: str, path: str, **form: str) -> Shown:
-        """Open a page, and send a form of it."""
-        return self.post(path, {"csrf": self.get(page).field("csrf")} | form)
+        """Open a page, and send a form of it in which these fields are filled in."""
+        return self.post(path, self.get(page).form(path) | form)
 
     def send(self, method: str, path: str, raw: str | None = None, headers: Mapping[str, str] | None = None) -> Shown:
         cookies = "; ".join(f"{name}={value}" for name, value in self.cookies.items())

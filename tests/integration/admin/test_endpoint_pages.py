@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -12,6 +13,7 @@ from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks import endpoints
 from shared.webhooks.endpoints import HANGING_FROM
+from tests.support import receivers
 from tests.support.browsing import Browser, Story, Whole, as_test, signed_in, trail
 from tests.support.clocks import Clock
 from tests.support.delivering import mark
@@ -156,7 +158,9 @@ def test_an_endpoint_is_shown_as_slow_or_as_hanging(stage: Stage, story: Story, 
         assert of_one in member.get(f"{path}/{endpoint['id']}").text
 
 
-def test_all_failed_deliveries_are_replayed_with_progress(stage: Stage, whole: Whole, member: Browser) -> None:
+def test_all_failed_deliveries_are_replayed_with_progress(
+    stage: Stage, whole: Whole, stopped_clock: Clock, member: Browser
+) -> None:
     story, endpoint = whole.story, whole.ids["webhook_endpoints"]
     page = f"{story.path}/failed_deliveries"
     listing = member.get(f"{page}?endpoint={endpoint}")
@@ -173,14 +177,21 @@ def test_all_failed_deliveries_are_replayed_with_progress(stage: Stage, whole: W
         assert refused.status == 409
         assert "A replay is already running" in refused.text
     assert f"{page}/progress" in waiting.text
-    [message] = stage.messages("replays")
-    assert stage.invoke("replay", {"Records": [message]}) == {"batchItemFailures": []}
+    step = {"pk": Scope(story.project.id, False).pk("replay"), "sk": endpoint}
+    stage.nudge("replay", "replays", step)
     stage.deliver("retries")
+    stopped_clock.forward(5)
+    running = member.get(f"{page}/progress", HX_Request="true")
+    assert "1 of 1 replayed" in running.page.text
+    assert "hx-get" in running.text, "the outcome is not counted yet"
+    stage.nudge("replay", "replays", step)
     fragment = member.get(f"{page}/progress", HX_Request="true")
     assert "<html" not in fragment.text
-    assert "1 delivery was sent again. If it failed again, it is in the list" in fragment.page.text
+    assert "1 accepted, 0 failed again" in fragment.page.text
     assert "running" not in fragment.page.text
     assert "hx-get" not in fragment.text
+    assert story.event not in fragment.text, "the list refreshes with the progress"
+    assert "Replay all" not in fragment.text
     [since] = [attributes["href"] for tag, attributes in fragment.page.tags if tag == "a"]
     assert since is not None
     failed_since = member.get(since.removeprefix("/dev"))
@@ -193,6 +204,46 @@ def test_all_failed_deliveries_are_replayed_with_progress(stage: Stage, whole: W
     assert "nothing to replay" in nothing.text
     [entry] = trail(story.project.id)
     assert (entry.action, entry.target) == ("replay.started", endpoint)
+
+
+def test_what_is_failing_now_is_said_listed_and_sent_at_once(
+    stage: Stage, whole: Whole, stopped_clock: Clock, member: Browser
+) -> None:
+    stage.settle()
+    obedient = receivers.Obedient(500)
+    with receivers.Receiver(obedient) as receiver:
+        failing = created(stage, "/v1/webhook_endpoints", url=receiver.url, label="Broken")["id"]
+        page = f"{whole.story.path}/failed_deliveries?endpoint={failing}"
+        assert "Failing now" not in member.get(page).text
+        for _ in range(3):
+            created(stage, "/v1/customers", phone="+15005550006")
+        stage.fan_out()
+        stage.deliver("deliveries")
+        assert len(receiver.requests) == 3
+        events = [json.loads(request.body)["id"] for request in receiver.requests]
+        shown = member.get(page)
+        assert [event in shown.text for event in events] == [True] * 3
+        assert shown.page.text.count("1 of 9") == 3
+        assert "All is well" not in shown.text
+        assert "3 to Broken that wait for another attempt" in member.get(whole.story.path).page.text
+        assert "3 that wait" in member.get(f"{whole.story.path}/webhook_endpoints/{failing}").page.text
+
+        obedient.behaviour = receivers.answer(200)
+        [path] = [action for action, _ in shown.page.forms if events[0] in action]
+        sent = member.submit(page, path.removeprefix("/dev"))
+        assert sent.location == f"{whole.story.path}/events/{events[0]}?notice=sent_now"
+        assert "is being sent now" in member.get(sent.location).text
+        again = member.submit(page, path.removeprefix("/dev"))
+        assert again.status == 303, "it is due already"
+        [entry] = trail(whole.story.project.id)
+        assert (entry.action, entry.after) == ("delivery.sent_now", {"event": events[0]})
+        stage.deliver("retries")
+        assert [json.loads(request.body)["id"] for request in receiver.requests][3:] == events[:1]
+        shown = member.get(page)
+        assert [event in shown.text for event in events] == [False, True, True]
+        ended = member.post(path.removeprefix("/dev"), {"csrf": shown.field("csrf")})
+        assert ended.status == 409
+        assert "has ended" in ended.page.text
 
 
 def test_a_replay_can_be_stopped(stage: Stage, whole: Whole, member: Browser) -> None:

@@ -8,7 +8,10 @@ import urllib.parse
 
 import pytest
 
+from functions.admin import words
 from shared.admin import members
+from shared.agent import bedrock
+from shared.agent.tools import AGENT_FAILED
 from shared.calls import limits
 from shared.core import clock
 from shared.projects import usage
@@ -65,7 +68,7 @@ def test_a_customer_is_created_changed_and_deleted(stage: Stage, story: Story, o
 @pytest.mark.parametrize(
     ("field", "text", "says"),
     [
-        ("phone", "123", "E.164"),
+        ("phone", "0170 1234567", "+49 170 1234567 instead of 0170 1234567"),
         ("phone", "", "null"),
         ("email", "ada", "email"),
         ("name", "x" * 201, "At most 200"),
@@ -81,7 +84,8 @@ def test_a_customer_form_says_what_is_wrong_and_keeps_what_was_typed(
     form = {"phone": "+15005550006", "name": "typed before"} | {field: text}
     shown = owner.submit(f"{story.path}/customers/new", f"{story.path}/customers", **form, once="1")
     assert shown.status == 400
-    assert shown.page.tags.count(("p", {"class": "notice bad", "role": "alert"})) == 1
+    [alert] = [attributes for _, attributes in shown.page.tags if attributes.get("role") == "alert"]
+    assert "autofocus" in alert, "the focus is on what is wrong"
     assert says in shown.page.text or says == "null"
     assert field == "name" or "typed before" in shown.text
     assert len(listed(stage, "/v1/customers")) == 1
@@ -210,6 +214,16 @@ def test_a_conversation_that_waits_for_a_person_is_found_and_given_back(stage: S
     assert actions == ["conversation.ended", "conversation.given_back"]
 
 
+def test_the_reason_of_a_handoff_is_said_in_words(stage: Stage, whole: Whole) -> None:
+    browser = signed_in(stage, "member@example.com", {whole.story.project.id: members.MEMBER})
+    id = whole.ids["conversations"]
+    created(stage, f"/v1/conversations/{id}/messages", content="I want to speak to a person")
+    shown = browser.get(f"{whole.story.path}/conversations/{id}").page.text
+    assert "The customer asked for a person" in shown
+    assert "customer_request" not in shown
+    assert words.HANDOFF.keys() == {*bedrock.REASONS, AGENT_FAILED, "customer_deleted", "customer_request"}
+
+
 def test_a_conversation_that_is_ended_by_the_api_waits_for_nobody(stage: Stage, whole: Whole) -> None:
     browser = signed_in(stage, "viewer@example.com", {whole.story.project.id: members.VIEWER})
     handed_off(stage, whole)
@@ -252,6 +266,11 @@ def test_usage_is_shown_by_month(stage: Stage, story: Story, owner: Browser) -> 
     assert "1,234,567" not in owner.get(f"{story.path}/usage").text
     for wrong in ("2026-13", "now", "2026-1"):
         assert owner.get(f"{story.path}/usage?month={wrong}").status == 404
+
+
+def test_the_months_of_usage_have_an_end(stage: Stage, story: Story, owner: Browser) -> None:
+    page = owner.get(f"{story.path}/usage").page
+    assert [attributes for _, attributes in page.tags if attributes.get("rel") in ("prev", "next")] == []
 
 
 def test_an_owner_sets_the_limits_of_live_calls(stage: Stage, story: Story, owner: Browser) -> None:
