@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from functions.admin.visits import InProject
 from shared.core import clock
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.resources import pages, queries
 from shared.resources.collections import Collection
 from shared.store import table
@@ -41,7 +41,7 @@ def days(filters: Mapping[str, str], field: str, text: Callable[[int], str]) -> 
             try:
                 start = clock.parse(f"{filters[name]}T00:00:00Z")
             except ValueError:
-                raise ApiError("datetime_invalid", "Days have the form 2027-03-04.", param=name) from None
+                raise ApiError(Code.DATETIME_INVALID, "Days have the form 2027-03-04.", param=name) from None
             found[f"{field}[{comparison}]"] = [text(start + distance)]
     return found
 

@@ -467,7 +467,7 @@ def send_now(scope: Scope, event_id: str, delivery_id: str) -> tuple[list[table.
     if doc["status"] != ATTEMPTING:
         raise ApiError(Code.INVALID_STATUS_TRANSITION, "The delivery has ended, so there is no other attempt.")
     now = clock.now()
-    if "lease" in row or row.get("put_off_until", row["due_at"]) <= now:
+    if "lease" in row or _planned_at(row) <= now:
         return [], row
     due = tasks.due_attributes(delivery_id, now, SWEEP_GRACE)
     sent: Delivery = {**doc, "next_attempt_at": clock.iso(now)}
@@ -552,8 +552,13 @@ def _as_planned(row: table.Row) -> Delivery:
     if "due_at" not in row:
         return doc
     now = clock.now()
-    planned = int(row["due_at"] if "lease" in row else row.get("put_off_until", row["due_at"]) or 0)
+    planned = row["due_at"] if "lease" in row else _planned_at(row)
     return {**doc, "next_attempt_at": clock.iso(now if planned < now - OVERDUE else planned)}
+
+
+def _planned_at(row: table.Row) -> int:
+    """When the next attempt of a delivery is planned (milliseconds)."""
+    return int(row["put_off_until"] if "put_off_until" in row else row["due_at"])
 
 
 def _put_off(id: str, until: int) -> dict[str, table.Value | None]:
