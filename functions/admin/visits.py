@@ -35,6 +35,8 @@ PROJECT = "/admin/projects/{project}/{mode}"
 MOST_FORM_BYTES = 64 * 1024
 FORM_REMEMBERED = clock.DAY
 MODES = {"test": False, "live": True}
+_HIDDEN = ("once", "rendered")
+"""The fields of forms that nobody types."""
 _LISTS_ENDPOINTS = ("home", "webhook_endpoints")
 """The sections whose pages show the health of endpoints themselves."""
 _PROJECT_ID = re.compile(r"[1-9][0-9]{0,9}")
@@ -221,8 +223,8 @@ class _Dispatch:
             if not signed_in.membership.may(view.role):
                 text = f"You are a {signed_in.membership.role} of this project. This needs the role {view.role}."
                 raise Refused(403, "You may not do this", text)
-        if method == "POST":
-            _check_token(signed_in)
+        if method == "POST" and not _has_token(signed_in):
+            return _refuse_form(signed_in)
         if not visit.is_fragment:
             # A page that refreshes itself does not keep a session alive.
             sessions.touch(signed_in.session)
@@ -272,6 +274,8 @@ def _to_sign_in(visit: Visit) -> Response:
         # htmx loads the whole page again, which leads to the sign-in.
         return Response(status_code=401, headers=SECURITY | {"HX-Refresh": "true"})
     path = visit.request.url.path
+    if visit.request.method == "POST" and path != "/admin/sign-out" and _is_from_our_page(visit):
+        return _send_again(visit, 401)
     query = urllib.parse.urlencode({"return_to": path}) if visit.request.method == "GET" and path != "/admin" else ""
     return visit.redirect(f"/admin/sign-in{'?' if query else ''}{query}")
 
@@ -293,11 +297,33 @@ def not_found() -> Refused:
     return Refused(404, "Page not found", "There is nothing at this address, or you may not see it.")
 
 
-def _check_token(visit: SignedIn) -> None:
+def _has_token(visit: SignedIn) -> bool:
     sent = visit.form.get("csrf", "").encode()
-    foreign = visit.request.headers.get("Sec-Fetch-Site", "same-origin") != "same-origin"
-    if foreign or not secrets.compare_digest(sent, visit.session.csrf.encode()):
-        raise Refused(403, "The form is out of date", "Nothing was changed. Go back, reload the page and try again.")
+    return _is_from_our_page(visit) is not False and secrets.compare_digest(sent, visit.session.csrf.encode())
+
+
+def _is_from_our_page(visit: Visit) -> bool | None:
+    """Whether a page of this origin sent the form; None if the browser does not say."""
+    base, headers = urllib.parse.urlsplit(visit.context.base_url), visit.request.headers
+    ours = {"Sec-Fetch-Site": "same-origin", "Origin": f"{base.scheme}://{base.netloc}"}
+    said = [headers[name] == value for name, value in ours.items() if name in headers]
+    return all(said) if said else None
+
+
+def _refuse_form(visit: SignedIn) -> Response:
+    if _is_from_our_page(visit):
+        return _send_again(visit, 403)
+    raise Refused(403, "The form is out of date", "Nothing was changed. Go back, reload the page and try again.")
+
+
+def _send_again(visit: Visit, status: int) -> Response:
+    """The page that keeps a form of ours whose session has ended, so that the person can sign in and send it again.
+
+    It has a token only for a person who is signed in. Forms of other sites are never kept: the person could send what
+    somebody else has typed.
+    """
+    kept = {name: value for name, value in visit.form.items() if name != "csrf"}
+    return visit.render("send_again.html", status, kept=kept, hidden=_HIDDEN)
 
 
 def _form(request: Request, body: bytes) -> dict[str, str]:

@@ -7,7 +7,8 @@ from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks import replays
 from tests.support.browsing import STAFF, Story, Whole, as_test, keys_of
-from tests.support.resources import created
+from tests.support.delivering import happen
+from tests.support.resources import created, listed
 from tests.support.stage import Stage
 
 WHEN = "2030-05-06T07:08:09Z"
@@ -42,6 +43,16 @@ def replaying(whole: Whole) -> None:
     with as_test():
         writes, _ = replays.start(scope, whole.ids["webhook_endpoints"], 0, "staff@example.com")
         table.write(writes, "test")
+
+
+def retrying(stage: Stage, whole: Whole) -> None:
+    """The story is about another delivery, whose first attempt has failed and which waits for the next one."""
+    id = created(stage, "/v1/webhook_endpoints", url="http://127.0.0.1:1/")["id"]
+    found = listed(stage, happen(stage))
+    stage.deliver("deliveries")
+    [delivery] = [one for one in found if one["webhook_endpoint_id"] == id]
+    whole.story.event = whole.ids["events"] = delivery["event_id"]
+    whole.story.delivery = delivery["id"]
 
 
 def handed_off(stage: Stage, whole: Whole) -> None:

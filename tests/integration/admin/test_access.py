@@ -17,7 +17,7 @@ from shared.webhooks import deliveries, endpoints
 from tests.support.browsing import SESSION, Browser, Shown, Story, Whole, as_test, keys_of, signed_in, trail
 from tests.support.clocks import Clock
 from tests.support.delivering import disable
-from tests.support.project_of_pages import handed_off, replaying
+from tests.support.project_of_pages import handed_off, replaying, retrying
 from tests.support.stage import Stage
 
 VIEWS = [(page, method) for page in PAGES for method in page.views if method != "HEAD"]
@@ -27,6 +27,7 @@ IN_PROJECT = [(page, method) for page, method in VIEWS if page.views[method].rol
 PREPARED: dict[str, Callable[[Stage, Whole], object]] = {
     "enable": lambda stage, whole: disable(stage, f"/v1/webhook_endpoints/{whole.ids['webhook_endpoints']}"),
     "stop": lambda stage, whole: replaying(whole),
+    "send_now": lambda stage, whole: retrying(stage, whole),
     "give_back": lambda stage, whole: handed_off(stage, whole),
 }
 """By the end of a path: what must be the case before its form changes anything."""
@@ -61,7 +62,7 @@ FORM = {
     "role": "viewer",
     "url": "https://example.com/hook",
     "phone": "+15005550007",
-    "at": "2030-05-06T07:08",
+    "at": "2030-05-06T09:08",
     "at_once": "3",
     "per_day": "4",
 }
@@ -150,12 +151,10 @@ def test_an_id_of_another_project_does_not_exist_in_ones_own(stage: Stage, whole
             continue
         path = path_of(page, whole, other.id)
         shown = ask(browser, method, path, whole)
-        if page.path.endswith("/deliveries"):
-            assert shown.status == 303  # without htmx it leads to the event, which does not exist
-            assert browser.get(shown.location).status == 404
-            assert whole.story.delivery not in browser.get(path, HX_Request="true").text
-        else:
-            assert shown.status == 404, (method, path)
+        for headers in ({}, {"HX_Request": "true"}) if method == "GET" else ({},):
+            shown = browser.get(path, **headers) if headers else ask(browser, method, path, whole)
+            assert shown.status == 404, (method, path, headers)
+            assert whole.story.delivery not in shown.text
     with as_test():
         [endpoint] = endpoints.of_project(Scope(whole.story.project.id, False))
     for form in ("replay", "stop"):
@@ -283,3 +282,59 @@ def test_signing_out_everywhere_ends_all_sessions_of_the_person_and_of_nobody_el
     assert second.get(f"{story.path}/events").status == 303
     assert other.get(f"{story.path}/events").status == 200
     assert signed_in(stage, "owner@example.com").get(f"{story.path}/events").status == 200
+
+
+OURS = {"Origin": "https://api.example.test", "Sec_Fetch_Site": "same-origin"}
+"""What a browser says of a form of ours."""
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        {"Origin": "https://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://api.example.test"},
+        {"Origin": "https://api.example.test.evil.example"},
+        OURS | {"Origin": "https://evil.example"},
+        OURS | {"Sec_Fetch_Site": "cross-site"},
+    ],
+)
+def test_a_form_of_another_origin_is_refused_and_not_kept(stage: Stage, whole: Whole, says: dict[str, str]) -> None:
+    browser = signed_in(stage, "owner@example.com", {whole.story.project.id: members.OWNER})
+    before, path = state(whole), f"{whole.story.path}/customers"
+    form = {"csrf": browser.get(path + "/new").field("csrf"), "phone": "+15005550006", "name": "typed elsewhere"}
+    refused = browser.post(path, form, **says)
+    assert refused.status == 403
+    signed_out = Browser(stage).post(path, form, **says)
+    assert signed_out.location == "/admin/sign-in"
+    assert "typed elsewhere" not in refused.text + signed_out.text
+    assert state(whole) == before
+    assert browser.post(path, form, **OURS).status == 303
+
+
+def test_a_form_whose_session_has_ended_is_kept_until_it_is_sent_again(stage: Stage, whole: Whole) -> None:
+    page = f"{whole.story.path}/customers/{whole.ids['customers']}"
+    browser = signed_in(stage, "owner@example.com", {whole.story.project.id: members.OWNER})
+    form = browser.get(f"{page}/edit").form(f"{page}/edit") | {"name": "Ada <b>\r\nLovelace"}
+    browser.submit("/admin/account", "/admin/sign-out", everywhere="1")
+
+    kept = browser.post(f"{page}/edit", form, **OURS)
+    assert kept.status == 401
+    assert "Ada <b> Lovelace" in kept.page.text
+    assert "/dev/admin/sign-in" in [attributes.get("href") for _, attributes in kept.page.tags]
+    assert "csrf" not in kept.form(f"{page}/edit")
+    assert form["csrf"] not in kept.text
+    again = browser.post(f"{page}/edit", kept.form(f"{page}/edit"), **OURS)
+    assert (again.status, again.form(f"{page}/edit")) == (401, kept.form(f"{page}/edit")), "still nobody is signed in"
+
+    browser = signed_in(stage, "owner@example.com")
+    asked = browser.post(f"{page}/edit", kept.form(f"{page}/edit"), **OURS)
+    assert asked.status == 403
+    assert "owner@example.com" in asked.page.text
+    assert browser.get(page).text.count("Lovelace") == 0
+    assert browser.post(f"{page}/edit", asked.form(f"{page}/edit"), **OURS).status == 303
+    assert "Ada <b> Lovelace" in browser.get(page).page.text
+
+
+def test_a_person_who_signs_out_twice_is_asked_nothing(stage: Stage) -> None:
+    assert Browser(stage).post("/admin/sign-out", {"csrf": "1"}, **OURS).location == "/admin/sign-in"
