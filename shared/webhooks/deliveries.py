@@ -510,10 +510,11 @@ def _canceled_doc(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delive
     doc: Delivery = json.loads(row["doc"])
     closed_at = endpoint.closed_at(row["generation"]) if endpoint else None
     # A delivery with lost workers had the status `attempting` until now.
-    times = [doc["created_at"], clock.iso(clock.now()) if closed_at is None or "lost" in row else closed_at]
-    if doc["last_attempt_at"] is not None:
-        times.append(clock.iso(clock.parse(doc["last_attempt_at"]) + (doc["duration_ms"] or 0)))
-    return _ended(doc, CANCELED, max(times))
+    if closed_at is None or "lost" in row:
+        return _ended(doc, CANCELED, clock.iso(clock.now()))
+    # The current wait began when the latest attempt was recorded, or at the creation.
+    waits_since = row["due_at"] - clock.scaled(RETRY_SCHEDULE[doc["attempt_count"]])
+    return _ended(doc, CANCELED, max(closed_at, clock.iso(waits_since)))
 
 
 def _view(row: table.Row, endpoint: endpoints.Snapshot | None) -> Delivery:

@@ -182,8 +182,7 @@ def test_a_delivery_that_is_put_off_shows_when_it_is_attempted(stage: Stage, sto
 
 def test_no_delivery_in_progress_shows_a_next_attempt_in_the_past(stage: Stage, stopped_clock: Clock) -> None:
     endpoint = made(stage, "webhook_endpoints", url="http://127.0.0.1:9/")
-    # One is attempted, two wait for it in their message group, and the last one finds out whether the endpoint
-    # responds.
+    # One is attempted, two wait for it in their message group, and the last one finds out whether the endpoint hangs.
     paths = [happen(stage) for _ in range(3)]
     dies_over(stage, only(stage, paths[0]))
     mark(stage, endpoint, timeouts=HANGING_FROM)
