@@ -14,7 +14,7 @@ from shared.core.errors import Code
 def create(request: Request[AppointmentCreate]) -> Response:
     """Create an appointment.
 
-    Emits the event `appointment.created` (contract 6).
+    Emits the event `appointment.created` (promises 6).
     """
     return request.create(lambda: commands.create(request.scope, request.body))
 
@@ -25,7 +25,7 @@ def update(request: Request[AppointmentPatch]) -> Response:
     A merge patch: an absent field keeps its value, and null clears it. A new `appointment_at` reschedules the
     appointment: its status becomes `rescheduled`, or `confirmed` if the same request says so. Nothing returns to
     `pending`, and `cancelled` is final. Each change of the status or the time emits one event; a change of other fields
-    emits none (contract 3 and 6).
+    emits none (promises 3 and 6).
     """
     return request.commit(
         lambda: commands.update(request.scope, APPOINTMENTS.find(request.scope, request.id), request.body)
@@ -36,7 +36,7 @@ def delete(request: Request[None]) -> Response:
     """Delete an appointment.
 
     Cancels the appointment if it is not cancelled, with the event `appointment.cancelled`, and sets `deleted_at`. Lists
-    no longer include it, but it can still be retrieved. A repeated request returns the same appointment (contract 6).
+    no longer include it, but it can still be retrieved. A repeated request returns the same appointment (promises 6).
     """
     return request.commit(lambda: commands.delete(request.scope, request.id))
 

@@ -1,4 +1,4 @@
-"""Queue -> the steps of consent requests, and what WhatsApp reports of them (contract 7).
+"""Queue -> the steps of consent requests, and what WhatsApp reports of them (promises 7).
 
 The messages are wake-ups of the service, wake-ups of the `call_consent` state machine (the first has its task token),
 and notifications of WhatsApp.

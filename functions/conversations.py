@@ -17,7 +17,7 @@ from shared.store.commit import Change
 
 
 class ConversationCreate(fields.Input):
-    """A new conversation (contract 8)."""
+    """A new conversation (promises 8)."""
 
     external_id: fields.ExternalId | None = None
     """Your own identifier of the thread, unique among active conversations."""
@@ -31,7 +31,7 @@ def create(request: Request[ConversationCreate]) -> Response:
     """Create a conversation.
 
     The conversation has no messages yet. A message to a new thread creates one, too. The customer is matched, and
-    created if none matches (contract 8).
+    created if none matches (promises 8).
     """
     body = request.body
     participants.check(body.customer)
@@ -48,7 +48,7 @@ def create(request: Request[ConversationCreate]) -> Response:
 def list_messages(request: Request[None]) -> Response:
     """List the messages of a conversation.
 
-    Oldest first, unless `order` is `desc` (contract 8).
+    Oldest first, unless `order` is `desc` (promises 8).
     """
     query = queries.parse(MESSAGES, request.query)
     conversation = CONVERSATIONS.find(request.scope, request.id)
@@ -61,7 +61,7 @@ def end(request: Request[fields.Nothing]) -> Response:
     """End a conversation.
 
     Another conversation can then use its `external_id`. A conversation that has already ended is returned unchanged
-    (contract 8).
+    (promises 8).
     """
 
     def decide() -> Change[Conversation]:

@@ -17,7 +17,7 @@ from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, Custo
 def create(request: Request[CustomerCreate]) -> Response:
     """Create a customer.
 
-    Emits the event `customer.created`. Neither `phone` nor `external_id` is unique (contract 5).
+    Emits the event `customer.created`. Neither `phone` nor `external_id` is unique (promises 5).
     """
     return request.create(lambda: commands.create(request.scope, request.body))
 
@@ -26,7 +26,7 @@ def update(request: Request[CustomerPatch]) -> Response:
     """Update a customer.
 
     A merge patch: an absent field keeps its value, and null clears it. Emits the event `customer.updated`, unless
-    nothing changes (contract 3 and 5).
+    nothing changes (promises 3 and 5).
     """
     return request.commit(
         lambda: commands.update(request.scope, CUSTOMERS.find(request.scope, request.id), request.body)
@@ -37,7 +37,7 @@ def delete(request: Request[None]) -> Response:
     """Delete a customer.
 
     Sets `deleted_at` and emits the event `customer.deleted`. Lists no longer include the customer, but it can still be
-    retrieved. Its queued and consent-pending calls fail. A repeated request returns the same customer (contract 5).
+    retrieved. Its queued and consent-pending calls fail. A repeated request returns the same customer (promises 5).
     """
     return request.commit(lambda: commands.delete(request.scope, request.id))
 

@@ -22,7 +22,7 @@ from shared.webhooks.events import EVENTS, Event
 def retrieve(request: Request[None]) -> Response:
     """Retrieve an event.
 
-    Returns the event exactly as it is sent to receivers. Events can be retrieved for 30 days (contract 9).
+    Returns the event exactly as it is sent to receivers. Events can be retrieved for 30 days (promises 9).
     """
     return responses.ok(events.find(request.scope, request.id)["doc"])
 
@@ -30,7 +30,7 @@ def retrieve(request: Request[None]) -> Response:
 def list_deliveries(request: Request[None]) -> Response:
     """List the deliveries of an event.
 
-    Newest first (contract 9).
+    Newest first (promises 9).
     """
     query = queries.parse(DELIVERIES, request.query)
     partition = deliveries.partition(request.scope, events.validate_id(request.id))
@@ -45,7 +45,7 @@ def list_deliveries(request: Request[None]) -> Response:
 def retrieve_delivery(request: Request[None]) -> Response:
     """Retrieve a delivery of an event.
 
-    Returns the delivery with all of its attempts (contract 9).
+    Returns the delivery with all of its attempts (promises 9).
     """
     row = deliveries.find(request.scope, request.id, request.params["delivery_id"])
     return responses.ok(deliveries.views(request.scope, [row])[0])
@@ -55,7 +55,7 @@ def retry_delivery(request: Request[fields.Nothing]) -> Response:
     """Retry a delivery.
 
     Queues a new delivery of the event to the same endpoint, with the full retry schedule, and returns it. If the
-    endpoint was deleted, the response is a 404 (contract 9).
+    endpoint was deleted, the response is a 404 (promises 9).
     """
 
     def decide() -> Change[Delivery]:

@@ -33,7 +33,7 @@ POLLS = (0.15, 0.15, 0.2, 0.3, 0.4, 0.5, 0.8)
 
 
 class MessageCreate(fields.Input):
-    """A message to the conversation in the path. `customer` and `metadata` have no effect (contract 8)."""
+    """A message to the conversation in the path. `customer` and `metadata` have no effect (promises 8)."""
 
     content: Annotated[str, fields.text(8000, least=1)]
     """The text of the message."""
@@ -46,7 +46,7 @@ class MessageCreate(fields.Input):
 
 
 class ThreadMessageCreate(MessageCreate):
-    """A message to a thread. `customer` and `metadata` apply only if it creates a conversation (contract 8)."""
+    """A message to a thread. `customer` and `metadata` apply only if it creates a conversation (promises 8)."""
 
     external_conversation_id: fields.ExternalId
     """Your own identifier of the thread: the `external_id` of the conversation."""
@@ -66,7 +66,7 @@ def send(request: Request[MessageCreate]) -> Response:
 
     Returns the message with the agent's reply. If there is no reply within 20 seconds, the response is a 504: the reply
     will be in the messages of the conversation, and a retry with the same Idempotency-Key waits for it again
-    (specification, "Message"; contract 8).
+    (promises 8).
     """
     participants.check(request.body.customer)
     return _commit(request, lambda: _next_message(request, CONVERSATIONS.find(request.scope, request.id)))
@@ -76,8 +76,8 @@ def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:
     """Send a message to a thread.
 
     Sends the message to the active conversation with this `external_conversation_id`, and creates the conversation if
-    none is active. Otherwise this is the same as a message to a conversation by its id (specification, "POST
-    /v1/messages"; contract 8).
+    none is active. Otherwise this is the same as a message to a conversation by its id (promises
+    8).
     """
     participants.check(request.body.customer)
 

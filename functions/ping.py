@@ -12,7 +12,7 @@ from shared.resources.schema import RequestId
 
 
 class Ping(TypedDict):
-    """The project and the mode of an API key (specification, "Ping")."""
+    """The project and the mode of an API key (promise 0.1)."""
 
     object: Literal["ping"]
     """The type of the object."""
@@ -29,7 +29,7 @@ class Ping(TypedDict):
 def ping(request: Request[None]) -> Response:
     """Check an API key.
 
-    Returns the project and the mode of the key (specification, "GET /v1/ping").
+    Returns the project and the mode of the key (promise 0.1).
     """
     body: Ping = {
         "object": "ping",

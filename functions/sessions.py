@@ -20,7 +20,7 @@ from shared.resources.schema import Count, Keywords, SessionId, Time, one_of
 
 
 class Transcript(TypedDict):
-    """The transcript of a call (contract 7)."""
+    """The transcript of a call (promises 7)."""
 
     object: Literal["transcript"]
     """The type of the object."""
@@ -33,7 +33,7 @@ class Transcript(TypedDict):
 
 
 class Recording(TypedDict):
-    """The recording of a call (contract 7)."""
+    """The recording of a call (promises 7)."""
 
     object: Literal["recording"]
     """The type of the object."""
@@ -56,7 +56,7 @@ def call_customer(request: Request[CallCreate]) -> Response:
 
     Places one outbound call. The response is 201 if the call is queued, and 202 if the customer is first asked for
     consent; the call is then dialed as soon as the customer accepts. The session's `call_status` shows the progress. A
-    call is never redialed (specification; contract 7).
+    call is never redialed (promises 7).
     """
 
     def respond(call: Call) -> Response:
@@ -70,7 +70,7 @@ def call_customer(request: Request[CallCreate]) -> Response:
 def transcript(request: Request[None]) -> Response:
     """Retrieve the transcript of a call.
 
-    A session without a transcript is a 404 (contract 7).
+    A session without a transcript is a 404 (promises 7).
     """
     session = SESSIONS.find(request.scope, request.id)
     status = _status(session, session.doc["transcript_status"], "transcript")
@@ -88,7 +88,7 @@ def transcript(request: Request[None]) -> Response:
 def recording(request: Request[None]) -> Response:
     """Retrieve the recording of a call.
 
-    Returns a link to a WAV file that is valid for 15 minutes. A session without a recording is a 404 (contract 7).
+    Returns a link to a WAV file that is valid for 15 minutes. A session without a recording is a 404 (promises 7).
     """
     session = SESSIONS.find(request.scope, request.id)
     body: Recording = {

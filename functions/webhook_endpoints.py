@@ -29,7 +29,7 @@ def create(request: Request[WebhookEndpointCreate]) -> Response:
     """Create a webhook endpoint.
 
     The response contains the signing secret, which no later response shows. A project has at most 16 endpoints in each
-    mode (contract 9).
+    mode (promises 9).
     """
     values = request.body.model_dump()
     endpoints.check_url(values["url"])
@@ -48,7 +48,7 @@ def update(request: Request[WebhookEndpointPatch]) -> Response:
     """Update a webhook endpoint.
 
     A merge patch: an absent field keeps its value, and null clears it. If the endpoint is disabled, its waiting
-    deliveries are canceled (contract 3 and 9).
+    deliveries are canceled (promises 3 and 9).
     """
     patch = request.body.model_dump(exclude_unset=True)
     if "url" in patch:
@@ -70,7 +70,7 @@ def update(request: Request[WebhookEndpointPatch]) -> Response:
 def delete(request: Request[None]) -> Response:
     """Delete a webhook endpoint.
 
-    The endpoint no longer exists, and its waiting deliveries are canceled (contract 9).
+    The endpoint no longer exists, and its waiting deliveries are canceled (promises 9).
     """
 
     def decide() -> Change[DeletedWebhookEndpoint]:
@@ -85,7 +85,7 @@ def rotate_secret(request: Request[fields.Nothing]) -> Response:
     """Rotate the signing secret of a webhook endpoint.
 
     The response contains the new secret, which no later response shows. The previous secret is invalid immediately
-    (contract 9).
+    (promises 9).
     """
     secret = signing.new_secret()
 
@@ -103,7 +103,7 @@ def test(request: Request[fields.Nothing]) -> Response:
     """Send a test event to a webhook endpoint.
 
     Queues a synthetic `appointment.created` event to this endpoint only, whatever its filters are, and returns its
-    delivery (contract 9).
+    delivery (promises 9).
     """
 
     def decide() -> Change[Delivery]:

@@ -66,7 +66,7 @@ THROTTLES = Kind("Throttles", "Lambda throttled invocations of {}.", 1)
 # The queue, the stream, the schedule or the client retries a single failure.
 FUNCTION_ERRORS = Kind("FunctionErrors", "{} crashed or timed out repeatedly.", 3)
 NOT_RUNNING = Kind("NotRunning", "{} has not run for five minutes.", 1, minutes=1, periods=5, at_least=True)
-# Milliseconds. The contract promises an event within about a second of its change.
+# Milliseconds. An event is in the log within about a second of its change (promise 9.16).
 ITERATOR_AGE = Kind("IteratorAge", "Changes wait for {}: events are late.", 60_000, "Maximum")
 FAILED_BATCHES = Kind(
     "FailedBatches", "{} could not process changes, which are in the bucket of failed batches: events are missing.", 1

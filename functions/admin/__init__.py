@@ -1,4 +1,4 @@
-"""/admin: the pages on which people look after a project (specification, "Authentication")."""
+"""/admin: the pages on which people look after a project (promises 0)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings, API keys: create, list and revoke (specification, "Authentication")."""
+"""Settings, API keys: create, list and revoke (promises 0)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The headers of responses (contract 1)."""
+"""The headers of responses (promises 1)."""
 
 from __future__ import annotations
 

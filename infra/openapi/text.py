@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 # References to the documents behind the code, which clients do not have.
-_REFERENCE = re.compile(r"\s*\((?:specification|contract|promises? \d)[^()]*\)")
+_REFERENCE = re.compile(r"\s*\(promises? \d[^()]*\)")
 
 
 def of(described: Any) -> str:
@@ -40,7 +40,7 @@ def of_fields(cls: type) -> dict[str, str]:
 
 
 def plain(docstring: str) -> str:
-    """A docstring without references to the specification and line breaks within paragraphs."""
+    """A docstring without references to promises, and without line breaks within paragraphs."""
     paragraphs = inspect.cleandoc(docstring).split("\n\n")
     return "\n\n".join(_REFERENCE.sub("", " ".join(paragraph.split())) for paragraph in paragraphs)
 

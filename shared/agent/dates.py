@@ -16,7 +16,7 @@ A message that names a day or a time is read only if every other word of it is o
 "10 or 11", "half past nine", "15:00 CET" and "not Friday" are not.
 """
 
-# Own code, because the contract (8) wants the agent to ask about what is vague, ambiguous, impossible or past. Of 122
+# Own code, because promise 8.10 wants the agent to ask about what is vague, ambiguous, impossible or past. Of 122
 # such times, dateparser, python-dateutil, parsedatetime, timefhuman and recurrent guess 69 or more (November 2026).
 
 from __future__ import annotations

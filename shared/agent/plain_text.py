@@ -1,4 +1,4 @@
-"""Converts the agent's Markdown replies to plain text, for `markdown: false` (contract 8).
+"""Converts the agent's Markdown replies to plain text, for `markdown: false` (promises 8).
 
 The result:
 

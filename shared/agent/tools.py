@@ -1,4 +1,4 @@
-"""The tools of an agent: domain operations that the server binds to one customer (contract 8).
+"""The tools of an agent: domain operations that the server binds to one customer (promises 8).
 
 Tools are created for a project, a mode and a customer. The agent's arguments cannot change that: the id of another
 customer's appointment is an unknown id. A turn stages at most one change, which is committed with the reply. A
@@ -21,7 +21,7 @@ from shared.core.errors import ApiError
 from shared.resources.schema import AppointmentId, SessionId, one_of
 
 AGENT_FAILED = "agent_failed"
-"""The reason of a handoff if the agent failed. In a conversation, it answers the next message again (contract 8)."""
+"""The reason of a handoff if the agent failed. In a conversation, it answers the next message again (promises 8)."""
 LATEST_CALL = 366 * clock.DAY
 """How far in the future a customer can request the next call (milliseconds)."""
 
@@ -33,11 +33,11 @@ ACTION_TYPES = (
     "call_requested",
     "conversation_ended",
 )
-"""The actions of a reply (contract 8)."""
+"""The actions of a reply (promises 8)."""
 
 
 class Action(TypedDict):
-    """An action of a reply. `type` determines which other field is present (contract 8)."""
+    """An action of a reply. `type` determines which other field is present (promises 8)."""
 
     type: Annotated[str, one_of(ACTION_TYPES, "ActionType")]
     """What the agent did. `handoff`: a person must take over."""

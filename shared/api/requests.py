@@ -1,6 +1,6 @@
 """Requests: the checks that all requests share, and `Request`, the argument of an operation.
 
-The order of checks (contract 2): route and method, API key, rate limit, version header, size, content type, JSON,
+The order of checks (promises 2): route and method, API key, rate limit, version header, size, content type, JSON,
 Idempotency-Key, query, validation of the body, the work.
 """
 
@@ -27,9 +27,9 @@ from shared.store.commit import Change
 from shared.store.keys import Scope
 
 MAX_BODY_BYTES = 256 * 1024
-"""The largest body (contract 2)."""
+"""The largest body (promises 2)."""
 MAX_DEPTH = 64
-"""The deepest nesting of a body. The body itself is level 1 (contract 3)."""
+"""The deepest nesting of a body. The body itself is level 1 (promises 3)."""
 _RESPONSE_SECONDS = 2
 """Seconds of the function's time that are reserved for the response."""
 
@@ -112,7 +112,7 @@ class Request(Generic[B]):
         return done.response
 
     def replay_or_raise(self, error: ApiError) -> Response:
-        """Apply the Idempotency-Key to an error (contract 4).
+        """Apply the Idempotency-Key to an error (promises 4).
 
         Returns the saved response if the key has a record. Otherwise raises `error`, after saving it if it is a 409
         that is not transient.

@@ -1,4 +1,4 @@
-"""Responses: the result of an operation, the headers of every response, and error bodies (contract 1 and 2)."""
+"""Responses: the result of an operation, the headers of every response, and error bodies (promises 1 and 2)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Response:
     location: str | None = None
     """The path for the `Location` header."""
     holds_secret: bool = False
-    """Whether the body is saved encrypted (contract 4)."""
+    """Whether the body is saved encrypted (promises 4)."""
     deferred: str | None = None
     """Only in a saved response: the work whose result is the body. A retry waits for it (`Operation.resume`)."""
     original_request: str | None = None
@@ -70,7 +70,7 @@ def accepted(body: Mapping[str, object] | str) -> Response:
 
 
 def common_headers(context: RequestContext) -> dict[str, str]:
-    """The headers of every response (contract 1)."""
+    """The headers of every response (promises 1)."""
     headers = {
         "Service-Request-Id": context.request_id,
         "Service-Version": context.version,
@@ -115,7 +115,7 @@ def render_error(error: ApiError, context: RequestContext) -> StarletteResponse:
 
 
 def error_body(error: ApiError, context: RequestContext) -> str:
-    """The error envelope (specification, "Errors")."""
+    """The error envelope (promise 2.1)."""
     body = {"type": error.type, "code": error.code, "message": error.message}
     body |= {"param": error.param} if error.param is not None else {}
     body |= error.extra
@@ -124,7 +124,7 @@ def error_body(error: ApiError, context: RequestContext) -> str:
 
 
 def _should_retry(error: ApiError, context: RequestContext) -> bool:
-    """The value of `Service-Should-Retry` (contract 1)."""
+    """The value of `Service-Should-Retry` (promises 1)."""
     if error.status >= 500:
         return context.repeatable or not context.may_have_written
     return error.code in RETRYABLE

@@ -1,4 +1,4 @@
-"""What can be done with an appointment: create, update and delete (contract 6).
+"""What can be done with an appointment: create, update and delete (promises 6).
 
 A command returns the appointment afterwards and the writes of one transaction, which the caller commits. The agent
 applies patches, too (`apply`).
@@ -60,7 +60,7 @@ def new(scope: Scope, body: AppointmentCreate) -> Appointment:
 
 
 def sample(scope: Scope) -> Appointment:
-    """An appointment that is not stored, for the webhook test operation (contract 9)."""
+    """An appointment that is not stored, for the webhook test operation (promises 9)."""
     body = AppointmentCreate.model_construct(
         customer_id=ids.new("cust_"),
         appointment_at=clock.iso(clock.now() + clock.DAY),
@@ -87,7 +87,7 @@ def delete(scope: Scope, id: str) -> Change[Appointment]:
 
 
 def apply(appointment: Appointment, patch: AppointmentPatch) -> Appointment | None:
-    """The appointment after a merge patch; None if nothing changes (contract 6).
+    """The appointment after a merge patch; None if nothing changes (promises 6).
 
     A new time reschedules it. Raises `appointment_deleted`, `invalid_status_transition`, `parameters_exclusive`,
     `parameter_missing`, `parameter_invalid` or an error of the metadata.

@@ -1,4 +1,4 @@
-"""Appointments and their status machine (specification, "Appointment status"; contract 6)."""
+"""Appointments and their status machine (promises 6)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shared.resources.schema import AppointmentId, CustomerId, Keywords, Metadat
 
 
 class AppointmentStatus(StrEnum):
-    """The status of an appointment (contract 6)."""
+    """The status of an appointment (promises 6)."""
 
     PENDING = "pending"
     CONFIRMED = "confirmed"
@@ -60,7 +60,7 @@ REASONS = {"cancellation_reason": AppointmentStatus.CANCELLED, "failure_reason":
 
 
 class Appointment(Resource):
-    """An appointment of a customer (specification, "Appointment"; contract 6). Id prefix `appt_`."""
+    """An appointment of a customer (promises 6). Id prefix `appt_`."""
 
     id: AppointmentId
     """The appointment's id. Never changes."""
@@ -146,7 +146,7 @@ class AppointmentFields(fields.Input):
 
 
 class AppointmentCreate(AppointmentFields):
-    """A new appointment (contract 6)."""
+    """A new appointment (promises 6)."""
 
     customer_id: CustomerId
     """The id of a customer who is not deleted."""

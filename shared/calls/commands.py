@@ -1,4 +1,4 @@
-"""Calls: how one is placed (`POST /v1/customers/{id}/call`), dialed and ended (contract 7).
+"""Calls: how one is placed (`POST /v1/customers/{id}/call`), dialed and ended (promises 7).
 
 Functions return the writes of one transaction and perform none. `send_wake_ups` sends the wake-ups after the
 transaction. The customer's row names the call (`active_session`) from its request to its end.
@@ -30,7 +30,7 @@ from shared.tasks import tasks, wake_ups
 from shared.telephony import EndedReason, Ending, SessionCallStatus, test_numbers
 
 DIALS_AFTER = 1
-"""Seconds, scaled, after which a simulated call is dialed (contract 10)."""
+"""Seconds, scaled, after which a simulated call is dialed (promises 10)."""
 PUT_OFF = 5
 """Seconds, scaled, after which a call that the limit of calls at once does not allow is tried again."""
 CONSENT_DECLINED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_DECLINED)
@@ -44,7 +44,7 @@ LIMIT_REACHED = "This project has reached its limit of {}."
 
 
 class CallCreate(fields.Input):
-    """The options of a call (contract 7)."""
+    """The options of a call (promises 7)."""
 
     appointment_id: AppointmentId | None = None
     """An appointment of the customer that the call is about. It must not be cancelled or deleted."""
@@ -57,7 +57,7 @@ class CallCreate(fields.Input):
 
 
 class Call(TypedDict):
-    """The response of the call action (contract 7)."""
+    """The response of the call action (promises 7)."""
 
     object: Literal["call"]
     """The type of the object."""

@@ -1,4 +1,4 @@
-"""What is said in a call: how the agent begins, and the whole dialogue of a simulated call (contract 10)."""
+"""What is said in a call: how the agent begins, and the whole dialogue of a simulated call (promises 10)."""
 
 from __future__ import annotations
 

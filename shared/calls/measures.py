@@ -9,7 +9,7 @@ from typing import Any
 from shared.core import facts, metrics
 
 ENDS = frozenset(f"session.{status}" for status in ("completed", "no_answer", "failed", "invalid_number", "call_later"))
-"""The types of the events of a call's end (contract 7)."""
+"""The types of the events of a call's end (promises 7)."""
 FAILURES = frozenset({"provider_error", "provider_timeout"})
 """The values of `ended_reason` that the carrier or this service causes."""
 

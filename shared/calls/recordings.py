@@ -1,4 +1,4 @@
-"""Recordings of calls: WAV files in a bucket, which clients fetch by links, valid for 15 minutes (contract 7)."""
+"""Recordings of calls: WAV files in a bucket, which clients fetch by links, valid for 15 minutes (promises 7)."""
 
 from __future__ import annotations
 

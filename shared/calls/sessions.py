@@ -1,4 +1,4 @@
-"""Sessions: one call each, from the request to its files (specification, "Session"; contract 7).
+"""Sessions: one call each, from the request to its files (promises 7).
 
 A session only moves forward along `TRANSITIONS`. Its row schedules the next step of the call (`shared/tasks/tasks.py`).
 The customer's row names its one active session, so that no two calls to a customer are under way at once.
@@ -67,7 +67,7 @@ class SessionConsent(TypedDict):
 
 
 class Session(Resource):
-    """One call to a customer (specification, "Session"; contract 7). Id prefix `sess_`."""
+    """One call to a customer (promises 7). Id prefix `sess_`."""
 
     id: SessionId
     """The session's id. Never changes."""

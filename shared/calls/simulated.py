@@ -1,4 +1,4 @@
-"""The steps of a simulated call, each due at its time (contract 10).
+"""The steps of a simulated call, each due at its time (promises 10).
 
 An answered call is a real dialogue between the scripted agent and a scripted customer
 (`shared/calls/dialogue.py`), and changes the appointment through the agent's tools. No write changes two of a session's

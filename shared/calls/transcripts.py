@@ -1,4 +1,4 @@
-"""Transcripts of calls: one row for each session (contract 7)."""
+"""Transcripts of calls: one row for each session (promises 7)."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ RESPONSE_SECONDS = 10
 ARRIVES_WITHIN = 20 * clock.SECOND
 """Milliseconds in which the webhook must arrive: longer than a first attempt takes while every function starts cold."""
 TOLERANCE = 300 * clock.SECOND
-"""The greatest age of a signature (specification, "Signature")."""
+"""The greatest age of a signature (promise 9.6)."""
 
 
 class Failed(Exception):
@@ -92,7 +92,7 @@ def _await(token: str, until: int) -> receipts.Received:
 
 
 def _is_signed(secret: str, webhook: receipts.Received) -> bool:
-    """Whether the signature is valid, as a client checks it (specification, "Signature")."""
+    """Whether the signature is valid, as a client checks it (promise 9.6)."""
     parts = dict(part.partition("=")[::2] for part in webhook.signature.split(","))
     t, v1 = parts.get("t", ""), parts.get("v1", "")
     digest = hmac.new(secret.encode(), t.encode() + b"." + webhook.body, hashlib.sha256).hexdigest()

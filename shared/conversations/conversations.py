@@ -1,4 +1,4 @@
-"""Conversations and their messages (specification, "Conversation", "Message"; contract 8).
+"""Conversations and their messages (promises 8).
 
 A user's message and its turn are one row, which is a task until the reply (`shared/tasks/tasks.py`). The conversation's
 row holds the lock (`turn`, the message whose reply is pending), the agent's proposal, and whether a person has taken
@@ -38,14 +38,14 @@ _SIMULATED_REPLY = 7 * clock.SECOND
 
 
 class ConversationStatus(StrEnum):
-    """The status of a conversation (contract 8)."""
+    """The status of a conversation (promises 8)."""
 
     ACTIVE = "active"
     ENDED = "ended"
 
 
 class ReplyStatus(StrEnum):
-    """The status of the reply to a user's message (contract 8)."""
+    """The status of the reply to a user's message (promises 8)."""
 
     PENDING = "pending"
     COMPLETE = "complete"
@@ -60,7 +60,7 @@ class Role(StrEnum):
 
 
 class Conversation(Resource):
-    """A thread in which the agent replies (specification, "Conversation"; contract 8). Id prefix `conv_`."""
+    """A thread in which the agent replies (promises 8). Id prefix `conv_`."""
 
     id: ConversationId
     """The conversation's id. Never changes."""
@@ -81,7 +81,7 @@ class Conversation(Resource):
 
 
 class Message(TypedDict):
-    """One message of a conversation (specification, "Message"; contract 8). Id prefix `msg_`.
+    """One message of a conversation (promises 8). Id prefix `msg_`.
 
     A message never changes, except for `reply_status`.
     """
@@ -103,7 +103,7 @@ class Message(TypedDict):
 
 
 class AnsweredMessage(Message):
-    """The response of a message endpoint: the user's message with the agent's reply (specification, "Message")."""
+    """The response of a message endpoint: the user's message with the agent's reply (promises 8)."""
 
     reply: Message
     """The assistant's message. Its content is plain text if the request has `markdown: false`."""
@@ -321,7 +321,7 @@ def new_message(scope: Scope, conversation: Conversation, content: str, markdown
 def window(scope: Scope, content: str) -> int:
     """Seconds from its start that the first request with this message has for the reply.
 
-    A retry with the same Idempotency-Key always has `WINDOW` (contract 10).
+    A retry with the same Idempotency-Key always has `WINDOW` (promises 10).
     """
     return _SIMULATED_WINDOW if _is_simulated_timeout(scope, content) else WINDOW
 

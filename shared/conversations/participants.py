@@ -1,4 +1,4 @@
-"""The customer of a conversation, from the `customer` of a request (contract 8)."""
+"""The customer of a conversation, from the `customer` of a request (promises 8)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REQUIRED = ("external_id", "phone", "email")
 
 
 class CustomerReference(CustomerFields):
-    """The customer of a conversation: an id, or at least one of `external_id`, `phone` and `email` (contract 8).
+    """The customer of a conversation: an id, or at least one of `external_id`, `phone` and `email` (promises 8).
 
     Without an id, the newest customer with the same `external_id` is the one, otherwise the newest with the same phone.
     A match is not changed. If there is none, a customer is created with these fields.

@@ -1,4 +1,4 @@
-"""Answering: one turn of the agent, from the claim to the commit (contract 8)."""
+"""Answering: one turn of the agent, from the claim to the commit (promises 8)."""
 
 from __future__ import annotations
 

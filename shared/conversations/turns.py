@@ -1,4 +1,4 @@
-"""Turns: the agent's reply to one message, and all changes of the reply, in one transaction (contract 8).
+"""Turns: the agent's reply to one message, and all changes of the reply, in one transaction (promises 8).
 
 The message's row is a task until the reply (`shared/tasks/tasks.py`). Whoever claims the row gets the reply from the
 agent (`shared/conversations/replies.py`): the request itself, within its window, or the `turn` worker. One transaction

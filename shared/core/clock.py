@@ -44,12 +44,12 @@ def sleep(seconds: float) -> None:
 
 
 def scaled(seconds: float) -> int:
-    """`seconds` in milliseconds, divided by the local runner's `SPEED` (1 when deployed; contract 10)."""
+    """`seconds` in milliseconds, divided by the local runner's `SPEED` (1 when deployed; promises 10)."""
     return int(seconds * SECOND / float(os.environ.get("SPEED") or 1))
 
 
 def iso(instant: int) -> str:
-    """The instant as `YYYY-MM-DDTHH:MM:SS.mmmZ` (contract 1)."""
+    """The instant as `YYYY-MM-DDTHH:MM:SS.mmmZ` (promises 1)."""
     return (_EPOCH + timedelta(milliseconds=instant)).isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
 
 

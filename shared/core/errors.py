@@ -1,4 +1,4 @@
-"""The errors of the API as one table, and the exception that becomes an error response (contract 2).
+"""The errors of the API as one table, and the exception that becomes an error response (promises 2).
 
 ApiError(code)          an error response; the code determines its status and type
 ERRORS                  code -> Kind(status, type, meaning, remedy); also the page `/docs/errors`
@@ -142,7 +142,7 @@ NEVER_SAVED = frozenset(
     }
 )
 RETRYABLE = frozenset({Code.IDEMPOTENCY_KEY_IN_USE, Code.CONVERSATION_BUSY, Code.CONFLICT, Code.RATE_LIMIT_EXCEEDED})
-"""The codes below 500 with `Service-Should-Retry: true` (contract 1)."""
+"""The codes below 500 with `Service-Should-Retry: true` (promises 1)."""
 
 
 class ApiError(Exception):

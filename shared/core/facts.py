@@ -4,7 +4,7 @@ This module imports nothing. It is the only module of `shared` that all of `infr
 """
 
 REVISIONS = ("2026-06-01", "2026-08-03", "2026-08-22")
-"""The dated revisions of API v1 (specification, "Versioning"). All are additive so far and render the same."""
+"""The dated revisions of API v1 (promise 1.2). All are additive so far and render the same."""
 NEWEST_REVISION = REVISIONS[-1]
 
 EVENT_TYPES = (
@@ -26,12 +26,12 @@ EVENT_TYPES = (
     "session.transcript_ready",
     "session.recording_ready",
 )
-"""All event types (contract 5, 6 and 7)."""
+"""All event types (promises 5, 6 and 7)."""
 STREAM_KINDS = ("customer", "appointment", "session", "deleted_customer", "deleted_appointment")
 """The values of a row's `kind` whose changes become events. The stream's event filter passes only these."""
 
 REQUESTS_PER_SECOND, REQUESTS_PER_MINUTE = 100, 5000
-"""The rate limits of one API key (specification, "Limits")."""
+"""The rate limits of one API key (promise 1.5)."""
 
 METRIC_NAMESPACE = "Appointments"
 """The CloudWatch namespace of the service's own metrics."""

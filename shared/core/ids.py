@@ -1,4 +1,4 @@
-"""Public ids: a type prefix and a lower-case ULID, so that ids of one type sort by creation time (contract 1)."""
+"""Public ids: a type prefix and a lower-case ULID, so that ids of one type sort by creation time (promises 1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can be done with a customer: create, update and delete (contract 5).
+"""What can be done with a customer: create, update and delete (promises 5).
 
 A command returns the customer afterwards and the writes of one transaction, which the caller commits.
 """
@@ -38,7 +38,7 @@ def insert(scope: Scope, body: CustomerFields, phone: str | None, metadata: fiel
 def update(scope: Scope, record: CustomerRecord, patch: CustomerPatch) -> Change[Customer]:
     """Apply a merge patch to a customer as it was read.
 
-    Raises `customer_deleted` or an error of the metadata (contract 3 and 5).
+    Raises `customer_deleted` or an error of the metadata (promises 3 and 5).
     """
     if record.doc["deleted_at"] is not None:
         raise ApiError(Code.CUSTOMER_DELETED)

@@ -1,4 +1,4 @@
-"""Customers: people to be contacted by phone (specification, "Customer"; contract 5)."""
+"""Customers: people to be contacted by phone (promises 5)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from shared.store.keys import Scope
 
 
 class Customer(Resource):
-    """A person to be contacted by phone (specification, "Customer"; contract 5). Id prefix `cust_`."""
+    """A person to be contacted by phone (promises 5). Id prefix `cust_`."""
 
     id: CustomerId
     """The customer's id. Never changes."""
@@ -72,7 +72,7 @@ class CustomerFields(fields.Input):
 
 
 class CustomerCreate(CustomerFields):
-    """A new customer (contract 5)."""
+    """A new customer (promises 5)."""
 
     phone: fields.Phone
     """The phone number in E.164 format. Spaces, `-`, `.` and parentheses between digits are removed."""

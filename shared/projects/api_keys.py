@@ -1,4 +1,4 @@
-"""API keys. A key is stored as the SHA-256 of its plaintext (specification, "Authentication").
+"""API keys. A key is stored as the SHA-256 of its plaintext (promises 0).
 
 The row of a key also counts its requests (`rate_limits.py`), so that one update authenticates and counts a request.
 """
@@ -33,7 +33,7 @@ PREFIX = "key_"
 """The prefix of the ids of keys."""
 _PLAINTEXT = re.compile(r"sk_(test|live)_[A-Za-z0-9]{16,128}")
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-_KEY_CHARACTERS = 32  # 190 random bits; contract 4 requires 160
+_KEY_CHARACTERS = 32  # 190 random bits; promise 0.2 requires 160
 _ATTEMPTS = 8
 
 T = TypeVar("T")

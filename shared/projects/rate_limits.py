@@ -1,4 +1,4 @@
-"""Rate limits: 100 requests a second and 5000 a minute for each API key (specification, "Limits").
+"""Rate limits: 100 requests a second and 5000 a minute for each API key (promise 1.5).
 
 The row of a key holds `m`, a minute of the UTC clock, and `w`, the counts of that minute: `n` of the whole minute, `s0`
 to `s59` of its seconds. One conditional update counts a request and enforces the limits. A row may count the next

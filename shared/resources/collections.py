@@ -187,7 +187,7 @@ class Collection(Generic[D, R]):
         """The latest time that a resource has had within the last hour, as far as its row tells (milliseconds).
 
         Its id continues a list by time from there. So a client that received the resource at any of these times, and
-        sends its id, misses no other resource (contract 3).
+        sends its id, misses no other resource (promises 3).
         """
         instant = clock.parse(json.loads(row["doc"])[self.time_field])
         return max(instant, row["latest_at"]) if row.get("latest_until", 0) >= clock.now() else instant

@@ -11,7 +11,7 @@ from shared.resources.schema import Time
 
 
 class Resource(TypedDict):
-    """The common fields of customers, appointments, sessions, conversations and webhook endpoints (contract 1).
+    """The common fields of customers, appointments, sessions, conversations and webhook endpoints (promises 1).
 
     Each adds `object`, the name of its type, and `id`, a type prefix and a lower-case ULID. Ids of one type sort by
     creation time.
@@ -52,7 +52,7 @@ D = TypeVar("D", bound=Mapping[str, Any])
 
 
 def changed(document: D, changes: Mapping[str, Any]) -> D | None:
-    """The document with these changes and a new `updated_at`; None if no value differs (contract 3)."""
+    """The document with these changes and a new `updated_at`; None if no value differs (promises 3)."""
     if all(same(document.get(name), value) for name, value in changes.items()):
         return None
     # `updated_at` never decreases, even if the clock is set back.

@@ -1,4 +1,4 @@
-"""The types of request fields, and the conversion of validation errors to API errors (contract 2 and 3)."""
+"""The types of request fields, and the conversion of validation errors to API errors (promises 2 and 3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ METADATA_KEY_CHARACTERS = 40
 METADATA_VALUE_CHARACTERS = 500
 METADATA_BYTES = 16 * 1024
 
-# Separators are allowed only between digits (contract 0).
+# Separators are allowed only between digits (promises 0).
 _PHONE = re.compile(r"\+[0-9](?:[ \-.()]*[0-9])*")
 _E164 = re.compile(r"\+[1-9][0-9]{6,14}")
 
@@ -57,7 +57,7 @@ def validate(model: type[M], data: Mapping[str, Any]) -> M:
 
 
 def param_name(path: tuple[int | str, ...]) -> str:
-    """The value of `param` for a path into the body, such as `customer[phone]` or `event_filters[0]` (contract 2)."""
+    """The value of `param` for a path into the body, such as `customer[phone]` or `event_filters[0]` (promises 2)."""
     return str(path[0]) + "".join(f"[{part}]" for part in path[1:])
 
 
@@ -72,7 +72,7 @@ def canonical(value: Any) -> str:
 
 
 def phone(value: str) -> str:
-    """The phone number in E.164 format (contract 0). Raises `phone_invalid_format` as a PydanticCustomError."""
+    """The phone number in E.164 format (promises 0). Raises `phone_invalid_format` as a PydanticCustomError."""
     trimmed = value.strip()
     number = "+" + re.sub(r"[^0-9]", "", trimmed) if _PHONE.fullmatch(trimmed) else ""
     if not _E164.fullmatch(number):
@@ -126,7 +126,7 @@ def text(most: int, least: int = 0) -> Any:
 
 
 def merge_metadata(before: Mapping[str, Any], patch: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Merge a patch into metadata by key (contract 3). A null value removes its key; a null patch removes all keys.
+    """Merge a patch into metadata by key (promises 3). A null value removes its key; a null patch removes all keys.
 
     Raises `metadata_invalid` or `parameter_invalid`.
     """
@@ -140,7 +140,7 @@ def merge_metadata(before: Mapping[str, Any], patch: Mapping[str, Any] | None) -
 
 
 def _without_nulls(metadata: dict[str, Any]) -> dict[str, Any]:
-    """New metadata without the keys whose value is null (contract 3)."""
+    """New metadata without the keys whose value is null (promises 3)."""
     return {key: value for key, value in metadata.items() if value is not None}
 
 

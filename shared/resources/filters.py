@@ -1,4 +1,4 @@
-"""Filters: from the text of a query parameter to a field and its accepted values (contract 3)."""
+"""Filters: from the text of a query parameter to a field and its accepted values (promises 3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages: how the rows of a page are read (contract 3, "Lists").
+"""Pages: how the rows of a page are read (promises 3, "Lists").
 
 A list without filters reads the base table, so it includes every write; with a range of its time field it reads the
 index of that time. Each filter reads a keys-only index; several
@@ -53,7 +53,7 @@ def read(
     partition: str | None = None,
     seconds_left: Callable[[float], float] = float,
 ) -> Page[D]:
-    """Read one page, newest first unless the query is `forward` (contract 3). Only the last page may be empty.
+    """Read one page, newest first unless the query is `forward` (promises 3). Only the last page may be empty.
 
     `partition` replaces the collection's own partition. `seconds_left` returns the seconds that remain of a time limit
     that began with the request (`Request.seconds_left`). Raises Unavailable if no row matches within the limit.

@@ -1,4 +1,4 @@
-"""Queries: the parameters of a list, its cursors and its envelope (specification, "Pagination"; contract 3).
+"""Queries: the parameters of a list, its cursors and its envelope (promises 3).
 
 `shared/resources/pages.py` reads the rows of a page.
 """
@@ -60,7 +60,7 @@ class Page(Generic[D]):
     next_cursor: str | None
 
     def envelope(self, url: str, docs: list[str] | None = None) -> str:
-        """The list envelope as JSON (specification, "List envelope"). `docs` replaces the documents of the rows."""
+        """The list envelope as JSON (promises 3). `docs` replaces the documents of the rows."""
         data = ",".join([row["doc"] for row in self.rows] if docs is None else docs)
         more = "true" if self.next_cursor else "false"
         return (

@@ -20,7 +20,7 @@ TEXT = r"^[^\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f]*$"
 """A string whose only control characters are tab and newlines."""
 
 PHONE = r"^ *\+[1-9](?:[ .()-]*[0-9]){6,14} *$"
-"""A phone number in a request. It may have spaces around it, and separators between its digits (contract 0)."""
+"""A phone number in a request. It may have spaces around it, and separators between its digits (promises 0)."""
 
 
 class Keywords:
@@ -66,7 +66,7 @@ RequestId = Annotated[str, id_of("req_")]
 Time = Annotated[
     str, Keywords(format="date-time", pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$")
 ]
-"""UTC with milliseconds (contract 1)."""
+"""UTC with milliseconds (promises 1)."""
 E164 = Annotated[str, Keywords(pattern=r"^\+[1-9][0-9]{6,14}$")]
 """A phone number in a response."""
 Metadata = Annotated[dict[str, Any], Keywords(name="Metadata", additionalProperties=True, maxProperties=50)]

@@ -79,7 +79,7 @@ class Scope:
 
     @property
     def is_simulated(self) -> bool:
-        """Whether its calls and conversations must not reach a carrier or a model that costs money (contract 10).
+        """Whether its calls and conversations must not reach a carrier or a model that costs money (promises 10).
 
         They are simulated in test mode, and on the local runner in live mode too.
         """

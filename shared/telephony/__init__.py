@@ -16,7 +16,7 @@ from typing import Protocol
 
 
 class SessionCallStatus(StrEnum):
-    """The status of a call (contract 7)."""
+    """The status of a call (promises 7)."""
 
     QUEUED = "queued"
     DIALING = "dialing"
@@ -32,7 +32,7 @@ ENDED = frozenset(SessionCallStatus) - {SessionCallStatus.QUEUED, SessionCallSta
 
 
 class EndedReason(StrEnum):
-    """Why a call ended (contract 7)."""
+    """Why a call ended (promises 7)."""
 
     CUSTOMER_HANGUP = "customer_hangup"
     AGENT_HANGUP = "agent_hangup"
@@ -55,7 +55,7 @@ class EndedReason(StrEnum):
 
 @dataclass(frozen=True)
 class Ending:
-    """How a call ended, in the session's words (contract 7)."""
+    """How a call ended, in the session's words (promises 7)."""
 
     call_status: SessionCallStatus
     ended_reason: EndedReason

@@ -1,4 +1,4 @@
-"""Test mode's phone numbers: the last digits of a number decide the outcome of a simulated call (contract 10)."""
+"""Test mode's phone numbers: the last digits of a number decide the outcome of a simulated call (promises 10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deliveries: the sending of one event to one endpoint (specification, "Retry behavior"; contract 9).
+"""Deliveries: the sending of one event to one endpoint (promises 9).
 
 A delivery's row schedules its next attempt (`shared/tasks/tasks.py`). A worker claims the row, sends the event, and
 records the attempt on condition that it still has the claim. Pure functions hold the rules: `attempts.decide` before an
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from shared.webhooks.http_client import Outcome
 
 RETRY_SCHEDULE = (0, 5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)
-"""The retry schedule: seconds before each attempt, from the end of the previous one (specification, "Retry behavior";
-contract 0)."""
+"""The retry schedule: seconds before each attempt, from the end of the previous one (the table of
+promise 0.6)."""
 LEASE = 60 * clock.SECOND
 """The lease of a worker (milliseconds). An attempt times out after 15 seconds."""
 MAX_LOST_WORKERS = 3
-"""The number of workers lost during one attempt after which the delivery fails with `worker_lost` (contract 9)."""
+"""The number of workers lost during one attempt after which the delivery fails with `worker_lost` (promises 9)."""
 SWEEP_GRACE = 60
 """Seconds, scaled, after the due time of an attempt from which `sweep` sends another wake-up."""
 SWEEP_AHEAD = 75
@@ -58,7 +58,7 @@ ERROR_CODES = (
     "endpoint_disabled",
     "worker_lost",
 )
-"""Why an attempt failed, or why a delivery ended without one (contract 9)."""
+"""Why an attempt failed, or why a delivery ended without one (promises 9)."""
 Status = Annotated[int, Keywords(minimum=100, maximum=999)]
 """The HTTP status of a receiver's response."""
 
@@ -79,7 +79,7 @@ class Attempt(TypedDict):
 
 
 class Delivery(TypedDict):
-    """The delivery of one event to one endpoint (specification, "Retry behavior"; contract 9). Id prefix `whd_`."""
+    """The delivery of one event to one endpoint (promises 9). Id prefix `whd_`."""
 
     id: DeliveryId
     """The delivery's id."""
@@ -260,7 +260,7 @@ def retrying_partition(scope: Scope, endpoint_id: str) -> str:
 def new_row(
     event: NewEvent, endpoint: endpoints.Snapshot, *, trigger: str = "automatic", retry_of: str | None = None
 ) -> table.Row:
-    """The row of a new delivery, due now; already `canceled` if the endpoint is disabled (contract 9).
+    """The row of a new delivery, due now; already `canceled` if the endpoint is disabled (promises 9).
 
     The id of an automatic delivery is derived from the event and the endpoint, so that it is created only once.
     """
@@ -423,7 +423,7 @@ def event_of(scope: Scope, delivery_id: str) -> str | None:
 def retry(
     scope: Scope, event_id: str, delivery_id: str, *, unless_retried: bool = False
 ) -> tuple[list[table.Write], table.Row]:
-    """The writes of a manual retry, and the row of the new delivery (contract 9).
+    """The writes of a manual retry, and the row of the new delivery (promises 9).
 
     With `unless_retried`, a failed delivery that somebody has retried already counts as being in progress. Raises
     `resource_not_found`, `delivery_in_progress` or `webhook_endpoint_disabled`, checked in this order.

@@ -1,4 +1,4 @@
-"""Webhook endpoints: where events are sent (specification, "Webhook endpoint"; contract 9).
+"""Webhook endpoints: where events are sent (promises 9).
 
 The `generation` in an endpoint's row counts how often it was disabled or deleted; deliveries of an earlier generation
 are canceled. `slow_attempts`, `slow_until`, `timeouts` and `busy_until` mark slow, hanging and busy endpoints
@@ -41,7 +41,7 @@ _TOMBSTONE = 31 * clock.DAY  # Longer than deliveries are kept: it tells when th
 
 
 class WebhookEndpoint(Resource):
-    """A receiver of events (specification, "Webhook endpoint"; contract 9). Id prefix `whk_`."""
+    """A receiver of events (promises 9). Id prefix `whk_`."""
 
     id: WebhookEndpointId
     """The endpoint's id. Never changes."""
@@ -69,7 +69,7 @@ class WebhookEndpoint(Resource):
 
 
 class WebhookEndpointWithSecret(WebhookEndpoint):
-    """A webhook endpoint with its signing secret, in the responses of create and rotate_secret (contract 9)."""
+    """A webhook endpoint with its signing secret, in the responses of create and rotate_secret (promises 9)."""
 
     secret: Annotated[str, Keywords(pattern="^whsec_[A-Za-z0-9+/]{43}=$")]
     """The signing secret. No other response contains it."""
@@ -80,7 +80,7 @@ Filters = Annotated[list[EventFilter], Keywords(maxItems=FILTERS_LIMIT)]
 
 
 class WebhookEndpointCreate(fields.Input):
-    """A new webhook endpoint (contract 9)."""
+    """A new webhook endpoint (promises 9)."""
 
     url: Url
     """The https URL that receives POSTs: public, without credentials and fragment, at most 2048 characters."""
@@ -110,7 +110,7 @@ class WebhookEndpointPatch(fields.Input):
 
 
 class DeletedWebhookEndpoint(TypedDict):
-    """The response of the deletion of an endpoint (contract 9)."""
+    """The response of the deletion of an endpoint (promises 9)."""
 
     id: WebhookEndpointId
     """The id of the deleted endpoint."""
@@ -193,7 +193,7 @@ class Snapshot:
 
 
 def check_url(url: str) -> None:
-    """Raises `url_invalid` for a URL that cannot receive events (contract 9)."""
+    """Raises `url_invalid` for a URL that cannot receive events (promises 9)."""
     problem = urls.refuse_url(url, allow_loopback=loopback_allowed())
     if problem:
         raise ApiError(Code.URL_INVALID, problem, param="url")

@@ -1,4 +1,4 @@
-"""Events: changes of resources that receivers are notified of (specification, "Events"; contract 9).
+"""Events: changes of resources that receivers are notified of (promises 9).
 
 An event is derived from the old and new image of a row in the table's stream. Every committed
 change that has an event type therefore gets its event, and no code that writes a resource has to create it. Changes of
@@ -40,7 +40,7 @@ class EventData(TypedDict):
 
 
 class Event(TypedDict):
-    """A change that webhook endpoints are notified of (specification, "Events"; contract 9). Id prefix `evt_`.
+    """A change that webhook endpoints are notified of (promises 9). Id prefix `evt_`.
 
     An event never changes. Deliveries send exactly its JSON text.
     """

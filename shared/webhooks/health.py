@@ -1,4 +1,4 @@
-"""The health of an endpoint, from the outcomes of its attempts: slow, hanging, busy, failing or gone (contract 9)."""
+"""The health of an endpoint, from the outcomes of its attempts: slow, hanging, busy, failing or gone (promises 9)."""
 
 from __future__ import annotations
 

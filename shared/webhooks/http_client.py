@@ -1,7 +1,7 @@
 """The HTTP client that sends webhooks to untrusted receivers. Every exchange ends in time with an `Outcome`.
 
 A receiver may be hostile: it may hang at any point, respond slowly or endlessly, redirect, resolve to our own network,
-or not speak HTTP at all. `post` does not raise for any of these; it reports one of these errors (contract 9):
+or not speak HTTP at all. `post` does not raise for any of these; it reports one of these errors (promises 9):
 
     error                meaning
     None                 a 2xx with a complete body, or with more than `BODY_READ` bytes of it
@@ -42,7 +42,7 @@ from yarl import URL
 from shared.webhooks.urls import UrlRefused, WebhookUrl, read_url, refuse_address
 
 DEADLINE = 15.0
-"""Seconds for the whole exchange: DNS lookup, connect, TLS, request, response head and body (contract 9)."""
+"""Seconds for the whole exchange: DNS lookup, connect, TLS, request, response head and body (promises 9)."""
 
 BODY_READ = 64 * 1024
 """The most bytes of a response body that are read."""

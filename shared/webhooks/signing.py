@@ -1,7 +1,7 @@
-"""Signing secrets and signatures of webhook endpoints (specification, "Signature"; contract 9).
+"""Signing secrets and signatures of webhook endpoints (promises 9).
 
 A secret is stored only as KMS ciphertext that is bound to its endpoint. API functions may only encrypt. The delivery
-worker may decrypt, and caches decrypted secrets in memory (contract 0).
+worker may decrypt, and caches decrypted secrets in memory (promises 0).
 """
 
 from __future__ import annotations

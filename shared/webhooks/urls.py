@@ -1,4 +1,4 @@
-"""Which URLs can receive webhooks, and which addresses the client can connect to (contract 9).
+"""Which URLs can receive webhooks, and which addresses the client can connect to (promises 9).
 
 There are two checks. `refuse_url` checks the text when an endpoint is registered: it refuses local addresses and names
 that are never public. `refuse_address` checks each address before a delivery connects to it, because the addresses of a

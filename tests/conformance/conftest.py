@@ -1,4 +1,4 @@
-"""Black-box tests over HTTP, from the specification and the contract alone.
+"""Black-box tests over HTTP, from the promises alone.
 
 By default they start the local runner themselves. To test a running service set `BASE_URL`, `TEST_KEY`,
 `LIVE_KEY`, `OTHER_TEST_KEY` and `OTHER_LIVE_KEY` (the last two of a second project; `-m smoke` needs

@@ -1,4 +1,4 @@
-"""Contract sections 8 and 10: what the test-mode agent does, as a consumer of the API sees it."""
+"""Promises 8 and 10: what the test-mode agent does, as a consumer of the API sees it."""
 
 from __future__ import annotations
 

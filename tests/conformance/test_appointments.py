@@ -1,4 +1,4 @@
-"""Contract section 6: fields, times, transitions and what each change emits."""
+"""Promises 6: fields, times, transitions and what each change emits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The specification's Authentication, and ping."""
+"""Promises 0: API keys, and ping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contract section 7: what a call may ask for, and its Idempotency-Keys."""
+"""Promises 7: what a call may ask for, and its Idempotency-Keys."""
 
 from __future__ import annotations
 

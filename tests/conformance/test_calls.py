@@ -1,4 +1,4 @@
-"""Contract sections 7 and 10: placing calls, what becomes of them, and what is told of it."""
+"""Promises 7 and 10: placing calls, what becomes of them, and what is told of it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.support.signed_receiver import Hook
 
 @dataclass(frozen=True)
 class Row:
-    """One of contract section 10's table. `effect` is the appointment's new status, `talked` with a customer."""
+    """A row of promise 10.2. `effect` is the appointment's new status, `talked` with a customer."""
 
     call_status: str
     ended_reasons: frozenset[str]

@@ -1,4 +1,4 @@
-"""Contract sections 7 and 8: one call at a time to a customer, and calls that a customer asks the agent for."""
+"""Promises 7 and 8: one call at a time to a customer, and calls that a customer asks the agent for."""
 
 from __future__ import annotations
 

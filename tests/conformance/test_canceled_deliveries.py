@@ -1,4 +1,4 @@
-"""Contract section 9: deliveries to endpoints that are disabled or deleted."""
+"""Promises 9: deliveries to endpoints that are disabled or deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The specification's Conversation and contract section 8: opening, finding and ending conversations."""
+"""Promises 8: opening, finding and ending conversations."""
 
 from __future__ import annotations
 

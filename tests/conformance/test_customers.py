@@ -1,4 +1,4 @@
-"""Contract section 5, and the phone rule of section 0."""
+"""Promises 5, and the phone numbers of promise 0.5."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The specification's Delivery, Signature and Retry behavior, with real receivers."""
+"""Promises 9: deliveries, signatures and retries, with real receivers."""
 
 from __future__ import annotations
 

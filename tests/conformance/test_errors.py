@@ -1,4 +1,4 @@
-"""Contract section 2: routes, the order of checks, the error page."""
+"""Promises 2: routes, the order of checks, the error page."""
 
 from __future__ import annotations
 

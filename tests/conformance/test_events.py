@@ -1,4 +1,4 @@
-"""The specification's Events: the envelope, the log, and where deliveries are found."""
+"""Promises 9: the envelope, the log, and where deliveries are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contract section 4."""
+"""Promises 4."""
 
 from __future__ import annotations
 

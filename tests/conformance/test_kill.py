@@ -1,4 +1,4 @@
-"""The local runner is killed again and again while clients write; contract 4 ("a crash at any point"), 6 and 9
+"""The local runner is killed again and again while clients write; promises 4 ("a crash at any point"), 6 and 9
 ("Crash safety").
 
 `pytest -m kill` runs it alone. The moments of the kills and what the clients do follow from a seed, which is

@@ -1,4 +1,4 @@
-"""Calls that are under way when everything is killed: each still comes to its one end (contract 7, 9, 10)."""
+"""Calls that are under way when everything is killed: each still comes to its one end (promises 7, 9, 10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A response is sent only once its write survives a kill of everything (contract 4, "a crash at any point")."""
+"""A response is sent only once its write survives a kill of everything (promises 4, "a crash at any point")."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole of the specification's retry schedule, on a runner of its own that takes 41 hours for 15 seconds."""
+"""The whole of promise 0.6, on a runner of its own that takes 41 hours for 15 seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The specification's Pagination and contract section 3's lists: pages, cursors, filters, order."""
+"""Promises 3: pages, cursors, filters, order."""
 
 from __future__ import annotations
 

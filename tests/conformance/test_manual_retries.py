@@ -1,4 +1,4 @@
-"""Contract section 9: retries by hand."""
+"""Promises 9: retries by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The specification's Message and contract section 8: messages and their replies, refusals, forced outcomes."""
+"""Promises 8: messages and their replies, refusals, forced outcomes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contract section 3: metadata is kept as sent, merged by key, and bounded."""
+"""Promises 3: metadata is kept as sent, merged by key, and bounded."""
 
 from __future__ import annotations
 

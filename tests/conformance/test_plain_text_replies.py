@@ -1,4 +1,4 @@
-"""Contract section 8: `markdown: false` makes the reply plain text; the transcript keeps the original."""
+"""Promises 8: `markdown: false` makes the reply plain text; the transcript keeps the original."""
 
 from __future__ import annotations
 

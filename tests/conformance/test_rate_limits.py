@@ -1,4 +1,4 @@
-"""The specification's Limits: 100 requests a second for each key, exactly."""
+"""Promise 1.5: 100 requests a second for each key, exactly."""
 
 from __future__ import annotations
 

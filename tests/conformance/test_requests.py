@@ -1,4 +1,4 @@
-"""Contract section 3: bodies, content types, sizes, unknown fields."""
+"""Promises 3: bodies, content types, sizes, unknown fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contract section 1: what every response carries."""
+"""Promises 1: what every response carries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contract sections 1, 3, 6 and 7: reading and listing sessions."""
+"""Promises 1, 3, 6 and 7: reading and listing sessions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contract section 1: what belongs to another project or mode does not exist for a key."""
+"""Promises 1: what belongs to another project or mode does not exist for a key."""
 
 from __future__ import annotations
 

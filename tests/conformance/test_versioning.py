@@ -1,4 +1,4 @@
-"""Contract section 1: the dated revision of a request."""
+"""Promises 1: the dated revision of a request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Contract section 8: Idempotency-Keys of messages, transcripts, turns and the sync window.
+"""Promises 8: Idempotency-Keys of messages, transcripts, turns and the sync window.
 
 What takes as long as a late reply is started before the first test and looked at in the last ones.
 """
@@ -37,7 +37,7 @@ LATE_WINDOW, LATE_REPLY = 2, 7
 SLOW = 4
 """Seconds that the service may take beyond these."""
 WINDOW = 20
-"""Seconds that a request waits for a reply otherwise (contract 8)."""
+"""Seconds that a request waits for a reply otherwise (promises 8)."""
 CROWD = 40
 
 

@@ -1,4 +1,4 @@
-"""Contract section 9: webhook endpoints, their addresses, filters and secrets."""
+"""Promises 9: webhook endpoints, their addresses, filters and secrets."""
 
 from __future__ import annotations
 

@@ -235,7 +235,7 @@ def test_the_firewall_stands_before_the_api_and_lets_an_honest_key_through(stage
     }
     assert groups
     assert {*map(str, groups.values())} == {"{'None': {}}"}, "the groups count only, and refuse nothing"
-    # It refuses bodies of more than 8 KB; contract 1 takes 256.
+    # It refuses bodies of more than 8 KB; promise 2.7 takes 256.
     assert "AWSManagedRulesCommonRuleSet" not in groups
     assert len({rule["Priority"] for rule in acl["Rules"]}) == len(acl["Rules"])
 

@@ -123,7 +123,7 @@ def test_texts_do_not_refer_to_what_clients_do_not_have(described: Any) -> None:
     for place, value in dicts(described):
         description = value.get("description")
         if isinstance(description, str):
-            ours = r"contract \d|promises? \d|\(specification|[A-Z]{4,}_|\bTRANSITIONS\b|\bSTATUSES\b"
+            ours = r"promises? \d|[A-Z]{4,}_|\bTRANSITIONS\b|\bSTATUSES\b"
             assert not re.search(ours, description), f"{place}: {description}"
             assert "  " not in description, f"{place}: {description}"
 

@@ -1,4 +1,4 @@
-"""Calls: one at a time to a customer, each with one end, whatever races, dies or is lost (contract 7 and 10)."""
+"""Calls: one at a time to a customer, each with one end, whatever races, dies or is lost (promises 7 and 10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An endpoint is disabled or deleted while a delivery to it waits or is being sent (contract 9)."""
+"""An endpoint is disabled or deleted while a delivery to it waits or is being sent (promises 9)."""
 
 from __future__ import annotations
 

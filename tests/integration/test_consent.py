@@ -1,4 +1,4 @@
-"""Consent to be called on WhatsApp: one answer settles all that wait for it, however it comes (contract 7)."""
+"""Consent to be called on WhatsApp: one answer settles all that wait for it, however it comes (promises 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers of deliveries, fan-out and sweep that die or are in trouble with AWS (contract 9)."""
+"""Workers of deliveries, fan-out and sweep that die or are in trouble with AWS (promises 9)."""
 
 from __future__ import annotations
 

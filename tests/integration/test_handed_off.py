@@ -1,4 +1,4 @@
-"""A conversation that a person has taken over, and that an operator gives back to the agent (contract 8)."""
+"""A conversation that a person has taken over, and that an operator gives back to the agent (promises 8)."""
 
 from __future__ import annotations
 

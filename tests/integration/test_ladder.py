@@ -1,4 +1,4 @@
-"""Deliveries from the first attempt to the last, the clock in hand (specification, "Retry behavior"; contract 9)."""
+"""Deliveries from the first attempt to the last, the clock in hand (promises 9)."""
 
 from __future__ import annotations
 

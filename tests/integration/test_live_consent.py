@@ -1,4 +1,4 @@
-"""Consent to live calls, with a messenger in WhatsApp's place: who is asked, and what an answer does (contract 7)."""
+"""Consent to live calls, with a messenger in WhatsApp's place: who is asked, and what an answer does (promises 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A message's request in trouble: it is stored once, and answered once (contract 8)."""
+"""A message's request in trouble: it is stored once, and answered once (promises 8)."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def expected(trouble: Trouble, service: str) -> str:
 @pytest.mark.usefixtures("owed_by_nobody_else")
 @pytest.mark.parametrize("kind", FEWER_TROUBLES)
 @pytest.mark.parametrize("post", POSTS.values(), ids=POSTS)
-def test_a_message_in_trouble_has_the_contracts_answer_and_is_stored_once_under_its_key(
+def test_a_message_in_trouble_is_answered_as_promised_and_is_stored_once_under_its_key(
     stage: Stage, stopped_clock: Clock, post: Post, kind: str
 ) -> None:
     calls = calls_of(stage, stopped_clock, post, "k").calls
@@ -117,7 +117,7 @@ def test_a_message_in_trouble_has_the_contracts_answer_and_is_stored_once_under_
 @pytest.mark.usefixtures("owed_by_nobody_else")
 @pytest.mark.parametrize("kind", ["passing", "lasting", "conflict"])
 @pytest.mark.parametrize("post", POSTS.values(), ids=POSTS)
-def test_a_message_without_a_key_in_trouble_has_the_contracts_answer_and_is_stored_at_most_once(
+def test_a_message_without_a_key_in_trouble_is_answered_as_promised_and_is_stored_at_most_once(
     stage: Stage, stopped_clock: Clock, post: Post, kind: str
 ) -> None:
     calls = calls_of(stage, stopped_clock, post, None).calls

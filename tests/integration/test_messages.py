@@ -1,4 +1,4 @@
-"""Messages: what they cost, their Idempotency-Keys, and many at once (contract 8)."""
+"""Messages: what they cost, their Idempotency-Keys, and many at once (promises 8)."""
 
 from __future__ import annotations
 

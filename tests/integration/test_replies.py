@@ -1,4 +1,4 @@
-"""A request that answers its own message: in its window, cut off, killed or in trouble (contract 8)."""
+"""A request that answers its own message: in its window, cut off, killed or in trouble (promises 8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests in trouble with AWS: the answer is the contract's, and the effect is one (contract 4)."""
+"""Requests in trouble with AWS: the answer is one of those promised, and the effect is one (promises 4)."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def met_by(prepare: Preparation, kind: str) -> Sequence[Trouble]:
 
 @pytest.mark.parametrize("kind", TROUBLES)
 @pytest.mark.parametrize("prepare", KEYED, ids=lambda prepare: prepare.__name__)
-def test_a_request_in_trouble_has_the_contracts_answer_and_its_retry_makes_the_effect_one(
+def test_a_request_in_trouble_is_answered_as_promised_and_its_retry_makes_the_effect_one(
     stage: Stage, stopped_clock: Clock, prepare: Preparation, kind: str
 ) -> None:
     def all_of(fault: Fault | None, code: str | None, retry: str = "true") -> tuple[list[str], list[str]]:
@@ -175,7 +175,7 @@ def test_a_request_in_trouble_has_the_contracts_answer_and_its_retry_makes_the_e
 
 @pytest.mark.parametrize("kind", ["passing", "lasting", "conflict"])
 @pytest.mark.parametrize("prepare", [*KEYED, *DELETIONS], ids=lambda prepare: prepare.__name__)
-def test_a_request_without_a_key_in_trouble_has_the_contracts_answer_and_at_most_one_effect(
+def test_a_request_without_a_key_in_trouble_is_answered_as_promised_and_at_most_one_effect(
     stage: Stage, stopped_clock: Clock, prepare: Preparation, kind: str
 ) -> None:
     def all_of(fault: Fault | None, code: str | None, retry: str = "true") -> tuple[list[str], list[str]]:

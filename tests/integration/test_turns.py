@@ -1,4 +1,4 @@
-"""Turns: each message has one reply and one effect, whatever happens to its workers (contract 8)."""
+"""Turns: each message has one reply and one effect, whatever happens to its workers (promises 8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns of a live call: what the customer says is answered, done once and kept (contract 7 and 8)."""
+"""Turns of a live call: what the customer says is answered, done once and kept (promises 7 and 8)."""
 
 from __future__ import annotations
 

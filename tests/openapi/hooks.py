@@ -32,7 +32,7 @@ schemathesis.openapi.format(
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: Any) -> None:
-    """Give each request an Idempotency-Key of its own: the service refuses a key with another request (contract 4)."""
+    """Give each request an Idempotency-Key of its own: the service refuses a key with another request (promises 4)."""
     key = (case.headers or {}).get("Idempotency-Key")
     if isinstance(key, str) and case.meta is not None and case.meta.generation.mode.is_positive:
         case.headers["Idempotency-Key"] = f"{key[:230]}-{next(NUMBERS)}"
@@ -75,7 +75,7 @@ EXCEPTIONS: list[tuple[str, str, Callable[[Any, dict[str, str]], bool]]] = [
     ),
     (
         REJECTED,
-        "A status and the other fields of a patch must fit together and to the appointment (contract 6).",
+        "A status and the other fields of a patch must fit together and to the appointment (promises 6).",
         lambda case, error: (
             case.method == "PATCH"
             and case.operation.path == "/v1/appointments/{id}"

@@ -80,7 +80,7 @@ ERRORS: dict[tuple[int, str], frozenset[str]] = {
     (503, "api_error"): frozenset({"service_unavailable"}),
     (504, "api_error"): frozenset({"agent_timeout"}),
 }
-"""Contract section 2: the codes of each HTTP status and error type."""
+"""Promises 2: the codes of each HTTP status and error type."""
 
 ACTIONS = {
     "handoff": ["reason"],
@@ -90,7 +90,7 @@ ACTIONS = {
     "call_requested": ["session_id"],
     "conversation_ended": [],
 }
-"""Contract section 8: the fields of each action."""
+"""Promises 8: the fields of each action."""
 REPLAYED_HEADERS = ("Location", "Content-Type", "Service-Version")
 RETRYABLE_CODES = frozenset({"idempotency_key_in_use", "conversation_busy", "conflict", "rate_limit_exceeded"})
 
@@ -115,7 +115,7 @@ class Response:
 
     @property
     def challenge(self) -> str | None:
-        """`WWW-Authenticate`, which a REST API of API Gateway delivers renamed (contract 2)."""
+        """`WWW-Authenticate`, which a REST API of API Gateway delivers renamed (promises 2)."""
         return self.headers.get("WWW-Authenticate") or self.headers.get("x-amzn-Remapped-WWW-Authenticate")
 
     @property
@@ -156,11 +156,11 @@ class Promises:
             self.new.append(f"{where}: {breach}")
 
 
-# One rule of the contract after another: splitting the list would hide it.
+# One promise after another: splitting the list would hide it.
 def breaches(  # noqa: C901
     method: str, path: str, response: Response, base_url: str, *, with_key: bool, repeatable: bool
 ) -> Iterable[str]:
-    """What in this answer contradicts contract sections 1, 2, 3 and 8, and no schema can say.
+    """What in this answer contradicts promises 1, 2, 3 and 8, and no schema can say.
 
     A `repeatable` request is harmless if repeated.
     """

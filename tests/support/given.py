@@ -30,7 +30,7 @@ def unique_phone() -> str:
 
 
 def simulated_phone(outcome: str) -> str:
-    """A number that no other test calls, with this outcome (two digits) by contract section 10."""
+    """A number that no other test calls, with this outcome (two digits) by promises 10."""
     return f"+1{200 + next(_areas) % 800}55501{outcome}"
 
 

@@ -37,7 +37,7 @@ def canonical(value: Any) -> str:
 
 
 def merge_patched(document: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """RFC 7396 for the flat fields; `metadata` by key, its values whole (contract 3)."""
+    """RFC 7396 for the flat fields; `metadata` by key, its values whole (promises 3)."""
     result = copy.deepcopy(document)
     for name, value in patch.items():
         if name == "metadata" and value is not None:

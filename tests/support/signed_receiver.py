@@ -1,4 +1,4 @@
-"""A webhook receiver with many URLs, whose signatures are checked as the specification tells a receiver to."""
+"""A webhook receiver with many URLs, whose signatures are checked as promise 9.6 tells a receiver to."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Receiver(receivers.Receiver):
 
 
 def service_signature_is_valid(received: Received, secret: str) -> bool:
-    """Whether `Service-Signature` verifies as the specification tells a receiver to."""
+    """Whether `Service-Signature` verifies as promise 9.6 tells a receiver to."""
     parts = dict(part.split("=", 1) for part in received.headers["Service-Signature"].split(","))
     signed = parts["t"].encode() + b"." + received.body
     expected = hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()

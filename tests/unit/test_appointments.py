@@ -18,7 +18,7 @@ STATUSES = ("pending", "confirmed", "rescheduled", "cancelled", "failed")
 TIME, NEW_TIME = "2027-01-01T00:00:00.000Z", "2027-01-02T00:00:00.000Z"
 REASON_OF = {"cancelled": "cancellation_reason", "failed": "failure_reason"}
 
-# Contract 6, without a new time: "=" is the no-op 200, a number the error's HTTP status.
+# Promises 6, without a new time: "=" is the no-op 200, a number the error's HTTP status.
 TRANSITIONS = """
     from         pending confirmed rescheduled cancelled failed
     pending      =       yes       400         yes       yes
@@ -72,7 +72,7 @@ def refusal(before: Any, patch: dict[str, Any]) -> ApiError:
 
 
 @pytest.mark.parametrize(("status", "asked", "cell"), cells(TRANSITIONS))
-def test_a_status_changes_by_the_contract_s_table(status: str, asked: str, cell: str) -> None:
+def test_a_status_changes_by_the_promised_table(status: str, asked: str, cell: str) -> None:
     before, patch = appointment(status), {"status": asked}
     if cell.isdigit():
         error = refusal(before, patch)

@@ -11,7 +11,7 @@ from shared.webhooks.deliveries import Ended, Phase, Retry
 from shared.webhooks.http_client import Outcome
 from tests.support.snapshots import snapshot
 
-# Specification, "Retry behavior": the wait before attempt 2 follows attempt 1, and so on; there is no tenth.
+# Promise 0.6: the wait before attempt 2 follows attempt 1, and so on; there is no tenth.
 WAIT_AFTER = {1: 5, 2: 30, 3: 300, 4: 1800, 5: 7200, 6: 18000, 7: 36000, 8: 86400}
 ATTEMPTS = range(1, 10)
 TERMINAL = [status for status in range(400, 500) if status not in (408, 429)]

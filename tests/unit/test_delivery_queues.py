@@ -1,4 +1,4 @@
-"""No endpoint delays another, and a busy one is served at its pace (specification, "Retry behavior"; README)."""
+"""No endpoint delays another, and a busy one is served at its pace (promise 9.10)."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def is_coming(doc: Appointment) -> bool:
 
 
 def expected(nn: int, doc: Appointment) -> dict[str, Any]:
-    """What the contract's table says becomes of the appointment; nothing is moved into the past."""
+    """What promise 10.2 says becomes of the appointment; nothing is moved into the past."""
     if doc["status"] == "cancelled":
         return {}
     if nn == 8 and clock.parse(doc["appointment_at"]) + clock.DAY <= clock.now():

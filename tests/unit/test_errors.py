@@ -5,7 +5,7 @@ import re
 from shared.core import errors
 from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE, ApiError, Code
 
-CONTRACT = """
+PROMISED = """
 | 400 | invalid_request_error | `parameter_missing`, `parameter_unknown`, `parameter_invalid`, `parameter_invalid_integer`, `parameter_invalid_empty`, `parameters_exclusive`, `phone_invalid_format`, `email_invalid`, `url_invalid`, `datetime_invalid`, `metadata_invalid`, `cursor_invalid`, `event_filter_invalid`, `api_version_invalid`, `invalid_json`, `idempotency_key_invalid` |
 | 400 | idempotency_error | `idempotency_key_reused` |
 | 401 | authentication_error | `api_key_missing`, `api_key_invalid`, `api_key_revoked` |
@@ -21,18 +21,18 @@ CONTRACT = """
 | 503 | api_error | `service_unavailable` |
 | 504 | api_error | `agent_timeout` |
 """  # noqa: E501 (a table)
-"""The table of contract 2; `resource_not_found` is also 400 for an id named in the body."""
+"""The table of promises 2; `resource_not_found` is also 400 for an id named in the body."""
 
 
 def rows() -> dict[str, tuple[int, str]]:
     found: dict[str, tuple[int, str]] = {}
-    for line in CONTRACT.strip().splitlines():
+    for line in PROMISED.strip().splitlines():
         status, type, codes = (cell.strip() for cell in line.strip("|").split("|"))
         found |= {code: (int(status), type) for code in re.findall(r"`(\w+)`", codes)}
     return found
 
 
-def test_the_table_is_the_contract_s_and_one_of_our_own() -> None:
+def test_the_table_is_as_promised_and_has_one_of_our_own() -> None:
     ours = {"call_limit_reached": (409, "conflict_error")}
     assert {code: (kind.status, kind.type) for code, kind in ERRORS.items()} == rows() | ours
 
@@ -44,7 +44,7 @@ def test_every_error_has_words_for_a_person() -> None:
         assert kind.meaning not in kind.remedy
 
 
-def test_conflicts_that_pass_are_those_of_contract_4() -> None:
+def test_conflicts_that_pass_are_those_of_promises_4() -> None:
     assert sorted(NEVER_SAVED) == [
         "call_in_progress",
         "call_limit_reached",
@@ -58,7 +58,7 @@ def test_conflicts_that_pass_are_those_of_contract_4() -> None:
     assert {ERRORS[code].status for code in NEVER_SAVED} == {409}
 
 
-def test_the_refusals_that_clients_should_retry_are_those_that_contract_1_names() -> None:
+def test_the_refusals_that_clients_should_retry_are_those_that_promises_1_name() -> None:
     limited = {code for code, kind in ERRORS.items() if kind.status == 429}
 
     assert limited | {"idempotency_key_in_use", "conversation_busy", "conflict"} == RETRYABLE

@@ -211,7 +211,7 @@ def compare(value: int, word: str, bound: int) -> bool:
     return {"gt": value > bound, "gte": value >= bound, "lt": value < bound, "lte": value <= bound}[word]
 
 
-def test_each_list_takes_the_parameters_that_the_contract_names() -> None:
+def test_each_list_takes_the_parameters_that_are_promised() -> None:
     def named(listed: Collection[Any, Any]) -> list[str]:
         return sorted({re.sub(r"\[.*", "[]", name) for name in queries.parameters(listed)})
 

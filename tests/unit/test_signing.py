@@ -40,7 +40,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def verified(header: str, body: bytes, secret: str, now: int) -> bool:
-    """What the specification's "Signature" tells a receiver to do."""
+    """What promise 9.6 tells a receiver to do."""
     parts = re.fullmatch(r"t=([1-9][0-9]*),v1=([0-9a-f]{64})", header)
     assert parts
     expected = hmac.new(secret.encode(), parts[1].encode() + b"." + body, hashlib.sha256).hexdigest()

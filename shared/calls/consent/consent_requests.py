@@ -1,4 +1,4 @@
-"""Requests for consent: sending one, and closing it with every call that waits for its answer (contract 7).
+"""Requests for consent: sending one, and closing it with every call that waits for its answer (promises 7).
 
 A request is closed by an answer, by its expiry, or because it cannot be sent. One transaction closes it.
 """

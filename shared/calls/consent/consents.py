@@ -1,4 +1,4 @@
-"""Consent to be called on WhatsApp, kept per project, mode and phone (contract 7).
+"""Consent to be called on WhatsApp, kept per project, mode and phone (promises 7).
 
 Each phone has one row: its latest request, the answer to it, and the sessions that wait for the answer. Every write of
 the row is conditional on its version, so exactly one of an acceptance, a refusal and an expiry takes effect, in one
@@ -29,11 +29,11 @@ PENDING, GRANTED, DECLINED, EXPIRED = "pending", "granted", "declined", "expired
 LASTS = 7 * clock.DAY // clock.SECOND
 """Seconds, scaled, after which a request without an answer expires."""
 SILENCE = 60
-"""The same for a simulated customer who never answers (contract 10)."""
+"""The same for a simulated customer who never answers (promises 10)."""
 SIMULATED_ANSWER = 5
 """Seconds, scaled, after which a simulated customer answers."""
 REQUESTS = ((clock.DAY, 1), (7 * clock.DAY, 2))
-"""How many requests a phone may get in a period (Meta's limits for call permission requests; contract 7)."""
+"""How many requests a phone may get in a period (Meta's limits for call permission requests; promises 7)."""
 SESSIONS_LIMIT = 30
 """Sessions that may wait for one answer, because all of them are written in one transaction."""
 ASKER_KEPT = 400 * clock.DAY

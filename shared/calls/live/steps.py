@@ -1,4 +1,4 @@
-"""The steps of a live call, as the carrier describes it (contract 7).
+"""The steps of a live call, as the carrier describes it (promises 7).
 
 A step runs when it is due, or when an event arrives. In both cases the worker asks the carrier for the state of the
 call, so events may be lost, repeated or out of order.

@@ -1,4 +1,4 @@
-"""A turn of a live call: the agent answers the customer, with the tools of a conversation (contract 7, 8).
+"""A turn of a live call: the agent answers the customer, with the tools of a conversation (promises 7, 8).
 
 The transcript, one row, is the history of the call. A turn extends it in the transaction that commits the changes of
 the tools. The session's row stores the agent's proposal and the outcome of the call so far.

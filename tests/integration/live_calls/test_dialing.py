@@ -1,4 +1,4 @@
-"""Live calls from the request to the end: one start for a call, and carriers that do not place it (contract 7)."""
+"""Live calls from the request to the end: one start for a call, and carriers that do not place it (promises 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transcript and recording of a live call, whenever they come (contract 7)."""
+"""Transcript and recording of a live call, whenever they come (promises 7)."""
 
 from __future__ import annotations
 

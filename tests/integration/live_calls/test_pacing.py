@@ -1,4 +1,4 @@
-"""The carrier's capacity: how many live calls there are at once, how quickly they start, and who waits (contract 7)."""
+"""The carrier's capacity: how many live calls there are at once, how quickly they start, and who waits (promises 7)."""
 
 from __future__ import annotations
 

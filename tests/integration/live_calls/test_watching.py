@@ -1,4 +1,4 @@
-"""Live calls under way: what is asked of the carrier, and the events that it sends (contract 7)."""
+"""Live calls under way: what is asked of the carrier, and the events that it sends (promises 7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whatever is sent, every answer keeps the contract (sections 1 and 2)."""
+"""Whatever is sent, every answer keeps promises 1 and 2."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.world import World
 
 
 def check(method: str, target: str, answer: Answer) -> None:
-    """Contract sections 1 to 3, and the API description, for any answer."""
+    """Promises 1 to 3, and the API description, for any answer."""
     headers = HTTPMessage()
     for name, value in answer.headers.items():
         headers[name] = value
@@ -54,7 +54,7 @@ def check(method: str, target: str, answer: Answer) -> None:
         ("fallback", 50),
     ],
 )
-def test_whatever_is_sent_the_answer_keeps_the_contract(world: World, group: str, examples: int) -> None:
+def test_whatever_is_sent_the_answer_keeps_the_promises(world: World, group: str, examples: int) -> None:
     @fixed(examples)
     @given(requests(group))
     def property_(sent: Sent) -> None:

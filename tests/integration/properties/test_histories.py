@@ -1,4 +1,4 @@
-"""Appointments against a model of contract section 6."""
+"""Appointments against a model of promises 6."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class Appointments(RuleBasedStateMachine):
                 assert canonical(one["data"].get("previous_attributes")) == canonical(previous)
 
 
-def test_appointments_and_their_events_follow_the_contract_through_any_history(quiet_world: World) -> None:
+def test_appointments_and_their_events_are_as_promised_through_any_history(quiet_world: World) -> None:
     class Machine(Appointments):
         world = quiet_world
 

@@ -1,4 +1,4 @@
-"""Clients that read a list by `appointment_at` while its appointments are rescheduled (contract 3, "Lists")."""
+"""Clients that read a list by `appointment_at` while its appointments are rescheduled (promises 3, "Lists")."""
 
 from __future__ import annotations
 

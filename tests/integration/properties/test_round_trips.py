@@ -1,4 +1,4 @@
-"""What goes in comes out again as the contract says."""
+"""What goes in comes out again as promised."""
 
 from __future__ import annotations
 

@@ -509,7 +509,7 @@ def test_the_tables_hold_every_value_that_the_service_model_enumerates(client: A
         assert set(shape.enum) <= set(DISCONNECTS)
 
 
-def test_every_ending_is_one_of_the_contract() -> None:
+def test_every_ending_is_one_of_those_promised() -> None:
     known = {
         "completed": {"customer_hangup", "agent_hangup"},
         "no_answer": {"no_answer", "busy", "voicemail", "declined"},

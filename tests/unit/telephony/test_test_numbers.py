@@ -44,7 +44,7 @@ def test_the_last_two_digits_of_a_simulators_number_decide(phone: str, digits: i
     assert number(phone) == digits
 
 
-def test_every_outcome_is_as_the_contract_says() -> None:
+def test_every_outcome_is_as_promised() -> None:
     completed, human = "completed", "human"
     endings = {nn: outcome.ending for nn, outcome in OUTCOMES.items()}
     assert {nn: (ending.call_status, ending.answered_by) for nn, ending in endings.items()} == {
