@@ -61,8 +61,8 @@ def test_work_that_takes_nothing_costs_nothing() -> None:
 
 def test_a_month_without_traffic_is_paid_for_polling_sweeping_alarms_and_keys() -> None:
     polling, sweeping, canary, alarms, dashboard, key = costs.idle().values()
-    # Five long polls of 20 seconds are 15 a minute, 648,000 a month for each of seven queues and two FIFO queues.
-    assert polling == pytest.approx(7 * 0.648 * 0.40 + 2 * 0.648 * 0.50)
+    # Five long polls of 20 seconds are 15 a minute, 648,000 a month for each of eight queues and two FIFO queues.
+    assert polling == pytest.approx(8 * 0.648 * 0.40 + 2 * 0.648 * 0.50)
     # A run each five minutes.
     assert canary == pytest.approx(8_640 * sum(costs.cost(costs.CANARY).values()))
     # 43,200 runs: 8.5 read units and 330 bytes of log each, and 0.1779 GB-seconds (18 ms of code, 85 ms of calls).
