@@ -44,8 +44,9 @@ SWEEP_GRACE = 60
 SWEEP_AHEAD = 75
 """Seconds, scaled, before the planned time of a delivery that was put off from which `sweep`, which runs each minute,
 sends its wake-up. The wake-up has the delay until that time."""
-OVERDUE = clock.SECOND
-"""How long after its time (milliseconds) an attempt is usually made at the latest."""
+OVERDUE = 2 * clock.SECOND
+"""How long after its time (milliseconds) an attempt is usually made at the latest: a state machine waits up to a second
+longer."""
 ATTEMPTING, SUCCEEDED, FAILED, CANCELED = STATUSES = ("attempting", "succeeded", "failed", "canceled")
 ERROR_CODES = (
     "timeout",

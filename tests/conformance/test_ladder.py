@@ -38,7 +38,7 @@ def climb(hurried: Client, receiver: Receiver) -> dict[str, Any]:
 
     def has_ended() -> bool:
         found = hurried.get(path).ok()
-        seen[found["attempt_count"]] = found
+        seen.setdefault(found["attempt_count"], found)
         return ended(found)
 
     eventually(has_ended, timeout=90)
