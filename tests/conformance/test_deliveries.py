@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import receivers
 from tests.support.client import Client, eventually
 from tests.support.given import (
     Subscribe,
@@ -26,7 +27,7 @@ from tests.support.given import (
     seconds,
     unique_phone,
 )
-from tests.support.receivers import answer, drip_body, hang_after_request, redirect
+from tests.support.receivers import Exchange, answer, drip_body, hang_after_request, redirect
 from tests.support.runner import Service, free_port
 from tests.support.signed_receiver import Receiver, service_signature_is_valid, standard_signature_is_valid
 
@@ -248,10 +249,14 @@ def test_a_refused_connection_is_retried_at_the_present_url(
     assert len(hook.received) == 1
 
 
-def test_a_tls_error_is_retried(client: Client, subscribe: Subscribe, receiver: Receiver) -> None:
-    url = receiver.hook().url.replace("http://", "https://")
-    endpoint = subscribe(client, url, "customer.created")
-    delivery = delivery_when(client, notify(client, endpoint), lambda found: found["attempt_count"] >= 2)
+def test_a_tls_error_is_retried(client: Client, subscribe: Subscribe) -> None:
+    def without_tls(exchange: Exchange) -> None:
+        exchange.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        exchange.hang()
+
+    with receivers.Receiver(without_tls) as receiver:
+        endpoint = subscribe(client, receiver.url.replace("http://", "https://"), "customer.created")
+        delivery = delivery_when(client, notify(client, endpoint), lambda found: found["attempt_count"] >= 2)
     assert {attempt["error_code"] for attempt in delivery["attempts"]} == {"tls_error"}
     assert delivery["status"] == "attempting"
 
