@@ -28,6 +28,7 @@ from shared.api.responses import RequestContext
 from shared.core import clock
 from shared.pages import SECURITY
 from shared.store import commit, table
+from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.webhooks import endpoints
 
@@ -147,20 +148,7 @@ class InProject(SignedIn):
 
         `decide` reads the rows it needs, and runs again if they are modified concurrently. Raises ApiError.
         """
-
-        def attempt() -> None:
-            writes = decide()
-            if not writes:
-                return
-            try:
-                table.write(writes, self.context.request_id)
-            except table.ConditionFailed as failed:
-                error = failed.op.on_condition_failed(failed.old)
-                if error is not None:
-                    raise error from None
-                raise
-
-        commit.retry_on_conflict(attempt)
+        commit.commit(lambda: Change(None, decide()), self.context.request_id)
 
     def once(self) -> table.Put:
         """The write that fails with SentBefore if the form, which has a field `once`, was sent before."""
