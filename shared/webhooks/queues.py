@@ -98,7 +98,7 @@ def first(endpoint: Snapshot, object_id: str) -> Destination:
 def another(arrival: Arrival, endpoint: Snapshot, *, by_hand: bool) -> Destination | None:
     """The destination to which an attempt must move; None if it may be made where its wake-up arrived.
 
-    `by_hand` if a person waits for the attempt: the first one of a test event or a manual retry.
+    `by_hand` if a person waits for the attempt (`Claim.by_hand`).
     """
     id = endpoint.doc["id"]
     if endpoint.hanging:

@@ -107,10 +107,23 @@ def test_a_hanging_endpoint_gets_it_although_others_are_put_off(stage: Stage, st
         mark(stage, f"/v1/webhook_endpoints/{one.endpoint}", timeouts=HANGING_FROM)
         obedient.behaviour = answer(200)
         assert one.send_now()
-        [message] = stage.messages("hanging_deliveries")
-        assert message["attributes"]["MessageDeduplicationId"] == one.doc["id"], (
-            "it is no probe, which others may replace"
-        )
+        stage.deliver("manual_deliveries")
+        assert one.doc["status"] == "succeeded"
+
+
+def test_a_delivery_that_was_put_off_is_sent_now(stage: Stage, stopped_clock: Clock) -> None:
+    obedient = Obedient(500)
+    with Receiver(obedient) as receiver:
+        one = Waiting(stage, receiver)
+        mark(stage, f"/v1/webhook_endpoints/{one.endpoint}", timeouts=HANGING_FROM)
+        stopped_clock.forward(6)
+        wake_up(stage, one.doc)
+        assert clock.parse(one.doc["next_attempt_at"]) > clock.now()
+        obedient.behaviour = answer(200)
+        assert one.send_now()
+        assert clock.parse(one.doc["next_attempt_at"]) <= clock.now()
+        stage.deliver("manual_deliveries")
+        assert one.doc["status"] == "succeeded"
 
 
 def test_a_test_event_that_waits_is_not_listed(stage: Stage, stopped_clock: Clock) -> None:
