@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Key:
-    """An API key without its plaintext. `last_used_at` is precise to the minute; None if the key was never used."""
+    """An API key without its plaintext. `last_used_at` is precise to the minute, and None before the first use."""
 
     id: str
     project_id: int

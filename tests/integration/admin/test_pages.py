@@ -180,7 +180,7 @@ def test_a_key_is_shown_once_and_works(stage: Stage, story: Story, owner: Browse
 
 
 def test_a_key_is_not_used_before_it_was_created(stage: Stage, story: Story, stopped_clock: Clock) -> None:
-    stopped_clock.now = stopped_clock.now // 60 * 60 + 30
+    stopped_clock.now = stopped_clock.now // 60 * 60 + 90
     owner = signed_in(stage, "owner@example.com", {story.project.id: members.OWNER})
     page = f"{story.path}/api_keys"
     [key] = set(re.findall(r"sk_test_\w+", owner.submit(page, page, label="backend", mode="test").text))
