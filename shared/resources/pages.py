@@ -35,14 +35,18 @@ SECONDS = 15
 _NEXT_LIMIT = 200
 """Rows that each further query reads if the first query did not read enough."""
 _NEXT_ENTRIES = 60
-"""Index entries that each further query of a filter reads: with several filters, most of a larger block is skipped."""
+"""Index entries of a filter's second block: with several filters, most of a larger block may be skipped."""
+_MOST_ENTRIES = 3_840
+"""Index entries of the largest block, less than the 1 MB that a query returns at most."""
+_LEAST_USED = 8
+"""The part of a block that the walk must need for a larger one: an eighth."""
 _MISS = 50
-"""The number of rows that a read without a match counts as, towards `EXAMINED`."""
+"""The least number of rows that a read without a match counts as, towards `EXAMINED`."""
 
 D = TypeVar("D", bound=Mapping[str, Any])
 R = TypeVar("R", bound=Mapping[str, Any])
-Entries = Iterator["table.Row | None"]
-"""Rows or index entries in list order. None is a read without a match: the caller checks the time."""
+Entries = Iterator["table.Row | int"]
+"""Rows or index entries in list order. A number is that of entries read without a match: the caller checks the time."""
 
 
 def read(
@@ -69,7 +73,7 @@ def read(
         chunk = list(itertools.islice(found, 1 if full else query.limit - len(page)))
         if not chunk:
             return Page(page, None)
-        entries = [entry for entry in chunk if entry is not None and _in_range(query, entry)]
+        entries = [entry for entry in chunk if not isinstance(entry, int) and _in_range(query, entry)]
         # The next index entry shows that there are more, without reading its row.
         if indexed and full and entries:
             return _continued(collection, query, page)
@@ -78,7 +82,7 @@ def read(
             if full or (size > BYTES and page):
                 return _continued(collection, query, page)
             page.append(row)
-        examined += sum(_MISS if entry is None else 1 for entry in chunk)
+        examined += sum(max(_MISS, entry) if isinstance(entry, int) else 1 for entry in chunk)
         if page and examined >= EXAMINED:
             return _continued(collection, query, page)
         if not page and seconds_left(SECONDS) <= 0:
@@ -146,7 +150,8 @@ class _Scan:
     """The entries of one index partition in descending order, read in blocks."""
 
     def __init__(self, partition: str, index: str, order: str, at_least: str | None, size: int) -> None:
-        self.reads = 0
+        self.entries_read = 0
+        self.matched = False
         self._partition, self._index, self._order, self._at_least = partition, index, order, at_least
         self._first = self._size = size
         self._block = deque[table.Row]()
@@ -163,19 +168,25 @@ class _Scan:
         return self._block[0] if self._block else None
 
     def _read(self, position: str | None) -> None:
-        # If most of a block was skipped, most of a larger block would be skipped too.
-        if self.reads:
-            self._size = _NEXT_ENTRIES if 2 * self._seeks > self._size else self._first
-        self._seeks = 0
-        self.reads += 1
+        if self.entries_read:
+            self._size = self._next_size()
+        self._seeks, self.matched = 0, False
         pages = table.query(
             self._partition, index=self._index, at_least=self._at_least, at_most=position, limit=self._size
         )
         for page in pages:
             self._block.extend(page)
+            self.entries_read += len(page)
             if len(self._block) >= self._size:
                 return
         self._ended = True
+
+    def _next_size(self) -> int:
+        """The size of the next block: it doubles while the walk needs the entries, but none of them matches."""
+        # If nearly all of a block was skipped, a larger block would be, too.
+        if _LEAST_USED * self._seeks <= self._size:
+            return self._first
+        return max(_NEXT_ENTRIES, self._size if self.matched else min(2 * self._size, _MOST_ENTRIES))
 
 
 def _intersection(
@@ -187,7 +198,7 @@ def _intersection(
     """
     scans = [scan for condition in conditions for scan in condition]
     while True:
-        reads = sum(scan.reads for scan in scans)
+        before = sum(scan.entries_read for scan in scans)
         positions: list[str] = []
         for condition in conditions:
             entries = [entry for scan in condition if (entry := scan.seek(position)) is not None]
@@ -198,11 +209,13 @@ def _intersection(
             positions.append(position)
         # Positions do not increase from one condition to the next, so all are equal if the first and last are.
         if positions[0] == positions[-1]:
+            for scan in scans:
+                scan.matched = True
             yield entry
             time, mark, id = positions[-1].rpartition("#")
             position = f"{time}{mark}{ids.before(collection.prefix, id)}"
-        elif sum(scan.reads for scan in scans) > reads:
-            yield None
+        elif read := sum(scan.entries_read for scan in scans) - before:
+            yield read
 
 
 def _rows(pages: Iterator[list[table.Row]]) -> Entries:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -12,7 +13,7 @@ import pytest
 
 from shared.calls import sessions
 from shared.calls.consent import consents
-from shared.core import clock
+from shared.core import clock, ids
 from shared.store import table
 from shared.store.keys import Scope
 from tests.support import rows
@@ -348,6 +349,30 @@ def test_filters_that_no_one_index_answers_find_what_their_indexes_have_in_commo
     assert count == 20
     assert units <= MOST_UNITS + 5
     seen_once(stage, f"/v1/{kind}?limit=10&{query}", common)
+
+
+LONG = 22_000
+MOST_READS, MOST_UNITS_OF_A_WALK = 20, 330
+
+
+def test_a_list_whose_two_filters_alternate_without_a_match_walks_22000_entries_in_at_most_20_reads(
+    stage: Stage, project: Project, stopped_clock: Clock
+) -> None:
+    scope = Scope(project.id, False)
+    match = rows.customer(scope, phone=PHONE, external_id="one")
+    partitions = {name: match[name] for name in ("f1", "f2")}
+    # The walk reads these rows only as entries of the two indexes, so they have nothing else.
+    stopped_clock.forward(1)
+    ids_ = [ids.new("cust_", clock.now() + number) for number in range(LONG)]
+    entries = [
+        {"pk": match["pk"], "sk": id, name: partitions[name]}
+        for id, name in zip(ids_, itertools.cycle(partitions), strict=False)
+    ]
+    rows.write([match, *entries])
+    count, units, calls = page(stage, "customers", f"external_id=one&phone={PHONE}")
+    assert count == 1
+    assert calls.count("Query") <= MOST_READS
+    assert units <= MOST_UNITS_OF_A_WALK
 
 
 # Rows that a list does not show
