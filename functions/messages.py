@@ -17,7 +17,7 @@ from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.aws.services import Unavailable
-from shared.conversations import conversations, participants, replies, turns
+from shared.conversations import conversations, participants, replies, slots, turns
 from shared.conversations.conversations import CONVERSATIONS, AnsweredMessage, ConversationRecord
 from shared.conversations.participants import CUSTOMER_ERRORS, REFERENCE_ERRORS, CustomerReference
 from shared.conversations.turns import Turn
@@ -115,15 +115,16 @@ def _commit(request: Request[Any], decide: Callable[[], NewMessage]) -> Response
     def store_message() -> Change[Mapping[str, Any]]:
         message = decide()
         window = Window(request, message.row, conversations.window(request.scope, request.body.content))
-        turn = turns.begin(message.row, window.seconds_left)
-        row = message.row if turn is None else turn.work.row
+        row, slot = slots.take(request.scope, message.row)
+        turn = turns.begin(row, window.seconds_left)
+        row = row if turn is None else turn.work.row
         path = _messages_path(row["conversation_id"])
         saved = Response(201, "", path, deferred=f"{row['conversation_id']}/{row['sk']}")
 
         def reply() -> None:
             replies.append(Response(201, window.first_reply(turn, message.conversation), path))
 
-        return Change({"saved": saved}, [*message.writes, table.Put(row)], after=reply)
+        return Change({"saved": saved}, [*message.writes, table.Put(row), *slot], after=reply)
 
     saved = request.commit(store_message, lambda doc: doc["saved"])
     return replies[0] if replies else saved

@@ -88,8 +88,8 @@ def rest_api(
         )
     if stage.domain:
         _name(stack, stage.domain, api)
-    if stage.firewall:
-        _protect(stack, stage.firewall, api)
+    if stage.wall:
+        _protect(stack, stage.wall, api)
     return api
 
 

@@ -364,6 +364,7 @@ class ServiceStack(Stack):
                 signing_key=self.signing_key.key_arn,
                 recordings=self.recordings.bucket_name,
                 due_shards=self.stage.due_shards,
+                turns_per_project=self.stage.turns_per_project,
                 model=self.stage.model,
                 carrier=self.stage.carrier,
                 messenger=self.stage.messenger,

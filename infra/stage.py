@@ -123,9 +123,11 @@ class Backup(_Settings):
 
 
 class Firewall(_Settings):
-    """AWS WAF. `requests_per_minute` is the limit of one IP address."""
+    """AWS WAF. `requests_per_minute` is the limit of one IP address: by default that of six API keys."""
 
-    requests_per_minute: int = Field(ge=facts.REQUESTS_PER_MINUTE, le=2_000_000_000)
+    requests_per_minute: int = Field(
+        default=6 * facts.REQUESTS_PER_MINUTE, ge=facts.REQUESTS_PER_MINUTE, le=2_000_000_000
+    )
 
 
 TrafficShift = Annotated[
@@ -154,6 +156,8 @@ class Stage(_Settings):
     - `keep_data`: protects the stack and its table from deletion, and keeps the table, the signing key and the logs.
     - `requests_per_second`, `burst`: limits of all projects together, above those of one key.
     - `messages_per_second`, `messages_burst`: limits of each of the routes that receive messages.
+    - `turns_per_project`: live messages of one project that may be under way at once, at most half of the reserved
+      concurrency of `messages`.
     - `reserved_concurrency`: by function.
     - `warm_throughput`: by `table` and the names of its indexes.
     - `due_shards`: the number of partitions of the index `by_due`, each of which accepts 1,000 writes per second.
@@ -162,6 +166,7 @@ class Stage(_Settings):
     - `alarm_topic`: the ARN of the SNS topic that alarms notify. `alarm_email`: instead, the address that the stack
       subscribes to a new topic.
     - `monthly_budget`: in US dollars.
+    - `firewall`: by default, a stage that keeps data has one; `null` turns it off.
     - `canary`: tests the stage every five minutes.
     - `traffic_shift`: shifts requests gradually to new versions of the functions.
     """
@@ -184,6 +189,7 @@ class Stage(_Settings):
     alarm_email: Annotated[str, StringConstraints(pattern=r"^([^@\s]+@[^@\s]+\.[^@\s]+)?$")] = ""
     messages_per_second: int = Field(gt=facts.REQUESTS_PER_SECOND)
     messages_burst: int = Field(gt=facts.REQUESTS_PER_SECOND)
+    turns_per_project: int = Field(default=topology.TURNS_PER_PROJECT, ge=1, le=1_000)
     reserved_concurrency: dict[str, Annotated[int, Field(ge=1, le=100_000)]] = {}
     warm_throughput: dict[str, Throughput] = {}
     canary: bool = False
@@ -216,7 +222,10 @@ class Stage(_Settings):
         return self
 
     def _check_reserved(self) -> None:
-        """Each reservation names a function. If there are any, every function that could starve others needs one."""
+        """Each reservation names a function. If there are any, every function that could starve others needs one.
+
+        One project may use at most half of the executions of a function that waits for the agent in a request.
+        """
         if not self.reserved_concurrency:
             return
         functions = {function.name: function for function in topology.FUNCTIONS}
@@ -226,6 +235,8 @@ class Stage(_Settings):
             reserved = self.reserved_concurrency.get(name)
             if reserved is None and (function.queues or function.stream or function.posts):
                 raise ValueError(f"reserved_concurrency lacks {name}")
+            if reserved is not None and function.posts and 2 * self.turns_per_project > reserved:
+                raise ValueError(f"turns_per_project is more than half of reserved_concurrency.{name}")
             least = sum(source.concurrency for source in function.queues)
             if reserved is not None and reserved < least:
                 raise ValueError(f"reserved_concurrency.{name} is less than the concurrency of its queues, {least}")
@@ -233,6 +244,11 @@ class Stage(_Settings):
     def runs(self, function: topology.Function) -> bool:
         """Whether the function's schedule is on."""
         return bool(function.every) and (not function.switch or bool(getattr(self, function.switch)))
+
+    @property
+    def wall(self) -> Firewall | None:
+        """The firewall in front of the API; None if the stage has none."""
+        return Firewall() if self.keep_data and "firewall" not in self.model_fields_set else self.firewall
 
     @property
     def creates_flow(self) -> bool:

@@ -16,6 +16,8 @@ ENTRY_POINT = "functions.entry.handler"
 """The handler that Lambda calls, in every function."""
 DUE_SHARDS = 8
 """The partitions of the index `by_due`, unless a stage sets another number."""
+TURNS_PER_PROJECT = 50
+"""The live messages of one project that may be under way at once, unless a stage sets another number."""
 
 MODEL = ("bedrock:InvokeModel",)
 USERS = ("cognito-idp:AdminCreateUser",)
@@ -199,6 +201,7 @@ class Function:
         signing_key: str,
         recordings: str,
         due_shards: int = DUE_SHARDS,
+        turns_per_project: int = TURNS_PER_PROJECT,
         model: str | None = None,
         carrier: Mapping[str, str] | None = None,
         messenger: Mapping[str, str] | None = None,
@@ -209,10 +212,11 @@ class Function:
         """The environment variables of this function. They name only the resources that it may use.
 
         `queues` maps a queue's name to its URL, and `machines` a state machine's name to its ARN. `due_shards` is the
-        number of partitions of the index `by_due`. `model` is the id of a Bedrock model or inference profile. `carrier`
-        and `messenger` are the stage's settings of Amazon Connect and WhatsApp, `sign_in` those of its own OpenID
-        Connect provider, `notices_topic` the ARN of the topic that alarms notify. A parameter is None if the stage has
-        no such resource. `base_url` is the API's.
+        number of partitions of the index `by_due`, `turns_per_project` that of live messages of one project that may be
+        under way at once. `model` is the id of a Bedrock model or inference profile. `carrier` and `messenger` are the
+        stage's settings of Amazon Connect and WhatsApp, `sign_in` those of its own OpenID Connect provider,
+        `notices_topic` the ARN of the topic that alarms notify. A parameter is None if the stage has no such resource.
+        `base_url` is the API's.
         """
         found = {"TABLE_NAME": table, "DUE_SHARDS": str(due_shards), "SERVICE_NAME": self.name}
         # pydantic would read the metadata of every package in search of plug-ins.
@@ -224,6 +228,8 @@ class Function:
             found["SIGNING_KEY"] = signing_key
         if self.recordings:
             found["RECORDINGS_BUCKET"] = recordings
+        if self.posts:
+            found["TURNS_PER_PROJECT"] = str(turns_per_project)
         if self.model and model:
             found["MODEL_ID"] = model
         if self.carrier:

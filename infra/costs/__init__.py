@@ -89,7 +89,7 @@ BY_USE = {
     "Amazon Connect, telephony": Price(None, 1, "minute, by country", *_NOT_FOUND),
     "Amazon Lex, speech": Price(4, 1000, "requests", *_LEX),
     "WhatsApp, charges of AWS and Meta": Price(None, 1, "message, by country", *_NOT_FOUND),
-    "AWS WAF, if enabled": Price(0.60, MILLION, "requests", *_WAF),
+    "AWS WAF, all requests": Price(0.60, MILLION, "requests", *_WAF),
     "Cognito, people who sign in to the admin pages": Price(
         None, 1, "active person-month, above a free tier", *_NOT_FOUND
     ),
@@ -180,7 +180,7 @@ WORK = {
     ),
     "model_message": Work(
         "message answered by the model, without tokens",
-        requests=1, runs={"messages": 1, "turn": 2}, calls=11, writes=21, reads=5.5, fair=5, logged=649,
+        requests=1, runs={"messages": 1, "turn": 2}, calls=12, writes=27, reads=6.5, fair=5, logged=1_234,
         sent_out=1_186, waits=MODEL_MS,
     ),
     "call": Work(
@@ -211,7 +211,9 @@ WORK = {
         requests=1, runs={"admin": 1}, calls=5, reads=8, logged=364, sent_out=13_685,
     ),
 }  # fmt: skip
-"""Appointments have all their fields, each event has its own run of `fan_out`, and containers are warm.
+"""A message answered by the model is a live one, with its slot, its usage and the metrics of the agent.
+
+Appointments have all their fields, each event has its own run of `fan_out`, and containers are warm.
 
 A delivery excludes the cost of its event. Its receiver responds within 100 ms: after a longer success, the two keys of
 the endpoint are read again. Later attempts are attempts that fail and set the timer of the next one.
@@ -281,6 +283,7 @@ def idle() -> dict[str, float]:
         f"alarms on {ALARM_METRICS} metrics": priced(alarm=ALARM_METRICS),
         "dashboard": priced(dashboard=1),
         "KMS keys, for signing secrets and for WhatsApp's topic": priced(key=2),
+        f"AWS WAF with {RULES} rules": priced(web_acl=1, rule=RULES),
     }
 
 
@@ -289,7 +292,6 @@ def markdown() -> str:
     still = sum(idle().values())
     nothing = [[name, _dollars(amount)] for name, amount in idle().items()]
     nothing.append(["**total**", f"**{_dollars(still)}**"])
-    nothing.append([f"in addition, if enabled: AWS WAF with {RULES} rules", _dollars(priced(web_acl=1, rule=RULES))])
     month = [[f"{WORK[name].about}: {times:,}", *_amounts(WORK[name], times)] for name, times in EXAMPLE.items()]
     sums = [sum(cost(WORK[name])[column] * times for name, times in EXAMPLE.items()) for column in COLUMNS]
     month.append(["fixed costs, from the table above", *[""] * len(COLUMNS), f"**{_dollars(still)}**"])

@@ -61,8 +61,8 @@ HEADERS: dict[str, Any] = {
         "example": 1,
     },
     "Service-Rate-Limited-Reason": {
-        "description": "The window whose limit is exceeded.",
-        "schema": {"type": "string", "enum": ["second", "minute"]},
+        "description": "The limit that is reached: a window of the API key, or the project's live messages under way.",
+        "schema": {"type": "string", "enum": ["second", "minute", "messages"]},
     },
     "WWW-Authenticate": {
         "description": "`Bearer`. API Gateway renames it to `x-amzn-Remapped-WWW-Authenticate`.",

@@ -17,7 +17,7 @@ from shared.agent.tools import AGENT_FAILED, Proposal, Tools
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
 from shared.calls import commands as calls
 from shared.calls.commands import CallCreate
-from shared.conversations import conversations
+from shared.conversations import conversations, slots
 from shared.conversations.conversations import (
     CONVERSATIONS,
     MESSAGES,
@@ -206,6 +206,7 @@ def commit(turn: Turn, conversation: ConversationRecord, reply: Reply, tools: To
         *_change_writes(scope, conversation.doc, tools),
         *(placed.writes if placed is not None else []),
         *([table.Put(_usage(turn, reply, now))] if scope.livemode else []),
+        *slots.free(turn.work.row),
         _completion(turn, message, response),
     ]
     tasks.commit(turn.work, writes)

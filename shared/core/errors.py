@@ -122,7 +122,7 @@ ERRORS: Mapping[Code, Kind] = {
     Code.IDEMPOTENCY_KEY_IN_USE: Kind(409, IDEMPOTENCY, "Another request with this Idempotency-Key is in progress.", "Retry after a second."),
     Code.REQUEST_TOO_LARGE: Kind(413, INVALID_REQUEST, "The body is larger than 256 KiB.", "Send a smaller body."),
     Code.UNSUPPORTED_MEDIA_TYPE: Kind(415, INVALID_REQUEST, "The body is not `application/json`.", "Send `Content-Type: application/json` without a content encoding."),
-    Code.RATE_LIMIT_EXCEEDED: Kind(429, "rate_limit_error", "The API key has exceeded 100 requests per second or 5000 requests per minute.", "Retry after the number of seconds in `Retry-After`."),
+    Code.RATE_LIMIT_EXCEEDED: Kind(429, "rate_limit_error", "The API key has exceeded 100 requests per second or 5000 requests per minute, or the project has too many live messages under way.", "Retry after the number of seconds in `Retry-After`."),
     Code.INTERNAL_ERROR: Kind(500, "api_error", "An internal error occurred.", "Retry with the same Idempotency-Key. If the error persists, contact support with the `request_id`."),
     Code.SERVICE_UNAVAILABLE: Kind(503, "api_error", "The service is temporarily unavailable.", "If `Service-Should-Retry` is `true`, retry after the number of seconds in `Retry-After`."),
     Code.AGENT_TIMEOUT: Kind(504, "api_error", "The agent did not reply in time.", "List the messages of the conversation to read the reply."),

@@ -25,6 +25,7 @@ lists in creation order.
 | deleted webhook endpoint   | `P#..#deleted_webhook_endpoint`        | `whk_...`        | |
 | count of webhook endpoints | `P#..#count`                           | `webhook_endpoint` | |
 | count of live calls        | `P#..#count`                           | `call`           | |
+| slot of a live message     | `P#..#slot`                            | 4-digit number   | |
 | idempotency record         | `P#..#idempotency#{sha256 of key}`     | `record`         | |
 | contact of a live call     | `CONTACT#{contact id}`                 | `contact`        | |
 | live calls of the stage    | `CARRIER`                              | see `shared/calls/live/capacity.py` | |

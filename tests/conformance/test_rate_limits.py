@@ -6,6 +6,7 @@ import re
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -80,6 +81,29 @@ def test_a_refused_request_tells_when_to_come_back(other_live: Client) -> None:
     assert (window, remaining) == ("second", 0)
     time.sleep(int(refused.headers["Retry-After"]))
     other_live.get("/v1/ping", patient=False).ok()
+
+
+@pytest.mark.runner("a deployed stage has another agent and its own share")
+def test_a_project_may_have_fifty_live_messages_under_way(live: Client) -> None:
+    def send(number: int) -> Response:
+        body = {"external_conversation_id": f"share {number}", "content": "[[sim:timeout]]"}
+        return live.post("/v1/messages", body, patient=False)
+
+    # The replies come after seven seconds: nearly all messages are under way at once.
+    with ThreadPoolExecutor(70) as pool:
+        answers = list(pool.map(send, range(70)))
+    refused = [answer for answer in answers if answer.status == 429]
+    stored = [answer for answer in answers if answer.status == 504]
+    assert len(stored) + len(refused) == len(answers)
+    assert len(stored) >= 50
+    assert refused
+    for answer in refused:
+        error = assert_error(answer, 429, "rate_limit_exceeded")
+        assert error["type"] == "rate_limit_error"
+        assert answer.headers["Service-Rate-Limited-Reason"] == "messages"
+        assert answer.headers["Service-Should-Retry"] == "true"
+    # A client that waits as it is told gets through.
+    live.post("/v1/messages", {"external_conversation_id": "share", "content": "Hello"}).ok(201)
 
 
 def test_the_limit_is_checked_before_the_rest_of_the_request(other_live: Client) -> None:

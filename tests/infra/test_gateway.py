@@ -209,14 +209,19 @@ def test_with_a_certificate_alone_an_output_says_what_the_names_record_must_be(s
 
 @pytest.mark.parametrize("stage", ["dev", "prod", "calls"])
 def test_a_stage_without_these_settings_has_neither(stages: dict[str, Synthesized], stage: str) -> None:
-    absent = {"AWS::ApiGateway::DomainName", "AWS::WAFv2::WebACL", "AWS::Route53::RecordSet"}
+    absent = {"AWS::ApiGateway::DomainName", "AWS::Route53::RecordSet"}
     assert not absent & stages[stage].kinds
+    # A stage that keeps data has a firewall without a setting.
+    assert ("AWS::WAFv2::WebACL" in stages[stage].kinds) is (stage != "dev")
     (api,) = stages[stage].all("AWS::ApiGateway::RestApi").values()
     assert not api.get("DisableExecuteApiEndpoint")
 
 
-def test_the_firewall_stands_before_the_api_and_lets_an_honest_key_through(stages: dict[str, Synthesized]) -> None:
-    made = stages["guarded"]
+@pytest.mark.parametrize(("stage", "requests"), [("guarded", FIREWALL["requests_per_minute"]), ("prod", 30_000)])
+def test_the_firewall_stands_before_the_api_and_lets_an_honest_key_through(
+    stages: dict[str, Synthesized], stage: str, requests: int
+) -> None:
+    made = stages[stage]
     ((acl_id, acl),) = made.all("AWS::WAFv2::WebACL").items()
     (association,) = made.all("AWS::WAFv2::WebACLAssociation").values()
     ((stage_id, _),) = made.all("AWS::ApiGateway::Stage").items()
@@ -227,7 +232,7 @@ def test_the_firewall_stands_before_the_api_and_lets_an_honest_key_through(stage
     limit = rate["Statement"]["RateBasedStatement"]
     assert rate["Action"] == {"Block": {}}
     assert (limit["AggregateKeyType"], limit["EvaluationWindowSec"]) == ("IP", 60)
-    assert limit["Limit"] == FIREWALL["requests_per_minute"] >= REQUESTS_PER_MINUTE
+    assert limit["Limit"] == requests >= REQUESTS_PER_MINUTE
     groups = {
         rule["Statement"]["ManagedRuleGroupStatement"]["Name"]: rule["OverrideAction"]
         for rule in acl["Rules"]

@@ -9,7 +9,8 @@ from aws_cdk import App
 
 from infra import costs, topology
 from infra.app import UnknownStage, context, stage_of
-from infra.stage import BadSetting, Stage, parse
+from infra.stage import BadSetting, Firewall, Stage, parse
+from shared.core import facts
 from tests.support.synth import ACCOUNT, COPIES_REGION, OWNED, REGION
 
 NAMED = {"name": "api.example.com", "certificate_arn": "arn:aws:acm:eu-central-1:123456789012:certificate/1"}
@@ -107,6 +108,11 @@ def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str
             {"reserved_concurrency": RESERVED | {"deliver": DELIVER - 1}},
             f"reserved_concurrency.deliver is less than the concurrency of its queues, {DELIVER}",
         ),
+        ({"turns_per_project": 0}, "turns_per_project should be greater than or equal to 1"),
+        (
+            {"reserved_concurrency": RESERVED | {"messages": 99}},
+            "turns_per_project is more than half of reserved_concurrency.messages",
+        ),
         (
             {"warm_throughput": {"by_day": {"reads": 12_000, "writes": 4_000}}},
             "warm_throughput names neither the table nor",
@@ -135,7 +141,6 @@ def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str
             "firewall.requests_per_minute should be greater than",
         ),
         ({"firewall": {"requests_per_minute": 3_000_000_000}}, "firewall.requests_per_minute should be less"),
-        ({"firewall": {}}, "firewall lacks requests_per_minute"),
         ({"firewall": True}, "firewall should be an object"),
     ],
 )
@@ -195,3 +200,17 @@ def test_functions_are_told_of_the_instance_but_not_of_switches() -> None:
         settings = CONNECT | {"active_calls": "10", "starts_per_second": "2"}
         expected = {f"CONNECT_{name.upper()}": value for name, value in settings.items()} if function.carrier else {}
         assert of_calls == expected | ({"WHATSAPP_PHONE_NUMBER_ID": "phone"} if function.messenger else {})
+
+
+def test_a_stage_that_keeps_data_has_a_firewall_unless_it_says_otherwise() -> None:
+    prod = context()["stages"]["prod"] | OWNED
+    assert "firewall" not in prod
+    limit = parse("trial", prod).wall
+    assert limit is not None
+    # Several keys behind one address are not refused, and one address cannot use up the stage's requests.
+    assert 2 * facts.REQUESTS_PER_MINUTE <= limit.requests_per_minute <= prod["requests_per_second"] * 60 / 10
+    assert parse("trial", prod | {"firewall": {"requests_per_minute": 6_000}}).wall == Firewall(
+        requests_per_minute=6_000
+    )
+    assert parse("trial", prod | {"firewall": None}).wall is None
+    assert stage().wall is None

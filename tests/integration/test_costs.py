@@ -35,7 +35,7 @@ from tests.support.browsing import signed_in
 from tests.support.clocks import Clock
 from tests.support.http_gateway import delivering, serving
 from tests.support.receivers import Receiver, answer
-from tests.support.stage import Answer, Stage, queue_name, sqs_record
+from tests.support.stage import Answer, Project, Stage, queue_name, sqs_record
 from tests.support.wire import wire
 
 # A row's size, and so its units, depends on the digits of its project's number: the projects are the first ones.
@@ -354,10 +354,10 @@ def meter(stage: Stage, stopped_clock: Clock) -> Iterator[Meter]:
             machines.stop_execution(executionArn=execution["executionArn"])
 
 
-def visit(meter: Meter, **person: Any) -> tuple[str, str]:
+def visit(meter: Meter, key: str | None = None, **person: Any) -> tuple[str, str]:
     """A new customer and an appointment; their ids."""
-    customer = meter.call("POST", "/v1/customers", PERSON | person).json["id"]
-    appointment = meter.call("POST", "/v1/appointments", VISIT | {"customer_id": customer}).json["id"]
+    customer = meter.call("POST", "/v1/customers", PERSON | person, key=key).json["id"]
+    appointment = meter.call("POST", "/v1/appointments", VISIT | {"customer_id": customer}, key=key).json["id"]
     meter.fan_out()
     return customer, appointment
 
@@ -396,14 +396,19 @@ def test_a_retrieve_a_create_and_an_update_take_what_is_stated(meter: Meter) -> 
 
 
 @pytest.mark.parametrize("name", ["message", "model_message"])
-def test_a_message_takes_what_is_stated(meter: Meter, name: str) -> None:
-    customer, _ = visit(meter)
-    conversation = meter.call("POST", "/v1/conversations", {"customer": {"id": customer}}).json["id"]
+def test_a_message_takes_what_is_stated(
+    meter: Meter, name: str, project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if name == "model_message":
+        monkeypatch.setenv("SIMULATE_LIVE", "1")
+    key = project.live_key if name == "model_message" else project.test_key
+    customer, _ = visit(meter, key=key)
+    conversation = meter.call("POST", "/v1/conversations", {"customer": {"id": customer}}, key=key).json["id"]
     for number in range(4):
         with meter.counting():
             headers = {"Idempotency-Key": f"6f6f2f3e-8a3b-4c2e-9e55-0d6a2f6f0f5{number}"}
             path = f"/v1/conversations/{conversation}/messages"
-            meter.call("POST", path, {"content": QUESTION}, headers=headers)
+            meter.call("POST", path, {"content": QUESTION}, headers=headers, key=key)
             meter.work_off()
             meter.fan_out_singly()
     assert_states(costs.WORK[name], meter.work, costs.MODEL_MS if name == "model_message" else 0)
