@@ -64,6 +64,9 @@ TRANSIENT = frozenset({"ReplicatedWriteConflictException", "RequestTimeout", "Re
 TRANSIENT_STATUSES = frozenset({500, 502, 503, 504})
 TRANSACTION_IN_PROGRESS = "TransactionInProgressException"
 """Retried as throttling, but the caller must know: an earlier attempt of its transaction still runs."""
+THROTTLED_WRITES = frozenset({"ThrottlingError", "ProvisionedThroughputExceeded"})
+"""The reasons of a transaction that throttling cancels (DynamoDB API reference, "TransactWriteItems")."""
+_PASSING = THROTTLED_WRITES | {"None", "TransactionConflict"}
 _EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException"})
 _SKEWED = frozenset({"InvalidSignatureException", "RequestExpired", "RequestInTheFuture", "RequestTimeTooSkewed"})
 _MOST_SKEW = 4 * clock.MINUTE  # AWS accepts five.
@@ -339,7 +342,7 @@ def judge(service: Service, reply: Reply) -> Success | Failure:
         except ValueError:
             return Failure(Unavailable("not JSON"), uncertain=True, retryable=True)
     error = _error(reply)
-    throttled = error.code in THROTTLED or reply.status == 429
+    throttled = error.code in THROTTLED or reply.status == 429 or _throttled_writes(error)
     transient = error.code in TRANSIENT or reply.status in TRANSIENT_STATUSES
     in_progress = error.code == TRANSACTION_IN_PROGRESS
     unavailable = (throttled or transient) and not in_progress
@@ -393,6 +396,12 @@ def _error(reply: Reply) -> AwsError:
     # In full "com.amazonaws.dynamodb.v20120810#ThrottlingException" or "ThrottlingException:http://…".
     code = str(named).partition(":")[0].rpartition("#")[2]
     return AwsError(code, str(body.get("message", body.get("Message", ""))), reply.status, body)
+
+
+def _throttled_writes(error: AwsError) -> bool:
+    """Whether throttling cancelled a transaction, and nothing else that would cancel it again."""
+    reasons = {reason["Code"] for reason in error.body.get("CancellationReasons", ())}
+    return bool(reasons & THROTTLED_WRITES) and reasons <= _PASSING
 
 
 def _date(reply: Reply) -> int | None:

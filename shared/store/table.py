@@ -398,16 +398,14 @@ def _write_all(ops: Sequence[Write], request: str) -> None:
 
 
 def _cancelled(ops: Sequence[Write], reasons: Sequence[Any]) -> Contended:
-    """The conflict that cancelled a transaction. Raises ConditionFailed or Unavailable for another reason."""
+    """The conflict that cancelled a transaction. Raises ConditionFailed for another reason."""
     failed, contended = [], []
     for op, reason in zip(ops, reasons, strict=True):
         if reason["Code"] == "ConditionalCheckFailed":
             failed.append(ConditionFailed(op, decode(reason["Item"]) if reason.get("Item") else None))
         elif reason["Code"] == "TransactionConflict":
             contended.append(Contended(op))
-        elif reason["Code"] in ("ThrottlingError", "ProvisionedThroughputExceeded"):
-            raise Unavailable(reason["Code"])
-        elif reason["Code"] != "None":
+        elif reason["Code"] != "None" and reason["Code"] not in aws_client.THROTTLED_WRITES:
             raise RuntimeError(f"transaction cancelled: {reason['Code']}")
     if failed:
         # The idempotency record is the last operation. It decides if another condition fails too.

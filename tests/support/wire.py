@@ -72,8 +72,18 @@ def answer(status: int, body: Mapping[str, Any]) -> Reply:
     return Reply(status, {"content-type": "application/x-amz-json-1.0"}, json.dumps(body).encode())
 
 
+def cancelled(attempt: Try, position: int, reason: str) -> Reply:
+    """A transaction is cancelled because of its operation at this position (-1: the last)."""
+    reasons = [{"Code": "None"} for _ in attempt.call.parameters["TransactItems"]]
+    reasons[position] = {"Code": reason, "Message": "because"}
+    kind = "com.amazonaws.dynamodb.v20120810#TransactionCanceledException"
+    return answer(400, {"__type": kind, "Message": "cancelled", "CancellationReasons": reasons})
+
+
 def throttled(attempt: Try) -> Reply:
     """AWS refuses for now."""
+    if attempt.call.operation == "TransactWriteItems":
+        return cancelled(attempt, 0, "ThrottlingError")
     kind = "com.amazonaws.dynamodb.v20120810#ThrottlingException"
     return answer(400, {"__type": kind, "message": "Rate exceeded"})
 
@@ -102,14 +112,7 @@ def conflicting(position: int) -> Disturbance:
         prefix = "com.amazonaws.dynamodb.v20120810#"
         if attempt.call.operation != "TransactWriteItems":
             return answer(400, {"__type": f"{prefix}TransactionConflictException", "message": "Transaction is ongoing"})
-        reasons = [{"Code": "None"} for _ in attempt.call.parameters["TransactItems"]]
-        reasons[position] = {"Code": "TransactionConflict", "Message": "Transaction is ongoing"}
-        cancelled: dict[str, Any] = {
-            "__type": f"{prefix}TransactionCanceledException",
-            "Message": "cancelled",
-            "CancellationReasons": reasons,
-        }
-        return answer(400, cancelled)
+        return cancelled(attempt, position, "TransactionConflict")
 
     return disturb
 

@@ -212,6 +212,39 @@ def test_the_reasons_of_a_cancelled_transaction_can_be_read(ours: Client) -> Non
     assert cancelled.value.body["CancellationReasons"] == reasons
 
 
+def cancelled(*codes: str) -> Reply:
+    """A cancelled transaction, with the codes of its reasons."""
+    reasons = [{"Code": code} for code in codes]
+    body = {"__type": f"{BEFORE}TransactionCanceledException", "Message": "m", "CancellationReasons": reasons}
+    return reply(400, json.dumps(body).encode())
+
+
+@pytest.mark.parametrize("reason", ["ThrottlingError", "ProvisionedThroughputExceeded"])
+@pytest.mark.parametrize("other", ["None", "TransactionConflict"])
+@pytest.mark.parametrize("times", [1, ATTEMPTS - 1, ATTEMPTS])
+def test_a_transaction_that_throttling_cancels_is_retried_with_pauses_as_any_throttled_call(
+    ours: Client, time: Clock, reason: str, other: str, times: int
+) -> None:
+    hook, before = Scripted(*[cancelled("None", reason, other)] * times, FINE), time.now
+    with hooked(hook):
+        if times < ATTEMPTS:
+            ours.call("TransactWriteItems", {})
+        else:
+            with pytest.raises(Unavailable) as failed:
+                ours.call("TransactWriteItems", {})
+            assert not failed.value.uncertain
+    assert hook.attempts == min(times + 1, ATTEMPTS)
+    assert 0 < time.now - before <= 2**hook.pauses - 1
+
+
+@pytest.mark.parametrize("other", ["ConditionalCheckFailed", "ValidationError"])
+def test_a_transaction_that_would_fail_again_is_not_retried(ours: Client, other: str) -> None:
+    hook = Scripted(cancelled("ThrottlingError", other))
+    with hooked(hook), pytest.raises(AwsError, match="TransactionCanceledException"):
+        ours.call("TransactWriteItems", {})
+    assert hook.attempts == 1
+
+
 def test_a_transaction_in_progress_is_retried_and_told(ours: Client) -> None:
     hook = Scripted(reply(400, b'{"__type":"TransactionInProgressException"}'))
     with hooked(hook), pytest.raises(AwsError, match="TransactionInProgressException"):
