@@ -1,16 +1,23 @@
-"""Table stream -> events -> deliveries -> queues. Processing a batch twice has no further effect."""
+"""Table stream -> events -> deliveries -> queues. Processing a batch twice has no further effect.
+
+Lambda retries a change for hours if AWS is in trouble. A change that fails for itself is put aside at once, in the
+bucket of failed batches: `infra.manage redrive-stream` sends it again.
+"""
 
 from __future__ import annotations
 
 import itertools
+import json
+import os
 import threading
 from collections.abc import Sequence
 from typing import Any
 
 from cachetools import cached
 
+from shared.aws import objects
 from shared.calls import measures
-from shared.core import clock, threads, trace
+from shared.core import clock, facts, metrics, threads, trace
 from shared.core.log import logger
 from shared.customers import resource as customers
 from shared.store import table
@@ -57,12 +64,20 @@ def handler(event: dict[str, Any], context: Any) -> Any:
             if endpoint.doc["enabled"]
         ]
 
-    processed = batches.each_record(event, fan_out)
+    # A change that is redriven is in the bucket already.
+    processed = batches.each_record(event, fan_out, None if event.get("redriven") else _put_aside)
     # Sent at the end, so that the wake-ups for each endpoint have the order of the batch.
     found = list(itertools.chain.from_iterable(processed.in_order))
     for queue in (queues.FIRST, queues.SLOW, queues.HANGING):
         wake_ups.send(queue, [wake_up for name, wake_up in found if name == queue])
     return processed.response
+
+
+def _put_aside(record: batches.Record) -> None:
+    """Store a change in the bucket of failed batches, as Lambda's on-failure destination does. Raises Unavailable."""
+    batch = {"payload": json.dumps({"Records": [record]})}
+    objects.write(os.environ["FAILED_BATCHES_BUCKET"], f"put_aside/{record['eventID']}.json", json.dumps(batch))
+    metrics.count(facts.PUT_ASIDE)
 
 
 def _put_once(row: table.Row, request: str) -> bool:

@@ -154,7 +154,7 @@ def watch(
     watched = [
         *_of_queues(queues),
         *((FAILED_EXECUTIONS, name, machine.metric_failed()) for name, machine in machines.items()),
-        *_of_functions(stack, functions, scheduled={*rules}),
+        *_of_functions(stack, functions, table, scheduled={*rules}),
         *([(CANARY_FAILED, facts.CANARY, canary_passed(table))] if facts.CANARY in rules else []),
         *(
             (_LATENESS.get(queue_class, DELIVERY_LATENESS), queue_class, lateness(table, queue_class))
@@ -410,7 +410,7 @@ def _of_queues(queues: Mapping[str, sqs.Queue]) -> Iterator[Watched]:
 
 
 def _of_functions(
-    stack: Stack, functions: Mapping[str, lambda_.Function], *, scheduled: Collection[str]
+    stack: Stack, functions: Mapping[str, lambda_.Function], table: dynamodb.Table, *, scheduled: Collection[str]
 ) -> Iterator[Watched]:
     for described in topology.FUNCTIONS:
         name, function = described.name, functions[described.name]
@@ -424,19 +424,21 @@ def _of_functions(
             yield NOT_RUNNING, name, function.metric_invocations()
         if described.stream:
             yield ITERATOR_AGE, name, function.metric("IteratorAge")
-            yield FAILED_BATCHES, name, put_aside(stack, name)
+            yield FAILED_BATCHES, name, put_aside(stack, name, table)
             yield LOST_BATCHES, name, function.metric("DestinationDeliveryFailures")
 
 
-def put_aside(stack: Stack, function: str) -> cloudwatch.Metric:
-    """Stream records of a function that Lambda wrote to the bucket of failed batches."""
+def put_aside(stack: Stack, function: str, table: dynamodb.Table) -> cloudwatch.MathExpression:
+    """Stream records in the bucket of failed batches: the function or, once they are too old, Lambda wrote them."""
     mapping = stack.node.find_child(f"{construct_id(function)}FromTable")
     assert isinstance(mapping, lambda_.CfnEventSourceMapping)
-    return cloudwatch.Metric(
+    by_lambda = cloudwatch.Metric(
         namespace="AWS/Lambda",
         metric_name="OnFailureDestinationDeliveredEventCount",
         dimensions_map={"EventSourceMappingUUID": mapping.ref},
+        statistic="Sum",
     )
+    return _sum([_printed(table, facts.PUT_ASIDE, function).with_(statistic="Sum"), by_lambda])
 
 
 def _in_periods(kind: Kind, metric: cloudwatch.IMetric) -> cloudwatch.IMetric:

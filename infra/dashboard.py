@@ -160,11 +160,11 @@ def _given_up(stack: Stack, table: dynamodb.Table, functions: Mapping[str, lambd
     yield (
         "Failed batches: stored, and lost",
         [
-            line.with_(statistic="Sum", label=label)
+            line
             for name in STREAM_READERS
-            for line, label in (
-                (alarms.put_aside(stack, name), "stored"),
-                (functions[name].metric("DestinationDeliveryFailures"), "lost"),
+            for line in (
+                alarms.put_aside(stack, name, table).with_(label="stored"),
+                functions[name].metric("DestinationDeliveryFailures", statistic="Sum", label="lost"),
             )
         ],
     )

@@ -103,13 +103,14 @@ class _Local:
             "LOG_LEVEL": "WARNING",
         }
         self._queues: dict[str, str] = facts["queues"]
+        self._failed_batches: str = facts["failed_batches"]
         self._base_url: str = facts["base_url"]
         os.environ.pop("AWS_PROFILE", None)
         os.environ.pop("AWS_SESSION_TOKEN", None)
 
     def failures(self) -> Iterator[StoredBatch]:
         """The failed batches of the table's stream."""
-        from shared.erasure.batches import StoredBatch
+        from shared.erasure.batches import StoredBatch, in_bucket
 
         for path in sorted((self.data_dir / STREAM_FAILURES).glob("*.json")):
 
@@ -120,6 +121,7 @@ class _Local:
                     write_json(path, json.loads(content))
 
             yield StoredBatch(path.name, path.read_text(), replace)
+        yield from in_bucket(self._failed_batches)
 
     def fan_out(self, event: Any) -> Any:
         """Call the function with a batch, in this process."""
@@ -396,7 +398,7 @@ def _redrive_stream(stage: Stage, options: argparse.Namespace) -> None:
     for batch in stage.failures():
         payload = json.loads(batch.content)["payload"]
         event = json.loads(payload) if isinstance(payload, str) else payload
-        failed = stage.fan_out(event).get("batchItemFailures")
+        failed = stage.fan_out({**event, "redriven": True}).get("batchItemFailures")
         if failed:
             raise CommandFailed(f"fan_out failed again on {batch.name}, at {failed[0]['itemIdentifier']}: see its log")
         batch.replace(None)

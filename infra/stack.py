@@ -363,6 +363,7 @@ class ServiceStack(Stack):
                 machines={name: machine.state_machine_arn for name, machine in self.machines.items()},
                 signing_key=self.signing_key.key_arn,
                 recordings=self.recordings.bucket_name,
+                failed_batches=self.failed_batches.bucket_name,
                 due_shards=self.stage.due_shards,
                 turns_per_project=self.stage.turns_per_project,
                 model=self.stage.model,
@@ -423,8 +424,7 @@ class ServiceStack(Stack):
         if function.stream:
             yield _allow(STREAM_READER, [self._stream_arn])
             yield _allow(STREAM_FINDER, [f"{self.table.table_arn}/stream/*"])
-            # Lambda writes to the on-failure destination with the function's role.
-            yield _allow(("s3:PutObject",), [self.failed_batches.arn_for_objects("*")])
+            # Lambda writes to the on-failure destination with the function's role, and needs this, too.
             yield _allow(("s3:ListBucket",), [self.failed_batches.bucket_arn])
 
     def _resources(self, grant: Grant) -> list[str]:
@@ -436,6 +436,7 @@ class ServiceStack(Stack):
             "state_machine": lambda: [self.machines[grant.name].state_machine_arn],
             "signing_key": lambda: [self.signing_key.key_arn],
             "recordings": lambda: [self.recordings.arn_for_objects("*")],
+            "failed_batches": lambda: [self.failed_batches.arn_for_objects("*")],
             "model": self._model_arns,
             "contacts": lambda: [f"{self._instance_arn()}/contact/*"] if self.stage.connect else [],
             "whatsapp": lambda: [self._phone_number_arn()] if self.stage.whatsapp else [],
@@ -518,7 +519,10 @@ class ServiceStack(Stack):
             parallelization_factor=source.parallel,
             maximum_batching_window_in_seconds=source.window,
             bisect_batch_on_function_error=True,
-            maximum_retry_attempts=source.retries,
+            # Hours of trouble need no human: -1 retries a record until it is too old (Lambda developer guide, "Lambda
+            # parameters for Amazon DynamoDB event source mappings").
+            maximum_retry_attempts=-1,
+            maximum_record_age_in_seconds=source.max_age,
             function_response_types=["ReportBatchItemFailures"],
             filter_criteria={"filters": [{"pattern": json.dumps(pattern)} for pattern in patterns]},
             destination_config={"onFailure": {"destination": self.failed_batches.bucket_arn}},

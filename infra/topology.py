@@ -99,24 +99,24 @@ class QueueSource:
 class StreamSource:
     """An event source mapping of the table's stream, for items whose `kind` is one of `kinds`, in order for each item.
 
-    `parallel` batches of a shard are processed at once, each with different items. A failing batch is retried
-    `retries` times, halved each time, and then goes to the bucket of failed batches. `window` is the longest time, in
-    seconds, for which records are collected into a batch.
+    `parallel` batches of a shard are processed at once, each with different items. A failing batch is halved and
+    retried until its records are `max_age` seconds old, and then goes to the bucket of failed batches. The stream keeps
+    records for 24 hours. `window` is the longest time, in seconds, for which records are collected into a batch.
     """
 
     kinds: tuple[str, ...]
     batch_size: int = 100
     parallel: int = 10
     window: float = 0
-    retries: int = 10
+    max_age: int = 22 * 3_600
 
 
 @dataclass(frozen=True)
 class Grant:
     """Actions that a function may call on one type of resource. `name` is that of the queue or state machine.
 
-    `on` is one of: table, indexes, queue, state_machine, signing_key, recordings, model, contacts, whatsapp,
-    client_secret, user_pool, notices_topic.
+    `on` is one of: table, indexes, queue, state_machine, signing_key, recordings, failed_batches, model, contacts,
+    whatsapp, client_secret, user_pool, notices_topic.
     """
 
     on: str
@@ -183,6 +183,7 @@ class Function:
             *(Grant("state_machine", ("states:SendTaskSuccess",), name) for name in self.completes),
             Grant("signing_key", self.signing_key),
             Grant("recordings", self.recordings),
+            Grant("failed_batches", ("s3:PutObject",) if self.stream else ()),
             Grant("model", MODEL if self.model else ()),
             Grant("contacts", self.carrier),
             Grant("whatsapp", MESSENGER if self.messenger else ()),
@@ -200,6 +201,7 @@ class Function:
         machines: dict[str, str],
         signing_key: str,
         recordings: str,
+        failed_batches: str,
         due_shards: int = DUE_SHARDS,
         turns_per_project: int = TURNS_PER_PROJECT,
         model: str | None = None,
@@ -228,6 +230,8 @@ class Function:
             found["SIGNING_KEY"] = signing_key
         if self.recordings:
             found["RECORDINGS_BUCKET"] = recordings
+        if self.stream:
+            found["FAILED_BATCHES_BUCKET"] = failed_batches
         if self.posts:
             found["TURNS_PER_PROJECT"] = str(turns_per_project)
         if self.model and model:

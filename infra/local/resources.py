@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 TABLE_NAME = names.table()
 RECORDINGS = names.bucket("Recordings")
 ERASURES = names.bucket("Erasures")
+FAILED_BATCHES = names.bucket("FailedBatches")
 FIFO = {"FifoQueue": "true", "DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
 """The attributes of a FIFO queue, as the stack sets them."""
 _DEFINITIONS = Path(__file__).parents[1] / "state_machines"

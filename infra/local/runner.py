@@ -89,11 +89,13 @@ class Runner:
         addresses = resources.create_queues(boto3.client("sqs", config=config))
         machines = resources.create_state_machines(boto3.client("stepfunctions", config=config), addresses)
         s3 = boto3.client("s3", config=config)
-        recordings, erasures = (
-            resources.create_bucket(s3, name) for name in (resources.RECORDINGS, resources.ERASURES)
+        recordings, erasures, failed_batches = (
+            resources.create_bucket(s3, name)
+            for name in (resources.RECORDINGS, resources.ERASURES, resources.FAILED_BATCHES)
         )
         # What only `infra.manage` needs.
-        self._for_operators = {"recordings": recordings, "erasures": erasures, "speed": f"{self._settings.speed:g}"}
+        self._for_operators = {"recordings": recordings, "erasures": erasures, "failed_batches": failed_batches}
+        self._for_operators["speed"] = f"{self._settings.speed:g}"
         self._queue_urls = {name: address.url for name, address in addresses.items()}
         for function in topology.FUNCTIONS:
             os.environ |= function.environment(
@@ -102,6 +104,7 @@ class Runner:
                 machines=machines,
                 signing_key=backend["signing_key"],
                 recordings=recordings,
+                failed_batches=failed_batches,
                 base_url=f"http://127.0.0.1:{self._socket.getsockname()[1]}",
             )
         os.environ |= {"SPEED": f"{self._settings.speed:g}", "ALLOW_LOOPBACK_RECEIVERS": "1", "SIMULATE_LIVE": "1"}

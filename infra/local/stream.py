@@ -1,8 +1,8 @@
 """Lambda's event source mapping for the table's stream: reads, filters, calls the function, stores the position.
 
 Records are processed in order within a shard, and a shard after its parent. A failing batch is halved until the
-failing record is alone. That record is retried `retries` times and then written to `stream_failures`, in the format of
-Lambda's on-failure destination, so that it does not block the stream.
+failing record is alone. That record is retried until it is `max_age` old and then written to `stream_failures`, in the
+format of Lambda's on-failure destination, so that it does not block the stream.
 """
 
 from __future__ import annotations
@@ -186,13 +186,13 @@ class Poller:
             elif len(rest := batch[first_failed:]) > 1:
                 tries = 0
                 todo[:0] = [rest[: len(rest) // 2], rest[len(rest) // 2 :]]
-            elif tries < self._source.retries:
+            elif time.time() - rest[0]["dynamodb"]["ApproximateCreationDateTime"] < self._source.max_age:
                 tries += 1
                 todo.insert(0, rest)
                 self._stop.wait(min(0.1 * 2**tries, _LONGEST_PAUSE))
             else:
+                self._put_aside(shard, rest, tries + 1)
                 tries = 0
-                self._put_aside(shard, rest)
 
     def _call(self, batch: list[Event]) -> int | None:
         """Call the function. Returns the position of the first record on which it failed, or None."""
@@ -203,12 +203,12 @@ class Poller:
         positions = [n for n, record in enumerate(batch) if record["dynamodb"]["SequenceNumber"] in failed]
         return min(positions) if positions else 0 if failed else None
 
-    def _put_aside(self, shard: str, records: list[Event]) -> None:
+    def _put_aside(self, shard: str, records: list[Event], attempts: int) -> None:
         folder = self._data_dir.path / STREAM_FAILURES
         folder.mkdir(exist_ok=True, mode=0o700)
         now = datetime.now(UTC)
         path = folder / f"{now:%Y-%m-%dT%H.%M.%S}-{uuid.uuid4()}.json"
-        write_json(path, failure(self._function, self._source, self._arn, shard, records, now))
+        write_json(path, failure(self._function, self._arn, shard, records, now, attempts))
         warn(f"{self._function.name} could not process a change of the table: its batch is in {path}")
 
 
@@ -229,7 +229,7 @@ def stream_record(record: Any, stream_arn: str) -> Event:
 
 
 def failure(
-    function: Function, source: StreamSource, stream_arn: str, shard: str, records: Sequence[Event], at: datetime
+    function: Function, stream_arn: str, shard: str, records: Sequence[Event], at: datetime, attempts: int
 ) -> dict[str, Any]:
     """A failed batch in the format of Lambda's on-failure destination in S3. `payload` is the event as JSON text."""
     changes = [record["dynamodb"] for record in records]
@@ -240,8 +240,8 @@ def failure(
         "requestContext": {
             "requestId": str(uuid.uuid4()),
             "functionArn": names.arn("lambda", f"function:{names.function(function.name)}"),
-            "condition": "RetryAttemptsExhausted",
-            "approximateInvokeCount": source.retries + 1,
+            "condition": "RecordAgeExceeded",
+            "approximateInvokeCount": attempts,
         },
         "responseContext": {"statusCode": 200, "executedVersion": "$LATEST", "functionError": "Unhandled"},
         "version": "1.0",

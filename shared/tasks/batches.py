@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 from shared.aws import services
 from shared.core import clock, threads, trace
 from shared.core.log import logger
+from shared.store import table
 
 RECORDS_AT_ONCE = 10
 """The stream records of a batch that are processed concurrently."""
@@ -75,7 +76,7 @@ def each_message(event: Mapping[str, Any], work: Work) -> dict[str, Any]:
     if len(messages) > 1:
         failed = _run_concurrently(work, messages)
     else:
-        failed = [message for message in messages if not _succeeds(work, message)]
+        failed = [message for message in messages if not _process(work, message)]
         _deliver_soon(failed)
     return {"batchItemFailures": [{"itemIdentifier": message.id} for message in failed]}
 
@@ -104,11 +105,14 @@ class Processed(Generic[T]):
         return {"batchItemFailures": [{"itemIdentifier": one["dynamodb"]["SequenceNumber"]} for one in first]}
 
 
-def each_record(event: Mapping[str, Any], work: Callable[[Record], T]) -> Processed[T]:
+def each_record(
+    event: Mapping[str, Any], work: Callable[[Record], T], put_aside: Callable[[Record], None] | None = None
+) -> Processed[T]:
     """Run `work` on stream records: on those of one resource in order, on those of different resources concurrently.
 
-    After a failure, later records of the same resource are left to the retry, so that they stay in order. All others
-    are processed, so that a record that always fails delays no other resource. `work` may see a record again.
+    A failure that may pass is left to Lambda's retry, with later records of the same resource, so that they stay in
+    order; records of other resources are processed. A record that fails for itself is put aside, because Lambda would
+    retry it for hours, and would hold back later records of its shard. `work` may see a record again.
     """
     found: Processed[T] = Processed(list(event["Records"]))
     resources = defaultdict(list)
@@ -122,10 +126,11 @@ def each_record(event: Mapping[str, Any], work: Callable[[Record], T]) -> Proces
             with trace.naming(stream_event_id=record["eventID"]):
                 try:
                     found.results[position] = work(record)
-                except Exception:
+                except Exception as error:
                     logger().exception("message or record failed")
-                    found.failed.append(position)
-                    return
+                    if put_aside is None or _may_pass(error) or not _succeeds(put_aside, record):
+                        found.failed.append(position)
+                        return
 
     threads.run_all(work_in_order, list(resources.values()), RECORDS_AT_ONCE)
     return found
@@ -146,7 +151,7 @@ def _run_concurrently(work: Work, messages: Sequence[Message]) -> list[Message]:
             group = message.fifo_group
             # A thread has its own context, with the log fields of this one.
             run = copy_context().run
-            future = pool.submit(run, _succeeds, work, message, latest.get(group) if group else None)
+            future = pool.submit(run, _process, work, message, latest.get(group) if group else None)
             running[future] = message
             if group:
                 latest[group] = future
@@ -161,17 +166,28 @@ def _run_concurrently(work: Work, messages: Sequence[Message]) -> list[Message]:
     return failed
 
 
-def _succeeds(work: Work, message: Message, previous: Future[bool] | None = None) -> bool:
+def _process(work: Work, message: Message, previous: Future[bool] | None = None) -> bool:
     """Run `work` on the message, after the previous message of its group. Whether it succeeded."""
     if previous is not None:
         wait([previous], in_order_for(message.sent_at))
     with trace.naming(sqs_message_id=message.id):
-        try:
-            work(message)
-        except Exception:
-            logger().exception("message or record failed")
-            return False
+        return _succeeds(work, message)
+
+
+def _succeeds(work: Callable[[Any], None], item: Message | Record) -> bool:
+    try:
+        work(item)
+    except Exception:
+        logger().exception("message or record failed")
+        return False
     return True
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether the cause of a failure is AWS, not the record: AWS does not respond, throttles, or lacks a permission."""
+    if isinstance(error, services.AwsError):
+        return error.code != "ValidationException"
+    return isinstance(error, services.Unavailable | table.Contended)
 
 
 def _deliver_soon(messages: Sequence[Message]) -> None:

@@ -151,12 +151,20 @@ def test_a_batch_that_is_put_aside_or_lost_is_an_alarm(prod: Synthesized) -> Non
             assert source["MetricsConfig"] == {"Metrics": ["EventCount"]}
     mappings = prod.all("AWS::Lambda::EventSourceMapping").items()
     streams = {f"${{{name}}}" for name, mapping in mappings if "DestinationConfig" in mapping}
-    aside = watched(prod, "OnFailureDestinationDeliveredEventCount", "EventSourceMappingUUID")
-    assert aside.keys() == streams
+    expression, metrics = expressed(prod, "fan_out-FailedBatches")
+    assert expression == "FILL(m0, 0) + FILL(m1, 0)"
+    by_function, by_lambda = (metrics[name]["Metric"] for name in ("m0", "m1"))
+    assert {metric["Stat"] for metric in metrics.values()} == {"Sum"}
+    assert (by_function["MetricName"], by_lambda["MetricName"]) == (
+        facts.PUT_ASIDE,
+        "OnFailureDestinationDeliveredEventCount",
+    )
+    assert flat(dimensions_of(by_function)["service"]) == "fan_out"
+    assert {flat(dimensions_of(by_lambda)["EventSourceMappingUUID"])} == streams
     readers = {prod.functions[function.name] for function in topology.FUNCTIONS if function.stream}
     lost = watched(prod, "DestinationDeliveryFailures")
     assert lost.keys() == {f"${{{reader}}}" for reader in readers}
-    assert {(alarm["Statistic"], alarm["Threshold"]) for alarm in [*aside.values(), *lost.values()]} == {("Sum", 1)}
+    assert {(alarm["Statistic"], alarm["Threshold"]) for alarm in lost.values()} == {("Sum", 1)}
 
 
 @pytest.mark.parametrize("name", [facts.DELIVERY_LATENESS, facts.LOST_DELIVERY])

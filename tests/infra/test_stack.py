@@ -337,7 +337,9 @@ def test_a_stream_source_loses_nothing(prod: Synthesized, function: Function) ->
         assert mapping["ParallelizationFactor"] == function.stream.parallel == 10
         assert mapping["StartingPosition"] == "TRIM_HORIZON"
         assert mapping["BisectBatchOnFunctionError"] is True
-        assert mapping["MaximumRetryAttempts"] == function.stream.retries
+        # Retried for hours, and put aside before the stream forgets it.
+        assert mapping["MaximumRetryAttempts"] == -1
+        assert 12 * 3_600 <= mapping["MaximumRecordAgeInSeconds"] == function.stream.max_age <= 23 * 3_600
         assert mapping["FunctionResponseTypes"] == ["ReportBatchItemFailures"]
         assert text(mapping["DestinationConfig"]["OnFailure"]["Destination"]) == arn(prod.bucket)
 

@@ -46,6 +46,7 @@ ARGUMENTS = {
     "queue": "sends",
     "signing_key": "signing_key",
     "recordings": "recordings",
+    "failed_batches": "stream",
     "model": "model",
     "contacts": "carrier",
     "whatsapp": "messenger",
@@ -100,6 +101,7 @@ class Places:
     machines: Mapping[str, str]
     signing_key: str
     recordings: str
+    failed_batches: str
 
 
 def granted(functions: Iterable[Function] = topology.FUNCTIONS) -> frozenset[Use]:
@@ -189,8 +191,9 @@ def _key(operation: str, params: Mapping[str, Any], places: Places) -> list[Need
 
 
 def _object(operation: str, params: Mapping[str, Any], places: Places) -> list[Need]:
+    buckets = {places.recordings: "recordings", places.failed_batches: "failed_batches"}
     bucket = params["Bucket"]
-    return [Need(f"s3:{operation}", "recordings", "" if bucket == places.recordings else bucket)]
+    return [Need(f"s3:{operation}", buckets.get(bucket, "recordings"), "" if bucket in buckets else bucket)]
 
 
 def _model(operation: str, params: Mapping[str, Any], places: Places) -> list[Need]:

@@ -344,6 +344,7 @@ def running(database_port: int, folder: Path, recorder: privileges.Recorder, own
             machines = resources.create_state_machines(boto3.client("stepfunctions"), queues)
             signing_key = boto3.client("kms").create_key()["KeyMetadata"]["KeyId"]
             recordings = resources.create_bucket(boto3.client("s3"))
+            failed_batches = resources.create_bucket(boto3.client("s3"), resources.FAILED_BATCHES)
             notices_topic = boto3.client("sns").create_topic(Name="notices")["TopicArn"]
             for function in topology.FUNCTIONS:
                 os.environ |= function.environment(
@@ -352,6 +353,7 @@ def running(database_port: int, folder: Path, recorder: privileges.Recorder, own
                     machines=machines,
                     signing_key=signing_key,
                     recordings=recordings,
+                    failed_batches=failed_batches,
                     notices_topic=notices_topic,
                 )
             places = privileges.Places(
@@ -360,6 +362,7 @@ def running(database_port: int, folder: Path, recorder: privileges.Recorder, own
                 machines={arn: name for name, arn in machines.items()},
                 signing_key=signing_key,
                 recordings=recordings,
+                failed_batches=failed_batches,
             )
             assert boto3.DEFAULT_SESSION is not None
             with recorder.watching(boto3.DEFAULT_SESSION.events, places):

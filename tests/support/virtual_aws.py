@@ -106,7 +106,12 @@ def virtual_aws(answers: Answers, latency: float) -> Iterator[VirtualAws]:
         }
         machines = {machine.name: machine.name for machine in topology.STATE_MACHINES}
         environment |= function.environment(
-            table="table", queues=queues, machines=machines, signing_key="key", recordings="recordings"
+            table="table",
+            queues=queues,
+            machines=machines,
+            signing_key="key",
+            recordings="recordings",
+            failed_batches="failed",
         )
     clients = (services.dynamodb, services.sqs)
     with mock.patch.dict(os.environ, environment):

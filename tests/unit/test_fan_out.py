@@ -213,3 +213,38 @@ def test_a_change_that_fails_holds_up_only_its_own_resource(stage: Stage, aws: V
     again = {"Records": full["Records"][3:]}
     assert fan_out.handler(again, None) == {"batchItemFailures": []}
     assert woken[4:] == ["ada 2", "dora 1", "ada 3"]
+
+
+OUTAGE = 20 * 60
+
+
+def test_an_outage_of_twenty_minutes_loses_no_event_and_keeps_each_objects_in_order(
+    stage: Stage, aws: VirtualAws
+) -> None:
+    [project] = stage.projects = [Project(1, 1)]
+
+    def fail_for_twenty_minutes(change: str) -> None:
+        # The outage begins in the middle of a batch.
+        if len(stage.written) >= 30 and aws.time.elapsed < OUTAGE:
+            raise Throttled
+
+    stage.before_write = fail_for_twenty_minutes
+    names = [f"customer{number % 17}" for number in range(250)]
+    records = batch(*[project.change(name) for name in names])["Records"]
+    while records:
+        answer = fan_out.handler({"Records": records[: SOURCE.batch_size]}, None)
+        failed = [each["itemIdentifier"] for each in answer["batchItemFailures"]]
+        numbers = [record["dynamodb"]["SequenceNumber"] for record in records]
+        records = records[numbers.index(failed[0]) if failed else SOURCE.batch_size :]
+        # Lambda retries until a record is too old; with growing waits, here of half a minute.
+        aws.time.forward(30 if failed else 0)
+    assert OUTAGE <= aws.time.elapsed < OUTAGE + 120 < SOURCE.max_age
+    [woken] = stage.woken.values()
+    expected = {name: [f"{name} {number + 1}" for number in range(names.count(name))] for name in names}
+    for written in (stage.written, woken):
+        # Writing an event again has no effect, and neither has a second wake-up.
+        once = list(dict.fromkeys(written))
+        assert len(once) == len(names)
+        for name, changes in expected.items():
+            assert [change for change in once if change.startswith(f"{name} ")] == changes
+    assert not aws.calls["PutObject"]

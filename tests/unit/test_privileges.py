@@ -20,7 +20,7 @@ from tests.support.privileges import UNKNOWN, Audit, Need, Places, Recorder, Use
 
 QUEUE = "https://sqs.eu-central-1.amazonaws.com/123456789012/dials"
 MACHINE = "arn:aws:states:eu-central-1:123456789012:stateMachine:call_consent"
-PLACES = Places("table", {QUEUE: "dials"}, {MACHINE: "call_consent"}, "key", "recordings")
+PLACES = Places("table", {QUEUE: "dials"}, {MACHINE: "call_consent"}, "key", "recordings", "failed")
 KEY = {"TableName": "table", "Key": {}}
 QUERY = {"TableName": "table", "KeyConditionExpression": "pk = :pk"}
 WRITES = [{"Put": {"TableName": "table", "Item": {}}}, {"Update": KEY}, {"Delete": KEY}, {"ConditionCheck": KEY}]

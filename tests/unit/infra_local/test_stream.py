@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,9 +33,9 @@ class Stream:
         self.trimmed_before = 0
         self.expired = 0
 
-    def put(self, number: int, kind: str = "customer", shard: str = "shard-1") -> None:
+    def put(self, number: int, kind: str = "customer", shard: str = "shard-1", at: float = 1767225600) -> None:
         change = {
-            "ApproximateCreationDateTime": 1767225600,
+            "ApproximateCreationDateTime": at,
             "SequenceNumber": f"{number:05d}",
             "NewImage": {"pk": {"S": str(number)}, "kind": {"S": kind}, "raw": {"M": {"b": {"B": "/w=="}}}},
         }
@@ -87,8 +88,8 @@ def folder(tmp_path: Path) -> Iterator[DataDir]:
     held.close()
 
 
-def reader(source: Stream, calls: Calls, folder: DataDir, retries: int = 0) -> stream.Poller:
-    settings = StreamSource(kinds=("customer",), batch_size=4, retries=retries)
+def reader(source: Stream, calls: Calls, folder: DataDir) -> stream.Poller:
+    settings = StreamSource(kinds=("customer",), batch_size=4)
     return stream.Poller(FUNCTION, settings, ARN, cast(Any, source), cast(Lambdas, calls), folder, threading.Event())
 
 
@@ -182,7 +183,21 @@ def test_a_partial_failure_is_tried_again_from_the_first_that_failed(folder: Dat
     assert calls.batches == [[0, 1, 2, 3], [2], [3]]
 
 
-def test_a_record_that_always_fails_is_put_aside_and_the_others_go_on(
+def test_a_record_is_retried_until_it_is_too_old(folder: DataDir) -> None:
+    source, calls = Stream(), Calls()
+    source.put(1, at=time.time())
+
+    def answer(numbers: list[int]) -> Any:
+        if len(calls.batches) < 4:
+            raise RuntimeError
+
+    calls.answer = answer
+    reader(source, calls, folder).read()
+    assert calls.batches == [[1]] * 4
+    assert not (folder.path / "stream_failures").exists()
+
+
+def test_a_record_that_fails_until_it_is_too_old_is_put_aside_and_the_others_go_on(
     folder: DataDir, capfd: pytest.CaptureFixture[str]
 ) -> None:
     source, calls = Stream(), Calls()
@@ -194,8 +209,8 @@ def test_a_record_that_always_fails_is_put_aside_and_the_others_go_on(
             raise RuntimeError
 
     calls.answer = answer
-    reader(source, calls, folder, retries=1).read()
-    assert calls.batches == [[0, 1, 2, 3], [0, 1], [0], [1], [1], [2, 3]]
+    reader(source, calls, folder).read()
+    assert calls.batches == [[0, 1, 2, 3], [0, 1], [0], [1], [2, 3]]
     [path] = (folder.path / "stream_failures").iterdir()
     kept = json.loads(path.read_text())
     assert kept["DDBStreamBatchInfo"]["startSequenceNumber"] == "00001"
@@ -211,8 +226,7 @@ def test_a_record_has_the_stages_region_and_account_and_not_the_local_databases(
     there = "arn:aws:dynamodb:ddblocal:000000000000:table/t/stream/1"
     made = stream.stream_record(source.shards["shard-1"][0], there)
     assert (made["awsRegion"], made["eventSourceARN"]) == ("us-east-1", ARN)
-    settings = StreamSource(kinds=("customer",))
-    told = stream.failure(FUNCTION, settings, there, "shard-1", [made], datetime(2026, 1, 1, tzinfo=UTC))
+    told = stream.failure(FUNCTION, there, "shard-1", [made], datetime(2026, 1, 1, tzinfo=UTC), 1)
     assert told["DDBStreamBatchInfo"]["streamArn"] == ARN
     assert told["requestContext"]["functionArn"].startswith(
         "arn:aws:lambda:us-east-1:123456789012:function:appointments-local-FanOut"
