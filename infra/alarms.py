@@ -424,11 +424,11 @@ def _of_functions(
             yield NOT_RUNNING, name, function.metric_invocations()
         if described.stream:
             yield ITERATOR_AGE, name, function.metric("IteratorAge")
-            yield FAILED_BATCHES, name, put_aside(stack, name, table)
+            yield FAILED_BATCHES, name, _sum(put_aside(stack, name, table))
             yield LOST_BATCHES, name, function.metric("DestinationDeliveryFailures")
 
 
-def put_aside(stack: Stack, function: str, table: dynamodb.Table) -> cloudwatch.MathExpression:
+def put_aside(stack: Stack, function: str, table: dynamodb.Table) -> tuple[cloudwatch.Metric, ...]:
     """Stream records in the bucket of failed batches: the function or, once they are too old, Lambda wrote them."""
     mapping = stack.node.find_child(f"{construct_id(function)}FromTable")
     assert isinstance(mapping, lambda_.CfnEventSourceMapping)
@@ -437,8 +437,9 @@ def put_aside(stack: Stack, function: str, table: dynamodb.Table) -> cloudwatch.
         metric_name="OnFailureDestinationDeliveredEventCount",
         dimensions_map={"EventSourceMappingUUID": mapping.ref},
         statistic="Sum",
+        label="too old",
     )
-    return _sum([_printed(table, facts.PUT_ASIDE, function).with_(statistic="Sum"), by_lambda])
+    return _printed(table, facts.PUT_ASIDE, function).with_(statistic="Sum", label="put aside at once"), by_lambda
 
 
 def _in_periods(kind: Kind, metric: cloudwatch.IMetric) -> cloudwatch.IMetric:

@@ -158,12 +158,12 @@ def _events(table: dynamodb.Table, functions: Mapping[str, lambda_.Function]) ->
 
 def _given_up(stack: Stack, table: dynamodb.Table, functions: Mapping[str, lambda_.Function]) -> Row:
     yield (
-        "Failed batches: stored, and lost",
+        "Failed batches: put aside, and lost",
         [
             line
             for name in STREAM_READERS
             for line in (
-                alarms.put_aside(stack, name, table).with_(label="stored"),
+                *alarms.put_aside(stack, name, table),
                 functions[name].metric("DestinationDeliveryFailures", statistic="Sum", label="lost"),
             )
         ],

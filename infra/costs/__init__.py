@@ -123,7 +123,7 @@ PLATFORM_LOG, ACCESS_LOG, MACHINE_LOG = 330, 360, 1_300
 """Bytes that AWS logs for an invocation, a request and a state transition."""
 POLLERS, POLL_SECONDS = 5, 20
 """Lambda sends this many concurrent long polls to an idle queue, each of this length."""
-ALARM_METRICS, RULES = 122, 3
+ALARM_METRICS, RULES = 123, 3
 """The metrics of all alarms of a stage with calls and backups, and the firewall rules in `gateway.py`."""
 
 

@@ -85,6 +85,7 @@ def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: S
         machines={name: json.dumps({"Ref": machine}) for name, machine in prod.machines.items()},
         signing_key=json.dumps({"Fn::GetAtt": [prod.key, "Arn"]}),
         recordings=json.dumps({"Ref": prod.recordings}),
+        failed_batches=json.dumps({"Ref": prod.bucket}),
         due_shards=16,
         model=MODEL,
         base_url="of the canary alone",

@@ -193,6 +193,7 @@ def test_functions_are_told_of_the_instance_but_not_of_switches() -> None:
             machines={machine.name: machine.name for machine in topology.STATE_MACHINES},
             signing_key="key",
             recordings="bucket",
+            failed_batches="failed",
             carrier=made.carrier,
             messenger=made.messenger,
         )
