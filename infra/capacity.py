@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,12 @@ TABLE_UNITS = 40_000
 """Write and read units per second of an on-demand table (DynamoDB developer guide, "Quotas")."""
 EXECUTIONS = 1_000
 """Concurrent executions of an account (Lambda developer guide, "Lambda quotas"). A new account may have only 10."""
+LARGER_EXECUTIONS = 3_000
+"""The quota from which every function can have a reservation."""
+UNRESERVED = 100
+"""Executions of an account that Lambda reserves for no function (Lambda developer guide, "Reserved concurrency")."""
+ADDED_EXECUTIONS = 1_000
+"""Executions that Lambda adds to a function in ten seconds (Lambda developer guide, "Lambda scaling behavior")."""
 GATEWAY_REQUESTS = 10_000
 """Requests per second of an account (API Gateway developer guide, "Quotas"). Some regions have 2,500."""
 MACHINE_STARTS = 300
@@ -45,6 +52,14 @@ EVENT_CPU_MS = 3
 """CPU time of `fan_out` for one event of a full batch, on a whole core (functions/DECISIONS.md)."""
 ROW_UNITS = 4
 """Write units of a resource's row of up to 2 KB in a transaction."""
+
+
+RESERVED_OF_API = {
+    "appointments": 400, "customers": 300, "conversations": 200, "sessions": 200, "events": 150,
+    "webhook_endpoints": 60, "admin": 60, "ping": 60, "fallback": 30, "canary_receiver": 5, "canary": 1,
+    "messages": 750, "voice_turn": 150,
+}  # fmt: skip
+"""Reservations at the larger quota, of functions that answer clients. The others keep those of the stage."""
 
 
 @dataclass(frozen=True)
@@ -225,6 +240,10 @@ def ceilings(stage: Mapping[str, Any]) -> Mapping[str, float]:
         "events per second with 1.5 deliveries each, writes of the table": (
             TABLE_UNITS / (event_writes + 1.5 * delivery_writes)
         ),
+        "executions that Lambda adds to one function in ten seconds": ADDED_EXECUTIONS,
+        "live messages per second from a standing start, executions added in ten seconds": (
+            ADDED_EXECUTIONS / seconds(costs.WORK["model_message"])
+        ),
         "requests per second of one API key": facts.REQUESTS_PER_SECOND,
         "changes per second of one kind in one project": PARTITION_WRITES / ROW_UNITS,
     }
@@ -236,8 +255,33 @@ def breaking(stage: Mapping[str, Any], on: Load) -> list[Part]:
     return [part for share, part in sorted(known, key=lambda pair: -pair[0]) if share > 1]
 
 
+def reservations(stage: Mapping[str, Any]) -> Mapping[int, Mapping[str, int]]:
+    """The reserved concurrency of functions by the account's quota: that of the stage, and one for the larger quota."""
+    reserved = stage.get("reserved_concurrency", {})
+    return {EXECUTIONS: reserved, LARGER_EXECUTIONS: {**reserved, **RESERVED_OF_API}}
+
+
+def _reserved(stage: Mapping[str, Any]) -> str:
+    """The table of reservations, and what they trade."""
+    small, large = found = list(reservations(stage).values())
+    names = [function.name for function in topology.FUNCTIONS]
+    rows = [[f"`{name}`", *(str(reserved.get(name, "shared")) for reserved in found)] for name in names]
+    left, _ = unreserved = [EXECUTIONS - sum(small.values()), LARGER_EXECUTIONS - sum(large.values())]
+    rows.append([f"unreserved, of which Lambda requires {UNRESERVED}", *map(str, unreserved)])
+    heads = ("reserved executions, by quota", f"{EXECUTIONS:,}", f"{LARGER_EXECUTIONS:,}")
+    of_key = facts.REQUESTS_PER_SECOND * seconds(costs.WORK["retrieve"])
+    traded = (
+        f"A reservation is also a ceiling, and no other function may use it. With a quota of {EXECUTIONS:,}, the"
+        f" functions without one share {left} executions, so a busy one can throttle the others. Divided among them,"
+        f" they would leave some with too few for a single key: one that sends {facts.REQUESTS_PER_SECOND} quick"
+        f" requests a second uses {of_key:.1f}, and one that asks for slow lists uses many more. With"
+        f" {LARGER_EXECUTIONS:,}, each function has its own."
+    )
+    return f"{costs.table(heads, rows)}\n\n{textwrap.fill(traded, 130)}"
+
+
 def markdown(stage: Mapping[str, Any]) -> str:
-    """The tables: the mix, the need of each part for each load, and what breaks first."""
+    """The tables: the mix, the need of each part for each load, what breaks first, and the reservations."""
     loads = [load(requests) for requests in LOADS]
     mix = [[costs.WORK[name].about, f"{rate * 100:.3g} %"] for name, rate in load(1).rates.items()]
     needs = []
@@ -255,6 +299,7 @@ def markdown(stage: Mapping[str, Any]) -> str:
             costs.table(heads, needs),
             costs.table(("requests per second", "breaks, in this order"), breaks),
             costs.table(("what a stage sustains", "at most"), most),
+            *([_reserved(stage)] if "reserved_concurrency" in stage else []),
         )
     )
 

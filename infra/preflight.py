@@ -15,11 +15,10 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from infra.app import context
+from infra.capacity import UNRESERVED
 from infra.stage import BadSetting, Stage, parse
 from infra.topology import FUNCTIONS
 
-UNRESERVED = 100
-"""Executions that must stay unreserved in an account (Lambda developer guide, "Reserved concurrency")."""
 CONCURRENCY_QUOTA = "L-B99A9384"
 TROUBLE = frozenset(
     {

@@ -10,7 +10,7 @@ import pytest
 
 from infra import contact_center, stack_names, topology
 from infra.app import context
-from infra.preflight import UNRESERVED
+from infra.capacity import UNRESERVED
 from infra.stack import ServiceStack
 from infra.topology import Function, Queue
 from shared.core import clock, facts

@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from infra import capacity, costs
+from infra import capacity, costs, topology
 from infra.capacity import Part
+from infra.stage import parse
+from tests.support.synth import OWNED
 
 ROOT = Path(__file__).parents[2]
 PROD: dict[str, Any] = json.loads((ROOT / "cdk.json").read_text())["context"]["stages"]["prod"]
@@ -73,6 +75,19 @@ def test_one_stage_bears_1000_events_and_1500_deliveries_a_second_at_default_quo
     assert (len(of_events), len(of_deliveries)) == (3, 2)
     assert min(of_events) >= events
     assert min(of_deliveries) >= deliveries
+
+
+@pytest.mark.parametrize("quota", [1_000, 3_000])
+def test_the_reservations_fit_into_the_quota_and_are_allowed(quota: int) -> None:
+    reserved = capacity.reservations(PROD)[quota]
+    assert sum(reserved.values()) + capacity.UNRESERVED <= quota
+    prod = PROD | {"reserved_concurrency": reserved} | OWNED
+    assert parse("prod", prod).reserved_concurrency == reserved
+
+
+def test_sweep_has_executions_of_its_own_and_with_a_larger_quota_every_function_has() -> None:
+    assert capacity.reservations(PROD)[1_000]["sweep"] == PROD["reserved_concurrency"]["sweep"] == 2
+    assert capacity.reservations(PROD)[3_000].keys() == {function.name for function in topology.FUNCTIONS}
 
 
 def test_a_stage_that_is_not_in_the_settings_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
