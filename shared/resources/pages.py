@@ -201,7 +201,7 @@ def _intersection(
         before = sum(scan.entries_read for scan in scans)
         positions: list[str] = []
         for condition in conditions:
-            entries = [entry for scan in condition if (entry := scan.seek(position)) is not None]
+            entries = [head for scan in condition if (head := scan.seek(position)) is not None]
             if not entries:
                 return
             entry = max(entries, key=lambda entry: str(entry[order]))
