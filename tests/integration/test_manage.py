@@ -74,19 +74,28 @@ class Runner:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return json.load(answer)
 
-    def rows(self) -> list[dict[str, Any]]:
-        """All that the table holds, in DynamoDB's own JSON, with readable documents."""
+    def known(self) -> Any:
+        """What the runner tells the operator's commands."""
+        return json.loads((self.data_dir / "runner.json").read_text())
+
+    def client(self, service: Any, url: str) -> Any:
+        """A client of the runner's AWS."""
         import boto3
 
-        access_key_id = json.loads((self.data_dir / "runner.json").read_text())["access_key_id"]
-        dynamodb = boto3.client(
-            "dynamodb",
-            endpoint_url=self.facts["dynamodb_url"],
+        known = self.known()
+        return boto3.client(
+            service,
+            endpoint_url=known[url],
             region_name="us-east-1",
-            aws_access_key_id=access_key_id,
+            aws_access_key_id=known["access_key_id"],
             aws_secret_access_key="local",
         )
-        pages = dynamodb.get_paginator("scan").paginate(TableName=self.facts["table_name"])
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All that the table holds, in DynamoDB's own JSON, with readable documents."""
+        pages = (
+            self.client("dynamodb", "dynamodb_url").get_paginator("scan").paginate(TableName=self.facts["table_name"])
+        )
         items: list[dict[str, Any]] = [dict(item) for page in pages for item in page["Items"]]
         for item in items:
             for name in table.DOCUMENTS & item.keys():
@@ -367,6 +376,23 @@ def test_a_batch_that_still_cannot_be_taken_stays_and_is_told(runner: Runner) ->
         assert path.exists()
     finally:
         path.unlink()
+
+
+def test_a_change_that_fails_for_itself_is_put_aside_at_once_and_can_be_given_again(runner: Runner) -> None:
+    project = runner.new_project("Poisoned")
+    poison = {"pk": f"P#{project}#test#customer", "sk": "cust_" + "0" * 26, "kind": "customer", "doc": "not JSON"}
+    item = {name: {"S": value} for name, value in poison.items()}
+    runner.client("dynamodb", "dynamodb_url").put_item(TableName=runner.facts["table_name"], Item=item)
+    s3, bucket = runner.client("s3", "aws_url"), runner.known()["failed_batches"]
+    deadline = time.monotonic() + PATIENCE
+    while not (found := s3.list_objects_v2(Bucket=bucket).get("Contents")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    [stored] = found
+    ran = runner.manage("redrive-stream")
+    assert ran.code == 1
+    assert stored["Key"] in ran.err
+    assert len(s3.list_objects_v2(Bucket=bucket)["Contents"]) == 1
+    s3.delete_object(Bucket=bucket, Key=stored["Key"])
 
 
 def test_without_batches_there_is_nothing_to_give_again(runner: Runner) -> None:
