@@ -18,6 +18,7 @@ from shared.core import log
 
 MODULES = {
     "ping": "functions.ping",
+    "agent_settings": "functions.agent_settings",
     "customers": "functions.customers",
     "appointments": "functions.appointments",
     "conversations": "functions.conversations",

@@ -312,6 +312,12 @@ CHECK = ("dynamodb:ConditionCheckItem",)
 FUNCTIONS = (
     Function("ping", "functions.ping.handler", routes=("/v1/ping",), table=UPDATE),
     Function(
+        "agent_settings",
+        "functions.agent_settings.handler",
+        routes=("/v1/agent_settings",),
+        table=("dynamodb:GetItem", "dynamodb:BatchGetItem", *UPDATE, *WRITE),
+    ),
+    Function(
         "customers",
         "functions.customers.handler",
         routes=("/v1/customers", "/v1/customers/{id}", "/v1/customers/{id}/{proxy+}"),

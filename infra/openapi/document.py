@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from functions import (
+    agent_settings,
     appointments,
     conversations,
     customers,
@@ -22,6 +23,7 @@ from shared.core import facts
 
 _TAGS = (
     ("Account", "The project and the mode behind an API key.", (ping,)),
+    ("Agent", "What the agent knows, what it may change, and when it may call.", (agent_settings,)),
     ("Customers", "People to be contacted by phone.", (customers,)),
     (
         "Appointments",

@@ -11,6 +11,10 @@ _METADATA = {"plan": "gold"}
 
 _FIELDS: dict[str, Any] = {
     "phone": "+15005550006",
+    "business_phone": "+15005550199",
+    "business_name": "Blue Clinic",
+    "question": "Do you have parking?",
+    "answer": "Yes, behind the house.",
     "to": "+15005550006",
     "name": "Ada Lovelace",
     "email": "ada@example.com",
@@ -47,6 +51,8 @@ _FIELDS: dict[str, Any] = {
     "ended_at_ms": 2400,
 }
 _OF_TYPES: dict[tuple[str, str], Any] = {
+    **{(name, "from"): "08:30" for name in ("Hours", "HoursInput")},
+    **{(name, "to"): "17:00" for name in ("Hours", "HoursInput")},
     ("Recording", "url"): "https://recordings.example.com/call.wav?signature=5f2c",
     ("Message", "content"): "Can we move it to next Tuesday at 3pm?",
     ("Line", "content"): "Yes, I'll be there.",
@@ -67,6 +73,14 @@ def of(type_name: str, field: str, schema: Any) -> dict[str, Any]:
 
 
 BODIES: dict[str, dict[str, Any]] = {
+    "AgentSettingsPatch": {
+        "business_name": "Blue Clinic",
+        "timezone": "Europe/Berlin",
+        "opening_hours": [
+            {"days": ["monday", "tuesday", "wednesday", "thursday", "friday"], "from": "08:30", "to": "17:00"}
+        ],
+        "facts": [{"question": "Do you have parking?", "answer": "Yes, behind the house, free for patients."}],
+    },
     "CustomerCreate": {"phone": "+15005550006", "name": "Ada Lovelace", "external_id": "crm-1042"},
     "CustomerPatch": {"email": "ada@example.com", "metadata": {"plan": "gold"}},
     "AppointmentCreate": {

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_or
 
 from infra.openapi import examples, text
 from shared.core.facts import EVENT_TYPES
-from shared.resources import queries, schema
+from shared.resources import fields, queries, schema
 from shared.resources.fields import Input
 from shared.resources.schema import Keywords
 from shared.webhooks.events import Event
@@ -38,7 +38,7 @@ def id_prefix(property_schema: Schema) -> str | None:
 
 def nullable(found: Schema) -> Schema:
     """The schema, or null."""
-    if "$ref" in found or "enum" in found:
+    if {"$ref", "enum", "const"} & found.keys():
         return {"anyOf": [found, {"type": "null"}]}
     return {**found, "type": [found["type"], "null"]}
 
@@ -112,7 +112,8 @@ class Schemas:
             first = [name for name in ("id", "object") if name in hints]
             for name in dict.fromkeys((*first, *hints)):
                 found = self.of(hints[name])
-                properties[name] = found | {"description": docs[name]} | examples.of(cls.__name__, name, found)
+                description = docs.get(name) or found["description"]
+                properties[name] = found | {"description": description} | examples.of(cls.__name__, name, found)
                 if get_origin(hints[name]) is not NotRequired:
                     required.append(name)
             self.named[cls.__name__] = {
@@ -195,9 +196,7 @@ class Schemas:
 
 def _models_in(model: type[Input]) -> Iterator[type[Input]]:
     for info in model.model_fields.values():
-        for part in (info.annotation, *get_args(info.annotation)):
-            if isinstance(part, type) and issubclass(part, Input):
-                yield part
+        yield from fields.models_in(info.annotation)
 
 
 def _pairs(value: Any) -> Iterator[tuple[str, Any]]:

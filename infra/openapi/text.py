@@ -29,8 +29,10 @@ def summary_and_description(function: Any) -> tuple[str, str]:
 def of_fields(cls: type) -> dict[str, str]:
     """The docstrings below the fields of a class and its bases, by field."""
     module = sys.modules[cls.__module__]
-    node = _classes(module)[cls.__name__]
     found: dict[str, str] = {}
+    node = _classes(module).get(cls.__name__)
+    if node is None:
+        return found
     # A TypedDict does not know its bases.
     for name in (base.id for base in node.bases if isinstance(base, ast.Name)):
         base = getattr(module, name)
@@ -54,7 +56,7 @@ def _own_fields(node: ast.ClassDef) -> dict[str, str]:
             and isinstance(doc, ast.Expr)
             and isinstance(doc.value, ast.Constant)
         ):
-            found[field.target.id] = plain(str(doc.value.value))
+            found[field.target.id.removesuffix("_")] = plain(str(doc.value.value))
     return found
 
 

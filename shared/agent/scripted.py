@@ -25,7 +25,7 @@ from zoneinfo import ZoneInfo
 
 from shared.agent import Reply, Utterance, assent, dates
 from shared.agent.tools import AppointmentView, Tools
-from shared.agent.wording import ATTEND, describe, local_time, long_time
+from shared.agent.wording import ATTEND, describe, describe_hours, escaped, local_time, long_time, why_not
 from shared.core import clock
 
 LONGEST = 200
@@ -62,6 +62,12 @@ _MENTIONS = {
     CALL: r"\b(?:(?:call|phone|ring) (?:me|us)|give (?:me|us) a (?:call|ring)|phone call|call ?back)\b",
 }
 _QUESTION = re.compile(r"\b(?:when|where|what|which|list|show|is it)\b")
+_ASKS = re.compile(
+    r"\?|^(?:and |hi |hello |please )*(?:when|where|what|which|who|why|how|do|does|is|are|can|may|tell me)\b"
+)
+_WHAT = re.compile(r"(?:and |hi |hello |please )*(?:what|who|why|how)\b")
+_OWN = "appointment booking visit time date day coming upcoming next have list show it"
+_HOURS = re.compile(r"\b(?:open|opening|hours|close|closed|closing)\b")
 _UNSURE = r"confirm|coming|be there|\?|\b(?:no|or|both|all|why|if|maybe|should)\b"
 _NOT = re.compile(
     r"\b(?:not|never|nor|without|cannot|no (?:need|longer)|(?:have|need|want) to (?:check|think)"
@@ -92,6 +98,11 @@ _ROWS = {
     "greeting": (r"hi|hello|hey|good (?:morning|afternoon|evening)|help|what can you do|who are you", _SMALL_TALK),
     "thanks": (r"thanks|thank you|great|perfect|ok|okay", _SMALL_TALK),
 }
+# Words of a question that do not say what it is about.
+_ASKING = re.compile(
+    "about|and|any|are|can|could|does|for|from|get|has|have|hello|how|know|like|may|much|need|our|please|should|tell"
+    "|thanks?|that|the|there|they|this|want|was|what|when|where|which|who|why|will|with|would|your?|yours"
+)
 # Words of a request identify nothing, whatever the title of an appointment is.
 _COMMON = {*re.findall(r"\w{3,}", str(_ROWS) + str(_MENTIONS)), "not", "from", "your", "make"}
 _PLACES = {"1": 0, "first": 0, "2": 1, "second": 1, "3": 2, "third": 2, "4": 3, "fourth": 3, "5": 4, "fifth": 4}
@@ -174,6 +185,8 @@ class _Turn:
             return None
         if not self.tools.commit_proposal().ok and self.tools.proposed:
             return f"Shall I {CANCEL if proposal.at is None else MOVE} {name}? Please answer yes or no, to be sure."
+        if self.tools.is_handed_over:
+            return self._staff_decides()
         if not self.tools.actions:
             return f"I could not do that, because something has changed in the meantime. {_UNCHANGED}"
         at = local_time(proposal.at, choice.timezone) if proposal.at and choice else None
@@ -197,14 +210,42 @@ class _Turn:
             return f"You have no upcoming appointment to {self.wanted[0]}. {_OFFER}"
         return self._change(self.wanted[0]) if self.wanted else None
 
+    def exact_fact(self) -> str | None:
+        """Answer the very question of a fact, which may mention a change: "What is your cancellation policy?"."""
+        asked = _terms(self.plain)
+        facts = self.tools.settings["facts"]
+        answer = next((fact["answer"] for fact in facts if asked and _terms(fact["question"]) == asked), None)
+        return None if answer is None else f"{escaped(answer)} {_ELSE}"
+
+    def information(self) -> str | None:
+        """Answer a question about the business from its facts and hours."""
+        if not _ASKS.search(self.plain):
+            return None
+        asked = _terms(self.plain)
+        shared = [(len(_terms(fact["question"]) & asked), fact["answer"]) for fact in self.tools.settings["facts"]]
+        best, answer = max(shared, key=lambda each: each[0], default=(0, ""))
+        if best and best * 2 >= len(asked):
+            return f"{escaped(answer)} {_ELSE}"
+        if _HOURS.search(self.plain) and self.tools.settings["opening_hours"]:
+            return f"{describe_hours(self.tools.settings)} {_ELSE}"
+        return None
+
     def question(self) -> str | None:
-        if not _QUESTION.search(self.plain):
+        """List the appointments, unless the question is about something else."""
+        titles = " ".join(f"{a.title or ''} {a.location or ''}" for a in self.upcoming)
+        is_about_other = _WHAT.match(self.plain) and _terms(dates.without(self.plain)) - _terms(f"{titles} {_OWN}")
+        if is_about_other or not _QUESTION.search(self.plain):
             return None
         if not self.upcoming:
             return f"You have no upcoming appointments. {_OFFER}"
         if len(self.upcoming) > 1:
             return f"You have {len(self.upcoming)} upcoming appointments:\n\n{self.numbered_list}\n\n{_ELSE}"
         return f"You have one upcoming appointment: {describe(self.upcoming[0], details=True)}. {_ELSE}"
+
+    def unknown(self) -> str | None:
+        """Offer a person for a question that nothing answers."""
+        is_question = re.search(r"^(?:what|who|why|how|where|when|do|does|is|are)\b", self.plain) and _terms(self.plain)
+        return f"I do not know that. {_OFFER}" if is_question else None
 
     def nothing_wanted(self) -> str | None:
         """Answer a no, or a message with a "not"."""
@@ -234,8 +275,23 @@ class _Turn:
             if isinstance(at, dates.Unclear):
                 return f"{_WHEN} {name}? {at.ask}"
             result = self.tools.propose_reschedule(choice.id, at.astimezone(UTC).isoformat())
-            answer = f"Shall I move {name} to {long_time(at)}?"
+            if self.tools.is_handed_over:
+                return self._staff_decides()
+            answer = self._offer(name, choice)
         return answer if result.ok else f"I could not do that. {result.message}"
+
+    def _offer(self, name: str, choice: AppointmentView) -> str:
+        """The question whether to move it to the proposed time, which may be another than the wished one."""
+        proposal = self.tools.proposed
+        if proposal is None or proposal.at is None:
+            return ""
+        at = long_time(local_time(proposal.at, choice.timezone))
+        if self.tools.problem is None:
+            return f"Shall I move {name} to {at}?"
+        return f"{why_not(self.tools.problem)} The next possible time is {at}. Shall I move {name} to it?"
+
+    def _staff_decides(self) -> str:
+        return f"Our team decides about new times. Someone will be in touch with you.{' Goodbye!' * self.tools.in_call}"
 
     def _call_now(self) -> str:
         if not (self.yes or self.requests):
@@ -245,7 +301,7 @@ class _Turn:
 
     def _call_later(self) -> str:
         """End the call for now, as soon as the time of the next one is clear."""
-        zone = self.upcoming[0].timezone if self.upcoming else self.tools.timezone or "UTC"
+        zone = self.upcoming[0].timezone if self.upcoming else self.tools.timezone or self.tools.settings["timezone"]
         is_request = self.requests or (self.topic == CALL and dates.names_any(self.plain))
         at = self._read([re.sub(_BUSY, "", one.plain) for one in self.thread if is_request], zone)
         if isinstance(at, dates.Unclear):
@@ -310,9 +366,12 @@ RULES: Sequence[Rule] = (
     Rule(MARKDOWN, lambda turn: RICH if MARKDOWN in turn.text else None),
     Rule("yes, no or confirm, to a proposal", _Turn.answer_to_proposal),
     Rule("bye, hello, thanks", _Turn.small_talk),
+    Rule("the very question of a fact", _Turn.exact_fact),
     Rule("confirm; cancel it; move it to Monday at 10:00; call me", _Turn.change),
+    Rule("do you have parking? when are you open?", _Turn.information),
     Rule("when is my appointment?", _Turn.question),
     Rule("don't cancel it; I have to check", _Turn.nothing_wanted),
+    Rule("do you treat dogs?", _Turn.unknown),
     Rule("anything else", lambda turn: f"Sorry, I did not understand that. {_UNCHANGED} {_CAN}"),
 )
 
@@ -336,6 +395,12 @@ def _is_row(text: str, name: str) -> bool:
     words = re.sub(r"([^\w' ])", r" \1 ", re.sub(r"[,.!;-]", " ", text)).split()
     decisive, beside = map(re.compile, _ROWS[name])
     return ".." not in text and assent.is_row(words, decisive, beside)
+
+
+def _terms(text: str) -> frozenset[str]:
+    """The words of a question that say what it is about, without their endings."""
+    words = re.findall(r"\w{3,}", text.lower().replace("'", ""))
+    return frozenset(re.sub(r"(?:ing|s|ed)$", "", word) for word in words if not _ASKING.fullmatch(word))
 
 
 def _words(text: str) -> set[str]:

@@ -14,12 +14,17 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 from zoneinfo import ZoneInfo
 
 from shared.agent import assent
+from shared.agent_settings import policy
+from shared.agent_settings.policy import ChangePolicy, Problem, TimePolicy
+from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.appointments import commands
 from shared.appointments.resource import Appointment, AppointmentPatch, AppointmentRecord, AppointmentStatus
 from shared.core import clock
 from shared.core.errors import ApiError
 from shared.resources.schema import AppointmentId, SessionId, one_of
 
+CHANGE_REQUESTED = "change_requested"
+"""The reason of a handoff if a person must decide about a new time."""
 AGENT_FAILED = "agent_failed"
 """The reason of a handoff if the agent failed. In a conversation, it answers the next message again (promises 8)."""
 LATEST_CALL = 366 * clock.DAY
@@ -51,7 +56,10 @@ class Action(TypedDict):
 
 @dataclass(frozen=True)
 class AppointmentView:
-    """An appointment of the customer as an agent sees it. `local` is the time in `timezone`, which is UTC if unset."""
+    """An appointment of the customer as an agent sees it. `local` is the time in `timezone`.
+
+    An appointment without a zone of its own has that of the agent's settings.
+    """
 
     id: str
     status: str
@@ -92,6 +100,8 @@ class Tools:
     """The customer's next appointments, soonest first (`turns.MAX_APPOINTMENTS`); in a call, only its own."""
     message: str
     """The user's message of this turn."""
+    settings: Settings = field(default_factory=lambda: DEFAULTS)
+    """What the agent knows of the business, and what it may change."""
     proposal: Proposal | None = None
     """The proposal of the previous turn."""
     can_call: bool = False
@@ -101,7 +111,7 @@ class Tools:
     instructions: str | None = None
     """In a call: the instructions of the business."""
     timezone: str | None = None
-    """In a call: the zone for the time of the next call if there is no future appointment."""
+    """In a call: the zone of its appointment, for the time of the next call."""
     changed_before: bool = False
     """In a call: whether an earlier turn changed an appointment."""
     actions: list[Action] = field(default_factory=list)
@@ -110,14 +120,21 @@ class Tools:
     """After the turn: the appointment as read, and as it must be written."""
     proposed: Proposal | None = None
     """After the turn: the proposal for the next turn."""
+    problem: Problem | None = None
+    """After the turn: why the wished time is not possible. `proposed` is then the next possible one."""
     wants_call: bool = False
     """After the turn: whether the customer requested a call."""
     later: int | None = None
     """After the turn: the instant (milliseconds) of the next call that the customer requested, which ends this call."""
 
+    @property
+    def is_handed_over(self) -> bool:
+        """Whether a person must take over after this turn."""
+        return any(action["type"] == "handoff" for action in self.actions)
+
     def list_appointments(self) -> list[AppointmentView]:
         """The appointments as the agent sees them."""
-        return [to_view(record.doc) for record in self.appointments]
+        return [to_view(record.doc, self.settings["timezone"]) for record in self.appointments]
 
     def confirm(self, appointment_id: str) -> Result:
         """Confirm an appointment in this turn, unless the message may mean the proposal."""
@@ -135,7 +152,11 @@ class Tools:
         return self._propose(Proposal("cancel", appointment_id, record.doc["appointment_at"]))
 
     def propose_reschedule(self, appointment_id: str, at: str) -> Result:
-        """Propose a new time, RFC 3339 with an offset. The appointment moves only if the user's next message agrees."""
+        """Propose a new time, RFC 3339 with an offset. The appointment moves only if the user's next message agrees.
+
+        If the settings do not allow the time, the next possible one is proposed. If there is none, or the settings
+        leave new times to a person, the conversation is handed over.
+        """
         record = self._appointment(appointment_id)
         if record is None:
             return _UNKNOWN
@@ -149,7 +170,9 @@ class Tools:
             return Result(False, "A cancelled appointment cannot be moved.")
         if clock.iso(instant) == record.doc["appointment_at"]:
             return Result(False, "The appointment is already at that time.")
-        return self._propose(Proposal("reschedule", appointment_id, record.doc["appointment_at"], clock.iso(instant)))
+        if refusal := self._refusal():
+            return refusal
+        return self._propose_time(record, instant)
 
     def commit_proposal(self) -> Result:
         """Commit the proposal of the previous turn, if the user's message agrees to it."""
@@ -169,6 +192,12 @@ class Tools:
             return self._change(self.proposal.appointment_id, patch, "appointment_cancelled")
         if self.proposal.at is None or clock.parse(self.proposal.at) <= clock.now():
             return Result(False, "The proposed time has passed; ask for another time.")
+        # The settings may have changed since. An offer stands even if the notice has become too short.
+        rules = self._rules(notice=0)
+        if rules is None:
+            return self._leave_to_staff()
+        if rules.problem(clock.parse(self.proposal.at), _duration(record)) is not None:
+            return Result(False, "The proposed time is not possible any more; propose another time.")
         patch = AppointmentPatch(appointment_at=self.proposal.at)
         return self._change(self.proposal.appointment_id, patch, "appointment_rescheduled")
 
@@ -200,7 +229,7 @@ class Tools:
 
     def hand_off(self, reason: str) -> Result:
         """Hand the conversation to a person. The agent can change nothing afterwards."""
-        if not any(action["type"] == "handoff" for action in self.actions):
+        if not self.is_handed_over:
             self.actions.append({"type": "handoff", "reason": reason[:200]})
         return Result(True, "A person will take over.")
 
@@ -209,6 +238,30 @@ class Tools:
         if not any(action["type"] == "conversation_ended" for action in self.actions):
             self.actions.append({"type": "conversation_ended"})
         return Result(True, "The conversation ends with your reply.")
+
+    def _propose_time(self, record: AppointmentRecord, wished: int) -> Result:
+        """Propose the wished time, or the next possible one. Hands over if there is none."""
+        rules = self._rules(self.settings["minimum_notice_minutes"])
+        if rules is None:
+            return self._leave_to_staff()
+        duration = _duration(record)
+        self.problem = rules.problem(wished, duration)
+        at = wished if self.problem is None else rules.next_possible(wished, duration)
+        if at is None:
+            return self._leave_to_staff()
+        return self._propose(Proposal("reschedule", record.doc["id"], record.doc["appointment_at"], clock.iso(at)))
+
+    def _rules(self, notice: int) -> TimePolicy | None:
+        """The rules for new times at least `notice` minutes from now; None if a person decides about them."""
+        if self.settings["change_policy"] == ChangePolicy.ASK_STAFF:
+            return None
+        is_bound = self.settings["change_policy"] == ChangePolicy.WITHIN_HOURS
+        hours = self.settings["opening_hours"] if is_bound else []
+        return TimePolicy(ZoneInfo(self.settings["timezone"]), clock.now() + notice * clock.MINUTE, hours)
+
+    def _leave_to_staff(self) -> Result:
+        self.hand_off(CHANGE_REQUESTED)
+        return Result(False, "A person decides about this change, and was asked to. Say that they will be in touch.")
 
     def _doubt(self) -> Result | None:
         """Repeat the proposal if "confirm" can mean the proposal or the appointment; the user is asked again."""
@@ -248,7 +301,7 @@ class Tools:
 
     def _refusal(self) -> Result | None:
         """The reason why this turn can make no further change; None if it can."""
-        if any(action["type"] == "handoff" for action in self.actions):
+        if self.is_handed_over:
             return Result(False, "The conversation was handed to a person; nothing more can be changed.")
         changed = any(action["type"].startswith("appointment_") for action in self.actions)
         if self.later is not None:
@@ -263,9 +316,15 @@ _UNKNOWN = Result(False, "This customer has no such appointment.")
 _ONE_CHANGE = Result(False, "Only one change or proposal can be made in a turn; do the rest in later turns.")
 
 
-def to_view(doc: Appointment) -> AppointmentView:
-    """The appointment as an agent sees it."""
-    zone = doc["timezone"] or "UTC"
+def _duration(record: AppointmentRecord) -> int:
+    """How long an appointment takes (milliseconds)."""
+    minutes = record.doc["duration_minutes"]
+    return policy.DURATION if minutes is None else minutes * clock.MINUTE
+
+
+def to_view(doc: Appointment, timezone: str) -> AppointmentView:
+    """The appointment as an agent sees it, in `timezone` if it has no zone of its own."""
+    zone = doc["timezone"] or timezone
     local = clock.local(clock.parse(doc["appointment_at"]), ZoneInfo(zone))
     return AppointmentView(
         id=doc["id"],

@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from shared.agent.tools import AppointmentView
+from shared.agent_settings.policy import Problem
+from shared.agent_settings.resource import Settings
 from shared.core import clock
 
 ATTEND = "Will you be there?"
@@ -39,6 +41,23 @@ def describe(appointment: AppointmentView, *, details: bool = False) -> str:
         place = f", {place}" if (place := escaped(appointment.location or "")) else ""
         text += f"{place}, {_STATUS.get(appointment.status, appointment.status)}"
     return text
+
+
+def describe_hours(settings: Settings) -> str:
+    """The opening hours in a sentence, such as "We are open on Monday from 08:30 to 17:00 (Europe/Berlin)."."""
+    entries = (
+        f"{', '.join(day.capitalize() for day in each['days'])} from {each['from']} to {each['to']}"
+        for each in settings["opening_hours"]
+    )
+    return f"We are open on {'; on '.join(entries)} ({settings['timezone']})."
+
+
+def why_not(problem: Problem) -> str:
+    """Why a time that the customer wished is not possible."""
+    return {
+        Problem.TOO_SOON: "That is too short notice for us.",
+        Problem.OUTSIDE_HOURS: "That is not within our opening hours.",
+    }[problem]
 
 
 def local_time(instant: str, zone: str) -> datetime:

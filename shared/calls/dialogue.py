@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from shared.agent import Agent, Utterance, assent, plain_text
 from shared.agent.tools import AppointmentView, Proposal, Tools
 from shared.agent.wording import ATTEND, describe, escaped, local_time, long_time
+from shared.agent_settings.resource import Settings
 from shared.appointments.resource import Appointment, AppointmentRecord, AppointmentStatus
 from shared.calls.transcripts import Line, Speaker
 from shared.core import clock
@@ -39,10 +40,10 @@ class Dialogue:
     summary: str
 
 
-def opening(customer_name: str | None, project_name: str, appointment: AppointmentView | None) -> str:
+def opening(customer_name: str | None, business: str, appointment: AppointmentView | None) -> str:
     """The agent's first words, in one line of plain text; `appointment` is the coming one that the call is about."""
     name = _escaped(customer_name)
-    greeting = f"Hello{' ' if name else ''}{name}, this is the assistant of {_escaped(project_name)}."
+    greeting = f"Hello{' ' if name else ''}{name}, this is the assistant of {_escaped(business)}."
     if appointment is None:
         return _plain(f"{greeting} Is there anything that I can do for you?")
     bounded = replace(appointment, title=_cut(appointment.title))
@@ -65,7 +66,8 @@ def simulate(
     agent: Agent,
     about: Sequence[AppointmentRecord],
     customer_name: str | None,
-    project_name: str,
+    business: str,
+    settings: Settings,
     instructions: str | None,
 ) -> Dialogue:
     """A dialogue between the agent and the scripted customer of `outcome`.
@@ -74,9 +76,9 @@ def simulate(
     cancelled or deleted. Raises AgentFailed.
     """
     coming = [record for record in about if record.doc["status"] != AppointmentStatus.CANCELLED]
-    call = _Call(agent, coming, about[0].doc["timezone"] if about else None, instructions)
+    call = _Call(agent, coming, settings, about[0].doc["timezone"] if about else None, instructions)
     views = call.tools("").list_appointments()
-    call.begin(opening(customer_name, project_name, views[0] if views else None))
+    call.begin(opening(customer_name, business, views[0] if views else None))
     goes_on = True
     waiting = list(outcome.says if coming else outcome.says_alone)
     while waiting and goes_on:
@@ -95,9 +97,14 @@ class _Call:
     """The agent's side of a call, with its state from one turn to the next."""
 
     def __init__(
-        self, agent: Agent, coming: Sequence[AppointmentRecord], timezone: str | None, instructions: str | None
+        self,
+        agent: Agent,
+        coming: Sequence[AppointmentRecord],
+        settings: Settings,
+        timezone: str | None,
+        instructions: str | None,
     ) -> None:
-        self.agent, self.coming = agent, coming
+        self.agent, self.coming, self.settings = agent, coming, settings
         self.timezone, self.instructions = timezone, instructions
         self.history: list[Utterance] = []
         self.texts: list[tuple[Speaker, str]] = []
@@ -110,6 +117,7 @@ class _Call:
         return Tools(
             appointments=[self._changed(record) for record in self.coming],
             message=message,
+            settings=self.settings,
             proposal=self.proposal,
             in_call=True,
             instructions=self.instructions,
@@ -155,23 +163,24 @@ def is_coming(appointment: Appointment) -> bool:
 
 def _summary(about: Sequence[AppointmentRecord], call: _Call) -> str:
     """What came of the call, in one sentence."""
+    zone = call.timezone or call.settings["timezone"]
     if call.later is not None:
-        return f"The customer asked to be called again on {_local(clock.iso(call.later), call.timezone)}."
+        return f"The customer asked to be called again on {_local(clock.iso(call.later), zone)}."
     if not about:
         return "The call ended without a change."
     before = about[0].doc
-    at = _local(before["appointment_at"], before["timezone"])
+    at = _local(before["appointment_at"], zone)
     if call.change is None:
         return f"The appointment of {at} stays as it is."
     after = call.change[1]
     if after["appointment_at"] != before["appointment_at"]:
-        return f"The customer moved the appointment of {at} to {_local(after['appointment_at'], after['timezone'])}."
+        return f"The customer moved the appointment of {at} to {_local(after['appointment_at'], zone)}."
     verb = "cancelled" if after["status"] == AppointmentStatus.CANCELLED else "confirmed"
     return f"The customer {verb} the appointment of {at}."
 
 
-def _local(instant: str, zone: str | None) -> str:
-    return _plain(long_time(local_time(instant, zone or "UTC")))
+def _local(instant: str, zone: str) -> str:
+    return _plain(long_time(local_time(instant, zone)))
 
 
 def _escaped(text: str | None) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 from shared.agent.scripted import Scripted
+from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls import commands as calls
 from shared.calls import dialogue, recordings, sessions, transcripts, wav
@@ -18,7 +19,6 @@ from shared.calls.dialogue import Dialogue
 from shared.calls.sessions import SESSIONS, FileStatus, SessionRecord
 from shared.core import clock
 from shared.customers.resource import CUSTOMERS
-from shared.projects import projects
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks
@@ -88,13 +88,15 @@ def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Wr
 
 def _dialogue(scope: Scope, record: SessionRecord, outcome: Outcome) -> Dialogue:
     subject = sessions.subject(scope, record.doc)
+    stored = agent_settings.read(scope)
     customer = subject.customer or CUSTOMERS.find(scope, record.doc["customer_id"])
     return dialogue.simulate(
         outcome,
         Scripted(),
         [subject.appointment] if subject.appointment is not None else [],
         customer.doc["name"],
-        projects.name_of(scope.project_id),
+        stored.business,
+        stored.settings,
         record.row.get("instructions"),
     )
 

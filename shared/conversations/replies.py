@@ -8,6 +8,7 @@ from functools import partial
 
 from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, adapters
 from shared.agent.tools import AGENT_FAILED, Tools
+from shared.agent_settings import commands as agent_settings
 from shared.aws.services import Unavailable
 from shared.calls import commands as calls
 from shared.conversations import conversations, turns
@@ -90,6 +91,7 @@ def _outcome(turn: Turn, conversation: ConversationRecord, may_call: bool) -> Ou
         tools.can_call = may_call and calls.can_be_called(customer)
         tools.appointments = turns.upcoming_appointments(turn.scope, customer_id)
     tools.proposal = turns.proposal(conversation)
+    tools.settings = agent_settings.read(turn.scope).settings
     return _ask_agent(turn, tools)
 
 

@@ -62,7 +62,7 @@ def changed(document: D, changes: Mapping[str, Any]) -> D | None:
 
 def sent(document: Mapping[str, Any], patch: fields.Input) -> dict[str, Any]:
     """The fields that a merge patch sends, its metadata merged into the document's. Raises errors of the metadata."""
-    changes = patch.model_dump(exclude_unset=True)
+    changes = patch.model_dump(exclude_unset=True, by_alias=True)
     if "metadata" in changes:
         changes["metadata"] = fields.merge_metadata(document["metadata"], changes["metadata"])
     return changes

@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
@@ -264,12 +264,19 @@ def unknown(param: str, name: str, known: list[str]) -> ApiError:
     return ApiError(Code.PARAMETER_UNKNOWN, f"Unknown parameter: {param[:100]}.{hint}", param=param[:100])
 
 
-def _siblings(model: type[BaseModel], path: tuple[int | str, ...]) -> list[str]:
-    for part in path:
-        annotation = model.model_fields[str(part)].annotation
-        inner = [kind for kind in (annotation, *getattr(annotation, "__args__", ())) if isinstance(kind, type)]
-        model = next(kind for kind in inner if issubclass(kind, BaseModel))
-    return list(model.model_fields)
+def _siblings(model: type[Input], path: tuple[int | str, ...]) -> list[str]:
+    for name in path:
+        if isinstance(name, str):
+            model = next(models_in(model.model_fields[name].annotation))
+    return [info.alias or name for name, info in model.model_fields.items()]
+
+
+def models_in(annotation: Any) -> Iterator[type[Input]]:
+    """The input models in the annotation of a field, such as that of `list[Hours] | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, Input):
+        yield annotation
+    for part in get_args(annotation):
+        yield from models_in(part)
 
 
 Phone = Annotated[

@@ -30,6 +30,7 @@ lists in creation order.
 | contact of a live call     | `CONTACT#{contact id}`                 | `contact`        | |
 | live calls of the stage    | `CARRIER`                              | see `shared/calls/live/capacity.py` | |
 | consent requests to a phone | `ASKED#{hash of phone}`               | pk of the consent | |
+| settings of the agent      | `P#..#agent_settings`                  | `agent_settings` | |
 | project                    | `PROJECTS`                             | 10-digit number  | |
 | run of the canary          | `CANARY`                               | sha256 of its token | |
 | API key                    | `KEY#{sha256 of the key}`              | `key`            | |

@@ -17,6 +17,7 @@ from dataclasses import replace
 from typing import Any
 
 from shared.agent.tools import to_view
+from shared.agent_settings import commands as agent_settings
 from shared.calls import commands as calls
 from shared.calls import dialogue, limits, recordings, sessions, transcripts
 from shared.calls.commands import Clearance
@@ -25,7 +26,6 @@ from shared.calls.sessions import SESSIONS, Channel, FileStatus, Session, Sessio
 from shared.calls.transcripts import Line
 from shared.core import clock, trace
 from shared.core.log import logger
-from shared.projects import projects
 from shared.store import commit, table
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
@@ -350,12 +350,12 @@ def _transcript_exists(scope: Scope, session: Session) -> bool:
 
 def _opening(scope: Scope, record: SessionRecord) -> str:
     """The agent's first words."""
-    subject = sessions.subject(scope, record.doc)
+    subject, agent = sessions.subject(scope, record.doc), agent_settings.read(scope)
     about = None if subject.appointment is None else subject.appointment.doc
     return dialogue.opening(
         None if subject.customer is None else subject.customer.doc["name"],
-        projects.name_of(scope.project_id),
-        to_view(about) if about is not None and dialogue.is_coming(about) else None,
+        agent.business,
+        to_view(about, agent.settings["timezone"]) if about is not None and dialogue.is_coming(about) else None,
     )
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from shared.agent import Agent, AgentFailed, Utterance, adapters, measures, plain_text
 from shared.agent.tools import AGENT_FAILED, Action, Proposal, Tools
+from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls import dialogue, sessions, transcripts
 from shared.calls.sessions import SESSIONS, SessionRecord
@@ -115,6 +116,7 @@ def _tools(scope: Scope, session: SessionRecord, text: str) -> Tools:
     return Tools(
         appointments=[about] if about is not None and dialogue.is_coming(about.doc) else [],
         message=text,
+        settings=agent_settings.read(scope).settings,
         proposal=Proposal(**json.loads(proposal)) if proposal else None,
         in_call=True,
         instructions=session.row.get("instructions"),

@@ -1,0 +1,62 @@
+"""Read and change the agent's settings (promises 11)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from shared.agent_settings.resource import DEFAULTS, AgentSettings, AgentSettingsPatch
+from shared.projects import projects
+from shared.resources import documents, fields
+from shared.store import table
+from shared.store.commit import Change
+from shared.store.keys import Scope
+
+KIND = "agent_settings"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The settings as read, and the name of the project. `version` is 0 until the first change."""
+
+    settings: AgentSettings
+    version: int
+    project_name: str
+
+    @property
+    def business(self) -> str:
+        """What the agent calls the business."""
+        return self.settings["business_name"] or self.project_name
+
+
+def read(scope: Scope) -> Stored:
+    """The settings of a project and mode, in one read with the project. Raises LookupError for an unknown project."""
+    own, of_project = (scope.pk(KIND), KIND), projects.row_key(scope.project_id)
+    rows = table.get_many([own, of_project])
+    if of_project not in rows:
+        raise LookupError(f"there is no project {scope.project_id}")
+    project, row = rows[of_project], rows.get(own, {})
+    defaults: AgentSettings = {
+        **DEFAULTS,
+        "object": "agent_settings",
+        "livemode": scope.livemode,
+        "created_at": project["created_at"],
+        "updated_at": project["created_at"],
+    }
+    settings = cast("AgentSettings", defaults | json.loads(row.get("doc", "{}")))
+    return Stored(settings, row.get("v", 0), project["name"])
+
+
+def update(scope: Scope, patch: AgentSettingsPatch) -> Change[AgentSettings]:
+    """Apply a merge patch. Null brings a default back, and lists are replaced whole."""
+    stored = read(scope)
+    sent = documents.sent(stored.settings, patch)
+    defaults: Mapping[str, Any] = DEFAULTS
+    values = {name: defaults[name] if value is None else value for name, value in sent.items()}
+    settings = documents.changed(stored.settings, values)
+    if settings is None:
+        return Change(stored.settings)
+    row = {"pk": scope.pk(KIND), "sk": KIND, "kind": KIND, "doc": fields.to_json(settings)}
+    return Change(settings, [table.versioned(row, stored.version)])

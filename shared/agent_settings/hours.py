@@ -1,0 +1,102 @@
+"""Weekly hours in local time: opening hours and calling hours (promises 11).
+
+Instants are in milliseconds. A span holds the instants from its first up to, not including, its second. No entries
+mean any time. A local time that a change of clocks skips is the first instant after the gap; one that comes twice is
+the first of the two. Spans that touch or overlap are one, across midnight too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, TypedDict
+from zoneinfo import ZoneInfo
+
+from shared.core import clock
+from shared.resources.schema import Keywords, one_of
+
+_LAST = clock.LAST - 3 * clock.DAY
+"""Later instants are taken for this one: the calendar would end before the local times around them."""
+
+DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SEARCHED = 15 * clock.DAY
+"""How far ahead the next span is looked for. Hours repeat every week, and a change of clocks can skip an entry once."""
+
+_From = TypedDict("_From", {"from": Annotated[str, Keywords(description="The local time `HH:MM` of the beginning.")]})
+"""A class cannot have an attribute `from`."""
+
+
+class Hours(_From):
+    """The same hours on some days of every week, in local time. `from` is before `to`."""
+
+    days: list[Annotated[str, one_of(DAYS, "Day")]]
+    """The days of the week."""
+    to: str
+    """The local time `HH:MM` of the end, which is not included. `24:00` is the end of the day."""
+
+
+Span = tuple[int, int]
+
+
+def spans(hours: Sequence[Hours], zone: ZoneInfo, start: int, end: int) -> list[Span]:
+    """The spans of every day that has an instant between `start` and `end`, in order. Neighbours are merged."""
+    if not hours:
+        return [(start - clock.DAY, end + clock.DAY)]
+    day, last = _local(start, zone).date() - timedelta(days=1), _local(end, zone).date() + timedelta(days=1)
+    found = []
+    while day <= last:
+        today = [entry for entry in hours if DAYS[day.weekday()] in entry["days"]]
+        found += [(_instant(day, entry["from"], zone), _instant(day, entry["to"], zone)) for entry in today]
+        day += timedelta(days=1)
+    merged: list[Span] = []
+    for first, until in sorted(found):
+        if merged and first <= merged[-1][1]:
+            first, until = merged[-1][0], max(until, merged.pop()[1])
+        if first < until:
+            merged.append((first, until))
+    return merged
+
+
+def contain(hours: Sequence[Hours], zone: ZoneInfo, start: int, end: int) -> bool:
+    """Whether one span contains all instants from `start` up to `end`."""
+    return any(first <= start and end <= until for first, until in spans(hours, zone, start, end))
+
+
+def next_open(hours: Sequence[Hours], zone: ZoneInfo, instant: int) -> int:
+    """The first instant within the hours, at or after `instant`."""
+    ahead = spans(hours, zone, instant, instant + _SEARCHED)
+    return next(max(first, instant) for first, until in ahead if until > instant)
+
+
+def offset(instant: int, zone: ZoneInfo) -> int:
+    """The offset of local time from UTC (milliseconds)."""
+    return (_local(instant, zone).utcoffset() or timedelta()) // timedelta(milliseconds=1)
+
+
+def _local(instant: int, zone: ZoneInfo) -> datetime:
+    return (_EPOCH + timedelta(milliseconds=min(instant, _LAST))).astimezone(zone)
+
+
+def _instant(day: date, time: str, zone: ZoneInfo) -> int:
+    """The instant of a local time, which may be 24:00."""
+    hour, minute = map(int, time.split(":"))
+    wall = datetime(day.year, day.month, day.day) + timedelta(hours=hour, minutes=minute)
+    # For a time in a gap, the two folds have the offsets before and after it: the gap is between these instants.
+    # Outside of gaps, the first fold is the instant, and the second is the same or later.
+    late, early = (_milliseconds(wall.replace(tzinfo=zone, fold=fold)) for fold in (0, 1))
+    return late if early >= late else _change(early, late, zone)
+
+
+def _change(before: int, after: int, zone: ZoneInfo) -> int:
+    """The first instant after the change of clocks that is between these two, to the second."""
+    low, high = before // clock.SECOND, after // clock.SECOND
+    while high - low > 1:
+        middle = (low + high) // 2
+        is_after = offset(middle * clock.SECOND, zone) == offset(after, zone)
+        low, high = (low, middle) if is_after else (middle, high)
+    return high * clock.SECOND
+
+
+def _milliseconds(at: datetime) -> int:
+    return (at.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)

@@ -1,0 +1,66 @@
+"""Which new times of an appointment the agent may agree to (promises 11). Instants are in milliseconds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from zoneinfo import ZoneInfo
+
+from shared.agent_settings import hours
+from shared.agent_settings.hours import Hours
+from shared.core import clock
+
+DURATION = 30 * clock.MINUTE
+"""The duration of an appointment whose `duration_minutes` is null."""
+QUARTER = 15 * clock.MINUTE
+OFFERED = 14 * clock.DAY
+"""How far after the wished time an offered time is at most."""
+
+
+class ChangePolicy(StrEnum):
+    """Which new times the agent may agree to by itself (promises 11)."""
+
+    AUTO = "auto"
+    WITHIN_HOURS = "within_hours"
+    ASK_STAFF = "ask_staff"
+
+
+class Problem(StrEnum):
+    """Why a new time is not possible."""
+
+    TOO_SOON = "too_soon"
+    OUTSIDE_HOURS = "outside_hours"
+
+
+@dataclass(frozen=True)
+class TimePolicy:
+    """The rules for new times: not before `earliest`, and within the hours, whole, if there are any."""
+
+    zone: ZoneInfo
+    earliest: int
+    hours: Sequence[Hours]
+
+    def problem(self, start: int, duration: int) -> Problem | None:
+        """Why an appointment cannot begin at `start`; None if it can."""
+        if start < self.earliest:
+            return Problem.TOO_SOON
+        if not hours.contain(self.hours, self.zone, start, start + duration):
+            return Problem.OUTSIDE_HOURS
+        return None
+
+    def next_possible(self, wished: int, duration: int) -> int | None:
+        """The first local quarter of an hour after `wished` at which it can begin; None if there is none in 14 days."""
+        earliest = max(wished + 1, self.earliest)
+        latest = wished + OFFERED
+        for first, until in hours.spans(self.hours, self.zone, earliest, latest + duration):
+            start = _quarter(max(first, earliest), self.zone)
+            if start + duration <= until and start <= latest:
+                return start
+        return None
+
+
+def _quarter(instant: int, zone: ZoneInfo) -> int:
+    """The first full quarter of an hour in local time, at or after the instant."""
+    offset = hours.offset(instant, zone)
+    return -(-(instant + offset) // QUARTER) * QUARTER - offset

@@ -1,0 +1,123 @@
+"""Questions about the business: answered from its facts and hours, and from nothing else."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from shared.agent import Utterance
+from shared.agent.scripted import Scripted
+from shared.agent.tools import Tools
+from shared.agent_settings.policy import ChangePolicy
+from shared.agent_settings.resource import DEFAULTS, Settings
+from tests.support.models import found
+
+pytestmark = pytest.mark.usefixtures("stopped_clock")
+
+PARKING, PRICE = "Yes, behind the house.", "A cleaning costs 90 euros."
+FACTS = [
+    {"question": "Do you have parking?", "answer": PARKING},
+    {"question": "How much does a cleaning cost?", "answer": PRICE},
+    {"question": "What is your cancellation policy?", "answer": "Cancel a day before."},
+    {"question": "Can I pay by card?", "answer": "We take [all cards](https://evil.example)."},
+]
+OFFER = "I do not know that. Would you like a person to get back to you?"
+
+
+class Chat:
+    """A conversation with the scripted agent about one appointment."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = cast("Settings", DEFAULTS | {"facts": FACTS} | settings)
+        self.said: list[Utterance] = []
+        self.appointment = found(title="Check-up")
+        self.tools = Tools((), "")
+
+    def say(self, text: str) -> str:
+        proposal = self.tools.proposed
+        self.tools = Tools([self.appointment], text, self.settings, proposal)
+        self.said.append(Utterance("user", text))
+        reply = Scripted().reply(self.said, self.tools, 10).content
+        self.said.append(Utterance("assistant", reply))
+        return reply
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ("Do you have parking?", PARKING),
+        ("do you have parking", PARKING),
+        ("Is there parking?", PARKING),
+        ("Where can I park?", PARKING),
+        ("Hi, how much is a cleaning?", PRICE),
+        ("What does the cleaning cost?", PRICE),
+        ("What is your cancellation policy?", "Cancel a day before."),
+    ],
+)
+def test_a_question_is_answered_from_the_fact_whose_words_match(asked: str, answer: str) -> None:
+    chat = Chat()
+    assert chat.say(asked).startswith(answer)
+    assert (chat.tools.actions, chat.tools.change, chat.tools.proposed) == ([], None, None)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["Do you treat dogs?", "What does a root canal cost?", "Who is your best dentist?", "How old is the clinic?"],
+)
+def test_what_is_not_known_is_not_invented_and_a_person_is_offered(asked: str) -> None:
+    chat = Chat()
+    assert chat.say(asked) == OFFER
+    assert chat.tools.actions == []
+    chat.say("yes please")
+    assert [action["type"] for action in chat.tools.actions] == ["handoff"]
+
+
+def test_a_person_who_is_not_wanted_is_not_asked() -> None:
+    chat = Chat()
+    chat.say("Do you treat dogs?")
+    chat.say("no")
+    assert chat.tools.actions == []
+
+
+def test_opening_hours_are_told() -> None:
+    hours = [
+        {"days": ["monday", "tuesday"], "from": "09:00", "to": "17:30"},
+        {"days": ["friday"], "from": "08:00", "to": "12:00"},
+    ]
+    told = "We are open on Monday, Tuesday from 09:00 to 17:30; on Friday from 08:00 to 12:00 (Europe/Berlin)."
+    assert Chat(opening_hours=hours, timezone="Europe/Berlin").say("When are you open?").startswith(told)
+
+
+def test_hours_that_are_not_set_are_not_invented() -> None:
+    assert Chat().say("What are your opening hours?") == OFFER
+
+
+def test_a_fact_is_quoted_without_its_links() -> None:
+    assert Chat().say("Can I pay by card?").startswith(r"We take \[all cards\](https\://evil.example).")
+
+
+@pytest.mark.parametrize(
+    "asked", ["When is my appointment?", "What appointments do I have?", "Where is it?", "When is the check-up?"]
+)
+def test_questions_about_appointments_are_answered_as_before(asked: str) -> None:
+    assert Chat().say(asked).startswith("You have one upcoming appointment")
+
+
+def test_a_time_outside_the_hours_is_explained_and_the_next_one_is_offered() -> None:
+    hours = [{"days": ["monday"], "from": "09:00", "to": "17:00"}]
+    chat = Chat(change_policy=ChangePolicy.WITHIN_HOURS, opening_hours=hours)
+    reply = chat.say("Move my appointment to 4 October at 03:00")
+    assert "not within our opening hours" in reply
+    assert "Monday 5 October 2026 at 09:00" in reply
+    assert chat.tools.change is None
+    assert "moved to" in chat.say("yes")
+    assert chat.tools.change is not None
+    assert chat.tools.change[1]["appointment_at"] == "2026-10-05T09:00:00.000Z"
+
+
+def test_a_person_decides_if_the_business_wants_that() -> None:
+    chat = Chat(change_policy=ChangePolicy.ASK_STAFF)
+    assert "will be in touch" in chat.say("Move my appointment to 5 October at 10:00")
+    assert chat.tools.actions == [{"type": "handoff", "reason": "change_requested"}]
+    assert chat.tools.proposed is None
