@@ -4,6 +4,8 @@
     keys create PROJECT --mode test|live --label LABEL | keys list PROJECT | keys revoke PROJECT KEY
     calls show PROJECT     shows the limits of live calls, and the calls now and today
     calls limit PROJECT [--prefix +1 …] [--at-once 50] [--per-day 1000]     sets the limits of live calls
+    agent show PROJECT [--mode live]     prints the settings of the agent as JSON
+    agent set PROJECT [--mode live] [--file PATCH.json]     changes them by a JSON merge patch, from standard input
     consents revoke PROJECT PHONE [--mode live]     stops calls on WhatsApp to this number
     conversations resume PROJECT CONVERSATION [--mode live]     gives a handed-off conversation back to the agent
     customers erase PROJECT CUSTOMER [--mode live]     removes a person for good, with all its data
@@ -311,6 +313,29 @@ def _in_words(project: int, limits: Limits) -> str:
     return f"project {project}: live calls to {reach}, {limits.at_once} at once, {limits.per_day} a day (UTC)"
 
 
+def _show_agent(stage: Stage, options: argparse.Namespace) -> None:
+    from shared.agent_settings import commands
+
+    print(json.dumps(commands.read(_scope(options)).settings, indent=2, ensure_ascii=False))
+
+
+def _set_agent(stage: Stage, options: argparse.Namespace) -> None:
+    from shared.agent_settings import commands
+    from shared.agent_settings.resource import AgentSettingsPatch
+    from shared.api.requests import parse_json
+    from shared.core import ids
+    from shared.core.errors import ApiError
+    from shared.resources import fields
+    from shared.store import commit
+
+    try:
+        patch = fields.validate(AgentSettingsPatch, parse_json(options.file.read().encode()))
+    except ApiError as error:
+        raise ValueError(f"{error.param}: {error.message}" if error.param else error.message) from None
+    change = commit.commit(lambda: commands.update(_scope(options), patch), ids.new("req_"))
+    print("changed" if change.writes else "nothing to change")
+
+
 def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
     from shared.calls.consent import consent_requests, consents
     from shared.core import clock
@@ -470,6 +495,17 @@ def _parser() -> argparse.ArgumentParser:
     limit.add_argument("--at-once", type=_count, default=50)
     limit.add_argument("--per-day", type=_count, default=1000)
     limit.set_defaults(command=_limit_calls)
+
+    agent = groups.add_parser("agent", help="show and change the settings of a project's agent").add_subparsers(
+        required=True
+    )
+    show = agent.add_parser("show", help="print the settings as JSON")
+    change = agent.add_parser("set", help="apply a JSON merge patch; null brings a default back")
+    change.add_argument("--file", type=argparse.FileType(), default=sys.stdin, help="standard input without it")
+    for each, command in ((show, _show_agent), (change, _set_agent)):
+        each.add_argument("project", type=int)
+        each.add_argument("--mode", choices=("test", "live"), default="live")
+        each.set_defaults(command=command)
 
     consents = groups.add_parser("consents", help="revoke consent to calls on WhatsApp")
     revoke = consents.add_subparsers(required=True).add_parser("revoke")

@@ -7,6 +7,7 @@ from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
 
 from functions.admin import (
+    agent_settings,
     api_keys,
     appointments,
     audit_trail,
@@ -43,6 +44,7 @@ PAGES: tuple[Page, ...] = (
     *appointments.PAGES,
     *api_keys.PAGES,
     *usage.PAGES,
+    *agent_settings.PAGES,
     *call_limits.PAGES,
     *people.PAGES,
     *audit_trail.PAGES,

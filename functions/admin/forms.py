@@ -18,7 +18,7 @@ from shared.api.requests import parse_json
 from shared.core.errors import ApiError, Code
 from shared.resources import documents
 
-_AREAS = ("description", "event_filters", "metadata", "notes", "prefixes")
+_AREAS = ("description", "event_filters", "facts", "metadata", "notes", "prefixes")
 """The fields that have several lines."""
 
 

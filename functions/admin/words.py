@@ -92,6 +92,7 @@ MESSAGE_ACTION = {
 HANDOFF = {
     "agent_failed": "The agent failed to answer",
     "cannot_help": "The agent could not help",
+    "change_requested": "The customer wants another time",
     "complaint": "The customer complains",
     "customer_deleted": "The customer was deleted",
     "customer_request": "The customer asked for a person",
@@ -106,6 +107,7 @@ COUNTERS = {
     "call_seconds": "Seconds of calls",
 }
 ACTION = {
+    "agent_settings.changed": "Changed the settings of the agent",
     "api_key.created": "Created an API key",
     "api_key.revoked": "Revoked an API key",
     "appointment.cancelled": "Cancelled an appointment",

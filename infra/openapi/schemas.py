@@ -83,9 +83,8 @@ class Schemas:
         codes: set[str] = set()
         models = {model.__name__: model, **{cls.__name__: cls for cls in _models_in(model)}}
         for name, part in {model.__name__: found, **found.pop("$defs", {})}.items():
-            codes |= {value for key, value in _pairs(part) if key == schema.CODE}
+            codes |= {value for key, value in _pairs(part) if key == schema.CODE} | _codes_of_keywords(part)
             self.named.setdefault(name, self._input(models[name], part))
-        codes |= _codes_of_keywords(found)
         return ref(model.__name__), frozenset(codes)
 
     def _named(self, found: Schema) -> Schema:

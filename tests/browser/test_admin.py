@@ -186,6 +186,7 @@ TABS = (
     "audit_trail",
     "usage",
     "call_limits",
+    "agent_settings",
 )
 FORMS = {
     "customers": ("edit", "delete", "call", "new_appointment"),

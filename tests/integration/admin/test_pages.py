@@ -44,6 +44,7 @@ SECTIONS = (
     "failed_deliveries",
     "usage",
     "call_limits",
+    "agent_settings",
 )
 
 

@@ -46,6 +46,7 @@ OF_PROJECT: dict[str, tuple[str, ...]] = {
     "api_keys": ("notice",),
     "api_keys/{id}/revoke": (),
     "usage": ("month",),
+    "agent_settings": ("notice",),
     "call_limits": ("notice",),
     "members": ("notice",),
     "members/{id}": (),
