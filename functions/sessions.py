@@ -16,6 +16,7 @@ from shared.calls.sessions import SESSIONS, FileStatus, Session, SessionRecord
 from shared.calls.transcripts import Line
 from shared.core import clock
 from shared.core.errors import ApiError, Code
+from shared.resources import fields
 from shared.resources.schema import Count, Keywords, SessionId, Time, one_of
 
 
@@ -65,6 +66,15 @@ def call_customer(request: Request[CallCreate]) -> Response:
         return responses.created(call, f"/v1/sessions/{call['session_id']}")
 
     return request.commit(lambda: calls.call_customer(request.scope, request.id, request.body), respond)
+
+
+def cancel(request: Request[fields.Nothing]) -> Response:
+    """Cancel a queued call.
+
+    The session ends as `failed` with the reason `canceled`, also while it waits for consent. A repeated request returns
+    the same session. A call that is under way cannot be canceled (promises 7).
+    """
+    return request.commit(lambda: calls.cancel(request.scope, request.id))
 
 
 def transcript(request: Request[None]) -> Response:
@@ -138,6 +148,16 @@ app = service(
     ),
     Route("/v1/sessions", get=list_operation(SESSIONS, Session)),
     Route("/v1/sessions/{id}", get=retrieve_operation(SESSIONS, Session)),
+    Route(
+        "/v1/sessions/{id}/cancel",
+        post=Operation(
+            cancel,
+            name="cancel_session",
+            returns=Session,
+            optional_body=True,
+            errors=(Code.RESOURCE_NOT_FOUND, Code.SESSION_NOT_CANCELABLE),
+        ),
+    ),
     Route(
         "/v1/sessions/{id}/transcript",
         get=Operation(transcript, name="retrieve_transcript", returns=Transcript, errors=(Code.RESOURCE_NOT_FOUND,)),

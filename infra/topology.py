@@ -453,7 +453,7 @@ FUNCTIONS = (
         "consent",
         "functions.consent.handler",
         timeout=40,
-        table=("dynamodb:GetItem", *QUERY, "dynamodb:UpdateItem", *WRITE),
+        table=("dynamodb:GetItem", "dynamodb:BatchGetItem", *QUERY, "dynamodb:UpdateItem", *WRITE),
         sends=("consents", "dials"),
         completes=("call_consent",),
         messenger=True,

@@ -76,9 +76,7 @@ def _week(texts: Mapping[str, str], field: str) -> list[dict[str, Any]]:
                 raise ApiError(Code.PARAMETER_INVALID, message, param=f"{field}_{day}")
             begin, end = (f"{int(hour):02}:{minute or '00'}" for hour, minute in (span.group(1, 2), span.group(3, 4)))
             if not begin < end <= "24:00":
-                message = (
-                    f"{day.capitalize()}: {end} is not after {begin}. Write a night as two: to 24:00, from 00:00."
-                )
+                message = f"{day.capitalize()}: {end} is not after {begin}. Write a night as two: to 24:00, from 00:00."
                 raise ApiError(Code.PARAMETER_INVALID, message, param=f"{field}_{day}")
             days.setdefault((begin, end), []).append(day)
     return [{"days": named, "from": begin, "to": end} for (begin, end), named in days.items()]

@@ -31,10 +31,19 @@ class Stored:
         return self.settings["business_name"] or self.project_name
 
 
+def keys(scope: Scope) -> list[tuple[str, str]]:
+    """The keys of the rows from which `of_rows` reads the settings."""
+    return [(scope.pk(KIND), KIND), projects.row_key(scope.project_id)]
+
+
 def read(scope: Scope) -> Stored:
     """The settings of a project and mode, in one read with the project. Raises LookupError for an unknown project."""
-    own, of_project = (scope.pk(KIND), KIND), projects.row_key(scope.project_id)
-    rows = table.get_many([own, of_project])
+    return of_rows(scope, table.get_many(keys(scope)))
+
+
+def of_rows(scope: Scope, rows: Mapping[tuple[str, str], table.Row]) -> Stored:
+    """The settings in these rows. Raises LookupError if the project is not among them."""
+    own, of_project = keys(scope)
     if of_project not in rows:
         raise LookupError(f"there is no project {scope.project_id}")
     project, row = rows[of_project], rows.get(own, {})

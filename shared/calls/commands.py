@@ -10,7 +10,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict, cast
+from zoneinfo import ZoneInfo
 
+from shared.agent_settings import commands as agent_settings
+from shared.agent_settings import hours
+from shared.agent_settings.resource import Settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
 from shared.calls import limits, sessions
 from shared.calls.consent import consents
@@ -31,6 +35,8 @@ from shared.telephony import EndedReason, Ending, SessionCallStatus, test_number
 
 DIALS_AFTER = 1
 """Seconds, scaled, after which a simulated call is dialed (promises 10)."""
+LATEST = 366 * clock.DAY
+"""How far ahead a call may be requested (milliseconds)."""
 PUT_OFF = 5
 """Seconds, scaled, after which a call that the limit of calls at once does not allow is tried again."""
 CONSENT_DECLINED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_DECLINED)
@@ -39,6 +45,9 @@ CONSENT_REVOKED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_REVOKED)
 CUSTOMER_DELETED = Ending(SessionCallStatus.FAILED, EndedReason.CUSTOMER_DELETED)
 NOT_ALLOWED = Ending(SessionCallStatus.FAILED, EndedReason.DESTINATION_NOT_ALLOWED)
 BLOCKED = Ending(SessionCallStatus.FAILED, EndedReason.BLOCKED)
+APPOINTMENT_CANCELLED = Ending(SessionCallStatus.FAILED, EndedReason.APPOINTMENT_CANCELLED)
+PHONE_CHANGED = Ending(SessionCallStatus.FAILED, EndedReason.PHONE_CHANGED)
+CANCELED = Ending(SessionCallStatus.FAILED, EndedReason.CANCELED)
 PROVIDER_ERROR = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_ERROR)
 LIMIT_REACHED = "This project has reached its limit of {}."
 
@@ -50,6 +59,8 @@ class CallCreate(fields.Input):
     """An appointment of the customer that the call is about. It must not be cancelled or deleted."""
     channel: Literal["phone", "whatsapp"] | None = None
     """How to call. `phone` by default; some of test mode's numbers imply `whatsapp`."""
+    not_before: fields.Instant | None = None
+    """The earliest time of the call, at most 366 days ahead. The calling hours of the agent's settings hold as well."""
     instructions: Annotated[str, fields.text(2000)] | None = None
     """Instructions for the agent."""
     metadata: fields.Metadata | None = None
@@ -73,6 +84,10 @@ class Call(TypedDict):
     """How the customer is called."""
     call_status: Literal["queued"]
     """The session's status when the call was placed."""
+    not_before: Time | None
+    """The earliest time of the call that the request named."""
+    dial_at: Time | None
+    """When the call will be dialed. Null while consent is pending."""
     livemode: bool
     """False for a call of a test key."""
     created_at: Time
@@ -93,8 +108,9 @@ class Placement:
 
 @dataclass(frozen=True)
 class Clearance:
-    """A queued call may dial, in one transaction with these writes."""
+    """A queued call may dial the number `to`, in one transaction with these writes."""
 
+    to: str
     writes: Sequence[table.Write] = ()
 
 
@@ -108,9 +124,13 @@ class Denied:
 
 @dataclass(frozen=True)
 class PutOff:
-    """A queued call waits until this instant, because the project has as many live calls as it may have at once."""
+    """A queued call waits until this instant.
+
+    The project has as many live calls as it may have at once or, if `closed`, calls are not made at present.
+    """
 
     until: int
+    closed: bool = False
 
 
 def place(scope: Scope, customer_id: str, options: CallCreate) -> Placement:
@@ -126,13 +146,16 @@ def place(scope: Scope, customer_id: str, options: CallCreate) -> Placement:
         active = SESSIONS.find(scope, customer.row["active_session"])
         if channel == Channel.WHATSAPP and sessions.awaits_consent(active.doc):
             return Placement(active.doc)
-        raise ApiError(Code.CALL_IN_PROGRESS)
+        message = f"The customer already has a call that is queued or in progress: {active.doc['id']}."
+        raise ApiError(Code.CALL_IN_PROGRESS, message)
     allowed = _must_have_room(scope, phone, rows)
     session = sessions.new(
         scope,
         customer.doc,
         appointment_id=options.appointment_id,
         channel=channel,
+        not_before=options.not_before,
+        dial_at=dial_at(agent_settings.of_rows(scope, rows).settings, options.not_before),
         metadata=options.metadata,
     )
     writes: list[table.Write] = [_claim_customer(scope, customer, session)]
@@ -144,10 +167,12 @@ def place(scope: Scope, customer_id: str, options: CallCreate) -> Placement:
     if channel == Channel.WHATSAPP and allowed:
         request = _request_consent(scope, session)
         session = {**session, "consent": request.consent.public}
+        if sessions.awaits_consent(session):
+            session["dial_at"] = None
         writes += request.writes
     internal: dict[str, table.Value | None] = {"instructions": options.instructions}
     if not sessions.awaits_consent(session):
-        internal |= tasks.due_attributes(session["id"], _dials_at(scope))
+        internal |= sessions.waits_until(session["id"], due_at(scope, session))
     writes.append(SESSIONS.insert(scope, session, **internal))
     return Placement(session, writes, request.consent if request is not None and request.begins else None)
 
@@ -165,8 +190,9 @@ def send_wake_ups(scope: Scope, placement: Placement) -> None:
     if (consent := placement.consent) is not None:
         threads.run_within(wake_ups.REQUEST_SECONDS, lambda: consents.start_machine(consent))
     elif not sessions.awaits_consent(placement.session):
-        wake_up = sessions.wake_up(scope, placement.session["id"], _dials_at(scope))
-        wake_ups.send_within(wake_ups.REQUEST_SECONDS, "dials", [wake_up])
+        session = placement.session
+        dials = sessions.dial_wake_ups(scope, [(session["id"], due_at(scope, session))])
+        wake_ups.send_within(wake_ups.REQUEST_SECONDS, "dials", dials)
 
 
 def call_of(session: Session) -> Call:
@@ -179,14 +205,50 @@ def call_of(session: Session) -> Call:
         "appointment_id": session["appointment_id"],
         "channel": session["channel"],
         "call_status": "queued",
+        "not_before": session["not_before"],
+        "dial_at": session["dial_at"],
         "livemode": session["livemode"],
         "created_at": session["created_at"],
     }
 
 
+def cancel(scope: Scope, id: str) -> Change[Session]:
+    """End a queued call. Nothing changes if it was canceled before. Raises `session_not_cancelable`."""
+    record = SESSIONS.find(scope, id)
+    session = record.doc
+    if session["ended_reason"] == EndedReason.CANCELED:
+        return Change(session)
+    if session["call_status"] != SessionCallStatus.QUEUED or sessions.is_starting(record):
+        raise ApiError(Code.SESSION_NOT_CANCELABLE)
+    writes = [*ending(scope, record, CANCELED), *_leave_consent(scope, session)]
+    [update] = [write for write in writes if isinstance(write, table.Update) and write.sk == id]
+    return Change(SESSIONS.after(record, update).doc, writes)
+
+
+def dial_at(settings: Settings, not_before: str | None) -> int:
+    """When a call that may be dialed from now on, and not before `not_before`, is dialed: within the calling hours."""
+    earliest = max(clock.now(), 0 if not_before is None else clock.parse(not_before))
+    return hours.next_open(settings["calling_hours"], ZoneInfo(settings["timezone"]), earliest)
+
+
+def due_at(scope: Scope, session: Session) -> int:
+    """When the dialing of a queued call, which `dial_at` plans, is due."""
+    assert session["dial_at"] is not None, "the call waits to be dialed"
+    return clock.parse(session["dial_at"]) + (clock.scaled(DIALS_AFTER) if scope.is_simulated else 0)
+
+
 def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denied:
-    """Whether the project's limits and the customer's consent allow a queued call to dial now."""
-    to, writes = record.doc["to"], list[table.Write]()
+    """Whether a queued call may be dialed now, as the settings, the appointment, the phone, limits and consent are."""
+    opens_at = dial_at(agent_settings.read(scope).settings, record.doc["not_before"])
+    if opens_at > clock.now():
+        return PutOff(opens_at, closed=True)
+    subject = sessions.subject(scope, record.doc)
+    if record.doc["appointment_id"] is not None and not _takes_place(subject.appointment):
+        return Denied(APPOINTMENT_CANCELLED)
+    to = record.doc["to"] if subject.customer is None else subject.customer.doc["phone"] or record.doc["to"]
+    if to != record.doc["to"] and record.doc["channel"] == Channel.WHATSAPP:
+        return Denied(PHONE_CHANGED)
+    writes = list[table.Write]()
     if scope.livemode:
         allowed, counts = limits.of_project(scope)
         if not allowed.allows(to):
@@ -201,7 +263,7 @@ def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denie
         if not consent.granted:
             return Denied(CONSENT_REVOKED)
         writes.append(consents.unchanged(consent))
-    return Clearance(writes)
+    return Clearance(to, writes)
 
 
 def dialing(
@@ -209,7 +271,7 @@ def dialing(
 ) -> list[table.Write]:
     """The writes that let a queued call dial. Its next step is due at the instant `due_at`."""
     now = max(clock.now(), clock.parse(record.doc["created_at"]))
-    changes = {"call_status": SessionCallStatus.DIALING, "dialed_at": clock.iso(now)}
+    changes = {"call_status": SessionCallStatus.DIALING, "dialed_at": clock.iso(now), "dial_at": None, "to": clear.to}
     attributes = {**tasks.due_attributes(record.doc["id"], due_at), **internal}
     return [sessions.update(scope, record, changes, attributes), *clear.writes]
 
@@ -218,7 +280,9 @@ def not_dialing(scope: Scope, record: SessionRecord, reason: PutOff | Denied) ->
     """The writes that put a queued call off, or end it."""
     if isinstance(reason, Denied):
         return ending(scope, record, reason.ending, {} if reason.summary is None else {"summary": reason.summary})
-    return [sessions.update(scope, record, {}, tasks.due_attributes(record.doc["id"], reason.until))]
+    changes = {"dial_at": clock.iso(reason.until)} if reason.closed else {}
+    due = reason.until + (clock.scaled(DIALS_AFTER) if scope.is_simulated else 0)
+    return [sessions.update(scope, record, changes, sessions.waits_until(record.doc["id"], due))]
 
 
 def ending(
@@ -271,18 +335,26 @@ def of_deleted_customer(scope: Scope, customer: CustomerRecord) -> list[table.Wr
     if active.doc["call_status"] != SessionCallStatus.QUEUED or sessions.is_starting(active):
         # The version stays the same, so that a turn under way need not run again.
         return [table.Update(scope.pk(SESSIONS.kind), active.doc["id"], set={"customer_deleted": True})]
-    writes = ending(scope, active, CUSTOMER_DELETED, frees_customer=False)
-    if sessions.awaits_consent(active.doc):
-        consent = consents.find(scope, active.doc["to"])
-        if consent.pending:
-            writes.append(consents.update(consent, consents.left(consent, active.doc["id"])))
-    return writes
+    return [*ending(scope, active, CUSTOMER_DELETED, frees_customer=False), *_leave_consent(scope, active.doc)]
 
 
 def can_be_called(customer: table.Row) -> bool:
     """Whether an agent may offer a call to this customer now."""
     doc = json.loads(customer["doc"])
     return doc["phone"] is not None and "active_session" not in customer
+
+
+def _leave_consent(scope: Scope, session: Session) -> list[table.Write]:
+    """The write by which a call that ends does not wait any more for its phone's consent."""
+    if not sessions.awaits_consent(session):
+        return []
+    consent = consents.find(scope, session["to"])
+    return [consents.update(consent, consents.left(consent, session["id"]))] if consent.pending else []
+
+
+def _takes_place(appointment: AppointmentRecord | None) -> bool:
+    """Whether an appointment is not cancelled. A deleted one is cancelled, too."""
+    return appointment is not None and appointment.doc["status"] != AppointmentStatus.CANCELLED
 
 
 @dataclass(frozen=True)
@@ -298,7 +370,10 @@ def _read(scope: Scope, customer_id: str, options: CallCreate) -> Mapping[tuple[
     """The rows that placing a call depends on, apart from the consent, in one read."""
     if not ids.is_id(CUSTOMERS.prefix, customer_id):
         raise not_found("customer", customer_id)
-    keys = [(scope.pk(CUSTOMERS.kind), customer_id), *limits.keys(scope)]
+    if options.not_before is not None and clock.parse(options.not_before) > clock.now() + LATEST:
+        message = "The time must be at most 366 days ahead."
+        raise ApiError(Code.PARAMETER_INVALID, message, param="not_before")
+    keys = [(scope.pk(CUSTOMERS.kind), customer_id), *limits.keys(scope), *agent_settings.keys(scope)]
     if options.appointment_id is not None:
         if not ids.is_id(APPOINTMENTS.prefix, options.appointment_id):
             raise not_found_in_body("appointment", options.appointment_id, "appointment_id")
@@ -370,7 +445,3 @@ def _request_consent(scope: Scope, session: Session) -> _ConsentRequest:
     internal = {**tasks.due_attributes(consent.key, clock.now()), "task_token": None, "ask_tries": None}
     write = consents.update(consent, consents.requested(consent, session["id"]), internal)
     return _ConsentRequest(consents.after(consent, write), [write], begins=True)
-
-
-def _dials_at(scope: Scope) -> int:
-    return clock.now() + (clock.scaled(DIALS_AFTER) if scope.is_simulated else 0)

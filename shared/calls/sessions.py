@@ -6,13 +6,14 @@ The customer's row names its one active session, so that no two calls to a custo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
 from shared.core import clock
+from shared.core.facts import LONGEST_QUEUE_DELAY
 from shared.customers.resource import CUSTOMERS, Customer, CustomerRecord
 from shared.resources import documents, filters
 from shared.resources.collections import Collection, Record
@@ -20,7 +21,7 @@ from shared.resources.documents import Resource, ResourceRow
 from shared.resources.schema import E164, AppointmentId, Count, CustomerId, Metadata, SessionId, Time, one_of
 from shared.store import table
 from shared.store.keys import Scope
-from shared.tasks import wake_ups
+from shared.tasks import tasks, wake_ups
 from shared.telephony import ENDED, EndedReason, Ending, SessionCallStatus
 
 TRANSITIONS: Mapping[SessionCallStatus, frozenset[SessionCallStatus]] = {
@@ -82,13 +83,17 @@ class Session(Resource):
     direction: Literal["outbound"]
     """Every call is outbound."""
     to: E164
-    """The number that is called, E.164: the customer's phone when the call was placed."""
+    """The number that is called, E.164: the customer's phone when the call was placed or, from then on, dialed."""
     call_status: SessionCallStatus
     """The progress of the call: `queued`, then `dialing` (ringing and talk), then its outcome, which is final."""
     ended_reason: EndedReason | None
     """Why the call ended. Null until it has ended."""
     answered_by: Annotated[str, one_of(("human", "machine"))] | None
     """Who answered. Null until somebody answers, and if nobody does."""
+    not_before: Time | None
+    """The earliest time of the call that the request named. Null if it named none. Never changes."""
+    dial_at: Time | None
+    """When a queued call will be dialed. Null while consent is pending, and once the call is not queued."""
     dialed_at: Time | None
     """When dialing began. Null before."""
     answered_at: Time | None
@@ -154,6 +159,7 @@ SESSIONS: Collection[Session, SessionRow] = Collection(
         "call_status": filters.Enumerated("call_status", [*SessionCallStatus]),
         "channel": filters.Enumerated("channel", [*Channel]),
     },
+    added={"not_before": None, "dial_at": None},
 )
 
 
@@ -193,9 +199,11 @@ def new(
     *,
     appointment_id: str | None,
     channel: Channel,
+    not_before: str | None,
+    dial_at: int,
     metadata: Mapping[str, Any] | None,
 ) -> Session:
-    """A call to the customer, who has a phone, that waits to be dialed."""
+    """A call to the customer, who has a phone, that waits to be dialed at the instant `dial_at`."""
     assert customer["phone"] is not None
     return {
         **SESSIONS.common_fields(scope),
@@ -208,6 +216,8 @@ def new(
         "call_status": SessionCallStatus.QUEUED,
         "ended_reason": None,
         "answered_by": None,
+        "not_before": not_before,
+        "dial_at": clock.iso(dial_at),
         "dialed_at": None,
         "answered_at": None,
         "ended_at": None,
@@ -225,6 +235,25 @@ def wake_up(scope: Scope, session_id: str, at: int | None = None) -> wake_ups.Wa
     """The wake-up for the next step of a session, now or at about the instant `at`."""
     delay = 0 if at is None else wake_ups.delay_until(at)
     return wake_ups.WakeUp(scope.pk(SESSIONS.kind), session_id, group=scope.pk("dials"), delay=delay)
+
+
+def waits_until(session_id: str, at: int) -> dict[str, table.Value | None]:
+    """The attributes of a call that waits to be dialed at the instant `at`.
+
+    If that is later than a message can be delayed, `sweep` sends the wake-up shortly before.
+    """
+    if _is_soon(at):
+        return tasks.due_attributes(session_id, at)
+    return {"due_at": at, **tasks.woken_from(session_id, at - tasks.SWEEP_AHEAD)}
+
+
+def dial_wake_ups(scope: Scope, waiting: Sequence[tuple[str, int]]) -> list[wake_ups.WakeUp]:
+    """The wake-ups of calls that wait to be dialed at these instants, but for those that `sweep` sends later."""
+    return [wake_up(scope, session_id, at) for session_id, at in waiting if _is_soon(at)]
+
+
+def _is_soon(at: int) -> bool:
+    return at <= clock.now() + LONGEST_QUEUE_DELAY * clock.SECOND
 
 
 def awaits_consent(session: Session) -> bool:
@@ -257,6 +286,7 @@ def ended(session: Session, ending: Ending, now: int) -> dict[str, Any]:
     seconds = None if answered_at is None else max(0, round((now - clock.parse(answered_at)) / clock.SECOND))
     return {
         "call_status": ending.call_status,
+        "dial_at": None,
         "ended_reason": ending.ended_reason,
         "answered_by": ending.answered_by or session["answered_by"],
         "ended_at": clock.iso(now),

@@ -40,7 +40,7 @@ def _step(scope: Scope, record: SessionRecord) -> list[table.Write]:
     outcome = test_numbers.outcome(record.doc["to"])
     match record.doc["call_status"]:
         case SessionCallStatus.QUEUED:
-            return _dial(scope, record, outcome)
+            return _dial(scope, record)
         case SessionCallStatus.DIALING if outcome.says:
             return _answer_and_end(scope, record, outcome)
         case SessionCallStatus.DIALING:
@@ -49,10 +49,11 @@ def _step(scope: Scope, record: SessionRecord) -> list[table.Write]:
             return [_make_files_available(scope, record)]
 
 
-def _dial(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Write]:
+def _dial(scope: Scope, record: SessionRecord) -> list[table.Write]:
     clear = calls.clearance(scope, record)
     if not isinstance(clear, Clearance):
         return calls.not_dialing(scope, record, clear)
+    outcome = test_numbers.outcome(clear.to)
     seconds = ANSWERED_AFTER if outcome.says else ENDED_AFTER
     return calls.dialing(scope, record, clear, clock.now() + clock.scaled(seconds))
 

@@ -52,6 +52,7 @@ class Code(StrEnum):
     CALL_LIMIT_REACHED = "call_limit_reached"
     APPOINTMENT_CANCELLED = "appointment_cancelled"
     CONSENT_REQUEST_LIMITED = "consent_request_limited"
+    SESSION_NOT_CANCELABLE = "session_not_cancelable"
     CONVERSATION_ENDED = "conversation_ended"
     CONVERSATION_EXISTS = "conversation_exists"
     CONVERSATION_BUSY = "conversation_busy"
@@ -112,6 +113,7 @@ ERRORS: Mapping[Code, Kind] = {
     Code.CALL_LIMIT_REACHED: Kind(409, CONFLICT, "The project has reached its limit of concurrent or daily live calls.", "Retry after calls have ended or on the next day (UTC), or ask the operator for a higher limit."),
     Code.APPOINTMENT_CANCELLED: Kind(409, CONFLICT, "The appointment is cancelled.", "Use an appointment that is not cancelled."),
     Code.CONSENT_REQUEST_LIMITED: Kind(409, CONFLICT, "The customer has received the maximum number of consent requests.", "Retry when the limit's period, a day or a week, has passed."),
+    Code.SESSION_NOT_CANCELABLE: Kind(409, CONFLICT, "The call is not queued any more.", "A call that is under way or has ended cannot be canceled."),
     Code.CONVERSATION_ENDED: Kind(409, CONFLICT, "The conversation has ended.", "Create a new conversation."),
     Code.CONVERSATION_EXISTS: Kind(409, CONFLICT, "An active conversation already has this `external_id`.", "Use that conversation, or end it first."),
     Code.CONVERSATION_BUSY: Kind(409, CONFLICT, "The agent has not replied to the previous message yet.", "Retry after the reply."),

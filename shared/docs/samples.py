@@ -79,6 +79,8 @@ SESSION: Session = {
     "call_status": SessionCallStatus.QUEUED,
     "ended_reason": None,
     "answered_by": None,
+    "not_before": None,
+    "dial_at": _at(10),
     "dialed_at": None,
     "answered_at": None,
     "ended_at": None,
@@ -97,11 +99,11 @@ def _then(seconds: float, **changes: object) -> dict[str, object]:
 
 
 def _ended(status: str, reason: str, **changes: object) -> dict[str, object]:
-    return _then(14, call_status=status, ended_reason=reason, ended_at=_at(14), **changes)
+    return _then(14, dial_at=None, call_status=status, ended_reason=reason, ended_at=_at(14), **changes)
 
 
 _CONFIRMED = _then(30, status="confirmed")
-_DIALING = _then(11, call_status="dialing", dialed_at=_at(11))
+_DIALING = _then(11, call_status="dialing", dial_at=None, dialed_at=_at(11))
 _TALKING = (
     _DIALING,
     _then(12, answered_at=_at(12), answered_by="human", transcript_status="processing"),

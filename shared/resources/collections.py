@@ -69,6 +69,8 @@ class Collection(Generic[D, R]):
     """The name of the creation time in the range parameters; None if the list has none."""
     values: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda doc: doc
     """Returns the values of the indexed fields of a document."""
+    added: Mapping[str, Any] = field(default_factory=dict)
+    """Fields that rows of an earlier release do not have, with their values."""
     keeps_deleted: bool = False
     """Whether a deleted row moves to another partition: lists do not read it, but it can be retrieved by its id."""
 
@@ -81,7 +83,15 @@ class Collection(Generic[D, R]):
 
     def record(self, row: table.Row) -> Record[D, R]:
         """The resource of a row."""
+        row = self.complete(row)
         return Record(cast("D", json.loads(row["doc"])), cast("R", row))
+
+    def complete(self, row: table.Row) -> table.Row:
+        """The row with every field of the resource, if an earlier release may have written it."""
+        doc = json.loads(row["doc"]) if self.added else {}
+        if self.added.keys() <= doc.keys():
+            return row
+        return {**row, "doc": fields.to_json(doc | {name: self.added[name] for name in self.added if name not in doc})}
 
     def row(self, scope: Scope, id: str) -> table.Row | None:
         """The row with this id, deleted or not; None if it does not exist."""

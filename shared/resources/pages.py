@@ -81,7 +81,7 @@ def read(
             size += len(row["doc"].encode())
             if full or (size > BYTES and page):
                 return _continued(collection, query, page)
-            page.append(row)
+            page.append(collection.complete(row))
         examined += sum(max(_MISS, entry) if isinstance(entry, int) else 1 for entry in chunk)
         if page and examined >= EXAMINED:
             return _continued(collection, query, page)

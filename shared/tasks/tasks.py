@@ -39,6 +39,8 @@ SWEEP_GRACE = 30
 """Seconds, scaled, after `due_at` from which `sweep` sends another wake-up."""
 MIN_GRACE = 2 * clock.SECOND
 """The shortest grace period (milliseconds): a wake-up needs this time to arrive, whatever `SPEED` is."""
+SWEEP_AHEAD = 75 * clock.SECOND
+"""How long before a step that is due much later `sweep`, which runs each minute, sends its wake-up with a delay."""
 EARLY = clock.SECOND
 """How early a wake-up may arrive (milliseconds), because queues delay by whole seconds."""
 MAX_LEASE = 10 * clock.MINUTE

@@ -51,6 +51,9 @@ class EndedReason(StrEnum):
     CONSENT_EXPIRED = "consent_expired"
     CONSENT_REVOKED = "consent_revoked"
     CUSTOMER_DELETED = "customer_deleted"
+    APPOINTMENT_CANCELLED = "appointment_cancelled"
+    PHONE_CHANGED = "phone_changed"
+    CANCELED = "canceled"
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,15 @@ def event(scope: Scope, type: str, about: Mapping[str, Any]) -> table.Row:
 def session(scope: Scope, **given: Any) -> table.Row:
     """A session made now, of a customer that need not exist."""
     customer: Any = {"id": "cust_" + "0" * 26, "phone": "+15005550006"}
-    doc = sessions.new(scope, customer, appointment_id=None, channel=Channel.PHONE, metadata=None)
+    doc = sessions.new(
+        scope,
+        customer,
+        appointment_id=None,
+        channel=Channel.PHONE,
+        not_before=None,
+        dial_at=clock.now(),
+        metadata=None,
+    )
     session: Any = {**doc, **given}
     return sessions.SESSIONS.insert(scope, session).row
 

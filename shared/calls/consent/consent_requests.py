@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from shared.agent_settings import commands as agent_settings
 from shared.aws import services
 from shared.calls import commands as calls
 from shared.calls import sessions
@@ -83,21 +84,24 @@ def close(
     if summary is not None:
         changes["summary"] = summary
     writes: list[table.Write] = [consents.update(consent, doc, {**tasks.NO_WORK, "task_token": None})]
-    to_dial: list[str] = []
+    to_dial: list[tuple[str, int]] = []
+    settings = agent_settings.read(scope).settings
     for session_id in consent.doc["sessions"]:
         session = SESSIONS.find(scope, session_id)
         if not sessions.awaits_consent(session.doc):
             continue
         if ending is None:
-            writes.append(sessions.update(scope, session, changes, tasks.due_attributes(session_id, clock.now())))
-            to_dial.append(session_id)
+            dial_at = calls.dial_at(settings, session.doc["not_before"])
+            due = sessions.waits_until(session_id, dial_at)
+            writes.append(sessions.update(scope, session, {**changes, "dial_at": clock.iso(dial_at)}, due))
+            to_dial.append((session_id, dial_at))
         else:
             writes += calls.ending(scope, session, ending, changes)
     if claim is None:
         table.write(writes, uuid.uuid4().hex)
     else:
         tasks.commit(claim, writes)
-    wake_ups.send("dials", [sessions.wake_up(scope, session_id) for session_id in to_dial])
+    wake_ups.send("dials", sessions.dial_wake_ups(scope, to_dial))
     if consent.task_token is not None:
         _resume_machine(consent.task_token)
 

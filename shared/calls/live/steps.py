@@ -214,7 +214,8 @@ def _start(scope: Scope, claim: tasks.Claim, record: SessionRecord) -> None:
         changes = {"summary": NO_MEDIA_BRIDGE}
         tasks.commit(claim, calls.ending(scope, record, calls.PROVIDER_ERROR, changes))
         return
-    if clock.now() - clock.parse(record.doc["created_at"]) >= DIALED_WITHIN:
+    planned_at = clock.parse(record.doc["dial_at"] or record.doc["created_at"])
+    if not (isinstance(clear, calls.PutOff) and clear.closed) and clock.now() - planned_at >= DIALED_WITHIN:
         tasks.commit(claim, calls.ending(scope, record, TIMEOUT, {"summary": WAITED_TOO_LONG}))
         return
     if not isinstance(clear, Clearance):
@@ -228,7 +229,7 @@ def _start(scope: Scope, claim: tasks.Claim, record: SessionRecord) -> None:
     now = clock.now()
     # Stored before the customer hears it: the first turn needs it, and a repeated start must say the same.
     attributes = {**tasks.due_attributes(session_id, now), "started_at": now, "opening": _opening(scope, record)}
-    starts = sessions.update(scope, record, {}, attributes)
+    starts = sessions.update(scope, record, {"to": clear.to}, attributes)
     tasks.commit(claim, [starts, *clear.writes, *admission.writes], keep=True)
     _place(scope, claim, SESSIONS.find(scope, session_id), first=True)
 
@@ -268,7 +269,7 @@ def _placed(scope: Scope, record: SessionRecord, contact_id: str, due_at: int) -
     """The writes of a call that the carrier has accepted, whose next step is due at the instant `due_at`."""
     session = record.doc
     dialed_at = max(record.row["started_at"], clock.parse(session["created_at"]))
-    changes = {"call_status": SessionCallStatus.DIALING, "dialed_at": clock.iso(dialed_at)}
+    changes = {"call_status": SessionCallStatus.DIALING, "dialed_at": clock.iso(dialed_at), "dial_at": None}
     attributes = {**tasks.due_attributes(session["id"], due_at), "contact_id": contact_id}
     return [sessions.update(scope, record, changes, attributes), _contact(scope, session, contact_id)]
 
