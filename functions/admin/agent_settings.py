@@ -20,7 +20,7 @@ from shared.store import table
 
 NOTICES = {"saved": "The settings were changed. The agent uses them from now on."}
 _TEXTS = ("business_name", "business_phone", "timezone", "change_policy")
-_WEEKS = {"opening_hours": "Opening hours"}
+_WEEKS = {"opening_hours": "Opening hours", "calling_hours": "Calling hours"}
 """The fields with weekly hours, which the form shows as one line of text for each day."""
 _CLOCK = r"([01]?[0-9]|2[0-4])(?:[:.]([0-5][0-9]))?"
 _SPAN = re.compile(rf"{_CLOCK}\s*(?:-|\u2013|to)\s*{_CLOCK}")

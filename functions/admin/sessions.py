@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import urllib.parse
+from collections.abc import Sequence
 from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
 from functions.admin import lists
 from functions.admin.visits import PROJECT, InProject, Page, View, not_found
-from shared.admin.members import VIEWER
+from shared.admin.members import MEMBER, VIEWER
+from shared.calls import commands as calls
 from shared.calls import recordings, sessions, transcripts
 from shared.calls.sessions import SESSIONS, Channel, FileStatus, SessionRecord
+from shared.core import clock
+from shared.core.errors import ApiError
 from shared.pages import SECURITY
+from shared.store import table
 from shared.telephony import SessionCallStatus
 
 SECTION = "sessions"
 LOOK_AGAIN = 2
 """Seconds after which the page looks again while a call is under way."""
-NOTICES = {"called": "The call was placed. This page shows its progress."}
+FAR = 60 * clock.SECOND
+"""The page looks less often while the call waits for longer than this (milliseconds)."""
+NOTICES = {
+    "called": "The call was placed. This page shows its progress.",
+    "canceled": "The call was canceled. Nobody is called.",
+}
 
 
 def show_all(visit: InProject) -> Response:
@@ -59,6 +69,23 @@ def show_progress(visit: InProject) -> Response:
     return response
 
 
+def cancel(visit: InProject) -> Response:
+    """Cancel a call that waits to be dialed, or for consent."""
+    id = visit.params["id"]
+
+    def decide() -> Sequence[table.Write]:
+        change = calls.cancel(visit.scope, id)
+        return [*change.writes, visit.entry("call.canceled", id)] if change.writes else []
+
+    try:
+        visit.commit(decide)
+    except ApiError as error:
+        record = _find(visit)
+        parts = _parts(visit, record)
+        return visit.render("session.html", error.status, section=SECTION, notice=None, error=error, **parts)
+    return visit.redirect(visit.path(SECTION, id) + "?notice=canceled")
+
+
 def play(visit: InProject) -> Response:
     """Go to the recording in the bucket, by a link that is valid for 15 minutes."""
     return _to_recording(visit)
@@ -91,13 +118,18 @@ def _parts(visit: InProject, record: SessionRecord) -> dict[str, Any]:
     row = transcripts.find(visit.scope, session["id"]) if has_lines else None
     working = FileStatus.PROCESSING in (session["transcript_status"], session["recording_status"])
     under_way = session["call_status"] in (SessionCallStatus.QUEUED, SessionCallStatus.DIALING)
-    look_again = 60 if sessions.awaits_consent(session) else LOOK_AGAIN if under_way or working else None
-    return {"session": session, "lines": transcripts.lines(row) if row else [], "look_again": look_again}
+    dial_at = session["dial_at"]
+    waits_long = sessions.awaits_consent(session) or (dial_at and clock.parse(dial_at) > clock.now() + FAR)
+    look_again = 60 if waits_long else LOOK_AGAIN if under_way or working else None
+    lines = transcripts.lines(row) if row else []
+    is_queued = session["call_status"] == SessionCallStatus.QUEUED
+    return {"session": session, "lines": lines, "look_again": look_again, "is_queued": is_queued}
 
 
 PAGES = (
     Page(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER)),
     Page(f"{PROJECT}/{SECTION}/{{id}}", get=View(show, VIEWER)),
+    Page(f"{PROJECT}/{SECTION}/{{id}}/cancel", post=View(cancel, MEMBER)),
     Page(f"{PROJECT}/{SECTION}/{{id}}/progress", get=View(show_progress, VIEWER)),
     Page(f"{PROJECT}/{SECTION}/{{id}}/recording", get=View(play, VIEWER)),
     Page(f"{PROJECT}/{SECTION}/{{id}}/recording/download", get=View(download, VIEWER)),

@@ -59,6 +59,9 @@ ENDED_REASON = {
     "consent_expired": "The customer did not answer the request for consent within 7 days",
     "consent_revoked": "The customer revoked the consent",
     "customer_deleted": "The customer was deleted",
+    "appointment_cancelled": "The appointment was cancelled before the call",
+    "phone_changed": "The customer has another number, for which there is no consent",
+    "canceled": "The call was canceled while it waited",
 }
 CHANNEL = {"phone": "Phone", "whatsapp": "WhatsApp"}
 CONSENT = {
@@ -114,6 +117,7 @@ ACTION = {
     "appointment.changed": "Changed an appointment",
     "appointment.confirmed": "Confirmed an appointment",
     "appointment.created": "Created an appointment",
+    "call.canceled": "Canceled a call",
     "call_limits.changed": "Changed the call limits",
     "conversation.ended": "Ended a conversation",
     "conversation.given_back": "Gave a conversation back to the agent",

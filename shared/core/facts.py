@@ -3,7 +3,7 @@
 This module imports nothing. It is the only module of `shared` that all of `infra` may import.
 """
 
-REVISIONS = ("2026-06-01", "2026-08-03", "2026-08-22")
+REVISIONS = ("2026-06-01", "2026-08-03", "2026-08-22", "2026-12-01")
 """The dated revisions of API v1 (promise 1.2). All are additive so far and render the same."""
 NEWEST_REVISION = REVISIONS[-1]
 

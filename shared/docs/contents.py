@@ -38,6 +38,7 @@ MENU: Mapping[str, tuple[Page, ...]] = {
     "Resources": (
         Page("appointments", "Customers and appointments", "Statuses, and the changes that each one allows"),
         Page("calls", "Calls and consent", "Outbound calls, their outcomes, and consent on WhatsApp"),
+        Page("agent", "The agent", "What it knows, what it may change, and when it calls"),
         Page("conversations", "Conversations and actions", "Messages to the agent, its replies, and what it does"),
         Page("retention", "Retention and erasure", "How long data is kept, and how a person is removed"),
     ),

@@ -7,6 +7,7 @@ import json
 import re
 import urllib.error
 import urllib.request
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,8 @@ def test_every_example_does_what_its_page_says(
             customer = create_customer(client)
             create_appointment(client, customer["id"])
             return str(customer["id"])
+        if variable == "TOMORROW":
+            return f"{datetime.now(UTC) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
         if variable == "PHONE":
             return simulated_phone("20")
         return {"KEY": service.projects[0].test_key, "HOOK": hook.url}.get(variable) or unique(variable.lower())

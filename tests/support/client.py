@@ -23,7 +23,7 @@ Address = tuple[str, int]
 TIMEOUT = 60
 """Seconds that a connection waits for an answer."""
 
-REVISIONS = ("2026-06-01", "2026-08-03", "2026-08-22")
+REVISIONS = ("2026-06-01", "2026-08-03", "2026-08-22", "2026-12-01")
 ULID = "[0-9a-hjkmnp-tv-z]{26}"
 RATE_LIMIT_POLICY = '"second";q=100;w=1, "minute";q=5000;w=60'
 

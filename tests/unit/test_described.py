@@ -14,7 +14,7 @@ REQUEST_ID = "req_" + 26 * "0"
 HEADERS = {
     "Content-Type": "application/json",
     "Service-Request-Id": REQUEST_ID,
-    "Service-Version": "2026-08-22",
+    "Service-Version": "2026-12-01",
     "Cache-Control": "no-store",
     "RateLimit-Policy": '"second";q=100;w=1, "minute";q=5000;w=60',
     "RateLimit": '"second";r=99;t=1',
@@ -27,7 +27,7 @@ EVENT = {
     "type": "customer.updated",
     "created": 1,
     "livemode": False,
-    "api_version": "2026-08-22",
+    "api_version": "2026-12-01",
     "data": {
         "object": {
             "id": "cust_" + 26 * "0",

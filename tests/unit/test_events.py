@@ -82,7 +82,7 @@ def test_a_new_row_is_a_created_event_with_the_seven_fields_but_nothing_previous
         "type": f"{doc['object']}.created",
         "created": 1_790_000_000,
         "livemode": True,
-        "api_version": "2026-08-22",
+        "api_version": "2026-12-01",
         "data": {"object": doc},
     }
     assert event.scope == LIVE
