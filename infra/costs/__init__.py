@@ -123,7 +123,7 @@ PLATFORM_LOG, ACCESS_LOG, MACHINE_LOG = 330, 360, 1_300
 """Bytes that AWS logs for an invocation, a request and a state transition."""
 POLLERS, POLL_SECONDS = 5, 20
 """Lambda sends this many concurrent long polls to an idle queue, each of this length."""
-ALARM_METRICS, RULES = 123, 3
+ALARM_METRICS, RULES = 126, 3
 """The metrics of all alarms of a stage with calls and backups, and the firewall rules in `gateway.py`."""
 
 
@@ -175,23 +175,23 @@ WORK = {
     ),
     "message": Work(
         "message answered by the scripted agent",
-        requests=1, runs={"messages": 1, "turn": 2}, calls=11, writes=21, reads=5.5, fair=5, logged=649,
+        requests=1, runs={"messages": 1, "turn": 2}, calls=11, writes=21, reads=7.5, fair=5, logged=649,
         sent_out=1_186,
     ),
     "model_message": Work(
         "message answered by the model, without tokens",
-        requests=1, runs={"messages": 1, "turn": 2}, calls=12, writes=27, reads=6.5, fair=5, logged=1_234,
+        requests=1, runs={"messages": 1, "turn": 2}, calls=12, writes=27, reads=8.5, fair=5, logged=1_234,
         sent_out=1_186, waits=MODEL_MS,
     ),
     "call": Work(
         "simulated call with transcript and recording",
-        requests=1, runs={"sessions": 1, "dial": 3, "fan_out": 17}, calls=43, writes=77, reads=18, fair=9, puts=1,
-        logged=3_857, sent_out=588,
+        requests=1, runs={"sessions": 1, "dial": 3, "fan_out": 17}, calls=43, writes=77, reads=25, fair=9, puts=1,
+        logged=3_993, sent_out=643,
     ),
     "asked_call": Work(
         "simulated call that asks for consent first",
-        requests=1, runs={"sessions": 1, "consent": 2, "dial": 3, "fan_out": 18}, calls=57, writes=96, reads=22,
-        fair=15, transitions=2, puts=1, logged=3_857, sent_out=540,
+        requests=1, runs={"sessions": 1, "consent": 2, "dial": 3, "fan_out": 18}, calls=58, writes=98, reads=31,
+        fair=15, transitions=2, puts=1, logged=3_993, sent_out=573,
     ),
     "delivery": Work(
         "delivery, first attempt",

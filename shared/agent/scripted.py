@@ -296,8 +296,12 @@ class _Turn:
     def _call_now(self) -> str:
         if not (self.yes or self.requests):
             return _CALL_NOW
-        is_placed = self.tools.request_call().ok
-        return "All right, we will call you in a moment." if is_placed else f"I cannot arrange a call. {_OFFER}"
+        if not self.tools.request_call().ok:
+            return f"I cannot arrange a call. {_OFFER}"
+        if (at := self.tools.calls_at) is None:
+            return "All right, we will call you in a moment."
+        when = long_time(local_time(clock.iso(at), self.tools.settings["timezone"]))
+        return f"All right. We do not call at this hour; we will call you on {when}."
 
     def _call_later(self) -> str:
         """End the call for now, as soon as the time of the next one is clear."""

@@ -14,7 +14,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 from zoneinfo import ZoneInfo
 
 from shared.agent import assent
-from shared.agent_settings import policy
+from shared.agent_settings import hours, policy
 from shared.agent_settings.policy import ChangePolicy, Problem, TimePolicy
 from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.appointments import commands
@@ -132,6 +132,12 @@ class Tools:
         """Whether a person must take over after this turn."""
         return any(action["type"] == "handoff" for action in self.actions)
 
+    @property
+    def calls_at(self) -> int | None:
+        """When a call that is requested now is made (milliseconds); None if calls are made at this hour."""
+        at = hours.next_open(self.settings["calling_hours"], ZoneInfo(self.settings["timezone"]), clock.now())
+        return at if at > clock.now() else None
+
     def list_appointments(self) -> list[AppointmentView]:
         """The appointments as the agent sees them."""
         return [to_view(record.doc, self.settings["timezone"]) for record in self.appointments]
@@ -208,7 +214,10 @@ class Tools:
         if refusal := self._refusal():
             return refusal
         self.wants_call = True
-        return Result(True, "The customer will be called.")
+        if (at := self.calls_at) is None:
+            return Result(True, "The customer will be called.")
+        local = clock.local(at, ZoneInfo(self.settings["timezone"]))
+        return Result(True, f"No calls are made at this hour. The customer will be called at {local}: say so.")
 
     def call_later(self, at: str) -> Result:
         """End the call because the customer wants the next call at this time, RFC 3339 with an offset."""
@@ -256,8 +265,8 @@ class Tools:
         if self.settings["change_policy"] == ChangePolicy.ASK_STAFF:
             return None
         is_bound = self.settings["change_policy"] == ChangePolicy.WITHIN_HOURS
-        hours = self.settings["opening_hours"] if is_bound else []
-        return TimePolicy(ZoneInfo(self.settings["timezone"]), clock.now() + notice * clock.MINUTE, hours)
+        week = self.settings["opening_hours"] if is_bound else []
+        return TimePolicy(ZoneInfo(self.settings["timezone"]), clock.now() + notice * clock.MINUTE, week)
 
     def _leave_to_staff(self) -> Result:
         self.hand_off(CHANGE_REQUESTED)

@@ -239,10 +239,10 @@ def due_at(scope: Scope, session: Session) -> int:
 
 def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denied:
     """Whether a queued call may be dialed now, as the settings, the appointment, the phone, limits and consent are."""
-    opens_at = dial_at(agent_settings.read(scope).settings, record.doc["not_before"])
+    subject = sessions.subject(scope, record.doc)
+    opens_at = dial_at(subject.agent.settings, record.doc["not_before"])
     if opens_at > clock.now():
         return PutOff(opens_at, closed=True)
-    subject = sessions.subject(scope, record.doc)
     if record.doc["appointment_id"] is not None and not _takes_place(subject.appointment):
         return Denied(APPOINTMENT_CANCELLED)
     to = record.doc["to"] if subject.customer is None else subject.customer.doc["phone"] or record.doc["to"]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
+from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
 from shared.core import clock
 from shared.core.facts import LONGEST_QUEUE_DELAY
@@ -168,7 +169,7 @@ SessionRecord = Record[Session, SessionRow]
 
 @dataclass(frozen=True)
 class Subject:
-    """The customer and the appointment of a call, as they are now.
+    """What a call depends on, as it is now: its customer, its appointment, and the settings of the agent.
 
     `customer` is None if the customer was deleted. `appointment` is None if the call is about none, and if the customer
     was deleted: a call that is under way then changes nothing any more.
@@ -176,21 +177,24 @@ class Subject:
 
     customer: CustomerRecord | None
     appointment: AppointmentRecord | None
+    agent: agent_settings.Stored
 
 
 def subject(scope: Scope, session: Session) -> Subject:
-    """The customer and the appointment of a call, a deleted appointment included."""
+    """What a call depends on, a deleted appointment included, in one read; a deleted appointment takes another."""
     customer_key = (scope.pk(CUSTOMERS.kind), session["customer_id"])
     id = session["appointment_id"]
-    appointment_key = None if id is None else (scope.pk(APPOINTMENTS.kind), id)
-    rows = table.get_many([customer_key] if appointment_key is None else [customer_key, appointment_key])
+    appointment_key = (scope.pk(APPOINTMENTS.kind), id or "")
+    keys = [customer_key, *([appointment_key] if id else []), *agent_settings.keys(scope)]
+    rows = table.get_many(keys)
+    agent = agent_settings.of_rows(scope, rows)
     if customer_key not in rows:
-        return Subject(None, None)
+        return Subject(None, None, agent)
     customer = CUSTOMERS.record(rows[customer_key])
-    if id is None or appointment_key is None:
-        return Subject(customer, None)
+    if id is None:
+        return Subject(customer, None, agent)
     row = rows.get(appointment_key) or APPOINTMENTS.deleted_row(scope, id)
-    return Subject(customer, None if row is None else APPOINTMENTS.record(row))
+    return Subject(customer, None if row is None else APPOINTMENTS.record(row), agent)
 
 
 def new(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 
 from shared.agent.scripted import Scripted
-from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls import commands as calls
 from shared.calls import dialogue, recordings, sessions, transcripts, wav
@@ -89,15 +88,14 @@ def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Wr
 
 def _dialogue(scope: Scope, record: SessionRecord, outcome: Outcome) -> Dialogue:
     subject = sessions.subject(scope, record.doc)
-    stored = agent_settings.read(scope)
     customer = subject.customer or CUSTOMERS.find(scope, record.doc["customer_id"])
     return dialogue.simulate(
         outcome,
         Scripted(),
         [subject.appointment] if subject.appointment is not None else [],
         customer.doc["name"],
-        stored.business,
-        stored.settings,
+        subject.agent.business,
+        subject.agent.settings,
         record.row.get("instructions"),
     )
 

@@ -16,6 +16,7 @@ from shared.conversations.conversations import CONVERSATIONS, ConversationRecord
 from shared.conversations.turns import Turn
 from shared.core.errors import ApiError
 from shared.core.log import logger
+from shared.customers.resource import CUSTOMERS
 from shared.store import commit, table
 from shared.tasks import tasks
 
@@ -83,15 +84,18 @@ def _outcome(turn: Turn, conversation: ConversationRecord, may_call: bool) -> Ou
     if conversation.row.get("handed_off"):
         return Outcome(Reply(HOLDING), tools)
     customer_id = conversation.doc["customer_id"]
+    customer_key = (turn.scope.pk(CUSTOMERS.kind), customer_id or "")
+    keys = agent_settings.keys(turn.scope)
+    rows = table.get_many(keys if customer_id is None else [*keys, customer_key])
+    tools.settings = agent_settings.of_rows(turn.scope, rows).settings
     if customer_id is not None:
-        customer = turns.customer(turn.scope, customer_id)
+        customer = rows.get(customer_key)
         if customer is None:
             tools.hand_off("customer_deleted")
             return Outcome(Reply(CUSTOMER_DELETED), tools)
         tools.can_call = may_call and calls.can_be_called(customer)
         tools.appointments = turns.upcoming_appointments(turn.scope, customer_id)
     tools.proposal = turns.proposal(conversation)
-    tools.settings = agent_settings.read(turn.scope).settings
     return _ask_agent(turn, tools)
 
 

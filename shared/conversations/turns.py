@@ -31,7 +31,6 @@ from shared.conversations.conversations import (
 )
 from shared.core import clock, ids
 from shared.customers import resource as customers
-from shared.customers.resource import CUSTOMERS
 from shared.projects import usage
 from shared.resources import documents, fields, pages
 from shared.resources.queries import Query
@@ -161,11 +160,6 @@ def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRec
     future = pages.earliest_first(scope, APPOINTMENTS, query)
     upcoming = (record for record in future if record.doc["status"] != AppointmentStatus.CANCELLED)
     return list(itertools.islice(upcoming, MAX_APPOINTMENTS))
-
-
-def customer(scope: Scope, customer_id: str) -> table.Row | None:
-    """The row of the conversation's customer; None if the customer is deleted."""
-    return table.get(scope.pk(CUSTOMERS.kind), customer_id)
 
 
 def proposal(conversation: ConversationRecord) -> Proposal | None:

@@ -83,7 +83,9 @@ MODES = ("client", "live")
 
 AT, A_DAY_LATER = "2030-05-06T07:08:09.000Z", "2030-05-07T07:08:09.000Z"
 STATUSES = frozenset({"call_status", "transcript_status", "recording_status"})
-UNEVENTED = frozenset({"transcript_status", "recording_status", "answered_at", "answered_by", "consent", "summary"})
+UNEVENTED = frozenset(
+    {"transcript_status", "recording_status", "answered_at", "answered_by", "consent", "dial_at", "summary"}
+)
 """What may change in a step that is no event, so that the next event's previous value is not the last event's."""
 
 
@@ -181,6 +183,8 @@ def test_the_answer_tells_of_the_call(over: Placed) -> None:
         "appointment_id": over.before["id"],
         "channel": over.row.channel,
         "call_status": "queued",
+        "not_before": None,
+        "dial_at": None if over.row.answer == 202 else over.session["created_at"],
         "livemode": over.customer["livemode"],
         "created_at": over.session["created_at"],
     }

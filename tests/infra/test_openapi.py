@@ -22,7 +22,17 @@ from shared.core.facts import EVENT_TYPES
 from shared.resources.schema import CODE, NAME
 
 GOLDEN = Path(__file__).parents[1] / "openapi.json"
-MODULES = ("ping", "customers", "appointments", "sessions", "conversations", "messages", "webhook_endpoints", "events")
+MODULES = (
+    "ping",
+    "agent_settings",
+    "customers",
+    "appointments",
+    "sessions",
+    "conversations",
+    "messages",
+    "webhook_endpoints",
+    "events",
+)
 
 
 @pytest.fixture(scope="module")

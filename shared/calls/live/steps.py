@@ -17,7 +17,6 @@ from dataclasses import replace
 from typing import Any
 
 from shared.agent.tools import to_view
-from shared.agent_settings import commands as agent_settings
 from shared.calls import commands as calls
 from shared.calls import dialogue, limits, recordings, sessions, transcripts
 from shared.calls.commands import Clearance
@@ -351,12 +350,12 @@ def _transcript_exists(scope: Scope, session: Session) -> bool:
 
 def _opening(scope: Scope, record: SessionRecord) -> str:
     """The agent's first words."""
-    subject, agent = sessions.subject(scope, record.doc), agent_settings.read(scope)
+    subject = sessions.subject(scope, record.doc)
     about = None if subject.appointment is None else subject.appointment.doc
     return dialogue.opening(
         None if subject.customer is None else subject.customer.doc["name"],
-        agent.business,
-        to_view(about, agent.settings["timezone"]) if about is not None and dialogue.is_coming(about) else None,
+        subject.agent.business,
+        to_view(about, subject.agent.settings["timezone"]) if about is not None and dialogue.is_coming(about) else None,
     )
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from shared.agent import Agent, AgentFailed, Utterance, adapters, measures, plain_text
 from shared.agent.tools import AGENT_FAILED, Action, Proposal, Tools
-from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls import dialogue, sessions, transcripts
 from shared.calls.sessions import SESSIONS, SessionRecord
@@ -111,12 +110,13 @@ def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, secon
 
 
 def _tools(scope: Scope, session: SessionRecord, text: str) -> Tools:
-    about = sessions.subject(scope, session.doc).appointment
+    subject = sessions.subject(scope, session.doc)
+    about = subject.appointment
     proposal = session.row.get("proposal")
     return Tools(
         appointments=[about] if about is not None and dialogue.is_coming(about.doc) else [],
         message=text,
-        settings=agent_settings.read(scope).settings,
+        settings=subject.agent.settings,
         proposal=Proposal(**json.loads(proposal)) if proposal else None,
         in_call=True,
         instructions=session.row.get("instructions"),

@@ -65,6 +65,7 @@ FORM = {
     "at": "2030-05-06T09:08",
     "at_once": "3",
     "per_day": "4",
+    "business_name": "Blue Clinic",
 }
 """What every form takes."""
 

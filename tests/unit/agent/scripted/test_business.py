@@ -36,7 +36,7 @@ class Chat:
 
     def say(self, text: str) -> str:
         proposal = self.tools.proposed
-        self.tools = Tools([self.appointment], text, self.settings, proposal)
+        self.tools = Tools([self.appointment], text, self.settings, proposal, can_call=True)
         self.said.append(Utterance("user", text))
         reply = Scripted().reply(self.said, self.tools, 10).content
         self.said.append(Utterance("assistant", reply))
@@ -121,3 +121,10 @@ def test_a_person_decides_if_the_business_wants_that() -> None:
     assert "will be in touch" in chat.say("Move my appointment to 5 October at 10:00")
     assert chat.tools.actions == [{"type": "handoff", "reason": "change_requested"}]
     assert chat.tools.proposed is None
+
+
+def test_a_call_outside_the_calling_hours_is_announced_for_their_beginning() -> None:
+    hours = [{"days": ["wednesday"], "from": "09:00", "to": "17:00"}]
+    chat = Chat(calling_hours=hours, timezone="Europe/Berlin")
+    assert "Wednesday 23 September 2026 at 09:00" in chat.say("Please call me")
+    assert chat.tools.wants_call
