@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from shared.api import responses
 from shared.api.collections import list_operation
 from shared.api.requests import Request
@@ -12,10 +10,11 @@ from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.core.errors import Code
 from shared.resources import fields, pages, queries
 from shared.resources.queries import Page
-from shared.store.commit import Change
-from shared.tasks import wake_ups
-from shared.webhooks import deliveries, events, queues
-from shared.webhooks.deliveries import DELIVERIES, Delivery
+from shared.webhooks import events
+from shared.webhooks.deliveries import commands
+from shared.webhooks.deliveries import resource as deliveries
+from shared.webhooks.deliveries.resource import DELIVERIES, Delivery
+from shared.webhooks.deliveries.views import views
 from shared.webhooks.events import EVENTS, Event
 
 
@@ -38,8 +37,8 @@ def list_deliveries(request: Request[None]) -> Response:
     if not page.rows:
         # The event has no deliveries, or it does not exist.
         events.find(request.scope, request.id)
-    views = deliveries.views(request.scope, page.rows)
-    return responses.ok(page.envelope(request.path, [fields.to_json(delivery) for delivery in views]))
+    docs = views(request.scope, page.rows)
+    return responses.ok(page.envelope(request.path, [fields.to_json(delivery) for delivery in docs]))
 
 
 def retrieve_delivery(request: Request[None]) -> Response:
@@ -48,7 +47,7 @@ def retrieve_delivery(request: Request[None]) -> Response:
     Returns the delivery with all of its attempts (promises 9).
     """
     row = deliveries.find(request.scope, request.id, request.params["delivery_id"])
-    return responses.ok(deliveries.views(request.scope, [row])[0])
+    return responses.ok(views(request.scope, [row])[0])
 
 
 def retry_delivery(request: Request[fields.Nothing]) -> Response:
@@ -57,17 +56,8 @@ def retry_delivery(request: Request[fields.Nothing]) -> Response:
     Queues a new delivery of the event to the same endpoint, with the full retry schedule, and returns it. If the
     endpoint was deleted, the response is a 404 (promises 9).
     """
-
-    def decide() -> Change[Delivery]:
-        writes, delivery = deliveries.retry(request.scope, request.id, request.params["delivery_id"])
-        wake_up = deliveries.wake_up(delivery)
-        return Change(
-            json.loads(delivery["doc"]),
-            writes,
-            after=lambda: wake_ups.send_within(wake_ups.REQUEST_SECONDS, queues.LATER, [wake_up]),
-        )
-
-    return request.commit(decide, responses.accepted)
+    delivery_id = request.params["delivery_id"]
+    return request.commit(lambda: commands.retry(request.scope, request.id, delivery_id), responses.accepted)
 
 
 app = service(

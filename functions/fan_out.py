@@ -23,7 +23,9 @@ from shared.customers import resource as customers
 from shared.store import table
 from shared.tasks import batches, wake_ups
 from shared.tasks.wake_ups import WakeUp
-from shared.webhooks import deliveries, endpoints, events, queues
+from shared.webhooks import events, queues
+from shared.webhooks.deliveries import resource as deliveries
+from shared.webhooks.endpoints import resource as endpoints
 
 _DELIVERIES_AT_ONCE = 4
 """The deliveries of one event that are written concurrently. Events of a batch are processed concurrently, too."""

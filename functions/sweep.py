@@ -17,7 +17,8 @@ from shared.core import clock, threads
 from shared.core.log import logger
 from shared.store import keys, table
 from shared.tasks import tasks, wake_ups
-from shared.webhooks import deliveries, queues, replays
+from shared.webhooks import queues, replays
+from shared.webhooks.deliveries import resource as deliveries
 
 PAGE = 100
 """Index entries in a page: as many rows as one call reads."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+from typing import Any
 
 from shared.api import responses
 from shared.api.collections import list_operation, retrieve_operation
@@ -11,16 +11,16 @@ from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.core.errors import Code
 from shared.resources import fields
-from shared.store.commit import Change
-from shared.tasks import wake_ups
-from shared.webhooks import deliveries, endpoints, queues, signing
-from shared.webhooks.deliveries import Delivery
-from shared.webhooks.endpoints import (
+from shared.webhooks.deliveries import commands as deliveries
+from shared.webhooks.deliveries.resource import Delivery
+from shared.webhooks.endpoints import commands
+from shared.webhooks.endpoints.resource import (
     WEBHOOK_ENDPOINTS,
     DeletedWebhookEndpoint,
     WebhookEndpoint,
     WebhookEndpointCreate,
     WebhookEndpointPatch,
+    WebhookEndpointRecord,
     WebhookEndpointWithSecret,
 )
 
@@ -31,17 +31,8 @@ def create(request: Request[WebhookEndpointCreate]) -> Response:
     The response contains the signing secret, which no later response shows. A project has at most 16 endpoints in each
     mode (promises 9).
     """
-    values = request.body.model_dump()
-    endpoints.check_url(values["url"])
-    endpoints.check_filters(values["event_filters"] or [])
-    secret = signing.new_secret()
-    endpoint = endpoints.new(request.scope, values, secret)
-    ciphertext = signing.encrypt(endpoint["id"], secret)
-
-    return request.commit(
-        lambda: Change(endpoint, endpoints.insertion(request.scope, endpoint, ciphertext)),
-        lambda endpoint: _with_secret(201, endpoint, secret),
-    )
+    change = commands.create(request.scope, request.body)
+    return request.commit(lambda: change, lambda endpoint: _with_secret(201, endpoint))
 
 
 def update(request: Request[WebhookEndpointPatch]) -> Response:
@@ -50,21 +41,7 @@ def update(request: Request[WebhookEndpointPatch]) -> Response:
     A merge patch: an absent field keeps its value, and null clears it. If the endpoint is disabled, its waiting
     deliveries are canceled (promises 3 and 9).
     """
-    patch = request.body.model_dump(exclude_unset=True)
-    if "url" in patch:
-        endpoints.check_url(patch["url"])
-    if "event_filters" in patch:
-        patch["event_filters"] = patch["event_filters"] or []
-        endpoints.check_filters(patch["event_filters"])
-
-    def decide() -> Change[WebhookEndpoint]:
-        record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)
-        endpoint = endpoints.patched(record.doc, patch)
-        if endpoint is None:
-            return Change(record.doc)
-        return Change(endpoint, [endpoints.update(request.scope, record, endpoint)])
-
-    return request.commit(decide)
+    return request.commit(lambda: commands.update(request.scope, _find(request), request.body))
 
 
 def delete(request: Request[None]) -> Response:
@@ -72,13 +49,7 @@ def delete(request: Request[None]) -> Response:
 
     The endpoint no longer exists, and its waiting deliveries are canceled (promises 9).
     """
-
-    def decide() -> Change[DeletedWebhookEndpoint]:
-        record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)
-        deleted: DeletedWebhookEndpoint = {"id": record.doc["id"], "object": "webhook_endpoint", "deleted": True}
-        return Change(deleted, endpoints.deletion(request.scope, record))
-
-    return request.commit(decide)
+    return request.commit(lambda: commands.delete(request.scope, _find(request)))
 
 
 def rotate_secret(request: Request[fields.Nothing]) -> Response:
@@ -87,16 +58,9 @@ def rotate_secret(request: Request[fields.Nothing]) -> Response:
     The response contains the new secret, which no later response shows. The previous secret is invalid immediately
     (promises 9).
     """
-    secret = signing.new_secret()
-
-    def decide() -> Change[WebhookEndpoint]:
-        record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)
-        endpoint = endpoints.with_secret(record.doc, secret)
-        ciphertext = signing.encrypt(endpoint["id"], secret)
-        write = endpoints.update(request.scope, record, endpoint, secret=ciphertext)
-        return Change(endpoint, [write])
-
-    return request.commit(decide, lambda endpoint: _with_secret(200, endpoint, secret))
+    return request.commit(
+        lambda: commands.rotate_secret(request.scope, request.id), lambda endpoint: _with_secret(200, endpoint)
+    )
 
 
 def test(request: Request[fields.Nothing]) -> Response:
@@ -105,24 +69,16 @@ def test(request: Request[fields.Nothing]) -> Response:
     Queues a synthetic `appointment.created` event to this endpoint only, whatever its filters are, and returns its
     delivery (promises 9).
     """
-
-    def decide() -> Change[Delivery]:
-        record = WEBHOOK_ENDPOINTS.find(request.scope, request.id)
-        writes, delivery = deliveries.test(request.scope, endpoints.snapshot(record.row))
-        wake_up = deliveries.wake_up(delivery)
-        return Change(
-            json.loads(delivery["doc"]),
-            writes,
-            after=lambda: wake_ups.send_within(wake_ups.REQUEST_SECONDS, queues.LATER, [wake_up]),
-        )
-
-    return request.commit(decide, responses.accepted)
+    return request.commit(lambda: deliveries.test(request.scope, request.id), responses.accepted)
 
 
-def _with_secret(status: int, endpoint: WebhookEndpoint, secret: str) -> Response:
+def _find(request: Request[Any]) -> WebhookEndpointRecord:
+    return WEBHOOK_ENDPOINTS.find(request.scope, request.id)
+
+
+def _with_secret(status: int, endpoint: WebhookEndpointWithSecret) -> Response:
     location = f"/v1/webhook_endpoints/{endpoint['id']}" if status == 201 else None
-    body: WebhookEndpointWithSecret = {**endpoint, "secret": secret}
-    return Response(status, fields.to_json(body), location, holds_secret=True)
+    return Response(status, fields.to_json(endpoint), location, holds_secret=True)
 
 
 app = service(

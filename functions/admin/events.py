@@ -13,10 +13,13 @@ from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.core import clock
 from shared.core.facts import EVENT_TYPES
-from shared.store import table
-from shared.tasks import wake_ups
-from shared.webhooks import deliveries, endpoints, events, queues
-from shared.webhooks.deliveries import ATTEMPTING, Delivery
+from shared.webhooks import events
+from shared.webhooks.deliveries import commands
+from shared.webhooks.deliveries import resource as deliveries
+from shared.webhooks.deliveries.resource import Delivery, DeliveryTrigger
+from shared.webhooks.deliveries.rules import DeliveryStatus
+from shared.webhooks.deliveries.views import views
+from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.events import EVENTS, FAMILIES
 
 SOON = 2 * clock.MINUTE
@@ -48,7 +51,7 @@ def show(visit: InProject) -> Response:
     return visit.render(
         "event.html",
         section="events",
-        is_test=any(one["doc"]["trigger"] == "test" for one in parts["deliveries"]),
+        is_test=any(one["doc"]["trigger"] == DeliveryTrigger.TEST for one in parts["deliveries"]),
         event=event,
         page_of_object=page_of(visit, event["data"]["object"]["id"]),
         notice=notice,
@@ -64,41 +67,29 @@ def show_deliveries(visit: InProject) -> Response:
     return visit.render("_deliveries.html", event={"id": event_id}, **_deliveries(visit, event_id))
 
 
-def replay(visit: InProject) -> Response:
+def retry(visit: InProject) -> Response:
     """Send an event to the endpoint of a delivery again, as the API's retry does."""
     event_id, delivery_id = visit.params["id"], visit.params["delivery"]
-
-    sent: list[wake_ups.WakeUp] = []
-
-    def decide() -> list[table.Write]:
-        writes, new = deliveries.retry(visit.scope, event_id, delivery_id)
-        sent[:] = [deliveries.wake_up(new)]
-        facts = {"event": event_id, "delivery": new["sk"]}
-        return [*writes, visit.entry("delivery.replayed", delivery_id, after=facts)]
-
-    visit.commit(decide)
-    wake_ups.send_within(wake_ups.REQUEST_SECONDS, queues.LATER, sent)
+    visit.execute(
+        lambda: commands.retry(visit.scope, event_id, delivery_id),
+        lambda new: visit.entry("delivery.replayed", delivery_id, after={"event": event_id, "delivery": new["id"]}),
+    )
     return visit.redirect(visit.path("events", f"{event_id}?notice=replayed"))
 
 
 def send_now(visit: InProject) -> Response:
     """Make the next attempt of a delivery that waits for it, instead of at its time."""
     event_id, delivery_id = visit.params["id"], visit.params["delivery"]
-    due: list[wake_ups.WakeUp] = []
-
-    def decide() -> list[table.Write]:
-        writes, row = deliveries.send_now(visit.scope, event_id, delivery_id)
-        due[:] = [deliveries.wake_up(row)]
-        return [*writes, visit.entry("delivery.sent_now", delivery_id, after={"event": event_id})] if writes else []
-
-    visit.commit(decide)
-    wake_ups.send_within(wake_ups.REQUEST_SECONDS, queues.LATER, due)
+    visit.execute(
+        lambda: commands.send_now(visit.scope, event_id, delivery_id),
+        lambda _: visit.entry("delivery.sent_now", delivery_id, after={"event": event_id}),
+    )
     return visit.redirect(visit.path("events", f"{event_id}?notice=sent_now"))
 
 
 def _deliveries(visit: InProject, event_id: str) -> dict[str, Any]:
     """The deliveries as the template shows them, and after how many seconds to look again (None: never)."""
-    found = deliveries.views(visit.scope, deliveries.of_event(visit.scope, event_id))
+    found = views(visit.scope, deliveries.of_event(visit.scope, event_id))
     snapshots = endpoints.read(visit.scope, [one["webhook_endpoint_id"] for one in found]) if found else {}
     # An id is the time of the event, so several of an event sort by the time of the delivery instead.
     found.sort(key=lambda one: (one["created_at"], one["id"]), reverse=True)
@@ -118,7 +109,7 @@ def _refusal(visit: InProject, one: Delivery, all: list[Delivery], endpoint: end
     if endpoint is None or endpoint.deleted:
         return "The endpoint was deleted, so the event cannot be sent to it again."
     same = [other for other in all if other["webhook_endpoint_id"] == one["webhook_endpoint_id"]]
-    if any(other["status"] == ATTEMPTING for other in same):
+    if any(other["status"] == DeliveryStatus.ATTEMPTING for other in same):
         return "A delivery to this endpoint is still in progress."
     return None if endpoint.doc["enabled"] else "The endpoint is disabled. Enable it first."
 
@@ -140,6 +131,6 @@ PAGES = (
     Page(f"{PROJECT}/events", get=View(show_all, VIEWER)),
     Page(f"{PROJECT}/events/{{id}}", get=View(show, VIEWER)),
     Page(f"{PROJECT}/events/{{id}}/deliveries", get=View(show_deliveries, VIEWER)),
-    Page(f"{PROJECT}/events/{{id}}/deliveries/{{delivery}}/replay", post=View(replay, MEMBER)),
+    Page(f"{PROJECT}/events/{{id}}/deliveries/{{delivery}}/replay", post=View(retry, MEMBER)),
     Page(f"{PROJECT}/events/{{id}}/deliveries/{{delivery}}/send_now", post=View(send_now, MEMBER)),
 )

@@ -11,9 +11,8 @@ from functions.admin.visits import PROJECT, InProject, Page, Refused, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.core import clock
 from shared.core.errors import ApiError, Code
-from shared.store import table
-from shared.tasks import wake_ups
-from shared.webhooks import endpoints, failures, replays
+from shared.webhooks import failures, replays
+from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.events import RETENTION
 
 SECTION = "failed_deliveries"
@@ -65,26 +64,15 @@ def start(visit: InProject) -> Response:
 def stop(visit: InProject) -> Response:
     """Stop a running replay."""
     endpoint_id = visit.form.get("endpoint", "")
-
-    def decide() -> list[table.Write]:
-        endpoints.WEBHOOK_ENDPOINTS.find(visit.scope, endpoint_id)
-        writes = replays.stop(visit.scope, endpoint_id)
-        return [*writes, visit.entry("replay.stopped", endpoint_id)] if writes else []
-
-    visit.commit(decide)
+    visit.execute(lambda: replays.stop(visit.scope, endpoint_id), lambda _: visit.entry("replay.stopped", endpoint_id))
     return visit.redirect(visit.path(f"{SECTION}?notice=stopped"))
 
 
 def _start(visit: InProject, endpoint_id: str, since: int) -> None:
-    first: list[wake_ups.WakeUp] = []
-
-    def decide() -> list[table.Write]:
-        writes, wake_up = replays.start(visit.scope, endpoint_id, since, visit.actor.who)
-        first[:] = [wake_up]
-        return [*writes, visit.entry("replay.started", endpoint_id, after={"since": clock.iso(since)})]
-
-    visit.commit(decide)
-    wake_ups.send_within(wake_ups.REQUEST_SECONDS, replays.QUEUE, first)
+    visit.execute(
+        lambda: replays.start(visit.scope, endpoint_id, since, visit.actor.who),
+        lambda _: visit.entry("replay.started", endpoint_id, after={"since": clock.iso(since)}),
+    )
 
 
 def _endpoints(visit: InProject) -> dict[str, endpoints.Snapshot]:

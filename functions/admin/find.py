@@ -19,9 +19,9 @@ from shared.customers.resource import CUSTOMERS
 from shared.projects import api_keys
 from shared.resources import fields, pages, queries
 from shared.resources.collections import Collection
-from shared.webhooks import deliveries
-from shared.webhooks.deliveries import DELIVERIES
-from shared.webhooks.endpoints import WEBHOOK_ENDPOINTS
+from shared.webhooks.deliveries import resource as deliveries
+from shared.webhooks.deliveries.resource import DELIVERIES
+from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS
 from shared.webhooks.events import EVENTS
 
 _SECTIONS: tuple[tuple[Collection[Any, Any], str], ...] = (

@@ -15,7 +15,8 @@ from shared.core import clock
 from shared.projects import api_keys
 from shared.projects.api_keys import Key
 from shared.resources import pages, queries
-from shared.webhooks import endpoints, failures, replays
+from shared.webhooks import failures, replays
+from shared.webhooks.endpoints import resource as endpoints
 
 SHOWN = 10
 """Conversations and calls that the page shows; a link leads to the others."""

@@ -11,8 +11,8 @@ import re
 import secrets
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -30,8 +30,9 @@ from shared.pages import SECURITY
 from shared.store import commit, table
 from shared.store.commit import Change
 from shared.store.keys import Scope
-from shared.webhooks import endpoints
+from shared.webhooks.endpoints import resource as endpoints
 
+D = TypeVar("D")
 PROJECT = "/admin/projects/{project}/{mode}"
 MOST_FORM_BYTES = 64 * 1024
 FORM_REMEMBERED = clock.DAY
@@ -149,6 +150,22 @@ class InProject(SignedIn):
         `decide` reads the rows it needs, and runs again if they are modified concurrently. Raises ApiError.
         """
         commit.commit(lambda: Change(None, decide()), self.context.request_id)
+
+    def execute(self, command: Callable[[], Change[D]], *others: Callable[[D], table.Put]) -> D:
+        """Commit the change of a command, with other writes if it changes anything, and send its wake-ups.
+
+        `others` get the document afterwards, which is returned, too. `command` runs as `decide` of `commit`.
+        """
+
+        def decide() -> Change[D]:
+            change = command()
+            also = [write(change.doc) for write in others] if change.writes else []
+            return replace(change, writes=[*change.writes, *also])
+
+        change = commit.commit(decide, self.context.request_id)
+        if change.after is not None:
+            change.after()
+        return change.doc
 
     def once(self) -> table.Put:
         """The write that fails with SentBefore if the form, which has a field `once`, was sent before."""

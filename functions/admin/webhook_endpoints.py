@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from starlette.responses import Response
@@ -15,14 +15,17 @@ from shared.core.errors import ApiError
 from shared.core.facts import EVENT_TYPES
 from shared.resources import fields
 from shared.store import table
-from shared.tasks import wake_ups
-from shared.webhooks import deliveries, endpoints, failures, queues, replays, signing, statistics
-from shared.webhooks.endpoints import (
+from shared.webhooks import failures, replays, statistics
+from shared.webhooks.deliveries import commands as deliveries
+from shared.webhooks.endpoints import commands
+from shared.webhooks.endpoints import resource as endpoints
+from shared.webhooks.endpoints.resource import (
     WEBHOOK_ENDPOINTS,
     WebhookEndpoint,
     WebhookEndpointCreate,
     WebhookEndpointPatch,
     WebhookEndpointRecord,
+    WebhookEndpointWithSecret,
 )
 from shared.webhooks.events import FAMILIES
 
@@ -64,24 +67,18 @@ def ask_to_create(visit: InProject) -> Response:
 
 def create(visit: InProject) -> Response:
     """Create an endpoint, and show its signing secret in this response and never again."""
-    secret = signing.new_secret()
     try:
-        endpoint = endpoints.new(visit.scope, _validated(WebhookEndpointCreate, _sent(visit)), secret)
-        ciphertext = signing.encrypt(endpoint["id"], secret)
-        visit.commit(
-            lambda: [
-                *endpoints.insertion(visit.scope, endpoint, ciphertext),
-                visit.entry("webhook_endpoint.created", endpoint["id"], after=_facts(endpoint)),
-                visit.once(),
-            ]
+        change = commands.create(visit.scope, fields.validate(WebhookEndpointCreate, _sent(visit)))
+        endpoint = visit.execute(
+            lambda: change,
+            lambda new: visit.entry("webhook_endpoint.created", new["id"], after=_facts(new)),
+            lambda _: visit.once(),
         )
     except ApiError as error:
         return _form(visit, None, error)
     except SentBefore:
         return visit.redirect(visit.path(f"{SECTION}?notice=created"))
-    return visit.render(
-        "webhook_endpoint_secret.html", 201, section=SECTION, endpoint=endpoint, secret=secret, is_new=True
-    )
+    return _show_secret(visit, endpoint, is_new=True)
 
 
 def show(visit: InProject) -> Response:
@@ -108,9 +105,10 @@ def ask_to_edit(visit: InProject) -> Response:
 def edit(visit: InProject) -> Response:
     """Change an endpoint's URL, label, description and filters."""
 
-    def patch(endpoint: WebhookEndpoint) -> dict[str, Any]:
+    def patch(endpoint: WebhookEndpoint) -> WebhookEndpointPatch:
         edited = forms.edited(visit, _shown(endpoint))
-        return _validated(WebhookEndpointPatch, {name: value for name, value in _sent(visit).items() if name in edited})
+        sent = {name: value for name, value in _sent(visit).items() if name in edited}
+        return fields.validate(WebhookEndpointPatch, sent)
 
     try:
         _change(visit, patch, "webhook_endpoint.changed")
@@ -123,30 +121,24 @@ def edit(visit: InProject) -> Response:
 
 def enable(visit: InProject) -> Response:
     """Enable an endpoint."""
-    _change(visit, lambda _: {"enabled": True}, "webhook_endpoint.enabled")
+    _change(visit, lambda _: WebhookEndpointPatch(enabled=True), "webhook_endpoint.enabled")
     return _back(visit, "enabled")
 
 
 def disable(visit: InProject) -> Response:
     """Disable an endpoint. Its waiting deliveries are canceled."""
-    _change(visit, lambda _: {"enabled": False}, "webhook_endpoint.disabled")
+    _change(visit, lambda _: WebhookEndpointPatch(enabled=False), "webhook_endpoint.disabled")
     return _back(visit, "disabled")
 
 
 def test(visit: InProject) -> Response:
     """Send a test event, and go to it, where the result appears."""
-    sent: list[table.Row] = []
-
-    def decide() -> list[table.Write]:
-        record = _find(visit)
-        writes, delivery = deliveries.test(visit.scope, endpoints.snapshot(record.row))
-        sent[:] = [delivery]
-        return [*writes, visit.entry("webhook_endpoint.tested", record.doc["id"], after={"delivery": delivery["sk"]})]
-
-    visit.commit(decide)
-    (delivery,) = sent
-    wake_ups.send_within(wake_ups.REQUEST_SECONDS, queues.LATER, [deliveries.wake_up(delivery)])
-    return visit.redirect(visit.path("events", f"{delivery['pk'].rpartition('#')[2]}?notice=tested"))
+    endpoint_id = visit.params["id"]
+    delivery = visit.execute(
+        lambda: deliveries.test(visit.scope, endpoint_id),
+        lambda new: visit.entry("webhook_endpoint.tested", endpoint_id, after={"delivery": new["id"]}),
+    )
+    return visit.redirect(visit.path("events", f"{delivery['event_id']}?notice=tested"))
 
 
 def ask_to_rotate(visit: InProject) -> Response:
@@ -157,25 +149,15 @@ def ask_to_rotate(visit: InProject) -> Response:
 
 def rotate(visit: InProject) -> Response:
     """Replace the signing secret, and show the new one in this response and never again."""
-    secret = signing.new_secret()
-    ciphertext = signing.encrypt(_find(visit).doc["id"], secret)
-    rotated: list[WebhookEndpoint] = []
-
-    def decide() -> list[table.Write]:
-        record = _find(visit)
-        endpoint = endpoints.with_secret(record.doc, secret)
-        rotated[:] = [endpoint]
-        entry = visit.entry("webhook_endpoint.secret_rotated", endpoint["id"])
-        return [endpoints.update(visit.scope, record, endpoint, secret=ciphertext), entry, visit.once()]
-
     try:
-        visit.commit(decide)
+        endpoint = visit.execute(
+            lambda: commands.rotate_secret(visit.scope, visit.params["id"]),
+            lambda rotated: visit.entry("webhook_endpoint.secret_rotated", rotated["id"]),
+            lambda _: visit.once(),
+        )
     except SentBefore:
         return _back(visit, "created")
-    (endpoint,) = rotated
-    return visit.render(
-        "webhook_endpoint_secret.html", 201, section=SECTION, endpoint=endpoint, secret=secret, is_new=False
-    )
+    return _show_secret(visit, endpoint, is_new=False)
 
 
 def ask_to_delete(visit: InProject) -> Response:
@@ -189,7 +171,7 @@ def delete(visit: InProject) -> Response:
     def decide() -> list[table.Write]:
         record = _find(visit)
         entry = visit.entry("webhook_endpoint.deleted", record.doc["id"], before=_facts(record.doc))
-        return [*endpoints.deletion(visit.scope, record), entry]
+        return [*commands.delete(visit.scope, record).writes, entry]
 
     visit.commit(decide)
     return visit.redirect(visit.path(f"{SECTION}?notice=deleted"))
@@ -203,12 +185,13 @@ def _back(visit: InProject, notice: str) -> Response:
     return visit.redirect(visit.path(SECTION, f"{visit.params['id']}?notice={notice}"))
 
 
-def _change(visit: InProject, patch_of: Callable[[WebhookEndpoint], Mapping[str, Any]], action: str) -> None:
+def _change(visit: InProject, patch_of: Callable[[WebhookEndpoint], WebhookEndpointPatch], action: str) -> None:
     def decide() -> list[table.Write]:
         record = _find(visit)
-        endpoint = endpoints.patched(record.doc, patch_of(record.doc))
-        if endpoint is None:
+        change = commands.update(visit.scope, record, patch_of(record.doc))
+        if not change.writes:
             return []
+        endpoint = change.doc
         changed = [name for name in _AUDITED if endpoint[name] != record.doc[name]]  # type: ignore[literal-required]
         before, after = _facts(record.doc), _facts(endpoint)
         entry = visit.entry(
@@ -217,7 +200,7 @@ def _change(visit: InProject, patch_of: Callable[[WebhookEndpoint], Mapping[str,
             before={name: before[name] for name in changed},
             after={name: after[name] for name in changed},
         )
-        return [endpoints.update(visit.scope, record, endpoint), entry]
+        return [*change.writes, entry]
 
     visit.commit(decide)
 
@@ -229,15 +212,6 @@ def _sent(visit: InProject) -> dict[str, Any]:
     return {**texts, "url": visit.form.get("url", "").strip(), "event_filters": filters}
 
 
-def _validated(model: type[fields.Input], sent: Mapping[str, Any]) -> dict[str, Any]:
-    """The values for an endpoint, as the API validates them. Raises ApiError."""
-    found = fields.validate(model, sent).model_dump(exclude_unset=model is WebhookEndpointPatch)
-    if "url" in found:
-        endpoints.check_url(found["url"])
-    endpoints.check_filters(found.get("event_filters") or [])
-    return found
-
-
 def _facts(endpoint: WebhookEndpoint) -> dict[str, Any]:
     return {name: endpoint[name] for name in _AUDITED}  # type: ignore[literal-required]
 
@@ -245,6 +219,13 @@ def _facts(endpoint: WebhookEndpoint) -> dict[str, Any]:
 def _shown(endpoint: WebhookEndpoint) -> dict[str, str]:
     texts = forms.shown(endpoint, ("url", "label", "description"))
     return texts | {"event_filters": "\n".join(endpoint["event_filters"])}
+
+
+def _show_secret(visit: InProject, endpoint: WebhookEndpointWithSecret, *, is_new: bool) -> Response:
+    secret = endpoint["secret"]
+    return visit.render(
+        "webhook_endpoint_secret.html", 201, section=SECTION, endpoint=endpoint, secret=secret, is_new=is_new
+    )
 
 
 def _form(visit: InProject, endpoint: WebhookEndpoint | None, error: ApiError | None = None) -> Response:

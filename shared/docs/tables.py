@@ -13,7 +13,8 @@ from shared.core.facts import EVENT_TYPES, REVISIONS
 from shared.docs import samples
 from shared.telephony import SessionCallStatus, test_numbers
 from shared.telephony.test_numbers import ConsentBehaviour
-from shared.webhooks import deliveries, events
+from shared.webhooks import events
+from shared.webhooks.deliveries.rules import RETRY_SCHEDULE_S
 
 _EVENT_MEANINGS = {
     "appointment.created": "An appointment was created.",
@@ -71,7 +72,7 @@ def retry_schedule() -> str:
     """The wait before each attempt of a delivery."""
     rows = []
     total = 0
-    for number, wait in enumerate(deliveries.RETRY_SCHEDULE, start=1):
+    for number, wait in enumerate(RETRY_SCHEDULE_S, start=1):
         total += wait
         rows.append((str(number), _duration(wait) if wait else "none", _duration(total) if total else "at once"))
     return _table(("Attempt", "Wait before it", "Earliest time after the event"), rows)
@@ -79,7 +80,7 @@ def retry_schedule() -> str:
 
 def attempts() -> int:
     """The number of attempts of a delivery."""
-    return len(deliveries.RETRY_SCHEDULE)
+    return len(RETRY_SCHEDULE_S)
 
 
 def transitions() -> str:

@@ -41,7 +41,7 @@ from shared.store import commit, table
 from shared.store.keys import Scope
 from shared.tasks import tasks
 from shared.telephony import SessionCallStatus, contact_lens
-from shared.webhooks import deliveries
+from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.events import EVENTS
 
 SETTLES = 120

@@ -169,6 +169,13 @@ def if_claimed(claim: Claim, write: W, *, keep: bool = False) -> W:
     return dataclasses.replace(write, set=changes, condition=condition, values=values)
 
 
+def if_waiting(row: table.Row, changes: Attributes) -> table.Update:
+    """The write of these attributes, on condition that the step is due as in `row` and no worker has claimed it."""
+    # A worker that records a step changes `due_at`.
+    condition = "due_at = :due_at AND attribute_not_exists(lease)"
+    return table.Update(row["pk"], row["sk"], set=changes, condition=condition, values={":due_at": row["due_at"]})
+
+
 def commit(claim: Claim, writes: Sequence[table.Write], *, keep: bool = False) -> None:
     """Execute the writes of a step, all or none. The write to the claimed row is made conditional on the claim.
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from shared.core import ids
 from shared.store import table
 from shared.store.keys import Scope
-from shared.webhooks import deliveries
-from shared.webhooks.deliveries import DELIVERIES, Delivery
+from shared.webhooks.deliveries import resource as deliveries
+from shared.webhooks.deliveries.resource import DELIVERIES, Delivery
+from shared.webhooks.deliveries.rules import DeliveryStatus
+from shared.webhooks.deliveries.views import views
 
 _KEYS = 1_000
 """The entries that one request counts."""
@@ -49,8 +51,8 @@ def page(
         entries += entries_of(_partition(scope, endpoint_id, retrying), limit + 1, least, most)
     entries.sort(key=lambda entry: str(entry["sk"]), reverse=True)
     found = entries[:limit]
-    docs = deliveries.views(scope, read(found))
-    status = deliveries.ATTEMPTING if retrying else deliveries.FAILED
+    docs = views(scope, read(found))
+    status = DeliveryStatus.ATTEMPTING if retrying else DeliveryStatus.FAILED
     return Page([doc for doc in docs if doc["status"] == status], found[-1]["sk"] if len(entries) > limit else None)
 
 

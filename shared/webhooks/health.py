@@ -1,65 +1,112 @@
-"""The health of an endpoint, from the outcomes of its attempts: slow, hanging, busy, failing or gone (promises 9)."""
+"""The health of an endpoint, from the outcomes of its attempts: slow, hanging, busy, failing or gone (promises 9).
+
+`mark` says when an endpoint is slow, hanging or busy, which decides about its queues (`queues.py`). `writes` adds when
+it is failing, noticed or disabled. A notice is a line of the log, and a message of SNS to the topic that also gets the
+alarms. A stage without that topic, and the local runner, only log.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from enum import StrEnum
 
-from shared.core import clock
+from shared.aws import services
+from shared.core import clock, threads
+from shared.core.log import logger
 from shared.store import table
 from shared.store.keys import Scope
-from shared.webhooks import deliveries, endpoints, notices, queues
-from shared.webhooks.deliveries import Ended, Retry
-from shared.webhooks.endpoints import Snapshot
+from shared.webhooks import queues
+from shared.webhooks.deliveries.rules import DeliveryError, DeliveryStatus, Ended, Outcome, Retry
+from shared.webhooks.endpoints import commands
+from shared.webhooks.endpoints.resource import HANGING_FROM, WEBHOOK_ENDPOINTS, DisabledReason, Snapshot, unchanged
 from shared.webhooks.queues import Arrival
 
-if TYPE_CHECKING:
-    from shared.webhooks.http_client import Outcome
-
-
-NOTICE_AFTER = 10 * 60
+FAILING_LIMIT_S = 5 * 24 * 3600
+"""Seconds, scaled, for which every attempt must have failed before an endpoint is disabled."""
+NOTICE_AFTER_S = 10 * 60
 """Seconds, scaled, for which every attempt must have failed before a notice says so.
 
 If an endpoint is disabled so soon after a person has created or changed it, the notice is a line of the log only: that
 person sees it, and a client that enables it again and again does not flood the operators.
 """
+NOTICE_SECONDS = 2
+"""How long an attempt waits for SNS at most. Other deliveries of the batch wait for it."""
+SLOW_ATTEMPT_MS = 5 * clock.SECOND
+"""The duration from which an attempt counts as slow (milliseconds)."""
+SLOW_ATTEMPTS = 3
+"""The slow attempts in a row after which an endpoint is slow."""
+SLOW_FOR_MS = 60 * clock.SECOND
+"""How long the mark of a slow endpoint lasts (milliseconds). A slow attempt renews it if less than half is left."""
+BEHIND_MS = clock.SECOND // 2
+"""How long a first attempt waits in its queue (milliseconds) before its endpoint counts as busy."""
+BUSY_FOR_MS = 10 * clock.MINUTE
+"""How long the mark of a busy endpoint lasts (milliseconds). A first attempt that waited renews it if less than half is
+left."""
 
 
-def writes(
+class Notice(StrEnum):
+    """What a notice says about an endpoint."""
+
+    FAILING = "failing"
+    RECOVERED = "recovered"
+    DISABLED = "disabled"
+
+
+_MEANING = {
+    Notice.FAILING: "Every attempt of the last ten minutes failed. Deliveries are retried; after five days of failures,"
+    " the service disables the endpoint.",
+    Notice.RECOVERED: "An attempt succeeded again. Deliveries that wait for a retry are sent when they are due.",
+    Notice.DISABLED: "Its receiver responded 410 Gone, or every attempt of five days failed. The endpoint gets no"
+    " events until it is enabled again.",
+}
+
+
+@dataclass(frozen=True)
+class HealthChange:
+    """The writes to an endpoint's row that belong to an attempt, and the notice of them."""
+
+    writes: Sequence[table.Write] = ()
+    notice: Notice | None = None
+
+
+def change(
     scope: Scope, endpoint: Snapshot | None, url: str, step: Retry | Ended, outcome: Outcome, arrival: Arrival
-) -> list[table.Write]:
-    """The operations on the endpoint's row that belong to an attempt at `url`. Most attempts have none.
+) -> HealthChange:
+    """What an attempt at `url` changes about its endpoint. Most attempts change nothing.
 
     A delivery fails only on condition that the endpoint has not changed: if it was disabled or deleted during the
     attempt, the delivery is canceled instead.
     """
-    if endpoint is None or endpoint.deleted or step == Ended(deliveries.CANCELED):
-        return []
+    if endpoint is None or endpoint.deleted or step == Ended(DeliveryStatus.CANCELED):
+        return HealthChange()
     # The outcome at a previous URL says nothing about the current one.
-    changes = _changes(scope, endpoint, step, outcome, arrival) if endpoint.doc["url"] == url else []
-    if not changes and isinstance(step, Ended) and step.status == deliveries.FAILED:
-        return [endpoints.unchanged(scope, endpoint)]
-    return changes
+    same_url = endpoint.doc["url"] == url
+    found = _change(scope, endpoint, step, outcome, arrival) if same_url else HealthChange()
+    if not found.writes and isinstance(step, Ended) and step.status == DeliveryStatus.FAILED:
+        return HealthChange([unchanged(scope, endpoint)])
+    return found
 
 
-def _changes(
-    scope: Scope, endpoint: Snapshot, step: Retry | Ended, outcome: Outcome, arrival: Arrival
-) -> list[table.Write]:
+def _change(scope: Scope, endpoint: Snapshot, step: Retry | Ended, outcome: Outcome, arrival: Arrival) -> HealthChange:
     now, failing_since = clock.now(), endpoint.failing_since
     if isinstance(step, Ended) and step.gone:
-        return endpoints.disabling(scope, endpoint, "gone")
-    if outcome.error and failing_since is not None and now - failing_since >= clock.scaled(endpoints.FAILING_LIMIT):
-        return endpoints.disabling(scope, endpoint, "failing")
-    attributes = queues.marks(endpoint, outcome, arrival)
+        return _disable(scope, endpoint, DisabledReason.GONE)
+    if outcome.error and failing_since is not None and now - failing_since >= clock.scaled(FAILING_LIMIT_S):
+        return _disable(scope, endpoint, DisabledReason.FAILING)
+    attributes, notice = mark(endpoint, outcome, arrival), _notice(endpoint, outcome)
     if bool(outcome.error) != (failing_since is not None):
         attributes["failing_since"] = now if outcome.error else None
-    if _notice_is_due(endpoint, outcome):
-        attributes["noticed"] = True if outcome.error else None
+    if notice is not None:
+        attributes["noticed"] = True if notice is Notice.FAILING else None
     if not attributes:
-        return []
-    write = endpoints.set_health(scope, endpoint, **attributes)
-    return [_if_as_read(write, endpoint) if attributes.keys() & {"failing_since", "noticed"} else write]
+        return HealthChange()
+    write = set_attributes(scope, endpoint, **attributes)
+    if attributes.keys() & {"failing_since", "noticed"}:
+        write = _if_as_read(write, endpoint)
+    return HealthChange([write], notice)
 
 
 def _if_as_read(write: table.Update, endpoint: Snapshot) -> table.Update:
@@ -74,25 +121,96 @@ def _if_as_read(write: table.Update, endpoint: Snapshot) -> table.Update:
     return dataclasses.replace(write, condition=f"{write.condition} AND {noticed} AND {since}", values=values)
 
 
-def announce(scope: Scope, endpoint: Snapshot, written: Sequence[table.Write]) -> None:
-    """Give the notices that belong to the committed operations of an attempt (`writes`), each once.
-
-    An endpoint is failing, has recovered from that, or was disabled because of its receiver's responses.
-    """
-    for write in written:
-        changes = write.set if isinstance(write, table.Update) else {}
-        if "doc" in changes:
-            unchanged_for = clock.now() - clock.parse(endpoint.doc["updated_at"])
-            notices.give(scope, endpoint.doc["id"], "disabled", message=unchanged_for >= clock.scaled(NOTICE_AFTER))
-        elif changes.get("noticed"):
-            notices.give(scope, endpoint.doc["id"], "failing")
-        elif "noticed" in changes:
-            notices.give(scope, endpoint.doc["id"], "recovered")
-
-
-def _notice_is_due(endpoint: Snapshot, outcome: Outcome) -> bool:
-    """Whether people must be told that the endpoint is failing, or that it has recovered."""
+def _notice(endpoint: Snapshot, outcome: Outcome) -> Notice | None:
+    """The notice that is due: that the endpoint is failing, or that it has recovered."""
     if not outcome.error:
-        return endpoint.noticed and endpoint.doc["enabled"]
+        return Notice.RECOVERED if endpoint.noticed and endpoint.doc["enabled"] else None
     since = endpoint.failing_since
-    return since is not None and not endpoint.noticed and clock.now() - since >= clock.scaled(NOTICE_AFTER)
+    is_due = since is not None and not endpoint.noticed and clock.now() - since >= clock.scaled(NOTICE_AFTER_S)
+    return Notice.FAILING if is_due else None
+
+
+def _disable(scope: Scope, endpoint: Snapshot, reason: DisabledReason) -> HealthChange:
+    """Disable an endpoint because of its receiver's responses.
+
+    Nothing changes if the endpoint was disabled, deleted or changed to another URL since `endpoint` was read, or if the
+    reason is `failing` and an attempt has succeeded since.
+    """
+    row = table.get(scope.pk(WEBHOOK_ENDPOINTS.kind), endpoint.doc["id"])
+    if row is None or row["generation"] != endpoint.generation:
+        return HealthChange()
+    record = WEBHOOK_ENDPOINTS.record(row)
+    if record.doc["url"] != endpoint.doc["url"]:
+        return HealthChange()
+    if reason is DisabledReason.FAILING and row.get("failing_since") != endpoint.failing_since:
+        return HealthChange()
+    change = commands.disable(scope, record, reason)
+    return HealthChange(change.writes, Notice.DISABLED if change.writes else None)
+
+
+def set_attributes(scope: Scope, endpoint: Snapshot, **attributes: table.Value | None) -> table.Update:
+    """The write of an endpoint's health attributes, on condition that the endpoint has not changed since."""
+    condition, version = "v = :v", {":v": endpoint.version}
+    return table.Update(
+        scope.pk(WEBHOOK_ENDPOINTS.kind), endpoint.doc["id"], set=attributes, condition=condition, values=version
+    )
+
+
+def send_notice(scope: Scope, endpoint: Snapshot, notice: Notice) -> None:
+    """Send the notice of a committed change, once. Best effort: a message that cannot be sent is logged."""
+    endpoint_id, unchanged_for = endpoint.doc["id"], clock.now() - clock.parse(endpoint.doc["updated_at"])
+    mode = "live" if scope.livemode else "test"
+    about = {"project_id": scope.project_id, "mode": mode, "endpoint_id": endpoint_id}
+    logger().warning(f"webhook endpoint {notice}", extra=about)
+    topic = os.environ.get("NOTICES_TOPIC_ARN")
+    if topic is None or (notice is Notice.DISABLED and unchanged_for < clock.scaled(NOTICE_AFTER_S)):
+        return
+    parameters = {
+        "TopicArn": topic,
+        "Subject": f"Webhook endpoint {notice}: project {scope.project_id}, {mode} mode",
+        "Message": f"The webhook endpoint {endpoint_id} of project {scope.project_id} ({mode} mode) is {notice}.\n\n"
+        f"{_MEANING[notice]}\n\nIts attempts and responses are in the admin pages, at\n"
+        f"/admin/projects/{scope.project_id}/{mode}/webhook_endpoints/{endpoint_id}",
+    }
+    try:
+        in_time = threads.run_within(NOTICE_SECONDS, lambda: services.call(services.sns().publish, **parameters))
+    except (services.AwsError, services.Unavailable) as error:
+        logger().warning("notice not sent", extra=about | {"error": str(error)})
+        return
+    if not in_time:
+        logger().warning(
+            "notice not sent", extra=about | {"error": f"SNS did not respond within {NOTICE_SECONDS} seconds"}
+        )
+
+
+def mark(endpoint: Snapshot, outcome: Outcome, arrival: Arrival) -> dict[str, table.Value | None]:
+    """The changes to the endpoint's marks after an attempt. Most attempts have none."""
+    now = clock.now()
+    if outcome.duration_ms < SLOW_ATTEMPT_MS:
+        return _after_quick(endpoint, arrival, now)
+    slow = min(endpoint.slow_attempts + 1, SLOW_ATTEMPTS)
+    timeouts = min(endpoint.timeouts + 1, HANGING_FROM) if outcome.error == DeliveryError.TIMEOUT else 0
+    changes: dict[str, table.Value | None] = {}
+    if slow != endpoint.slow_attempts:
+        changes["slow_attempts"] = slow
+    if timeouts != endpoint.timeouts:
+        changes["timeouts"] = timeouts or None
+    # Renewed early, so that the mark does not end between two slow attempts.
+    if slow == SLOW_ATTEMPTS and (endpoint.slow_until is None or endpoint.slow_until - now < SLOW_FOR_MS // 2):
+        changes["slow_until"] = now + SLOW_FOR_MS
+    return changes
+
+
+def _after_quick(endpoint: Snapshot, arrival: Arrival, now: int) -> dict[str, table.Value | None]:
+    if endpoint.hanging:
+        return {"timeouts": None, "slow_until": now + SLOW_FOR_MS}
+    changes: dict[str, table.Value | None] = {}
+    if endpoint.timeouts:
+        changes["timeouts"] = None
+    if endpoint.slow_until is None or endpoint.slow_until <= now:
+        ended = {"slow_attempts": endpoint.slow_attempts, "slow_until": endpoint.slow_until}
+        changes |= {name: None for name, value in ended.items() if value}
+    waited = arrival.waited_ms if arrival.queue == queues.FIRST else 0
+    if waited > BEHIND_MS and endpoint.busy_until - now < BUSY_FOR_MS // 2:
+        changes["busy_until"] = now + BUSY_FOR_MS
+    return changes

@@ -39,9 +39,10 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
+from shared.webhooks.deliveries.rules import DeliveryError, Outcome
 from shared.webhooks.urls import UrlRefused, WebhookUrl, read_url, refuse_address
 
-DEADLINE = 15.0
+DEADLINE_S = 15.0
 """Seconds for the whole exchange: DNS lookup, connect, TLS, request, response head and body (promises 9)."""
 
 BODY_READ = 64 * 1024
@@ -57,20 +58,6 @@ T = TypeVar("T")
 
 Lookup = Callable[[str], Sequence[str]]
 """From a name to its addresses, most preferred first. May block. Raises OSError for a name without addresses."""
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """The outcome of one POST."""
-
-    status: int | None
-    """The HTTP status. None without a complete response head."""
-    error: str | None
-    """None for a success, otherwise an error of the table above."""
-    body: str | None
-    """The start of the response body: at most 1 KiB of UTF-8 without control characters. None without a head."""
-    duration_ms: int
-    """Milliseconds from the start of the exchange to its outcome."""
 
 
 @dataclass
@@ -107,19 +94,19 @@ class Client:
         body: bytes,
         *,
         allow_loopback: bool,
-        deadline: float = DEADLINE,
+        deadline_s: float = DEADLINE_S,
     ) -> Outcome:
-        """POST `body` to `url` and wait for the outcome, at most `deadline` seconds."""
+        """POST `body` to `url` and wait for the outcome, at most `deadline_s` seconds."""
         started = time.monotonic()
         status: int | None = None
         data: bytes | None = None
         try:
             target = read_url(url, allow_loopback=allow_loopback)
         except UrlRefused:
-            error: str | None = "url_blocked"
+            error: DeliveryError | None = DeliveryError.URL_BLOCKED
         else:
             dial = _Dial(allow_loopback)
-            status, error, data = self._run(self._exchange(target, headers, body, dial, deadline))
+            status, error, data = self._run(self._exchange(target, headers, body, dial, deadline_s))
         text = None if data is None else _to_text(data)
         return Outcome(status, error, text, round((time.monotonic() - started) * 1000))
 
@@ -165,16 +152,16 @@ class Client:
         await self._session.close()
 
     async def _exchange(
-        self, url: WebhookUrl, headers: Mapping[str, str], body: bytes, dial: _Dial, deadline: float
-    ) -> tuple[int | None, str | None, bytes | None]:
+        self, url: WebhookUrl, headers: Mapping[str, str], body: bytes, dial: _Dial, deadline_s: float
+    ) -> tuple[int | None, DeliveryError | None, bytes | None]:
         """The status, the error and the first bytes of the response body."""
         _dial.set(dial)
         request_headers = CIMultiDict(headers)
         request_headers.update({"Accept-Encoding": "identity", "User-Agent": USER_AGENT})
         status: int | None = None
-        verdict: str | None = None
+        verdict: DeliveryError | None = None
         data = bytearray()
-        limit = asyncio.timeout(deadline)
+        limit = asyncio.timeout(deadline_s)
         try:
             async with limit:
                 response = await self._session.post(
@@ -195,7 +182,7 @@ class Client:
                     response.close()
         except (aiohttp.ClientError, OSError) as failure:
             # The kernel's ETIMEDOUT is a TimeoutError too, so ask `limit` whether the deadline passed.
-            verdict = verdict or ("timeout" if limit.expired() else _why_failed(failure, dial))
+            verdict = verdict or (DeliveryError.TIMEOUT if limit.expired() else _why_failed(failure, dial))
         finally:
             # A closed transport waits for unsent bytes and the peer's TLS close. A receiver that does not read would
             # keep it open forever.
@@ -279,26 +266,26 @@ def _system_trust() -> ssl.SSLContext:
     return context
 
 
-def _verdict(status: int) -> str | None:
+def _verdict(status: int) -> DeliveryError | None:
     if 200 <= status <= 299:
         return None
-    return "redirect" if 300 <= status <= 399 else "http_error"
+    return DeliveryError.REDIRECT if 300 <= status <= 399 else DeliveryError.HTTP_ERROR
 
 
-def _why_failed(failure: BaseException, dial: _Dial) -> str:
+def _why_failed(failure: BaseException, dial: _Dial) -> DeliveryError:
     if dial.refused and not dial.sockets:
-        return "url_blocked"
+        return DeliveryError.URL_BLOCKED
     if isinstance(failure, aiohttp.ClientConnectorDNSError):
-        return "dns_error"
+        return DeliveryError.DNS_ERROR
     if isinstance(failure, aiohttp.ClientResponseError):
-        return "http_error"
+        return DeliveryError.HTTP_ERROR
     cause: BaseException | None = failure
     while cause is not None:
         # An end of file during the handshake is a closed connection, although OpenSSL reports it.
         if isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError):
-            return "tls_error"
+            return DeliveryError.TLS_ERROR
         cause = cause.__cause__
-    return "connection_refused"
+    return DeliveryError.CONNECTION_REFUSED
 
 
 def _to_text(data: bytes) -> str:
@@ -321,12 +308,12 @@ _client: Client | None = None
 
 
 def post(
-    url: str, headers: Mapping[str, str], body: bytes, *, allow_loopback: bool, deadline: float = DEADLINE
+    url: str, headers: Mapping[str, str], body: bytes, *, allow_loopback: bool, deadline_s: float = DEADLINE_S
 ) -> Outcome:
-    """POST `body` to `url` and wait for the outcome, at most `deadline` seconds. Thread-safe; never raises."""
+    """POST `body` to `url` and wait for the outcome, at most `deadline_s` seconds. Thread-safe; never raises."""
     global _client
     with _starting:
         if _client is None:
             _client = Client()
             atexit.register(_client.leave)
-    return _client.post(url, headers, body, allow_loopback=allow_loopback, deadline=deadline)
+    return _client.post(url, headers, body, allow_loopback=allow_loopback, deadline_s=deadline_s)

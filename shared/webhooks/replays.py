@@ -10,18 +10,23 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any
 
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code
 from shared.core.log import logger
 from shared.store import table
+from shared.store.commit import Change
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 from shared.tasks.wake_ups import WakeUp
-from shared.webhooks import deliveries, endpoints, failures, queues
-from shared.webhooks.deliveries import DELIVERIES, Delivery
+from shared.webhooks import failures, queues
+from shared.webhooks.deliveries import commands
+from shared.webhooks.deliveries import resource as deliveries
+from shared.webhooks.deliveries.resource import DELIVERIES, Delivery
+from shared.webhooks.deliveries.rules import DeliveryStatus
+from shared.webhooks.endpoints import resource as endpoints
 
 KIND, QUEUE = "replay", "replays"
 LEASE = 50 * clock.SECOND
@@ -37,9 +42,20 @@ MAX_REFUSALS = 8
 MOST_COUNTED = 10_000
 """Failed deliveries are counted up to this number when a replay starts."""
 RETENTION = 30 * clock.DAY
-DONE, STOPPED, REFUSED, DISABLED, DELETED = "done", "stopped", "refused", "disabled", "deleted"
-"""How a replay ended: no failed delivery is left, a person stopped it, the endpoint refused `MAX_REFUSALS` attempts in
-a row, or it was disabled or deleted."""
+
+
+class ReplayEnd(StrEnum):
+    """How a replay ended.
+
+    No failed delivery is left, a person stopped it, the endpoint refused `MAX_REFUSALS` attempts in a row, or it was
+    disabled or deleted.
+    """
+
+    DONE = "done"
+    STOPPED = "stopped"
+    REFUSED = "refused"
+    DISABLED = "disabled"
+    DELETED = "deleted"
 
 
 @dataclass(frozen=True)
@@ -61,11 +77,11 @@ class Replay:
     skipped: int
     started_at: str
     started_by: str
-    ended_as: str | None
+    ended_as: ReplayEnd | None
     ended_at: str | None
 
 
-class Outcome(Enum):
+class RetryStatus(Enum):
     """What became of a delivery of the previous step."""
 
     NONE = "It was canceled or erased."
@@ -90,12 +106,12 @@ class Batch:
 FIRST = Batch(1, 0)
 
 
-def next_batch(previous: Batch, outcome: Outcome) -> Batch | None:
+def next_batch(previous: Batch, outcome: RetryStatus) -> Batch | None:
     """The batch after the previous one; None if the endpoint has refused too many attempts in a row.
 
     Its size doubles while the endpoint accepts them. An endpoint that refuses gets single ones, at growing intervals.
     """
-    if outcome is not Outcome.REFUSED:
+    if outcome is not RetryStatus.REFUSED:
         return Batch(min(2 * previous.size, MOST_AT_ONCE), 0)
     refusals = previous.refusals + 1
     return None if refusals == MAX_REFUSALS else Batch(1, refusals)
@@ -107,8 +123,8 @@ def find(scope: Scope, endpoint_ids: Sequence[str]) -> dict[str, Replay]:
     return {row["sk"]: _of_row(row) for row in rows.values()}
 
 
-def start(scope: Scope, endpoint_id: str, since: int, who: str) -> tuple[list[table.Write], WakeUp]:
-    """The writes that start a replay of the deliveries that have failed since an instant, and its first wake-up.
+def start(scope: Scope, endpoint_id: str, since_ms: int, who: str) -> Change[None]:
+    """Start a replay of the deliveries that have failed since an instant.
 
     `who` is the person who starts it. Raises `resource_not_found` or `webhook_endpoint_disabled`. The writes raise
     `delivery_in_progress` if a replay to this endpoint is running.
@@ -122,10 +138,10 @@ def start(scope: Scope, endpoint_id: str, since: int, who: str) -> tuple[list[ta
         "pk": pk,
         "sk": sk,
         "kind": KIND,
-        "since_instant": since,
+        "since_instant": since_ms,
         # Later failures, such as those of the replay itself, are not replayed again.
         "last_id": ids.before(DELIVERIES.prefix, ids.first_of(DELIVERIES.prefix, now + 1)),
-        "total_count": failures.count(scope, endpoint_id, MOST_COUNTED, since),
+        "total_count": failures.count(scope, endpoint_id, MOST_COUNTED, since_ms),
         "replayed_count": 0,
         "skipped_count": 0,
         "started_on": clock.iso(now),
@@ -138,17 +154,22 @@ def start(scope: Scope, endpoint_id: str, since: int, who: str) -> tuple[list[ta
         condition="attribute_not_exists(pk) OR attribute_not_exists(due_at)",
         on_condition_failed=lambda old: ApiError(Code.DELIVERY_IN_PROGRESS, "A replay to this endpoint is running."),
     )
-    return [put], wake_up(row)
+    first = wake_up(row)
+    return Change(None, [put], after=lambda: wake_ups.send_within(wake_ups.REQUEST_SECONDS, QUEUE, [first]))
 
 
-def stop(scope: Scope, endpoint_id: str) -> list[table.Write]:
-    """The write that stops a running replay; `[]` if none is running. Retries that it has sent go on."""
+def stop(scope: Scope, endpoint_id: str) -> Change[None]:
+    """Stop a running replay. Nothing changes if none is running. Retries that it has sent go on.
+
+    Raises `resource_not_found`.
+    """
+    endpoints.WEBHOOK_ENDPOINTS.find(scope, endpoint_id)
     row = table.get(*_key(scope, endpoint_id))
     if row is None or "due_at" not in row:
-        return []
+        return Change(None)
     # Without its lease, the worker of a step that is under way writes nothing any more.
-    changes = {**_ended(STOPPED), "lease": None, "lease_until": None}
-    return [table.Update(row["pk"], row["sk"], set=changes, condition="attribute_exists(due_at)")]
+    changes = {**_ended(ReplayEnd.STOPPED), "lease": None, "lease_until": None}
+    return Change(None, [table.Update(row["pk"], row["sk"], set=changes, condition="attribute_exists(due_at)")])
 
 
 def wake_up(row: Mapping[str, Any], delay: int = 0) -> WakeUp:
@@ -159,25 +180,25 @@ def wake_up(row: Mapping[str, Any], delay: int = 0) -> WakeUp:
 def step(claim: tasks.Claim) -> None:
     """Retry the next deliveries, or end the replay. Raises ConditionFailed or Contended if a row was modified."""
     row, scope = claim.row, scope_of(claim.row["pk"])
-    outcomes = _outcomes(scope, row)
+    outcomes = _retry_statuses(scope, row)
     counted: dict[str, table.Value | None] = {
-        "accepted_count": row.get("accepted_count", 0) + outcomes.count(Outcome.ACCEPTED),
-        "refused_count": row.get("refused_count", 0) + outcomes.count(Outcome.REFUSED),
+        "accepted_count": row.get("accepted_count", 0) + outcomes.count(RetryStatus.ACCEPTED),
+        "refused_count": row.get("refused_count", 0) + outcomes.count(RetryStatus.REFUSED),
     }
     endpoint = endpoints.read(scope, [row["sk"]]).get(row["sk"])
     if endpoint is None or endpoint.deleted:
-        return _end(claim, DELETED, counted)
+        return _end(claim, ReplayEnd.DELETED, counted)
     if not endpoint.doc["enabled"]:
-        return _end(claim, DISABLED, counted)
-    if Outcome.AWAITED in outcomes:
+        return _end(claim, ReplayEnd.DISABLED, counted)
+    if RetryStatus.AWAITED in outcomes:
         return _continue(claim, AWAITED_EVERY)
-    latest = outcomes[-1] if outcomes else Outcome.NONE
+    latest = outcomes[-1] if outcomes else RetryStatus.NONE
     batch = next_batch(Batch(row["batch_size"], row["refusals"]), latest) if "batch_size" in row else FIRST
     if batch is None:
-        return _end(claim, REFUSED, counted)
+        return _end(claim, ReplayEnd.REFUSED, counted)
     entries = _entries(scope, row, batch.size)
     if not entries:
-        return _end(claim, DONE, counted)
+        return _end(claim, ReplayEnd.DONE, counted)
     sent, how = _retry(scope, claim, failures.read(entries), counted)
     if how is not None:
         return _end(claim, how, counted)
@@ -193,7 +214,7 @@ def _continue(claim: tasks.Claim, wait: int, **changes: table.Value | None) -> N
 
 def _retry(
     scope: Scope, claim: tasks.Claim, rows: Sequence[table.Row], counted: Mapping[str, table.Value | None]
-) -> tuple[str | None, str | None]:
+) -> tuple[str | None, ReplayEnd | None]:
     """Retry these deliveries, each in one transaction with its count, and with what the step has `counted` before.
 
     Returns the new deliveries as text (None without any) and, if the endpoint was disabled or deleted meanwhile, how
@@ -206,19 +227,20 @@ def _retry(
         for row in rows:
             event_id = json.loads(row["doc"])["event_id"]
             changes: dict[str, table.Value | None] = {"replayed_up_to": row["sk"]}
-            writes: list[table.Write] = []
+            writes: Sequence[table.Write] = []
             name = "skipped_count"
             try:
-                writes, new = deliveries.retry(scope, event_id, row["sk"], unless_retried=True)
+                retry = commands.retry(scope, event_id, row["sk"], unless_retried=True)
             except ApiError as error:
-                if error.code not in ("resource_not_found", "delivery_in_progress"):
-                    return sent, DISABLED
+                if error.code not in (Code.RESOURCE_NOT_FOUND, Code.DELIVERY_IN_PROGRESS):
+                    return sent, ReplayEnd.DISABLED
                 if error.code == Code.RESOURCE_NOT_FOUND and _is_deleted(scope, claim.row["sk"]):
-                    return sent, DELETED
+                    return sent, ReplayEnd.DELETED
             else:
                 name = "replayed_count"
-                sent = f"{sent or ''} {event_id}/{new['sk']}".lstrip()
-                new_wake_ups.append(deliveries.wake_up(new))
+                sent = f"{sent or ''} {event_id}/{retry.doc['id']}".lstrip()
+                writes = retry.writes
+                new_wake_ups.append(deliveries.wake_up_of(scope, retry.doc))
             changes[name] = counts[name] = counts[name] + 1
             update = table.Update(claim.row["pk"], claim.row["sk"], set={**counted, **changes, "sent": sent})
             tasks.commit(claim, [*writes, update], keep=True)
@@ -243,28 +265,28 @@ def _entries(scope: Scope, row: table.Row, limit: int) -> list[table.Row]:
     )
 
 
-def _outcomes(scope: Scope, row: table.Row) -> list[Outcome]:
+def _retry_statuses(scope: Scope, row: table.Row) -> list[RetryStatus]:
     """The outcomes of the deliveries of the previous step."""
     sent = [one.split("/") for one in row.get("sent", "").split()]
     keys = [(deliveries.partition(scope, event_id), delivery_id) for event_id, delivery_id in sent]
     rows = table.get_many(keys)
-    return [_outcome(json.loads(rows[key]["doc"])) if key in rows else Outcome.NONE for key in keys]
+    return [_retry_status(json.loads(rows[key]["doc"])) if key in rows else RetryStatus.NONE for key in keys]
 
 
-def _outcome(delivery: Delivery) -> Outcome:
-    if delivery["status"] == deliveries.CANCELED:
-        return Outcome.NONE
-    if delivery["status"] == deliveries.ATTEMPTING and delivery["attempt_count"] == 0:
-        return Outcome.AWAITED
-    return Outcome.ACCEPTED if delivery["status"] == deliveries.SUCCEEDED else Outcome.REFUSED
+def _retry_status(delivery: Delivery) -> RetryStatus:
+    if delivery["status"] == DeliveryStatus.CANCELED:
+        return RetryStatus.NONE
+    if delivery["status"] == DeliveryStatus.ATTEMPTING and delivery["attempt_count"] == 0:
+        return RetryStatus.AWAITED
+    return RetryStatus.ACCEPTED if delivery["status"] == DeliveryStatus.SUCCEEDED else RetryStatus.REFUSED
 
 
-def _end(claim: tasks.Claim, how: str, counted: Mapping[str, table.Value | None]) -> None:
+def _end(claim: tasks.Claim, how: ReplayEnd, counted: Mapping[str, table.Value | None]) -> None:
     tasks.commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**counted, **_ended(how)})])
     logger().info("replay ended", extra={"endpoint_id": claim.row["sk"], "how": how})
 
 
-def _ended(how: str) -> dict[str, table.Value | None]:
+def _ended(how: ReplayEnd) -> dict[str, table.Value | None]:
     return {**tasks.NO_WORK, "ended_as": how, "ended_on": clock.iso(clock.now())}
 
 
@@ -279,7 +301,7 @@ def _of_row(row: table.Row) -> Replay:
         skipped=row["skipped_count"],
         started_at=row["started_on"],
         started_by=row["started_by"],
-        ended_as=row.get("ended_as"),
+        ended_as=ReplayEnd(row["ended_as"]) if "ended_as" in row else None,
         ended_at=row.get("ended_on"),
     )
 

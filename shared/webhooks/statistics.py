@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from shared.store import table
 from shared.store.keys import Scope
-from shared.webhooks import deliveries
-from shared.webhooks.deliveries import Delivery
+from shared.webhooks.deliveries.resource import Delivery, automatic_key
 from shared.webhooks.events import EVENTS
 
 EVENTS_READ = 100
@@ -50,6 +49,6 @@ class Latest:
 def latest(scope: Scope, endpoint_id: str) -> Latest:
     """The automatic deliveries to an endpoint among those of the latest events. Makes two reads."""
     events = next(table.query(scope.pk(EVENTS.kind), limit=EVENTS_READ), [])
-    keys = [deliveries.automatic_key(scope, event["sk"], endpoint_id) for event in events]
+    keys = [automatic_key(scope, event["sk"], endpoint_id) for event in events]
     rows = table.get_many(keys)
     return Latest([json.loads(rows[key]["doc"]) for key in keys if key in rows])

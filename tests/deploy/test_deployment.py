@@ -48,7 +48,7 @@ from infra.gateway_responses import GATEWAY_RESPONSES
 from infra.local import processes
 from infra.stack_names import API_OUTPUT, FAILURES_OUTPUT, FAN_OUT_OUTPUT, TABLE_OUTPUT
 from shared.core.facts import HANGING_ENDPOINTS
-from shared.webhooks.endpoints import HANGING_FROM
+from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.deploy.cloud import ROOT, SPEED, Cloud, report
 from tests.deploy.deployed import STACK, Deployed, client_of, make_keys, outputs_of
 from tests.deploy.inventory import KINDS, all_of, executions, inventory, statuses

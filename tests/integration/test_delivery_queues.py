@@ -10,8 +10,9 @@ import pytest
 
 from shared.core import clock
 from shared.store.keys import Scope
-from shared.webhooks import deliveries, queues
-from shared.webhooks.endpoints import HANGING_FROM
+from shared.webhooks import health, queues
+from shared.webhooks.deliveries import resource as deliveries
+from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.support.clocks import Clock
 from tests.support.delivering import PHONE, dies_over, happen, mark, only, wake_up
 from tests.support.receivers import Exchange, Receiver, answer
@@ -56,13 +57,13 @@ def test_an_endpoint_that_is_behind_gets_more_message_groups_and_is_not_slow(
                 found[next(endpoint for endpoint in endpoints if group.startswith(id_of(endpoint)))].add(group)
         assert len(found[endpoints[0]]) > 1
         assert found[endpoints[1]] == {id_of(endpoints[1])}
-        stopped_clock.forward(queues.BUSY_FOR / 1000)
+        stopped_clock.forward(health.BUSY_FOR_MS / 1000)
         assert {group for _, group in wake_ups_of_an_event(stage)} == {id_of(endpoint) for endpoint in endpoints}
 
 
 def test_a_slow_endpoint_has_only_the_slow_queue_until_it_responds_quickly(stage: Stage, stopped_clock: Clock) -> None:
     def slow(exchange: Exchange) -> None:
-        time.sleep(queues.SLOW_ATTEMPT / 1000 + 0.1)
+        time.sleep(health.SLOW_ATTEMPT_MS / 1000 + 0.1)
         answer(500)(exchange)
 
     with Receiver(slow, answer(200)) as receiver, Receiver(answer(200)) as quick:
@@ -71,7 +72,7 @@ def test_a_slow_endpoint_has_only_the_slow_queue_until_it_responds_quickly(stage
         waiting = only(stage, happen(stage))
         stage.messages("deliveries")
         # The attempts before it were slow, too.
-        mark(stage, endpoint, slow_attempts=queues.SLOW_ATTEMPTS - 1)
+        mark(stage, endpoint, slow_attempts=health.SLOW_ATTEMPTS - 1)
         wake_up(stage, only(stage, path), "deliveries")
         made(stage, "webhook_endpoints", url=quick.url)
         # What waits in another queue moves, first attempts and later ones.
@@ -93,7 +94,7 @@ def test_a_slow_endpoint_has_only_the_slow_queue_until_it_responds_quickly(stage
         assert stage.deliver("slow_deliveries") == 4
         assert len(receiver.requests) == 1 + 4
         assert ("slow_deliveries", id_of(endpoint)) in wake_ups_of_an_event(stage)
-        stopped_clock.forward(queues.SLOW_FOR / 1000 + 1)
+        stopped_clock.forward(health.SLOW_FOR_MS / 1000 + 1)
         stage.deliver("slow_deliveries")
         assert {queue for queue, _ in wake_ups_of_an_event(stage)} == {"deliveries"}
 
@@ -113,7 +114,7 @@ def test_a_hanging_endpoint_gets_one_attempt_by_itself_and_at_once_those_that_a_
 ) -> None:
     with Receiver(answer(200)) as receiver:
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
-        mark(stage, endpoint, timeouts=HANGING_FROM, slow_until=clock.now() + queues.SLOW_FOR)
+        mark(stage, endpoint, timeouts=HANGING_FROM, slow_until=clock.now() + health.SLOW_FOR_MS)
         with wire() as line:
             paths = [happen(stage) for _ in range(3)]
         assert sent(line) == [(queues.HANGING, id_of(endpoint))] * 3
@@ -134,7 +135,7 @@ def test_a_hanging_endpoint_gets_one_attempt_by_itself_and_at_once_those_that_a_
         assert stage.deliver(queues.HANGING) == 1
         assert len(receiver.requests) == 2
         assert [queue for queue, _ in wake_ups_of_an_event(stage)] == ["slow_deliveries"]
-        stopped_clock.forward(queues.SLOW_FOR / 1000 + 1)
+        stopped_clock.forward(health.SLOW_FOR_MS / 1000 + 1)
         stage.deliver("slow_deliveries")
         assert [queue for queue, _ in wake_ups_of_an_event(stage)] == ["deliveries"]
 

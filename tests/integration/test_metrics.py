@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shared.core import clock, facts
-from shared.webhooks import deliveries
+from shared.webhooks.deliveries import claims, rules
 from tests.support import calling
 from tests.support.clocks import Clock
 from tests.support.conversing import Thread, conversed, opened
@@ -50,10 +50,10 @@ def test_an_attempt_is_late_by_what_passed_since_it_was_due(
         # What failed is due again 30 s later; the worker that takes it dies.
         stopped_clock.forward(30)
         dies_over(stage, only(stage, path))
-        stopped_clock.forward(deliveries.LEASE / clock.SECOND)
+        stopped_clock.forward(claims.LEASE_MS / clock.SECOND)
         wake_up(stage, only(stage, path))
         [(queue_class, late)] = lateness(capsys)
-        assert (queue_class, round(late, -1)) == ("later_attempts", deliveries.LEASE)
+        assert (queue_class, round(late, -1)) == ("later_attempts", claims.LEASE_MS)
 
 
 def test_what_waits_for_an_endpoint_that_is_known_to_be_slow_is_counted_apart(
@@ -95,9 +95,9 @@ def test_a_delivery_that_worker_after_worker_died_over_is_counted(
     with Receiver(answer(200)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
         path = happen(stage)
-        for _ in range(deliveries.MAX_LOST_WORKERS):
+        for _ in range(rules.MAX_LOST_WORKERS):
             dies_over(stage, only(stage, path))
-            stopped_clock.forward(deliveries.LEASE / clock.SECOND + 1)
+            stopped_clock.forward(claims.LEASE_MS / clock.SECOND + 1)
         wake_up(stage, only(stage, path))
         assert only(stage, path)["error_code"] == "worker_lost"
         assert receiver.requests == []

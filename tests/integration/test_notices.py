@@ -8,7 +8,7 @@ import pytest
 
 from infra.local import names
 from shared.core import clock
-from shared.webhooks import endpoints, health
+from shared.webhooks import health
 from tests.support import logged
 from tests.support.clocks import Clock
 from tests.support.delivering import PHONE
@@ -33,7 +33,7 @@ def test_a_failing_endpoint_is_announced_once_and_again_when_it_recovers(stage: 
     with Receiver(obedient) as receiver, logged.lines() as lines:
         id = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
         happen(stage, stopped_clock)
-        stopped_clock.forward(health.NOTICE_AFTER - 10)
+        stopped_clock.forward(health.NOTICE_AFTER_S - 10)
         happen(stage, stopped_clock)
         assert notices(lines) == []
         assert told(stage) == []
@@ -73,7 +73,7 @@ def test_an_endpoint_that_is_disabled_because_of_its_receiver_is_announced(stage
     obedient = Obedient(410)
     with Receiver(obedient) as receiver, logged.lines() as lines:
         gone = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
-        stopped_clock.forward(health.NOTICE_AFTER)
+        stopped_clock.forward(health.NOTICE_AFTER_S)
         happen(stage, stopped_clock)
         assert notices(lines) == [DISABLED]
         [(subject, _)] = told(stage)
@@ -83,9 +83,9 @@ def test_an_endpoint_that_is_disabled_because_of_its_receiver_is_announced(stage
         obedient.behaviour = answer(400)
         failing = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
         happen(stage, stopped_clock)
-        stopped_clock.forward(endpoints.FAILING_LIMIT / 2)
+        stopped_clock.forward(health.FAILING_LIMIT_S / 2)
         happen(stage, stopped_clock)
-        stopped_clock.forward(clock.scaled(endpoints.FAILING_LIMIT) / clock.SECOND / 2 + 1)
+        stopped_clock.forward(clock.scaled(health.FAILING_LIMIT_S) / clock.SECOND / 2 + 1)
         happen(stage, stopped_clock)
         assert seen(stage, f"/v1/webhook_endpoints/{failing}")["disabled_reason"] == "failing"
         assert notices(lines) == [DISABLED, FAILING, DISABLED]
@@ -109,7 +109,7 @@ def test_a_notice_that_cannot_be_sent_is_logged_and_the_attempt_counts(
     monkeypatch.setenv("NOTICES_TOPIC_ARN", os.environ["NOTICES_TOPIC_ARN"] + "-deleted")
     with Receiver(answer(410)) as receiver, logged.lines() as lines:
         id = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
-        stopped_clock.forward(health.NOTICE_AFTER)
+        stopped_clock.forward(health.NOTICE_AFTER_S)
         created(stage, "/v1/customers", phone=PHONE)
         stage.fan_out()
         stage.deliver("deliveries")

@@ -15,7 +15,7 @@ import pytest
 from shared.admin import members
 from shared.store import table
 from shared.store.keys import Scope
-from shared.webhooks import endpoints, health
+from shared.webhooks import health
 from tests.support import logged, privileges
 from tests.support.browsing import signed_in
 from tests.support.clocks import Clock
@@ -49,7 +49,7 @@ def failing(stage: Stage, clock: Clock) -> Iterator[tuple[str, Obedient]]:
     with Receiver(obedient) as receiver:
         id = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
         happen(stage, clock)
-        clock.forward(health.NOTICE_AFTER + 1)
+        clock.forward(health.NOTICE_AFTER_S + 1)
         yield id, obedient
 
 
@@ -108,7 +108,7 @@ def test_an_endpoint_that_accepted_its_last_attempt_is_not_disabled(stage: Stage
     with Receiver(obedient) as receiver, logged.lines() as lines:
         id = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
         two_at_once(stage, obedient, id, 200, 400, lambda row: "failing_since" in row)
-        stopped_clock.forward(endpoints.FAILING_LIMIT + 1)
+        stopped_clock.forward(health.FAILING_LIMIT_S + 1)
         obedient.behaviour = answer(400)
         happen(stage, stopped_clock)
         assert seen(stage, f"/v1/webhook_endpoints/{id}")["enabled"]

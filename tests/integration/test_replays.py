@@ -12,7 +12,9 @@ from shared.core import clock, ids
 from shared.core.errors import ApiError
 from shared.store import table
 from shared.store.keys import Scope
-from shared.webhooks import deliveries, failures, replays
+from shared.webhooks import failures, replays
+from shared.webhooks.deliveries import claims, rules
+from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.replays import Replay
 from tests.support.clocks import Clock
 from tests.support.delivering import PHONE, delete, disable, mark
@@ -46,8 +48,7 @@ class Broken:
         return [one["id"] for one in failures.page(self.scope, [self.endpoint], 100, since).deliveries]
 
     def start(self, since: int = 0) -> None:
-        writes, _ = replays.start(self.scope, self.endpoint, since, WHO)
-        table.write(writes, ids.new("req_"))
+        table.write(replays.start(self.scope, self.endpoint, since, WHO).writes, ids.new("req_"))
 
     def replay(self) -> Replay:
         return replays.find(self.scope, [self.endpoint])[self.endpoint]
@@ -184,9 +185,9 @@ def test_a_delivery_that_fails_after_all_its_workers_were_lost_is_listed(stage: 
         stage.fan_out()
         [event] = listed(stage, "/v1/events")
         [row] = deliveries.of_event(case.scope, event["id"])
-        for _ in range(deliveries.MAX_LOST_WORKERS):
-            assert deliveries.claim(row["pk"], row["sk"]) is not None
-            stopped_clock.forward(deliveries.LEASE / clock.SECOND + 1)
+        for _ in range(rules.MAX_LOST_WORKERS):
+            assert claims.claim(row["pk"], row["sk"]) is not None
+            stopped_clock.forward(claims.LEASE_MS / clock.SECOND + 1)
         stage.nudge("deliver", "retries", {"pk": row["pk"], "sk": row["sk"]})
         [delivery] = listed(stage, f"/v1/events/{event['id']}/deliveries")
         assert delivery["error_code"] == "worker_lost"
@@ -228,11 +229,11 @@ def test_a_replay_that_is_stopped_sends_nothing_more(stage: Stage, stopped_clock
         case = broken(stage, stopped_clock, receiver, obedient, 3)
         case.start()
         case.step()
-        table.write(replays.stop(case.scope, case.endpoint), "test")
+        table.write(replays.stop(case.scope, case.endpoint).writes, "test")
         stopped_clock.forward(60)
         case.step()
         assert (case.replay().ended_as, case.replay().replayed) == ("stopped", 1)
-        assert replays.stop(case.scope, case.endpoint) == []
+        assert not replays.stop(case.scope, case.endpoint).writes
 
 
 @pytest.mark.parametrize("position", [3, 7, 10, 13, 16, 24])

@@ -10,8 +10,10 @@ from shared.core import clock, ids
 from shared.core.errors import ApiError
 from shared.store import table
 from shared.store.keys import Scope
-from shared.webhooks import deliveries, failures
-from shared.webhooks.endpoints import HANGING_FROM
+from shared.webhooks import failures
+from shared.webhooks.deliveries import claims, commands, rules
+from shared.webhooks.deliveries import resource as deliveries
+from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.support.clocks import Clock
 from tests.support.delivering import delete, disable, happen, mark, only, wake_up
 from tests.support.receivers import Obedient, Receiver, answer
@@ -36,11 +38,11 @@ class Waiting:
 
     def send_now(self) -> bool:
         """Whether there was anything to write. The wake-up of the attempt is delivered."""
-        writes, row = deliveries.send_now(self.scope, self.doc["event_id"], self.doc["id"])
-        if writes:
-            table.write(writes, ids.new("req_"))
-        wake_up(self.stage, {"event_id": self.doc["event_id"], "id": row["sk"]})
-        return bool(writes)
+        change = commands.send_now(self.scope, self.doc["event_id"], self.doc["id"])
+        if change.writes:
+            table.write(change.writes, ids.new("req_"))
+        wake_up(self.stage, {"event_id": self.doc["event_id"], "id": change.doc["id"]})
+        return bool(change.writes)
 
     def listed(self) -> list[str]:
         page = failures.page(self.scope, [self.endpoint], 10, retrying=True)
@@ -55,7 +57,7 @@ def test_it_is_sent_now_and_the_ladder_goes_on(stage: Stage, stopped_clock: Cloc
         assert one.send_now()
         assert (len(receiver.requests), one.doc["attempt_count"]) == (2, 2)
         wait = clock.parse(one.doc["next_attempt_at"]) - clock.now()
-        assert wait == clock.scaled(deliveries.RETRY_SCHEDULE[2])
+        assert wait == clock.scaled(rules.RETRY_SCHEDULE_S[2])
         wake_up(stage, one.doc)
         assert len(receiver.requests) == 2, "the timer of the first wait sends nothing"
         obedient.behaviour = answer(200)
@@ -95,7 +97,7 @@ def test_it_is_not_sent_twice_while_an_attempt_is_under_way(stage: Stage, stoppe
     with Receiver(Obedient(500)) as receiver:
         one = Waiting(stage, receiver)
         stopped_clock.forward(6)
-        assert deliveries.claim(deliveries.partition(one.scope, one.doc["event_id"]), one.doc["id"]) is not None
+        assert claims.claim(deliveries.partition(one.scope, one.doc["event_id"]), one.doc["id"]) is not None
         assert not one.send_now()
         assert len(receiver.requests) == 1
 

@@ -8,7 +8,10 @@ from typing import Any
 from shared.core import clock
 from shared.store import table
 from shared.store.keys import Scope
-from shared.webhooks import deliveries, endpoints
+from shared.webhooks import health
+from shared.webhooks.deliveries import claims
+from shared.webhooks.deliveries import resource as deliveries
+from shared.webhooks.endpoints import resource as endpoints
 from tests.support import privileges
 from tests.support.resources import listed, made
 from tests.support.stage import Stage, sqs_record
@@ -60,11 +63,11 @@ def mark(stage: Stage, endpoint: str, **marks: int) -> None:
     scope = Scope(stage.call("GET", "/v1/ping").json["project_id"], False)
     id = endpoint.rpartition("/")[2]
     with privileges.running(None):
-        table.write([endpoints.set_health(scope, endpoints.read(scope, [id])[id], **marks)], "test")
+        table.write([health.set_attributes(scope, endpoints.read(scope, [id])[id], **marks)], "test")
 
 
 def dies_over(stage: Stage, delivery: Any) -> None:
     """A worker takes the delivery and is never heard of again."""
     project = stage.call("GET", "/v1/ping").json["project_id"]
-    claimed = deliveries.claim(deliveries.partition(Scope(project, False), delivery["event_id"]), delivery["id"])
-    assert isinstance(claimed, deliveries.Claim)
+    claimed = claims.claim(deliveries.partition(Scope(project, False), delivery["event_id"]), delivery["id"])
+    assert isinstance(claimed, claims.ClaimedDelivery)

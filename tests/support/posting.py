@@ -1,6 +1,7 @@
 """A request of the webhook client to a receiver."""
 
-from shared.webhooks.http_client import Client, Outcome
+from shared.webhooks.deliveries.rules import Outcome
+from shared.webhooks.http_client import Client
 
 BODY = b'{"id":"evt_1"}'
 HEADERS = {"Content-Type": "application/json", "webhook-id": "evt_1"}
@@ -9,4 +10,4 @@ PLENTY = 60.0
 
 
 def send(client: Client, url: str, *, deadline: float = PLENTY, allow_loopback: bool = True) -> Outcome:
-    return client.post(url, HEADERS, BODY, allow_loopback=allow_loopback, deadline=deadline)
+    return client.post(url, HEADERS, BODY, allow_loopback=allow_loopback, deadline_s=deadline)

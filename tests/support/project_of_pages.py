@@ -41,8 +41,8 @@ def replaying(whole: Whole) -> None:
     """A replay to the endpoint is running."""
     scope = Scope(whole.story.project.id, False)
     with as_test():
-        writes, _ = replays.start(scope, whole.ids["webhook_endpoints"], 0, "staff@example.com")
-        table.write(writes, "test")
+        change = replays.start(scope, whole.ids["webhook_endpoints"], 0, "staff@example.com")
+        table.write(change.writes, "test")
 
 
 def retrying(stage: Stage, whole: Whole) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from shared.webhooks.endpoints import Snapshot
+from shared.webhooks.endpoints.resource import Snapshot
 
 
 def snapshot(id: str = "whk_1", generation: int = 0, *, deleted: bool = False) -> Snapshot:

@@ -25,8 +25,11 @@ from infra.topology import QueueSource
 from shared.core import clock
 from shared.core.facts import LONGEST_QUEUE_DELAY
 from shared.tasks import batches, tasks
-from shared.webhooks import deliveries, endpoints, queues
-from shared.webhooks.http_client import Outcome
+from shared.webhooks import health, queues
+from shared.webhooks.deliveries import resource as deliveries
+from shared.webhooks.deliveries import rules
+from shared.webhooks.deliveries.rules import DeliveryError, Outcome
+from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.queues import Arrival, Destination
 from tests.support.clocks import Clock
 from tests.support.snapshots import snapshot
@@ -171,7 +174,7 @@ class DeliveryQueues:
 
     def _new(self, receiver: Receiver, about: tuple[str, int] | None) -> str:
         id, now = str(next(self._numbers)), self._time.now
-        self._rows[id] = _Row(receiver, now, now + deliveries.SWEEP_GRACE, now, about=about)
+        self._rows[id] = _Row(receiver, now, now + deliveries.SWEEP_GRACE_S, now, about=about)
         return id
 
     def _sweep(self) -> None:
@@ -264,22 +267,24 @@ class DeliveryQueues:
         self._wake_up(id, destination)
 
     def _put_off(self, row: _Row) -> None:
-        row.planned = queues.put_off(int(row.due_at * 1000)) / 1000
-        row.wake_up_at, row.wake_ups = row.planned - deliveries.SWEEP_AHEAD, 0
+        row.planned = queues.put_off_until(int(row.due_at * 1000)) / 1000
+        row.wake_up_at, row.wake_ups = row.planned - deliveries.SWEEP_AHEAD_S, 0
 
     def _record(self, id: str, row: _Row, arrival: Arrival, seconds: float) -> None:
         receiver, timed_out = row.receiver, seconds >= TIMEOUT
         receiver.in_flight -= 1
-        outcome = Outcome(None if timed_out else 200, "timeout" if timed_out else None, None, int(seconds * 1000))
+        outcome = Outcome(
+            None if timed_out else 200, DeliveryError.TIMEOUT if timed_out else None, None, int(seconds * 1000)
+        )
         # The row as it is after the attempts that were recorded meanwhile.
-        receiver.mark(queues.marks(receiver.snapshot, outcome, arrival))
-        row.claimed, row.ended = False, not timed_out or row.attempt == len(deliveries.RETRY_SCHEDULE)
+        receiver.mark(health.mark(receiver.snapshot, outcome, arrival))
+        row.claimed, row.ended = False, not timed_out or row.attempt == len(rules.RETRY_SCHEDULE_S)
         if row.ended:
             receiver.ended += 1
             return
-        wait = deliveries.RETRY_SCHEDULE[row.attempt]
+        wait = rules.RETRY_SCHEDULE_S[row.attempt]
         row.attempt, row.due_at, row.wake_ups = row.attempt + 1, self._time.now + wait, 0
-        row.wake_up_at, row.planned = row.due_at + deliveries.SWEEP_GRACE, row.due_at
+        row.wake_up_at, row.planned = row.due_at + deliveries.SWEEP_GRACE_S, row.due_at
         if wait <= LONGEST_QUEUE_DELAY:
             self._wake_up(id, Destination(queues.LATER, receiver.id), wait)
         else:

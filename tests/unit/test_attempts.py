@@ -11,9 +11,11 @@ import pytest
 from shared.core import clock, facts
 from shared.store.keys import Scope
 from shared.tasks import tasks
-from shared.webhooks import attempts, deliveries, endpoints, queues
+from shared.webhooks import attempts, health, queues
 from shared.webhooks.attempts import Cancel, Fail, Move, Send
-from shared.webhooks.deliveries import Claim
+from shared.webhooks.deliveries import rules
+from shared.webhooks.deliveries.claims import ClaimedDelivery
+from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.queues import Arrival, Destination
 from tests.support.clocks import Clock
 from tests.support.snapshots import snapshot
@@ -21,7 +23,7 @@ from tests.support.snapshots import snapshot
 NOW = 1_800_000_000_000
 LATE = 5_000
 HEALTHY = snapshot(generation=2)
-SLOW = replace(HEALTHY, slow_attempts=queues.SLOW_ATTEMPTS, slow_until=NOW)
+SLOW = replace(HEALTHY, slow_attempts=health.SLOW_ATTEMPTS, slow_until=NOW)
 HANGING = replace(SLOW, timeouts=endpoints.HANGING_FROM)
 CLOSED = replace(HANGING, generation=3)
 QUEUES = (queues.FIRST, queues.LATER, queues.SLOW, queues.HANGING, queues.MANUAL, None)
@@ -37,21 +39,21 @@ def stopped() -> Iterator[None]:
     clock.use(time.time, time.sleep)
 
 
-def claimed(number: int = 1, lost: int = 0, trigger: str = "automatic") -> Claim:
+def claimed(number: int = 1, lost: int = 0, trigger: str = "automatic") -> ClaimedDelivery:
     row = {"generation": 2, "due_at": NOW - LATE, "lease": "mine", "lease_until": NOW + 60_000, "lost": lost}
     doc: Any = {"attempt_count": number - 1, "trigger": trigger}
-    return Claim(Scope(1, False), tasks.Claim(row, "mine"), doc)
+    return ClaimedDelivery(Scope(1, False), tasks.Claim(row, "mine"), doc)
 
 
 def decided(
-    endpoint: endpoints.Snapshot | None, queue: str | None, claim: Claim | None = None, waited: int = 0
+    endpoint: endpoints.Snapshot | None, queue: str | None, claim: ClaimedDelivery | None = None, waited: int = 0
 ) -> attempts.Decision:
     return attempts.decide(claim or claimed(), endpoint, Arrival(queue, waited))
 
 
 @pytest.mark.parametrize("queue", QUEUES)
 def test_what_must_not_be_sent_is_canceled_and_what_killed_its_workers_fails_in_every_lane(queue: str | None) -> None:
-    killer = claimed(lost=deliveries.MAX_LOST_WORKERS)
+    killer = claimed(lost=rules.MAX_LOST_WORKERS)
     for claim in (claimed(), killer):
         assert decided(None, queue, claim) == decided(CLOSED, queue, claim) == Cancel()
     for endpoint in (HEALTHY, SLOW, HANGING):
@@ -65,15 +67,17 @@ def test_an_attempt_to_a_healthy_endpoint_is_made_wherever_its_wake_up_comes_fro
 
 def test_an_attempt_to_a_slow_endpoint_is_made_in_the_lane_of_slow_or_hanging_ones() -> None:
     for queue in (queues.FIRST, queues.LATER, None):
-        assert decided(SLOW, queue) == Move(Destination(queues.SLOW, "whk_1"), put_off=None)
+        assert decided(SLOW, queue) == Move(Destination(queues.SLOW, "whk_1"), put_off_until_ms=None)
     for queue in (queues.SLOW, queues.HANGING):
         assert isinstance(decided(SLOW, queue), Send)
 
 
 def test_an_attempt_to_a_hanging_endpoint_is_put_off_unless_it_is_the_one_of_its_interval() -> None:
-    probe = str(NOW // queues.PROBE_EVERY)
+    probe = str(NOW // queues.PROBE_EVERY_MS)
     for queue in (queues.FIRST, queues.LATER, queues.SLOW, None):
-        expected = Move(Destination(queues.HANGING, "whk_1", once=probe), put_off=NOW + queues.PUT_OFF[0] * 1000)
+        expected = Move(
+            Destination(queues.HANGING, "whk_1", once=probe), put_off_until_ms=NOW + queues.PUT_OFF_S[0] * 1000
+        )
         assert decided(HANGING, queue) == expected
     assert isinstance(decided(HANGING, queues.HANGING), Send)
 
@@ -81,7 +85,7 @@ def test_an_attempt_to_a_hanging_endpoint_is_put_off_unless_it_is_the_one_of_its
 @pytest.mark.parametrize("trigger", ["manual", "test"])
 def test_the_first_attempt_that_a_person_asks_for_does_not_wait_for_others(trigger: str) -> None:
     asked = claimed(trigger=trigger)
-    assert decided(HANGING, queues.LATER, asked) == Move(Destination(queues.MANUAL, "whk_1"), put_off=None)
+    assert decided(HANGING, queues.LATER, asked) == Move(Destination(queues.MANUAL, "whk_1"), put_off_until_ms=None)
     assert decided(HANGING, queues.MANUAL, asked, waited=70) == Send(facts.HANGING_ENDPOINTS, 70)
     assert isinstance(decided(SLOW, queues.MANUAL, asked), Send)
     assert decided(HANGING, queues.LATER, claimed(2, trigger=trigger)) == decided(HANGING, queues.LATER)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.webhooks import deliveries, endpoints
-from shared.webhooks.deliveries import Ended, Phase, Retry
-from shared.webhooks.http_client import Outcome
+from shared.webhooks.deliveries import rules
+from shared.webhooks.deliveries.rules import DeliveryError, DeliveryStatus, Ended, Outcome, Phase, Retry
+from shared.webhooks.endpoints import resource as endpoints
 from tests.support.snapshots import snapshot
 
 # Promise 0.6: the wait before attempt 2 follows attempt 1, and so on; there is no tenth.
@@ -20,50 +20,52 @@ NO_ANSWER = ["timeout", "connection_refused", "dns_error", "tls_error", "http_er
 
 
 def outcome(status: int | None, error: str | None) -> Outcome:
-    return Outcome(status=status, error=error, body=None, duration_ms=1)
+    return Outcome(status=status, error=DeliveryError(error) if error else None, body=None, duration_ms=1)
 
 
 def retried(number: int) -> Retry | Ended:
-    return Retry(WAIT_AFTER[number]) if number < 9 else Ended("failed")
+    return Retry(WAIT_AFTER[number]) if number < 9 else Ended(DeliveryStatus.FAILED)
 
 
 @pytest.mark.parametrize("number", ATTEMPTS)
 def test_any_2xx_is_a_success(number: int) -> None:
     for status in range(200, 300):
-        assert deliveries.next_step(number, outcome(status, None)) == Ended("succeeded")
+        assert rules.next_step(number, outcome(status, None)) == Ended(DeliveryStatus.SUCCEEDED)
 
 
 @pytest.mark.parametrize("number", ATTEMPTS)
 def test_any_other_4xx_is_terminal_at_once_and_410_says_that_the_receiver_is_gone(number: int) -> None:
     for status in TERMINAL:
-        assert deliveries.next_step(number, outcome(status, "http_error")) == Ended("failed", gone=status == 410)
+        assert rules.next_step(number, outcome(status, "http_error")) == Ended(
+            DeliveryStatus.FAILED, gone=status == 410
+        )
 
 
 @pytest.mark.parametrize("number", ATTEMPTS)
 def test_an_answer_that_may_pass_is_retried_by_the_schedule_until_the_ninth_attempt(number: int) -> None:
     for status in RETRIED:
         error = "redirect" if 300 <= status < 400 else "http_error"
-        assert deliveries.next_step(number, outcome(status, error)) == retried(number)
+        assert rules.next_step(number, outcome(status, error)) == retried(number)
 
 
 @pytest.mark.parametrize("error", NO_ANSWER)
 @pytest.mark.parametrize("number", ATTEMPTS)
 def test_no_answer_is_retried_by_the_schedule_until_the_ninth_attempt(number: int, error: str) -> None:
-    assert deliveries.next_step(number, outcome(None, error)) == retried(number)
+    assert rules.next_step(number, outcome(None, error)) == retried(number)
 
 
 @pytest.mark.parametrize("number", ATTEMPTS)
 def test_a_2xx_that_never_came_to_its_end_is_no_success(number: int) -> None:
-    assert deliveries.next_step(number, outcome(200, "timeout")) == retried(number)
+    assert rules.next_step(number, outcome(200, "timeout")) == retried(number)
 
 
 @pytest.mark.parametrize("number", ATTEMPTS)
 def test_an_attempt_whose_endpoint_was_closed_meanwhile_succeeds_or_is_canceled(number: int) -> None:
-    assert deliveries.next_step(number, outcome(204, None), closed=True) == Ended("succeeded")
+    assert rules.next_step(number, outcome(204, None), closed=True) == Ended(DeliveryStatus.SUCCEEDED)
     for status in (*TERMINAL, *RETRIED):
-        assert deliveries.next_step(number, outcome(status, "http_error"), closed=True) == Ended("canceled")
+        assert rules.next_step(number, outcome(status, "http_error"), closed=True) == Ended(DeliveryStatus.CANCELED)
     for error in NO_ANSWER:
-        assert deliveries.next_step(number, outcome(None, error), closed=True) == Ended("canceled")
+        assert rules.next_step(number, outcome(None, error), closed=True) == Ended(DeliveryStatus.CANCELED)
 
 
 OPEN, REOPENED, DELETED = snapshot(generation=2), snapshot(generation=3), snapshot(generation=3, deleted=True)
@@ -76,19 +78,19 @@ def test_neither_what_has_ended_nor_what_a_worker_has_depends_on_the_endpoint(
     state: endpoints.Snapshot | None,
 ) -> None:
     for token in (None, "other"):
-        assert deliveries.phase({"generation": 2}, state, token) is Phase.ENDED
-        assert deliveries.phase(LEASED, state, token) is Phase.UNDER_WAY
+        assert rules.phase({"generation": 2}, state, token) is Phase.ENDED
+        assert rules.phase(LEASED, state, token) is Phase.UNDER_WAY
 
 
 @pytest.mark.parametrize(("row", "token"), [(SCHEDULED, None), (LEASED, "mine")])
 def test_what_waits_or_is_ones_own_is_closed_with_the_endpoint_it_was_made_for(
     row: dict[str, Any], token: str | None
 ) -> None:
-    assert deliveries.phase(row, OPEN, token) is Phase.WAITING
+    assert rules.phase(row, OPEN, token) is Phase.WAITING
     # The delivery was made after the endpoint was read.
-    assert deliveries.phase(row, snapshot(generation=1), token) is Phase.WAITING
+    assert rules.phase(row, snapshot(generation=1), token) is Phase.WAITING
     for state in (REOPENED, DELETED, None):
-        assert deliveries.phase(row, state, token) is Phase.CLOSED
+        assert rules.phase(row, state, token) is Phase.CLOSED
 
 
 @given(st.lists(st.sampled_from([408, 429, 500, 503, 301, None]), min_size=9, max_size=9))
@@ -98,12 +100,12 @@ def test_a_receiver_that_never_succeeds_gets_nine_attempts_in_41_hours_and_36_mi
     waited, made = 0, 0
     for number, status in enumerate(statuses, start=1):
         made = number
-        step = deliveries.next_step(number, outcome(status, "http_error" if status else "timeout"))
+        step = rules.next_step(number, outcome(status, "http_error" if status else "timeout"))
         if isinstance(step, Ended):
-            assert step == Ended("failed")
+            assert step == Ended(DeliveryStatus.FAILED)
             break
-        waited += step.wait
+        waited += step.wait_s
 
     assert made == 9
     assert round(waited / 60) == 41 * 60 + 36
-    assert len(deliveries.RETRY_SCHEDULE) == 9
+    assert len(rules.RETRY_SCHEDULE_S) == 9

@@ -10,8 +10,10 @@ import pytest
 from shared.core import clock
 from shared.store import commit
 from shared.tasks import batches, tasks
-from shared.webhooks import deliveries, endpoints, http_client, queues
-from shared.webhooks.http_client import Outcome
+from shared.webhooks import health, http_client, queues
+from shared.webhooks.deliveries import claims
+from shared.webhooks.deliveries.rules import DeliveryError, Outcome
+from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.queues import Arrival
 from tests.support.virtual_queues import DELIVER, SOURCES, TIMEOUT, DeliveryQueues, Receiver, virtual_queues
 
@@ -226,55 +228,55 @@ def test_events_of_an_object_start_in_order_to_a_busy_endpoint(stage: DeliveryQu
 def test_the_worker_has_time_for_the_longest_batch() -> None:
     """Its messages run concurrently: one waits for the previous one, until it is due, and for a receiver that hangs."""
     waits = (batches.IN_ORDER_FOR + tasks.EARLY) / clock.SECOND
-    handling = http_client.DEADLINE + commit.CONFLICT_SECONDS
+    handling = http_client.DEADLINE_S + commit.CONFLICT_SECONDS
     assert waits + handling < DELIVER.timeout
-    assert handling < deliveries.LEASE / clock.SECOND
+    assert handling < claims.LEASE_MS / clock.SECOND
 
 
-def outcome(seconds: float, error: str | None = None) -> Outcome:
+def outcome(seconds: float, error: DeliveryError | None = None) -> Outcome:
     return Outcome(None if error else 200, error, None, int(seconds * 1000))
 
 
 ON_TIME = Arrival(queues.FIRST, 0)
-SLOW = outcome(queues.SLOW_ATTEMPT / 1000)
-TIMED_OUT = outcome(TIMEOUT, "timeout")
+SLOW = outcome(health.SLOW_ATTEMPT_MS / 1000)
+TIMED_OUT = outcome(TIMEOUT, DeliveryError.TIMEOUT)
 
 
 def attempted(endpoint: Receiver, *outcomes: Outcome, arrival: Arrival = ON_TIME) -> endpoints.Snapshot:
     for each in outcomes:
-        endpoint.mark(queues.marks(endpoint.snapshot, each, arrival))
+        endpoint.mark(health.mark(endpoint.snapshot, each, arrival))
     return endpoint.snapshot
 
 
 def test_one_or_two_slow_attempts_do_not_move_an_endpoint(stage: DeliveryQueues) -> None:
     endpoint = stage.receiver("whk_1", QUICK)
     for _ in range(3):
-        found = attempted(endpoint, *[SLOW] * (queues.SLOW_ATTEMPTS - 1))
+        found = attempted(endpoint, *[SLOW] * (health.SLOW_ATTEMPTS - 1))
         assert not found.slow
         found = attempted(endpoint, outcome(QUICK))
         assert found.slow_attempts == 0
         found = attempted(endpoint, TIMED_OUT, TIMED_OUT, outcome(QUICK))
         assert (found.slow, found.hanging, found.timeouts, found.slow_attempts) == (False, False, 0, 0)
-    assert queues.marks(endpoint.snapshot, outcome(QUICK), ON_TIME) == {}, "written for each attempt"
+    assert health.mark(endpoint.snapshot, outcome(QUICK), ON_TIME) == {}, "written for each attempt"
 
 
 def test_a_delivery_to_a_hanging_endpoint_is_put_off_until_its_lateness_has_tripled(stage: DeliveryQueues) -> None:
     now = clock.now()
-    assert queues.put_off(now) == queues.put_off(now - 30_000) == now + 90_000
-    assert queues.put_off(now - clock.HOUR) == now + 2 * clock.HOUR
-    assert queues.put_off(now - 2 * clock.DAY) == now + clock.DAY
+    assert queues.put_off_until(now) == queues.put_off_until(now - 30_000) == now + 90_000
+    assert queues.put_off_until(now - clock.HOUR) == now + 2 * clock.HOUR
+    assert queues.put_off_until(now - 2 * clock.DAY) == now + clock.DAY
 
 
 def test_an_endpoint_is_slow_until_it_is_quick_a_minute_later(stage: DeliveryQueues) -> None:
     endpoint = stage.receiver("whk_1", QUICK)
     begun = clock.now()
-    found = attempted(endpoint, *[SLOW] * queues.SLOW_ATTEMPTS)
-    assert (found.slow, found.slow_until, found.hanging) == (True, begun + queues.SLOW_FOR, False)
+    found = attempted(endpoint, *[SLOW] * health.SLOW_ATTEMPTS)
+    assert (found.slow, found.slow_until, found.hanging) == (True, begun + health.SLOW_FOR_MS, False)
     stage.run(29)
-    assert queues.marks(endpoint.snapshot, SLOW, ON_TIME) == {}, "written for each attempt"
+    assert health.mark(endpoint.snapshot, SLOW, ON_TIME) == {}, "written for each attempt"
     stage.run(2)
-    assert queues.marks(endpoint.snapshot, SLOW, ON_TIME) == {"slow_until": clock.now() + queues.SLOW_FOR}
-    assert queues.marks(endpoint.snapshot, outcome(QUICK), ON_TIME) == {}
+    assert health.mark(endpoint.snapshot, SLOW, ON_TIME) == {"slow_until": clock.now() + health.SLOW_FOR_MS}
+    assert health.mark(endpoint.snapshot, outcome(QUICK), ON_TIME) == {}
     stage.run(3600)
     assert endpoint.snapshot.slow
     found = attempted(endpoint, outcome(QUICK))
@@ -284,11 +286,11 @@ def test_an_endpoint_is_slow_until_it_is_quick_a_minute_later(stage: DeliveryQue
 def test_an_endpoint_that_hangs_is_slow_from_its_first_response(stage: DeliveryQueues) -> None:
     endpoint = stage.receiver("whk_1", QUICK)
     assert attempted(endpoint, *[TIMED_OUT] * endpoints.HANGING_FROM).hanging
-    assert queues.marks(endpoint.snapshot, TIMED_OUT, ON_TIME) == {}, "written for each attempt"
+    assert health.mark(endpoint.snapshot, TIMED_OUT, ON_TIME) == {}, "written for each attempt"
     stage.run(3600)
     found = attempted(endpoint, outcome(QUICK))
     assert (found.hanging, found.slow) == (False, True)
-    stage.run(queues.SLOW_FOR / clock.SECOND)
+    stage.run(health.SLOW_FOR_MS / clock.SECOND)
     found = attempted(endpoint, outcome(QUICK))
     assert (found.hanging, found.slow) == (False, False)
 
@@ -305,14 +307,14 @@ def test_an_endpoint_is_busy_while_its_first_attempts_wait_and_it_responds(stage
         assert destination.queue == queues.FIRST
         return destination.group
 
-    endpoint, behind = stage.receiver("whk_1", QUICK), Arrival(queues.FIRST, queues.BEHIND + 1)
-    assert queues.marks(endpoint.snapshot, outcome(QUICK), Arrival(queues.FIRST, queues.BEHIND)) == {}
-    assert queues.marks(endpoint.snapshot, outcome(QUICK), Arrival(queues.LATER, queues.BEHIND + 1)) == {}
-    assert "busy_until" not in queues.marks(endpoint.snapshot, SLOW, behind)
+    endpoint, behind = stage.receiver("whk_1", QUICK), Arrival(queues.FIRST, health.BEHIND_MS + 1)
+    assert health.mark(endpoint.snapshot, outcome(QUICK), Arrival(queues.FIRST, health.BEHIND_MS)) == {}
+    assert health.mark(endpoint.snapshot, outcome(QUICK), Arrival(queues.LATER, health.BEHIND_MS + 1)) == {}
+    assert "busy_until" not in health.mark(endpoint.snapshot, SLOW, behind)
     assert group("cus_1") == "whk_1"
     attempted(endpoint, outcome(QUICK), arrival=behind)
     assert len({group(f"cus_{number}") for number in range(500)}) == queues.BUSY_GROUPS
     assert group("cus_1") == group("cus_1")
-    assert queues.marks(endpoint.snapshot, outcome(QUICK), behind) == {}, "written for each attempt"
-    stage.run(queues.BUSY_FOR / clock.SECOND)
+    assert health.mark(endpoint.snapshot, outcome(QUICK), behind) == {}, "written for each attempt"
+    stage.run(health.BUSY_FOR_MS / clock.SECOND)
     assert group("cus_1") == "whk_1"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +14,8 @@ from infra import topology
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import batches
-from shared.webhooks import endpoints
+from shared.webhooks.endpoints import commands
+from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS, WebhookEndpointCreate
 from tests.support import rows
 from tests.support.virtual_aws import Throttled, VirtualAws, virtual_aws
 
@@ -43,15 +43,9 @@ class Project:
         return {"Keys": {"pk": {"S": new["pk"]}, "sk": {"S": new["sk"]}}, **images}
 
     def _endpoint(self) -> Any:
-        values: dict[str, Any] = {
-            "url": "https://example.com/",
-            "event_filters": [],
-            "label": None,
-            "description": None,
-        }
-        endpoint = endpoints.new(self.scope, values | {"enabled": True}, "whsec_" + "a" * 40)
-        insertion: Any = endpoints.insertion(self.scope, endpoint, b"ciphertext")[0]
-        return table.encode(insertion.row | {"v": 1}) | {"secret": {"B": base64.b64encode(b"ciphertext").decode()}}
+        endpoint = commands.new(self.scope, WebhookEndpointCreate(url="https://example.com/"), "whsec_" + "a" * 40)
+        insert = WEBHOOK_ENDPOINTS.insert(self.scope, endpoint, secret=b"ciphertext", generation=0)
+        return table.encode(insert.row)
 
 
 class Stage:

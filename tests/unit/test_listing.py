@@ -18,7 +18,8 @@ from shared.customers import resource as customers
 from shared.resources import pages, queries
 from shared.resources.collections import Collection
 from shared.store.keys import Scope
-from shared.webhooks import endpoints, events
+from shared.webhooks import events
+from shared.webhooks.endpoints import resource as endpoints
 
 SCOPE = Scope(1, False)
 ULID = "01h00000000000000000000000"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from shared.webhooks.replays import FIRST, LONGEST_WAIT, MAX_REFUSALS, MOST_AT_ONCE, Batch, Outcome, next_batch
+from shared.webhooks.replays import FIRST, LONGEST_WAIT, MAX_REFUSALS, MOST_AT_ONCE, Batch, RetryStatus, next_batch
 
 
-def after(outcome: Outcome, times: int) -> list[Batch]:
+def after(outcome: RetryStatus, times: int) -> list[Batch]:
     """The batches of a replay whose every batch has this outcome."""
     found = [FIRST]
     while len(found) < times and (batch := next_batch(found[-1], outcome)) is not None:
@@ -14,18 +14,18 @@ def after(outcome: Outcome, times: int) -> list[Batch]:
 
 
 def test_it_doubles_while_the_endpoint_accepts() -> None:
-    batches = after(Outcome.ACCEPTED, 8)
+    batches = after(RetryStatus.ACCEPTED, 8)
     assert [batch.size for batch in batches] == [1, 2, 4, 8, 16, MOST_AT_ONCE, MOST_AT_ONCE, MOST_AT_ONCE]
     assert {batch.wait for batch in batches} == {1}
 
 
 def test_it_sends_one_at_growing_intervals_while_the_endpoint_refuses_and_then_gives_up() -> None:
-    batches = after(Outcome.REFUSED, 100)
+    batches = after(RetryStatus.REFUSED, 100)
     assert {batch.size for batch in batches} == {1}
     assert [batch.wait for batch in batches] == [1, 2, 4, 8, 16, 32, LONGEST_WAIT, LONGEST_WAIT]
-    assert next_batch(Batch(MOST_AT_ONCE, 0), Outcome.REFUSED) == Batch(1, 1)
-    assert next_batch(Batch(1, MAX_REFUSALS - 1), Outcome.REFUSED) is None
+    assert next_batch(Batch(MOST_AT_ONCE, 0), RetryStatus.REFUSED) == Batch(1, 1)
+    assert next_batch(Batch(1, MAX_REFUSALS - 1), RetryStatus.REFUSED) is None
 
 
 def test_one_acceptance_forgets_the_refusals() -> None:
-    assert next_batch(Batch(1, MAX_REFUSALS - 1), Outcome.ACCEPTED) == Batch(2, 0)
+    assert next_batch(Batch(1, MAX_REFUSALS - 1), RetryStatus.ACCEPTED) == Batch(2, 0)

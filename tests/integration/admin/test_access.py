@@ -13,7 +13,8 @@ from functions.admin.visits import Page
 from shared.admin import members, sessions
 from shared.core import clock
 from shared.store.keys import Scope
-from shared.webhooks import deliveries, endpoints
+from shared.webhooks.deliveries import resource as deliveries
+from shared.webhooks.endpoints import resource as endpoints
 from tests.support.browsing import SESSION, Browser, Shown, Story, Whole, as_test, keys_of, signed_in, trail
 from tests.support.clocks import Clock
 from tests.support.delivering import disable

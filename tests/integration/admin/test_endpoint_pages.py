@@ -11,8 +11,9 @@ from shared.admin import members
 from shared.core import clock
 from shared.store import table
 from shared.store.keys import Scope
-from shared.webhooks import endpoints
-from shared.webhooks.endpoints import HANGING_FROM
+from shared.webhooks import health
+from shared.webhooks.endpoints import resource as endpoints
+from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.support import receivers
 from tests.support.browsing import Browser, Story, Whole, as_test, signed_in, trail
 from tests.support.clocks import Clock
@@ -273,7 +274,7 @@ def test_a_line_on_other_pages_says_that_an_endpoint_is_failing(
     assert said not in browser.get(page).text
     scope, id = Scope(whole.story.project.id, False), whole.ids["webhook_endpoints"]
     with as_test():
-        failing = endpoints.set_health(scope, endpoints.read(scope, [id])[id], failing_since=1, noticed=True)
+        failing = health.set_attributes(scope, endpoints.read(scope, [id])[id], failing_since=1, noticed=True)
         table.write([failing], "test")
     assert said in browser.get(page).text
     assert said not in browser.get(whole.story.path).text, "the page shows it itself"

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from shared.webhooks import http_client
-from shared.webhooks.http_client import DEADLINE, Client
+from shared.webhooks.http_client import DEADLINE_S, Client
 from tests.support import receivers
 from tests.support.posting import BODY, HEADERS, send
 from tests.support.receivers import Behaviour, Receiver, answer
@@ -90,7 +90,7 @@ def test_a_receiver_that_does_not_read_is_left_and_its_connection_given_up(clien
         connection_ended.set()
 
     with Receiver(behave) as receiver:
-        outcome = client.post(receiver.url, {}, bytes(size), allow_loopback=True, deadline=0.6)
+        outcome = client.post(receiver.url, {}, bytes(size), allow_loopback=True, deadline_s=0.6)
         given_up.set()
         assert connection_ended.wait(receivers.PATIENCE)
 
@@ -176,7 +176,7 @@ def test_every_caller_gets_its_own_outcome(client: Client) -> None:
 
 
 def test_the_deadline_is_the_contracts() -> None:
-    assert DEADLINE == 15.0
+    assert DEADLINE_S == 15.0
 
 
 def test_the_processes_client_serves_all_threads() -> None:
@@ -194,7 +194,7 @@ def test_a_process_ends_at_once_and_quietly_though_receivers_hang(hung: int) -> 
 import threading
 from shared.webhooks import http_client
 def post():
-    return http_client.post({receiver.url!r}, {{}}, b"", allow_loopback=True, deadline=600)
+    return http_client.post({receiver.url!r}, {{}}, b"", allow_loopback=True, deadline_s=600)
 assert post().status == 200
 for _ in range({hung}):
     threading.Thread(target=post, daemon=True).start()

@@ -1,0 +1,1 @@
+"""Deliveries: the sending of one event to one endpoint (promises 9)."""

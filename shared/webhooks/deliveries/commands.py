@@ -1,0 +1,108 @@
+"""What can be done with a delivery: retry it, send it now, or send a test event (promises 9).
+
+A command returns the delivery afterwards and the writes of one transaction, which the caller commits.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from shared.appointments import commands as appointments
+from shared.core import clock, ids
+from shared.core.errors import ApiError, Code, not_found
+from shared.resources import fields
+from shared.store import table
+from shared.store.commit import Change
+from shared.store.keys import Scope
+from shared.tasks import tasks, wake_ups
+from shared.webhooks import events, queues
+from shared.webhooks.deliveries import resource
+from shared.webhooks.deliveries.resource import SWEEP_GRACE_S, Delivery, DeliveryTrigger
+from shared.webhooks.deliveries.rules import DeliveryStatus
+from shared.webhooks.deliveries.views import view, views
+from shared.webhooks.endpoints import resource as endpoints
+from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS
+from shared.webhooks.events import EVENTS
+
+
+def retry(scope: Scope, event_id: str, delivery_id: str, *, unless_retried: bool = False) -> Change[Delivery]:
+    """Retry a delivery: another delivery of its event to its endpoint.
+
+    With `unless_retried`, a failed delivery that somebody has retried already counts as being in progress. Raises
+    `resource_not_found`, `delivery_in_progress` or `webhook_endpoint_disabled`, checked in this order.
+    """
+    old = resource.find(scope, event_id, delivery_id)
+    event_row = events.find(scope, event_id)
+    endpoint = endpoints.read(scope, [old["endpoint"]]).get(old["endpoint"])
+    if endpoint is None or endpoint.deleted:
+        raise not_found("webhook endpoint", old["endpoint"])
+    to_endpoint = [row for row in resource.of_event(scope, event_id) if row["endpoint"] == old["endpoint"]]
+    if any(view(row, endpoint)["status"] == DeliveryStatus.ATTEMPTING for row in to_endpoint):
+        raise ApiError(Code.DELIVERY_IN_PROGRESS)
+    if unless_retried and not any("f1" in row for row in to_endpoint):
+        raise ApiError(Code.DELIVERY_IN_PROGRESS)
+    if not endpoint.doc["enabled"]:
+        raise ApiError(Code.WEBHOOK_ENDPOINT_DISABLED)
+    event = events.of_row(scope, event_row)
+    new = resource.new_row(event, endpoint, trigger=DeliveryTrigger.MANUAL, retry_of=delivery_id)
+    if resource.is_test(old):
+        new["test"] = True
+    retries = event_row.get("retries", 0)
+    # Concurrent retries conflict on the event's row: the later one runs again and finds the delivery of the first.
+    count_retry = table.Update(
+        event_row["pk"],
+        event_row["sk"],
+        set={"retries": retries + 1, "expires_at": new["expires_at"]},
+        condition="retries = :retries" if retries else "attribute_exists(pk) AND attribute_not_exists(retries)",
+        values={":retries": retries} if retries else {},
+    )
+    unlist = [table.Update(row["pk"], row["sk"], set={"f1": None}) for row in to_endpoint if "f1" in row]
+    doc: Delivery = json.loads(new["doc"])
+    return _change(scope, doc, [count_retry, table.Put(new), *unlist, endpoints.unchanged(scope, endpoint)])
+
+
+def send_now(scope: Scope, event_id: str, delivery_id: str) -> Change[Delivery]:
+    """Make the next attempt of a waiting delivery due now. The retry schedule goes on after that attempt.
+
+    Nothing changes if an attempt is due already or under way. Raises `resource_not_found`, or
+    `invalid_status_transition` if the delivery has ended.
+    """
+    row = resource.find(scope, event_id, delivery_id)
+    [doc] = views(scope, [row])
+    if doc["status"] != DeliveryStatus.ATTEMPTING:
+        raise ApiError(Code.INVALID_STATUS_TRANSITION, "The delivery has ended, so there is no other attempt.")
+    now = clock.now()
+    if "lease" in row or resource.planned_at(row) <= now:
+        return _change(scope, doc, [])
+    sent: Delivery = {**doc, "next_attempt_at": clock.iso(now)}
+    due = tasks.due_attributes(delivery_id, now, SWEEP_GRACE_S)
+    changes = {**due, "doc": fields.to_json(sent), "by_hand": True, "put_off_until": None}
+    return _change(scope, sent, [tasks.if_waiting(row, changes)])
+
+
+def test(scope: Scope, endpoint_id: str) -> Change[Delivery]:
+    """Send a synthetic `appointment.created` event to this endpoint only.
+
+    Raises `resource_not_found` or `webhook_endpoint_disabled`.
+    """
+    endpoint = endpoints.snapshot(WEBHOOK_ENDPOINTS.find(scope, endpoint_id).row)
+    if not endpoint.doc["enabled"]:
+        raise ApiError(Code.WEBHOOK_ENDPOINT_DISABLED)
+    appointment = appointments.sample(scope)
+    instant_ms = clock.parse(appointment["created_at"])
+    event_id = ids.new(EVENTS.prefix, instant_ms)
+    event = events.build(scope, event_id, "appointment.created", instant_ms, appointment, None)
+    new = resource.new_row(event, endpoint, trigger=DeliveryTrigger.TEST)
+    doc: Delivery = json.loads(new["doc"])
+    return _change(scope, doc, [table.Put(event.row()), table.Put(new), endpoints.unchanged(scope, endpoint)])
+
+
+def _change(scope: Scope, delivery: Delivery, writes: Sequence[table.Write]) -> Change[Delivery]:
+    """The change of a delivery whose attempt is due now: its wake-up is sent afterwards."""
+    wake_up = resource.wake_up_of(scope, delivery)
+    return Change(
+        delivery,
+        writes,
+        after=lambda: wake_ups.send_within(wake_ups.REQUEST_SECONDS, queues.LATER, [wake_up]),
+    )

@@ -1,0 +1,288 @@
+"""The type of deliveries, their rows, and reads of them (promises 9).
+
+A delivery's row schedules its next attempt (`shared/tasks/tasks.py`). `rules.py` says what follows an attempt, and
+`claims.py` saves it.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Annotated, Literal, NotRequired, TypedDict
+
+from shared.core import clock, facts, ids
+from shared.core.errors import not_found
+from shared.resources import fields
+from shared.resources.collections import Collection
+from shared.resources.schema import Count, DeliveryId, EventId, Keywords, Time, WebhookEndpointId, one_of
+from shared.store import table
+from shared.store.keys import Scope
+from shared.tasks import tasks, wake_ups
+from shared.tasks.wake_ups import WakeUp
+from shared.webhooks import events, queues
+from shared.webhooks.deliveries.rules import RETRY_SCHEDULE_S, DeliveryError, DeliveryStatus
+from shared.webhooks.endpoints.resource import Snapshot
+from shared.webhooks.events import EVENTS, NewEvent
+
+SWEEP_GRACE_S = 60
+"""Seconds, scaled, after the due time of an attempt from which `sweep` sends another wake-up."""
+SWEEP_AHEAD_S = 75
+"""Seconds, scaled, before the planned time of a delivery that was put off from which `sweep`, which runs each minute,
+sends its wake-up. The wake-up has the delay until that time."""
+
+
+class DeliveryTrigger(StrEnum):
+    """Why a delivery was created: by its event, by a manual retry, or by the test operation."""
+
+    AUTOMATIC = "automatic"
+    MANUAL = "manual"
+    TEST = "test"
+
+
+HttpStatus = Annotated[int, Keywords(minimum=100, maximum=999)]
+"""The HTTP status of a receiver's response."""
+
+
+class Attempt(TypedDict):
+    """One attempt to deliver an event. Never changes."""
+
+    number: Annotated[int, Keywords(minimum=1)]
+    """The attempt's number, from 1."""
+    at: Time
+    """When the request was sent."""
+    response_status_code: HttpStatus | None
+    """The HTTP status of the receiver's response. Null without a response."""
+    error_code: DeliveryError | None
+    """Why the attempt failed. Null if it succeeded."""
+    duration_ms: Count
+    """Milliseconds from the sending of the request to the attempt's outcome."""
+
+
+class Delivery(TypedDict):
+    """The delivery of one event to one endpoint (promises 9). Id prefix `whd_`."""
+
+    id: DeliveryId
+    """The delivery's id."""
+    object: Literal["webhook_delivery"]
+    """The type of the object."""
+    event_id: EventId
+    """The event that is delivered."""
+    event_type: Annotated[str, one_of(facts.EVENT_TYPES, "EventType")]
+    """The event's type."""
+    webhook_endpoint_id: WebhookEndpointId
+    """The endpoint to which it is delivered."""
+    url: str
+    """The URL of the latest attempt; before the first, the endpoint's URL at the delivery's creation."""
+    status: DeliveryStatus
+    """`attempting`, then `succeeded`, `failed` or `canceled`, which are final."""
+    trigger: DeliveryTrigger
+    """Why the delivery was created: by its event, by a manual retry, or by the test operation."""
+    retry_of: DeliveryId | None
+    """The id of the delivery that a manual retry repeats. Null otherwise."""
+    attempt_count: Annotated[int, Keywords(minimum=0, maximum=len(RETRY_SCHEDULE_S))]
+    """The number of recorded attempts."""
+    max_attempts: Annotated[int, Keywords(const=len(RETRY_SCHEDULE_S))]
+    """The number of attempts after which the delivery fails."""
+    next_attempt_at: Time | None
+    """When the next attempt is planned; the present time if it is being made or waits for its turn.
+
+    Null once the delivery has ended.
+    """
+    last_attempt_at: Time | None
+    """When the request of the latest attempt was sent. Null before the first."""
+    response_status_code: HttpStatus | None
+    """The HTTP status of the latest attempt. Null before the first, and without a response."""
+    response_body: str | None
+    """The first KiB of the body of the latest response. Null without a response."""
+    error_code: DeliveryError | None
+    """Why the latest attempt failed, or why the delivery ended without an attempt. Null after a success."""
+    duration_ms: Count | None
+    """The duration of the latest attempt in milliseconds. Null before the first."""
+    attempts: list[Attempt]
+    """Every recorded attempt, oldest first."""
+    livemode: bool
+    """False for a delivery of test mode."""
+    created_at: Time
+    """When the delivery was created."""
+    completed_at: Time | None
+    """When the delivery ended. Null while its status is `attempting`."""
+
+
+class DeliveryRow(TypedDict):
+    """A delivery's row. It schedules the next attempt until the delivery has ended (`shared/tasks/tasks.py`)."""
+
+    pk: str
+    sk: str
+    kind: str
+    doc: str
+    endpoint: str
+    """The endpoint's id."""
+    generation: int
+    """The endpoint's generation at the delivery's creation."""
+    expires_at: int
+    due_at: NotRequired[int]
+    """When the next attempt is due (milliseconds). Absent after the delivery has ended."""
+    put_off_until: NotRequired[int]
+    """When a put-off attempt is planned (milliseconds), which is due already. Absent if it has not been put off."""
+    test: NotRequired[bool]
+    """Whether it is a manual retry of a test event. Absent for all others."""
+    f1: NotRequired[str]
+    """The partition of failed deliveries (`failed_partition`) or, while a failed attempt is to be retried, of these
+    (`retrying_partition`). Absent from all others, and once a failed delivery was retried."""
+    by_hand: NotRequired[bool]
+    """Whether a person has made the next attempt due now (`send_now`)."""
+
+
+DELIVERIES: Collection[Delivery, DeliveryRow] = Collection(kind="delivery", prefix="whd_", created=None)
+
+
+def partition(scope: Scope, event_id: str) -> str:
+    """The partition key of an event's deliveries."""
+    return scope.pk(EVENTS.kind, event_id)
+
+
+def automatic_key(scope: Scope, event_id: str, endpoint_id: str) -> tuple[str, str]:
+    """The key of an event's automatic delivery to an endpoint, which exists if the event matched its filters."""
+    return partition(scope, event_id), _automatic_id(ids.instant(EVENTS.prefix, event_id), event_id, endpoint_id)
+
+
+def failed_partition(scope: Scope, endpoint_id: str) -> str:
+    """The index partition of an endpoint's failed deliveries that nobody has retried, test events excepted."""
+    return scope.index(DELIVERIES.kind, "failed_to", endpoint_id)
+
+
+def retrying_partition(scope: Scope, endpoint_id: str) -> str:
+    """The index partition of the deliveries to an endpoint that wait for another attempt, test events excepted."""
+    return scope.index(DELIVERIES.kind, "retrying_to", endpoint_id)
+
+
+def new_row(
+    event: NewEvent,
+    endpoint: Snapshot,
+    *,
+    trigger: DeliveryTrigger = DeliveryTrigger.AUTOMATIC,
+    retry_of: str | None = None,
+) -> table.Row:
+    """The row of a new delivery, due now; already `canceled` if the endpoint is disabled (promises 9).
+
+    The id of an automatic delivery is derived from the event and the endpoint, so that it is created only once.
+    """
+    now, endpoint_id = clock.now(), endpoint.doc["id"]
+    automatic, prefix = trigger is DeliveryTrigger.AUTOMATIC, DELIVERIES.prefix
+    id = _automatic_id(event.instant, event.id, endpoint_id) if automatic else ids.new(prefix, now)
+    doc: Delivery = {
+        "id": id,
+        "object": "webhook_delivery",
+        "event_id": event.id,
+        "event_type": event.type,
+        "webhook_endpoint_id": endpoint_id,
+        "url": endpoint.doc["url"],
+        "status": DeliveryStatus.ATTEMPTING,
+        "trigger": trigger,
+        "retry_of": retry_of,
+        "attempt_count": 0,
+        "max_attempts": len(RETRY_SCHEDULE_S),
+        "next_attempt_at": clock.iso(now),
+        "last_attempt_at": None,
+        "response_status_code": None,
+        "response_body": None,
+        "error_code": None,
+        "duration_ms": None,
+        "attempts": [],
+        "livemode": event.scope.livemode,
+        "created_at": clock.iso(now),
+        "completed_at": None,
+    }
+    row: table.Row = {
+        "pk": partition(event.scope, event.id),
+        "sk": id,
+        "kind": DELIVERIES.kind,
+        "endpoint": endpoint_id,
+        "generation": endpoint.generation,
+        "expires_at": (now + events.RETENTION) // clock.SECOND,
+    }
+    if not endpoint.doc["enabled"]:
+        return row | {"doc": fields.to_json(end(doc, DeliveryStatus.CANCELED, clock.iso(now)))}
+    later = put_off(id, queues.put_off_until(now)) if automatic and endpoint.hanging else {}
+    return row | {"doc": fields.to_json(doc)} | tasks.due_attributes(id, now, SWEEP_GRACE_S) | later
+
+
+def wake_up(row: table.Row, delay_s: int = 0, destination: queues.Destination | None = None) -> WakeUp:
+    """The wake-up for a delivery, `delay_s` seconds from now, in the message group of its endpoint.
+
+    With a `destination`, it has the group and `once` of the destination, and no delay.
+    """
+    if destination is None:
+        return WakeUp(row["pk"], row["sk"], group=row["endpoint"], delay=delay_s)
+    return WakeUp(row["pk"], row["sk"], group=destination.group, once=destination.once)
+
+
+def wake_up_of(scope: Scope, delivery: Delivery) -> WakeUp:
+    """The wake-up for a delivery whose attempt is due now."""
+    return WakeUp(partition(scope, delivery["event_id"]), delivery["id"], group=delivery["webhook_endpoint_id"])
+
+
+def planned_wake_up(row: table.Row) -> WakeUp:
+    """The wake-up of `sweep` for a delivery. If the delivery was put off, the wake-up has the delay until its time."""
+    return wake_up(row, wake_ups.delay_until(row.get("put_off_until", 0)))
+
+
+def find(scope: Scope, event_id: str, delivery_id: str) -> table.Row:
+    """The delivery's row. Raises `resource_not_found`."""
+    well_formed = ids.is_id(EVENTS.prefix, event_id) and ids.is_id(DELIVERIES.prefix, delivery_id)
+    row = table.get(partition(scope, event_id), delivery_id) if well_formed else None
+    if row is None:
+        raise not_found("webhook delivery", delivery_id)
+    return row
+
+
+def of_event(scope: Scope, event_id: str) -> list[table.Row]:
+    """All deliveries of an event, newest first."""
+    return [row for page in table.query(partition(scope, event_id), limit=100) for row in page]
+
+
+def event_of(scope: Scope, delivery_id: str) -> str | None:
+    """The event of an automatic delivery, which has the event's time; None for other deliveries and unknown ids."""
+    instant = ids.instant(DELIVERIES.prefix, delivery_id)
+    least = ids.first_of(EVENTS.prefix, instant)
+    most = ids.before(EVENTS.prefix, ids.first_of(EVENTS.prefix, instant + 1))
+    rows = next(table.query(scope.pk(EVENTS.kind), at_least=least, at_most=most, limit=100), [])
+    found = table.get_many([(partition(scope, row["sk"]), delivery_id) for row in rows])
+    return next((json.loads(row["doc"])["event_id"] for row in found.values()), None)
+
+
+def _automatic_id(instant: int, event_id: str, endpoint_id: str) -> str:
+    return ids.derived(DELIVERIES.prefix, instant, event_id, endpoint_id)
+
+
+def end(doc: Delivery, status: DeliveryStatus, at: str) -> Delivery:
+    """The delivery after its end with this status. A canceled delivery has an error code."""
+    ended: Delivery = {**doc, "status": status, "next_attempt_at": None, "completed_at": at}
+    return {**ended, "error_code": DeliveryError.ENDPOINT_DISABLED} if status == DeliveryStatus.CANCELED else ended
+
+
+def put_off(id: str, until_ms: int) -> dict[str, table.Value | None]:
+    """The attributes of a delivery that is put off until the instant `until_ms`."""
+    return {"put_off_until": until_ms, **tasks.woken_from(id, until_ms - clock.scaled(SWEEP_AHEAD_S))}
+
+
+def is_test(row: table.Row) -> bool:
+    """Whether the delivery is of a test event."""
+    return "test" in row or json.loads(row["doc"])["trigger"] == DeliveryTrigger.TEST
+
+
+def close(row: table.Row, endpoint: Snapshot | None) -> Delivery:
+    """The delivery, canceled when its endpoint was disabled or deleted, but not before its latest attempt."""
+    doc: Delivery = json.loads(row["doc"])
+    closed_at = endpoint.closed_at(row["generation"]) if endpoint else None
+    # A delivery with lost workers had the status `attempting` until now.
+    if closed_at is None or "lost" in row:
+        return end(doc, DeliveryStatus.CANCELED, clock.iso(clock.now()))
+    # The current wait began when the latest attempt was recorded, or at the creation.
+    waits_since_ms = row["due_at"] - clock.scaled(RETRY_SCHEDULE_S[doc["attempt_count"]])
+    return end(doc, DeliveryStatus.CANCELED, max(closed_at, clock.iso(waits_since_ms)))
+
+
+def planned_at(row: table.Row) -> int:
+    """When the next attempt of a delivery is planned (milliseconds)."""
+    return int(row["put_off_until"] if "put_off_until" in row else row["due_at"])

@@ -1,0 +1,129 @@
+"""What can be done with a webhook endpoint: create, update, disable, delete it, and rotate its secret (promises 9).
+
+A command returns the endpoint afterwards and the writes of one transaction, which the caller commits.
+"""
+
+from __future__ import annotations
+
+from shared.core import clock
+from shared.core.errors import ApiError, Code
+from shared.resources import documents
+from shared.store import table
+from shared.store.commit import Change
+from shared.store.keys import Scope
+from shared.webhooks import signing
+from shared.webhooks.endpoints.resource import (
+    HEALTH,
+    LIMIT,
+    WEBHOOK_ENDPOINTS,
+    DeletedWebhookEndpoint,
+    DisabledReason,
+    WebhookEndpoint,
+    WebhookEndpointCreate,
+    WebhookEndpointPatch,
+    WebhookEndpointRecord,
+    WebhookEndpointRow,
+    WebhookEndpointWithSecret,
+)
+
+_GENERATIONS = 100
+_TOMBSTONE_MS = 31 * clock.DAY  # Longer than deliveries are kept: it tells when those that wait were canceled.
+
+
+def create(scope: Scope, body: WebhookEndpointCreate) -> Change[WebhookEndpointWithSecret]:
+    """Create an endpoint. The writes raise `webhook_endpoint_limit` if there are `LIMIT` already."""
+    secret = signing.new_secret()
+    endpoint = new(scope, body, secret)
+    ciphertext, generation = signing.encrypt(endpoint["id"], secret), 0 if body.enabled else 1
+    count = table.Update(
+        scope.pk("count"),
+        WEBHOOK_ENDPOINTS.kind,
+        expressions=("n = if_not_exists(n, :zero) + :one",),
+        condition="attribute_not_exists(n) OR n < :limit",
+        values={":zero": 0, ":one": 1, ":limit": LIMIT},
+        on_condition_failed=lambda old: ApiError(Code.WEBHOOK_ENDPOINT_LIMIT),
+    )
+    insert = WEBHOOK_ENDPOINTS.insert(scope, endpoint, secret=ciphertext, generation=generation)
+    return Change({**endpoint, "secret": secret}, [insert, count])
+
+
+def new(scope: Scope, body: WebhookEndpointCreate, secret: str) -> WebhookEndpoint:
+    """A new endpoint, which is not stored."""
+    endpoint: WebhookEndpoint = {
+        **WEBHOOK_ENDPOINTS.common_fields(scope),
+        "object": "webhook_endpoint",
+        "url": body.url,
+        "enabled": True,
+        "event_filters": body.event_filters or [],
+        "label": body.label,
+        "description": body.description,
+        "secret_prefix": secret[: signing.PREFIX_CHARACTERS],
+        "disabled_at": None,
+        "disabled_reason": None,
+    }
+    return endpoint if body.enabled else _disable(endpoint, DisabledReason.MANUAL)
+
+
+def update(scope: Scope, record: WebhookEndpointRecord, patch: WebhookEndpointPatch) -> Change[WebhookEndpoint]:
+    """Apply a merge patch to an endpoint as it was read."""
+    before, changes = record.doc, documents.sent(record.doc, patch)
+    if "event_filters" in changes:
+        changes["event_filters"] = changes["event_filters"] or []
+    if changes.get("enabled") is True and not before["enabled"]:
+        changes |= {"disabled_at": None, "disabled_reason": None}
+    if changes.get("enabled") is False and before["enabled"]:
+        changes |= {"disabled_at": clock.iso(clock.now()), "disabled_reason": DisabledReason.MANUAL}
+    endpoint = documents.changed(before, changes)
+    return Change(before) if endpoint is None else Change(endpoint, [_update(scope, record, endpoint)])
+
+
+def disable(scope: Scope, record: WebhookEndpointRecord, reason: DisabledReason) -> Change[WebhookEndpoint]:
+    """Disable an endpoint. Nothing changes if it is disabled already."""
+    if not record.doc["enabled"]:
+        return Change(record.doc)
+    endpoint = _disable(record.doc, reason)
+    return Change(endpoint, [_update(scope, record, endpoint)])
+
+
+def rotate_secret(scope: Scope, id: str) -> Change[WebhookEndpointWithSecret]:
+    """Replace the signing secret of an endpoint. Raises `resource_not_found`."""
+    record, secret = WEBHOOK_ENDPOINTS.find(scope, id), signing.new_secret()
+    endpoint = documents.touched(record.doc, {"secret_prefix": secret[: signing.PREFIX_CHARACTERS]})
+    ciphertext = signing.encrypt(endpoint["id"], secret)
+    return Change({**endpoint, "secret": secret}, [_update(scope, record, endpoint, secret=ciphertext)])
+
+
+def delete(scope: Scope, record: WebhookEndpointRecord) -> Change[DeletedWebhookEndpoint]:
+    """Delete an endpoint as it was read. Its row keeps the time of the deletion for its waiting deliveries."""
+    now = clock.now()
+    doc = record.doc if record.doc["disabled_at"] else {**record.doc, "disabled_at": clock.iso(now)}
+    kept = {"secret": b"-", "expires_at": (now + _TOMBSTONE_MS) // clock.SECOND, **_next_generation(record.row, now)}
+    count = table.Update(scope.pk("count"), WEBHOOK_ENDPOINTS.kind, expressions=("n = n - :one",), values={":one": 1})
+    deleted: DeletedWebhookEndpoint = {"id": doc["id"], "object": "webhook_endpoint", "deleted": True}
+    return Change(deleted, [*WEBHOOK_ENDPOINTS.delete(scope, record, doc, kept), count])
+
+
+def _disable(endpoint: WebhookEndpoint, reason: DisabledReason) -> WebhookEndpoint:
+    now = clock.iso(clock.now())
+    return documents.touched(endpoint, {"enabled": False, "disabled_at": now, "disabled_reason": reason})
+
+
+def _update(
+    scope: Scope, record: WebhookEndpointRecord, endpoint: WebhookEndpoint, *, secret: bytes | None = None
+) -> table.Update:
+    """The write of a changed endpoint. Disabling starts a new generation; enabling or a new URL resets the health."""
+    before = record.doc
+    internal: dict[str, table.Value | None] = {} if secret is None else {"secret": secret}
+    if before["enabled"] and endpoint["disabled_at"] is not None:
+        internal |= _next_generation(record.row, clock.parse(endpoint["disabled_at"]))
+    if (endpoint["enabled"] and not before["enabled"]) or endpoint["url"] != before["url"]:
+        internal |= dict.fromkeys(HEALTH)
+    return WEBHOOK_ENDPOINTS.update(scope, record, endpoint, internal)
+
+
+def _next_generation(row: WebhookEndpointRow, now_ms: int) -> dict[str, table.Value]:
+    """The attributes that end the current generation now. The ends of the last `_GENERATIONS` are stored."""
+    generation = row["generation"]
+    closed = {**row.get("closed", {}), str(generation): now_ms}
+    latest = sorted(closed.items(), key=lambda item: int(item[0]))[-_GENERATIONS:]
+    return {"generation": generation + 1, "closed": dict(latest)}
