@@ -7,24 +7,19 @@ from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
-from shared.conversations import conversations, participants
-from shared.conversations.conversations import CONVERSATIONS, MESSAGES, Conversation, Message
-from shared.conversations.participants import CUSTOMER_ERRORS, CustomerReference
+from shared.conversations import commands
+from shared.conversations.participants import CUSTOMER_ERRORS
+from shared.conversations.resource import (
+    CONVERSATIONS,
+    MESSAGES,
+    Conversation,
+    ConversationCreate,
+    Message,
+    messages_pk,
+)
 from shared.core.errors import Code
 from shared.resources import fields, pages, queries
 from shared.resources.queries import Page
-from shared.store.commit import Change
-
-
-class ConversationCreate(fields.Input):
-    """A new conversation (promises 8)."""
-
-    external_id: fields.ExternalId | None = None
-    """Your own identifier of the thread, unique among active conversations."""
-    customer: CustomerReference | None = None
-    """The customer in the conversation, who is created if none matches."""
-    metadata: fields.Metadata | None = None
-    """Your own keys and values. A key with the value null is omitted."""
 
 
 def create(request: Request[ConversationCreate]) -> Response:
@@ -33,16 +28,7 @@ def create(request: Request[ConversationCreate]) -> Response:
     The conversation has no messages yet. A message to a new thread creates one, too. The customer is matched, and
     created if none matches (promises 8).
     """
-    body = request.body
-    participants.check(body.customer)
-
-    def decide() -> Change[Conversation]:
-        customer_id, writes = participants.resolve(request.scope, body.customer)
-        conversation = conversations.new(request.scope, body.external_id, customer_id, body.metadata)
-        opening = conversations.insertion(request.scope, conversation, on_thread_taken=conversations.thread_taken)
-        return Change(conversation, [*writes, *opening])
-
-    return request.create(decide)
+    return request.create(lambda: commands.create(request.scope, request.body))
 
 
 def list_messages(request: Request[None]) -> Response:
@@ -52,7 +38,7 @@ def list_messages(request: Request[None]) -> Response:
     """
     query = queries.parse(MESSAGES, request.query)
     conversation = CONVERSATIONS.find(request.scope, request.id)
-    partition = conversations.messages_pk(request.scope, conversation.doc["id"])
+    partition = messages_pk(request.scope, conversation.doc["id"])
     page = pages.read(request.scope, MESSAGES, query, partition=partition, seconds_left=request.seconds_left)
     return responses.ok(page.envelope(request.path))
 
@@ -63,15 +49,7 @@ def end(request: Request[fields.Nothing]) -> Response:
     Another conversation can then use its `external_id`. A conversation that has already ended is returned unchanged
     (promises 8).
     """
-
-    def decide() -> Change[Conversation]:
-        record = CONVERSATIONS.find(request.scope, request.id)
-        conversation = conversations.ended(record.doc)
-        if conversation is None:
-            return Change(record.doc)
-        return Change(conversation, conversations.end(request.scope, record, conversation))
-
-    return request.commit(decide)
+    return request.commit(lambda: commands.end(request.scope, CONVERSATIONS.find(request.scope, request.id)))
 
 
 app = service(

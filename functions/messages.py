@@ -17,9 +17,10 @@ from shared.api.requests import Request
 from shared.api.responses import Response
 from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.aws.services import Unavailable
-from shared.conversations import conversations, participants, replies, slots, turns
-from shared.conversations.conversations import CONVERSATIONS, AnsweredMessage, ConversationRecord
+from shared.conversations import commands, participants, replies, slots, turns
+from shared.conversations import resource as conversations
 from shared.conversations.participants import CUSTOMER_ERRORS, REFERENCE_ERRORS, CustomerReference
+from shared.conversations.resource import CONVERSATIONS, AnsweredMessage, ConversationRecord
 from shared.conversations.turns import Turn
 from shared.core import clock
 from shared.core.errors import ApiError, Code
@@ -92,7 +93,7 @@ def _next_message(request: Request[Any], record: ConversationRecord) -> NewMessa
     """A message to an existing conversation. Raises ApiError."""
     conversations.check_open(record)
     message = conversations.new_message(request.scope, record.doc, request.body.content, request.body.markdown)
-    conversation, lock = conversations.locked(record.doc, message)
+    conversation, lock = conversations.lock(record.doc, message)
     update = CONVERSATIONS.update(request.scope, record, conversation, lock)
     return NewMessage(message, CONVERSATIONS.after(record, update), [update])
 
@@ -101,10 +102,10 @@ def _first_message(request: Request[ThreadMessageCreate]) -> NewMessage:
     """The first message of a new conversation."""
     scope, body = request.scope, request.body
     customer_id, writes = participants.resolve(scope, body.customer)
-    conversation = conversations.new(scope, body.external_conversation_id, customer_id, body.metadata)
+    conversation = commands.new(scope, body.external_conversation_id, customer_id, body.metadata)
     message = conversations.new_message(scope, conversation, body.content, body.markdown)
-    conversation, lock = conversations.locked(conversation, message)
-    insert, *thread = conversations.insertion(scope, conversation, lock)
+    conversation, lock = conversations.lock(conversation, message)
+    insert, *thread = commands.insert(scope, conversation, lock)
     return NewMessage(message, CONVERSATIONS.after(None, insert), [*writes, insert, *thread])
 
 
@@ -117,7 +118,7 @@ def _commit(request: Request[Any], decide: Callable[[], NewMessage]) -> Response
         window = Window(request, message.row, conversations.window(request.scope, request.body.content))
         row, slot = slots.take(request.scope, message.row)
         turn = turns.begin(row, window.seconds_left)
-        row = row if turn is None else turn.work.row
+        row = row if turn is None else turn.claim.row
         path = _messages_path(row["conversation_id"])
         saved = Response(201, "", path, deferred=f"{row['conversation_id']}/{row['sk']}")
 
@@ -190,12 +191,12 @@ class Window:
 
         Raises `agent_timeout` if the window leaves the worker no time for that.
         """
-        _send(conversations.turn_wake_ups(turn.work.row))
+        _send(conversations.turn_wake_ups(turn.claim.row))
         try:
-            return replies.answer(turn, conversation)
+            return replies.reply_to(turn, conversation)
         except replies.RETRYABLE:
             # The message is stored, so the request does not fail.
-            _send([conversations.turn_wake_up(turn.work.row, delay=0)])
+            _send([conversations.turn_wake_up(turn.claim.row, delay=0)])
         if not turns.fits(self.seconds_left):
             raise self._timeout()
         return None

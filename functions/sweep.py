@@ -12,7 +12,7 @@ from typing import Any
 from shared.aws import services
 from shared.calls import sessions
 from shared.calls.consent import consents
-from shared.conversations import conversations
+from shared.conversations import resource as conversations
 from shared.core import clock, threads
 from shared.core.log import logger
 from shared.store import keys, table

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from shared.conversations import conversations, replies, turns
+from shared.conversations import replies, turns
+from shared.conversations import resource as conversations
 from shared.tasks import batches, wake_ups
 from shared.tasks.batches import Message
 
@@ -29,9 +30,9 @@ def take_turn(message: Message) -> None:
     if turn is None:
         return
     try:
-        replies.answer(turn)
+        replies.reply_to(turn)
     except replies.RETRYABLE:
         # Fail, so that SQS delivers the message again and moves it to the dead-letter queue in the end.
         if turn.is_too_old:
             raise
-        wake_ups.send("turns", [conversations.turn_wake_up(turn.work.row, delay=RETRY_SECONDS)])
+        wake_ups.send("turns", [conversations.turn_wake_up(turn.claim.row, delay=RETRY_SECONDS)])

@@ -347,11 +347,11 @@ def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _resume_conversation(stage: Stage, options: argparse.Namespace) -> None:
-    from shared.conversations import conversations
+    from shared.conversations import commands
     from shared.projects import projects
 
     projects.name_of(options.project)
-    if conversations.resume(_scope(options), options.conversation):
+    if commands.resume(_scope(options), options.conversation):
         print("resumed: the agent replies to the next message")
     else:
         print("nothing to do: this conversation is not handed to a person")

@@ -10,8 +10,9 @@ from starlette.responses import Response
 from functions.admin import lists
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import MEMBER, VIEWER
-from shared.conversations import conversations
-from shared.conversations.conversations import CONVERSATIONS, MESSAGES, ConversationRecord, ConversationStatus
+from shared.conversations import commands
+from shared.conversations import resource as conversations
+from shared.conversations.resource import CONVERSATIONS, MESSAGES, ConversationRecord, ConversationStatus
 from shared.resources import pages, queries
 from shared.store import table
 
@@ -63,28 +64,18 @@ def show(visit: InProject) -> Response:
 
 def end(visit: InProject) -> Response:
     """End a conversation."""
-
-    def decide() -> list[table.Write]:
-        record = _find(visit)
-        conversation = conversations.ended(record.doc)
-        if conversation is None:
-            return []
-        entry = visit.entry("conversation.ended", record.doc["id"])
-        return [*conversations.end(visit.scope, record, conversation), entry]
-
-    visit.commit(decide)
+    visit.execute(
+        lambda: commands.end(visit.scope, _find(visit)), lambda one: visit.entry("conversation.ended", one["id"])
+    )
     return visit.redirect(visit.path(SECTION, f"{visit.params['id']}?notice=ended"))
 
 
 def give_back(visit: InProject) -> Response:
     """Give a conversation that was handed off back to the agent."""
-
-    def decide() -> list[table.Write]:
-        record = _find(visit)
-        writes = conversations.giving_back(visit.scope, record)
-        return [*writes, visit.entry("conversation.given_back", record.doc["id"])] if writes else []
-
-    visit.commit(decide)
+    visit.execute(
+        lambda: commands.give_back(visit.scope, _find(visit)),
+        lambda one: visit.entry("conversation.given_back", one["id"]),
+    )
     return visit.redirect(visit.path(SECTION, f"{visit.params['id']}?notice=given_back"))
 
 

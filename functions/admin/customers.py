@@ -16,7 +16,7 @@ from shared.appointments.resource import APPOINTMENTS, AppointmentStatus
 from shared.calls import commands as calls
 from shared.calls.commands import CallCreate, Placement
 from shared.calls.sessions import SESSIONS, Channel
-from shared.conversations.conversations import CONVERSATIONS
+from shared.conversations.resource import CONVERSATIONS
 from shared.core.errors import ApiError
 from shared.customers import commands as customers
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerPatch, CustomerRecord

@@ -12,8 +12,8 @@ from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import VIEWER
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls.sessions import SESSIONS
-from shared.conversations import conversations
-from shared.conversations.conversations import CONVERSATIONS, MESSAGES
+from shared.conversations import resource as conversations
+from shared.conversations.resource import CONVERSATIONS, MESSAGES
 from shared.core import ids
 from shared.customers.resource import CUSTOMERS
 from shared.projects import api_keys

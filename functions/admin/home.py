@@ -10,7 +10,7 @@ from starlette.responses import Response
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import VIEWER
 from shared.calls.sessions import SESSIONS
-from shared.conversations import conversations
+from shared.conversations import resource as conversations
 from shared.core import clock
 from shared.projects import api_keys
 from shared.projects.api_keys import Key

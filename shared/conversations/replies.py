@@ -11,8 +11,8 @@ from shared.agent.tools import AGENT_FAILED, Tools
 from shared.agent_settings import commands as agent_settings
 from shared.aws.services import Unavailable
 from shared.calls import commands as calls
-from shared.conversations import conversations, turns
-from shared.conversations.conversations import CONVERSATIONS, ConversationRecord
+from shared.conversations import turns
+from shared.conversations.resource import CONVERSATIONS, ConversationRecord, transcript
 from shared.conversations.turns import Turn
 from shared.core.errors import ApiError
 from shared.core.log import logger
@@ -33,7 +33,7 @@ CUSTOMER_DELETED = "I cannot help with this one myself. I have asked someone fro
 
 
 @dataclass(frozen=True)
-class Outcome:
+class AgentReply:
     """The agent's reply, and the tools with their changes. If `failed`, the reply is an apology."""
 
     reply: Reply
@@ -41,7 +41,7 @@ class Outcome:
     failed: bool = False
 
 
-def answer(turn: Turn, conversation: ConversationRecord | None = None) -> str:
+def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
     """Get the agent's reply to the message of a turn and commit it. Returns the body of the request's response.
 
     `conversation` saves a read if the caller knows its current row. If there is no reply, the turn is released, for
@@ -52,15 +52,15 @@ def answer(turn: Turn, conversation: ConversationRecord | None = None) -> str:
 
     def attempt(current: ConversationRecord) -> str:
         nonlocal may_call
-        outcome = _outcome(turn, current, may_call)
+        result = _agent_reply(turn, current, may_call)
         try:
-            body = turns.commit(turn, current, outcome.reply, outcome.tools, failed=outcome.failed)
+            body = turns.commit(turn, current, result.reply, result.tools, failed=result.failed)
         except ApiError as error:
             logger().info("call refused", extra={"message_id": turn.id, "code": error.code})
             may_call = False
-            outcome = _outcome(turn, current, may_call)
-            body = turns.commit(turn, current, outcome.reply, outcome.tools, failed=outcome.failed)
-        logger().info("turn", extra={"message_id": turn.id, "failed": outcome.failed})
+            result = _agent_reply(turn, current, may_call)
+            body = turns.commit(turn, current, result.reply, result.tools, failed=result.failed)
+        logger().info("turn", extra={"message_id": turn.id, "failed": result.failed})
         return body
 
     try:
@@ -69,20 +69,20 @@ def answer(turn: Turn, conversation: ConversationRecord | None = None) -> str:
         return commit.retry_with_latest(known, latest, attempt, ATTEMPTS)
     except (AgentUnavailable, Unavailable):
         # The worker is not to blame: the turn is retried until it is too old, not only until three workers are lost.
-        tasks.release(turn.work)
+        tasks.release(turn.claim)
         raise
     except Exception:
-        tasks.release(turn.work, failed=True)
+        tasks.release(turn.claim, failed=True)
         raise
 
 
-def _outcome(turn: Turn, conversation: ConversationRecord, may_call: bool) -> Outcome:
+def _agent_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
     """The agent's reply and changes, for the current rows."""
     tools = Tools(appointments=(), message=turn.message["content"])
     if turn.must_apologize:
         return _apology(tools)
     if conversation.row.get("handed_off"):
-        return Outcome(Reply(HOLDING), tools)
+        return AgentReply(Reply(HOLDING), tools)
     customer_id = conversation.doc["customer_id"]
     customer_key = (turn.scope.pk(CUSTOMERS.kind), customer_id or "")
     keys = agent_settings.keys(turn.scope)
@@ -92,19 +92,19 @@ def _outcome(turn: Turn, conversation: ConversationRecord, may_call: bool) -> Ou
         customer = rows.get(customer_key)
         if customer is None:
             tools.hand_off("customer_deleted")
-            return Outcome(Reply(CUSTOMER_DELETED), tools)
+            return AgentReply(Reply(CUSTOMER_DELETED), tools)
         tools.can_call = may_call and calls.can_be_called(customer)
         tools.appointments = turns.upcoming_appointments(turn.scope, customer_id)
     tools.proposal = turns.proposal(conversation)
     return _ask_agent(turn, tools)
 
 
-def _ask_agent(turn: Turn, tools: Tools) -> Outcome:
+def _ask_agent(turn: Turn, tools: Tools) -> AgentReply:
     if turn.scope.is_simulated and tools.message == SIMULATED_ERROR:
         return _apology(tools)
     history = [
         Utterance("user" if message["role"] == "user" else "assistant", message["content"])
-        for message in conversations.transcript(turn.scope, turn.conversation_id, HISTORY)
+        for message in transcript(turn.scope, turn.conversation_id, HISTORY)
         if message["id"] < turn.id
     ]
     # Not from the transcript, from which an erasure may have removed it.
@@ -119,12 +119,12 @@ def _ask_agent(turn: Turn, tools: Tools) -> Outcome:
             if turn.seconds <= 1:
                 break
         else:
-            return Outcome(reply, attempt_tools)
+            return AgentReply(reply, attempt_tools)
     if isinstance(failure, AgentUnavailable):
         raise failure
     return _apology(tools)
 
 
-def _apology(tools: Tools) -> Outcome:
+def _apology(tools: Tools) -> AgentReply:
     tools.hand_off(AGENT_FAILED)
-    return Outcome(Reply(APOLOGY), tools, failed=True)
+    return AgentReply(Reply(APOLOGY), tools, failed=True)

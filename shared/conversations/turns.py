@@ -17,8 +17,9 @@ from shared.agent.tools import AGENT_FAILED, Proposal, Tools
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
 from shared.calls import commands as calls
 from shared.calls.commands import CallCreate
-from shared.conversations import conversations, slots
-from shared.conversations.conversations import (
+from shared.conversations import commands, slots
+from shared.conversations import resource as conversations
+from shared.conversations.resource import (
     CONVERSATIONS,
     MESSAGES,
     AnsweredMessage,
@@ -35,6 +36,7 @@ from shared.projects import usage
 from shared.resources import documents, fields, pages
 from shared.resources.queries import Query
 from shared.store import table
+from shared.store.commit import Change
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks
 
@@ -60,35 +62,35 @@ MAX_APPOINTMENTS = 50
 class Turn:
     """A message to which only this worker or request may reply until its lease expires."""
 
-    work: tasks.Claim
+    claim: tasks.Claim
     reserved: int = COMMIT_SECONDS
     """Seconds of the lease that the agent may not use."""
 
     @property
     def scope(self) -> Scope:
         """The project and mode of the conversation."""
-        return scope_of(self.work.row["pk"])
+        return scope_of(self.claim.row["pk"])
 
     @property
     def id(self) -> str:
         """The message's id."""
-        return str(self.work.row["sk"])
+        return str(self.claim.row["sk"])
 
     @property
     def conversation_id(self) -> str:
         """The id of the message's conversation."""
-        return str(self.work.row["conversation_id"])
+        return str(self.claim.row["conversation_id"])
 
     @property
     def message(self) -> Message:
         """The user's message."""
-        message: Message = json.loads(self.work.row["doc"])
+        message: Message = json.loads(self.claim.row["doc"])
         return message
 
     @property
     def asked_at(self) -> int:
         """When the message was sent (milliseconds)."""
-        return int(self.work.row["asked_at"])
+        return int(self.claim.row["asked_at"])
 
     @property
     def is_too_old(self) -> bool:
@@ -98,16 +100,16 @@ class Turn:
     @property
     def must_apologize(self) -> bool:
         """Whether the turn must end with an apology: it is too old, or too many workers were lost."""
-        return self.is_too_old or self.work.lost_workers >= MAX_LOST_WORKERS
+        return self.is_too_old or self.claim.lost_workers >= MAX_LOST_WORKERS
 
     @property
     def seconds(self) -> float:
         """Seconds that the agent has left."""
-        return self.work.seconds_left - self.reserved
+        return self.claim.seconds_left - self.reserved
 
 
 def begin(message: table.Row, seconds_left: float) -> Turn | None:
-    """The turn of a new message, claimed by the request that stores it. The caller inserts `work.row`.
+    """The turn of a new message, claimed by the request that stores it. The caller inserts `claim.row`.
 
     None if the `seconds_left` of the request are too few, or the reply is due later.
     """
@@ -190,20 +192,19 @@ def commit(turn: Turn, conversation: ConversationRecord, reply: Reply, tools: To
         "created_at": clock.iso(now),
         "actions": actions,
     }
-    after = _after(conversation.doc, reply_message)
+    change = _after(turn, conversation, reply_message, tools)
     message: Message = {**turn.message, "reply_status": ReplyStatus.FAILED if failed else ReplyStatus.COMPLETE}
-    response = response_body(message, reply_message, after, markdown=turn.work.row["markdown"])
+    response = response_body(message, reply_message, change.doc, markdown=turn.claim.row["markdown"])
     writes = [
         table.Put(_message_row(turn, reply_message)),
-        CONVERSATIONS.update(scope, conversation, after, _unlocked(turn, conversation, after, tools)),
-        *(conversations.ending(scope, after) if _ends(reply_message) else []),
+        *change.writes,
         *_change_writes(scope, conversation.doc, tools),
         *(placed.writes if placed is not None else []),
         *([table.Put(_usage(turn, reply, now))] if scope.livemode else []),
-        *slots.free(turn.work.row),
+        *slots.free(turn.claim.row),
         _completion(turn, message, response),
     ]
-    tasks.commit(turn.work, writes)
+    tasks.commit(turn.claim, writes)
     measures.count_turn(scope, actions)
     if placed is not None:
         calls.send_wake_ups(scope, placed)
@@ -217,14 +218,13 @@ def response_body(message: Message, reply: Message, conversation: Conversation, 
     return fields.to_json(body)
 
 
-def _ends(reply: Message) -> bool:
-    return any(action["type"] == "conversation_ended" for action in reply.get("actions", ()))
-
-
-def _after(conversation: Conversation, reply: Message) -> Conversation:
-    """The conversation after the reply."""
-    after = documents.touched(conversation, {"last_message_at": reply["created_at"]})
-    return (conversations.ended(after) or after) if _ends(reply) else after
+def _after(turn: Turn, conversation: ConversationRecord, reply: Message, tools: Tools) -> Change[Conversation]:
+    """The conversation after the reply, which may end it."""
+    at, unlocked = reply["created_at"], _unlocked(turn, conversation, tools)
+    if any(action["type"] == "conversation_ended" for action in reply["actions"]):
+        return commands.end(turn.scope, conversation, at, unlocked)
+    after = documents.touched(conversation.doc, {"last_message_at": at})
+    return Change(after, [CONVERSATIONS.update(turn.scope, conversation, after, unlocked)])
 
 
 def _change_writes(scope: Scope, conversation: Conversation, tools: Tools) -> list[table.Write]:
@@ -237,18 +237,16 @@ def _change_writes(scope: Scope, conversation: Conversation, tools: Tools) -> li
 
 
 def _message_row(turn: Turn, reply: Message) -> table.Row:
-    row = {"pk": turn.work.row["pk"], "sk": reply["id"], "kind": MESSAGES.kind, "doc": fields.to_json(reply)}
+    row = {"pk": turn.claim.row["pk"], "sk": reply["id"], "kind": MESSAGES.kind, "doc": fields.to_json(reply)}
     return row | {"conversation_id": turn.conversation_id}
 
 
-def _unlocked(
-    turn: Turn, conversation: ConversationRecord, after: Conversation, tools: Tools
-) -> Mapping[str, table.Value | None]:
+def _unlocked(turn: Turn, conversation: ConversationRecord, tools: Tools) -> Mapping[str, table.Value | None]:
     """The conversation's attributes after the turn."""
     hands_off = any(action["type"] == "handoff" and action["reason"] != AGENT_FAILED for action in tools.actions)
     to_person = bool(conversation.row.get("handed_off")) or hands_off
     proposed = fields.to_json(vars(tools.proposed)) if tools.proposed else None
-    unlocked = {"proposal": proposed, **conversations.handed_off(turn.scope, after, to_person)}
+    unlocked = {"proposal": proposed, **conversations.handoff_attributes(turn.scope, conversation.doc, to_person)}
     # Another turn may hold the lock if this turn ended with an apology before.
     if conversation.row.get("turn") == turn.id:
         unlocked["turn"] = None
@@ -257,7 +255,7 @@ def _unlocked(
 
 def _completion(turn: Turn, message: Message, response: str) -> table.Update:
     """The write that ends the turn. It stores the body of the response."""
-    row, attributes = turn.work.row, {"doc": fields.to_json(message), "response_body": response}
+    row, attributes = turn.claim.row, {"doc": fields.to_json(message), "response_body": response}
     return table.Update(row["pk"], row["sk"], set={**tasks.NO_WORK, **attributes})
 
 

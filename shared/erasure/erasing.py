@@ -25,8 +25,8 @@ from shared.calls import recordings, sessions, transcripts
 from shared.calls.consent import consents
 from shared.calls.live import steps
 from shared.calls.sessions import SESSIONS
-from shared.conversations import conversations
-from shared.conversations.conversations import CONVERSATIONS, ConversationStatus
+from shared.conversations import commands as conversations
+from shared.conversations.resource import CONVERSATIONS, ConversationStatus, messages_pk
 from shared.core import clock
 from shared.customers import commands
 from shared.customers import resource as customers
@@ -154,12 +154,10 @@ def _end_conversation(scope: Scope, conversation_id: str) -> bool:
     row = CONVERSATIONS.row(scope, conversation_id)
     if row is None:
         return False
-    record = CONVERSATIONS.record(row)
-    conversation = conversations.ended(record.doc)
-    if conversation is None:
-        return False
-    table.write(conversations.end(scope, record, conversation), uuid.uuid4().hex)
-    return True
+    writes = conversations.end(scope, CONVERSATIONS.record(row)).writes
+    if writes:
+        table.write(writes, uuid.uuid4().hex)
+    return bool(writes)
 
 
 def _remove(scope: Scope, customer_id: str, stored: StoredBatches) -> Iterator[str]:
@@ -224,7 +222,7 @@ def _file_prefixes(scope: Scope, row: table.Row) -> Iterator[str]:
 
 def _remove_conversation(scope: Scope, row: table.Row) -> Counter[str]:
     record = CONVERSATIONS.record(row)
-    pk = conversations.messages_pk(scope, record.doc["id"])
+    pk = messages_pk(scope, record.doc["id"])
     done = Counter({"conversations": 1})
     while page := next(table.query(pk, limit=_PAGE, forward=True), []):
         if scope.livemode:
@@ -235,8 +233,8 @@ def _remove_conversation(scope: Scope, row: table.Row) -> Counter[str]:
             _delete(pk, message["sk"])
         done["messages"] += len(page)
     if record.doc["status"] != ConversationStatus.ENDED:
-        for release in conversations.ending(scope, record.doc):
-            _execute(release)
+        for write in conversations.free_thread(scope, record.doc):
+            _execute(write)
     _delete(row["pk"], row["sk"])
     return +done
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shared.conversations import conversations
+from shared.conversations import commands
 from shared.store import table
 from tests.support.clocks import Clock
 from tests.support.conversing import CONFIRM, asked, conversed, opened, wake_up, work
@@ -21,7 +21,7 @@ def test_the_agent_replies_to_the_next_message_of_a_conversation_that_is_given_b
     assert conversed(stage, stopped_clock, thread, CONFIRM)["reply"]["actions"] == []
     before = seen(stage, f"/v1/conversations/{thread.id}")
 
-    assert conversations.resume(thread.scope, thread.id)
+    assert commands.resume(thread.scope, thread.id)
 
     assert seen(stage, f"/v1/conversations/{thread.id}") == before
     actions = conversed(stage, stopped_clock, thread, CONFIRM)["reply"]["actions"]
@@ -30,11 +30,11 @@ def test_the_agent_replies_to_the_next_message_of_a_conversation_that_is_given_b
 
 def test_giving_a_conversation_back_again_changes_nothing(stage: Stage, stopped_clock: Clock) -> None:
     thread = opened(stage)
-    assert not conversations.resume(thread.scope, thread.id)
+    assert not commands.resume(thread.scope, thread.id)
     conversed(stage, stopped_clock, thread, "[[sim:handoff]]")
-    assert conversations.resume(thread.scope, thread.id)
+    assert commands.resume(thread.scope, thread.id)
     row = table.get(thread.scope.pk("conversation"), thread.id)
-    assert not conversations.resume(thread.scope, thread.id)
+    assert not commands.resume(thread.scope, thread.id)
     assert table.get(thread.scope.pk("conversation"), thread.id) == row
 
 
@@ -42,7 +42,7 @@ def test_a_conversation_is_given_back_during_a_turn(stage: Stage, stopped_clock:
     thread = opened(stage)
     conversed(stage, stopped_clock, thread, "[[sim:handoff]]")
     message = asked(stage, thread, CONFIRM)
-    with just_before("TransactWriteItems", lambda: conversations.resume(thread.scope, thread.id)):
+    with just_before("TransactWriteItems", lambda: commands.resume(thread.scope, thread.id)):
         assert work(stage, [wake_up(stage, thread, message)]) == 1
     row = table.get(thread.scope.pk("conversation"), thread.id)
     assert row is not None
@@ -53,4 +53,4 @@ def test_a_conversation_is_given_back_during_a_turn(stage: Stage, stopped_clock:
 def test_an_unknown_conversation_cannot_be_given_back(stage: Stage) -> None:
     thread = opened(stage)
     with pytest.raises(LookupError, match="there is no conversation conv_x"):
-        conversations.resume(thread.scope, "conv_x")
+        commands.resume(thread.scope, "conv_x")

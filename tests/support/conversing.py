@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from shared.conversations import conversations
+from shared.conversations import resource as conversations
 from shared.core import clock
 from shared.store.keys import Scope
 from tests.support import privileges

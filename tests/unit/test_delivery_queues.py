@@ -297,7 +297,7 @@ def test_an_endpoint_that_hangs_is_slow_from_its_first_response(stage: DeliveryQ
 
 def test_failures_that_are_quick_do_not_move_an_endpoint(stage: DeliveryQueues) -> None:
     endpoint = stage.receiver("whk_1", QUICK)
-    found = attempted(endpoint, *[outcome(QUICK, "connection_refused")] * 10)
+    found = attempted(endpoint, *[outcome(QUICK, DeliveryError.CONNECTION_REFUSED)] * 10)
     assert (found.slow, found.hanging) == (False, False)
 
 

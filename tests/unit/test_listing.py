@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from infra import topology
 from shared.appointments import resource as appointments
 from shared.calls import sessions
-from shared.conversations import conversations
+from shared.conversations import resource as conversations
 from shared.core import clock, ids
 from shared.core.errors import ApiError
 from shared.customers import resource as customers

@@ -10,19 +10,19 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import uuid
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
+from typing import Annotated, Literal, NotRequired, TypedDict, cast
 
 from shared.agent.tools import Action
+from shared.conversations.participants import CustomerReference
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code
 from shared.resources import documents, fields, filters
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
 from shared.resources.schema import ConversationId, CustomerId, MessageId, Metadata, Time, at_most
-from shared.store import commit, table
+from shared.store import table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 
@@ -111,6 +111,17 @@ class AnsweredMessage(Message):
     """The conversation after the reply."""
 
 
+class ConversationCreate(fields.Input):
+    """A new conversation (promises 8)."""
+
+    external_id: fields.ExternalId | None = None
+    """Your own identifier of the thread, unique among active conversations."""
+    customer: CustomerReference | None = None
+    """The customer in the conversation, who is created if none matches."""
+    metadata: fields.Metadata | None = None
+    """Your own keys and values. A key with the value null is omitted."""
+
+
 class ConversationRow(ResourceRow):
     """A conversation's row."""
 
@@ -138,22 +149,6 @@ MESSAGES: Collection[Message, ResourceRow] = Collection(kind="message", prefix="
 ConversationRecord = Record[Conversation, ConversationRow]
 
 
-def new(
-    scope: Scope, external_id: str | None, customer_id: str | None, metadata: Mapping[str, Any] | None
-) -> Conversation:
-    """A new conversation without messages."""
-    return {
-        **CONVERSATIONS.common_fields(scope),
-        "object": "conversation",
-        "status": ConversationStatus.ACTIVE,
-        "external_id": external_id,
-        "customer_id": customer_id,
-        "metadata": dict(metadata or {}),
-        "last_message_at": None,
-        "ended_at": None,
-    }
-
-
 def messages_pk(scope: Scope, conversation_id: str) -> str:
     """The partition key of a conversation's messages."""
     return scope.pk(CONVERSATIONS.kind, conversation_id)
@@ -174,52 +169,7 @@ def of_thread(scope: Scope, external_id: str) -> ConversationRecord | None:
     return None if conversation.doc["status"] == ConversationStatus.ENDED else conversation
 
 
-def insertion(
-    scope: Scope,
-    conversation: Conversation,
-    internal: Mapping[str, table.Value] | None = None,
-    on_thread_taken: table.OnConditionFailed = table.decide_again,
-) -> list[table.Put]:
-    """The writes that create a conversation, that of its own row first.
-
-    `on_thread_taken` is called if its `external_id` already has an active conversation.
-    """
-    writes = [CONVERSATIONS.insert(scope, conversation, **(internal or {}))]
-    if conversation["external_id"] is not None:
-        pk, sk = thread_key(scope, conversation["external_id"])
-        row = {"pk": pk, "sk": sk, "kind": "thread", "conversation_id": conversation["id"]}
-        writes.append(table.Put(row, on_condition_failed=on_thread_taken))
-    return writes
-
-
-def thread_taken(old: table.Row | None) -> ApiError:
-    """The error for a second active conversation with the same `external_id`."""
-    return ApiError(Code.CONVERSATION_EXISTS, param="external_id")
-
-
-def ended(conversation: Conversation) -> Conversation | None:
-    """The conversation after its end; None if it has already ended."""
-    if conversation["status"] == ConversationStatus.ENDED:
-        return None
-    changed = documents.touched(conversation, {"status": ConversationStatus.ENDED, "ended_at": clock.iso(clock.now())})
-    return {**changed, "ended_at": changed["updated_at"]}
-
-
-def ending(scope: Scope, conversation: Conversation) -> list[table.Write]:
-    """The further writes of a conversation's end, which release its `external_id`."""
-    if conversation["external_id"] is None:
-        return []
-    pk, sk = thread_key(scope, conversation["external_id"])
-    own_id = {":id": conversation["id"]}
-    return [table.Delete(pk, sk, condition="attribute_not_exists(pk) OR conversation_id = :id", values=own_id)]
-
-
-def end(scope: Scope, record: ConversationRecord, conversation: Conversation) -> list[table.Write]:
-    """The writes that end a conversation; `conversation` is the document after its end."""
-    return [CONVERSATIONS.update(scope, record, conversation, {"f4": None}), *ending(scope, conversation)]
-
-
-def handed_off(scope: Scope, conversation: Conversation, to_person: bool) -> dict[str, table.Value | None]:
+def handoff_attributes(scope: Scope, conversation: Conversation, to_person: bool) -> dict[str, table.Value | None]:
     """The attributes that say whether the conversation is handed to a person, and by which `waiting` finds it."""
     now_waits = to_person and conversation["status"] == ConversationStatus.ACTIVE
     return {"handed_off": to_person or None, "f4": _waiting_partition(scope) if now_waits else None}
@@ -250,34 +200,6 @@ def conversation_of(scope: Scope, message_id: str) -> str | None:
 def waits(row: Mapping[str, object]) -> bool:
     """Whether the conversation of this row waits for a person."""
     return "f4" in row
-
-
-def giving_back(scope: Scope, record: ConversationRecord) -> list[table.Write]:
-    """The write that gives a conversation back to the agent; `[]` if no person has taken over.
-
-    The agent replies to the next message.
-    """
-    if not record.row.get("handed_off"):
-        return []
-    return [CONVERSATIONS.update(scope, record, record.doc, handed_off(scope, record.doc, to_person=False))]
-
-
-def resume(scope: Scope, id: str) -> bool:
-    """Give a conversation back to the agent after a handoff. Returns whether a person had taken over.
-
-    Raises LookupError for an unknown id.
-    """
-
-    def attempt() -> bool:
-        row = CONVERSATIONS.row(scope, id)
-        if row is None:
-            raise LookupError(f"there is no conversation {id}")
-        writes = giving_back(scope, CONVERSATIONS.record(row))
-        if writes:
-            table.write(writes, uuid.uuid4().hex)
-        return bool(writes)
-
-    return commit.retry_on_conflict(attempt)
 
 
 def _waiting_partition(scope: Scope) -> str:
@@ -326,7 +248,7 @@ def window(scope: Scope, content: str) -> int:
     return _SIMULATED_WINDOW if _is_simulated_timeout(scope, content) else WINDOW
 
 
-def locked(conversation: Conversation, message: table.Row) -> tuple[Conversation, dict[str, table.Value]]:
+def lock(conversation: Conversation, message: table.Row) -> tuple[Conversation, dict[str, table.Value]]:
     """The conversation after a new message, and the attributes that lock it."""
     at = clock.iso(message["asked_at"])
     return documents.touched(conversation, {"last_message_at": at}), {"turn": message["sk"]}
