@@ -23,7 +23,7 @@ def dial(message: Message) -> None:
     wake_up = json.loads(message.body)
     pk, sk = wake_up["pk"], wake_up["sk"]
     scope = scope_of(pk)
-    at = tasks.run_due_steps(pk, sk, sessions.LEASE, lambda claim: _step(scope, claim))
+    at = tasks.run_due_steps(pk, sk, sessions.LEASE_MS, lambda claim: _step(scope, claim))
     if at is not None:
         wake_ups.send("dials", [sessions.wake_up(scope, sk, at)])
 

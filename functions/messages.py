@@ -115,7 +115,7 @@ def _commit(request: Request[Any], decide: Callable[[], NewMessage]) -> Response
 
     def store_message() -> Change[Mapping[str, Any]]:
         message = decide()
-        window = Window(request, message.row, conversations.window(request.scope, request.body.content))
+        window = Window(request, message.row, conversations.window_s(request.scope, request.body.content))
         row, slot = slots.take(request.scope, message.row)
         turn = turns.begin(row, window.seconds_left)
         row = row if turn is None else turn.claim.row
@@ -139,22 +139,22 @@ def _resume(request: Request[Any], response: Response) -> str:
     assert response.deferred is not None
     conversation_id, message_id = response.deferred.split("/")
     key = {"pk": conversations.messages_pk(request.scope, conversation_id), "sk": message_id}
-    window = Window(request, {**key, "conversation_id": conversation_id}, conversations.WINDOW)
+    window = Window(request, {**key, "conversation_id": conversation_id}, conversations.WINDOW_S)
     return window.wait_for_reply((0, *POLLS), may_take=True, woken=False)
 
 
 @dataclass(frozen=True)
 class Window:
-    """The time that a request has for the reply to a message: `length` seconds from its start."""
+    """The time that a request has for the reply to a message: `length_s` seconds from its start."""
 
     request: Request[Any]
     message: table.Row
-    length: int
+    length_s: int
 
     @property
     def seconds_left(self) -> float:
         """Seconds until its end."""
-        return self.request.seconds_left(self.length)
+        return self.request.seconds_left(self.length_s)
 
     def first_reply(self, turn: Turn | None, conversation: ConversationRecord) -> str:
         """The body of the response to the request that stored the message. Raises `agent_timeout`."""
@@ -180,7 +180,7 @@ class Window:
                     return body
                 may_take = False
                 woken = True
-            elif not woken and not turns.fits(self.seconds_left - conversations.turn_wait(row) / clock.SECOND):
+            elif not woken and not turns.fits(self.seconds_left - conversations.turn_wait_ms(row) / clock.SECOND):
                 # The first request may have died before it sent them, and this one cannot take the turn itself.
                 woken = True
                 _send(conversations.turn_wake_ups(row))
@@ -196,7 +196,7 @@ class Window:
             return replies.reply_to(turn, conversation)
         except replies.RETRYABLE:
             # The message is stored, so the request does not fail.
-            _send([conversations.turn_wake_up(turn.claim.row, delay=0)])
+            _send([conversations.turn_wake_up(turn.claim.row, delay_s=0)])
         if not turns.fits(self.seconds_left):
             raise self._timeout()
         return None

@@ -19,7 +19,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 def replay(message: Message) -> None:
     """Run the steps of a replay that are due, and send the wake-up for the next one."""
     wake_up = json.loads(message.body)
-    at = tasks.run_due_steps(wake_up["pk"], wake_up["sk"], replays.LEASE, replays.step)
+    at = tasks.run_due_steps(wake_up["pk"], wake_up["sk"], replays.LEASE_MS, replays.step)
     if at is not None:
         delay = max(0, -(-(at - clock.now()) // clock.SECOND))
         wake_ups.send(replays.QUEUE, [replays.wake_up(wake_up, delay)])

@@ -35,4 +35,4 @@ def take_turn(message: Message) -> None:
         # Fail, so that SQS delivers the message again and moves it to the dead-letter queue in the end.
         if turn.is_too_old:
             raise
-        wake_ups.send("turns", [conversations.turn_wake_up(turn.claim.row, delay=RETRY_SECONDS)])
+        wake_ups.send("turns", [conversations.turn_wake_up(turn.claim.row, delay_s=RETRY_SECONDS)])

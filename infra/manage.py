@@ -337,12 +337,13 @@ def _set_agent(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
-    from shared.calls.consent import consent_requests, consents
+    from shared.calls.consent import consent_requests
+    from shared.calls.sessions import ConsentStatus
     from shared.core import clock
     from shared.projects import projects
 
     projects.name_of(options.project)
-    consent_requests.answer(_scope(options), options.phone, consents.DECLINED, clock.now(), revoked=True)
+    consent_requests.answer(_scope(options), options.phone, ConsentStatus.DECLINED, clock.now(), revoked=True)
     print("revoked: WhatsApp calls that wait for this consent, or are not dialed yet, end as failed")
 
 

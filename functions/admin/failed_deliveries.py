@@ -13,7 +13,7 @@ from shared.core import clock
 from shared.core.errors import ApiError, Code
 from shared.webhooks import failures, replays
 from shared.webhooks.endpoints import resource as endpoints
-from shared.webhooks.events import RETENTION
+from shared.webhooks.events import RETENTION_MS
 
 SECTION = "failed_deliveries"
 PAGE = 50
@@ -123,7 +123,7 @@ def _parts(visit: InProject) -> dict[str, Any]:
 def _since(text: str) -> int:
     """The instant of a UTC time of a form; without one, the time since which deliveries are stored."""
     if not text:
-        return clock.now() - RETENTION
+        return clock.now() - RETENTION_MS
     try:
         return clock.parse(f"{text}Z" if "T" in text else f"{text}T00:00:00Z")
     except ValueError:

@@ -21,7 +21,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from shared.agent import AgentFailed, AgentUnavailable, Reply, Usage, Utterance
-from shared.agent.tools import CHANGE_REQUESTED, Result, Tools
+from shared.agent.tools import HandoffReason, Result, Tools
 from shared.agent.wording import visible, why_not, without_links
 from shared.agent_settings.resource import DEFAULTS
 from shared.core import clock
@@ -51,7 +51,13 @@ RETRYABLE = frozenset(
 )
 FILTER_STOPS = frozenset({"content_filtered", "guardrail_intervened"})
 MALFORMED_STOPS = frozenset({"malformed_model_output", "malformed_tool_use"})
-REASONS = ("person_requested", "complaint", "outside_scope", "cannot_help", CHANGE_REQUESTED)
+REASONS = (
+    HandoffReason.PERSON_REQUESTED,
+    HandoffReason.COMPLAINT,
+    HandoffReason.OUTSIDE_SCOPE,
+    HandoffReason.CANNOT_HELP,
+    HandoffReason.CHANGE_REQUESTED,
+)
 """The reasons for a handoff. Free text could leak data from the model's input."""
 FILTERED_REPLY = "I cannot help with this one myself. I have asked someone from our team to get back to you."
 STUCK_REPLY = "I could not sort this out myself. I have asked someone from our team to get back to you."
@@ -172,13 +178,13 @@ class Bedrock:
             usage = Usage(self.model_id, tokens_in, tokens_out)
             stop = response["stopReason"]
             if stop in FILTER_STOPS:
-                return _give_up(tools, "content_filtered", FILTERED_REPLY, usage)
+                return _give_up(tools, HandoffReason.CONTENT_FILTERED, FILTERED_REPLY, usage)
             message = response["output"]["message"]
             if stop != "tool_use" and stop not in MALFORMED_STOPS:
                 return _reply(stop, message, tools, usage)
             rounds += 1
             if rounds > ROUNDS:
-                return _give_up(tools, "agent_stuck", STUCK_REPLY, usage)
+                return _give_up(tools, HandoffReason.AGENT_STUCK, STUCK_REPLY, usage)
             calls = [block["toolUse"] for block in message["content"] if "toolUse" in block]
             results = [_run(tools, call) for call in calls] if stop == "tool_use" else []
             # The model can correct one mistake; the second one ends the attempt.
@@ -363,7 +369,7 @@ def _reply(stop: str, message: Mapping[str, Any], tools: Tools, usage: Usage) ->
         # Only complete sentences are kept.
         whole = _SENTENCES.match(text)
         if whole is None:
-            return _give_up(tools, "agent_stuck", STUCK_REPLY, usage)
+            return _give_up(tools, HandoffReason.AGENT_STUCK, STUCK_REPLY, usage)
         text = whole[0]
     elif stop not in ("end_turn", "stop_sequence"):
         raise AgentFailed(f"the model stopped with {stop}")
@@ -373,7 +379,7 @@ def _reply(stop: str, message: Mapping[str, Any], tools: Tools, usage: Usage) ->
     return Reply(content, usage)
 
 
-def _give_up(tools: Tools, reason: str, content: str, usage: Usage) -> Reply:
+def _give_up(tools: Tools, reason: HandoffReason, content: str, usage: Usage) -> Reply:
     # The reply does not mention the changes of the tools, so they are discarded.
     tools.actions.clear()
     tools.change, tools.proposed, tools.wants_call, tools.later = None, None, False, None

@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from shared.agent import Reply, Utterance, assent, dates
-from shared.agent.tools import AppointmentView, Tools
+from shared.agent.tools import AppointmentView, HandoffReason, Tools
 from shared.agent.wording import ATTEND, describe, describe_hours, escaped, local_time, long_time, why_not
 from shared.core import clock
 
@@ -169,7 +169,7 @@ class _Turn:
         accepts = self.yes and self.previous.endswith(_OFFER)
         if HANDOFF not in self.text and not accepts and not _is_row(self.plain, "a person"):
             return None
-        self.tools.hand_off("requested by the test" if HANDOFF in self.text else "customer_request")
+        self.tools.hand_off("requested by the test" if HANDOFF in self.text else HandoffReason.CUSTOMER_REQUEST)
         return "I have asked someone from our team to get back to you."
 
     def answer_to_proposal(self) -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Annotated, Literal, NotRequired, TypedDict
 from zoneinfo import ZoneInfo
 
@@ -23,10 +24,6 @@ from shared.core import clock
 from shared.core.errors import ApiError
 from shared.resources.schema import AppointmentId, SessionId, one_of
 
-CHANGE_REQUESTED = "change_requested"
-"""The reason of a handoff if a person must decide about a new time."""
-AGENT_FAILED = "agent_failed"
-"""The reason of a handoff if the agent failed. In a conversation, it answers the next message again (promises 8)."""
 LATEST_CALL = 366 * clock.DAY
 """How far in the future a customer can request the next call (milliseconds)."""
 
@@ -39,6 +36,23 @@ ACTION_TYPES = (
     "conversation_ended",
 )
 """The actions of a reply (promises 8)."""
+
+
+class HandoffReason(StrEnum):
+    """The reasons for a handoff, beside those of the scripted agent's test phrase."""
+
+    AGENT_FAILED = "agent_failed"
+    """In a conversation, the agent answers the next message again (promises 8)."""
+    AGENT_STUCK = "agent_stuck"
+    CANNOT_HELP = "cannot_help"
+    CHANGE_REQUESTED = "change_requested"
+    """A person must decide about a new time."""
+    COMPLAINT = "complaint"
+    CONTENT_FILTERED = "content_filtered"
+    CUSTOMER_DELETED = "customer_deleted"
+    CUSTOMER_REQUEST = "customer_request"
+    OUTSIDE_SCOPE = "outside_scope"
+    PERSON_REQUESTED = "person_requested"
 
 
 class Action(TypedDict):
@@ -269,7 +283,7 @@ class Tools:
         return TimePolicy(ZoneInfo(self.settings["timezone"]), clock.now() + notice * clock.MINUTE, week)
 
     def _leave_to_staff(self) -> Result:
-        self.hand_off(CHANGE_REQUESTED)
+        self.hand_off(HandoffReason.CHANGE_REQUESTED)
         return Result(False, "A person decides about this change, and was asked to. Say that they will be in touch.")
 
     def _doubt(self) -> Result | None:

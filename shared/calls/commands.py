@@ -33,11 +33,11 @@ from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
 from shared.telephony import EndedReason, Ending, SessionCallStatus, test_numbers
 
-DIALS_AFTER = 1
+DIALS_AFTER_S = 1
 """Seconds, scaled, after which a simulated call is dialed (promises 10)."""
-LATEST = 366 * clock.DAY
-"""How far ahead a call may be requested (milliseconds)."""
-PUT_OFF = 5
+LATEST_MS = 366 * clock.DAY
+"""How far ahead a call may be requested."""
+PUT_OFF_S = 5
 """Seconds, scaled, after which a call that the limit of calls at once does not allow is tried again."""
 CONSENT_DECLINED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_DECLINED)
 CONSENT_EXPIRED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_EXPIRED)
@@ -234,7 +234,7 @@ def dial_at(settings: Settings, not_before: str | None) -> int:
 def due_at(scope: Scope, session: Session) -> int:
     """When the dialing of a queued call, which `dial_at` plans, is due."""
     assert session["dial_at"] is not None, "the call waits to be dialed"
-    return clock.parse(session["dial_at"]) + (clock.scaled(DIALS_AFTER) if scope.is_simulated else 0)
+    return clock.parse(session["dial_at"]) + (clock.scaled(DIALS_AFTER_S) if scope.is_simulated else 0)
 
 
 def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denied:
@@ -256,7 +256,7 @@ def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denie
         if counts.today >= allowed.per_day:
             return Denied(BLOCKED, LIMIT_REACHED.format(allowed.daily))
         if counts.at_once >= allowed.at_once:
-            return PutOff(clock.now() + clock.scaled(PUT_OFF))
+            return PutOff(clock.now() + clock.scaled(PUT_OFF_S))
         writes.append(limits.increment(scope, counts))
     if record.doc["channel"] == Channel.WHATSAPP:
         consent = consents.find(scope, to)
@@ -281,7 +281,7 @@ def not_dialing(scope: Scope, record: SessionRecord, reason: PutOff | Denied) ->
     if isinstance(reason, Denied):
         return ending(scope, record, reason.ending, {} if reason.summary is None else {"summary": reason.summary})
     changes = {"dial_at": clock.iso(reason.until)} if reason.closed else {}
-    due = reason.until + (clock.scaled(DIALS_AFTER) if scope.is_simulated else 0)
+    due = reason.until + (clock.scaled(DIALS_AFTER_S) if scope.is_simulated else 0)
     return [sessions.update(scope, record, changes, sessions.waits_until(record.doc["id"], due))]
 
 
@@ -370,7 +370,7 @@ def _read(scope: Scope, customer_id: str, options: CallCreate) -> Mapping[tuple[
     """The rows that placing a call depends on, apart from the consent, in one read."""
     if not ids.is_id(CUSTOMERS.prefix, customer_id):
         raise not_found("customer", customer_id)
-    if options.not_before is not None and clock.parse(options.not_before) > clock.now() + LATEST:
+    if options.not_before is not None and clock.parse(options.not_before) > clock.now() + LATEST_MS:
         message = "The time must be at most 366 days ahead."
         raise ApiError(Code.PARAMETER_INVALID, message, param="not_before")
     keys = [(scope.pk(CUSTOMERS.kind), customer_id), *limits.keys(scope), *agent_settings.keys(scope)]

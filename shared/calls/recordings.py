@@ -11,7 +11,7 @@ from shared.core import clock
 from shared.store.keys import Scope
 
 CONTENT_TYPE = "audio/wav"
-LINK_LASTS = 15 * clock.MINUTE
+LINK_LASTS_MS = 15 * clock.MINUTE
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,11 @@ def erase(prefixes: Iterable[str]) -> int:
 
 def link(key: str, file_name: str | None = None) -> Link:
     """A link to a recording. With a file name, browsers save it under this name instead of playing it."""
-    expires_at = clock.now() + LINK_LASTS
+    expires_at = clock.now() + LINK_LASTS_MS
     parameters = {"Bucket": _bucket(), "Key": key, "ResponseContentType": CONTENT_TYPE}
     if file_name is not None:
         parameters["ResponseContentDisposition"] = f'attachment; filename="{file_name}"'
-    url = services.s3().generate_presigned_url("get_object", Params=parameters, ExpiresIn=LINK_LASTS // clock.SECOND)
+    url = services.s3().generate_presigned_url("get_object", Params=parameters, ExpiresIn=LINK_LASTS_MS // clock.SECOND)
     return Link(url, expires_at)
 
 

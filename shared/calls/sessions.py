@@ -50,15 +50,24 @@ class FileStatus(StrEnum):
     FAILED = "failed"
 
 
-LEASE = 18 * clock.SECOND
+LEASE_MS = 18 * clock.SECOND
 """How long a worker may take for a step. One that takes longer writes nothing; a call that it placed is placed again
 with the same token, which yields the same call."""
+
+
+class ConsentStatus(StrEnum):
+    """The customer's answer to a request for consent."""
+
+    PENDING = "pending"
+    GRANTED = "granted"
+    DECLINED = "declined"
+    EXPIRED = "expired"
 
 
 class SessionConsent(TypedDict):
     """The request for consent that a session waited for."""
 
-    status: Annotated[str, one_of(("pending", "granted", "declined", "expired"))]
+    status: ConsentStatus
     """The customer's answer to the request."""
     requested_at: Time | None
     """When the customer was asked. Null if the consent was given without a request."""
@@ -238,7 +247,7 @@ def new(
 def wake_up(scope: Scope, session_id: str, at: int | None = None) -> wake_ups.WakeUp:
     """The wake-up for the next step of a session, now or at about the instant `at`."""
     delay = 0 if at is None else wake_ups.delay_until(at)
-    return wake_ups.WakeUp(scope.pk(SESSIONS.kind), session_id, group=scope.pk("dials"), delay=delay)
+    return wake_ups.WakeUp(scope.pk(SESSIONS.kind), session_id, group=scope.pk("dials"), delay_s=delay)
 
 
 def waits_until(session_id: str, at: int) -> dict[str, table.Value | None]:
@@ -248,7 +257,7 @@ def waits_until(session_id: str, at: int) -> dict[str, table.Value | None]:
     """
     if _is_soon(at):
         return tasks.due_attributes(session_id, at)
-    return {"due_at": at, **tasks.woken_from(session_id, at - tasks.SWEEP_AHEAD)}
+    return {"due_at": at, **tasks.woken_from(session_id, at - tasks.SWEEP_AHEAD_MS)}
 
 
 def dial_wake_ups(scope: Scope, waiting: Sequence[tuple[str, int]]) -> list[wake_ups.WakeUp]:
@@ -263,7 +272,8 @@ def _is_soon(at: int) -> bool:
 def awaits_consent(session: Session) -> bool:
     """Whether the call waits for the customer's consent."""
     consent = session["consent"]
-    return session["call_status"] == SessionCallStatus.QUEUED and consent is not None and consent["status"] == "pending"
+    pending = consent is not None and consent["status"] == ConsentStatus.PENDING
+    return pending and session["call_status"] == SessionCallStatus.QUEUED
 
 
 def is_starting(record: SessionRecord) -> bool:

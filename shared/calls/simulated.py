@@ -24,8 +24,8 @@ from shared.tasks import tasks
 from shared.telephony import EndedReason, SessionCallStatus, test_numbers
 from shared.telephony.test_numbers import Outcome
 
-ANSWERED_AFTER = 1
-ENDED_AFTER = 2
+ANSWERED_AFTER_S = 1
+ENDED_AFTER_S = 2
 """Seconds, scaled, after the call was dialed."""
 
 
@@ -53,7 +53,7 @@ def _dial(scope: Scope, record: SessionRecord) -> list[table.Write]:
     if not isinstance(clear, Clearance):
         return calls.not_dialing(scope, record, clear)
     outcome = test_numbers.outcome(clear.to)
-    seconds = ANSWERED_AFTER if outcome.says else ENDED_AFTER
+    seconds = ANSWERED_AFTER_S if outcome.says else ENDED_AFTER_S
     return calls.dialing(scope, record, clear, clock.now() + clock.scaled(seconds))
 
 
@@ -64,7 +64,7 @@ def _answer_and_end(scope: Scope, record: SessionRecord, outcome: Outcome) -> li
         changes = {"answered_at": clock.iso(now), "answered_by": "human", "transcript_status": FileStatus.PROCESSING}
         return [sessions.update(scope, record, changes, tasks.due_attributes(session["id"], now))]
     if session["recording_status"] == FileStatus.NONE:
-        ends_at = clock.parse(session["answered_at"]) + clock.scaled(ENDED_AFTER - ANSWERED_AFTER)
+        ends_at = clock.parse(session["answered_at"]) + clock.scaled(ENDED_AFTER_S - ANSWERED_AFTER_S)
         changes = {"recording_status": FileStatus.PROCESSING}
         return [sessions.update(scope, record, changes, tasks.due_attributes(session["id"], ends_at))]
     return _end(scope, record, outcome)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, adapters
-from shared.agent.tools import AGENT_FAILED, Tools
+from shared.agent.tools import HandoffReason, Tools
 from shared.agent_settings import commands as agent_settings
 from shared.aws.services import Unavailable
 from shared.calls import commands as calls
@@ -91,7 +91,7 @@ def _agent_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -
     if customer_id is not None:
         customer = rows.get(customer_key)
         if customer is None:
-            tools.hand_off("customer_deleted")
+            tools.hand_off(HandoffReason.CUSTOMER_DELETED)
             return AgentReply(Reply(CUSTOMER_DELETED), tools)
         tools.can_call = may_call and calls.can_be_called(customer)
         tools.appointments = turns.upcoming_appointments(turn.scope, customer_id)
@@ -126,5 +126,5 @@ def _ask_agent(turn: Turn, tools: Tools) -> AgentReply:
 
 
 def _apology(tools: Tools) -> AgentReply:
-    tools.hand_off(AGENT_FAILED)
+    tools.hand_off(HandoffReason.AGENT_FAILED)
     return AgentReply(Reply(APOLOGY), tools, failed=True)

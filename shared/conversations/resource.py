@@ -26,15 +26,15 @@ from shared.store import table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 
-WINDOW = 20
+WINDOW_S = 20
 """Seconds that a request has for the reply, from its start. Never scaled."""
-GIVE_UP = 108 * clock.SECOND
+GIVE_UP_MS = 108 * clock.SECOND
 """The age of a message (milliseconds) from which its turn ends with an apology. A turn then ends within 120 s."""
-BUSY_RETRY = 2
+BUSY_RETRY_S = 2
 """The `Retry-After` of `conversation_busy` (seconds)."""
 SIMULATED_TIMEOUT = "[[sim:timeout]]"
-_SIMULATED_WINDOW = 2
-_SIMULATED_REPLY = 7 * clock.SECOND
+_SIMULATED_WINDOW_S = 2
+_SIMULATED_REPLY_MS = 7 * clock.SECOND
 
 
 class ConversationStatus(StrEnum):
@@ -211,7 +211,7 @@ def check_open(record: ConversationRecord) -> None:
     if record.doc["status"] == ConversationStatus.ENDED:
         raise ApiError(Code.CONVERSATION_ENDED)
     if "turn" in record.row:
-        raise ApiError(Code.CONVERSATION_BUSY, headers={"Retry-After": str(BUSY_RETRY)})
+        raise ApiError(Code.CONVERSATION_BUSY, headers={"Retry-After": str(BUSY_RETRY_S)})
 
 
 def new_message(scope: Scope, conversation: Conversation, content: str, markdown: bool) -> table.Row:
@@ -227,7 +227,7 @@ def new_message(scope: Scope, conversation: Conversation, content: str, markdown
         "created_at": clock.iso(asked_at),
         "reply_status": ReplyStatus.PENDING,
     }
-    at = now + (_SIMULATED_REPLY if _is_simulated_timeout(scope, content) else 0)
+    at = now + (_SIMULATED_REPLY_MS if _is_simulated_timeout(scope, content) else 0)
     return {
         "pk": messages_pk(scope, conversation["id"]),
         "sk": message["id"],
@@ -240,12 +240,12 @@ def new_message(scope: Scope, conversation: Conversation, content: str, markdown
     }
 
 
-def window(scope: Scope, content: str) -> int:
+def window_s(scope: Scope, content: str) -> int:
     """Seconds from its start that the first request with this message has for the reply.
 
-    A retry with the same Idempotency-Key always has `WINDOW` (promises 10).
+    A retry with the same Idempotency-Key always has `WINDOW_S` (promises 10).
     """
-    return _SIMULATED_WINDOW if _is_simulated_timeout(scope, content) else WINDOW
+    return _SIMULATED_WINDOW_S if _is_simulated_timeout(scope, content) else WINDOW_S
 
 
 def lock(conversation: Conversation, message: table.Row) -> tuple[Conversation, dict[str, table.Value]]:
@@ -254,23 +254,23 @@ def lock(conversation: Conversation, message: table.Row) -> tuple[Conversation, 
     return documents.touched(conversation, {"last_message_at": at}), {"turn": message["sk"]}
 
 
-def turn_wait(message: table.Row) -> int:
+def turn_wait_ms(message: table.Row) -> int:
     """Milliseconds until the turn of a message can be claimed: it is due, and its lease has expired a second ago."""
     free_at = message.get("lease_until", -clock.SECOND) + clock.SECOND
     return int(max(0, message["due_at"] - clock.now(), free_at - clock.now()))
 
 
-def turn_wake_up(message: table.Row, delay: int | None = None) -> wake_ups.WakeUp:
-    """The wake-up for the turn of a message, `delay` seconds from now; by default, for when it can be claimed."""
-    if delay is None:
-        delay = -(-turn_wait(message) // clock.SECOND)
-    return wake_ups.WakeUp(message["pk"], message["sk"], group=scope_of(message["pk"]).pk("turns"), delay=delay)
+def turn_wake_up(message: table.Row, delay_s: int | None = None) -> wake_ups.WakeUp:
+    """The wake-up for the turn of a message, `delay_s` seconds from now; by default, for when it can be claimed."""
+    if delay_s is None:
+        delay_s = -(-turn_wait_ms(message) // clock.SECOND)
+    return wake_ups.WakeUp(message["pk"], message["sk"], group=scope_of(message["pk"]).pk("turns"), delay_s=delay_s)
 
 
 def turn_wake_ups(message: table.Row) -> list[wake_ups.WakeUp]:
     """The wake-ups for the turn of a message: for when it can be claimed, and for when it must end with an apology."""
-    give_up = message["asked_at"] + GIVE_UP - clock.now()
-    return [turn_wake_up(message), turn_wake_up(message, delay=max(0, give_up // clock.SECOND + 1))]
+    give_up = message["asked_at"] + GIVE_UP_MS - clock.now()
+    return [turn_wake_up(message), turn_wake_up(message, delay_s=max(0, give_up // clock.SECOND + 1))]
 
 
 def transcript(scope: Scope, conversation_id: str, limit: int) -> Sequence[Message]:

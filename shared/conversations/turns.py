@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shared.agent import Reply, measures, plain_text
-from shared.agent.tools import AGENT_FAILED, Proposal, Tools
+from shared.agent.tools import HandoffReason, Proposal, Tools
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
 from shared.calls import commands as calls
 from shared.calls.commands import CallCreate
@@ -40,17 +40,17 @@ from shared.store.commit import Change
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks
 
-LEASE = 50 * clock.SECOND
+LEASE_MS = 50 * clock.SECOND
 """The longest lease of a worker (milliseconds)."""
 COMMIT_SECONDS = 5
 """Seconds of a worker's lease that are reserved for the commit."""
-AFTER_WINDOW = 5
+AFTER_WINDOW_S = 5
 """Seconds from the end of a request's window to the end of its lease."""
 RESPONSE_SECONDS = 2
 """Seconds of a request's window that are reserved for the commit and the response. The agent is cut off then."""
 LEAST_SECONDS = 3
 """Seconds that the agent must have for a request to begin a turn."""
-APOLOGY_LEASE = 5 * clock.SECOND
+APOLOGY_LEASE_MS = 5 * clock.SECOND
 """The lease of an apology (milliseconds). It is short, because an apology only needs one commit."""
 MAX_LOST_WORKERS = 3
 """The number of workers lost during a turn after which it ends with an apology."""
@@ -63,7 +63,7 @@ class Turn:
     """A message to which only this worker or request may reply until its lease expires."""
 
     claim: tasks.Claim
-    reserved: int = COMMIT_SECONDS
+    reserved_s: int = COMMIT_SECONDS
     """Seconds of the lease that the agent may not use."""
 
     @property
@@ -88,14 +88,14 @@ class Turn:
         return message
 
     @property
-    def asked_at(self) -> int:
+    def asked_at_ms(self) -> int:
         """When the message was sent (milliseconds)."""
         return int(self.claim.row["asked_at"])
 
     @property
     def is_too_old(self) -> bool:
         """Whether the turn must end with an apology because of its age."""
-        return clock.now() >= self.asked_at + conversations.GIVE_UP
+        return clock.now() >= self.asked_at_ms + conversations.GIVE_UP_MS
 
     @property
     def must_apologize(self) -> bool:
@@ -105,7 +105,7 @@ class Turn:
     @property
     def seconds(self) -> float:
         """Seconds that the agent has left."""
-        return self.claim.seconds_left - self.reserved
+        return self.claim.seconds_left - self.reserved_s
 
 
 def begin(message: table.Row, seconds_left: float) -> Turn | None:
@@ -115,12 +115,12 @@ def begin(message: table.Row, seconds_left: float) -> Turn | None:
     """
     if not fits(seconds_left) or message["due_at"] > clock.now():
         return None
-    return _in_window(tasks.new_claim(message, _lease_end(message["sk"], seconds_left + AFTER_WINDOW)))
+    return _in_window(tasks.new_claim(message, _lease_end(message["sk"], seconds_left + AFTER_WINDOW_S)))
 
 
 def claim(pk: str, sk: str) -> Turn | None:
     """Claim the turn for a worker, if it is due and nobody else has claimed it. None otherwise."""
-    work = tasks.claim_soon(pk, sk, lambda: _lease_end(sk, LEASE / clock.SECOND))
+    work = tasks.claim_soon(pk, sk, lambda: _lease_end(sk, LEASE_MS / clock.SECOND))
     return None if work is None else Turn(work)
 
 
@@ -129,7 +129,7 @@ def claim_in_window(message: table.Row, seconds_left: float) -> Turn | None:
     if not fits(seconds_left) or not tasks.is_free(message):
         return None
     work = tasks.claim_soon(
-        message["pk"], message["sk"], lambda: _lease_end(message["sk"], seconds_left + AFTER_WINDOW)
+        message["pk"], message["sk"], lambda: _lease_end(message["sk"], seconds_left + AFTER_WINDOW_S)
     )
     return None if work is None else _in_window(work)
 
@@ -140,15 +140,15 @@ def fits(seconds_left: float) -> bool:
 
 
 def _in_window(work: tasks.Claim) -> Turn:
-    return Turn(work, reserved=AFTER_WINDOW + RESPONSE_SECONDS)
+    return Turn(work, reserved_s=AFTER_WINDOW_S + RESPONSE_SECONDS)
 
 
 def _lease_end(sk: str, seconds: float) -> int:
     """The instant at which a lease of `seconds` from now ends; earlier if the turn must end with an apology by then."""
     now = clock.now()
     # The id of a message holds the time at which it was sent.
-    give_up = ids.instant(MESSAGES.prefix, sk) + conversations.GIVE_UP
-    return now + APOLOGY_LEASE if now >= give_up else min(now + int(seconds * clock.SECOND), give_up)
+    give_up = ids.instant(MESSAGES.prefix, sk) + conversations.GIVE_UP_MS
+    return now + APOLOGY_LEASE_MS if now >= give_up else min(now + int(seconds * clock.SECOND), give_up)
 
 
 def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRecord]:
@@ -178,7 +178,7 @@ def commit(turn: Turn, conversation: ConversationRecord, reply: Reply, tools: To
     """
     if conversation.doc["status"] == ConversationStatus.ENDED:
         tools = Tools(appointments=(), message=tools.message)
-    scope, now = turn.scope, max(clock.now(), turn.asked_at + 1)
+    scope, now = turn.scope, max(clock.now(), turn.asked_at_ms + 1)
     actions, placed = list(tools.actions), None
     if tools.wants_call:
         assert conversation.doc["customer_id"] is not None
@@ -243,7 +243,8 @@ def _message_row(turn: Turn, reply: Message) -> table.Row:
 
 def _unlocked(turn: Turn, conversation: ConversationRecord, tools: Tools) -> Mapping[str, table.Value | None]:
     """The conversation's attributes after the turn."""
-    hands_off = any(action["type"] == "handoff" and action["reason"] != AGENT_FAILED for action in tools.actions)
+    reasons = {action["reason"] for action in tools.actions if action["type"] == "handoff"}
+    hands_off = bool(reasons - {HandoffReason.AGENT_FAILED})
     to_person = bool(conversation.row.get("handed_off")) or hands_off
     proposed = fields.to_json(vars(tools.proposed)) if tools.proposed else None
     unlocked = {"proposal": proposed, **conversations.handoff_attributes(turn.scope, conversation.doc, to_person)}

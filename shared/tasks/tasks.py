@@ -32,18 +32,18 @@ from shared.core import clock, trace
 from shared.store import table
 from shared.store.keys import due, due_shard
 
-MIN_INTERVAL = 60
-MAX_INTERVAL = 3600
+MIN_INTERVAL_S = 60
+MAX_INTERVAL_S = 3600
 """Seconds, scaled, between two wake-ups of an overdue row. The interval doubles from the first value to the second."""
-SWEEP_GRACE = 30
+SWEEP_GRACE_S = 30
 """Seconds, scaled, after `due_at` from which `sweep` sends another wake-up."""
-MIN_GRACE = 2 * clock.SECOND
+MIN_GRACE_MS = 2 * clock.SECOND
 """The shortest grace period (milliseconds): a wake-up needs this time to arrive, whatever `SPEED` is."""
-SWEEP_AHEAD = 75 * clock.SECOND
+SWEEP_AHEAD_MS = 75 * clock.SECOND
 """How long before a step that is due much later `sweep`, which runs each minute, sends its wake-up with a delay."""
-EARLY = clock.SECOND
+EARLY_MS = clock.SECOND
 """How early a wake-up may arrive (milliseconds), because queues delay by whole seconds."""
-MAX_LEASE = 10 * clock.MINUTE
+MAX_LEASE_MS = 10 * clock.MINUTE
 """A lease with more time left than this (milliseconds) comes from a host with a wrong clock, and counts as expired."""
 MAX_STEPS = 20
 """The most steps that one worker takes before it leaves the rest to a new wake-up."""
@@ -79,28 +79,28 @@ class Claim:
 
 @dataclass(frozen=True)
 class NotDue:
-    """The row's step is due in `wait` milliseconds."""
+    """The row's step is due in `wait_ms` milliseconds."""
 
-    wait: int
+    wait_ms: int
 
 
-def due_attributes(sk: str, at: int, grace: int = SWEEP_GRACE) -> dict[str, table.Value | None]:
-    """The attributes of a row whose next step is due at the instant `at`. `sk` determines the shard of the index.
+def due_attributes(sk: str, at_ms: int, grace_s: int = SWEEP_GRACE_S) -> dict[str, table.Value | None]:
+    """The attributes of a row whose next step is due at the instant `at_ms`. `sk` determines the shard of the index.
 
-    `grace` is the time after `at`, in seconds and scaled, at which `sweep` sends another wake-up.
+    `grace_s` is the time after `at_ms`, in scaled seconds, at which `sweep` sends another wake-up.
     """
-    return {"due_at": at, **woken_from(sk, at + max(clock.scaled(grace), MIN_GRACE))}
+    return {"due_at": at_ms, **woken_from(sk, at_ms + max(clock.scaled(grace_s), MIN_GRACE_MS))}
 
 
-def woken_from(sk: str, at: int) -> dict[str, table.Value | None]:
-    """The attributes of a row for which `sweep` sends the next wake-up from the instant `at`."""
-    return {"due": due(at), "due_shard": due_shard(sk), "hints": None}
+def woken_from(sk: str, at_ms: int) -> dict[str, table.Value | None]:
+    """The attributes of a row for which `sweep` sends the next wake-up from the instant `at_ms`."""
+    return {"due": due(at_ms), "due_shard": due_shard(sk), "hints": None}
 
 
-def new_claim(row: table.Row, until: int) -> Claim:
-    """A claim on a new row until the instant `until`. The caller inserts the claim's `row`, which has the lease."""
+def new_claim(row: table.Row, until_ms: int) -> Claim:
+    """A claim on a new row until the instant `until_ms`. The caller inserts the claim's `row`, which has the lease."""
     token = uuid.uuid4().hex
-    return Claim({**row, "lease": token, "lease_until": until}, token)
+    return Claim({**row, "lease": token, "lease_until": until_ms}, token)
 
 
 def is_free(row: table.Row) -> bool:
@@ -108,22 +108,22 @@ def is_free(row: table.Row) -> bool:
     return "due_at" in row and row["due_at"] <= clock.now() and not _is_leased(row)
 
 
-def claim(pk: str, sk: str, until: int) -> Claim | NotDue | None:
-    """Claim the row until the instant `until`, if its work is due and no worker has a lease that has not expired.
+def claim(pk: str, sk: str, until_ms: int) -> Claim | NotDue | None:
+    """Claim the row until the instant `until_ms`, if its work is due and no worker has a lease that has not expired.
 
     A claim with an expired lease is taken over, and its worker counts as lost. NotDue if the work is due later; None if
     the row has no scheduled step, or another worker's lease has not expired. Makes one write in the common case.
     From then on, log lines and writes name the API request that caused the work.
     """
-    result = _claim(pk, sk, until)
+    result = _claim(pk, sk, until_ms)
     if isinstance(result, Claim):
         trace.follow(result.row)
     return result
 
 
-def _claim(pk: str, sk: str, until: int) -> Claim | NotDue | None:
+def _claim(pk: str, sk: str, until_ms: int) -> Claim | NotDue | None:
     now, token = clock.now(), uuid.uuid4().hex
-    lease: dict[str, table.Value | None] = {"lease": token, "lease_until": until}
+    lease: dict[str, table.Value | None] = {"lease": token, "lease_until": until_ms}
     free = table.Update(
         pk, sk, set=lease, condition="due_at <= :now AND attribute_not_exists(lease)", values={":now": now}
     )
@@ -147,8 +147,8 @@ def claim_soon(pk: str, sk: str, until: Callable[[], int]) -> Claim | None:
     `until` returns the instant at which the lease is to expire. None if the row's work is not due soon either.
     """
     result = claim(pk, sk, until())
-    if isinstance(result, NotDue) and result.wait <= EARLY:
-        clock.sleep(result.wait / clock.SECOND)
+    if isinstance(result, NotDue) and result.wait_ms <= EARLY_MS:
+        clock.sleep(result.wait_ms / clock.SECOND)
         result = claim(pk, sk, until())
     return result if isinstance(result, Claim) else None
 
@@ -200,8 +200,8 @@ def release(claim: Claim, changes: Attributes | None = None, *, failed: bool = F
         commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set=end)], keep=True)
 
 
-def run_due_steps(pk: str, sk: str, lease: int, step: Callable[[Claim], None]) -> int | None:
-    """Run all steps of a row that are due, each under a claim of `lease` milliseconds.
+def run_due_steps(pk: str, sk: str, lease_ms: int, step: Callable[[Claim], None]) -> int | None:
+    """Run all steps of a row that are due, each under a claim of `lease_ms` milliseconds.
 
     Returns the instant of the next step, for which the caller sends a wake-up; None if the row has no step, or the
     wake-up for the next one is already sent. A step that raises ConditionFailed or Contended runs again on the current
@@ -209,14 +209,14 @@ def run_due_steps(pk: str, sk: str, lease: int, step: Callable[[Claim], None]) -
     """
     stepped = False
     for _ in range(MAX_STEPS):
-        result = claim(pk, sk, clock.now() + lease)
+        result = claim(pk, sk, clock.now() + lease_ms)
         if result is None:
             return None
         if isinstance(result, NotDue):
             # Wait only for a step whose wake-up arrived a little early.
-            if result.wait > (EARLY // 2 if stepped else EARLY):
-                return clock.now() + result.wait if stepped else None
-            clock.sleep(result.wait / clock.SECOND)
+            if result.wait_ms > (EARLY_MS // 2 if stepped else EARLY_MS):
+                return clock.now() + result.wait_ms if stepped else None
+            clock.sleep(result.wait_ms / clock.SECOND)
             continue
         try:
             step(result)
@@ -245,7 +245,7 @@ def postpone_wake_up(row: table.Row) -> None:
     Does nothing if another step has become due since the row was read. A claim does not matter: the worker that the
     wake-up has started may be the one that holds it.
     """
-    wait = clock.scaled(min(MIN_INTERVAL * 2 ** row.get("hints", 0), MAX_INTERVAL))
+    wait = clock.scaled(min(MIN_INTERVAL_S * 2 ** row.get("hints", 0), MAX_INTERVAL_S))
     update = table.Update(
         row["pk"],
         row["sk"],
@@ -262,7 +262,7 @@ def postpone_wake_up(row: table.Row) -> None:
 def _is_leased(row: table.Row) -> bool:
     """Whether a worker has claimed the row and its lease has not expired."""
     now = clock.now()
-    return bool(now < row.get("lease_until", 0) <= now + MAX_LEASE)
+    return bool(now < row.get("lease_until", 0) <= now + MAX_LEASE_MS)
 
 
 def _if_claimed_row(row: tuple[str, str], claim: Claim, write: table.Write, keep: bool) -> table.Write:

@@ -23,7 +23,7 @@ _BATCH = 10  # the limit of SendMessageBatch
 
 @dataclass(frozen=True)
 class WakeUp:
-    """The key of a task's row, with the message group of its queue message and the delay in seconds.
+    """The key of a task's row, with the message group of its queue message and its delay.
 
     SQS serves message groups in turn, so that no group waits behind all messages of another. Of the wake-ups of a FIFO
     group with the same `once`, it delivers one (in five minutes); None stands for the row.
@@ -32,7 +32,7 @@ class WakeUp:
     pk: str
     sk: str
     group: str
-    delay: int = 0
+    delay_s: int = 0
     once: str | None = None
 
     @property
@@ -41,9 +41,9 @@ class WakeUp:
         return {"pk": self.pk, "sk": self.sk}
 
 
-def delay_until(at: int) -> int:
-    """The delay, in whole seconds, of a message for the instant `at`; at most the longest that SQS supports."""
-    return min(max(0, round((at - clock.now()) / clock.SECOND)), LONGEST_QUEUE_DELAY)
+def delay_until(at_ms: int) -> int:
+    """The delay, in whole seconds, of a message for the instant `at_ms`; at most the longest that SQS supports."""
+    return min(max(0, round((at_ms - clock.now()) / clock.SECOND)), LONGEST_QUEUE_DELAY)
 
 
 def send(queue: str, wake_ups: Sequence[WakeUp]) -> None:
@@ -71,10 +71,10 @@ def send_within(seconds: float, queue: str, wake_ups: Sequence[WakeUp]) -> None:
         logger().warning("wake-up late", extra={"queue": queue, "rows": [wake_up.sk for wake_up in wake_ups]})
 
 
-def wait(machine: str, name: str, due: int, wake_up: WakeUp) -> None:
-    """Start a state machine that sends the wake-up at the instant `due`. Each name starts at most one. Best effort."""
+def wait(machine: str, name: str, due_ms: int, wake_up: WakeUp) -> None:
+    """Start a state machine that sends the wake-up at the instant `due_ms`. One for each name at most. Best effort."""
     # A state machine may wait in whole seconds. Rounding up prevents an early wake-up.
-    at = -(-due // clock.SECOND) * clock.SECOND
+    at = -(-due_ms // clock.SECOND) * clock.SECOND
     execution_input = {"due_at": clock.iso(at), "group": wake_up.group, "message": json.dumps(wake_up.message)}
     start(machine, name, execution_input)
 
@@ -104,6 +104,6 @@ def _entry(number: int, wake_up: WakeUp, url: str) -> Any:
     # Only FIFO queues accept a deduplication id, and only standard queues a delay per message.
     if url.endswith(".fifo"):
         entry["MessageDeduplicationId"] = wake_up.once or wake_up.sk
-    if wake_up.delay:
-        entry["DelaySeconds"] = wake_up.delay
+    if wake_up.delay_s:
+        entry["DelaySeconds"] = wake_up.delay_s
     return entry

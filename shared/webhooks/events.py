@@ -21,7 +21,7 @@ from shared.resources.schema import EventId, one_of
 from shared.store import table
 from shared.store.keys import Scope, scope_of
 
-RETENTION = 30 * clock.DAY
+RETENTION_MS = 30 * clock.DAY
 """How long events and deliveries can be retrieved (milliseconds)."""
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     f"{kind}.*": tuple(type for type in EVENT_TYPES if type.startswith(f"{kind}."))
@@ -115,7 +115,7 @@ class NewEvent:
         """The event's row."""
         row = {"pk": self.scope.pk(EVENTS.kind), "sk": self.id, "kind": EVENTS.kind, "doc": self.doc}
         index = EVENTS.index(self.scope, json.loads(self.doc))
-        return row | index | {"expires_at": (self.instant + RETENTION) // clock.SECOND}
+        return row | index | {"expires_at": (self.instant + RETENTION_MS) // clock.SECOND}
 
 
 def derive(old: table.Row | None, new: table.Row | None) -> NewEvent | None:

@@ -29,19 +29,19 @@ from shared.webhooks.deliveries.rules import DeliveryStatus
 from shared.webhooks.endpoints import resource as endpoints
 
 KIND, QUEUE = "replay", "replays"
-LEASE = 50 * clock.SECOND
+LEASE_MS = 50 * clock.SECOND
 """The lease of a worker (milliseconds). A step of `MOST_AT_ONCE` retries takes a few seconds."""
 MOST_AT_ONCE = 25
 """The most deliveries that one step retries."""
-LONGEST_WAIT = 60
+LONGEST_WAIT_S = 60
 """The longest wait, in seconds and scaled, between two steps."""
-AWAITED_EVERY = 2
+AWAITED_EVERY_S = 2
 """Seconds, not scaled, after which a replay looks again whether the endpoint has got its last delivery."""
 MAX_REFUSALS = 8
 """The consecutive refused attempts after which a replay ends."""
 MOST_COUNTED = 10_000
 """Failed deliveries are counted up to this number when a replay starts."""
-RETENTION = 30 * clock.DAY
+RETENTION_MS = 30 * clock.DAY
 
 
 class ReplayEnd(StrEnum):
@@ -98,9 +98,9 @@ class Batch:
     refusals: int
 
     @property
-    def wait(self) -> int:
+    def wait_s(self) -> int:
         """Seconds, not scaled, until the next step."""
-        return min(1 << self.refusals, LONGEST_WAIT)
+        return min(1 << self.refusals, LONGEST_WAIT_S)
 
 
 FIRST = Batch(1, 0)
@@ -146,7 +146,7 @@ def start(scope: Scope, endpoint_id: str, since_ms: int, who: str) -> Change[Non
         "skipped_count": 0,
         "started_on": clock.iso(now),
         "started_by": who,
-        "expires_at": (now + RETENTION) // clock.SECOND,
+        "expires_at": (now + RETENTION_MS) // clock.SECOND,
         **tasks.due_attributes(sk, now),
     }
     put = table.Put(
@@ -172,9 +172,9 @@ def stop(scope: Scope, endpoint_id: str) -> Change[None]:
     return Change(None, [table.Update(row["pk"], row["sk"], set=changes, condition="attribute_exists(due_at)")])
 
 
-def wake_up(row: Mapping[str, Any], delay: int = 0) -> WakeUp:
-    """The wake-up for the next step, `delay` seconds from now."""
-    return WakeUp(row["pk"], row["sk"], group=scope_of(row["pk"]).pk("replays"), delay=delay)
+def wake_up(row: Mapping[str, Any], delay_s: int = 0) -> WakeUp:
+    """The wake-up for the next step, `delay_s` seconds from now."""
+    return WakeUp(row["pk"], row["sk"], group=scope_of(row["pk"]).pk("replays"), delay_s=delay_s)
 
 
 def step(claim: tasks.Claim) -> None:
@@ -191,7 +191,7 @@ def step(claim: tasks.Claim) -> None:
     if not endpoint.doc["enabled"]:
         return _end(claim, ReplayEnd.DISABLED, counted)
     if RetryStatus.AWAITED in outcomes:
-        return _continue(claim, AWAITED_EVERY)
+        return _continue(claim, AWAITED_EVERY_S)
     latest = outcomes[-1] if outcomes else RetryStatus.NONE
     batch = next_batch(Batch(row["batch_size"], row["refusals"]), latest) if "batch_size" in row else FIRST
     if batch is None:
@@ -203,12 +203,12 @@ def step(claim: tasks.Claim) -> None:
     if how is not None:
         return _end(claim, how, counted)
     pace = {"batch_size": batch.size, "refusals": batch.refusals, "replayed_up_to": entries[-1]["sk"]}
-    return _continue(claim, batch.wait, **counted, **pace, sent=sent)
+    return _continue(claim, batch.wait_s, **counted, **pace, sent=sent)
 
 
-def _continue(claim: tasks.Claim, wait: int, **changes: table.Value | None) -> None:
-    """End the step. The next one is due in `wait` seconds, not scaled."""
-    due = tasks.due_attributes(claim.row["sk"], clock.now() + clock.scaled(wait))
+def _continue(claim: tasks.Claim, wait_s: int, **changes: table.Value | None) -> None:
+    """End the step. The next one is due in `wait_s` seconds, not scaled."""
+    due = tasks.due_attributes(claim.row["sk"], clock.now() + clock.scaled(wait_s))
     tasks.commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**changes, **due})])
 
 

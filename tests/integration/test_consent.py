@@ -11,7 +11,7 @@ import pytest
 
 from shared.aws import services
 from shared.calls.consent import consent_requests, consents
-from shared.calls.consent.consents import DECLINED, EXPIRED, GRANTED, PENDING
+from shared.calls.sessions import ConsentStatus
 from shared.core import clock
 from shared.store.keys import Scope, scope_of
 from tests.support import conversing
@@ -40,7 +40,7 @@ from tests.support.wire import Fault, Killed, refused, wire
 
 ACCEPTS, DECLINES, SILENT = (f"+150055500{number}" for number in (20, 21, 22))
 
-FAILED_BY = {DECLINED: "consent_declined", EXPIRED: "consent_expired"}
+FAILED_BY = {ConsentStatus.DECLINED: "consent_declined", ConsentStatus.EXPIRED: "consent_expired"}
 
 
 def stop_machine(scope: Scope, phone: str) -> None:
@@ -76,28 +76,28 @@ def test_of_acceptance_refusal_and_expiry_at_once_one_wins_and_all_sessions_foll
         stopped_clock.forward(60)
         now = clock.now()
         works: list[Callable[[], Any]] = [
-            *[partial(consent_requests.answer, whom.scope, SILENT, GRANTED, now)] * 3,
-            *[partial(consent_requests.answer, whom.scope, SILENT, DECLINED, now)] * 2,
+            *[partial(consent_requests.answer, whom.scope, SILENT, ConsentStatus.GRANTED, now)] * 3,
+            *[partial(consent_requests.answer, whom.scope, SILENT, ConsentStatus.DECLINED, now)] * 2,
             *[partial(remind, stage, whom.scope, SILENT)] * 3,
         ]
         at_once(works[round:] + works[:round])
         found = [session_of(stage, id) for id in ids]
         statuses = {session["consent"]["status"] for session in found}
-        if len(statuses) != 1 or PENDING in statuses:
+        if len(statuses) != 1 or ConsentStatus.PENDING in statuses:
             problems.append(f"{round}: {statuses}")
             continue
         [status] = statuses
-        expected = ("queued", None) if status == GRANTED else ("failed", FAILED_BY[status])
+        expected = ("queued", None) if status == ConsentStatus.GRANTED else ("failed", FAILED_BY[status])
         problems += [f"{round}: {s}" for s in found if (s["call_status"], s["ended_reason"]) != expected]
         problems += [f"{round}: {each}" for each in untidy(whom.scope)]
         for id in ids:
             dial(stage, stopped_clock, whom.scope, id)
         records = stage.fan_out()
         problems += [f"{round}: {each}" for each in (*untidy(whom.scope), *doubled(records))]
-        revoked = known(whom.scope, SILENT)["status"] == DECLINED and status == GRANTED
+        revoked = known(whom.scope, SILENT)["status"] == ConsentStatus.DECLINED and status == ConsentStatus.GRANTED
         for id in ids:
             happened = events_of(stage, id)
-            if status == GRANTED and not revoked:
+            if status == ConsentStatus.GRANTED and not revoked:
                 if happened[:3] != ["session.created", "session.dialing", "session.completed"]:
                     problems.append(f"{round}: {happened}")
             elif happened != ["session.created", "session.failed"]:
@@ -107,7 +107,7 @@ def test_of_acceptance_refusal_and_expiry_at_once_one_wins_and_all_sessions_foll
 
 @pytest.mark.parametrize(
     ("phone", "status", "reason"),
-    [(DECLINES, DECLINED, "consent_declined"), (SILENT, EXPIRED, "consent_expired")],
+    [(DECLINES, ConsentStatus.DECLINED, "consent_declined"), (SILENT, ConsentStatus.EXPIRED, "consent_expired")],
 )
 def test_a_refusal_and_silence_end_the_session_and_free_the_customer(
     stage: Stage, stopped_clock: Clock, phone: str, status: str, reason: str
@@ -128,8 +128,8 @@ def test_a_late_grant_is_kept_and_dials_nothing(stage: Stage, stopped_clock: Clo
     sweep(stage, stopped_clock, whom.scope)
     before = session_of(stage, id)
     stage.messages("dials")
-    consent_requests.answer(whom.scope, SILENT, GRANTED, clock.now())
-    assert known(whom.scope, SILENT)["status"] == GRANTED
+    consent_requests.answer(whom.scope, SILENT, ConsentStatus.GRANTED, clock.now())
+    assert known(whom.scope, SILENT)["status"] == ConsentStatus.GRANTED
     assert woken(stage, whom.scope, "dials") == []
     assert session_of(stage, id) == before
     later = place(stage, whom)
@@ -142,7 +142,10 @@ def test_an_answer_that_is_older_than_the_one_that_holds_is_dropped(stage: Stage
     whom = callee(stage, SILENT)
     placed(stage, whom)
     stopped_clock.forward(30)
-    for first, second in ((DECLINED, GRANTED), (GRANTED, DECLINED)):
+    for first, second in (
+        (ConsentStatus.DECLINED, ConsentStatus.GRANTED),
+        (ConsentStatus.GRANTED, ConsentStatus.DECLINED),
+    ):
         stopped_clock.forward(20)
         now = clock.now()
         consent_requests.answer(whom.scope, SILENT, first, now)
@@ -156,10 +159,10 @@ def test_a_refusal_after_a_grant_revokes_it_for_a_session_that_was_not_dialed_ye
     whom = callee(stage, SILENT)
     id = placed(stage, whom)
     stopped_clock.forward(5)
-    consent_requests.answer(whom.scope, SILENT, GRANTED, clock.now())
-    assert session_of(stage, id)["consent"]["status"] == GRANTED
+    consent_requests.answer(whom.scope, SILENT, ConsentStatus.GRANTED, clock.now())
+    assert session_of(stage, id)["consent"]["status"] == ConsentStatus.GRANTED
     stopped_clock.forward(1)
-    consent_requests.answer(whom.scope, SILENT, DECLINED, clock.now())
+    consent_requests.answer(whom.scope, SILENT, ConsentStatus.DECLINED, clock.now())
     dial(stage, stopped_clock, whom.scope, id)
     assert ended(stage, id) == ("failed", "consent_revoked")
     stage.fan_out()
@@ -186,9 +189,9 @@ def test_customers_on_one_phone_share_one_request_and_its_answer(stage: Stage, s
     assert list(untidy(first.scope)) == []
 
 
-@pytest.mark.parametrize("status", [GRANTED, DECLINED])
+@pytest.mark.parametrize("status", [ConsentStatus.GRANTED, ConsentStatus.DECLINED])
 def test_thirty_sessions_wait_for_one_answer_and_the_next_is_refused(
-    stage: Stage, stopped_clock: Clock, status: str
+    stage: Stage, stopped_clock: Clock, status: ConsentStatus
 ) -> None:
     everybody = [callee(stage, SILENT)]
     for _ in range(30):
@@ -203,7 +206,7 @@ def test_thirty_sessions_wait_for_one_answer_and_the_next_is_refused(
     consent_requests.answer(scope, SILENT, status, clock.now())
     assert list(untidy(scope)) == []
     sessions = listed(stage, "/v1/sessions")
-    expected = "queued" if status == GRANTED else "failed"
+    expected = "queued" if status == ConsentStatus.GRANTED else "failed"
     assert [session["call_status"] for session in sessions] == [expected] * 30
 
 
@@ -213,11 +216,11 @@ def test_thirty_sessions_wait_for_one_answer_and_the_next_is_refused(
 def test_an_answer_before_the_token_is_stored_ends_the_machine(stage: Stage, stopped_clock: Clock) -> None:
     whom = callee(stage, SILENT)
     placed(stage, whom)
-    consent_requests.answer(whom.scope, SILENT, DECLINED, clock.now())
+    consent_requests.answer(whom.scope, SILENT, ConsentStatus.DECLINED, clock.now())
     with wire() as line:
         stage.invoke("consent", {"Records": [reminder(stage, whom.scope, SILENT, task_token="late")]})
     assert [call.parameters["taskToken"] for call in line.of("SendTaskSuccess")] == ["late"]
-    assert known(whom.scope, SILENT)["status"] == DECLINED
+    assert known(whom.scope, SILENT)["status"] == ConsentStatus.DECLINED
 
 
 def test_the_token_ends_the_machine_when_the_answer_comes(stage: Stage, stopped_clock: Clock) -> None:
@@ -227,7 +230,7 @@ def test_the_token_ends_the_machine_when_the_answer_comes(stage: Stage, stopped_
     # A second wake-up keeps the token.
     remind(stage, whom.scope, SILENT)
     with wire() as line:
-        consent_requests.answer(whom.scope, SILENT, GRANTED, clock.now())
+        consent_requests.answer(whom.scope, SILENT, ConsentStatus.GRANTED, clock.now())
     assert [call.parameters["taskToken"] for call in line.of("SendTaskSuccess")] == ["t"]
 
 
@@ -348,9 +351,10 @@ def test_customers_who_were_deleted_hold_no_place_among_those_who_wait(stage: St
 def test_consent_that_is_revoked_as_the_call_is_being_dialed_is_heeded(stage: Stage, stopped_clock: Clock) -> None:
     whom = callee(stage, SILENT)
     id = placed(stage, whom)
-    consent_requests.answer(whom.scope, SILENT, GRANTED, clock.now())
+    consent_requests.answer(whom.scope, SILENT, ConsentStatus.GRANTED, clock.now())
     stopped_clock.forward(1)
-    with conversing.before_commit(lambda: consent_requests.answer(whom.scope, SILENT, DECLINED, clock.now())):
+    declined = ConsentStatus.DECLINED
+    with conversing.before_commit(lambda: consent_requests.answer(whom.scope, SILENT, declined, clock.now())):
         dial(stage, stopped_clock, whom.scope, id)
     assert ended(stage, id) == ("failed", "consent_revoked")
     assert list(untidy(whom.scope)) == []
@@ -360,5 +364,5 @@ def test_an_operator_revokes_consent_that_was_asked_for(stage: Stage, stopped_cl
     whom = callee(stage, SILENT)
     id = placed(stage, whom)
     stopped_clock.forward(1)
-    consent_requests.answer(whom.scope, SILENT, DECLINED, clock.now(), revoked=True)
+    consent_requests.answer(whom.scope, SILENT, ConsentStatus.DECLINED, clock.now(), revoked=True)
     assert ended(stage, id) == ("failed", "consent_revoked")

@@ -12,7 +12,7 @@ from botocore.stub import ANY, Stubber
 
 from shared.calls import limits
 from shared.calls.consent import consents
-from shared.calls.consent.consents import DECLINED, GRANTED, PENDING
+from shared.calls.sessions import ConsentStatus
 from shared.store import table
 from shared.telephony import Busy, NotConfigured, adapters, whatsapp
 from tests.support.calling import (
@@ -145,7 +145,7 @@ def test_a_live_request_is_sent_once_and_its_answer_settles_it(
         stopped_clock.forward(60)
         answered(stage, ANYBODY, accepted, stopped_clock.now)
         session = session_of(stage, id)
-        assert session["consent"]["status"] == (GRANTED if accepted else DECLINED)
+        assert session["consent"]["status"] == (ConsentStatus.GRANTED if accepted else ConsentStatus.DECLINED)
         assert session["call_status"] == ("queued" if accepted else "failed")
         assert bool(woken(stage, whom.scope, "dials")) is accepted
         # A live call on WhatsApp has nothing to carry its media.
@@ -170,10 +170,10 @@ def test_a_live_request_goes_out_from_the_stages_whatsapp_number(
         stubber.add_response("send_whatsapp_message", {"messageId": "message"}, request)
         remind(stage, whom.scope, ANYBODY)
         stubber.assert_no_pending_responses()
-    assert session_of(stage, id)["consent"]["status"] == PENDING
+    assert session_of(stage, id)["consent"]["status"] == ConsentStatus.PENDING
     stopped_clock.forward(60)
     answered(stage, ANYBODY, True, stopped_clock.now)
-    assert session_of(stage, id)["consent"]["status"] == GRANTED
+    assert session_of(stage, id)["consent"]["status"] == ConsentStatus.GRANTED
 
 
 def test_a_request_that_whatsapp_does_not_deliver_ends_the_calls_and_frees_the_customers(
@@ -200,7 +200,7 @@ def test_a_request_that_whatsapp_does_not_deliver_ends_the_calls_and_frees_the_c
     assert place(stage, whom, channel="whatsapp").status == 202
     # A report of the earlier request does not end the next.
     stage.invoke("consent", {"Records": [undelivered(stage, reference)]})
-    assert known(whom.scope, ANYBODY)["status"] == PENDING
+    assert known(whom.scope, ANYBODY)["status"] == ConsentStatus.PENDING
 
 
 def test_a_failure_that_comes_before_the_request_is_recorded_ends_the_calls(
@@ -229,9 +229,9 @@ def test_a_failure_of_one_of_several_tries_leaves_the_request_pending(
         remind(stage, whom.scope, ANYBODY)
         stopped_clock.forward(61)
     stage.invoke("consent", {"Records": [undelivered(stage, sent.references[-1])]})
-    assert session_of(stage, id)["consent"]["status"] == PENDING
+    assert session_of(stage, id)["consent"]["status"] == ConsentStatus.PENDING
     answered(stage, ANYBODY, True, stopped_clock.now)
-    assert session_of(stage, id)["consent"]["status"] == GRANTED
+    assert session_of(stage, id)["consent"]["status"] == ConsentStatus.GRANTED
 
 
 @pytest.mark.parametrize("reference", ["", "text", "P#1#live#consent#x 1", f"P#999#live#consent#{'0' * 32} 1"])
@@ -240,7 +240,7 @@ def test_a_failure_of_another_message_changes_nothing(stage: Stage, messenger: U
     whom, id = requested(stage)
     remind(stage, whom.scope, ANYBODY)
     assert stage.invoke("consent", {"Records": [undelivered(stage, reference)]}) == {"batchItemFailures": []}
-    assert session_of(stage, id)["consent"]["status"] == PENDING
+    assert session_of(stage, id)["consent"]["status"] == ConsentStatus.PENDING
 
 
 def test_a_customer_who_has_said_yes_by_another_way_is_not_asked(
@@ -251,7 +251,7 @@ def test_a_customer_who_has_said_yes_by_another_way_is_not_asked(
     whom, id = requested(stage)
     remind(stage, whom.scope, ANYBODY)
     assert sent.asked == []
-    assert session_of(stage, id)["consent"]["status"] == GRANTED
+    assert session_of(stage, id)["consent"]["status"] == ConsentStatus.GRANTED
     dial(stage, stopped_clock, whom.scope, id)
     assert list(untidy(whom.scope)) == []
 
@@ -326,7 +326,7 @@ def test_where_nobody_can_be_asked_the_sessions_that_wait_fail(
         session = session_of(stage, each)
         assert (session["call_status"], session["ended_reason"]) == ("failed", "provider_error")
         assert session["summary"]
-        assert session["consent"]["status"] != PENDING
+        assert session["consent"]["status"] != ConsentStatus.PENDING
     stage.fan_out()
     assert events_of(stage, id) == ["session.created", "session.failed"]
     assert list(untidy(whom.scope)) == []
@@ -349,9 +349,9 @@ def test_a_messenger_that_is_busy_is_asked_again_once(
         remind(stage, whom.scope, ANYBODY)
         stopped_clock.forward(61)
     assert len(sent.asked) == 2
-    assert session_of(stage, id)["consent"]["status"] == PENDING
+    assert session_of(stage, id)["consent"]["status"] == ConsentStatus.PENDING
     answered(stage, ANYBODY, True, stopped_clock.now)
-    assert session_of(stage, id)["consent"]["status"] == GRANTED
+    assert session_of(stage, id)["consent"]["status"] == ConsentStatus.GRANTED
 
 
 def test_an_answer_to_an_earlier_request_does_not_settle_the_next(
@@ -367,9 +367,9 @@ def test_an_answer_to_an_earlier_request_does_not_settle_the_next(
     id = placed(stage, whom, channel="whatsapp")
     remind(stage, whom.scope, ANYBODY)
     answered(stage, ANYBODY, False, at)
-    assert session_of(stage, id)["consent"]["status"] == PENDING
+    assert session_of(stage, id)["consent"]["status"] == ConsentStatus.PENDING
     answered(stage, ANYBODY, True, stopped_clock.now)
-    assert session_of(stage, id)["consent"]["status"] == GRANTED
+    assert session_of(stage, id)["consent"]["status"] == ConsentStatus.GRANTED
 
 
 def test_a_live_refusal_after_a_grant_holds_for_the_next_call(
@@ -401,11 +401,11 @@ def test_an_answer_goes_to_the_project_whose_request_it_answers(
     remind(stage, second.scope, ANYBODY)
     stopped_clock.forward(1)
     answered(stage, ANYBODY, True, stopped_clock.now, "message-1")
-    assert known(first.scope, ANYBODY)["status"] == GRANTED
-    assert known(second.scope, ANYBODY)["status"] == PENDING
+    assert known(first.scope, ANYBODY)["status"] == ConsentStatus.GRANTED
+    assert known(second.scope, ANYBODY)["status"] == ConsentStatus.PENDING
     answered(stage, ANYBODY, False, stopped_clock.now)
-    assert known(first.scope, ANYBODY)["status"] == GRANTED
-    assert known(second.scope, ANYBODY)["status"] == DECLINED
+    assert known(first.scope, ANYBODY)["status"] == ConsentStatus.GRANTED
+    assert known(second.scope, ANYBODY)["status"] == ConsentStatus.DECLINED
 
 
 def ask_operations(stage: Stage, messenger: Use) -> list[str]:
@@ -450,7 +450,7 @@ def test_an_answer_counts_though_its_worker_died_over_writing_down_that_it_asked
     answered(stage, ANYBODY, True, stopped_clock.now)
     stopped_clock.forward(61)
     remind(stage, whom.scope, ANYBODY)
-    assert session_of(stage, id)["consent"]["status"] == GRANTED
+    assert session_of(stage, id)["consent"]["status"] == ConsentStatus.GRANTED
     assert sent.asked == [ANYBODY]
 
 

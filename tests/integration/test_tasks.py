@@ -90,14 +90,14 @@ def test_a_wake_up_that_is_a_little_early_waits_until_the_work_is_due(job: Job, 
     def soon() -> Claim | None:
         return tasks.claim_soon(job.pk, job.sk, lambda: clock.now() + LEASE)
 
-    job.schedule(at=clock.now() + tasks.EARLY + 1)
+    job.schedule(at=clock.now() + tasks.EARLY_MS + 1)
     assert not tasks.is_free(job.row)
     assert soon() is None
     stopped_clock.forward(0.001)
     before = stopped_clock.now
     claim = soon()
     assert claim is not None
-    assert stopped_clock.now - before == pytest.approx(tasks.EARLY / clock.SECOND, abs=0.01)
+    assert stopped_clock.now - before == pytest.approx(tasks.EARLY_MS / clock.SECOND, abs=0.01)
     # The lease is counted from the claim, not from the wake-up.
     assert claim.seconds_left == pytest.approx(LEASE / clock.SECOND, abs=0.01)
     assert soon() is None

@@ -17,7 +17,7 @@ from shared.agent.bedrock import Bedrock
 from shared.agent.scripted import Scripted
 from shared.agent.tools import Tools
 from shared.calls.live import voice
-from shared.calls.live.steps import FILES_WITHIN, LONGEST, POLL, START_AGAIN
+from shared.calls.live.steps import FILES_WITHIN_MS, LONGEST_MS, POLL_MS, START_AGAIN_MS
 from shared.core import clock
 from shared.core.errors import ApiError
 from shared.store import table
@@ -218,7 +218,7 @@ def test_a_customer_who_asks_to_be_called_again_ends_the_call_so(
     assert call.doc["call_later_at"] == CALL_AT
     assert appointment(call)["status"] == "pending"
     assert events_of(stage, call.id)[-2:] == ["session.call_later", "session.transcript_ready"]
-    after(stage, stopped_clock, call, FILES_WITHIN)
+    after(stage, stopped_clock, call, FILES_WITHIN_MS)
     assert_over(call)
 
 
@@ -257,7 +257,7 @@ def test_nobody_is_called_a_person_for_being_silent(stage: Stage, stopped_clock:
     hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
     assert outcome(call) == ("completed", "agent_hangup", None)
     assert transcript(call) == []
-    after(stage, stopped_clock, call, FILES_WITHIN)
+    after(stage, stopped_clock, call, FILES_WITHIN_MS)
     assert files(call) == ("failed", "failed")
 
 
@@ -271,7 +271,7 @@ def test_a_machine_that_was_taken_for_a_person_is_a_machine(stage: Stage, stoppe
 def test_a_talk_that_takes_too_long_keeps_what_was_done(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = answered(stage, line)
     talks(stage, stopped_clock, call, "Yes, I'll be there.")
-    after(stage, stopped_clock, call, LONGEST)
+    after(stage, stopped_clock, call, LONGEST_MS)
     assert outcome(call) == ("completed", "max_duration", "human")
     assert call.doc["summary"] == "The customer confirmed the appointment."
     assert call.doc["transcript_status"] == "available"
@@ -378,11 +378,11 @@ def test_who_answers_before_the_contact_is_written_down_is_understood_and_rung_u
     stopped_clock.forward(12)
     say(stage, call, "Yes.")
     assert appointment(call)["status"] == "confirmed"
-    after(stage, stopped_clock, call, START_AGAIN)
+    after(stage, stopped_clock, call, START_AGAIN_MS)
     first, again = line.started
     assert first == again
     line.state = ContactState(clock.now() - 20_000, None, None)
-    after(stage, stopped_clock, call, POLL)
+    after(stage, stopped_clock, call, POLL_MS)
     hangs_up(stage, stopped_clock, call, line)
     assert [one["content"] for one in transcript(call)][:2] == [first[-1], "Yes."]
     assert outcome(call) == ("completed", "customer_hangup", "human")
@@ -489,7 +489,7 @@ def test_a_look_during_a_turn_is_no_harm_and_costs_no_second_answer_unless_somet
         if told:
             tell(stage, contact_event(line.contacts[call.id], "CONTACT_DATA_UPDATED"))
         due = call.row["due_at"]
-        after(stage, stopped_clock, call, POLL)
+        after(stage, stopped_clock, call, POLL_MS)
         assert call.row["due_at"] > due
 
     agent = Watched(looks)

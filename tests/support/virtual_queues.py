@@ -185,7 +185,7 @@ class DeliveryQueues:
             row, at = open_rows[id], self._time.now + number / ROWS_PER_SECOND
             delay = max(0, round(row.planned - at))
             self._at(at, self._wake_up, id, Destination(queues.LATER, row.receiver.id), delay)
-            row.wake_up_at = at + min(tasks.MIN_INTERVAL * 2**row.wake_ups, tasks.MAX_INTERVAL)
+            row.wake_up_at = at + min(tasks.MIN_INTERVAL_S * 2**row.wake_ups, tasks.MAX_INTERVAL_S)
             row.wake_ups += 1
         self._at(self._time.now + SWEEP, self._sweep)
 

@@ -14,8 +14,8 @@ from shared.aws import services
 from shared.calls import commands as calls
 from shared.calls import sessions
 from shared.calls.consent import consents
-from shared.calls.consent.consents import DECLINED, EXPIRED, GRANTED, Consent, ConsentDocument
-from shared.calls.sessions import SESSIONS
+from shared.calls.consent.consents import Consent, ConsentDocument
+from shared.calls.sessions import SESSIONS, ConsentStatus
 from shared.core import clock
 from shared.core.log import logger
 from shared.projects import projects
@@ -24,20 +24,20 @@ from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 from shared.telephony import Busy, Ending, NotConfigured, adapters, whatsapp
 
-LEASE = 40 * clock.SECOND
+LEASE_MS = 40 * clock.SECOND
 """How long a worker may take for a step: the timeout of its function."""
-ASK_AGAIN = 60 * clock.SECOND
+ASK_AGAIN_MS = 60 * clock.SECOND
 """The wait before resending a request that may not have been sent."""
 ASK_TRIES = 3
 """How often such a request is sent. The customer may see each of them."""
-PERMISSION_LASTS = clock.DAY
+PERMISSION_LASTS_MS = clock.DAY
 """How long a permission that the customer gave in WhatsApp itself is trusted before WhatsApp is asked again."""
 NOT_SET_UP = "Calls on WhatsApp are not set up for this deployment. "
 CANNOT_ASK = "The customer could not be asked for consent on WhatsApp."
 ENDINGS = {
-    consents.GRANTED: None,
-    consents.DECLINED: calls.CONSENT_DECLINED,
-    consents.EXPIRED: calls.CONSENT_EXPIRED,
+    ConsentStatus.GRANTED: None,
+    ConsentStatus.DECLINED: calls.CONSENT_DECLINED,
+    ConsentStatus.EXPIRED: calls.CONSENT_EXPIRED,
 }
 """The endings of the sessions that wait, by the consent's new status; None if they are dialed."""
 
@@ -45,12 +45,14 @@ ENDINGS = {
 def run_due_steps(pk: str) -> None:
     """Run the steps of a consent that are due, and send the wake-up for the next one."""
     scope = scope_of(pk)
-    at = tasks.run_due_steps(pk, "consent", LEASE, lambda claim: _step(scope, claim))
+    at = tasks.run_due_steps(pk, "consent", LEASE_MS, lambda claim: _step(scope, claim))
     if at is not None:
         wake_ups.send("consents", [consents.wake_up(pk, at)])
 
 
-def answer(scope: Scope, phone: str, status: str, at: int, until: int | None = None, *, revoked: bool = False) -> None:
+def answer(
+    scope: Scope, phone: str, status: ConsentStatus, at: int, until: int | None = None, *, revoked: bool = False
+) -> None:
     """Store a phone's answer, and close the request with every session that waits for it. `until` ends a grant.
 
     Without a pending request the answer is stored for later calls. An answer that is older than the stored one is
@@ -112,7 +114,8 @@ def store_reply(reply: whatsapp.PermissionReply) -> None:
     if scope is None:
         logger().info("consent reply matches no request")
         return
-    answer(scope, reply.phone, GRANTED if reply.accepted else DECLINED, reply.at, reply.until)
+    status = ConsentStatus.GRANTED if reply.accepted else ConsentStatus.DECLINED
+    answer(scope, reply.phone, status, reply.at, reply.until)
 
 
 def end_undelivered(failure: whatsapp.Failure) -> None:
@@ -151,7 +154,7 @@ def _step(scope: Scope, claim: tasks.Claim) -> None:
     if not consent.pending:
         tasks.commit(claim, [consents.update(consent, consent.doc, tasks.NO_WORK)])
     elif now >= consent.expires_at:
-        doc = consents.answered(consent, EXPIRED, now)
+        doc = consents.answered(consent, ConsentStatus.EXPIRED, now)
         close(consent, doc, calls.CONSENT_EXPIRED, claim=claim)
     elif not consent.asked:
         _ask(claim, consent)
@@ -221,14 +224,14 @@ def _asked(consent: Consent) -> table.Update:
 def _ask_again(claim: tasks.Claim, consent: Consent) -> None:
     """Postpone the next try of a request that may have been sent."""
     tasks.commit(
-        claim, [consents.update(consent, consent.doc, tasks.due_attributes(consent.key, clock.now() + ASK_AGAIN))]
+        claim, [consents.update(consent, consent.doc, tasks.due_attributes(consent.key, clock.now() + ASK_AGAIN_MS))]
     )
 
 
 def _grant(claim: tasks.Claim, consent: Consent) -> None:
     """Settle the request with a permission that the customer gave in another way."""
     now = clock.now()
-    doc = consents.answered(consent, GRANTED, now, now + PERMISSION_LASTS)
+    doc = consents.answered(consent, ConsentStatus.GRANTED, now, now + PERMISSION_LASTS_MS)
     close(consent, doc, None, claim=claim)
 
 
@@ -240,7 +243,7 @@ def _give_up(claim: tasks.Claim, consent: Consent, summary: str, *, sent: bool) 
 
 def _given_up(consent: Consent, *, sent: bool) -> ConsentDocument:
     """The consent after its request was given up. Only requests that were sent count towards the limits."""
-    doc = consents.answered(consent, EXPIRED, clock.now())
+    doc = consents.answered(consent, ConsentStatus.EXPIRED, clock.now())
     return doc if sent else {**doc, "requests": doc["requests"][:-1]}
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NotRequired, TypedDict, cast
 
-from shared.calls.sessions import SessionConsent
+from shared.calls.sessions import ConsentStatus, SessionConsent
 from shared.core import clock, trace
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
@@ -25,18 +25,17 @@ from shared.tasks import wake_ups
 from shared.telephony import test_numbers
 from shared.telephony.test_numbers import ConsentBehaviour
 
-PENDING, GRANTED, DECLINED, EXPIRED = "pending", "granted", "declined", "expired"
-LASTS = 7 * clock.DAY // clock.SECOND
+LASTS_S = 7 * clock.DAY // clock.SECOND
 """Seconds, scaled, after which a request without an answer expires."""
-SILENCE = 60
+SILENCE_S = 60
 """The same for a simulated customer who never answers (promises 10)."""
-SIMULATED_ANSWER = 5
+SIMULATED_ANSWER_S = 5
 """Seconds, scaled, after which a simulated customer answers."""
 REQUESTS = ((clock.DAY, 1), (7 * clock.DAY, 2))
 """How many requests a phone may get in a period (Meta's limits for call permission requests; promises 7)."""
 SESSIONS_LIMIT = 30
 """Sessions that may wait for one answer, because all of them are written in one transaction."""
-ASKER_KEPT = 400 * clock.DAY
+ASKER_KEPT_MS = 400 * clock.DAY
 """How long the projects that asked a phone are stored. An operator can revoke a permission that lasts longer."""
 
 _REFERENCE = re.compile(r"(P#[0-9]{1,18}#(?:live|test)#consent#[0-9a-f]{32}) [0-9]{1,18}")
@@ -46,8 +45,8 @@ class ConsentDocument(TypedDict):
     """A phone's latest request and the answer to it. Times are as in resources."""
 
     phone: str
-    status: str | None
-    """`pending`, `granted`, `declined` or `expired`. Null if the phone was never asked and never answered."""
+    status: ConsentStatus | None
+    """Null if the phone was never asked and never answered."""
     request: int
     """The number of the latest request, from 1; 0 before the first."""
     requests: list[str]
@@ -106,12 +105,12 @@ class Consent:
     @property
     def pending(self) -> bool:
         """Whether a request waits for its answer."""
-        return self.doc["status"] == PENDING
+        return self.doc["status"] == ConsentStatus.PENDING
 
     @property
     def granted(self) -> bool:
         """Whether the phone may be called now."""
-        if self.doc["status"] == GRANTED:
+        if self.doc["status"] == ConsentStatus.GRANTED:
             return self.doc["until"] is None or clock.parse(self.doc["until"]) > clock.now()
         return self.doc["status"] is None and self.behaviour == ConsentBehaviour.ON_FILE
 
@@ -127,12 +126,12 @@ class Consent:
         if self.behaviour in (None, ConsentBehaviour.SILENT):
             return None
         assert self.doc["requested_at"] is not None, "a pending request was made"
-        return clock.parse(self.doc["requested_at"]) + clock.scaled(SIMULATED_ANSWER)
+        return clock.parse(self.doc["requested_at"]) + clock.scaled(SIMULATED_ANSWER_S)
 
     @property
-    def simulated_answer(self) -> str:
+    def simulated_answer(self) -> ConsentStatus:
         """The status that a simulated customer's answer leads to."""
-        return DECLINED if self.behaviour == ConsentBehaviour.DECLINES else GRANTED
+        return ConsentStatus.DECLINED if self.behaviour == ConsentBehaviour.DECLINES else ConsentStatus.GRANTED
 
     @property
     def due_at(self) -> int:
@@ -214,7 +213,7 @@ def public(doc: ConsentDocument) -> SessionConsent:
     """The consent in a session."""
     return {
         # Only a consent on file has no status.
-        "status": doc["status"] or GRANTED,
+        "status": doc["status"] or ConsentStatus.GRANTED,
         "requested_at": doc["requested_at"],
         "responded_at": doc["responded_at"],
         "expires_at": doc["expires_at"],
@@ -226,10 +225,10 @@ def requested(consent: Consent, session_id: str) -> ConsentDocument:
     now, old = clock.now(), consent.doc
     if _is_limited(consent, now):
         raise ApiError(Code.CONSENT_REQUEST_LIMITED)
-    lasts = SILENCE if consent.behaviour == ConsentBehaviour.SILENT else LASTS
+    lasts = SILENCE_S if consent.behaviour == ConsentBehaviour.SILENT else LASTS_S
     return {
         **_unknown(consent.phone),
-        "status": PENDING,
+        "status": ConsentStatus.PENDING,
         "request": old["request"] + 1,
         "requests": [*old["requests"], clock.iso(now)][-2:],
         "requested_at": clock.iso(now),
@@ -250,18 +249,18 @@ def left(consent: Consent, session_id: str) -> ConsentDocument:
     return {**consent.doc, "sessions": [other for other in consent.doc["sessions"] if other != session_id]}
 
 
-def answered(consent: Consent, status: str, at: int, until: int | None = None) -> ConsentDocument:
+def answered(consent: Consent, status: ConsentStatus, at: int, until: int | None = None) -> ConsentDocument:
     """The consent once its request is granted, declined or expired; `until` ends a grant."""
     return {
         **consent.doc,
         "status": status,
-        "responded_at": None if status == EXPIRED else clock.iso(at),
+        "responded_at": None if status == ConsentStatus.EXPIRED else clock.iso(at),
         "until": None if until is None else clock.iso(until),
         "sessions": [],
     }
 
 
-def is_outdated(consent: Consent, status: str, at: int) -> bool:
+def is_outdated(consent: Consent, status: ConsentStatus, at: int) -> bool:
     """Whether an answer is older than the stored one. Of two answers at the same time, the refusal wins."""
     if consent.pending:
         assert consent.doc["requested_at"] is not None, "a pending request was made"
@@ -270,7 +269,7 @@ def is_outdated(consent: Consent, status: str, at: int) -> bool:
     if consent.doc["responded_at"] is None:
         return False
     stored = clock.parse(consent.doc["responded_at"])
-    return stored > at or (stored == at and status != DECLINED)
+    return stored > at or (stored == at and status != ConsentStatus.DECLINED)
 
 
 def update(
@@ -308,7 +307,7 @@ def unchanged(consent: Consent) -> table.Check:
 def wake_up(pk: str, at: int | None = None) -> wake_ups.WakeUp:
     """The wake-up for the next step of a consent, now or at about the instant `at`."""
     return wake_ups.WakeUp(
-        pk, "consent", group=_group(scope_of(pk)), delay=0 if at is None else wake_ups.delay_until(at)
+        pk, "consent", group=_group(scope_of(pk)), delay_s=0 if at is None else wake_ups.delay_until(at)
     )
 
 
@@ -331,7 +330,7 @@ def askers_pk(phone: str) -> str:
 def asker(consent: Consent, message_id: str) -> table.Put:
     """The write that records which project asked a phone, so that a reply finds it."""
     row = {"pk": askers_pk(consent.phone), "sk": consent.key, "kind": "asker", "message_id": message_id}
-    expires_at = (clock.now() + ASKER_KEPT) // clock.SECOND
+    expires_at = (clock.now() + ASKER_KEPT_MS) // clock.SECOND
     return table.Put(row | {"asked_at": clock.now(), "expires_at": expires_at}, condition="")
 
 

@@ -28,17 +28,17 @@ from shared.core.facts import CONNECT_ACTIVE_CALLS, CONNECT_STARTS_PER_SECOND
 from shared.store import table
 from shared.store.keys import Scope
 
-HELD = 30 * clock.MINUTE
+HELD_MS = 30 * clock.MINUTE
 """How long a call that is not released keeps its slot: longer than a call may take."""
-CHECK_SOON = 5 * clock.SECOND
+CHECK_SOON_MS = 5 * clock.SECOND
 """How often the first waiting call checks for a slot. The calls further back check less often."""
-CHECK_WITHIN = 60 * clock.SECOND
+CHECK_WITHIN_MS = 60 * clock.SECOND
 """The longest wait for a slot."""
-MIN_WAIT = clock.SECOND
+MIN_WAIT_MS = clock.SECOND
 """The shortest wait, because queues delay by whole seconds."""
-LATE = 5 * clock.SECOND
+LATE_MS = 5 * clock.SECOND
 """How late a waiting call may come back without losing its place."""
-BACK_OFF = 5 * clock.SECOND
+BACK_OFF_MS = 5 * clock.SECOND
 """How long no call starts after the carrier refused one for lack of capacity."""
 WAITING_READ = 200
 """How many waiting calls a worker sees: those that wait longest."""
@@ -73,17 +73,19 @@ def admit(scope: Scope, session_id: str) -> Start | Wait:
     free = active_calls() - len(calls) - ahead
     interval = round(clock.SECOND / starts_per_second())
     # A host with a wrong clock must not stop all calls.
-    next_start = min(max(now, pace.get("next_start", 0)), now + BACK_OFF + interval)
+    next_start = min(max(now, pace.get("next_start", 0)), now + BACK_OFF_MS + interval)
     at = next_start + ahead * interval
     if free <= 0:
-        return wait(scope, session_id, now + min(CHECK_SOON + CHECK_SOON * ahead // active_calls(), CHECK_WITHIN))
+        return wait(
+            scope, session_id, now + min(CHECK_SOON_MS + CHECK_SOON_MS * ahead // active_calls(), CHECK_WITHIN_MS)
+        )
     if at > now:
-        return wait(scope, session_id, max(at, now + MIN_WAIT))
+        return wait(scope, session_id, max(at, now + MIN_WAIT_MS))
     row = {"pk": _PK, "sk": _PACE, "kind": "pace", "next_start": now + interval}
     return Start(
         [
             table.versioned(row, pace.get("v", 0)),
-            table.Put(_row(_CALL, scope, session_id, now + HELD), condition=""),
+            table.Put(_row(_CALL, scope, session_id, now + HELD_MS), condition=""),
             table.Delete(_PK, _WAITS + session_id, condition=""),
             *(table.Delete(_PK, row["sk"], condition="") for row in expired[:20] if session_id not in row["sk"]),
         ]
@@ -92,12 +94,12 @@ def admit(scope: Scope, session_id: str) -> Start | Wait:
 
 def wait(scope: Scope, session_id: str, until: int) -> Wait:
     """Let a queued call wait, and keep its place."""
-    return Wait(until, [table.Put(_row(_WAITS, scope, session_id, until + LATE), condition="")])
+    return Wait(until, [table.Put(_row(_WAITS, scope, session_id, until + LATE_MS), condition="")])
 
 
 def refused(scope: Scope, session_id: str) -> Wait:
     """Let a call wait that the carrier had no capacity for, and all others with it."""
-    waits = wait(scope, session_id, clock.now() + BACK_OFF)
+    waits = wait(scope, session_id, clock.now() + BACK_OFF_MS)
     pace = table.Update(_PK, _PACE, set={"next_start": waits.until}, expressions=("v = v + :one",), values={":one": 1})
     return Wait(waits.until, [*waits.writes, release(session_id), pace])
 

@@ -41,24 +41,24 @@ from shared.telephony import (
     adapters,
 )
 
-DIALED_WITHIN = clock.HOUR
+DIALED_WITHIN_MS = clock.HOUR
 """How long a call may wait to be dialed."""
-START_AGAIN = 20 * clock.SECOND
+START_AGAIN_MS = 20 * clock.SECOND
 """When another worker takes over a call whose worker died while it placed it: later than the lease ends."""
-START_WITHIN = 45 * clock.SECOND
+START_WITHIN_MS = 45 * clock.SECOND
 """When a call that could not be placed is given up. After an unanswered call has rung out, the same token could place a
 second one."""
-BUSY = 5 * clock.SECOND
+BUSY_MS = 5 * clock.SECOND
 """The wait before a carrier that did not respond is asked again to place a call."""
-POLL = 30 * clock.SECOND
+POLL_MS = 30 * clock.SECOND
 """How often the carrier is asked for the state of a call for which no event arrives."""
-LOST_AFTER = 10 * clock.MINUTE
+LOST_AFTER_MS = 10 * clock.MINUTE
 """When a call that the carrier does not know has failed."""
-LONGEST = 15 * clock.MINUTE
+LONGEST_MS = 15 * clock.MINUTE
 """How long a call may take, from dialing on."""
-FILES_WITHIN = 30 * clock.MINUTE
+FILES_WITHIN_MS = 30 * clock.MINUTE
 """When a transcript or a recording that has not arrived is given up."""
-CONTACT_KEPT = 7 * clock.DAY
+CONTACT_KEPT_MS = 7 * clock.DAY
 """How long a contact's session can be found. Its last events arrive within hours, but an event that fails can stay in a
 queue for days."""
 TIMEOUT = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_TIMEOUT)
@@ -71,7 +71,7 @@ def step(scope: Scope, claim: tasks.Claim) -> None:
     """Run the next step of a call. Raises ConditionFailed or Contended if the rows were modified concurrently."""
     record = SESSIONS.record(claim.row)
     if sessions.is_starting(record):
-        if clock.now() - record.row["started_at"] >= START_WITHIN:
+        if clock.now() - record.row["started_at"] >= START_WITHIN_MS:
             tasks.commit(claim, _end(scope, record, TIMEOUT, None, clock.now()))
         else:
             _place(scope, claim, record, first=False)
@@ -214,7 +214,7 @@ def _start(scope: Scope, claim: tasks.Claim, record: SessionRecord) -> None:
         tasks.commit(claim, calls.ending(scope, record, calls.PROVIDER_ERROR, changes))
         return
     planned_at = clock.parse(record.doc["dial_at"] or record.doc["created_at"])
-    if not (isinstance(clear, calls.PutOff) and clear.closed) and clock.now() - planned_at >= DIALED_WITHIN:
+    if not (isinstance(clear, calls.PutOff) and clear.closed) and clock.now() - planned_at >= DIALED_WITHIN_MS:
         tasks.commit(claim, calls.ending(scope, record, TIMEOUT, {"summary": WAITED_TOO_LONG}))
         return
     if not isinstance(clear, Clearance):
@@ -237,7 +237,7 @@ def _place(scope: Scope, claim: tasks.Claim, record: SessionRecord, *, first: bo
     """Let the carrier place the call, and record its id. `first` if no earlier request can have placed it."""
     session = record.doc
     # For the next worker, if this one dies. `sweep`, or the present message if the queue repeats it, comes too late.
-    wake_ups.send("dials", [sessions.wake_up(scope, session["id"], clock.now() + START_AGAIN)])
+    wake_ups.send("dials", [sessions.wake_up(scope, session["id"], clock.now() + START_AGAIN_MS)])
     opening = record.row["opening"]
     try:
         contact_id = adapters.carrier().start(session["to"], session["id"], scope.project_id, scope.livemode, opening)
@@ -251,14 +251,14 @@ def _place(scope: Scope, claim: tasks.Claim, record: SessionRecord, *, first: bo
         changes = {"summary": NOT_SET_UP + str(error)}
         tasks.commit(claim, calls.ending(scope, record, calls.PROVIDER_ERROR, changes))
     else:
-        tasks.commit(claim, _placed(scope, record, contact_id, clock.now() + POLL))
+        tasks.commit(claim, _placed(scope, record, contact_id, clock.now() + POLL_MS))
 
 
 def _try_again(scope: Scope, record: SessionRecord, *, placed_none: bool) -> list[table.Write]:
     """The writes after a busy carrier's answer. If it `placed_none`, the call waits as if it had not been started."""
     session_id = record.doc["id"]
     if not placed_none:
-        return [sessions.update(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY))]
+        return [sessions.update(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY_MS))]
     waits = capacity.refused(scope, session_id)
     attributes = {**tasks.due_attributes(session_id, waits.until), "started_at": None, "opening": None}
     return [sessions.update(scope, record, {}, attributes), limits.undo(scope), *waits.writes]
@@ -276,13 +276,13 @@ def _placed(scope: Scope, record: SessionRecord, contact_id: str, due_at: int) -
 def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> list[table.Write]:
     """The writes that bring a call under way up to date with the carrier's state of it."""
     session, now = record.doc, clock.now()
-    age, patience = _since_dialed(session), LOST_AFTER
-    due = tasks.due_attributes(session["id"], now + POLL)
+    age, patience = _since_dialed(session), LOST_AFTER_MS
+    due = tasks.due_attributes(session["id"], now + POLL_MS)
     try:
         state = _describe(contact_id, age)
     except (Busy, NotConfigured) as error:
         logger().warning("the carrier does not respond", extra={"session_id": session["id"], "error": str(error)})
-        state, patience = None, LONGEST + LOST_AFTER
+        state, patience = None, LONGEST_MS + LOST_AFTER_MS
     if state is None and age >= patience:
         return _end(scope, record, TIMEOUT, None, now)
     if state is not None:
@@ -300,7 +300,7 @@ def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> list[table.Wr
 def _describe(contact_id: str, age: int) -> ContactState | None:
     """The carrier's state of a call. A call that takes too long is stopped. Raises Busy, NotConfigured."""
     state = adapters.carrier().describe(contact_id)
-    if state is None or state.ending is not None or age < LONGEST:
+    if state is None or state.ending is not None or age < LONGEST_MS:
         return state
     adapters.carrier().stop(contact_id)
     too_long = TIMEOUT if state.answered_at is None else Ending(SessionCallStatus.COMPLETED, EndedReason.MAX_DURATION)
@@ -329,7 +329,7 @@ def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
     if session["answered_at"] is None:
         return sessions.update(scope, record, {}, tasks.NO_WORK)
     assert session["ended_at"] is not None, "the call has ended"
-    until = clock.parse(session["ended_at"]) + FILES_WITHIN
+    until = clock.parse(session["ended_at"]) + FILES_WITHIN_MS
     statuses = {"transcript_status": session["transcript_status"], "recording_status": session["recording_status"]}
     for name, status in statuses.items():
         changed = FileStatus.PROCESSING
@@ -369,7 +369,7 @@ def _contact(scope: Scope, session: Session, contact_id: str) -> table.Put:
     """The write by which events of the contact find its session."""
     row: table.Row = {"pk": _contact_pk(contact_id), "sk": "contact", "kind": "contact", "session_id": session["id"]}
     owner = {"project_id": scope.project_id, "livemode": scope.livemode}
-    return table.Put(row | owner | {"expires_at": (clock.now() + CONTACT_KEPT) // clock.SECOND}, condition="")
+    return table.Put(row | owner | {"expires_at": (clock.now() + CONTACT_KEPT_MS) // clock.SECOND}, condition="")
 
 
 def _contact_pk(contact_id: str) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared.agent import Agent, AgentFailed, Utterance, adapters, measures, plain_text
-from shared.agent.tools import AGENT_FAILED, Action, Proposal, Tools
+from shared.agent.tools import Action, HandoffReason, Proposal, Tools
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls import dialogue, sessions, transcripts
 from shared.calls.sessions import SESSIONS, SessionRecord
@@ -102,7 +102,7 @@ def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, secon
     except AgentFailed as error:
         logger().warning("agent failed", extra={"session_id": session.doc["id"], "error": str(error)})
         tools = Tools(appointments=(), message=text, in_call=True)
-        tools.hand_off(AGENT_FAILED)
+        tools.hand_off(HandoffReason.AGENT_FAILED)
         response = Response(LOST, ends_call=True)
     lines = [*lines, *_lines(session, lines, text, response.text)]
     put = transcripts.write(scope, session.doc["id"], lines, transcript["v"] if transcript else 0)

@@ -199,7 +199,7 @@ def new_row(
         "kind": DELIVERIES.kind,
         "endpoint": endpoint_id,
         "generation": endpoint.generation,
-        "expires_at": (now + events.RETENTION) // clock.SECOND,
+        "expires_at": (now + events.RETENTION_MS) // clock.SECOND,
     }
     if not endpoint.doc["enabled"]:
         return row | {"doc": fields.to_json(end(doc, DeliveryStatus.CANCELED, clock.iso(now)))}
@@ -213,7 +213,7 @@ def wake_up(row: table.Row, delay_s: int = 0, destination: queues.Destination | 
     With a `destination`, it has the group and `once` of the destination, and no delay.
     """
     if destination is None:
-        return WakeUp(row["pk"], row["sk"], group=row["endpoint"], delay=delay_s)
+        return WakeUp(row["pk"], row["sk"], group=row["endpoint"], delay_s=delay_s)
     return WakeUp(row["pk"], row["sk"], group=destination.group, once=destination.once)
 
 

@@ -11,7 +11,7 @@ import pytest
 from functions.admin import words
 from shared.admin import members
 from shared.agent import bedrock
-from shared.agent.tools import AGENT_FAILED
+from shared.agent.tools import HandoffReason
 from shared.calls import limits
 from shared.core import clock
 from shared.projects import usage
@@ -221,7 +221,8 @@ def test_the_reason_of_a_handoff_is_said_in_words(stage: Stage, whole: Whole) ->
     shown = browser.get(f"{whole.story.path}/conversations/{id}").page.text
     assert "The customer asked for a person" in shown
     assert "customer_request" not in shown
-    assert words.HANDOFF.keys() == {*bedrock.REASONS, AGENT_FAILED, "customer_deleted", "customer_request"}
+    others = {HandoffReason.AGENT_FAILED, HandoffReason.CUSTOMER_DELETED, HandoffReason.CUSTOMER_REQUEST}
+    assert words.HANDOFF.keys() == {*bedrock.REASONS} | others
 
 
 def test_a_conversation_that_is_ended_by_the_api_waits_for_nobody(stage: Stage, whole: Whole) -> None:

@@ -11,8 +11,8 @@ import boto3
 import pytest
 from botocore.stub import ANY, Stubber
 
-from shared.calls.live.capacity import BACK_OFF
-from shared.calls.live.steps import LONGEST, POLL, START_WITHIN
+from shared.calls.live.capacity import BACK_OFF_MS
+from shared.calls.live.steps import LONGEST_MS, POLL_MS, START_WITHIN_MS
 from shared.core import clock
 from shared.telephony import adapters
 from shared.telephony.amazon_connect import REASON_DELAY, Connect
@@ -101,7 +101,7 @@ def test_a_start_that_amazon_connect_refuses_ends_the_call(
     connect.add_client_error("start_outbound_voice_contact", code, f"not to {PHONE}", 403)
     work(stage, call)
     assert outcome(call)[:2] == ending
-    after(stage, stopped_clock, call, POLL)
+    after(stage, stopped_clock, call, POLL_MS)
     assert_over(call, calls=0)
 
 
@@ -110,7 +110,7 @@ def test_a_throttled_start_is_made_again(stage: Stage, stopped_clock: Clock, con
     connect.add_client_error("start_outbound_voice_contact", "ThrottlingException", f"slow down, {PHONE}", 429)
     work(stage, call)
     start_answers(connect, call, contact)
-    after(stage, stopped_clock, call, BACK_OFF)
+    after(stage, stopped_clock, call, BACK_OFF_MS)
     assert call.row["contact_id"] == contact
 
 
@@ -123,7 +123,7 @@ def test_a_call_that_takes_too_long_is_stopped_at_amazon_connect(
     connected = {"ConnectedToSystemTimestamp": at(clock.now())}
     connect.add_response("describe_contact", contact_of(contact, **connected))
     connect.add_response("stop_contact", {}, {"InstanceId": "instance", "ContactId": contact})
-    after(stage, stopped_clock, call, LONGEST)
+    after(stage, stopped_clock, call, LONGEST_MS)
     assert outcome(call)[:2] == ("completed", "max_duration")
     connect.assert_no_pending_responses()
 
@@ -135,7 +135,7 @@ def test_a_contact_of_a_call_that_was_given_up_is_stopped_at_amazon_connect(
     call, contact = placed(stage), str(uuid.uuid4())
     connect.add_client_error("start_outbound_voice_contact", "InternalServiceException", "", 500)
     work(stage, call)
-    after(stage, stopped_clock, call, START_WITHIN)
+    after(stage, stopped_clock, call, START_WITHIN_MS)
     assert outcome(call)[:2] == ("failed", "provider_timeout")
     attributes = {"session_id": call.id, "project_id": str(call.scope.project_id), "livemode": "true"}
     asked = {"InstanceId": "instance", "InitialContactId": contact}

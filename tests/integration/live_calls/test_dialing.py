@@ -7,8 +7,9 @@ from contextlib import suppress
 import pytest
 
 from shared.calls import limits
-from shared.calls.consent import consent_requests, consents
-from shared.calls.live.steps import BUSY, FILES_WITHIN, POLL, START_AGAIN, START_WITHIN
+from shared.calls.consent import consent_requests
+from shared.calls.live.steps import BUSY_MS, FILES_WITHIN_MS, POLL_MS, START_AGAIN_MS, START_WITHIN_MS
+from shared.calls.sessions import ConsentStatus
 from shared.core import clock
 from shared.telephony import (
     Busy,
@@ -119,11 +120,11 @@ def test_each_ending_is_counted_and_gives_back_what_the_call_took(
     call = dialed(stage)
     begun = clock.now() + 1000 if was_answered else None
     line.state = ContactState(begun, clock.now() + 9000, ending)
-    after(stage, stopped_clock, call, POLL)
+    after(stage, stopped_clock, call, POLL_MS)
     assert outcome(call) == (ending.call_status, ending.ended_reason, ending.answered_by)
     assert call.doc["duration_seconds"] == (8 if was_answered else None)
     assert files(call) == (("processing", "processing") if was_answered else ("none", "none"))
-    after(stage, stopped_clock, call, FILES_WITHIN)
+    after(stage, stopped_clock, call, FILES_WITHIN_MS)
     assert files(call) == (("failed", "failed") if was_answered else ("none", "none"))
     assert_over(call)
     assert events_of(stage, call.id) == ["session.created", "session.dialing", f"session.{ending.call_status}"]
@@ -156,7 +157,7 @@ def test_eight_workers_who_follow_a_dead_one_start_the_call_once_more_under_its_
 ) -> None:
     call = placed(stage)
     dies(stage, call, line)
-    stopped_clock.forward(START_AGAIN / clock.SECOND)
+    stopped_clock.forward(START_AGAIN_MS / clock.SECOND)
     at_once([lambda: work(stage, call)] * 8)
     assert [session_id for _, session_id, *_ in line.started] == [call.id] * 2
     assert call.row["contact_id"] == line.contacts[call.id]
@@ -169,7 +170,7 @@ def test_a_call_whose_worker_died_is_woken_in_time_to_be_started_again_under_the
     call = placed(stage)
     # Neither the queue's visibility nor sweep is quick enough.
     [wakes] = dies(stage, call, line)
-    assert wakes * clock.SECOND == START_AGAIN < START_WITHIN
+    assert wakes * clock.SECOND == START_AGAIN_MS < START_WITHIN_MS
     after(stage, stopped_clock, call, wakes * clock.SECOND)
     assert [session_id for _, session_id, *_ in line.started] == [call.id] * 2
     assert call.row["contact_id"] == line.contacts[call.id]
@@ -184,7 +185,7 @@ def test_a_start_that_a_worker_died_over_is_given_up_once_the_call_may_have_rung
 ) -> None:
     call = placed(stage)
     dies(stage, call, line)
-    after(stage, stopped_clock, call, START_WITHIN)
+    after(stage, stopped_clock, call, START_WITHIN_MS)
     assert len(line.started) == 1
     assert outcome(call) == ("failed", "provider_timeout", None)
     after(stage, stopped_clock, call, 0)
@@ -202,10 +203,10 @@ def test_a_call_whose_worker_dies_anywhere_is_started_under_one_token_and_ends(
     killed = {"kill_after" if after_call else "kill_before": position}
     with wire(None, **killed), suppress(Killed):
         work(stage, call)
-    after(stage, stopped_clock, call, START_AGAIN)
+    after(stage, stopped_clock, call, START_AGAIN_MS)
     assert {session_id for _, session_id, *_ in line.started} == {call.id}
     line.state = ContactState(None, clock.now(), Ending(SessionCallStatus.NO_ANSWER, EndedReason.NO_ANSWER))
-    after(stage, stopped_clock, call, POLL)
+    after(stage, stopped_clock, call, POLL_MS)
     assert outcome(call)[:2] == ("no_answer", "no_answer")
     assert_over(call)
     assert events_of(stage, call.id) == ["session.created", "session.dialing", "session.no_answer"]
@@ -220,7 +221,7 @@ def test_a_carrier_that_may_have_placed_the_call_is_asked_again_under_the_same_t
     call = placed(stage)
     line.trouble += [Busy("ReadTimeoutError"), NoCapacity("ThrottlingException")]
     for expected in (1, 2, 3):
-        after(stage, stopped_clock, call, BUSY)
+        after(stage, stopped_clock, call, BUSY_MS)
         assert len(line.started) == expected
     assert {session_id for _, session_id, *_ in line.started} == {call.id}
     assert call.row["contact_id"] == line.contacts[call.id]
@@ -229,9 +230,9 @@ def test_a_carrier_that_may_have_placed_the_call_is_asked_again_under_the_same_t
 def test_a_carrier_that_stays_busy_is_given_up(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = placed(stage)
     line.trouble += [Busy("ReadTimeoutError") for _ in range(100)]
-    for _ in range(START_WITHIN // BUSY + 2):
-        after(stage, stopped_clock, call, BUSY)
-    assert len(line.started) <= START_WITHIN // BUSY + 1
+    for _ in range(START_WITHIN_MS // BUSY_MS + 2):
+        after(stage, stopped_clock, call, BUSY_MS)
+    assert len(line.started) <= START_WITHIN_MS // BUSY_MS + 1
     assert outcome(call) == ("failed", "provider_timeout", None)
     assert_over(call, calls=0)
 
@@ -251,7 +252,7 @@ def test_a_refused_call_is_over(stage: Stage, stopped_clock: Clock, line: Line, 
     line.trouble.append(CallRefused(ending))
     work(stage, call)
     assert outcome(call) == (ending.call_status, ending.ended_reason, None)
-    after(stage, stopped_clock, call, POLL)
+    after(stage, stopped_clock, call, POLL_MS)
     assert len(line.started) == 1
     assert_over(call, calls=0)
     assert call.doc["dialed_at"] is None
@@ -305,5 +306,5 @@ def granted(stage: Stage, call: LiveCall) -> None:
     assert call.doc["consent"]["status"] == "pending"
     work(stage, call)
     assert call.doc["call_status"] == "queued"
-    consent_requests.answer(call.scope, PHONE, consents.GRANTED, clock.now(), None)
+    consent_requests.answer(call.scope, PHONE, ConsentStatus.GRANTED, clock.now(), None)
     assert call.doc["consent"]["status"] == "granted"

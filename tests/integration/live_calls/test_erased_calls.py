@@ -7,7 +7,7 @@ import os
 import pytest
 
 from shared.aws import services
-from shared.calls.live.steps import LONGEST, POLL
+from shared.calls.live.steps import LONGEST_MS, POLL_MS
 from shared.core import clock
 from shared.erasure import erasing
 from shared.telephony import ContactState
@@ -44,7 +44,7 @@ def person(stage: Stage, call: LiveCall) -> Person:
 def hung_up(stage: Stage, time: Clock, line: Line, call: LiveCall) -> None:
     time.forward(20)
     line.state = ContactState(clock.now() - 20_000, clock.now(), HUNG_UP)
-    after(stage, time, call, POLL)
+    after(stage, time, call, POLL_MS)
     assert call.doc["call_status"] == "completed"
 
 
@@ -94,7 +94,7 @@ def test_a_call_under_way_ends_before_anything_of_it_is_erased(stage: Stage, sto
     with pytest.raises(erasing.NotYet, match=f"the call {call.id} is under way"):
         list(erasing.erase(call.scope, call.customer, none_stored))
     assert call.doc["call_status"] == "dialing"
-    stopped_clock.forward(LONGEST / clock.SECOND)
+    stopped_clock.forward(LONGEST_MS / clock.SECOND)
     work(stage, call)
     assert call.doc["call_status"] == "completed"
     whom = person(stage, call)

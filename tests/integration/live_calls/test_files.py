@@ -13,7 +13,7 @@ from botocore.exceptions import EndpointConnectionError
 
 from shared.aws import client as aws_client
 from shared.aws import services
-from shared.calls.live.steps import FILES_WITHIN, POLL
+from shared.calls.live.steps import FILES_WITHIN_MS, POLL_MS
 from shared.core import clock
 from shared.telephony import ContactState, Ending
 from tests.support import privileges
@@ -43,7 +43,7 @@ def ended(stage: Stage, line: Line, time: Clock, ending: Ending = HUNG_UP) -> Li
     call = answered(stage, line)
     time.forward(20)
     line.state = ContactState(clock.now() - 20_000, clock.now(), ending)
-    after(stage, time, call, POLL)
+    after(stage, time, call, POLL_MS)
     return call
 
 
@@ -60,7 +60,7 @@ def test_files_that_come_before_the_calls_end_are_there_at_its_end(
         work(stage, call)
         assert call.doc["call_status"] == "dialing"
     line.state = ContactState(clock.now(), clock.now(), HUNG_UP)
-    after(stage, stopped_clock, call, POLL)
+    after(stage, stopped_clock, call, POLL_MS)
     assert files(call) == ("available", "available")
     assert_over(call)
 
@@ -85,7 +85,7 @@ def test_files_that_come_after_the_calls_end_are_waited_for(
     ready = [f"session.{name}_ready" for name in (first, "recording" if first == "transcript" else "transcript")]
     assert events_of(stage, call.id) == ["session.created", "session.dialing", "session.completed", *ready]
     assert_over(call)
-    after(stage, stopped_clock, call, FILES_WITHIN)
+    after(stage, stopped_clock, call, FILES_WITHIN_MS)
     assert files(call) == ("available", "available")
 
 
@@ -96,8 +96,8 @@ def test_a_file_that_never_comes_is_given_up_and_one_that_comes_later_changes_no
     tell(stage, object_event(recording_of(line.contacts[call.id])))
     work(stage, call)
     assert files(call) == ("processing", "available")
-    # The call ended POLL ago.
-    after(stage, stopped_clock, call, FILES_WITHIN - POLL - 2000)
+    # The call ended POLL_MS ago.
+    after(stage, stopped_clock, call, FILES_WITHIN_MS - POLL_MS - 2000)
     assert files(call) == ("processing", "available")
     after(stage, stopped_clock, call, 2000)
     assert files(call) == ("failed", "available")
@@ -114,7 +114,7 @@ def test_an_analysis_that_failed_is_no_transcript(stage: Stage, stopped_clock: C
     tell(stage, object_event(analysis_of(line.contacts[call.id], {"JobStatus": "FAILED"})))
     work(stage, call)
     assert call.doc["transcript_status"] == "processing"
-    after(stage, stopped_clock, call, FILES_WITHIN)
+    after(stage, stopped_clock, call, FILES_WITHIN_MS)
     assert call.doc["transcript_status"] == "failed"
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from shared.calls import limits
 from shared.calls.live import capacity
-from shared.calls.live.steps import DIALED_WITHIN, POLL, START_WITHIN
+from shared.calls.live.steps import DIALED_WITHIN_MS, POLL_MS, START_WITHIN_MS
 from shared.core import clock
 from shared.store import table
 from shared.telephony import ContactState, EndedReason, Ending, NoCapacity, SessionCallStatus, adapters
@@ -156,14 +156,14 @@ def test_a_call_that_the_carrier_has_no_capacity_for_stays_queued_and_is_dialed_
     call = placed(stage)
     line.trouble += [NoCapacity("ThrottlingException"), NoCapacity("LimitExceededException")]
     for _ in range(2):
-        after(stage, stopped_clock, call, capacity.BACK_OFF)
+        after(stage, stopped_clock, call, capacity.BACK_OFF_MS)
         assert (call.doc["call_status"], call.doc["dialed_at"]) == ("queued", None)
         assert under_way(call) == 0
     # All others wait, too.
     other = another(stage, stopped_clock, call)
     work(stage, other)
     assert len(line.started) == 2
-    after(stage, stopped_clock, call, capacity.BACK_OFF)
+    after(stage, stopped_clock, call, capacity.BACK_OFF_MS)
     assert call.row["contact_id"] == line.contacts[call.id]
     assert call.doc["dialed_at"] == clock.iso(clock.now())
     assert events_of(stage, call.id) == ["session.created", "session.dialing"]
@@ -176,9 +176,9 @@ def test_a_call_that_may_have_been_placed_is_not_put_back(stage: Stage, stopped_
     line.trouble += [Killed("after the start"), *[NoCapacity("ThrottlingException")] * 20]
     with suppress(Killed):
         work(stage, call)
-    after(stage, stopped_clock, call, START_WITHIN - clock.SECOND)
+    after(stage, stopped_clock, call, START_WITHIN_MS - clock.SECOND)
     assert under_way(call) == 1
-    after(stage, stopped_clock, call, capacity.BACK_OFF)
+    after(stage, stopped_clock, call, capacity.BACK_OFF_MS)
     assert outcome(call)[:2] == ("failed", "provider_timeout")
     assert_over(call, calls=0)
 
@@ -188,11 +188,11 @@ def test_a_call_that_is_not_dialed_within_an_hour_fails(
 ) -> None:
     monkeypatch.setenv("CONNECT_ACTIVE_CALLS", "1")
     first, second = several(stage, stopped_clock, 2)
-    after(stage, stopped_clock, first, DIALED_WITHIN - clock.SECOND)
+    after(stage, stopped_clock, first, DIALED_WITHIN_MS - clock.SECOND)
     assert first.doc["call_status"] == "dialing"
     after(stage, stopped_clock, second, 0)
     assert second.doc["call_status"] == "queued"
-    after(stage, stopped_clock, second, capacity.CHECK_SOON)
+    after(stage, stopped_clock, second, capacity.CHECK_SOON_MS)
     assert outcome(second)[:2] == ("failed", "provider_timeout")
     assert second.doc["summary"]
     assert events_of(stage, second.id) == ["session.created", "session.failed"]
@@ -211,7 +211,7 @@ def test_a_customer_who_is_deleted_while_the_call_is_placed_is_not_called_later(
     line.trouble.append(NoCapacity("ThrottlingException"))
     monkeypatch.setattr(line, "start", deleting)
     work(stage, call)
-    after(stage, stopped_clock, call, capacity.BACK_OFF)
+    after(stage, stopped_clock, call, capacity.BACK_OFF_MS)
     assert len(line.started) == 1
     assert outcome(call)[:2] == ("failed", "customer_deleted")
     assert under_way(call) == 0
@@ -227,9 +227,9 @@ def test_the_place_of_a_call_that_is_never_released_is_free_again_in_time(
     lost, call = several(stage, stopped_clock, 2)
     work(stage, lost)
     table.write([table.Delete(lost.scope.pk("session"), lost.id)], uuid.uuid4().hex)
-    after(stage, stopped_clock, call, capacity.HELD - 2 * clock.SECOND)
+    after(stage, stopped_clock, call, capacity.HELD_MS - 2 * clock.SECOND)
     assert call.doc["call_status"] == "queued"
-    after(stage, stopped_clock, call, capacity.CHECK_SOON)
+    after(stage, stopped_clock, call, capacity.CHECK_SOON_MS)
     assert call.doc["call_status"] == "dialing"
 
 
@@ -241,9 +241,9 @@ def test_a_waiting_call_that_does_not_come_back_lets_the_others_pass(
     for each in (first, lost, call):
         work(stage, each)
     line.state = ContactState(None, clock.now(), BUSY)
-    after(stage, stopped_clock, first, POLL)
+    after(stage, stopped_clock, first, POLL_MS)
     assert_over(first)
-    after(stage, stopped_clock, call, capacity.LATE)
+    after(stage, stopped_clock, call, capacity.LATE_MS)
     assert [session_id for _, session_id, *_ in line.started] == [first.id, call.id]
 
 
@@ -261,11 +261,11 @@ def test_the_contact_of_a_worker_that_died_is_recorded_by_its_first_event(
     tell(stage, contact_event(line.contacts[call.id], "INITIATED", initiationMethod="API"))
     assert call.row["contact_id"] == line.contacts[call.id]
     assert call.doc["call_status"] == "dialing"
-    stopped_clock.forward(START_WITHIN / clock.SECOND)
+    stopped_clock.forward(START_WITHIN_MS / clock.SECOND)
     work(stage, call)
     assert len(line.started) == 1
     line.state = ContactState(clock.now() - 9000, clock.now(), HUNG_UP)
-    after(stage, stopped_clock, call, POLL)
+    after(stage, stopped_clock, call, POLL_MS)
     assert outcome(call)[:2] == ("completed", "customer_hangup")
     assert events_of(stage, call.id) == ["session.created", "session.dialing", "session.completed"]
 
@@ -277,7 +277,7 @@ def test_a_call_that_was_given_up_is_stopped_when_its_contact_appears(
     line.trouble.append(Killed("after the start"))
     with wire(), suppress(Killed):
         work(stage, call)
-    after(stage, stopped_clock, call, START_WITHIN)
+    after(stage, stopped_clock, call, START_WITHIN_MS)
     assert outcome(call)[:2] == ("failed", "provider_timeout")
     contact, ended = line.contacts[call.id], call.row
     tell(stage, contact_event(contact, "DISCONNECTED", initiationMethod="API"), contact_event(contact))
@@ -297,7 +297,7 @@ def test_a_recorded_contact_expires(stage: Stage, stopped_clock: Clock, line: Li
     # Longer than its events may wait in a queue.
     assert 4 * clock.DAY <= row["expires_at"] * clock.SECOND - clock.now() <= 14 * clock.DAY
     line.state = ContactState(clock.now() - 9000, clock.now(), HUNG_UP)
-    after(stage, stopped_clock, call, POLL)
+    after(stage, stopped_clock, call, POLL_MS)
     stopped_clock.forward(14 * clock.DAY / clock.SECOND)
     tell(stage, contact_event(contact, initiationMethod="API"))
     assert line.stopped == []

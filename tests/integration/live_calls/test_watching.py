@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.calls.live.steps import FILES_WITHIN, LONGEST, LOST_AFTER, POLL
+from shared.calls.live.steps import FILES_WITHIN_MS, LONGEST_MS, LOST_AFTER_MS, POLL_MS
 from shared.core import clock
 from shared.tasks import tasks
 from shared.telephony import Busy, ContactState, EndedReason, Ending, NotConfigured, SessionCallStatus, amazon_connect
@@ -41,13 +41,13 @@ from tests.support.wire import Fault, conflicting, refused, wire
 
 def test_a_call_that_no_event_comes_of_is_watched(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = dialed(stage)
-    after(stage, stopped_clock, call, POLL)
+    after(stage, stopped_clock, call, POLL_MS)
     assert call.doc["answered_at"] is None
     line.state = ContactState(clock.now(), None, None)
-    after(stage, stopped_clock, call, POLL)
+    after(stage, stopped_clock, call, POLL_MS)
     assert call.doc["answered_at"] == clock.iso(line.state.answered_at or 0)
     line.state = ContactState(line.state.answered_at, clock.now(), HUNG_UP)
-    after(stage, stopped_clock, call, POLL)
+    after(stage, stopped_clock, call, POLL_MS)
     assert outcome(call)[:2] == ("completed", "customer_hangup")
 
 
@@ -56,7 +56,7 @@ def test_sweep_has_a_call_watched_whose_wake_ups_were_all_lost(stage: Stage, sto
         call = dialed(stage)
     line.state = ContactState(None, clock.now(), Ending(SessionCallStatus.NO_ANSWER, EndedReason.BUSY))
     stage.messages("dials")
-    stopped_clock.forward(POLL / clock.SECOND + tasks.SWEEP_GRACE + 1)
+    stopped_clock.forward(POLL_MS / clock.SECOND + tasks.SWEEP_GRACE_S + 1)
     stage.invoke("sweep", {})
     [record] = woken(stage, call.scope, "dials")
     stage.invoke("dial", {"Records": [record]})
@@ -69,11 +69,11 @@ def test_a_contact_that_the_carrier_has_lost_fails_the_call_in_the_end(
 ) -> None:
     call = answered(stage, line) if was_answered else dialed(stage)
     line.state = None
-    after(stage, stopped_clock, call, POLL)
+    after(stage, stopped_clock, call, POLL_MS)
     assert call.doc["call_status"] == "dialing"
-    after(stage, stopped_clock, call, LOST_AFTER)
+    after(stage, stopped_clock, call, LOST_AFTER_MS)
     assert outcome(call) == ("failed", "provider_timeout", None)
-    after(stage, stopped_clock, call, FILES_WITHIN)
+    after(stage, stopped_clock, call, FILES_WITHIN_MS)
     assert files(call) == (("failed", "failed") if was_answered else ("none", "none"))
     assert_over(call)
 
@@ -83,16 +83,16 @@ def test_a_call_that_takes_too_long_is_ended(
     stage: Stage, stopped_clock: Clock, line: Line, was_answered: bool
 ) -> None:
     call = answered(stage, line) if was_answered else dialed(stage)
-    after(stage, stopped_clock, call, LONGEST - POLL)
+    after(stage, stopped_clock, call, LONGEST_MS - POLL_MS)
     assert line.stopped == []
-    after(stage, stopped_clock, call, POLL)
+    after(stage, stopped_clock, call, POLL_MS)
     assert line.stopped == [line.contacts[call.id]]
     assert outcome(call)[:2] == (("completed", "max_duration") if was_answered else ("failed", "provider_timeout"))
-    assert call.doc["duration_seconds"] == (LONGEST // clock.SECOND if was_answered else None)
+    assert call.doc["duration_seconds"] == (LONGEST_MS // clock.SECOND if was_answered else None)
     # What the carrier says of it later changes nothing.
     line.state = ContactState(None, clock.now(), HUNG_UP)
     tell(stage, contact_event(line.contacts[call.id], "DISCONNECTED"))
-    after(stage, stopped_clock, call, FILES_WITHIN)
+    after(stage, stopped_clock, call, FILES_WITHIN_MS)
     assert call.doc["ended_reason"] in ("max_duration", "provider_timeout")
     assert_over(call)
 
@@ -100,10 +100,10 @@ def test_a_call_that_takes_too_long_is_ended(
 def test_a_carrier_too_busy_to_tell_is_asked_again(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = dialed(stage)
     line.state = Busy("ThrottlingException")
-    after(stage, stopped_clock, call, POLL)
+    after(stage, stopped_clock, call, POLL_MS)
     assert call.doc["call_status"] == "dialing"
     line.state = ContactState(None, clock.now(), Ending(SessionCallStatus.NO_ANSWER, EndedReason.DECLINED))
-    after(stage, stopped_clock, call, POLL)
+    after(stage, stopped_clock, call, POLL_MS)
     assert outcome(call)[:2] == ("no_answer", "declined")
 
 
@@ -113,9 +113,9 @@ def test_a_call_that_the_carrier_tells_nothing_of_any_more_ends_all_the_same(
 ) -> None:
     call = answered(stage, line)
     line.state = trouble
-    after(stage, stopped_clock, call, LONGEST + LOST_AFTER)
+    after(stage, stopped_clock, call, LONGEST_MS + LOST_AFTER_MS)
     assert outcome(call)[:2] == ("failed", "provider_timeout")
-    after(stage, stopped_clock, call, FILES_WITHIN)
+    after(stage, stopped_clock, call, FILES_WITHIN_MS)
     assert_over(call)
 
 
@@ -150,7 +150,7 @@ def test_events_are_wake_ups_however_often_and_in_whatever_order_they_come(
         work(stage, call)
     assert outcome(call)[:2] == ("completed", "customer_hangup")
     assert events_of(stage, call.id) == ["session.created", "session.dialing", "session.completed"]
-    after(stage, stopped_clock, call, FILES_WITHIN)
+    after(stage, stopped_clock, call, FILES_WITHIN_MS)
     tell(stage, contact_event(contact, "DISCONNECTED", kind))
     work(stage, call)
     assert_over(call)
@@ -218,6 +218,6 @@ def test_an_event_that_comes_before_its_contact_is_written_down_is_made_good_for
     monkeypatch.setattr(line, "start", quick)
     work(stage, call)
     assert call.doc["call_status"] == "dialing"
-    after(stage, stopped_clock, call, POLL)
+    after(stage, stopped_clock, call, POLL_MS)
     assert outcome(call)[:2] == ("no_answer", "busy")
     assert len(line.started) == 1
