@@ -14,7 +14,6 @@ from shared.webhooks import events
 from shared.webhooks.deliveries import commands
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import DELIVERIES, Delivery
-from shared.webhooks.deliveries.views import views
 from shared.webhooks.events import EVENTS, Event
 
 
@@ -37,7 +36,7 @@ def list_deliveries(request: Request[None]) -> Response:
     if not page.rows:
         # The event has no deliveries, or it does not exist.
         events.find(request.scope, request.id)
-    docs = views(request.scope, page.rows)
+    docs = deliveries.views(request.scope, page.rows)
     return responses.ok(page.envelope(request.path, [fields.to_json(delivery) for delivery in docs]))
 
 
@@ -47,7 +46,7 @@ def retrieve_delivery(request: Request[None]) -> Response:
     Returns the delivery with all of its attempts (promises 9).
     """
     row = deliveries.find(request.scope, request.id, request.params["delivery_id"])
-    return responses.ok(views(request.scope, [row])[0])
+    return responses.ok(deliveries.views(request.scope, [row])[0])
 
 
 def retry_delivery(request: Request[fields.Nothing]) -> Response:

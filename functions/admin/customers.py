@@ -81,9 +81,9 @@ def create(visit: InProject) -> Response:
     try:
         values = forms.texts(visit, _TEXTS) | {"metadata": forms.metadata(visit)}
         change = customers.create(visit.scope, fields.validate(CustomerCreate, values))
-        customer = change.doc
-        entry = visit.entry("customer.created", customer["id"])
-        visit.commit(lambda: [*change.writes, entry, visit.once()])
+        customer = visit.execute(
+            lambda: change, lambda new: visit.entry("customer.created", new["id"]), lambda _: visit.once()
+        )
     except ApiError as error:
         return _form(visit, None, error)
     except SentBefore:
@@ -127,12 +127,10 @@ def ask_to_delete(visit: InProject) -> Response:
 
 def delete(visit: InProject) -> Response:
     """Soft-delete a customer, whose queued calls fail."""
-
-    def decide() -> list[table.Write]:
-        change = customers.delete(visit.scope, visit.params["id"])
-        return [*change.writes, visit.entry("customer.deleted", change.doc["id"])] if change.writes else []
-
-    visit.commit(decide)
+    visit.execute(
+        lambda: customers.delete(visit.scope, visit.params["id"]),
+        lambda one: visit.entry("customer.deleted", one["id"]),
+    )
     return _back(visit, "deleted")
 
 

@@ -18,7 +18,6 @@ from shared.webhooks.deliveries import commands
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import Delivery, DeliveryTrigger
 from shared.webhooks.deliveries.rules import DeliveryStatus
-from shared.webhooks.deliveries.views import views
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.events import EVENTS, FAMILIES
 
@@ -89,7 +88,7 @@ def send_now(visit: InProject) -> Response:
 
 def _deliveries(visit: InProject, event_id: str) -> dict[str, Any]:
     """The deliveries as the template shows them, and after how many seconds to look again (None: never)."""
-    found = views(visit.scope, deliveries.of_event(visit.scope, event_id))
+    found = deliveries.views(visit.scope, deliveries.of_event(visit.scope, event_id))
     snapshots = endpoints.read(visit.scope, [one["webhook_endpoint_id"] for one in found]) if found else {}
     # An id is the time of the event, so several of an event sort by the time of the delivery instead.
     found.sort(key=lambda one: (one["created_at"], one["id"]), reverse=True)

@@ -41,7 +41,7 @@ C = TypeVar("C", bound=HasWrites)
 class Change(Generic[D]):
     """The result of a command: the document afterwards, and the writes of one transaction; none if nothing changes.
 
-    `after` sends wake-ups, best effort. The caller runs it once the writes are committed.
+    `after` sends wake-ups or notices, best effort. The caller runs it once the writes are committed.
     """
 
     doc: D

@@ -133,8 +133,8 @@ def _send(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: A
         step = next_step(delivery.number, outcome, closed=delivery.is_closed(current))
         change = health.change(delivery.scope, current, url, step, outcome, arrival)
         saved = claims.save_attempt(delivery, url, sent_at_ms, outcome, step, change.writes)
-        if saved and current is not None and change.notice is not None:
-            health.send_notice(delivery.scope, current, change.notice)
+        if saved and change.after is not None:
+            change.after()
 
     def latest() -> Snapshot | None:
         return endpoints.read(delivery.scope, [endpoint_id]).get(endpoint_id)

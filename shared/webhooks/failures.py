@@ -15,7 +15,6 @@ from shared.store.keys import Scope
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import DELIVERIES, Delivery
 from shared.webhooks.deliveries.rules import DeliveryStatus
-from shared.webhooks.deliveries.views import views
 
 _KEYS = 1_000
 """The entries that one request counts."""
@@ -51,7 +50,7 @@ def page(
         entries += entries_of(_partition(scope, endpoint_id, retrying), limit + 1, least, most)
     entries.sort(key=lambda entry: str(entry["sk"]), reverse=True)
     found = entries[:limit]
-    docs = views(scope, read(found))
+    docs = deliveries.views(scope, read(found))
     status = DeliveryStatus.ATTEMPTING if retrying else DeliveryStatus.FAILED
     return Page([doc for doc in docs if doc["status"] == status], found[-1]["sk"] if len(entries) > limit else None)
 

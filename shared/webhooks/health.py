@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 
 from shared.aws import services
 from shared.core import clock, threads
 from shared.core.log import logger
 from shared.store import table
+from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.webhooks import queues
 from shared.webhooks.deliveries.rules import DeliveryError, DeliveryStatus, Ended, Outcome, Retry
@@ -64,33 +63,25 @@ _MEANING = {
 }
 
 
-@dataclass(frozen=True)
-class HealthChange:
-    """The writes to an endpoint's row that belong to an attempt, and the notice of them."""
-
-    writes: Sequence[table.Write] = ()
-    notice: Notice | None = None
-
-
 def change(
     scope: Scope, endpoint: Snapshot | None, url: str, step: Retry | Ended, outcome: Outcome, arrival: Arrival
-) -> HealthChange:
-    """What an attempt at `url` changes about its endpoint. Most attempts change nothing.
+) -> Change[None]:
+    """What an attempt at `url` changes about its endpoint, with the notice of it. Most attempts change nothing.
 
     A delivery fails only on condition that the endpoint has not changed: if it was disabled or deleted during the
     attempt, the delivery is canceled instead.
     """
     if endpoint is None or endpoint.deleted or step == Ended(DeliveryStatus.CANCELED):
-        return HealthChange()
+        return Change(None)
     # The outcome at a previous URL says nothing about the current one.
     same_url = endpoint.doc["url"] == url
-    found = _change(scope, endpoint, step, outcome, arrival) if same_url else HealthChange()
+    found = _change(scope, endpoint, step, outcome, arrival) if same_url else Change(None)
     if not found.writes and isinstance(step, Ended) and step.status == DeliveryStatus.FAILED:
-        return HealthChange([unchanged(scope, endpoint)])
+        return Change(None, [unchanged(scope, endpoint)])
     return found
 
 
-def _change(scope: Scope, endpoint: Snapshot, step: Retry | Ended, outcome: Outcome, arrival: Arrival) -> HealthChange:
+def _change(scope: Scope, endpoint: Snapshot, step: Retry | Ended, outcome: Outcome, arrival: Arrival) -> Change[None]:
     now, failing_since = clock.now(), endpoint.failing_since
     if isinstance(step, Ended) and step.gone:
         return _disable(scope, endpoint, DisabledReason.GONE)
@@ -102,11 +93,13 @@ def _change(scope: Scope, endpoint: Snapshot, step: Retry | Ended, outcome: Outc
     if notice is not None:
         attributes["noticed"] = True if notice is Notice.FAILING else None
     if not attributes:
-        return HealthChange()
+        return Change(None)
     write = set_attributes(scope, endpoint, **attributes)
     if attributes.keys() & {"failing_since", "noticed"}:
         write = _if_as_read(write, endpoint)
-    return HealthChange([write], notice)
+    if notice is None:
+        return Change(None, [write])
+    return Change(None, [write], after=lambda: send_notice(scope, endpoint, notice))
 
 
 def _if_as_read(write: table.Update, endpoint: Snapshot) -> table.Update:
@@ -130,7 +123,7 @@ def _notice(endpoint: Snapshot, outcome: Outcome) -> Notice | None:
     return Notice.FAILING if is_due else None
 
 
-def _disable(scope: Scope, endpoint: Snapshot, reason: DisabledReason) -> HealthChange:
+def _disable(scope: Scope, endpoint: Snapshot, reason: DisabledReason) -> Change[None]:
     """Disable an endpoint because of its receiver's responses.
 
     Nothing changes if the endpoint was disabled, deleted or changed to another URL since `endpoint` was read, or if the
@@ -138,14 +131,16 @@ def _disable(scope: Scope, endpoint: Snapshot, reason: DisabledReason) -> Health
     """
     row = table.get(scope.pk(WEBHOOK_ENDPOINTS.kind), endpoint.doc["id"])
     if row is None or row["generation"] != endpoint.generation:
-        return HealthChange()
+        return Change(None)
     record = WEBHOOK_ENDPOINTS.record(row)
     if record.doc["url"] != endpoint.doc["url"]:
-        return HealthChange()
+        return Change(None)
     if reason is DisabledReason.FAILING and row.get("failing_since") != endpoint.failing_since:
-        return HealthChange()
+        return Change(None)
     change = commands.disable(scope, record, reason)
-    return HealthChange(change.writes, Notice.DISABLED if change.writes else None)
+    if not change.writes:
+        return Change(None)
+    return Change(None, change.writes, after=lambda: send_notice(scope, endpoint, Notice.DISABLED))
 
 
 def set_attributes(scope: Scope, endpoint: Snapshot, **attributes: table.Value | None) -> table.Update:

@@ -20,7 +20,6 @@ from shared.webhooks import events, queues
 from shared.webhooks.deliveries import resource
 from shared.webhooks.deliveries.resource import SWEEP_GRACE_S, Delivery, DeliveryTrigger
 from shared.webhooks.deliveries.rules import DeliveryStatus
-from shared.webhooks.deliveries.views import view, views
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS
 from shared.webhooks.events import EVENTS
@@ -38,7 +37,7 @@ def retry(scope: Scope, event_id: str, delivery_id: str, *, unless_retried: bool
     if endpoint is None or endpoint.deleted:
         raise not_found("webhook endpoint", old["endpoint"])
     to_endpoint = [row for row in resource.of_event(scope, event_id) if row["endpoint"] == old["endpoint"]]
-    if any(view(row, endpoint)["status"] == DeliveryStatus.ATTEMPTING for row in to_endpoint):
+    if any(resource.view(row, endpoint)["status"] == DeliveryStatus.ATTEMPTING for row in to_endpoint):
         raise ApiError(Code.DELIVERY_IN_PROGRESS)
     if unless_retried and not any("f1" in row for row in to_endpoint):
         raise ApiError(Code.DELIVERY_IN_PROGRESS)
@@ -69,7 +68,7 @@ def send_now(scope: Scope, event_id: str, delivery_id: str) -> Change[Delivery]:
     `invalid_status_transition` if the delivery has ended.
     """
     row = resource.find(scope, event_id, delivery_id)
-    [doc] = views(scope, [row])
+    [doc] = resource.views(scope, [row])
     if doc["status"] != DeliveryStatus.ATTEMPTING:
         raise ApiError(Code.INVALID_STATUS_TRANSITION, "The delivery has ended, so there is no other attempt.")
     now = clock.now()

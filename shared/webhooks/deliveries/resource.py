@@ -7,6 +7,7 @@ A delivery's row schedules its next attempt (`shared/tasks/tasks.py`). `rules.py
 from __future__ import annotations
 
 import json
+import uuid
 from enum import StrEnum
 from typing import Annotated, Literal, NotRequired, TypedDict
 
@@ -15,13 +16,13 @@ from shared.core.errors import not_found
 from shared.resources import fields
 from shared.resources.collections import Collection
 from shared.resources.schema import Count, DeliveryId, EventId, Keywords, Time, WebhookEndpointId, one_of
-from shared.store import table
+from shared.store import commit, table
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
 from shared.tasks.wake_ups import WakeUp
 from shared.webhooks import events, queues
-from shared.webhooks.deliveries.rules import RETRY_SCHEDULE_S, DeliveryError, DeliveryStatus
-from shared.webhooks.endpoints.resource import Snapshot
+from shared.webhooks.deliveries.rules import RETRY_SCHEDULE_S, DeliveryError, DeliveryStatus, Phase, phase
+from shared.webhooks.endpoints.resource import Snapshot, read
 from shared.webhooks.events import EVENTS, NewEvent
 
 SWEEP_GRACE_S = 60
@@ -29,6 +30,9 @@ SWEEP_GRACE_S = 60
 SWEEP_AHEAD_S = 75
 """Seconds, scaled, before the planned time of a delivery that was put off from which `sweep`, which runs each minute,
 sends its wake-up. The wake-up has the delay until that time."""
+OVERDUE_MS = 2 * clock.SECOND
+"""How long after its time (milliseconds) an attempt is usually made at the latest: a state machine waits up to a second
+longer."""
 
 
 class DeliveryTrigger(StrEnum):
@@ -239,6 +243,46 @@ def find(scope: Scope, event_id: str, delivery_id: str) -> table.Row:
 def of_event(scope: Scope, event_id: str) -> list[table.Row]:
     """All deliveries of an event, newest first."""
     return [row for page in table.query(partition(scope, event_id), limit=100) for row in page]
+
+
+def views(scope: Scope, rows: list[table.Row]) -> list[Delivery]:
+    """The deliveries as clients see them. First cancels, in the table, those that wait for a closed endpoint."""
+    endpoint_ids = [row["endpoint"] for row in rows if "due_at" in row]
+    known = read(scope, endpoint_ids) if endpoint_ids else {}
+    return [view(row, known.get(row["endpoint"])) for row in rows]
+
+
+def view(row: table.Row, endpoint: Snapshot | None) -> Delivery:
+    """The delivery as clients see it. Raises ConditionFailed or Contended if the row is modified concurrently.
+
+    A delivery is canceled in the table before clients see it as canceled. Otherwise a worker could claim it afterwards,
+    and its status would go back to `attempting`.
+    """
+    if phase(row, endpoint) is not Phase.CLOSED:
+        return _as_planned(row)
+
+    def cancel_unless_claimed(latest: table.Row) -> Delivery:
+        if phase(latest, endpoint) is not Phase.CLOSED:
+            return _as_planned(latest)
+        doc = close(latest, endpoint)
+        changes = {**tasks.NO_WORK, "doc": fields.to_json(doc), "f1": None}
+        table.write([tasks.if_waiting(latest, changes)], uuid.uuid4().hex)
+        return doc
+
+    return commit.retry_with_latest([row], lambda: table.get(row["pk"], row["sk"]) or row, cancel_unless_claimed)
+
+
+def _as_planned(row: table.Row) -> Delivery:
+    """The delivery with the time of its next attempt as planned now.
+
+    An attempt that is under way or overdue has the present time.
+    """
+    doc: Delivery = json.loads(row["doc"])
+    if "due_at" not in row:
+        return doc
+    now = clock.now()
+    at = row["due_at"] if "lease" in row else planned_at(row)
+    return {**doc, "next_attempt_at": clock.iso(now if at < now - OVERDUE_MS else at)}
 
 
 def event_of(scope: Scope, delivery_id: str) -> str | None:
