@@ -46,23 +46,23 @@ def handler(event: dict[str, Any], context: Any) -> Any:
             return ()
         trace.follow(new)
         trace.name(event_id=change.id)
-        receivers = [
+        matching = [
             endpoint
             for endpoint in endpoints_of(change.scope)
             if clock.parse(endpoint.doc["created_at"]) <= change.instant
             and events.matches(endpoint.doc["event_filters"], change.type)
         ]
-        rows = [deliveries.new_row(change, endpoint) for endpoint in receivers]
+        rows = [deliveries.new_row(change, endpoint) for endpoint in matching]
         # Not a transaction, because that would double the write units. If this function fails after some of the writes,
         # it runs again and makes the others. Wake-ups are sent again, because they may be lost.
         if _put_once(change.row(), change.id):
             logger().info("event", extra={"type": change.type, "object_id": new["sk"], "deliveries": len(rows)})
             measures.count_event(change.type, new)
         threads.run_all(lambda row: _put_once(row, change.id), rows, _DELIVERIES_AT_ONCE)
-        destinations = [queues.first(endpoint, change.object_id) for endpoint in receivers]
+        destinations = [queues.first(endpoint, change.object_id) for endpoint in matching]
         return [
             (destination.queue, deliveries.wake_up(row, destination=destination))
-            for endpoint, row, destination in zip(receivers, rows, destinations, strict=True)
+            for endpoint, row, destination in zip(matching, rows, destinations, strict=True)
             if endpoint.doc["enabled"]
         ]
 
