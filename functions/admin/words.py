@@ -7,7 +7,9 @@ import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shared.core import clock
+from shared.calls.consent import consents
+from shared.core import clock, limits
+from shared.webhooks import endpoints, replays
 
 DELIVERY_STATUS = {
     "attempting": "In progress",
@@ -17,7 +19,7 @@ DELIVERY_STATUS = {
 }
 DELIVERY_TRIGGER = {"automatic": "Sent automatically", "manual": "Replay", "test": "Test event"}
 DELIVERY_ERROR = {
-    "timeout": "No complete response within 15 seconds",
+    "timeout": f"No complete response within {limits.RECEIVER_SECONDS} seconds",
     "connection_refused": "The connection failed",
     "dns_error": "The host name could not be resolved",
     "tls_error": "The TLS certificate or connection is not valid",
@@ -30,7 +32,8 @@ DELIVERY_ERROR = {
 DISABLED = {
     "manual": "A person or the API disabled it",
     "gone": "It was disabled because the receiver responded with 410 Gone",
-    "failing": "It was disabled because every attempt has failed for 5 days",
+    "failing": "It was disabled because every attempt has failed for "
+    f"{endpoints.FAILING_LIMIT * clock.SECOND // clock.DAY} days",
 }
 CALL_STATUS = {
     "queued": "Queued",
@@ -56,7 +59,8 @@ ENDED_REASON = {
     "max_duration": "The call reached the longest duration",
     "callback_requested": "The customer asked for a call at another time",
     "consent_declined": "The customer declined to be called",
-    "consent_expired": "The customer did not answer the request for consent within 7 days",
+    "consent_expired": "The customer did not answer the request for consent within "
+    f"{consents.LASTS * clock.SECOND // clock.DAY} days",
     "consent_revoked": "The customer revoked the consent",
     "customer_deleted": "The customer was deleted",
     "appointment_cancelled": "The appointment was cancelled before the call",
@@ -161,7 +165,9 @@ class Ending:
 REPLAY_ENDED = {
     "done": Ending("Done", ""),
     "stopped": Ending("Stopped", "A person stopped it."),
-    "refused": Ending("Gave up", "The endpoint refused 8 attempts in a row. Mend it, then replay again."),
+    "refused": Ending(
+        "Gave up", f"The endpoint refused {replays.MAX_REFUSALS} attempts in a row. Mend it, then replay again."
+    ),
     "disabled": Ending("Ended", "The endpoint was disabled."),
     "deleted": Ending("Ended", "The endpoint was deleted."),
 }

@@ -18,8 +18,9 @@ from functions import (
 )
 from infra.openapi import errors, headers, links, operations, webhooks
 from infra.openapi.schemas import Schemas
+from shared.api import idempotency
 from shared.api.routes import Route
-from shared.core import facts
+from shared.core import clock, facts
 
 _TAGS = (
     ("Account", "The project and the mode behind an API key.", (ping,)),
@@ -36,14 +37,14 @@ _TAGS = (
     ("Events", "The audit log of events and their deliveries, and manual retries.", (events,)),
 )
 _WEBHOOKS_TAG = {"name": "Webhooks", "description": "What is sent to webhook endpoints."}
-_DESCRIPTION = """\
+_DESCRIPTION = f"""\
 Customers, appointments, calls, conversations and signed webhooks, as JSON over HTTPS.
 
 - Every request carries `Authorization: Bearer <API_KEY>`. The key determines the project and the mode, test or live.
 - Bodies are JSON objects. Unknown fields and unknown query parameters are refused.
 - Times are RFC 3339. Times in responses are UTC with milliseconds. Times in requests need a UTC offset.
 - Lists have pages: send `next_cursor` as `starting_after` until `has_more` is false.
-- A POST or PATCH with an `Idempotency-Key` can be retried safely for 24 hours.
+- A POST or PATCH with an `Idempotency-Key` can be retried safely for {idempotency.WINDOW // clock.HOUR} hours.
 - Errors have one envelope. `doc_url` links to a page that explains the code.
 - Every path with GET supports HEAD, too.
 - Dated revisions of the API only add to it. Ignore fields and values that you do not know.

@@ -9,9 +9,9 @@ from typing import Any
 
 from infra.openapi import errors, examples, headers, text
 from infra.openapi.schemas import Schema, Schemas, ref
-from shared.api.idempotency import KEY_PATTERN
+from shared.api.idempotency import KEY_PATTERN, WINDOW
 from shared.api.routes import Operation
-from shared.core import ids
+from shared.core import clock, ids, limits
 from shared.resources import fields, queries, schema
 from shared.resources.collections import Collection
 
@@ -32,9 +32,14 @@ PARAMETERS: dict[str, Schema] = {
     "Idempotency-Key": {
         "name": "Idempotency-Key",
         "in": "header",
-        "description": "Makes the request safe to retry: for 24 hours, a request with the same key and the same body"
-        " has one effect, and each retry gets the same response.",
-        "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": KEY_PATTERN},
+        "description": f"Makes the request safe to retry: for {WINDOW // clock.HOUR} hours, a request with the same"
+        " key and the same body has one effect, and each retry gets the same response.",
+        "schema": {
+            "type": "string",
+            "minLength": 1,
+            "maxLength": limits.IDEMPOTENCY_KEY_CHARACTERS,
+            "pattern": KEY_PATTERN,
+        },
     },
     "limit": {
         "name": "limit",

@@ -3,27 +3,10 @@
 from __future__ import annotations
 
 from infra.openapi.schemas import Schema, ref
-from shared.core.facts import EVENT_TYPES
+from shared.core import limits
+from shared.core.facts import EVENT_DESCRIPTIONS
+from shared.webhooks import deliveries
 
-_MEANINGS = {
-    "appointment.created": "An appointment was created",
-    "appointment.confirmed": "An appointment was confirmed",
-    "appointment.rescheduled": "An appointment has a new time",
-    "appointment.cancelled": "An appointment was cancelled",
-    "appointment.failed": "An appointment failed",
-    "customer.created": "A customer was created",
-    "customer.updated": "A customer was changed",
-    "customer.deleted": "A customer was deleted",
-    "session.created": "A call was requested",
-    "session.dialing": "A call is being dialed",
-    "session.completed": "A call was answered and has ended",
-    "session.no_answer": "A call was not answered",
-    "session.failed": "A call failed",
-    "session.invalid_number": "A call could not be dialed, because the number is not valid",
-    "session.call_later": "A customer asked to be called at another time",
-    "session.transcript_ready": "The transcript of a call is available",
-    "session.recording_ready": "The recording of a call is available",
-}
 _HEADERS = {
     "Service-Signature": (
         "`t=<Unix seconds>,v1=<hex>`: the HMAC-SHA256 of `<t>.<raw body>`, keyed with the endpoint's signing secret.",
@@ -44,29 +27,31 @@ _HEADERS = {
     ),
 }
 _RESPONSES = {
-    "2XX": "The event is delivered. The service waits 15 seconds for the response.",
+    "2XX": f"The event is delivered. The service waits {limits.RECEIVER_SECONDS} seconds for the response.",
     "3XX": "The attempt failed and is retried. Redirects are not followed.",
     "408": "The attempt failed and is retried.",
     "410": "The delivery failed, and the webhook endpoint is disabled.",
     "429": "The attempt failed and is retried.",
     "4XX": "The delivery failed. It is not retried.",
-    "5XX": "The attempt failed and is retried, up to nine attempts within about two days.",
+    "5XX": f"The attempt failed and is retried, up to {len(deliveries.RETRY_SCHEDULE)} attempts within about two days.",
 }
+_DESCRIPTION = """Sent to every enabled webhook endpoint whose `event_filters` match. Verify a signature before you \
+use the body. Events can arrive twice and out of order."""
 
 
 def webhooks() -> dict[str, Schema]:
     """The webhook of each event type."""
-    return {event_type: {"post": _webhook(event_type)} for event_type in EVENT_TYPES}
+    return {event_type: {"post": _webhook(event_type)} for event_type in EVENT_DESCRIPTIONS}
 
 
 def _webhook(event_type: str) -> Schema:
     family, _, name = event_type.partition(".")
     event = ref(f"{family.capitalize()}Event")
+    summary, _, details = EVENT_DESCRIPTIONS[event_type].partition(". ")
     return {
         "operationId": f"on_{family}_{name}",
-        "summary": _MEANINGS[event_type],
-        "description": "Sent to every enabled webhook endpoint whose `event_filters` match. Verify a signature before"
-        " you use the body. Events can arrive twice and out of order.",
+        "summary": summary.removesuffix("."),
+        "description": f"{details} {_DESCRIPTION}".lstrip(),
         "tags": ["Webhooks"],
         "security": [],
         "parameters": [

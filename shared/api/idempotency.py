@@ -16,7 +16,7 @@ from typing import Any
 from starlette.requests import Request as StarletteRequest
 
 from shared.api.responses import Response
-from shared.core import clock
+from shared.core import clock, limits
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
 from shared.store import table
@@ -25,8 +25,8 @@ from shared.store.keys import Scope
 WINDOW = clock.DAY
 """How long a response is saved (milliseconds)."""
 _HEADER = "Idempotency-Key"
-_KEY = re.compile(r"[\x20-\x7e]{1,255}")
-KEY_PATTERN = "^[!-~]([ -~]{0,253}[!-~])?$"
+_KEY = re.compile(rf"[\x20-\x7e]{{1,{limits.IDEMPOTENCY_KEY_CHARACTERS}}}")
+KEY_PATTERN = f"^[!-~]([ -~]{{0,{limits.IDEMPOTENCY_KEY_CHARACTERS - 2}}}[!-~])?$"
 """The same as JSON Schema. HTTP removes spaces around the value of a header."""
 
 

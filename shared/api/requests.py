@@ -19,17 +19,13 @@ from starlette.requests import Request as StarletteRequest
 from shared.api import idempotency, responses
 from shared.api.responses import RequestContext, Response, error_body
 from shared.aws.services import AwsError, Unavailable
-from shared.core import facts
+from shared.core import facts, limits
 from shared.core.errors import NEVER_SAVED, ApiError, Code
 from shared.resources import fields
 from shared.store import commit, table
 from shared.store.commit import Change
 from shared.store.keys import Scope
 
-MAX_BODY_BYTES = 256 * 1024
-"""The largest body (promises 2)."""
-MAX_DEPTH = 64
-"""The deepest nesting of a body. The body itself is level 1 (promises 3)."""
 _RESPONSE_SECONDS = 2
 """Seconds of the function's time that are reserved for the response."""
 
@@ -167,7 +163,7 @@ def read_json(request: StarletteRequest, body: bytes, *, required: bool) -> Mapp
 
     Raises `request_too_large`, `unsupported_media_type` or `invalid_json`.
     """
-    if len(body) > MAX_BODY_BYTES:
+    if len(body) > limits.BODY_BYTES:
         raise ApiError(Code.REQUEST_TOO_LARGE)
     if not body:
         if not required:
@@ -182,8 +178,8 @@ def read_json(request: StarletteRequest, body: bytes, *, required: bool) -> Mapp
 def parse_json(body: bytes) -> Mapping[str, Any]:
     """The JSON object in a body. Raises `invalid_json`."""
     # Limits recursion, both in the parser and when the document is serialised later, deeper in the stack.
-    if _depth(body) > MAX_DEPTH:
-        raise ApiError(Code.INVALID_JSON, f"The body is nested deeper than {MAX_DEPTH} levels.")
+    if _depth(body) > limits.JSON_LEVELS:
+        raise ApiError(Code.INVALID_JSON, f"The body is nested deeper than {limits.JSON_LEVELS} levels.")
     try:
         document = json.loads(body.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
         # The parser accepts lone surrogates and numbers beyond a double, but they cannot be serialised as JSON.

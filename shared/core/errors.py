@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from shared.core import facts, limits
+
 INVALID_REQUEST = "invalid_request_error"
 IDEMPOTENCY = "idempotency_error"
 AUTHENTICATION = "authentication_error"
@@ -91,12 +93,12 @@ ERRORS: Mapping[Code, Kind] = {
     Code.EMAIL_INVALID: Kind(400, INVALID_REQUEST, "An email address is not valid.", "Send an address such as `ada@example.com`."),
     Code.URL_INVALID: Kind(400, INVALID_REQUEST, "The URL cannot receive webhooks.", "Send a public `https` URL without credentials or a fragment."),
     Code.DATETIME_INVALID: Kind(400, INVALID_REQUEST, "A date-time is not valid or has no UTC offset.", "Send an RFC 3339 date-time with an offset, for example `2027-03-04T15:00:00Z`."),
-    Code.METADATA_INVALID: Kind(400, INVALID_REQUEST, "The metadata exceeds a limit.", "Send at most 50 keys of at most 40 characters, values of at most 500 characters, and 16 KB in total."),
+    Code.METADATA_INVALID: Kind(400, INVALID_REQUEST, "The metadata exceeds a limit.", f"Send at most {limits.METADATA_KEYS} keys of at most {limits.METADATA_KEY_CHARACTERS} characters, values of at most {limits.METADATA_VALUE_CHARACTERS} characters, and {limits.METADATA_BYTES // 1024} KB in total."),
     Code.CURSOR_INVALID: Kind(400, INVALID_REQUEST, "`starting_after` is not a cursor of this list.", "Send the `next_cursor` of the previous page unchanged."),
     Code.EVENT_FILTER_INVALID: Kind(400, INVALID_REQUEST, "An event filter is not a known event type or wildcard.", "Send an event type, `appointment.*`, `customer.*` or `session.*`."),
     Code.API_VERSION_INVALID: Kind(400, INVALID_REQUEST, "The `Service-Version` header is not a known revision.", "Send the date of a known revision, or omit the header."),
-    Code.INVALID_JSON: Kind(400, INVALID_REQUEST, "The body is not a valid JSON object in UTF-8.", "Send one JSON object without duplicate keys, NaN or lone surrogates, nested at most 64 levels deep."),
-    Code.IDEMPOTENCY_KEY_INVALID: Kind(400, INVALID_REQUEST, "The `Idempotency-Key` header is not valid.", "Send one header with 1 to 255 printable ASCII characters."),
+    Code.INVALID_JSON: Kind(400, INVALID_REQUEST, "The body is not a valid JSON object in UTF-8.", f"Send one JSON object without duplicate keys, NaN or lone surrogates, nested at most {limits.JSON_LEVELS} levels deep."),
+    Code.IDEMPOTENCY_KEY_INVALID: Kind(400, INVALID_REQUEST, "The `Idempotency-Key` header is not valid.", f"Send one header with 1 to {limits.IDEMPOTENCY_KEY_CHARACTERS} printable ASCII characters."),
     Code.IDEMPOTENCY_KEY_REUSED: Kind(400, IDEMPOTENCY, "The Idempotency-Key was already used with another body, method, path or API key.", "Use a new key for a new request."),
     Code.API_KEY_MISSING: Kind(401, AUTHENTICATION, "The request has no API key.", "Send `Authorization: Bearer <API_KEY>`."),
     Code.API_KEY_INVALID: Kind(401, AUTHENTICATION, "The API key does not exist.", "Check that the key is complete and belongs to this service."),
@@ -119,12 +121,12 @@ ERRORS: Mapping[Code, Kind] = {
     Code.CONVERSATION_BUSY: Kind(409, CONFLICT, "The agent has not replied to the previous message yet.", "Retry after the reply."),
     Code.DELIVERY_IN_PROGRESS: Kind(409, CONFLICT, "A delivery of this event to this webhook endpoint is in progress.", "Retry after that delivery has ended."),
     Code.WEBHOOK_ENDPOINT_DISABLED: Kind(409, CONFLICT, "The webhook endpoint is disabled.", "Enable the webhook endpoint first."),
-    Code.WEBHOOK_ENDPOINT_LIMIT: Kind(409, CONFLICT, "The project already has 16 webhook endpoints in this mode.", "Delete a webhook endpoint first."),
+    Code.WEBHOOK_ENDPOINT_LIMIT: Kind(409, CONFLICT, f"The project already has {limits.WEBHOOK_ENDPOINTS} webhook endpoints in this mode.", "Delete a webhook endpoint first."),
     Code.CONFLICT: Kind(409, CONFLICT, "The resource was modified concurrently.", "Retry the request."),
     Code.IDEMPOTENCY_KEY_IN_USE: Kind(409, IDEMPOTENCY, "Another request with this Idempotency-Key is in progress.", "Retry after a second."),
-    Code.REQUEST_TOO_LARGE: Kind(413, INVALID_REQUEST, "The body is larger than 256 KiB.", "Send a smaller body."),
+    Code.REQUEST_TOO_LARGE: Kind(413, INVALID_REQUEST, f"The body is larger than {limits.BODY_BYTES // 1024} KiB.", "Send a smaller body."),
     Code.UNSUPPORTED_MEDIA_TYPE: Kind(415, INVALID_REQUEST, "The body is not `application/json`.", "Send `Content-Type: application/json` without a content encoding."),
-    Code.RATE_LIMIT_EXCEEDED: Kind(429, "rate_limit_error", "The API key has exceeded 100 requests per second or 5000 requests per minute, or the project has too many live messages under way.", "Retry after the number of seconds in `Retry-After`."),
+    Code.RATE_LIMIT_EXCEEDED: Kind(429, "rate_limit_error", f"The API key has exceeded {facts.REQUESTS_PER_SECOND} requests per second or {facts.REQUESTS_PER_MINUTE} requests per minute, or the project has too many live messages under way.", "Retry after the number of seconds in `Retry-After`."),
     Code.INTERNAL_ERROR: Kind(500, "api_error", "An internal error occurred.", "Retry with the same Idempotency-Key. If the error persists, contact support with the `request_id`."),
     Code.SERVICE_UNAVAILABLE: Kind(503, "api_error", "The service is temporarily unavailable.", "If `Service-Should-Retry` is `true`, retry after the number of seconds in `Retry-After`."),
     Code.AGENT_TIMEOUT: Kind(504, "api_error", "The agent did not reply in time.", "List the messages of the conversation to read the reply."),

@@ -7,26 +7,29 @@ REVISIONS = ("2026-06-01", "2026-08-03", "2026-08-22", "2026-12-01")
 """The dated revisions of API v1 (promise 1.2). All are additive so far and render the same."""
 NEWEST_REVISION = REVISIONS[-1]
 
-EVENT_TYPES = (
-    "appointment.created",
-    "appointment.confirmed",
-    "appointment.rescheduled",
-    "appointment.cancelled",
-    "appointment.failed",
-    "customer.created",
-    "customer.updated",
-    "customer.deleted",
-    "session.created",
-    "session.dialing",
-    "session.completed",
-    "session.no_answer",
-    "session.failed",
-    "session.invalid_number",
-    "session.call_later",
-    "session.transcript_ready",
-    "session.recording_ready",
-)
-"""All event types (promises 5, 6 and 7)."""
+EVENT_DESCRIPTIONS = {
+    "appointment.created": "An appointment was created.",
+    "appointment.confirmed": "An appointment was confirmed.",
+    "appointment.rescheduled": "An appointment has a new time. The status is `rescheduled`, or `confirmed` if the "
+    "same change confirmed it.",
+    "appointment.cancelled": "An appointment was cancelled. If it was also deleted, `deleted_at` is set.",
+    "appointment.failed": "An appointment failed.",
+    "customer.created": "A customer was created. A conversation can create one, too.",
+    "customer.updated": "A customer was changed.",
+    "customer.deleted": "A customer was deleted.",
+    "session.created": "A call was requested. It waits to be dialed, or for the customer's consent.",
+    "session.dialing": "A call is being dialed.",
+    "session.completed": "A call was answered and has ended.",
+    "session.no_answer": "A call was not answered. Nobody answered, the line was busy, or a machine answered.",
+    "session.failed": "A call failed. It was not possible, or the customer's consent is missing; `ended_reason` says "
+    "why.",
+    "session.invalid_number": "A call could not be dialed, because the number is not valid.",
+    "session.call_later": "A customer asked to be called at another time.",
+    "session.transcript_ready": "The transcript of a call is available.",
+    "session.recording_ready": "The recording of a call is available.",
+}
+"""By event type: what happened (promises 5, 6 and 7). The first sentence is a summary."""
+EVENT_TYPES = tuple(EVENT_DESCRIPTIONS)
 STREAM_KINDS = ("customer", "appointment", "session", "deleted_customer", "deleted_appointment")
 """The values of a row's `kind` whose changes become events. The stream's event filter passes only these."""
 
@@ -76,10 +79,27 @@ DESCRIBED_SERVER = "https://api.example.com"
 """The server in the API description. The function that serves the description replaces it by its own address."""
 API_DESCRIPTION = "openapi.json"
 """The file of the API description, in the folder of the functions in the bundle. It is generated with the bundle."""
-VENDORED = (
-    "@picocss/pico/css/pico.min.css",
-    "htmx.org/dist/htmx.min.js",
-    "swagger-ui-dist/swagger-ui-bundle.js",
-    "swagger-ui-dist/swagger-ui.css",
-)
-"""Files of npm packages that pages load, below `node_modules`. The Lambda bundle contains copies."""
+VENDORED = {
+    "@picocss/pico/css/pico.min.css": (
+        "2.1.1",
+        "MIT",
+        "fbc9a63fc9fc9f72d12fd7fc9806e11fa9f77ae4f9cad146b27003a1119ba3db",
+    ),
+    "htmx.org/dist/htmx.min.js": (
+        "2.0.11",
+        "0BSD",
+        "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717",
+    ),
+    "swagger-ui-dist/swagger-ui-bundle.js": (
+        "5.35.0",
+        "Apache-2.0",
+        "e6a898692f2d768e807c3ba4626068a69a2c5dd960dd6c76f3e4d3a3de180af2",
+    ),
+    "swagger-ui-dist/swagger-ui.css": (
+        "5.35.0",
+        "Apache-2.0",
+        "5ed08757e53da3e026d6cbecc61fe5d43585c9560b302d534ad56692519a273d",
+    ),
+}
+"""Files of npm packages that pages load, by their path below `node_modules`: version, licence and SHA-256. The Lambda
+bundle contains copies."""

@@ -109,7 +109,7 @@ def _parser() -> MarkdownIt:
 @functools.cache
 def _templates() -> Environment:
     environment = Environment(loader=FileSystemLoader(CONTENT), undefined=StrictUndefined, autoescape=False)
-    environment.globals |= {"tables": tables, "base_url": BASE_URL}
+    environment.globals |= {"limits": tables.LIMITS, "tables": tables, "base_url": BASE_URL}
     return environment
 
 

@@ -3,45 +3,46 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
+from shared.api import idempotency
 from shared.appointments import resource as appointments
 from shared.appointments.resource import AppointmentStatus
-from shared.calls import sessions
+from shared.calls import recordings, sessions
+from shared.calls.consent import consents
+from shared.conversations import conversations
+from shared.core import clock, facts, limits
 from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE
-from shared.core.facts import EVENT_TYPES, REVISIONS
+from shared.core.facts import EVENT_DESCRIPTIONS, REVISIONS
 from shared.docs import samples
+from shared.resources import pages, queries
 from shared.telephony import SessionCallStatus, test_numbers
 from shared.telephony.test_numbers import ConsentBehaviour
-from shared.webhooks import events
+from shared.webhooks import events, health
 from shared.webhooks.deliveries.rules import RETRY_SCHEDULE_S
 
-_EVENT_MEANINGS = {
-    "appointment.created": "An appointment was created.",
-    "appointment.confirmed": "The status changed to `confirmed`.",
-    "appointment.rescheduled": "The appointment has a new time. The status is `rescheduled`, or `confirmed` if the "
-    "same change confirmed it.",
-    "appointment.cancelled": "The status changed to `cancelled`, also because the appointment was deleted: then "
-    "`deleted_at` is set.",
-    "appointment.failed": "The status changed to `failed`.",
-    "customer.created": "A customer was created, by a request or by a conversation.",
-    "customer.updated": "A field of a customer changed.",
-    "customer.deleted": "A customer was deleted.",
-    "session.created": "A call was placed. It waits to be dialed, or for the customer's consent.",
-    "session.dialing": "The call is being dialed.",
-    "session.completed": "Somebody answered, and the call has ended.",
-    "session.no_answer": "Nobody answered, the line was busy, or a machine answered.",
-    "session.failed": "The call was not possible, or the customer's consent is missing. `ended_reason` says why.",
-    "session.invalid_number": "The number does not exist.",
-    "session.call_later": "The customer asked to be called at another time.",
-    "session.transcript_ready": "The transcript can be retrieved.",
-    "session.recording_ready": "The recording can be retrieved.",
+LIMITS: Mapping[str, str] = {
+    **{name.lower(): f"{value:,}" for name, value in vars(limits).items() if name.isupper()},
+    "requests_per_second": f"{facts.REQUESTS_PER_SECOND:,}",
+    "requests_per_minute": f"{facts.REQUESTS_PER_MINUTE:,}",
+    "metadata_kb": str(limits.METADATA_BYTES // 1024),
+    "page_items": str(queries.MAX_LIMIT),
+    "list_seconds": str(pages.SECONDS),
+    "agent_seconds": str(conversations.WINDOW),
+    "event_days": str(events.RETENTION // clock.DAY),
+    "failing_days": str(endpoints.FAILING_LIMIT * clock.SECOND // clock.DAY),
+    "idempotency_hours": str(idempotency.WINDOW // clock.HOUR),
+    "consent_days": str(consents.LASTS * clock.SECOND // clock.DAY),
+    "consent_silence_seconds": str(consents.SILENCE),
+    "consent_answer_seconds": str(consents.SIMULATED_ANSWER),
+    "recording_link_minutes": str(recordings.LINK_LASTS // clock.MINUTE),
 }
+"""Limits as the pages state them: `{{ limits.webhook_endpoints }}`."""
 _APPOINTMENT_EFFECTS = {8: "rescheduled to a day later", 9: "cancelled", 10: "unchanged"}
 _CONSENT_WORDS = {
-    ConsentBehaviour.ACCEPTS: "accepts after 5 seconds",
-    ConsentBehaviour.DECLINES: "declines after 5 seconds",
-    ConsentBehaviour.SILENT: "never answers; the request expires after 60 seconds",
+    ConsentBehaviour.ACCEPTS: f"accepts after {consents.SIMULATED_ANSWER} seconds",
+    ConsentBehaviour.DECLINES: f"declines after {consents.SIMULATED_ANSWER} seconds",
+    ConsentBehaviour.SILENT: f"never answers; the request expires after {consents.SILENCE} seconds",
     ConsentBehaviour.LIMITED: "cannot be asked: 409 `consent_request_limited`",
     ConsentBehaviour.ON_FILE: "has given consent before: 201, as for a phone call",
 }
@@ -140,18 +141,18 @@ def filters() -> str:
 
 def event_types() -> str:
     """Every event type with its meaning and a payload."""
-    return "\n\n".join(_event(type) for type in EVENT_TYPES)
+    return "\n\n".join(_event(type) for type in EVENT_DESCRIPTIONS)
 
 
 def event_list() -> str:
     """Every event type with its meaning, as a table."""
-    rows = [(f"[`{type}`](#{type})", _EVENT_MEANINGS[type]) for type in EVENT_TYPES]
+    rows = [(f"[`{type}`](#{type})", EVENT_DESCRIPTIONS[type]) for type in EVENT_DESCRIPTIONS]
     return _table(("Type", "Meaning"), rows)
 
 
 def _event(type: str) -> str:
     payload = json.dumps(samples.event(type), indent=2, ensure_ascii=False)
-    return f"## {type}\n\n{_EVENT_MEANINGS[type]}\n\n```json\n{payload}\n```"
+    return f"## {type}\n\n{EVENT_DESCRIPTIONS[type]}\n\n```json\n{payload}\n```"
 
 
 def _errors_of(status: int) -> str:

@@ -14,15 +14,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic_core import PydanticCustomError, core_schema
 
-from shared.core import clock
+from shared.core import clock, limits
 from shared.core.errors import ERRORS, ApiError, Code
 from shared.resources import schema
 from shared.resources.schema import Keywords
-
-METADATA_KEYS = 50
-METADATA_KEY_CHARACTERS = 40
-METADATA_VALUE_CHARACTERS = 500
-METADATA_BYTES = 16 * 1024
 
 # Separators are allowed only between digits (promises 0).
 _PHONE = re.compile(r"\+[0-9](?:[ \-.()]*[0-9])*")
@@ -206,21 +201,23 @@ def _metadata(value: Any) -> Any:
 
 
 def _metadata_problem(value: Mapping[str, Any]) -> _Problem | None:
-    if len(value) > METADATA_KEYS:
-        return _Problem(Code.METADATA_INVALID, f"Metadata can have at most {METADATA_KEYS} keys; it has {len(value)}.")
+    if len(value) > limits.METADATA_KEYS:
+        return _Problem(
+            Code.METADATA_INVALID, f"Metadata can have at most {limits.METADATA_KEYS} keys; it has {len(value)}."
+        )
     for key, inner in value.items():
-        if not 1 <= len(key) <= METADATA_KEY_CHARACTERS:
-            text = f"Metadata keys must have 1 to {METADATA_KEY_CHARACTERS} characters; one has {len(key)}."
+        if not 1 <= len(key) <= limits.METADATA_KEY_CHARACTERS:
+            text = f"Metadata keys must have 1 to {limits.METADATA_KEY_CHARACTERS} characters; one has {len(key)}."
             return _Problem(Code.METADATA_INVALID, text, key)
-        if len(to_json(inner)) > METADATA_VALUE_CHARACTERS:
-            text = f"Metadata values can have at most {METADATA_VALUE_CHARACTERS} characters as JSON."
+        if len(to_json(inner)) > limits.METADATA_VALUE_CHARACTERS:
+            text = f"Metadata values can have at most {limits.METADATA_VALUE_CHARACTERS} characters as JSON."
             return _Problem(Code.METADATA_INVALID, text, key)
         for part in _strings(key, inner):
             control = _control_character(part)
             if control is not None:
                 return _Problem(Code.PARAMETER_INVALID, f"Control characters are not allowed: {control}.", key)
-    if len(to_json(value).encode()) > METADATA_BYTES:
-        return _Problem(Code.METADATA_INVALID, f"Metadata can have at most {METADATA_BYTES} bytes as JSON.")
+    if len(to_json(value).encode()) > limits.METADATA_BYTES:
+        return _Problem(Code.METADATA_INVALID, f"Metadata can have at most {limits.METADATA_BYTES} bytes as JSON.")
     return None
 
 
@@ -254,7 +251,7 @@ def _api_error(model: type[Input], problem: Any) -> ApiError:
 
 
 def _within_metadata(param: str, key: str | None) -> str:
-    return param if key is None else f"{param}[{key[:METADATA_KEY_CHARACTERS]}]"
+    return param if key is None else f"{param}[{key[: limits.METADATA_KEY_CHARACTERS]}]"
 
 
 def unknown(param: str, name: str, known: list[str]) -> ApiError:
@@ -300,12 +297,12 @@ MetadataPatch = Annotated[
     Keywords(
         code="metadata_invalid",
         name="MetadataInput",
-        maxProperties=METADATA_KEYS,
-        propertyNames={"minLength": 1, "maxLength": METADATA_KEY_CHARACTERS, "pattern": schema.TEXT},
+        maxProperties=limits.METADATA_KEYS,
+        propertyNames={"minLength": 1, "maxLength": limits.METADATA_KEY_CHARACTERS, "pattern": schema.TEXT},
         # Of a string's JSON text, two characters are quotes.
         additionalProperties={
             "anyOf": [
-                {"type": "string", "maxLength": METADATA_VALUE_CHARACTERS - 2, "pattern": schema.TEXT},
+                {"type": "string", "maxLength": limits.METADATA_VALUE_CHARACTERS - 2, "pattern": schema.TEXT},
                 {"type": "array", "items": {}},
                 {"type": ["number", "boolean", "object", "null"]},
             ]

@@ -39,10 +39,11 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from multidict import CIMultiDict
 from yarl import URL
 
+from shared.core import limits
 from shared.webhooks.deliveries.rules import DeliveryError, Outcome
 from shared.webhooks.urls import UrlRefused, WebhookUrl, read_url, refuse_address
 
-DEADLINE_S = 15.0
+DEADLINE_S = float(limits.RECEIVER_SECONDS)
 """Seconds for the whole exchange: DNS lookup, connect, TLS, request, response head and body (promises 9)."""
 
 BODY_READ = 64 * 1024

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from functions.admin import rendering
 from infra import bundle
 from infra.bundle import Bundle
 from shared.core.facts import API_DESCRIPTION, VENDORED
+from shared.docs import pages
 
 
 def contents(folder: Path) -> dict[str, str]:
@@ -54,6 +57,21 @@ def test_it_holds_our_packages_and_theirs_and_fits_into_lambda(built: Bundle) ->
         assert (built.folder / part).is_file(), part
     assert not (built.folder / "infra").exists()
     assert built.size < 100e6  # Lambda's limit is 250 MB; a start gets slower long before
+
+
+@pytest.mark.parametrize("name", VENDORED)
+def test_a_vendored_file_is_the_one_that_the_list_names(name: str) -> None:
+    file = bundle.NODE_MODULES / name
+    described = next(path for folder in file.parents if (path := folder / "package.json").is_file())
+    package = json.loads(described.read_text())
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    assert VENDORED[name] == (package["version"], package["license"], digest)
+    assert package["version"] == json.loads((bundle.ROOT / "package.json").read_text())["dependencies"][package["name"]]
+
+
+def test_every_vendored_file_is_loaded_by_a_page() -> None:
+    loaded = pages.assets().by_name.keys() | rendering.assets().by_name.keys()
+    assert {Path(name).name for name in VENDORED} <= loaded
 
 
 def test_native_code_is_for_lambdas_processor_and_python(built: Bundle) -> None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, NotRequired, Self, TypedDict
 
 from pydantic import model_validator
 
-from shared.core import clock
+from shared.core import clock, limits
 from shared.core.errors import ApiError, Code
 from shared.core.facts import EVENT_TYPES
 from shared.resources import fields
@@ -27,7 +27,7 @@ from shared.store.keys import Scope
 from shared.webhooks import urls
 from shared.webhooks.events import FAMILIES
 
-LIMIT = 16
+LIMIT = limits.WEBHOOK_ENDPOINTS
 """The most endpoints of a project and mode."""
 FILTERS_LIMIT = 50
 EventFilter = Annotated[str, Keywords(code="event_filter_invalid", name="EventFilter", enum=[*EVENT_TYPES, *FAMILIES])]
