@@ -18,18 +18,9 @@ from infra.app import context
 from infra.capacity import UNRESERVED
 from infra.stage import BadSetting, Stage, parse
 from infra.topology import FUNCTIONS
+from shared.core.facts import TRANSIENT_MODEL_ERRORS
 
 CONCURRENCY_QUOTA = "L-B99A9384"
-TROUBLE = frozenset(
-    {
-        "InternalServerException",
-        "ModelNotReadyException",
-        "ModelTimeoutException",
-        "ServiceUnavailableException",
-        "ThrottlingException",
-    }
-)
-"""Errors of Bedrock that pass. They do not concern the id of the model or access to it."""
 NO_PERMISSION = "no identity-based policy allows"
 """In the message of an AccessDeniedException: these credentials lack the permission, which the functions have."""
 MODEL_HELP = "(set `model` in cdk.json to a model or inference profile that the account may use in this region)"
@@ -84,7 +75,7 @@ def _of_model(stage: Stage, region: str | None) -> Iterator[str]:
         )
     except ClientError as error:
         code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
-        if code in TROUBLE:
+        if code in TRANSIENT_MODEL_ERRORS:
             print(f"infra.preflight: {named} could not be checked, because Bedrock did not respond: {code}")
         elif NO_PERMISSION in message:
             print(f"infra.preflight: {named} was not checked: these credentials lack bedrock:InvokeModel")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from shared.aws import services
+from shared.aws.error_codes import ErrorCode
 
 
 def invite(email: str) -> bool:
@@ -25,7 +26,7 @@ def invite(email: str) -> bool:
             DesiredDeliveryMediums=["EMAIL"],
         )
     except services.AwsError as error:
-        if error.code != "UsernameExistsException":
+        if error.code != ErrorCode.USER_EXISTS:
             raise
         return False
     return True

@@ -25,6 +25,7 @@ from shared.agent.tools import HandoffReason, Result, Tools
 from shared.agent.wording import visible, why_not, without_links
 from shared.agent_settings.resource import DEFAULTS
 from shared.core import clock
+from shared.core.facts import TRANSIENT_MODEL_ERRORS
 
 ROUNDS = 6
 """The most responses with tool calls in one turn."""
@@ -40,15 +41,6 @@ ATTEMPTS = 5
 """The most attempts of a request."""
 FIRST_WAIT, LONGEST_WAIT = 0.5, 4.0
 """Seconds. The wait before a retry is random, up to the first, doubled for each retry, and at most the longest."""
-RETRYABLE = frozenset(
-    {
-        "InternalServerException",
-        "ModelNotReadyException",
-        "ModelTimeoutException",
-        "ServiceUnavailableException",
-        "ThrottlingException",
-    }
-)
 FILTER_STOPS = frozenset({"content_filtered", "guardrail_intervened"})
 MALFORMED_STOPS = frozenset({"malformed_model_output", "malformed_tool_use"})
 REASONS = (
@@ -198,7 +190,7 @@ class Bedrock:
                 messages += [message, {"role": "user", "content": [{"toolResult": result} for result in results]}]
 
     def _converse(self, messages: Sequence[Mapping[str, Any]], tools: Tools, deadline: float) -> Mapping[str, Any]:
-        """One response of the model. Retries errors of `RETRYABLE` until the deadline. Raises AgentFailed."""
+        """One response of the model. Retries `TRANSIENT_MODEL_ERRORS` until the deadline. Raises AgentFailed."""
         from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
         wait, failure = 0.0, "the turn has no time left"
@@ -214,7 +206,7 @@ class Bedrock:
                 return response
             except ClientError as error:
                 failure = f"{error.response['Error']['Code']}: {error.response['Error'].get('Message', '')[:300]}"
-                if error.response["Error"]["Code"] not in RETRYABLE:
+                if error.response["Error"]["Code"] not in TRANSIENT_MODEL_ERRORS:
                     raise AgentFailed(failure) from error
             except (ConnectionError, HTTPClientError) as error:
                 failure = type(error).__name__

@@ -22,7 +22,7 @@ import ssl
 import threading
 import time
 from binascii import crc32
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
@@ -33,6 +33,7 @@ from urllib.parse import quote, urlsplit
 from shared.aws import sigv4
 from shared.aws.connections import CONNECT_SECONDS, RESPONSE_SECONDS, ConnectionFailed, Connections, Reply, tls_context
 from shared.aws.credentials import Credentials, NoCredentials, Source
+from shared.aws.error_codes import THROTTLED_WRITES, CancellationReason, ErrorCode, is_throttled, is_transient
 from shared.core import clock
 
 ATTEMPTS = 4
@@ -41,35 +42,6 @@ THROTTLED_PAUSE, TRANSIENT_PAUSE, DYNAMODB_PAUSE = 1.0, 0.05, 0.025
 _LONGEST_PAUSE = 20.0
 LONGEST_CALL = int(ATTEMPTS * (CONNECT_SECONDS + RESPONSE_SECONDS) + THROTTLED_PAUSE * (2 ** (ATTEMPTS - 1) - 1) + 1)
 """Seconds that one call takes at most: attempts that time out, and the pauses of up to 1, 2 and 4 s in between."""
-
-THROTTLED = frozenset(
-    {
-        "BandwidthLimitExceeded",
-        "EC2ThrottledException",
-        "LimitExceededException",
-        "PriorRequestNotComplete",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "RequestThrottled",
-        "RequestThrottledException",
-        "SlowDown",
-        "ThrottledException",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-        "TransactionInProgressException",
-    }
-)
-TRANSIENT = frozenset({"ReplicatedWriteConflictException", "RequestTimeout", "RequestTimeoutException"})
-TRANSIENT_STATUSES = frozenset({500, 502, 503, 504})
-TRANSACTION_IN_PROGRESS = "TransactionInProgressException"
-"""Retried as throttling, but the caller must know: an earlier attempt of its transaction still runs."""
-THROTTLED_WRITES = frozenset({"ThrottlingError", "ProvisionedThroughputExceeded"})
-"""The reasons of a transaction that throttling cancels (DynamoDB API reference, "TransactWriteItems")."""
-_PASSING = THROTTLED_WRITES | {"None", "TransactionConflict"}
-_EXPIRED = frozenset({"ExpiredToken", "ExpiredTokenException", "InvalidClientTokenId", "UnrecognizedClientException"})
-_SKEWED = frozenset({"InvalidSignatureException", "RequestExpired", "RequestInTheFuture", "RequestTimeTooSkewed"})
-_MOST_SKEW = 4 * clock.MINUTE  # AWS accepts five.
 
 _QUOTA = 500
 _THROTTLED_COST, _TRANSIENT_COST = 5, 14
@@ -104,7 +76,6 @@ class Service:
     """A service. `name` is boto3's name for it, `target` begins the header that names an operation.
 
     `endpoint` begins the host name and is also the name in signatures; `variable` ends `AWS_ENDPOINT_URL_…`.
-    `no_fips` are the prefixes of regions whose normal endpoint is the FIPS endpoint.
     """
 
     name: str
@@ -112,24 +83,15 @@ class Service:
     target: str
     variable: str
     version: str = "1.0"
-    no_fips: tuple[str, ...] = ()
 
 
-DYNAMODB = Service("dynamodb", "dynamodb", "DynamoDB_20120810", "DYNAMODB", no_fips=("us-gov-",))
-SQS = Service("sqs", "sqs", "AmazonSQS", "SQS", no_fips=("us-gov-",))
-STEP_FUNCTIONS = Service("stepfunctions", "states", "AWSStepFunctions", "SFN", no_fips=("us-gov-west-1",))
+DYNAMODB = Service("dynamodb", "dynamodb", "DynamoDB_20120810", "DYNAMODB")
+SQS = Service("sqs", "sqs", "AmazonSQS", "SQS")
+STEP_FUNCTIONS = Service("stepfunctions", "states", "AWSStepFunctions", "SFN")
 KMS = Service("kms", "kms", "TrentService", "KMS", version="1.1")
 
-_PARTITIONS: Sequence[tuple[str, str]] = (
-    ("cn-", "amazonaws.com.cn"),
-    ("eusc-", "amazonaws.eu"),
-    ("us-iso-", "c2s.ic.gov"),
-    ("us-isob-", "sc2s.sgov.gov"),
-    ("eu-isoe-", "cloud.adc-e.uk"),
-    ("us-isof-", "csp.hci.ic.gov"),
-)
-"""The beginning of a region's name and its domain, for partitions that are not under `amazonaws.com`."""
-_REGION = re.compile(r"[a-z0-9-]{3,40}")
+_REGION = re.compile(r"(?!cn-)[a-z]{2}(-gov)?-[a-z]+-[0-9]{1,2}")
+"""A region under `amazonaws.com`. China, the sovereign cloud and the isolated partitions have other domains."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +146,6 @@ class Client:
         self._credentials = credentials
         self._content_type = f"application/x-amz-json-{service.version}"
         self._quota = _Quota()
-        self._skew = 0
 
     def call(self, operation: str, parameters: Mapping[str, Any]) -> Any:
         """Call an operation and return its response. Raises AwsError or Unavailable."""
@@ -205,19 +166,19 @@ class Client:
 
     def _call(self, call: Call) -> Any:
         body = json.dumps(call.parameters, separators=(",", ":")).encode()
-        corrected = uncertain = False
+        uncertain = False
         cost = 0
         attempt = 1
         while True:
-            credentials = self._current_credentials(uncertain)
+            try:
+                credentials = self._credentials.current()
+            except NoCredentials as error:
+                raise Unavailable(f"no credentials: {error}", uncertain=uncertain) from None
             outcome = self._attempt(call, body, credentials)
             if isinstance(outcome, Success):
                 self._quota.put_back(cost or 1)
                 return outcome.response
             uncertain = uncertain or outcome.uncertain
-            if not corrected and self._correct(outcome, credentials):
-                corrected = True
-                continue
             cost = _THROTTLED_COST if outcome.throttled else _TRANSIENT_COST
             if not outcome.retryable or attempt == ATTEMPTS or not self._quota.take(cost):
                 outcome.error.uncertain = uncertain
@@ -237,7 +198,7 @@ class Client:
             return Failure(Unavailable(failed.reason), retryable=True, uncertain=not unsent)
 
     def _request(self, operation: str, body: bytes, credentials: Credentials) -> bytes:
-        now = time.gmtime((clock.now() + self._skew) // clock.SECOND)
+        now = time.gmtime(clock.now() // clock.SECOND)
         headers = {
             "content-type": self._content_type,
             "host": self._host,
@@ -262,27 +223,6 @@ class Client:
         )
         return head.encode("latin-1") + body
 
-    def _current_credentials(self, uncertain: bool) -> Credentials:
-        try:
-            return self._credentials.current()
-        except NoCredentials as error:
-            raise Unavailable(f"no credentials: {error}", uncertain=uncertain) from None
-
-    def _correct(self, failure: Failure, used: Credentials) -> bool:
-        """Renew expired credentials, or correct the clock skew. Returns whether a retry may help."""
-        if failure.code in _EXPIRED:
-            try:
-                return self._credentials.renew(used) != used
-            except NoCredentials:
-                return False
-        if failure.code not in _SKEWED or failure.date is None:
-            return False
-        skew = failure.date - clock.now()
-        if abs(skew - self._skew) < _MOST_SKEW:
-            return False
-        self._skew = skew
-        return True
-
     def _pause(self, call: Call, seconds: float) -> None:
         wait: Callable[[], None] = partial(clock.sleep, seconds)
         for hook in _hooks:
@@ -299,14 +239,12 @@ class Success:
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed attempt. If `uncertain`, it may have taken effect. `date` is the time at AWS (milliseconds)."""
+    """A failed attempt. If `uncertain`, it may have taken effect."""
 
     error: AwsError | Unavailable
     uncertain: bool = False
     retryable: bool = False
     throttled: bool = False
-    code: str = ""
-    date: int | None = None
 
 
 class _Quota:
@@ -342,9 +280,9 @@ def judge(service: Service, reply: Reply) -> Success | Failure:
         except ValueError:
             return Failure(Unavailable("not JSON"), uncertain=True, retryable=True)
     error = _error(reply)
-    throttled = error.code in THROTTLED or reply.status == 429 or _throttled_writes(error)
-    transient = error.code in TRANSIENT or reply.status in TRANSIENT_STATUSES
-    in_progress = error.code == TRANSACTION_IN_PROGRESS
+    throttled = is_throttled(error.code, reply.status) or _throttled_writes(error)
+    transient = is_transient(error.code, reply.status)
+    in_progress = error.code == ErrorCode.TRANSACTION_IN_PROGRESS
     unavailable = (throttled or transient) and not in_progress
     uncertain = in_progress or (not throttled and (transient or reply.status >= 500))
     return Failure(
@@ -352,8 +290,6 @@ def judge(service: Service, reply: Reply) -> Success | Failure:
         uncertain=reply.resent or uncertain,
         retryable=throttled or transient,
         throttled=throttled,
-        code=error.code,
-        date=_date(reply) if error.code in _SKEWED else None,
     )
 
 
@@ -374,15 +310,12 @@ def region() -> str:
 
 def endpoint(service: Service, region: str) -> str:
     """The URL of a service's endpoint: the environment's, or that of the region."""
-    if os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() != "true":
-        for variable in (f"AWS_ENDPOINT_URL_{service.variable}", "AWS_ENDPOINT_URL"):
-            if url := os.environ.get(variable):
-                return url
+    for variable in (f"AWS_ENDPOINT_URL_{service.variable}", "AWS_ENDPOINT_URL"):
+        if url := os.environ.get(variable):
+            return url
     if not _REGION.fullmatch(region):
-        raise ValueError(f"not a region: {region}")
-    domain = next((domain for prefix, domain in _PARTITIONS if region.startswith(prefix)), "amazonaws.com")
-    fips = os.environ.get("AWS_USE_FIPS_ENDPOINT", "").lower() == "true" and not region.startswith(service.no_fips)
-    return f"https://{service.endpoint}{'-fips' if fips else ''}.{region}.{domain}"
+        raise ValueError(f"not a region of amazonaws.com: {region}")
+    return f"https://{service.endpoint}.{region}.amazonaws.com"
 
 
 def _error(reply: Reply) -> AwsError:
@@ -401,17 +334,8 @@ def _error(reply: Reply) -> AwsError:
 def _throttled_writes(error: AwsError) -> bool:
     """Whether throttling cancelled a transaction, and nothing else that would cancel it again."""
     reasons = {reason["Code"] for reason in error.body.get("CancellationReasons", ())}
-    return bool(reasons & THROTTLED_WRITES) and reasons <= _PASSING
-
-
-def _date(reply: Reply) -> int | None:
-    # Imported here, because only a refused signature needs it.
-    from email.utils import parsedate_to_datetime
-
-    try:
-        return int(parsedate_to_datetime(reply.headers["date"]).timestamp() * clock.SECOND)
-    except (KeyError, ValueError):
-        return None
+    passing = THROTTLED_WRITES | {CancellationReason.NONE, CancellationReason.CONFLICT}
+    return bool(reasons & THROTTLED_WRITES) and reasons <= passing
 
 
 def _trace() -> str:

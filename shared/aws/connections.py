@@ -6,7 +6,6 @@ AWS states the length of every response, so a response that a broken connection 
 
 from __future__ import annotations
 
-import contextlib
 import select
 import socket
 import ssl
@@ -274,8 +273,7 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
     """A TLS context that trusts the certificates of a file; those of certifi if it is None."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    with contextlib.suppress(NotImplementedError):
-        context.set_alpn_protocols(["http/1.1"])
+    context.set_alpn_protocols(["http/1.1"])
     if ca_file is None:
         import certifi
 

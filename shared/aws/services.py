@@ -1,6 +1,6 @@
 """AWS clients, created at first use and reused for the life of the process, and the errors of their calls.
 
-Our own client (`aws_json`) calls the services on the path of requests and workers: DynamoDB, SQS, Step Functions and
+Our own client (`client.py`) calls the services on the path of requests and workers: DynamoDB, SQS, Step Functions and
 KMS. boto3 calls the others, and is imported only when one of its clients is created. Threads share the clients, but
 only one at a time creates one (boto3, "Multithreading or multiprocessing with clients").
 """
@@ -17,6 +17,7 @@ from shared.aws import client as aws_client
 from shared.aws.client import LONGEST_CALL, AwsError, Client, Unavailable
 from shared.aws.connections import CONNECT_SECONDS, RESPONSE_SECONDS
 from shared.aws.credentials import Source
+from shared.aws.error_codes import is_throttled, is_transient
 
 if TYPE_CHECKING:
     from mypy_boto3_cognito_idp.client import CognitoIdentityProviderClient
@@ -128,28 +129,12 @@ def call(operation: Callable[..., Any], **parameters: Any) -> Any:
         return operation(**parameters)
     except ClientError as error:
         code, message = error.response["Error"]["Code"], error.response["Error"]["Message"]
-        if code in _UNAVAILABLE:
+        status = error.response["ResponseMetadata"]["HTTPStatusCode"]
+        if is_throttled(code, status) or is_transient(code, status):
             raise Unavailable(code) from error
-        raise AwsError(code, message, error.response["ResponseMetadata"]["HTTPStatusCode"], error.response) from error
+        raise AwsError(code, message, status, error.response) from error
     except BotoCoreError as error:
         raise Unavailable(type(error).__name__) from error
-
-
-_UNAVAILABLE = frozenset(
-    {
-        "DependencyTimeoutException",
-        "InternalFailure",
-        "InternalServerError",
-        "KMSInternalException",
-        "LimitExceededException",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "ServiceUnavailable",
-        "ServiceUnavailableException",
-        "ThrottlingError",
-        "ThrottlingException",
-    }
-)
 
 
 def _client(service: Any, **settings: Any) -> Any:

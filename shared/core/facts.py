@@ -75,6 +75,16 @@ LONGEST_QUEUE_DELAY = 900
 
 CONNECT_ACTIVE_CALLS, CONNECT_STARTS_PER_SECOND = 10, 2
 """Amazon Connect's default quotas: active calls in an instance, and calls that an account starts in a second."""
+TRANSIENT_MODEL_ERRORS = frozenset(
+    {
+        "InternalServerException",
+        "ModelNotReadyException",
+        "ModelTimeoutException",
+        "ServiceUnavailableException",
+        "ThrottlingException",
+    }
+)
+"""Errors of Bedrock that pass. They do not concern the id of the model or access to it."""
 DESCRIBED_SERVER = "https://api.example.com"
 """The server in the API description. The function that serves the description replaces it by its own address."""
 API_DESCRIPTION = "openapi.json"

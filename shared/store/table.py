@@ -33,8 +33,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from shared.aws import client as aws_client
 from shared.aws import services
+from shared.aws.error_codes import THROTTLED_WRITES, CancellationReason, ErrorCode
 from shared.aws.services import AwsError, Unavailable
 from shared.core import clock, trace
 
@@ -362,10 +362,10 @@ def _send(op: Write, author: Mapping[str, Value], **options: str) -> Any:
             return _call(operation, **_parameters(op, author), **_OLD_ON_FAILURE, **options)
         except (AwsError, Unavailable) as error:
             uncertain = error.uncertain = uncertain or error.uncertain
-            if isinstance(error, AwsError) and error.code == "ConditionalCheckFailedException":
+            if isinstance(error, AwsError) and error.code == ErrorCode.CONDITION_FAILED:
                 old = error.body.get("Item")
                 raise ConditionFailed(op, decode(old) if old else None, uncertain=uncertain) from None
-            if isinstance(error, Unavailable) or error.code != "TransactionConflictException":
+            if isinstance(error, Unavailable) or error.code != ErrorCode.TRANSACTION_CONFLICT:
                 raise
         _pause(conflicts)
     raise Unavailable("conflicts", uncertain=True) if uncertain else Contended(op)
@@ -384,9 +384,9 @@ def _write_all(ops: Sequence[Write], request: str) -> None:
             _call("TransactWriteItems", TransactItems=items, ClientRequestToken=token)
             return
         except AwsError as error:
-            if error.code == aws_client.TRANSACTION_IN_PROGRESS:
+            if error.code == ErrorCode.TRANSACTION_IN_PROGRESS:
                 failure = Unavailable(error.code, uncertain=True)
-            elif error.code == "TransactionCanceledException":
+            elif error.code == ErrorCode.TRANSACTION_CANCELED:
                 failure = _cancelled(ops, error.body.get("CancellationReasons", []))
             else:
                 raise
@@ -401,11 +401,11 @@ def _cancelled(ops: Sequence[Write], reasons: Sequence[Any]) -> Contended:
     """The conflict that cancelled a transaction. Raises ConditionFailed for another reason."""
     failed, contended = [], []
     for op, reason in zip(ops, reasons, strict=True):
-        if reason["Code"] == "ConditionalCheckFailed":
+        if reason["Code"] == CancellationReason.CONDITION_FAILED:
             failed.append(ConditionFailed(op, decode(reason["Item"]) if reason.get("Item") else None))
-        elif reason["Code"] == "TransactionConflict":
+        elif reason["Code"] == CancellationReason.CONFLICT:
             contended.append(Contended(op))
-        elif reason["Code"] != "None" and reason["Code"] not in aws_client.THROTTLED_WRITES:
+        elif reason["Code"] != CancellationReason.NONE and reason["Code"] not in THROTTLED_WRITES:
             raise RuntimeError(f"transaction cancelled: {reason['Code']}")
     if failed:
         # The idempotency record is the last operation. It decides if another condition fails too.

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shared.aws import services
+from shared.aws.error_codes import ErrorCode
 from shared.core import clock, threads
 from shared.core.facts import LONGEST_QUEUE_DELAY
 from shared.core.log import logger
@@ -91,7 +92,7 @@ def start(machine: str, name: str, execution_input: Mapping[str, Any]) -> None:
             },
         )
     except (services.AwsError, services.Unavailable) as error:
-        if not isinstance(error, services.AwsError) or error.code != "ExecutionAlreadyExists":
+        if not isinstance(error, services.AwsError) or error.code != ErrorCode.EXECUTION_EXISTS:
             logger().warning("timer lost", extra={"machine": machine, "timer": name, "error": type(error).__name__})
 
 

@@ -28,6 +28,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
+from shared.aws.error_codes import is_throttled
 from shared.core import clock
 from shared.core.log import logger
 from shared.telephony import (
@@ -158,8 +159,6 @@ CHECKS: Mapping[str, str] = {
 }
 """What an operator checks after a start was refused, by error code."""
 
-QUOTA = frozenset({"LimitExceededException", "ThrottlingException", "TooManyRequestsException"})
-"""Error codes of an exceeded quota: of active calls, or of requests per second. Any error of status 429 counts, too."""
 TRANSIENT = frozenset({"InternalServiceException"})
 """Errors that are transient whatever their HTTP status; all errors of status 5xx are transient, too."""
 
@@ -337,7 +336,8 @@ def _call(method: Callable[..., Any], **parameters: Any) -> Any:
         return method(**parameters)
     except ClientError as error:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        if _code(error) in QUOTA or status == 429:
+        # A quota of active calls, or of requests per second.
+        if is_throttled(_code(error), status):
             raise NoCapacity(_code(error)) from None
         if _code(error) in TRANSIENT or status >= 500:
             raise Busy(_code(error)) from None

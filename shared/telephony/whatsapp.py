@@ -26,6 +26,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
+from shared.aws.error_codes import TOO_MANY_REQUESTS, ErrorCode
 from shared.core import clock
 from shared.telephony import Busy, NotConfigured
 
@@ -36,8 +37,8 @@ CONNECT_TIMEOUT, READ_TIMEOUT = 2, 10
 TEMPORARY = 7 * clock.DAY
 """How long a permission lasts that is not permanent (see above)."""
 
-_THROTTLED, _TOO_MANY_REQUESTS, _SERVER_ERRORS = "ThrottlingException", 429, 500
-"""AWS's transient errors have one of these statuses, except throttling, which has 400."""
+_SERVER_ERRORS = 500
+"""AWS's transient errors have this status or a higher one, except throttling, which has 400 or 429."""
 _PHONE = re.compile(r"\+?[1-9][0-9]{6,14}")
 _SECONDS = re.compile(r"[0-9]{1,12}")
 _ID = re.compile(r"[!-~]{1,255}")
@@ -271,7 +272,7 @@ def _call(method: Callable[..., Any], **parameters: Any) -> Any:
     except ClientError as error:
         code = error.response["Error"]["Code"]
         status = error.response["ResponseMetadata"]["HTTPStatusCode"]
-        if code == _THROTTLED or status == _TOO_MANY_REQUESTS or status >= _SERVER_ERRORS:
+        if code == ErrorCode.THROTTLED or status == TOO_MANY_REQUESTS or status >= _SERVER_ERRORS:
             raise Busy(code) from None
         raise CannotAsk(code) from None
     except (ConnectionError, HTTPClientError) as error:

@@ -16,6 +16,7 @@ from botocore.exceptions import ConnectTimeoutError, NoCredentialsError, ReadTim
 from shared.agent import AgentFailed, AgentUnavailable, Utterance, bedrock
 from shared.agent.bedrock import Bedrock
 from shared.agent.wording import without_links
+from shared.core.facts import TRANSIENT_MODEL_ERRORS
 from tests.support.models import MODEL_ID, Model, Passing, answer, asked, found, handed_off, tools_of, use
 
 # How an answer ends
@@ -77,7 +78,7 @@ def test_any_other_end_fails(model: Model) -> None:
 # Failures and time
 
 
-@pytest.mark.parametrize("code", sorted(bedrock.RETRYABLE))
+@pytest.mark.parametrize("code", sorted(TRANSIENT_MODEL_ERRORS))
 def test_a_busy_model_is_asked_again_after_a_wait(model: Model, passing: Passing, code: str) -> None:
     model.fails(code).fails(code).says("Hello.")
     assert asked(tools_of(), passing=passing).content == "Hello."
