@@ -107,13 +107,13 @@ class Schemas:
         if cls.__name__ not in self.named:
             self.named[cls.__name__] = {}  # a type may contain itself
             docs, properties, required = text.of_fields(cls), {}, []
-            hints = typing.get_type_hints(cls, include_extras=True)
-            first = [name for name in ("id", "object") if name in hints]
-            for name in dict.fromkeys((*first, *hints)):
-                found = self.of(hints[name])
+            annotations = typing.get_type_hints(cls, include_extras=True)
+            first = [name for name in ("id", "object") if name in annotations]
+            for name in dict.fromkeys((*first, *annotations)):
+                found = self.of(annotations[name])
                 description = docs.get(name) or found["description"]
                 properties[name] = found | {"description": description} | examples.of(cls.__name__, name, found)
-                if get_origin(hints[name]) is not NotRequired:
+                if get_origin(annotations[name]) is not NotRequired:
                     required.append(name)
             self.named[cls.__name__] = {
                 "type": "object",
@@ -147,23 +147,23 @@ class Schemas:
         """One schema for each kind of resource, which differ in type and data."""
         if "Event" in self.named:
             return ref("Event")
-        hints = typing.get_type_hints(Event, include_extras=True)
+        annotations = typing.get_type_hints(Event, include_extras=True)
         families = dict.fromkeys(found.split(".")[0] for found in EVENT_TYPES)
         data = Event.__annotations__["data"].__forward_arg__
         docs = text.of_fields(Event)
         for family in families:
             own = [found for found in EVENT_TYPES if found.startswith(f"{family}.")]
             resource = family.capitalize()
-            self.named[f"{resource}{data}"] = self._event_data(resource, hints["data"])
+            self.named[f"{resource}{data}"] = self._event_data(resource, annotations["data"])
             properties = {}
-            for name, hint in hints.items():
-                found = ref(f"{resource}{data}") if name == "data" else self.of(hint)
+            for name, annotation in annotations.items():
+                found = ref(f"{resource}{data}") if name == "data" else self.of(annotation)
                 found = {"type": "string", "enum": own} if name == "type" else found
                 properties[name] = {**found, "description": docs[name]} | examples.of(f"{resource}Event", name, found)
             self.named[f"{resource}Event"] = {
                 "type": "object",
                 "description": f"A change of {'an' if resource[0] == 'A' else 'a'} {family}. {text.of(Event)}",
-                "required": [*hints],
+                "required": [*annotations],
                 "properties": properties,
             }
         mapping = {found: ref(f"{found.split('.')[0].capitalize()}Event")["$ref"] for found in EVENT_TYPES}

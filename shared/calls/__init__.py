@@ -1,1 +1,1 @@
-"""Calls: sessions, placing a call, consent, the steps of simulated and live calls, transcripts and recordings."""
+"""Calls: sessions, new calls, consent, the steps of simulated and live calls, transcripts and recordings."""

@@ -367,7 +367,7 @@ class _ConsentRequest:
 
 
 def _read(scope: Scope, customer_id: str, options: CallCreate) -> Mapping[tuple[str, str], table.Row]:
-    """The rows that placing a call depends on, apart from the consent, in one read."""
+    """The rows that a new call depends on, apart from the consent, in one read."""
     if not ids.is_id(CUSTOMERS.prefix, customer_id):
         raise not_found("customer", customer_id)
     if options.not_before is not None and clock.parse(options.not_before) > clock.now() + LATEST_MS:

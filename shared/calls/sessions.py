@@ -277,7 +277,7 @@ def awaits_consent(session: Session) -> bool:
 
 
 def is_starting(record: SessionRecord) -> bool:
-    """Whether a worker is placing the call, or died while it did: the customer's phone may ring."""
+    """Whether a worker is starting the call, or died while it did: the customer's phone may ring."""
     return record.doc["call_status"] == SessionCallStatus.QUEUED and "started_at" in record.row
 
 

@@ -254,7 +254,7 @@ def _of_row(row: table.Row) -> Key:
 
 @dataclass(frozen=True)
 class _Refusal:
-    """Why a key is refused, and from which instant until which one this is known without asking the table.
+    """Why a key is refused, and from which instant until which one this is known without reading the table.
 
     The window of a limit that was reached ends at `resets_at`, which may be later: the key may be revoked before.
     """

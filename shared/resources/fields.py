@@ -257,8 +257,8 @@ def _within_metadata(param: str, key: str | None) -> str:
 def unknown(param: str, name: str, known: list[str]) -> ApiError:
     """The `parameter_unknown` error. Its message suggests the closest of the `known` names, if one is close."""
     near = difflib.get_close_matches(name, known, n=1)
-    hint = f" Did you mean '{near[0]}'?" if near else ""
-    return ApiError(Code.PARAMETER_UNKNOWN, f"Unknown parameter: {param[:100]}.{hint}", param=param[:100])
+    suggestion = f" Did you mean '{near[0]}'?" if near else ""
+    return ApiError(Code.PARAMETER_UNKNOWN, f"Unknown parameter: {param[:100]}.{suggestion}", param=param[:100])
 
 
 def _siblings(model: type[Input], path: tuple[int | str, ...]) -> list[str]:

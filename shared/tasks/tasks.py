@@ -7,7 +7,7 @@ every row whose work is overdue and sends another. A row with a scheduled step h
 |---------------------|---------|
 | `due_at`            | the instant (milliseconds) at which the next step is due |
 | `due`, `due_shard`  | its place in the index `by_due`: the instant from which `sweep` sends wake-ups |
-| `hints`             | the number of wake-ups that `sweep` has sent since the last step |
+| `wake_ups`          | the number of wake-ups that `sweep` has sent since the last step |
 | `lease`             | the token of the worker that has claimed the row |
 | `lease_until`       | the instant at which the lease expires |
 | `lost`              | the number of consecutive workers that failed or let their lease expire |
@@ -51,8 +51,8 @@ MAX_STEPS = 20
 W = TypeVar("W", table.Put, table.Update)
 Attributes = Mapping[str, table.Value | None]
 
-_UNCLAIMED: Attributes = dict.fromkeys(("lease", "lease_until", "lost", "hints"))
-NO_WORK: Attributes = dict.fromkeys(("due_at", "due", "due_shard", "hints"))
+_UNCLAIMED: Attributes = dict.fromkeys(("lease", "lease_until", "lost", "wake_ups"))
+NO_WORK: Attributes = dict.fromkeys(("due_at", "due", "due_shard", "wake_ups"))
 """The attributes of a row without a scheduled step."""
 
 
@@ -94,7 +94,7 @@ def due_attributes(sk: str, at_ms: int, grace_s: int = SWEEP_GRACE_S) -> dict[st
 
 def woken_from(sk: str, at_ms: int) -> dict[str, table.Value | None]:
     """The attributes of a row for which `sweep` sends the next wake-up from the instant `at_ms`."""
-    return {"due": due(at_ms), "due_shard": due_shard(sk), "hints": None}
+    return {"due": due(at_ms), "due_shard": due_shard(sk), "wake_ups": None}
 
 
 def new_claim(row: table.Row, until_ms: int) -> Claim:
@@ -245,13 +245,13 @@ def postpone_wake_up(row: table.Row) -> None:
     Does nothing if another step has become due since the row was read. A claim does not matter: the worker that the
     wake-up has started may be the one that holds it.
     """
-    wait = clock.scaled(min(MIN_INTERVAL_S * 2 ** row.get("hints", 0), MAX_INTERVAL_S))
+    wait = clock.scaled(min(MIN_INTERVAL_S * 2 ** row.get("wake_ups", 0), MAX_INTERVAL_S))
     update = table.Update(
         row["pk"],
         row["sk"],
         # The shard, too: the stage may have another number of shards than when the row was written.
         set={"due": due(clock.now() + wait), "due_shard": due_shard(row["sk"])},
-        expressions=("hints = if_not_exists(hints, :none) + :one",),
+        expressions=("wake_ups = if_not_exists(wake_ups, :none) + :one",),
         condition="due = :due",
         values={":due": row["due"], ":none": 0, ":one": 1},
     )

@@ -1,4 +1,4 @@
-"""Telephony: placing calls and asking for consent.
+"""Telephony: calls, and requests for consent.
 
 amazon_connect     live calls by phone
 contact_lens       recordings and transcripts of live calls

@@ -1,4 +1,4 @@
-"""Live consent on WhatsApp: asking for a user's call permission and reading the answer.
+"""Live consent on WhatsApp: requests for a user's call permission, and the replies.
 
 AWS End User Messaging Social carries Meta's own JSON both ways. What Meta documents of call permissions ("Obtain
 user call permissions", WhatsApp Business Calling API):

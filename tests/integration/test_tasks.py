@@ -309,7 +309,7 @@ def test_a_step_that_fails_gives_the_row_back(job: Job) -> None:
     tasks.postpone_wake_up(job.row)
     with pytest.raises(ValueError, match="no sense"):
         tasks.run_due_steps(job.pk, job.sk, LEASE, step)
-    assert job.row["hints"] == 1, "sweep goes on to wake-up less and less often"
+    assert job.row["wake_ups"] == 1, "sweep goes on to wake-up less and less often"
     assert job.claimed().lost_workers == 1
 
 
@@ -400,10 +400,10 @@ def test_the_interval_between_wake_ups_doubles_until_a_step_is_recorded(job: Job
     for wake_ups, wait in enumerate((60, 120, 240, 480, 960, 1920, 3600, 3600), 1):
         tasks.postpone_wake_up(job.row)
         row = job.row
-        assert (row["hints"], row["due"]) == (wake_ups, due(clock.now() + wait * clock.SECOND))
+        assert (row["wake_ups"], row["due"]) == (wake_ups, due(clock.now() + wait * clock.SECOND))
     assert job.overdue(first) is None, "the row has moved on"
     record(job.claimed(), job.done(1, clock.now()))
-    assert "hints" not in job.row
+    assert "wake_ups" not in job.row
 
 
 def test_a_wake_up_whose_row_has_another_step_since_postpones_nothing(job: Job, stopped_clock: Clock) -> None:
@@ -425,7 +425,7 @@ def test_a_wake_up_counts_although_its_worker_has_the_row_already_and_fails(job:
     claim = job.claimed()
     tasks.postpone_wake_up(seen)
     tasks.release(claim, failed=True)
-    assert job.row["hints"] == 1
+    assert job.row["wake_ups"] == 1
     assert job.claimed().lost_workers == 1
 
 

@@ -1,4 +1,4 @@
-"""Pacing: how many live calls the stage has at once and starts in a second, for all projects together.
+"""Capacity: how many live calls the stage has at once and starts in a second, for all projects together.
 
 Amazon Connect allows 10 active calls in an instance and 2 requests of StartOutboundVoiceContact a second, unless the
 quotas are raised (Connect administrator guide, "Service quotas"). Calls beyond that stay `queued` and wait here.
