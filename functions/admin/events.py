@@ -21,7 +21,7 @@ from shared.webhooks.deliveries.rules import DeliveryStatus
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.events import EVENTS, FAMILIES
 
-SOON = 2 * clock.MINUTE
+SOON_MS = 2 * clock.MINUTE
 """A page looks often for an attempt that is due within this time (milliseconds)."""
 NOTICES = {
     "replayed": "The event is being sent again. The new delivery is the first one below.",
@@ -117,7 +117,7 @@ def _look_again(found: list[Delivery]) -> int | None:
     due = [clock.parse(one["next_attempt_at"]) for one in found if one["next_attempt_at"]]
     if not due:
         return None
-    return 2 if min(due) - clock.now() < SOON else 60
+    return 2 if min(due) - clock.now() < SOON_MS else 60
 
 
 def _parameters(visit: InProject, wanted: dict[str, str]) -> dict[str, list[str]]:

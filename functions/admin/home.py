@@ -22,9 +22,9 @@ SHOWN = 10
 """Conversations and calls that the page shows; a link leads to the others."""
 MOST_COUNTED = 100
 """Failed deliveries are counted up to this number."""
-CALLS_SINCE = 7 * clock.DAY
+CALLS_SINCE_MS = 7 * clock.DAY
 """Failed calls are shown for this long (milliseconds)."""
-UNUSED_FOR = clock.DAY
+UNUSED_FOR_MS = clock.DAY
 """The age from which a key that was never used is shown (milliseconds)."""
 
 
@@ -36,7 +36,7 @@ def show(visit: InProject) -> Response:
     active = [key for key in keys if key.revoked_at is None]
     failed = {one.doc["id"]: failures.count(scope, one.doc["id"], MOST_COUNTED) for one in known}
     retrying = {id: failures.count(scope, id, MOST_COUNTED, retrying=True) for id in failed}
-    since = clock.iso(now - CALLS_SINCE)
+    since = clock.iso(now - CALLS_SINCE_MS)
     parameters = {"call_status": ["failed"], "created_at[gte]": [since], "limit": [str(SHOWN)]}
     calls = pages.read(scope, SESSIONS, queries.parse(SESSIONS, parameters))
     found: dict[str, Any] = {
@@ -64,7 +64,7 @@ def show(visit: InProject) -> Response:
 
 
 def _is_unused(key: Key, now: int) -> bool:
-    return key.last_used_at is None and now - clock.parse(key.created_at) >= UNUSED_FOR
+    return key.last_used_at is None and now - clock.parse(key.created_at) >= UNUSED_FOR_MS
 
 
 PAGES = (Page(PROJECT, get=View(show, VIEWER)),)

@@ -64,7 +64,7 @@ def begin(visit: Visit) -> Response:
     except oidc.SignInRefused as refused:
         return _refuse(visit, str(refused))
     response = Response(status_code=303, headers={"Location": url, "Referrer-Policy": "no-referrer"})
-    set_cookie(response, "attempt", attempt.browser, sign_in.ATTEMPT // clock.SECOND)
+    set_cookie(response, "attempt", attempt.browser, sign_in.ATTEMPT_MS // clock.SECOND)
     return response
 
 
@@ -114,7 +114,7 @@ def _begin_session(visit: Visit, identity: Identity, path: str) -> Response:
     if earlier is not None:
         sessions.end(earlier)
     response = visit.redirect(path)
-    set_cookie(response, "session", sessions.begin(identity), sessions.ABSOLUTE // clock.SECOND)
+    set_cookie(response, "session", sessions.begin(identity), sessions.ABSOLUTE_MS // clock.SECOND)
     return response
 
 

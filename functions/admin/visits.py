@@ -35,7 +35,7 @@ from shared.webhooks.endpoints import resource as endpoints
 D = TypeVar("D")
 PROJECT = "/admin/projects/{project}/{mode}"
 MOST_FORM_BYTES = 64 * 1024
-FORM_REMEMBERED = clock.DAY
+FORM_REMEMBERED_MS = clock.DAY
 MODES = {"test": False, "live": True}
 _HIDDEN = ("once", "rendered")
 """The fields of forms that nobody types."""
@@ -171,7 +171,7 @@ class InProject(SignedIn):
         """The write that fails with SentBefore if the form, which has a field `once`, was sent before."""
         token = f"{self.session.digest} {self.form.get('once', '')}"
         pk = f"P#{self.scope.project_id}#form#{hashlib.sha256(token.encode()).hexdigest()}"
-        expires_at = (clock.now() + FORM_REMEMBERED) // clock.SECOND
+        expires_at = (clock.now() + FORM_REMEMBERED_MS) // clock.SECOND
         row = {"pk": pk, "sk": "form", "kind": "form", "expires_at": expires_at}
         return table.Put(row, on_condition_failed=lambda old: SentBefore())
 

@@ -44,7 +44,7 @@ Customers, appointments, calls, conversations and signed webhooks, as JSON over 
 - Bodies are JSON objects. Unknown fields and unknown query parameters are refused.
 - Times are RFC 3339. Times in responses are UTC with milliseconds. Times in requests need a UTC offset.
 - Lists have pages: send `next_cursor` as `starting_after` until `has_more` is false.
-- A POST or PATCH with an `Idempotency-Key` can be retried safely for {idempotency.WINDOW // clock.HOUR} hours.
+- A POST or PATCH with an `Idempotency-Key` can be retried safely for {idempotency.SAVED_MS // clock.HOUR} hours.
 - Errors have one envelope. `doc_url` links to a page that explains the code.
 - Every path with GET supports HEAD, too.
 - Dated revisions of the API only add to it. Ignore fields and values that you do not know.

@@ -9,7 +9,7 @@ from typing import Any
 
 from infra.openapi import errors, examples, headers, text
 from infra.openapi.schemas import Schema, Schemas, ref
-from shared.api.idempotency import KEY_PATTERN, WINDOW
+from shared.api.idempotency import KEY_PATTERN, SAVED_MS
 from shared.api.routes import Operation
 from shared.core import clock, ids, limits
 from shared.resources import fields, queries, schema
@@ -32,7 +32,7 @@ PARAMETERS: dict[str, Schema] = {
     "Idempotency-Key": {
         "name": "Idempotency-Key",
         "in": "header",
-        "description": f"Makes the request safe to retry: for {WINDOW // clock.HOUR} hours, a request with the same"
+        "description": f"Makes the request safe to retry: for {SAVED_MS // clock.HOUR} hours, a request with the same"
         " key and the same body has one effect, and each retry gets the same response.",
         "schema": {
             "type": "string",

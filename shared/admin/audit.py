@@ -15,7 +15,7 @@ from shared.resources import fields
 from shared.store import table
 
 PREFIX = "aud_"
-RETENTION = 2 * 365 * clock.DAY
+RETENTION_MS = 2 * 365 * clock.DAY
 """How long entries are kept (milliseconds)."""
 OPERATOR = "operator"
 """`who` of a change made by `infra.manage`."""
@@ -68,7 +68,7 @@ def entry(
         **{name: value for name, value in facts.items() if value is not None},
         "before": fields.to_json(before or {}),
         "after": fields.to_json(after or {}),
-        "expires_at": (now + RETENTION) // clock.SECOND,
+        "expires_at": (now + RETENTION_MS) // clock.SECOND,
     }
     return table.Put(row if livemode is None else row | {"livemode": livemode})
 

@@ -31,10 +31,10 @@ from shared.core import clock
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """The accepted signature algorithms. All are asymmetric: nobody but the provider can sign."""
-LEEWAY = 60
+LEEWAY_S = 60
 """The difference between the provider's clock and ours that is accepted (seconds)."""
-CACHED_FOR = clock.HOUR
-_TIMEOUT = 5
+CACHED_FOR_MS = clock.HOUR
+_TIMEOUT_S = 5
 _MOST_BYTES = 1024 * 1024
 
 
@@ -120,9 +120,9 @@ class Provider:
         if not all(isinstance(time, int | float) for time in times):
             raise SignInRefused("the ID token's times are not numbers")
         expires, issued, begins = times
-        if now >= expires + LEEWAY:
+        if now >= expires + LEEWAY_S:
             raise SignInRefused("the ID token has expired")
-        if max(issued, begins) > now + LEEWAY:
+        if max(issued, begins) > now + LEEWAY_S:
             raise SignInRefused("the ID token is from the future")
         if not secrets.compare_digest(str(claims.get("nonce", "")).encode(), nonce.encode()):
             raise SignInRefused("the ID token belongs to another sign-in")
@@ -161,7 +161,7 @@ class Provider:
 
     def _cached(self, name: str, read: Callable[[], Any], *, fresh: bool = False) -> Any:
         read_at, value = self._cache.get(name, (0, None))
-        if fresh or value is None or not 0 <= clock.now() - read_at < CACHED_FOR:
+        if fresh or value is None or not 0 <= clock.now() - read_at < CACHED_FOR_MS:
             value = read()
             self._cache[name] = (clock.now(), value)
         return value
@@ -196,7 +196,7 @@ def _opener() -> urllib.request.OpenerDirector:
 def _json(request: urllib.request.Request) -> Any:
     """The JSON object that the provider responds with. Raises SignInRefused."""
     try:
-        with _opener().open(request, timeout=_TIMEOUT) as response:
+        with _opener().open(request, timeout=_TIMEOUT_S) as response:
             document = json.loads(response.read(_MOST_BYTES))
     except urllib.error.HTTPError as error:
         error.close()

@@ -12,11 +12,11 @@ from shared.admin.members import Identity
 from shared.core import clock, ids
 from shared.store import table
 
-IDLE = 2 * clock.HOUR
+IDLE_MS = 2 * clock.HOUR
 """How long a session lasts without a request (milliseconds)."""
-ABSOLUTE = 12 * clock.HOUR
+ABSOLUTE_MS = 12 * clock.HOUR
 """How long a session lasts at most."""
-_TOUCHED_EVERY = clock.MINUTE
+_TOUCHED_EVERY_MS = clock.MINUTE
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def begin(identity: Identity) -> str:
     """Begin a session and return its token."""
     token, now = secrets.token_urlsafe(32), clock.now()
     row: table.Row = {"pk": _pk(_digest(token)), "sk": "session", "kind": "admin_session", "email": identity.email}
-    row |= {"person": identity.person, "began_at": now, "seen_at": now, "expires_at": (now + IDLE) // clock.SECOND}
+    row |= {"person": identity.person, "began_at": now, "seen_at": now, "expires_at": (now + IDLE_MS) // clock.SECOND}
     table.write([table.Put(row)], ids.new("req_"))
     return token
 
@@ -44,7 +44,7 @@ def find(token: str) -> Session | None:
     """The session with this token; None if it has ended."""
     digest, now = _digest(token), clock.now()
     row = table.get(_pk(digest), "session")
-    if row is None or now >= min(row["began_at"] + ABSOLUTE, row["seen_at"] + IDLE):
+    if row is None or now >= min(row["began_at"] + ABSOLUTE_MS, row["seen_at"] + IDLE_MS):
         return None
     csrf = hmac.new(token.encode(), b"csrf", hashlib.sha256).hexdigest()
     return Session(row["person"], row["email"], row["began_at"], row["seen_at"], digest, csrf)
@@ -53,9 +53,9 @@ def find(token: str) -> Session | None:
 def touch(session: Session) -> None:
     """Note that the session is in use. Writes at most once a minute."""
     now = clock.now()
-    if now - session.seen_at < _TOUCHED_EVERY:
+    if now - session.seen_at < _TOUCHED_EVERY_MS:
         return
-    ends_at = min(now + IDLE, session.began_at + ABSOLUTE)
+    ends_at = min(now + IDLE_MS, session.began_at + ABSOLUTE_MS)
     op = table.Update(_pk(session.digest), "session", set={"seen_at": now, "expires_at": ends_at // clock.SECOND})
     # The session may have been ended meanwhile.
     with suppress(table.ConditionFailed):

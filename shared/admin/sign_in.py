@@ -11,9 +11,9 @@ from shared.admin.members import Identity
 from shared.core import clock, ids
 from shared.store import table
 
-ATTEMPT = 10 * clock.MINUTE
+ATTEMPT_MS = 10 * clock.MINUTE
 """How long a person may take to sign in at the provider (milliseconds)."""
-LINK = 12 * clock.HOUR
+LINK_MS = 12 * clock.HOUR
 """How long a sign-in link is valid (milliseconds)."""
 LINK_ISSUER = "sign-in-link"
 """The issuer of the identities that links sign in. No provider has it, because an issuer is a URL."""
@@ -40,7 +40,7 @@ def begin(return_to: str) -> Attempt:
     state, nonce, verifier, browser = (secrets.token_urlsafe(32) for _ in range(4))
     row: table.Row = {"pk": _pk_of_attempt(state), "sk": "attempt", "kind": "sign_in", "nonce": nonce}
     row |= {"verifier": verifier, "browser": _digest(browser), "return_to": return_to}
-    table.write([table.Put(row | _expiry(ATTEMPT))], ids.new("req_"))
+    table.write([table.Put(row | _expiry(ATTEMPT_MS))], ids.new("req_"))
     return Attempt(state, nonce, verifier, browser, return_to)
 
 
@@ -55,7 +55,7 @@ def take_attempt(state: str, browser: str) -> Attempt | None:
 def new_link(email: str) -> str:
     """A token that signs this person in once."""
     token = secrets.token_urlsafe(32)
-    row = {"pk": _pk_of_link(token), "sk": "link", "kind": "sign_in_link", "email": email} | _expiry(LINK)
+    row = {"pk": _pk_of_link(token), "sk": "link", "kind": "sign_in_link", "email": email} | _expiry(LINK_MS)
     table.write([table.Put(row)], ids.new("req_"))
     return token
 

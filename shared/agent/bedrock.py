@@ -33,13 +33,13 @@ HISTORY_BYTES = 24_000
 """The most bytes of a conversation in a request, newest first. In any script a token has about three bytes or more."""
 MAX_TOKENS = 800
 """The longest response of the model."""
-CONNECT_TIMEOUT, READ_TIMEOUT = 1, 12
+CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 1, 12
 """Seconds for one request. It is cut off at the end of the turn's time, if that is earlier."""
 LEAST_SECONDS = 1
 """Seconds that a connected request must have for the model's response to be sent at all."""
 ATTEMPTS = 5
 """The most attempts of a request."""
-FIRST_WAIT, LONGEST_WAIT = 0.5, 4.0
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 4.0
 """Seconds. The wait before a retry is random, up to the first, doubled for each retry, and at most the longest."""
 FILTER_STOPS = frozenset({"content_filtered", "guardrail_intervened"})
 MALFORMED_STOPS = frozenset({"malformed_model_output", "malformed_tool_use"})
@@ -195,13 +195,13 @@ class Bedrock:
 
         wait, failure = 0.0, "the turn has no time left"
         for attempt in range(ATTEMPTS):
-            seconds = deadline - self.monotonic() - wait - CONNECT_TIMEOUT
+            seconds = deadline - self.monotonic() - wait - CONNECT_TIMEOUT_S
             if seconds < LEAST_SECONDS:
                 break
             if wait:
                 clock.sleep(wait)
             try:
-                with _read_timeout(min(seconds, READ_TIMEOUT)):
+                with _read_timeout(min(seconds, READ_TIMEOUT_S)):
                     response: Mapping[str, Any] = self.client.converse(**self._request(messages, tools))
                 return response
             except ClientError as error:
@@ -213,7 +213,7 @@ class Bedrock:
             except BotoCoreError as error:
                 # Its text may quote the request.
                 raise AgentFailed(type(error).__name__) from error
-            wait = random.uniform(0, min(LONGEST_WAIT, FIRST_WAIT * 2**attempt))
+            wait = random.uniform(0, min(LONGEST_WAIT_S, FIRST_WAIT_S * 2**attempt))
         raise AgentUnavailable(f"the model did not respond in time: {failure}")
 
     def _request(self, messages: Sequence[Mapping[str, Any]], tools: Tools) -> dict[str, Any]:
@@ -384,7 +384,7 @@ def _weekday(instant: int) -> str:
     return days[instant // clock.DAY % 7]
 
 
-_timeout: ContextVar[float] = ContextVar("read_timeout", default=READ_TIMEOUT)
+_timeout: ContextVar[float] = ContextVar("read_timeout", default=READ_TIMEOUT_S)
 
 
 @contextlib.contextmanager
@@ -408,8 +408,8 @@ def _client() -> Any:
 
     # Only `Bedrock._converse` retries, because it knows the remaining time.
     config = Config(
-        connect_timeout=CONNECT_TIMEOUT,
-        read_timeout=READ_TIMEOUT,
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
         retries={"mode": "standard", "total_max_attempts": 1},
         max_pool_connections=16,
     )

@@ -24,7 +24,7 @@ from shared.core import clock
 from shared.core.errors import ApiError
 from shared.resources.schema import AppointmentId, SessionId, one_of
 
-LATEST_CALL = 366 * clock.DAY
+LATEST_CALL_MS = 366 * clock.DAY
 """How far in the future a customer can request the next call (milliseconds)."""
 
 ACTION_TYPES = (
@@ -245,7 +245,7 @@ class Tools:
             instant = clock.parse(at)
         except ValueError:
             return Result(False, "The time must be RFC 3339 with a UTC offset.")
-        if not clock.now() < instant < clock.now() + LATEST_CALL:
+        if not clock.now() < instant < clock.now() + LATEST_CALL_MS:
             return Result(False, "The time of the next call must be in the future, and within a year.")
         self.later = instant
         return Result(True, "Saved. The call ends with your reply.")

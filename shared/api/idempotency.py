@@ -22,7 +22,7 @@ from shared.resources import fields
 from shared.store import table
 from shared.store.keys import Scope
 
-WINDOW = clock.DAY
+SAVED_MS = clock.DAY
 """How long a response is saved (milliseconds)."""
 _HEADER = "Idempotency-Key"
 _KEY = re.compile(rf"[\x20-\x7e]{{1,{limits.IDEMPOTENCY_KEY_CHARACTERS}}}")
@@ -83,7 +83,7 @@ def record(key: Key, response: Response, request_id: str) -> table.Put:
     """The write that saves a response. It raises Recorded if the key has a record that is not expired."""
     row: table.Row = {"pk": key.pk, "sk": "record", "kind": "idempotency", "req": request_id}
     row |= {"fingerprint": key.fingerprint, "code": response.status, "location": response.location}
-    row |= {"deferred": response.deferred, "expires_at": (clock.now() + WINDOW) // clock.SECOND}
+    row |= {"deferred": response.deferred, "expires_at": (clock.now() + SAVED_MS) // clock.SECOND}
     row |= _seal(key, response.body) if response.holds_secret else {"body": response.body}
     return table.Put(
         row,

@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from shared.core import clock
 from shared.store import table
 
-LIFETIME = 5 * clock.MINUTE
+LIFETIME_MS = 5 * clock.MINUTE
 """How long a webhook is expected (milliseconds); a run takes at most a minute."""
 MAX_BODY = 64 * 1024
 """The longest body that is stored, in bytes."""
-VERDICT_WITHIN = 8 * clock.SECOND
+VERDICT_WITHIN_MS = 8 * clock.SECOND
 """How long the receiver waits for the verdict (milliseconds). A delivery times out after 15 seconds."""
-POLL = 0.1
+POLL_S = 0.1
 """Seconds between two reads of a row."""
 _PK = "CANARY"
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
@@ -40,7 +40,7 @@ class Received:
 def expect() -> str:
     """Expect one webhook. Returns the token for its URL."""
     token = secrets.token_urlsafe(32)
-    expires_at = (clock.now() + LIFETIME) // clock.SECOND
+    expires_at = (clock.now() + LIFETIME_MS) // clock.SECOND
     table.write([table.Put({"pk": _PK, "sk": _sk(token), "kind": "canary", "expires_at": expires_at})], _request())
     return token
 
@@ -88,12 +88,12 @@ def take(token: str, webhook: Received) -> bool:
 
 def _verdict(token: str) -> bool:
     """Wait for the verdict of the run; False if there is none in time."""
-    give_up = clock.now() + VERDICT_WITHIN
+    give_up = clock.now() + VERDICT_WITHIN_MS
     while clock.now() < give_up:
         row = table.get(_PK, _sk(token))
         if row is None or "genuine" in row:
             return row is not None and bool(row["genuine"])
-        clock.sleep(POLL)
+        clock.sleep(POLL_S)
     return False
 
 

@@ -27,9 +27,9 @@ PATH = "/canary/"
 """The path of the receiver's route, before the token."""
 RESPONSE_SECONDS = 10
 """Seconds in which the API must respond."""
-ARRIVES_WITHIN = 20 * clock.SECOND
+ARRIVES_WITHIN_MS = 20 * clock.SECOND
 """Milliseconds in which the webhook must arrive: longer than a first attempt takes while every function starts cold."""
-TOLERANCE = 300 * clock.SECOND
+TOLERANCE_MS = 300 * clock.SECOND
 """The greatest age of a signature (promise 9.6)."""
 
 
@@ -64,7 +64,7 @@ def _deliver(api: _Api, token: str) -> int:
         customer = api.call("POST", "/v1/customers", 201, {"phone": PHONE, "name": "Canary"})["id"]
         started = clock.now()
         with _in_the_end(lambda: _delete(api, customer)):
-            webhook = _await(token, started + ARRIVES_WITHIN)
+            webhook = _await(token, started + ARRIVES_WITHIN_MS)
             took = clock.now() - started
             genuine = _is_signed(created["secret"], webhook)
             receipts.judge(token, genuine=genuine)
@@ -87,8 +87,8 @@ def _await(token: str, until: int) -> receipts.Received:
         webhook = receipts.received(token)
         if webhook is not None:
             return webhook
-        clock.sleep(receipts.POLL)
-    raise Failed(f"no webhook arrived within {ARRIVES_WITHIN // clock.SECOND} seconds")
+        clock.sleep(receipts.POLL_S)
+    raise Failed(f"no webhook arrived within {ARRIVES_WITHIN_MS // clock.SECOND} seconds")
 
 
 def _is_signed(secret: str, webhook: receipts.Received) -> bool:
@@ -96,7 +96,7 @@ def _is_signed(secret: str, webhook: receipts.Received) -> bool:
     parts = dict(part.partition("=")[::2] for part in webhook.signature.split(","))
     t, v1 = parts.get("t", ""), parts.get("v1", "")
     digest = hmac.new(secret.encode(), t.encode() + b"." + webhook.body, hashlib.sha256).hexdigest()
-    fresh = t.isdecimal() and abs(clock.now() - int(t) * clock.SECOND) <= TOLERANCE
+    fresh = t.isdecimal() and abs(clock.now() - int(t) * clock.SECOND) <= TOLERANCE_MS
     return fresh and hmac.compare_digest(digest.encode(), v1.encode())
 
 

@@ -42,7 +42,7 @@ class CustomerRow(ResourceRow):
     """The session of the customer's queued or dialing call. Absent if there is none."""
 
 
-ERASURE_KEPT = 100 * clock.DAY
+ERASURE_KEPT_MS = 100 * clock.DAY
 """How long the row of an erasure is kept (milliseconds): longer than a change of the table can wait to become an event,
 which is a day in the stream and 90 days in the bucket of failed batches."""
 

@@ -31,7 +31,7 @@ LIMITS: Mapping[str, str] = {
     "agent_seconds": str(conversations.WINDOW),
     "event_days": str(events.RETENTION // clock.DAY),
     "failing_days": str(endpoints.FAILING_LIMIT * clock.SECOND // clock.DAY),
-    "idempotency_hours": str(idempotency.WINDOW // clock.HOUR),
+    "idempotency_hours": str(idempotency.SAVED_MS // clock.HOUR),
     "consent_days": str(consents.LASTS * clock.SECOND // clock.DAY),
     "consent_silence_seconds": str(consents.SILENCE),
     "consent_answer_seconds": str(consents.SIMULATED_ANSWER),

@@ -44,12 +44,12 @@ from shared.telephony import SessionCallStatus, contact_lens
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.events import EVENTS
 
-SETTLES = 120
+SETTLES_S = 120
 """Seconds, scaled, after which every function has ended that began before the data was stopped. It is longer than the
 longest timeout of a function."""
-CALL_TAKES = 10 * clock.SECOND
+CALL_TAKES_MS = 10 * clock.SECOND
 """When to try again while a call is under way (milliseconds)."""
-FILES_WITHIN = clock.HOUR
+FILES_WITHIN_MS = clock.HOUR
 """How long after the end of a live call Amazon Connect may store its files (milliseconds)."""
 _PAGE = 100
 _DELIVERIES = 90
@@ -85,7 +85,7 @@ def exists(scope: Scope, customer_id: str) -> bool:
 def _stop(scope: Scope, customer_id: str) -> Iterator[str]:
     """Stop everything that could write the customer's data again. Raises NotYet until all of it has ended."""
     pk, sk = customers.erasure_key(scope, customer_id)
-    expires_at = (clock.now() + customers.ERASURE_KEPT) // clock.SECOND
+    expires_at = (clock.now() + customers.ERASURE_KEPT_MS) // clock.SECOND
     erasure = table.update(table.Update(pk, sk, set={"kind": "erasure", "expires_at": expires_at}, condition=""))
     stopped = _delete_customer(scope, customer_id)
     if stopped:
@@ -107,7 +107,7 @@ def _stop(scope: Scope, customer_id: str) -> Iterator[str]:
         raise max(waits, key=lambda wait: wait.until)
     if stopped or "stopped_at" not in erasure:
         erasure = table.update(table.Update(pk, sk, set={"stopped_at": clock.now()}))
-    settled_at = erasure["stopped_at"] + clock.scaled(SETTLES)
+    settled_at = erasure["stopped_at"] + clock.scaled(SETTLES_S)
     if clock.now() < settled_at:
         raise NotYet(settled_at, "requests and workers that began before must end")
 
@@ -131,14 +131,14 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
     record, now = SESSIONS.record(row), clock.now()
     session = record.doc
     if session["call_status"] == SessionCallStatus.DIALING:
-        raise NotYet(now + CALL_TAKES, f"the call {session_id} is under way")
+        raise NotYet(now + CALL_TAKES_MS, f"the call {session_id} is under way")
     if session["call_status"] == SessionCallStatus.QUEUED:
         table.write(calls.ending(scope, record, calls.CUSTOMER_DELETED, frees_customer=False), uuid.uuid4().hex)
         return True
     stopped = False
     if "contact_id" in record.row:
         assert session["ended_at"] is not None, "the call has ended"
-        until = clock.parse(session["ended_at"]) + FILES_WITHIN
+        until = clock.parse(session["ended_at"]) + FILES_WITHIN_MS
         if now < until:
             raise NotYet(until, f"Amazon Connect may still store files of the call {session_id}")
         stopped = steps.of_contact(record.row["contact_id"]) is not None

@@ -9,7 +9,7 @@ from shared.erasure import erasing, ledger
 from shared.erasure.erasing import NotYet, StoredBatches
 from shared.erasure.ledger import Entry
 
-PATIENCE = 5 * clock.MINUTE
+PATIENCE_MS = 5 * clock.MINUTE
 """The longest time that a run waits (milliseconds)."""
 
 
@@ -18,7 +18,7 @@ def run(entries: Sequence[Entry], stored: StoredBatches, say: Callable[[str], No
 
     `say` is called with what has been done. Raises Unavailable: run it again.
     """
-    give_up = clock.now() + PATIENCE
+    give_up = clock.now() + PATIENCE_MS
     pending, told = list(entries), set[str]()
     while True:
         waits: list[tuple[Entry, NotYet]] = []

@@ -25,7 +25,7 @@ from shared.projects.rate_limits import Moment, Remaining
 from shared.store import table
 from shared.store.keys import Scope
 
-REFUSAL_MEMORY = 5 * clock.SECOND
+REFUSAL_MEMORY_MS = 5 * clock.SECOND
 """How long a container caches that a key is refused (milliseconds), even if its minute is used up for longer: a key
 that was revoked meanwhile gets `api_key_revoked`."""
 _CACHED_KEYS = 1_000
@@ -206,7 +206,7 @@ def _refusal(row: table.Row, moment: Moment) -> _Refusal | None:
     now = moment.now
     if not row or "revoked_at" in row:
         error = ApiError(Code.API_KEY_REVOKED if row else Code.API_KEY_INVALID)
-        return _Refusal(error, now, now + REFUSAL_MEMORY)
+        return _Refusal(error, now, now + REFUSAL_MEMORY_MS)
     if moment.starts:
         return None
     caller = _caller(row, moment)
@@ -214,7 +214,7 @@ def _refusal(row: table.Row, moment: Moment) -> _Refusal | None:
     if window is None:
         return None
     exceeded = LimitExceeded(caller, window.name, rate_limits.whole_seconds(window.until - now))
-    return _Refusal(exceeded, now, min(window.until, now + REFUSAL_MEMORY), window.until)
+    return _Refusal(exceeded, now, min(window.until, now + REFUSAL_MEMORY_MS), window.until)
 
 
 def _caller(row: table.Row, moment: Moment) -> Caller:

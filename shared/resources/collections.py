@@ -22,7 +22,7 @@ from shared.store.keys import Scope
 
 _OWNER = "customer_id"
 """The field that names the customer of a resource."""
-_LATEST = clock.HOUR
+_LATEST_MS = clock.HOUR
 """How long a resource's id continues a list from a previous time of the resource (milliseconds)."""
 
 D = TypeVar("D", bound=Mapping[str, Any])
@@ -217,7 +217,7 @@ class Collection(Generic[D, R]):
         """
         if self.time_field is None or doc[self.time_field] == record.doc[self.time_field]:
             return {}
-        return {"latest_at": self.latest_time(dict(record.row)), "latest_until": clock.now() + _LATEST}
+        return {"latest_at": self.latest_time(dict(record.row)), "latest_until": clock.now() + _LATEST_MS}
 
     def _owner_index(self, scope: Scope, doc: Mapping[str, Any]) -> dict[str, str]:
         """The index attribute by which a deleted resource is found for the erasure of its customer."""

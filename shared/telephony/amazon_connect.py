@@ -43,7 +43,7 @@ from shared.telephony import (
     SessionCallStatus,
 )
 
-REASON_DELAY = 30 * clock.SECOND
+REASON_DELAY_MS = 30 * clock.SECOND
 """How long a contact that has ended counts as under way while its reason is missing."""
 EVENTS = ("Amazon Connect Contact Event", "Contact Event")
 """The detail-types of contact events; the first is the documented one."""
@@ -269,7 +269,7 @@ def state_of(contact: Mapping[str, Any]) -> ContactState:
     detected = _detection(status).ending
     # A network tone counts as connected to the system, too.
     answered_at = connected_at if detected is None or detected.answered_by else None
-    if ended_at is None or (not reason and detected is None and clock.now() - ended_at < REASON_DELAY):
+    if ended_at is None or (not reason and detected is None and clock.now() - ended_at < REASON_DELAY_MS):
         return ContactState(answered_at, None, None)
     return ContactState(answered_at, ended_at, ending(reason, status, answered=answered_at is not None))
 

@@ -32,9 +32,9 @@ from shared.telephony import Busy, NotConfigured
 
 META_API_VERSION = "v25.0"
 """Meta supports it until 2028-07-29; AWS accepts every version from 20 on."""
-CONNECT_TIMEOUT, READ_TIMEOUT = 2, 10
+CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 2, 10
 """Seconds for one request."""
-TEMPORARY = 7 * clock.DAY
+TEMPORARY_MS = 7 * clock.DAY
 """How long a permission lasts that is not permanent (see above)."""
 
 _SERVER_ERRORS = 500
@@ -210,7 +210,7 @@ def _reply(message: Any) -> PermissionReply | None:
     accepted = response == "accept"
     until = None
     if accepted and _of(permission, "is_permanent") is not True:
-        until = _instant(_of(permission, "expiration_timestamp")) or min(at + TEMPORARY, clock.LAST)
+        until = _instant(_of(permission, "expiration_timestamp")) or min(at + TEMPORARY_MS, clock.LAST)
     return PermissionReply(
         phone="+" + phone.removeprefix("+"),
         accepted=accepted,
@@ -287,8 +287,8 @@ def _client() -> Any:
 
     # The client does not retry, because the user can see a repeated request.
     config = Config(
-        connect_timeout=CONNECT_TIMEOUT,
-        read_timeout=READ_TIMEOUT,
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=READ_TIMEOUT_S,
         retries={"mode": "standard", "total_max_attempts": 1},
     )
     return boto3.client("socialmessaging", config=config)

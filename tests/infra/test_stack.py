@@ -378,10 +378,10 @@ def test_the_ledger_of_erasures_outlives_every_backup(prod: Synthesized) -> None
 
 
 def test_an_erasure_waits_for_whatever_may_still_write(prod: Synthesized) -> None:
-    assert max(function["Timeout"] for function in prod.all("AWS::Lambda::Function").values()) < erasing.SETTLES
+    assert max(function["Timeout"] for function in prod.all("AWS::Lambda::Function").values()) < erasing.SETTLES_S
     # A change waits in the stream for a day at most, and then in the bucket of failed batches.
     (rule,) = prod[prod.bucket]["LifecycleConfiguration"]["Rules"]
-    assert (1 + rule["ExpirationInDays"]) * clock.DAY < customers.ERASURE_KEPT
+    assert (1 + rule["ExpirationInDays"]) * clock.DAY < customers.ERASURE_KEPT_MS
 
 
 def test_the_files_of_a_call_are_looked_for_where_the_stack_stores_them() -> None:

@@ -188,7 +188,7 @@ def test_a_token_is_good_for_one_webhook_of_a_bounded_size_and_nothing_else(
     receipts.judge(token, genuine=True)
     assert post(url, b"{}")[0] == 204
     assert post(url, b"[]")[0] == 404
-    stopped_clock.forward(receipts.LIFETIME / 1000 + 1)
+    stopped_clock.forward(receipts.LIFETIME_MS / 1000 + 1)
     assert post(url, b"{}")[0] == 404
     receipts.clear()
     assert expected() == []

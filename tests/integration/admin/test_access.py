@@ -245,12 +245,12 @@ def test_a_session_ends_when_it_is_idle_and_in_any_case_after_its_longest_time(
     browser = signed_in(stage, "owner@example.com", {story.project.id: members.OWNER})
     path = f"{story.path}/events"
     began = stopped_clock.now
-    stopped_clock.forward(sessions.IDLE / clock.SECOND - 60)
+    stopped_clock.forward(sessions.IDLE_MS / clock.SECOND - 60)
     assert browser.get(path).status == 200
-    stopped_clock.forward(sessions.IDLE / clock.SECOND - 60)
+    stopped_clock.forward(sessions.IDLE_MS / clock.SECOND - 60)
     assert browser.get(path).status == 200, "it was in use"
     # A page that only refreshes itself does not keep it alive.
-    stopped_clock.forward(sessions.IDLE / clock.SECOND - 60)
+    stopped_clock.forward(sessions.IDLE_MS / clock.SECOND - 60)
     fragment = f"{story.path}/events/{story.event}/deliveries"
     assert browser.get(fragment, HX_Request="true").status == 200
     stopped_clock.forward(61)
@@ -260,10 +260,10 @@ def test_a_session_ends_when_it_is_idle_and_in_any_case_after_its_longest_time(
 
     again = signed_in(stage, "owner@example.com")
     began = stopped_clock.now
-    while stopped_clock.now - began < (sessions.ABSOLUTE - sessions.IDLE) / clock.SECOND:
+    while stopped_clock.now - began < (sessions.ABSOLUTE_MS - sessions.IDLE_MS) / clock.SECOND:
         stopped_clock.forward(3600)
         assert again.get(path).status == 200
-    stopped_clock.forward(began + sessions.ABSOLUTE / clock.SECOND - stopped_clock.now + 1)
+    stopped_clock.forward(began + sessions.ABSOLUTE_MS / clock.SECOND - stopped_clock.now + 1)
     assert again.get(path).status == 303
 
 

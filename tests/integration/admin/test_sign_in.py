@@ -166,7 +166,7 @@ def test_a_code_of_another_attempt_is_refused_by_the_provider(browser: Browser) 
 
 def test_an_attempt_expires(browser: Browser, stopped_clock: Clock) -> None:
     path = returned(Person(ADA).sign_in(begin(browser), CALLBACK))
-    stopped_clock.forward(sign_in.ATTEMPT / clock.SECOND + 1)
+    stopped_clock.forward(sign_in.ATTEMPT_MS / clock.SECOND + 1)
     assert browser.get(path).status == 403
 
 
@@ -324,7 +324,7 @@ def test_a_link_expires(stage: Stage, monkeypatch: pytest.MonkeyPatch, stopped_c
     monkeypatch.setenv("SIGN_IN_LINKS", "1")
     with as_test():
         token = sign_in.new_link(ADA)
-    stopped_clock.forward(sign_in.LINK / clock.SECOND + 1)
+    stopped_clock.forward(sign_in.LINK_MS / clock.SECOND + 1)
     assert Browser(stage).get(f"/admin/sign-in/link?token={token}").status == 403
 
 

@@ -15,7 +15,7 @@ from shared.calls.live.capacity import BACK_OFF_MS
 from shared.calls.live.steps import LONGEST_MS, POLL_MS, START_WITHIN_MS
 from shared.core import clock
 from shared.telephony import adapters
-from shared.telephony.amazon_connect import REASON_DELAY, Connect
+from shared.telephony.amazon_connect import REASON_DELAY_MS, Connect
 from tests.support.clocks import Clock
 from tests.support.live_calls import PHONE, LiveCall, after, assert_over, contact_event, outcome, placed, tell, work
 from tests.support.stage import Stage
@@ -61,7 +61,7 @@ def test_a_contact_that_has_ended_without_a_reason_is_looked_at_again(
     assert call.doc["call_status"] == "dialing"
     assert call.doc["answered_at"] == clock.iso(clock.now() - 9000)
     wait = call.row["due_at"] - clock.now()
-    assert wait <= REASON_DELAY
+    assert wait <= REASON_DELAY_MS
     after(stage, stopped_clock, call, wait)
     assert outcome(call)[:2] == ("completed", "agent_hangup")
     assert call.doc["duration_seconds"] == 9

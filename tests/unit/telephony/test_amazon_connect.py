@@ -30,7 +30,7 @@ from shared.telephony import (
 from shared.telephony.amazon_connect import (
     DETECTIONS,
     DISCONNECTS,
-    REASON_DELAY,
+    REASON_DELAY_MS,
     Connect,
     ending,
     state_of,
@@ -390,8 +390,8 @@ def test_an_end_without_a_reason_counts_only_after_a_while() -> None:
         ended_at = moment(NOW - passed)
         return state_of(contact(ConnectedToSystemTimestamp=None, DisconnectTimestamp=ended_at, DisconnectReason=None))
 
-    assert after(REASON_DELAY - 1) == ContactState(None, None, None)
-    assert after(REASON_DELAY) == ContactState(None, NOW - REASON_DELAY, ending_of(*NO_ANSWER))
+    assert after(REASON_DELAY_MS - 1) == ContactState(None, None, None)
+    assert after(REASON_DELAY_MS) == ContactState(None, NOW - REASON_DELAY_MS, ending_of(*NO_ANSWER))
 
 
 def test_an_end_that_a_detection_explains_counts_at_once() -> None:

@@ -83,7 +83,7 @@ def test_a_busy_model_is_asked_again_after_a_wait(model: Model, passing: Passing
     model.fails(code).fails(code).says("Hello.")
     assert asked(tools_of(), passing=passing).content == "Hello."
     assert len(passing.slept) == 2
-    assert all(0 <= wait <= bedrock.FIRST_WAIT * 2**n for n, wait in enumerate(passing.slept))
+    assert all(0 <= wait <= bedrock.FIRST_WAIT_S * 2**n for n, wait in enumerate(passing.slept))
 
 
 def test_a_model_that_stays_busy_fails_after_a_few_tries(model: Model, passing: Passing) -> None:
@@ -106,7 +106,7 @@ def test_other_errors_are_final(model: Model, passing: Passing, code: str) -> No
 
 def test_no_request_is_begun_that_could_outlast_the_turn(model: Model, passing: Passing) -> None:
     with pytest.raises(AgentUnavailable, match="no time left"):
-        asked(tools_of(), passing=passing, seconds=bedrock.CONNECT_TIMEOUT + bedrock.LEAST_SECONDS - 0.1)
+        asked(tools_of(), passing=passing, seconds=bedrock.CONNECT_TIMEOUT_S + bedrock.LEAST_SECONDS - 0.1)
     assert model.requests == []
 
 
@@ -168,7 +168,7 @@ def test_an_error_on_our_side_is_final(unstubbed: Bedrock, passing: Passing) -> 
 def test_the_model_comes_from_the_environment_and_the_client_does_not_retry(unstubbed: Bedrock) -> None:
     assert unstubbed.model_id == MODEL_ID
     config = unstubbed.client.meta.config
-    assert (config.connect_timeout, config.read_timeout) == (bedrock.CONNECT_TIMEOUT, bedrock.READ_TIMEOUT)
+    assert (config.connect_timeout, config.read_timeout) == (bedrock.CONNECT_TIMEOUT_S, bedrock.READ_TIMEOUT_S)
     assert config.retries["total_max_attempts"] == 1
 
 
