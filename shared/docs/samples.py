@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from shared.appointments.resource import Appointment, AppointmentStatus
-from shared.calls.sessions import Channel, FileStatus, Session
+from shared.calls import sessions
+from shared.calls.sessions import Channel, Session
 from shared.core import clock, ids
 from shared.core.facts import EVENT_TYPES
 from shared.customers.resource import Customer
 from shared.store.keys import Scope
-from shared.telephony import SessionCallStatus
 from shared.webhooks import events
 
 _START = clock.parse("2032-03-01T09:30:00Z")
@@ -66,31 +66,18 @@ APPOINTMENT: Appointment = {
     "deleted_at": None,
 }
 SESSION: Session = {
+    **sessions.new(
+        _SCOPE,
+        CUSTOMER,
+        appointment_id=APPOINTMENT["id"],
+        channel=Channel.PHONE,
+        not_before=None,
+        dial_at=_START + 10 * clock.SECOND,
+        metadata=None,
+    ),
     "id": _id("sess_"),
-    "object": "session",
-    "livemode": False,
     "created_at": _at(10),
     "updated_at": _at(10),
-    "customer_id": CUSTOMER["id"],
-    "appointment_id": APPOINTMENT["id"],
-    "channel": Channel.PHONE,
-    "direction": "outbound",
-    "to": "+15005550006",
-    "call_status": SessionCallStatus.QUEUED,
-    "ended_reason": None,
-    "answered_by": None,
-    "not_before": None,
-    "dial_at": _at(10),
-    "dialed_at": None,
-    "answered_at": None,
-    "ended_at": None,
-    "duration_seconds": None,
-    "call_later_at": None,
-    "consent": None,
-    "transcript_status": FileStatus.NONE,
-    "recording_status": FileStatus.NONE,
-    "summary": None,
-    "metadata": {},
 }
 
 

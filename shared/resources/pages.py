@@ -266,7 +266,7 @@ def _continued(collection: Collection[Any, Any], query: Query, rows: list[table.
     unless all its rows are of this kind.
     """
     if not query.by_time:
-        return Page(rows, queries.id_cursor(rows[-1]))
+        return Page(rows, rows[-1]["sk"])
     first, end = rows[0]["sort_time"], len(rows)
     while end and f"{clock.iso(collection.latest_time(rows[end - 1]))}#{rows[end - 1]['sk']}" > first:
         end -= 1

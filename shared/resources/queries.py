@@ -101,11 +101,6 @@ def parse(collection: Collection[Any, Any], values: Mapping[str, list[str]]) -> 
     )
 
 
-def id_cursor(row: table.Row) -> str:
-    """The cursor of a list by id that continues after this row."""
-    return str(row["sk"])
-
-
 def time_cursor(row: table.Row) -> str:
     """The cursor of a list by time that continues after this row."""
     return base64.urlsafe_b64encode(row["sort_time"].encode()).decode().rstrip("=")
