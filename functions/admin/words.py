@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 from shared.calls.consent import consents
 from shared.core import clock, limits
-from shared.webhooks import endpoints, replays
+from shared.webhooks import endpoints, events, replays
 
+FAILING_DAYS = endpoints.FAILING_LIMIT * clock.SECOND // clock.DAY
+EVENT_DAYS = events.RETENTION // clock.DAY
 DELIVERY_STATUS = {
     "attempting": "In progress",
     "succeeded": "Delivered",
@@ -32,8 +34,7 @@ DELIVERY_ERROR = {
 DISABLED = {
     "manual": "A person or the API disabled it",
     "gone": "It was disabled because the receiver responded with 410 Gone",
-    "failing": "It was disabled because every attempt has failed for "
-    f"{endpoints.FAILING_LIMIT * clock.SECOND // clock.DAY} days",
+    "failing": f"It was disabled because every attempt has failed for {FAILING_DAYS} days",
 }
 CALL_STATUS = {
     "queued": "Queued",

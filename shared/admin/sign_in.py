@@ -83,8 +83,8 @@ def _take(pk: str, sk: str) -> table.Row | None:
     return row
 
 
-def _expiry(after: int) -> table.Row:
-    return {"expires_at": (clock.now() + after) // clock.SECOND}
+def _expiry(after_ms: int) -> table.Row:
+    return {"expires_at": (clock.now() + after_ms) // clock.SECOND}
 
 
 def _pk_of_attempt(state: str) -> str:

@@ -85,7 +85,7 @@ def common_headers(context: RequestContext) -> dict[str, str]:
         if second < minute:
             headers["RateLimit"] = f'"second";r={second};t=1'
         else:
-            headers["RateLimit"] = f'"minute";r={minute};t={remaining.minute_resets_in}'
+            headers["RateLimit"] = f'"minute";r={minute};t={remaining.minute_resets_in_s}'
     return headers
 
 

@@ -243,7 +243,7 @@ def _authenticate(api_key: str, context: RequestContext) -> api_keys.Caller:
         return api_keys.authenticate(api_key)
     except api_keys.LimitExceeded as exceeded:
         context.caller = exceeded.caller
-        headers = {"Retry-After": str(exceeded.resets_in), "Service-Rate-Limited-Reason": exceeded.window}
+        headers = {"Retry-After": str(exceeded.resets_in_s), "Service-Rate-Limited-Reason": exceeded.window}
         raise ApiError(Code.RATE_LIMIT_EXCEEDED, headers=headers) from None
 
 

@@ -34,7 +34,6 @@ LIMITS: Mapping[str, str] = {
     "idempotency_hours": str(idempotency.SAVED_MS // clock.HOUR),
     "consent_days": str(consents.LASTS * clock.SECOND // clock.DAY),
     "consent_silence_seconds": str(consents.SILENCE),
-    "consent_answer_seconds": str(consents.SIMULATED_ANSWER),
     "recording_link_minutes": str(recordings.LINK_LASTS // clock.MINUTE),
 }
 """Limits as the pages state them: `{{ limits.webhook_endpoints }}`."""

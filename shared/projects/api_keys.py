@@ -72,13 +72,13 @@ class Creation:
 
 
 class LimitExceeded(Exception):
-    """The key has reached the limit of a window (`second` or `minute`), which ends in `resets_in` seconds."""
+    """The key has reached the limit of a window (`second` or `minute`), which ends in `resets_in_s`."""
 
-    def __init__(self, caller: Caller, window: str, resets_in: int) -> None:
+    def __init__(self, caller: Caller, window: str, resets_in_s: int) -> None:
         super().__init__(window)
         self.caller = caller
         self.window = window
-        self.resets_in = resets_in
+        self.resets_in_s = resets_in_s
 
 
 def create(project_id: int, livemode: bool, label: str, plaintext: str | None = None) -> tuple[Key, str]:
@@ -273,10 +273,10 @@ class _Refusal:
         if isinstance(self.error, ApiError):
             return ApiError(self.error.code)
         # The RateLimit header shows this value only if the minute's limit is reached.
-        resets_in = rate_limits.whole_seconds(self.resets_at - now)
+        resets_in_s = rate_limits.whole_seconds(self.resets_at - now)
         caller = self.error.caller
-        remaining = dataclasses.replace(caller.remaining, minute_resets_in=resets_in)
-        return LimitExceeded(dataclasses.replace(caller, remaining=remaining), self.error.window, resets_in)
+        remaining = dataclasses.replace(caller.remaining, minute_resets_in_s=resets_in_s)
+        return LimitExceeded(dataclasses.replace(caller, remaining=remaining), self.error.window, resets_in_s)
 
 
 class _Cache(Generic[T]):

@@ -24,7 +24,7 @@ class Remaining:
 
     in_second: int
     in_minute: int
-    minute_resets_in: int
+    minute_resets_in_s: int
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def remaining(row: table.Row, moment: Moment) -> Remaining:
     return Remaining(
         in_second=PER_SECOND - counts.get(moment.second, 0),
         in_minute=PER_MINUTE - counts.get("n", 0),
-        minute_resets_in=whole_seconds((moment.minute + 1) * clock.MINUTE - moment.now),
+        minute_resets_in_s=whole_seconds((moment.minute + 1) * clock.MINUTE - moment.now),
     )
 
 

@@ -4,6 +4,7 @@ import re
 
 from shared.core import errors
 from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE, ApiError, Code
+from shared.webhooks.events import FAMILIES
 
 PROMISED = """
 | 400 | invalid_request_error | `parameter_missing`, `parameter_unknown`, `parameter_invalid`, `parameter_invalid_integer`, `parameter_invalid_empty`, `parameters_exclusive`, `phone_invalid_format`, `email_invalid`, `url_invalid`, `datetime_invalid`, `metadata_invalid`, `cursor_invalid`, `event_filter_invalid`, `api_version_invalid`, `invalid_json`, `idempotency_key_invalid` |
@@ -82,3 +83,7 @@ def test_an_id_that_names_nothing_is_404_in_a_path_and_400_in_a_body() -> None:
 
 def test_every_code_is_in_the_table() -> None:
     assert [*ERRORS] == [*Code]
+
+
+def test_the_error_of_an_event_filter_names_every_wildcard() -> None:
+    assert re.findall(r"`(\w+\.\*)`", ERRORS[Code.EVENT_FILTER_INVALID].remedy) == [*FAMILIES]
