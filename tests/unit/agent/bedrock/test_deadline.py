@@ -51,7 +51,7 @@ def test_a_request_in_flight_is_cut_off_whichever_attempt_it_is(
     monkeypatch: pytest.MonkeyPatch, closes: int, seconds: float
 ) -> None:
     server = Silent(closes)
-    monkeypatch.setattr("shared.agent.bedrock.FIRST_WAIT", 0.0)
+    monkeypatch.setattr("shared.agent.bedrock.FIRST_WAIT_S", 0.0)
     settings = {"MODEL_ID": MODEL_ID, "AWS_DEFAULT_REGION": "eu-central-1", "AWS_ENDPOINT_URL": server.url}
     for name, value in settings.items() | {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none"}.items():
         monkeypatch.setenv(name, value)
