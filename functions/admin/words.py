@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from shared.calls.consent import consents
 from shared.core import clock, limits
-from shared.webhooks import endpoints, events, replays
+from shared.webhooks import events, health, replays
 
-FAILING_DAYS = endpoints.FAILING_LIMIT * clock.SECOND // clock.DAY
-EVENT_DAYS = events.RETENTION // clock.DAY
+FAILING_DAYS = health.FAILING_LIMIT_S * clock.SECOND // clock.DAY
+EVENT_DAYS = events.RETENTION_MS // clock.DAY
 DELIVERY_STATUS = {
     "attempting": "In progress",
     "succeeded": "Delivered",
@@ -61,7 +61,7 @@ ENDED_REASON = {
     "callback_requested": "The customer asked for a call at another time",
     "consent_declined": "The customer declined to be called",
     "consent_expired": "The customer did not answer the request for consent within "
-    f"{consents.LASTS * clock.SECOND // clock.DAY} days",
+    f"{consents.LASTS_S * clock.SECOND // clock.DAY} days",
     "consent_revoked": "The customer revoked the consent",
     "customer_deleted": "The customer was deleted",
     "appointment_cancelled": "The appointment was cancelled before the call",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from infra.openapi.schemas import Schema, ref
 from shared.core import limits
 from shared.core.facts import EVENT_DESCRIPTIONS
-from shared.webhooks import deliveries
+from shared.webhooks.deliveries.rules import RETRY_SCHEDULE_S
 
 _HEADERS = {
     "Service-Signature": (
@@ -33,7 +33,7 @@ _RESPONSES = {
     "410": "The delivery failed, and the webhook endpoint is disabled.",
     "429": "The attempt failed and is retried.",
     "4XX": "The delivery failed. It is not retried.",
-    "5XX": f"The attempt failed and is retried, up to {len(deliveries.RETRY_SCHEDULE)} attempts within about two days.",
+    "5XX": f"The attempt failed and is retried, up to {len(RETRY_SCHEDULE_S)} attempts within about two days.",
 }
 _DESCRIPTION = """Sent to every enabled webhook endpoint whose `event_filters` match. Verify a signature before you \
 use the body. Events can arrive twice and out of order."""

@@ -10,7 +10,7 @@ from shared.appointments import resource as appointments
 from shared.appointments.resource import AppointmentStatus
 from shared.calls import recordings, sessions
 from shared.calls.consent import consents
-from shared.conversations import conversations
+from shared.conversations import resource as conversations
 from shared.core import clock, facts, limits
 from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE
 from shared.core.facts import EVENT_DESCRIPTIONS, REVISIONS
@@ -28,20 +28,20 @@ LIMITS: Mapping[str, str] = {
     "metadata_kb": str(limits.METADATA_BYTES // 1024),
     "page_items": str(queries.MAX_LIMIT),
     "list_seconds": str(pages.SECONDS),
-    "agent_seconds": str(conversations.WINDOW),
-    "event_days": str(events.RETENTION // clock.DAY),
-    "failing_days": str(endpoints.FAILING_LIMIT * clock.SECOND // clock.DAY),
+    "agent_seconds": str(conversations.WINDOW_S),
+    "event_days": str(events.RETENTION_MS // clock.DAY),
+    "failing_days": str(health.FAILING_LIMIT_S * clock.SECOND // clock.DAY),
     "idempotency_hours": str(idempotency.SAVED_MS // clock.HOUR),
-    "consent_days": str(consents.LASTS * clock.SECOND // clock.DAY),
-    "consent_silence_seconds": str(consents.SILENCE),
-    "recording_link_minutes": str(recordings.LINK_LASTS // clock.MINUTE),
+    "consent_days": str(consents.LASTS_S * clock.SECOND // clock.DAY),
+    "consent_silence_seconds": str(consents.SILENCE_S),
+    "recording_link_minutes": str(recordings.LINK_LASTS_MS // clock.MINUTE),
 }
 """Limits as the pages state them: `{{ limits.webhook_endpoints }}`."""
 _APPOINTMENT_EFFECTS = {8: "rescheduled to a day later", 9: "cancelled", 10: "unchanged"}
 _CONSENT_WORDS = {
-    ConsentBehaviour.ACCEPTS: f"accepts after {consents.SIMULATED_ANSWER} seconds",
-    ConsentBehaviour.DECLINES: f"declines after {consents.SIMULATED_ANSWER} seconds",
-    ConsentBehaviour.SILENT: f"never answers; the request expires after {consents.SILENCE} seconds",
+    ConsentBehaviour.ACCEPTS: f"accepts after {consents.SIMULATED_ANSWER_S} seconds",
+    ConsentBehaviour.DECLINES: f"declines after {consents.SIMULATED_ANSWER_S} seconds",
+    ConsentBehaviour.SILENT: f"never answers; the request expires after {consents.SILENCE_S} seconds",
     ConsentBehaviour.LIMITED: "cannot be asked: 409 `consent_request_limited`",
     ConsentBehaviour.ON_FILE: "has given consent before: 201, as for a phone call",
 }
