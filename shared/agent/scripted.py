@@ -99,7 +99,7 @@ _ROWS = {
     "thanks": (r"thanks|thank you|great|perfect|ok|okay", _SMALL_TALK),
 }
 # Words of a question that do not say what it is about.
-_ASKING = re.compile(
+_FUNCTION_WORDS = re.compile(
     "about|and|any|are|can|could|does|for|from|get|has|have|hello|how|know|like|may|much|need|our|please|should|tell"
     "|thanks?|that|the|there|they|this|want|was|what|when|where|which|who|why|will|with|would|your?|yours"
 )
@@ -404,7 +404,7 @@ def _is_row(text: str, name: str) -> bool:
 def _terms(text: str) -> frozenset[str]:
     """The words of a question that say what it is about, without their endings."""
     words = re.findall(r"\w{3,}", text.lower().replace("'", ""))
-    return frozenset(re.sub(r"(?:ing|s|ed)$", "", word) for word in words if not _ASKING.fullmatch(word))
+    return frozenset(re.sub(r"(?:ing|s|ed)$", "", word) for word in words if not _FUNCTION_WORDS.fullmatch(word))
 
 
 def _words(text: str) -> set[str]:

@@ -39,7 +39,7 @@ _NEXT_ENTRIES = 60
 _MOST_ENTRIES = 3_840
 """Index entries of the largest block, less than the 1 MB that a query returns at most."""
 _LEAST_USED = 8
-"""The part of a block that the walk must need for a larger one: an eighth."""
+"""The part of a block that must be needed before a larger one is read: an eighth."""
 _MISS = 50
 """The least number of rows that a read without a match counts as, towards `EXAMINED`."""
 
@@ -182,7 +182,7 @@ class _Scan:
         self._ended = True
 
     def _next_size(self) -> int:
-        """The size of the next block: it doubles while the walk needs the entries, but none of them matches."""
+        """The size of the next block: it doubles while entries are needed, but none of them matches."""
         # If nearly all of a block was skipped, a larger block would be, too.
         if _LEAST_USED * self._seeks <= self._size:
             return self._first
