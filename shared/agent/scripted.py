@@ -68,6 +68,7 @@ _ASKS = re.compile(
 _WHAT = re.compile(r"(?:and |hi |hello |please )*(?:what|who|why|how)\b")
 _OWN = "appointment booking visit time date day coming upcoming next have list show it"
 _HOURS = re.compile(r"\b(?:open|opening|hours|close|closed|closing)\b")
+_NUMBER = re.compile(r"\b(?:your (?:\w+ )?number|reach you|call you|phone you)\b")
 _UNSURE = r"confirm|coming|be there|\?|\b(?:no|or|both|all|why|if|maybe|should)\b"
 _NOT = re.compile(
     r"\b(?:not|never|nor|without|cannot|no (?:need|longer)|(?:have|need|want) to (?:check|think)"
@@ -228,6 +229,8 @@ class _Turn:
             return f"{escaped(answer)} {_ELSE}"
         if _HOURS.search(self.plain) and self.tools.settings["opening_hours"]:
             return f"{describe_hours(self.tools.settings)} {_ELSE}"
+        if _NUMBER.search(self.plain) and (phone := self.tools.settings["business_phone"]):
+            return f"You can reach us at {phone}. {_ELSE}"
         return None
 
     def question(self) -> str | None:

@@ -36,7 +36,7 @@ class Settings(TypedDict):
     business_name: Annotated[str, at_most(200)] | None
     """What the agent calls the business. Null when unset: then it says the project's name."""
     business_phone: E164 | None
-    """Where people reach the business. The agent says it before it ends a call. Null when unset."""
+    """Where people reach the business, as the agent tells who asks for it. Null when unset."""
     timezone: Annotated[str, Keywords(format="iana-timezone")]
     """The IANA time zone of the hours, and of appointments without a zone of their own."""
     language: Literal["en"]
@@ -130,7 +130,7 @@ class AgentSettingsPatch(fields.Input):
     business_name: fields.Name | None = None
     """What the agent calls the business. By default the project's name."""
     business_phone: fields.Phone | None = None
-    """Where people reach the business. The agent says it before it ends a call."""
+    """Where people reach the business, as the agent tells who asks for it."""
     timezone: fields.Timezone | None = None
     """The IANA time zone of the hours, and of appointments without a zone of their own. UTC by default."""
     language: Literal["en"] | None = None

@@ -128,3 +128,9 @@ def test_a_call_outside_the_calling_hours_is_announced_for_their_beginning() -> 
     chat = Chat(calling_hours=hours, timezone="Europe/Berlin")
     assert "Wednesday 23 September 2026 at 09:00" in chat.say("Please call me")
     assert chat.tools.wants_call
+
+
+@pytest.mark.parametrize("asked", ["What is your phone number?", "How can I reach you?", "What's your number?"])
+def test_the_phone_of_the_business_is_told_if_it_is_set(asked: str) -> None:
+    assert Chat(business_phone="+4930901820").say(asked).startswith("You can reach us at +4930901820.")
+    assert "+49" not in Chat().say(asked)
