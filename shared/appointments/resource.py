@@ -71,7 +71,7 @@ class Appointment(Resource):
     appointment_at: Time
     """The time of the appointment. A new time reschedules it."""
     timezone: Annotated[str, Keywords(format="iana-timezone")] | None
-    """IANA name of the zone in which the agent reads and states times. Null when unset: that of the agent's settings."""
+    """IANA zone in which the agent reads and states times. Null when unset: that of the agent's settings."""
     duration_minutes: Annotated[int, Keywords(minimum=1, maximum=1440)] | None
     """1 to 1440. Null when unset."""
     title: Annotated[str, at_most(200)] | None

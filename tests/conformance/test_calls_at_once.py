@@ -86,7 +86,8 @@ def test_customers_with_one_phone_are_called_side_by_side(unhurried: Client) -> 
 def test_deleting_a_customer_ends_a_queued_call_and_spares_a_dialled_one(unhurried: Client) -> None:
     queued, dialled = (create_customer(unhurried, phone=simulated_phone("00")) for _ in range(2))
     appointment = create_appointment(unhurried, queued["id"])
-    gone = call(unhurried, queued["id"], {"appointment_id": appointment["id"]}).ok(201)["session_id"]
+    placed = call(unhurried, queued["id"], {"appointment_id": appointment["id"]}).ok(201)
+    gone = placed["session_id"]
     unhurried.delete(f"/v1/customers/{queued['id']}").ok()
     kept = call(unhurried, dialled["id"]).ok(201)["session_id"]
     session_when(unhurried, kept, partial(has_status, "dialing"))
@@ -96,7 +97,7 @@ def test_deleting_a_customer_ends_a_queued_call_and_spares_a_dialled_one(unhurri
     assert (failed["call_status"], failed["ended_reason"]) == ("failed", "customer_deleted")
     assert failed["ended_at"] is not None
     event = event_about(unhurried, gone, "session.failed")
-    previous = {"call_status": "queued", "ended_at": None, "ended_reason": None}
+    previous = {"call_status": "queued", "dial_at": placed["dial_at"], "ended_at": None, "ended_reason": None}
     assert event["data"] == {"object": failed, "previous_attributes": previous}
 
     ended = session_ended(unhurried, kept)

@@ -41,19 +41,21 @@ AUTHENTICATED = "UpdateItem"
 STORED = "TransactWriteItems"
 
 
-FOR_A_CUSTOMER = ["GetItem", "Query", "BatchGetItem"]
-"""The customer of the conversation, and the customer's appointments by their index."""
+FOR_A_CUSTOMER = ["BatchGetItem", "Query", "BatchGetItem"]
+"""The settings of the agent with the customer of the conversation, and the customer's appointments by their index."""
+FOR_NOBODY = ["BatchGetItem"]
+"""The settings of the agent."""
 ANSWERED = ["Query", "TransactWriteItems"]
 """The transcript, and the commit of the turn."""
 
 
 @pytest.mark.parametrize("key", [None, "k"])
-def test_a_message_by_id_is_stored_and_answered_by_eight_calls_for_a_customer_and_five_without_one(
+def test_a_message_by_id_is_stored_and_answered_by_eight_calls_for_a_customer_and_six_without_one(
     stage: Stage, stopped_clock: Clock, key: str | None
 ) -> None:
     thread = opened(stage)
     alone = Thread(thread.scope, created(stage, "/v1/conversations")["id"], "", "")
-    for each, reads in ((thread, FOR_A_CUSTOMER), (alone, [])):
+    for each, reads in ((thread, FOR_A_CUSTOMER), (alone, FOR_NOBODY)):
         with wire() as line:
             conversed(stage, stopped_clock, each, "Hello", key and key + each.id)
         assert line.operations("dynamodb") == [AUTHENTICATED, "GetItem", STORED, *reads, *ANSWERED]
@@ -71,7 +73,7 @@ def test_a_message_by_thread_takes_a_call_more_if_the_thread_has_a_conversation(
         with wire() as line, meanwhile(stopped_clock):
             found = stage.call("POST", "/v1/messages", body, headers=keyed(key and f"{key}{count}"))
         assert found.status == 201
-        assert line.operations("dynamodb") == [AUTHENTICATED, *reads, STORED, *ANSWERED]
+        assert line.operations("dynamodb") == [AUTHENTICATED, *reads, STORED, *FOR_NOBODY, *ANSWERED]
         assert line.operations("sqs") == ["SendMessageBatch"]
 
 
@@ -110,22 +112,22 @@ def test_a_replay_of_an_answered_message_looks_once(stage: Stage, stopped_clock:
     assert line.operations() == [AUTHENTICATED, "GetItem", "TransactWriteItems", "GetItem", "SendMessageBatch"][:4]
 
 
-def test_a_worker_takes_seven_calls_for_a_customer_and_four_without_one(stage: Stage) -> None:
+def test_a_worker_takes_seven_calls_for_a_customer_and_five_without_one(stage: Stage) -> None:
     thread = opened(stage)
     asked(stage, thread, CONFIRM)
     [record] = woken(stage, thread.scope)
     with wire() as line:
         work(stage, [record])
     claimed, committed = ["UpdateItem"], ["Query", "TransactWriteItems"]
-    # The conversation, its customer, the customer's appointments by their index; then the transcript.
-    assert line.operations() == [*claimed, "GetItem", "GetItem", "Query", "BatchGetItem", *committed]
+    # The conversation, its customer with the settings, the customer's appointments; then the transcript.
+    assert line.operations() == [*claimed, "GetItem", *FOR_A_CUSTOMER, *committed]
     alone = created(stage, "/v1/conversations")["id"]
     nobody = Thread(thread.scope, alone, "", "")
     asked(stage, nobody, "Hello")
     [record] = woken(stage, thread.scope)
     with wire() as line:
         work(stage, [record])
-    assert line.operations() == [*claimed, "GetItem", *committed]
+    assert line.operations() == [*claimed, "GetItem", *FOR_NOBODY, *committed]
     # A wake-up that comes again is one call.
     with wire() as line:
         work(stage, [record])

@@ -87,7 +87,7 @@ def test_a_live_message_takes_one_call_more_and_leaves_no_slot(
     assert line.operations("dynamodb") == [
         *("UpdateItem", "GetItem"),
         *("Query", "TransactWriteItems"),
-        *("Query", "TransactWriteItems"),
+        *("BatchGetItem", "Query", "TransactWriteItems"),
     ]
     assert taken(project) == 0
 
