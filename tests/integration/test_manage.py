@@ -478,6 +478,22 @@ def test_a_conversation_that_was_handed_off_is_given_back_to_the_agent(runner: R
     assert runner.done(*resume) == "nothing to do: this conversation is not handed to a person\n"
 
 
+def test_the_settings_of_the_agent_are_shown_and_changed(runner: Runner, tmp_path: Path) -> None:
+    project = runner.new_project("Agent")
+    _, key = runner.new_key(project)
+    of_project = (str(project), "--mode", "test")
+    patch = tmp_path / "patch.json"
+    patch.write_text('{"opening_hours": [{"days": ["monday"], "from": "09:00", "to": "17:00"}]}')
+    assert runner.done("agent", "set", *of_project, "--file", str(patch)) == "changed\n"
+    assert runner.done("agent", "set", *of_project, "--file", str(patch)) == "nothing to change\n"
+    shown = json.loads(runner.done("agent", "show", *of_project))
+    assert shown == runner.get(key, "/v1/agent_settings")[1]
+    assert shown["opening_hours"][0]["days"] == ["monday"]
+    patch.write_text('{"opening_hours": [{"days": ["monday"], "from": "17:00", "to": "09:00"}]}')
+    refused = runner.manage("agent", "set", *of_project, "--file", str(patch))
+    assert "opening_hours[0][to]: The end must be after the beginning." in failed(refused)
+
+
 def test_a_customer_is_erased_and_again_from_the_ledger(runner: Runner) -> None:
     project = runner.new_project("Erased")
     _, key = runner.new_key(project, "--mode", "live")
