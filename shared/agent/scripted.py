@@ -17,6 +17,7 @@ together. Whatever a user, a title or a location says is data: searched for know
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -213,9 +214,9 @@ class _Turn:
 
     def exact_fact(self) -> str | None:
         """Answer the very question of a fact, which may mention a change: "What is your cancellation policy?"."""
-        asked = _terms(self.plain)
-        facts = self.tools.settings["facts"]
-        answer = next((fact["answer"] for fact in facts if asked and _terms(fact["question"]) == asked), None)
+        asked = _question_words(self.plain)
+        facts = [] if self.requests or not asked else self.tools.settings["facts"]
+        answer = next((fact["answer"] for fact in facts if _question_words(fact["question"]) == asked), None)
         return None if answer is None else f"{escaped(answer)} {_ELSE}"
 
     def information(self) -> str | None:
@@ -223,9 +224,12 @@ class _Turn:
         if not _ASKS.search(self.plain):
             return None
         asked = _terms(self.plain)
-        shared = [(len(_terms(fact["question"]) & asked), fact["answer"]) for fact in self.tools.settings["facts"]]
+        # A fact without all the words may answer another question. What is asked of one's own appointment is no fact.
+        facts = [] if asked <= _terms(_OWN) else self.tools.settings["facts"]
+        told = [fact for fact in facts if asked <= _terms(f"{fact['question']} {fact['answer']}")]
+        shared = [(len(_terms(fact["question"]) & asked), fact["answer"]) for fact in told]
         best, answer = max(shared, key=lambda each: each[0], default=(0, ""))
-        if best and best * 2 >= len(asked):
+        if best:
             return f"{escaped(answer)} {_ELSE}"
         if _HOURS.search(self.plain) and self.tools.settings["opening_hours"]:
             return f"{describe_hours(self.tools.settings)} {_ELSE}"
@@ -408,6 +412,12 @@ def _terms(text: str) -> frozenset[str]:
     """The words of a question that say what it is about, without their endings."""
     words = re.findall(r"\w{3,}", text.lower().replace("'", ""))
     return frozenset(re.sub(r"(?:ing|s|ed)$", "", word) for word in words if not _FUNCTION_WORDS.fullmatch(word))
+
+
+def _question_words(text: str) -> list[str]:
+    """All words of a question, without a greeting: words that `_terms` omits tell a request from a question."""
+    words = re.findall(r"\w+", text.lower().replace("\u2019", "'").replace("'", ""))
+    return list(itertools.dropwhile(lambda word: word in ("and", "hi", "hello", "please"), words))
 
 
 def _words(text: str) -> set[str]:
