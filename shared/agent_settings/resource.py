@@ -86,6 +86,11 @@ def _not_empty(value: list[Any]) -> list[Any]:
     return value
 
 
+def _each_once(value: list[Day]) -> list[Day]:
+    """A day that is repeated says nothing new, and repeated days would make the settings as large as a request."""
+    return list(dict.fromkeys(value))
+
+
 def _facts_size(value: list[Any]) -> list[Any]:
     size = len(fields.to_json([fact.model_dump() for fact in value]).encode())
     if size > MAX_FACTS_BYTES:
@@ -97,7 +102,7 @@ def _facts_size(value: list[Any]) -> list[Any]:
 class HoursInput(fields.Input):
     """The same hours on some days of every week, in the local time of `timezone`."""
 
-    days: Annotated[list[Day], AfterValidator(_not_empty), Keywords(minItems=1)]
+    days: Annotated[list[Day], AfterValidator(_not_empty), AfterValidator(_each_once), Keywords(minItems=1)]
     """The days of the week."""
     from_: Annotated[str, Field(pattern=f"^{_TIME}$")] = Field(alias="from")
     """The local time `HH:MM` of the beginning."""
