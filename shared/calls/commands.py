@@ -280,9 +280,20 @@ def not_dialing(scope: Scope, record: SessionRecord, reason: PutOff | Denied) ->
     """The writes that put a queued call off, or end it."""
     if isinstance(reason, Denied):
         return ending(scope, record, reason.ending, {} if reason.summary is None else {"summary": reason.summary})
-    changes = {"dial_at": clock.iso(reason.until)} if reason.closed else {}
+    if not reason.closed:
+        return [waiting(scope, record, reason.until)]
     due = reason.until + (clock.scaled(DIALS_AFTER_S) if scope.is_simulated else 0)
-    return [sessions.update(scope, record, changes, sessions.waits_until(record.doc["id"], due))]
+    attributes = {**sessions.waits_until(record.doc["id"], due), "waits_since": None}
+    return [sessions.update(scope, record, {"dial_at": clock.iso(reason.until)}, attributes)]
+
+
+def waiting(
+    scope: Scope, record: SessionRecord, until_ms: int, attributes: Mapping[str, table.Value | None] | None = None
+) -> table.Update:
+    """The write of a call that could be dialed now, if there were capacity, and is tried again at `until_ms`."""
+    due = tasks.due_attributes(record.doc["id"], until_ms)
+    internal = {**due, "waits_since": sessions.waits_since(record), **(attributes or {})}
+    return sessions.update(scope, record, {"dial_at": clock.iso(until_ms)}, internal)
 
 
 def ending(

@@ -135,6 +135,8 @@ class SessionRow(ResourceRow):
     """The customer was deleted while the call was under way."""
     started_at: NotRequired[int]
     """When a worker began to place a live call (milliseconds). The call counts towards the limits from then on."""
+    waits_since: NotRequired[int]
+    """Since when the call has waited for capacity, if it was put off because of that (milliseconds)."""
     contact_id: NotRequired[str]
     """The carrier's id of a live call, once it is placed."""
     opening: NotRequired[str]
@@ -258,6 +260,12 @@ def waits_until(session_id: str, at: int) -> dict[str, table.Value | None]:
     if _is_soon(at):
         return tasks.due_attributes(session_id, at)
     return {"due_at": at, **tasks.woken_from(session_id, at - tasks.SWEEP_AHEAD_MS)}
+
+
+def waits_since(record: SessionRecord) -> int:
+    """Since when a queued call could have been dialed, if there had been capacity (milliseconds)."""
+    planned_at = record.doc["dial_at"] or record.doc["created_at"]
+    return record.row.get("waits_since", clock.parse(planned_at))
 
 
 def dial_wake_ups(scope: Scope, waiting: Sequence[tuple[str, int]]) -> list[wake_ups.WakeUp]:

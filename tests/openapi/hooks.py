@@ -101,6 +101,15 @@ EXCEPTIONS: list[tuple[str, str, Callable[[Any, dict[str, str]], bool]]] = [
     ),
     (
         REJECTED,
+        "That hours end after they begin, a schema cannot say.",
+        lambda case, error: (
+            case.operation.path == "/v1/agent_settings"
+            and error.get("code") == "parameter_invalid"
+            and error.get("param", "").endswith("[to]")
+        ),
+    ),
+    (
+        REJECTED,
         "JSON Schema takes 30.0 for an integer. The service does not.",
         lambda case, error: error.get("code") == "parameter_invalid_integer" and floats(case.body),
     ),

@@ -201,7 +201,7 @@ def _start(scope: Scope, claim: tasks.Claim, record: SessionRecord) -> None:
         tasks.commit(claim, calls.ending(scope, record, calls.CUSTOMER_DELETED))
         return
     clear = calls.clearance(scope, record)
-    if isinstance(clear, calls.Denied):
+    if isinstance(clear, calls.Denied) or (isinstance(clear, calls.PutOff) and clear.closed):
         tasks.commit(claim, calls.not_dialing(scope, record, clear))
         return
     session_id = record.doc["id"]
@@ -213,8 +213,7 @@ def _start(scope: Scope, claim: tasks.Claim, record: SessionRecord) -> None:
         changes = {"summary": NO_MEDIA_BRIDGE}
         tasks.commit(claim, calls.ending(scope, record, calls.PROVIDER_ERROR, changes))
         return
-    planned_at = clock.parse(record.doc["dial_at"] or record.doc["created_at"])
-    if not (isinstance(clear, calls.PutOff) and clear.closed) and clock.now() - planned_at >= DIALED_WITHIN_MS:
+    if clock.now() - sessions.waits_since(record) >= DIALED_WITHIN_MS:
         tasks.commit(claim, calls.ending(scope, record, TIMEOUT, {"summary": WAITED_TOO_LONG}))
         return
     if not isinstance(clear, Clearance):
@@ -222,8 +221,7 @@ def _start(scope: Scope, claim: tasks.Claim, record: SessionRecord) -> None:
         return
     admission = capacity.admit(scope, session_id)
     if isinstance(admission, capacity.Wait):
-        waits = sessions.update(scope, record, {}, tasks.due_attributes(session_id, admission.until))
-        tasks.commit(claim, [waits, *admission.writes])
+        tasks.commit(claim, [calls.waiting(scope, record, admission.until), *admission.writes])
         return
     now = clock.now()
     # Stored before the customer hears it: the first turn needs it, and a repeated start must say the same.
@@ -260,8 +258,8 @@ def _try_again(scope: Scope, record: SessionRecord, *, placed_none: bool) -> lis
     if not placed_none:
         return [sessions.update(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY_MS))]
     waits = capacity.refused(scope, session_id)
-    attributes = {**tasks.due_attributes(session_id, waits.until), "started_at": None, "opening": None}
-    return [sessions.update(scope, record, {}, attributes), limits.undo(scope), *waits.writes]
+    undone = calls.waiting(scope, record, waits.until, {"started_at": None, "opening": None})
+    return [undone, limits.undo(scope), *waits.writes]
 
 
 def _placed(scope: Scope, record: SessionRecord, contact_id: str, due_at: int) -> list[table.Write]:
