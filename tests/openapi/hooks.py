@@ -101,6 +101,11 @@ EXCEPTIONS: list[tuple[str, str, Callable[[Any, dict[str, str]], bool]]] = [
     ),
     (
         REJECTED,
+        "That a time is at most a year ahead, a schema cannot say.",
+        lambda case, error: (error.get("code"), error.get("param")) == ("parameter_invalid", "not_before"),
+    ),
+    (
+        REJECTED,
         "That hours end after they begin, a schema cannot say.",
         lambda case, error: (
             case.operation.path == "/v1/agent_settings"
