@@ -48,11 +48,11 @@ def of_rows(scope: Scope, rows: Mapping[tuple[str, str], table.Row]) -> Stored:
         raise LookupError(f"there is no project {scope.project_id}")
     project, row = rows[of_project], rows.get(own, {})
     defaults: AgentSettings = {
-        **DEFAULTS,
         "object": "agent_settings",
         "livemode": scope.livemode,
         "created_at": project["created_at"],
         "updated_at": project["created_at"],
+        **DEFAULTS,
     }
     settings = cast("AgentSettings", defaults | json.loads(row.get("doc", "{}")))
     return Stored(settings, row.get("v", 0), project["name"])
