@@ -92,6 +92,7 @@ class Functions:
             "machines": resources.create_state_machines(self.client("stepfunctions"), self.queues),
             "signing_key": backend["signing_key"],
             "recordings": resources.create_bucket(self.client("s3")),
+            "failed_batches": "failed-batches",
         }
         self.keys = self._project()
 
