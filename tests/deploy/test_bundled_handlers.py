@@ -159,6 +159,12 @@ def ping(functions: Functions, _: Receiver) -> None:
     assert (answer["object"], answer["project_name"], answer["livemode"]) == ("ping", "Blue Clinic", False)
 
 
+def agent_settings(functions: Functions, _: Receiver) -> None:
+    changed = http(functions, "agent_settings", "PATCH", "/v1/agent_settings", {"timezone": "Europe/Berlin"})
+    assert changed["timezone"] == "Europe/Berlin"
+    http(functions, "agent_settings", "PATCH", "/v1/agent_settings", {"timezone": None})
+
+
 def customers(functions: Functions, _: Receiver) -> None:
     assert customer(functions).startswith("cust_")
 
@@ -317,6 +323,7 @@ WORK: Mapping[str, Callable[[Functions, Receiver], None]] = {
     one.__name__: one
     for one in (
         ping,
+        agent_settings,
         customers,
         appointments,
         conversations,
