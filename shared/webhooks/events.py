@@ -119,7 +119,10 @@ class NewEvent:
 
 
 def derive(old: table.Row | None, new: table.Row | None) -> NewEvent | None:
-    """The event of the change from the old to the new image of a row; None if the change has no event."""
+    """The event of the change from the old to the new image of a row; None if the change has no event.
+
+    The rows are of one of `facts.STREAM_KINDS`: the stream's filter passes no others.
+    """
     if new is None:
         return None
     # A deleted resource has a new row, which stores the previous document.
