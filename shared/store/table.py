@@ -119,7 +119,10 @@ class Check:
 
 
 def versioned(row: Row, version: int) -> Put:
-    """The write that replaces a row of this version `v` (0 if the row does not exist yet) with the next version."""
+    """The write that replaces a row of this version `v` (0 if the row does not exist yet) with the next version.
+
+    The row loses the writers of its earlier versions.
+    """
     condition, values = (ABSENT, {}) if version == 0 else ("v = :v", {":v": version})
     return Put(row | {"v": version + 1}, condition=condition, values=values)
 
