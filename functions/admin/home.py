@@ -35,7 +35,7 @@ def show(visit: InProject) -> Response:
     keys = [key for key in api_keys.of_project(scope.project_id) if key.livemode == scope.livemode]
     active = [key for key in keys if key.revoked_at is None]
     failed = {one.doc["id"]: failures.count(scope, one.doc["id"], MOST_COUNTED) for one in known}
-    retrying = {id: failures.count(scope, id, MOST_COUNTED, retrying=True) for id in failed}
+    retrying = {one.doc["id"]: failures.count_retrying(scope, one, MOST_COUNTED) for one in known}
     since = clock.iso(now - CALLS_SINCE_MS)
     parameters = {"call_status": ["failed"], "created_at[gte]": [since], "limit": [str(SHOWN)]}
     calls = pages.read(scope, SESSIONS, queries.parse(SESSIONS, parameters))

@@ -84,13 +84,14 @@ def create(visit: InProject) -> Response:
 def show(visit: InProject) -> Response:
     """Show an endpoint with its health and the outcomes of the latest attempts."""
     record = _find(visit)
+    endpoint = endpoints.snapshot(record.row)
     return visit.render(
         "webhook_endpoint.html",
         section=SECTION,
-        endpoint=endpoints.snapshot(record.row),
+        endpoint=endpoint,
         latest=statistics.latest(visit.scope, record.doc["id"]),
         failed=failures.count(visit.scope, record.doc["id"], MOST_COUNTED),
-        retrying=failures.count(visit.scope, record.doc["id"], MOST_COUNTED, retrying=True),
+        retrying=failures.count_retrying(visit.scope, endpoint, MOST_COUNTED),
         most=MOST_COUNTED,
         replay=replays.find(visit.scope, [record.doc["id"]]).get(record.doc["id"]),
         notice=NOTICES.get(visit.query.get("notice", "")),

@@ -67,5 +67,12 @@ def update(scope: Scope, patch: AgentSettingsPatch) -> Change[AgentSettings]:
     settings = documents.changed(stored.settings, values)
     if settings is None:
         return Change(stored.settings)
-    row = {"pk": scope.pk(KIND), "sk": KIND, "kind": KIND, "doc": fields.to_json(settings)}
-    return Change(settings, [table.versioned(row, stored.version)])
+    # An update, also for a new row, because it keeps the writers of earlier versions.
+    update = table.Update(
+        scope.pk(KIND),
+        KIND,
+        set={"kind": KIND, "doc": fields.to_json(settings), "v": stored.version + 1},
+        condition="v = :v" if stored.version else table.ABSENT,
+        values={":v": stored.version} if stored.version else {},
+    )
+    return Change(settings, [update])

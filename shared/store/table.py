@@ -119,7 +119,10 @@ class Check:
 
 
 def versioned(row: Row, version: int) -> Put:
-    """The write that replaces a row of this version `v` (0 if the row does not exist yet) with the next version."""
+    """The write that replaces a row of this version `v` (0 if the row does not exist yet) with the next version.
+
+    The row loses the writers of its earlier versions.
+    """
     condition, values = (ABSENT, {}) if version == 0 else ("v = :v", {":v": version})
     return Put(row | {"v": version + 1}, condition=condition, values=values)
 
@@ -378,23 +381,24 @@ def _write_all(ops: Sequence[Write], request: str) -> None:
     ]
     # One token for all attempts: a transaction that took effect, but whose response was lost, is not repeated.
     token = uuid.uuid4().hex
-    failure: Contended | Unavailable = Contended(ops[-1])
+    contended, in_progress = Contended(ops[-1]), False
     for conflicts in range(MAX_CONFLICTS):
         try:
             _call("TransactWriteItems", TransactItems=items, ClientRequestToken=token)
             return
         except AwsError as error:
             if error.code == ErrorCode.TRANSACTION_IN_PROGRESS:
-                failure = Unavailable(error.code, uncertain=True)
+                in_progress = True
             elif error.code == ErrorCode.TRANSACTION_CANCELED:
-                failure = _cancelled(ops, error.body.get("CancellationReasons", []))
+                contended = _cancelled(ops, error.body.get("CancellationReasons", []))
             else:
                 raise
         except Unavailable as error:
-            error.uncertain = error.uncertain or isinstance(failure, Unavailable)
+            error.uncertain = error.uncertain or in_progress
             raise
         _pause(conflicts)
-    raise failure
+    # An attempt that was in progress may take effect, also if a later one was cancelled.
+    raise Unavailable(ErrorCode.TRANSACTION_IN_PROGRESS, uncertain=True) if in_progress else contended
 
 
 def _cancelled(ops: Sequence[Write], reasons: Sequence[Any]) -> Contended:

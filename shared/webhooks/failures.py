@@ -14,7 +14,8 @@ from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.deliveries.resource import DELIVERIES, Delivery
-from shared.webhooks.deliveries.rules import DeliveryStatus
+from shared.webhooks.deliveries.rules import DeliveryStatus, Phase, phase
+from shared.webhooks.endpoints.resource import Snapshot
 
 _KEYS = 1_000
 """The entries that one request counts."""
@@ -73,17 +74,25 @@ def read(entries: Sequence[table.Row]) -> list[table.Row]:
     return [row for row in table.rows_of(entries) if "f1" in row]
 
 
-def count(scope: Scope, endpoint_id: str, most: int, since: int = 0, *, retrying: bool = False) -> int:
-    """The number of failed deliveries to an endpoint since an instant, or of retrying ones, counted up to `most`."""
-    least = ids.first_of(DELIVERIES.prefix, since)
+def count(scope: Scope, endpoint_id: str, most: int, since: int = 0) -> int:
+    """The number of failed deliveries to an endpoint since an instant, counted up to `most`."""
+    partition, least = deliveries.failed_partition(scope, endpoint_id), ids.first_of(DELIVERIES.prefix, since)
     found = 0
-    for entries in table.query(
-        _partition(scope, endpoint_id, retrying), index="f1", at_least=least, limit=min(most, _KEYS)
-    ):
+    for entries in table.query(partition, index="f1", at_least=least, limit=min(most, _KEYS)):
         found += len(entries)
         if found >= most:
             return most
     return found
+
+
+def count_retrying(scope: Scope, endpoint: Snapshot, most: int) -> int:
+    """The number of deliveries to an endpoint that wait for another attempt after a failed one, counted up to `most`.
+
+    Those that were canceled by disabling the endpoint may still have entries, and do not count.
+    """
+    partition = deliveries.retrying_partition(scope, endpoint.doc["id"])
+    rows = read(entries_of(partition, most, ids.first_of(DELIVERIES.prefix, 0)))
+    return sum(phase(row, endpoint) is not Phase.CLOSED for row in rows)
 
 
 def _partition(scope: Scope, endpoint_id: str, retrying: bool) -> str:

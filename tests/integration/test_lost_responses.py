@@ -40,10 +40,17 @@ def endpoint(stage: Stage) -> str:
     return made(stage, "webhook_endpoints", url="https://example.com/hook")
 
 
+def settings(stage: Stage) -> str:
+    assert stage.call("PATCH", "/v1/agent_settings", {"business_name": "Before"}).status == 200
+    return "/v1/agent_settings"
+
+
 CHANGES: dict[str, tuple[Callable[[Stage], str], str, str, tuple[str, str], str | None]] = {
     "customer": (customer, "name", "Mine", ("Theirs", "Theirs too"), "customer.updated"),
     "appointment": (appointment, "status", "confirmed", ("failed", "confirmed"), "appointment.{}"),
     "endpoint": (endpoint, "label", "Mine", ("Theirs", "Theirs too"), None),
+    "agent_settings": (settings, "business_name", "Mine", ("Theirs", "Theirs too"), None),
+    "first settings": (lambda _: "/v1/agent_settings", "business_name", "Mine", ("Theirs", "Theirs too"), None),
 }
 """What is changed, a field, our value, the values of others in turn, and the type of the event of a change."""
 
@@ -115,7 +122,7 @@ def test_a_patch_before_a_deletion_is_not_said_to_have_failed_because_of_it(stag
     assert types(stage, path)[:-1] == [event.format(mine)]
 
 
-@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("what", ["customer", "appointment", "endpoint", "agent_settings"])
 def test_rows_of_the_previous_release_are_written_once(stage: Stage, project: Project, what: str) -> None:
     create, field, mine, theirs, event = CHANGES[what]
     path = create(stage)
@@ -138,7 +145,7 @@ def test_rows_of_the_previous_release_are_written_once(stage: Stage, project: Pr
     assert stage.call("PATCH", path, {field: mine}).status == 200
 
 
-@pytest.mark.parametrize("what", CHANGES)
+@pytest.mark.parametrize("what", ["customer", "appointment", "endpoint"])
 def test_a_deletion_takes_effect_once(stage: Stage, what: str) -> None:
     create, field, mine, _, event = CHANGES[what]
     path, others = create(stage), []
@@ -305,19 +312,29 @@ def test_a_lease_is_held_by_one_worker_and_its_work_is_recorded_once(stage: Stag
 
 
 class InProgress(aws_client.Hook):
-    """DynamoDB is still busy with an earlier attempt of each transaction."""
+    """DynamoDB is still busy with an earlier attempt of a transaction, for this many attempts; conflicts follow."""
+
+    def __init__(self, attempts: int) -> None:
+        self.left = attempts
 
     def attempt(self, call: aws_client.Call, proceed: Callable[[], Reply]) -> Reply:
         if call.operation != "TransactWriteItems":
             return proceed()
-        kind = "com.amazonaws.dynamodb.v20120810#TransactionInProgressException"
-        return answered_by_aws(400, {"__type": kind, "message": "in progress"})
+        prefix, self.left = "com.amazonaws.dynamodb.v20120810#", self.left - 1
+        if self.left >= 0:
+            return answered_by_aws(400, {"__type": f"{prefix}TransactionInProgressException"})
+        reasons = [{"Code": "TransactionConflict"} for _ in call.parameters["TransactItems"]]
+        error = {"__type": f"{prefix}TransactionCanceledException", "CancellationReasons": reasons}
+        return answered_by_aws(400, error)
 
 
+@pytest.mark.parametrize("attempts", [1, 2, table.MAX_CONFLICTS])
 @pytest.mark.parametrize("key", [None, "k"])
-def test_a_transaction_in_progress_may_take_effect(stage: Stage, stopped_clock: Clock, key: str | None) -> None:
+def test_a_transaction_in_progress_may_take_effect(
+    stage: Stage, stopped_clock: Clock, key: str | None, attempts: int
+) -> None:
     body = {"customer_id": customer(stage).rpartition("/")[2], "appointment_at": WHEN}
-    with aws_client.hooked(InProgress()):
+    with aws_client.hooked(InProgress(attempts)):
         found = stage.call("POST", "/v1/appointments", body, headers=keyed(key))
     assert (found.status, found.code) == (503, "service_unavailable")
     assert found.headers["service-should-retry"] == ("true" if key else "false")

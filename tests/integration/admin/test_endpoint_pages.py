@@ -8,7 +8,7 @@ import re
 import pytest
 
 from shared.admin import members
-from shared.core import clock
+from shared.core import clock, ids
 from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks import health
@@ -18,7 +18,7 @@ from tests.support import receivers
 from tests.support.browsing import Browser, Story, Whole, as_test, signed_in, trail
 from tests.support.clocks import Clock
 from tests.support.delivering import mark
-from tests.support.project_of_pages import replaying
+from tests.support.project_of_pages import replaying, retrying
 from tests.support.resources import created, listed, seen
 from tests.support.stage import Stage
 
@@ -245,6 +245,35 @@ def test_what_is_failing_now_is_said_listed_and_sent_at_once(
         ended = member.post(path.removeprefix("/dev"), {"csrf": shown.field("csrf")})
         assert ended.status == 409
         assert "has ended" in ended.page.text
+
+
+@pytest.mark.parametrize("enabled", [False, True])
+def test_what_was_canceled_by_disabling_its_endpoint_is_not_said_to_wait(
+    stage: Stage, whole: Whole, stopped_clock: Clock, member: Browser, enabled: bool
+) -> None:
+    stage.settle()
+    said = "that wait"
+    with receivers.Receiver(receivers.Obedient(500)) as receiver:
+        failing = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
+        pages = [whole.story.path, f"{whole.story.path}/webhook_endpoints/{failing}"]
+        created(stage, "/v1/customers", phone="+15005550006")
+        stage.fan_out()
+        stage.deliver("deliveries")
+        assert [said in member.get(page).page.text for page in pages] == [True, True]
+        for value in (False, enabled):
+            assert stage.call("PATCH", f"/v1/webhook_endpoints/{failing}", {"enabled": value}).status == 200
+        assert [said in member.get(page).page.text for page in pages] == [False, False]
+
+
+def test_a_later_page_without_failures_does_not_say_that_all_is_well(
+    stage: Stage, whole: Whole, stopped_clock: Clock, member: Browser
+) -> None:
+    retrying(stage, whole)
+    page = f"{whole.story.path}/failed_deliveries"
+    assert "Failing now" in member.get(page).page.text
+    oldest = ids.first_of("whd_", 0)
+    assert "All is well" not in member.get(f"{page}?starting_after={oldest}").page.text
+    assert "All is well" not in member.get(f"{page}/progress?starting_after={oldest}", HX_Request="true").page.text
 
 
 def test_a_replay_can_be_stopped(stage: Stage, whole: Whole, member: Browser) -> None:
