@@ -19,6 +19,8 @@ from infra.stack_names import construct_id
 
 LIVE = "live"
 """The alias of every function."""
+KEPT = 2
+"""The previous releases whose versions are kept, so that `make rollback` can go back to them."""
 MOVES = ("lambda:GetAlias", "lambda:UpdateAlias", "lambda:GetProvisionedConcurrencyConfig")
 
 
@@ -50,6 +52,26 @@ def shift_gradually(
                 deployment_in_alarm=True, failed_deployment=True, stopped_deployment=True
             ),
         )
+
+
+def move_at_once(aliases: Mapping[str, lambda_.Alias]) -> None:
+    """Let CloudFormation move the aliases itself, all at once, without CodeDeploy and its alarms."""
+    for alias in aliases.values():
+        _resource(alias).cfn_options.update_policy = None
+
+
+def hold(aliases: Mapping[str, lambda_.Alias], versions: Mapping[str, str]) -> None:
+    """Let aliases stay at these versions, by the topology's names. What they are at already, nobody has to shift."""
+    for name, version in versions.items():
+        if name in aliases:
+            _resource(aliases[name]).add_property_override("FunctionVersion", version)
+            _resource(aliases[name]).cfn_options.update_policy = None
+
+
+def _resource(alias: lambda_.Alias) -> lambda_.CfnAlias:
+    made = alias.node.default_child
+    assert isinstance(made, lambda_.CfnAlias)
+    return made
 
 
 def _role(stack: Stack, functions: Iterable[lambda_.Function]) -> iam.Role:

@@ -381,6 +381,8 @@ class ServiceStack(Stack):
             # By default, Lambda drops a message that was passed on about sixteen times, as a recursive loop.
             # A function that sends to a queue that it reads limits its attempts itself.
             recursive_loop=lambda_.RecursiveLoop.ALLOW if reads & {*function.sends} else None,
+            # `infra.rollback` goes back to previous versions, and `infra.deploy` deletes those that are not needed.
+            current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE),
         )
 
     def _alias(self, function: Function) -> lambda_.Alias:
