@@ -23,6 +23,7 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
 
 from infra import topology
 from infra.stack_names import ALARM_TOPIC_OUTPUT, construct_id
@@ -135,6 +136,7 @@ Watched = tuple[Kind, str, cloudwatch.IMetric]
 def watch(
     stack: Stack,
     *,
+    scope: Construct,
     table: dynamodb.Table,
     queues: Mapping[str, sqs.Queue],
     machines: Mapping[str, sfn.StateMachine],
@@ -145,8 +147,8 @@ def watch(
     access_log: logs.LogGroup,
     vault: str | None,
     topic: sns.ITopic | None,
-) -> dict[tuple[Kind, str], cloudwatch.Alarm]:
-    """Create the alarms. The result's keys are the kind and the name of what is watched.
+) -> list[cloudwatch.Alarm]:
+    """Create the alarms, in the `scope`, for the resources of the stack.
 
     The mappings have the topology's names as keys. `vault` is the name of the backup vault. `topic` is notified when an
     alarm goes off and when it ends.
@@ -175,16 +177,7 @@ def watch(
         ),
         *([(FAILED_BACKUPS, "table", _sum(failed_backups(vault)))] if vault else []),
     ]
-    return {(kind, name): _alarm(stack, kind, name, metric, topic) for kind, name, metric in watched}
-
-
-def of_a_release(
-    alarms: Mapping[tuple[Kind, str], cloudwatch.Alarm], function: topology.Function
-) -> list[cloudwatch.Alarm]:
-    """The alarms that roll back a new version of a function."""
-    kinds = [(FUNCTION_ERRORS, function.name), (THROTTLES, function.name)]
-    wanted = [*kinds, *([(SERVER_ERRORS, "api")] if function.routes else [])]
-    return [alarms[each] for each in wanted if each in alarms]
+    return [_alarm(stack, scope, kind, name, metric, topic) for kind, name, metric in watched]
 
 
 def budget(stack: Stack, amount: int, topic: sns.ITopic) -> None:
@@ -452,12 +445,12 @@ def _in_periods(kind: Kind, metric: cloudwatch.IMetric) -> cloudwatch.IMetric:
 
 
 def _alarm(
-    stack: Stack, kind: Kind, name: str, metric: cloudwatch.IMetric, topic: sns.ITopic | None
+    stack: Stack, scope: Construct, kind: Kind, name: str, metric: cloudwatch.IMetric, topic: sns.ITopic | None
 ) -> cloudwatch.Alarm:
     comparison = cloudwatch.ComparisonOperator
     missing = cloudwatch.TreatMissingData
     alarm = cloudwatch.Alarm(
-        stack,
+        scope,
         f"{construct_id(name)}{kind.name}Alarm",
         metric=_in_periods(kind, metric),
         alarm_name=f"{stack.stack_name}-{name}-{kind.name}",

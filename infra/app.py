@@ -16,11 +16,10 @@ from aws_cdk import aws_lambda as lambda_
 from infra import bundle, releases
 from infra.backup import CopiesStack
 from infra.stack import ServiceStack
+from infra.stack_names import EMERGENCY, HELD
 from infra.stage import BadSetting, Stage, parse
 
 OUTPUT = "cdk.out"
-HELD, EMERGENCY = "held", "emergency"
-"""Context values of `infra.deploy`: versions at which aliases stay, and whether they move at once without alarms."""
 
 
 class UnknownStage(Exception):

@@ -1,10 +1,10 @@
 """`python -m infra.deploy STAGE [--emergency]`: deploys a stage, as `make deploy` does after `infra.preflight`.
 
-CloudFormation compares a template with the previous one, and not with the aliases. If `make rollback` has moved these,
-it would leave them there when the template names the same versions, and CodeDeploy would refuse a deployment whose
-CurrentVersion is not the alias's (CodeDeploy user guide, "AppSpec 'resources' section":
-docs.aws.amazon.com/codedeploy/latest/userguide/reference-appspec-file-structure-resources.html). So the aliases are first
-deployed as they are, which moves no requests, and then as the template says.
+CloudFormation compares a template with the previous one, and not with the aliases. If `make rollback` moved these, it
+would leave them there when the template names the same versions, and CodeDeploy would refuse a deployment whose
+`CurrentVersion` is not the version of the alias (CodeDeploy user guide, "AppSpec 'resources' section":
+docs.aws.amazon.com/codedeploy/latest/userguide/reference-appspec-file-structure-resources.html). So the aliases are
+first deployed as they are, which moves no requests, and then as the template says.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from collections.abc import Sequence
 from botocore.exceptions import BotoCoreError, ClientError
 
 from infra import rollback
-from infra.app import EMERGENCY, HELD
 from infra.rollback import Deployed
-from infra.stack_names import stack_name
+from infra.stack_names import EMERGENCY, HELD, stack_name
 
 
 class Refused(Exception):

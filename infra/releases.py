@@ -2,25 +2,34 @@
 
 Every function has published versions and the alias `live`. Everything that starts the function uses the alias. In a
 stage with `traffic_shift`, CodeDeploy moves the alias: it first shifts a share of the requests and batches, then all.
-If one of the function's alarms goes off, it moves the alias back to the previous version.
+If the alarm of the new version goes off, it moves the alias back to the previous version.
+
+A release alarm looks at the new version only: Lambda counts invocations and errors for an alias and a version, the
+dimension `ExecutedVersion` (Lambda developer guide, "Viewing metrics for Lambda functions":
+docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-view.html). CodeDeploy stops a deployment while one of its alarms is
+in ALARM ("Monitoring deployments with CloudWatch alarms": docs.aws.amazon.com/codedeploy/latest/userguide/
+monitoring-create-alarms.html), and an alarm keeps its state when its metric is changed (CloudWatch API reference,
+"PutMetricAlarm"). So the alarm's name contains the version: each release has new alarms, and what happened before cannot
+stop it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from aws_cdk import Stack
+from aws_cdk import Duration, Stack
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_codedeploy as codedeploy
+from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 
-from infra.stack_names import construct_id
+from infra import topology
+from infra.stack_names import LIVE, construct_id
+from shared.core import facts
 
-LIVE = "live"
-"""The alias of every function."""
-KEPT = 2
-"""The previous releases whose versions are kept, so that `make rollback` can go back to them."""
+FEWEST_INVOCATIONS, FAILED_PERCENT = 20, 10
+"""A release is rolled back if a new version fails this share of at least so many invocations in five minutes."""
 MOVES = ("lambda:GetAlias", "lambda:UpdateAlias", "lambda:GetProvisionedConcurrencyConfig")
 
 
@@ -30,28 +39,70 @@ def shift_gradually(
     *,
     functions: Mapping[str, lambda_.Function],
     aliases: Mapping[str, lambda_.Alias],
-    alarms: Mapping[str, Iterable[cloudwatch.Alarm]],
+    table: dynamodb.Table,
 ) -> None:
-    """Let CodeDeploy move every alias, by the configuration `how`. The mappings have the topology's names as keys."""
+    """Let CodeDeploy move the aliases, by the configuration `how`. The mappings have the topology's names as keys."""
     application = codedeploy.LambdaApplication(stack, "Releases")
     # The construct would add AWS's managed policy, which covers every function of the account.
     role = _role(stack, functions.values()).without_policy_updates()
     config = codedeploy.LambdaDeploymentConfig.from_lambda_deployment_config_name(
         stack, "TrafficShift", f"CodeDeployDefault.Lambda{how}"
     )
-    for name, alias in aliases.items():
+    # What runs on a schedule has too few invocations for an alarm, and a shift without one could not be rolled back.
+    for name in (function.name for function in topology.FUNCTIONS if not function.every):
         codedeploy.LambdaDeploymentGroup(
             stack,
             f"{construct_id(name)}Release",
             application=application,
-            alias=alias,
+            alias=aliases[name],
             role=role,
             deployment_config=config,
-            alarms=[*alarms[name]],
+            alarms=[_alarm(stack, name, functions[name], table)],
             auto_rollback=codedeploy.AutoRollbackConfig(
                 deployment_in_alarm=True, failed_deployment=True, stopped_deployment=True
             ),
         )
+
+
+def _alarm(stack: Stack, name: str, function: lambda_.Function, table: dynamodb.Table) -> cloudwatch.Alarm:
+    """Goes off if the version that this deploy publishes fails too many of its invocations."""
+    version = function.current_version.version
+    dimensions = {
+        "FunctionName": function.function_name,
+        "Resource": f"{function.function_name}:{LIVE}",
+        "ExecutedVersion": version,
+    }
+    counted = {
+        metric.lower(): cloudwatch.Metric(
+            namespace="AWS/Lambda", metric_name=metric, dimensions_map=dimensions, statistic="Sum"
+        )
+        for metric in ("Invocations", "Errors")
+    }
+    # A handler reports these in its response, so that Lambda does not count them as errors.
+    counted["failed"] = cloudwatch.Metric(
+        namespace=facts.METRIC_NAMESPACE,
+        metric_name=facts.FAILED_INVOCATIONS,
+        dimensions_map={"service": name, "table": table.table_name, "version": version},
+        statistic="Sum",
+    )
+    return cloudwatch.Alarm(
+        stack,
+        f"{construct_id(name)}ReleaseAlarm",
+        alarm_name=f"{stack.stack_name}-{name}-{version}-Release",
+        alarm_description=f"Version {version} of {name} fails. CodeDeploy rolls it back while it shifts requests to it.",
+        metric=cloudwatch.MathExpression(
+            expression=(
+                f"IF(invocations >= {FEWEST_INVOCATIONS}, 100 * (errors + FILL(failed, 0)) / invocations, 0)"
+            ),
+            using_metrics=counted,
+            label="failed invocations (percent)",
+            period=Duration.minutes(5),
+        ),
+        threshold=FAILED_PERCENT,
+        evaluation_periods=1,
+        comparison_operator=cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD,
+        treat_missing_data=cloudwatch.TreatMissingData.NOT_BREACHING,
+    )
 
 
 def move_at_once(aliases: Mapping[str, lambda_.Alias]) -> None:

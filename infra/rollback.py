@@ -1,9 +1,9 @@
 """`python -m infra.rollback STAGE [--releases 2]`: sends all requests to the functions' previous versions.
 
-It moves each function's alias, without a deploy, and prints one line for each function. Which versions there are, Lambda
-says. All functions have the same code, so versions with the same code are of one release; those that differ only in
-settings are of a release of settings. Running the command again changes nothing, and the next `make deploy` moves the
-aliases forward again.
+It moves each function's alias, without a deploy, and prints one line for each function. Which versions there are,
+Lambda says. All functions have the same code, so versions with the same code are of one release; those that differ only
+in settings are of a release of settings. Running the command again changes nothing, and the next `make deploy` moves
+the aliases forward again.
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.releases import KEPT, LIVE
-from infra.stack_names import stack_name
+from infra.stack_names import KEPT, LIVE, stack_name
 
 UNDER_WAY = ("Created", "Queued", "InProgress", "Baking", "Ready")
 """The statuses of a deployment of CodeDeploy that may still move an alias."""
@@ -36,7 +35,8 @@ class NoStage(Exception):
 class Deployed:
     """A function and its alias. `name` is the topology's, `function` Lambda's.
 
-    `version` receives the requests, all of them unless `shifting`. `code` has the hash of the code of each version, the newest one first.
+    `version` receives the requests, all of them unless `shifting`. `code` has the hash of each version's code, newest
+    first.
     """
 
     function: str

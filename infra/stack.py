@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import CfnOutput, Duration, Environment, Fn, RemovalPolicy, Stack, Tags
+from aws_cdk import CfnOutput, Duration, Environment, Fn, NestedStack, RemovalPolicy, Stack, Tags
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
@@ -31,6 +31,7 @@ from infra.stack_names import (
     FAILURES_OUTPUT,
     FAN_OUT_OUTPUT,
     FIRST_KEY_OUTPUT,
+    LIVE,
     RECORDINGS_OUTPUT,
     SERVICE,
     TABLE_OUTPUT,
@@ -101,8 +102,13 @@ class ServiceStack(Stack):
                 self.functions[function.name].add_environment("BASE_URL", gateway.address(stage, self.api))
         self._sign_in()
         vault = backup.back_up(self, stage, stage.backup, self.table) if stage.backup else None
+        # A stack may have 500 resources (CloudFormation user guide, "Understand CloudFormation quotas":
+        # docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html). A nested stack has its own
+        # 500, and is deployed and rolled back with its parent.
+        self.watch = NestedStack(self, "Watch", description="Alarms and dashboard")
         watched = alarms.watch(
             self,
+            scope=self.watch,
             table=self.table,
             queues=self.queues,
             machines=self.machines,
@@ -120,13 +126,14 @@ class ServiceStack(Stack):
                 stage.traffic_shift,
                 functions=self.functions,
                 aliases=self.aliases,
-                alarms={function.name: alarms.of_a_release(watched, function) for function in topology.FUNCTIONS},
+                table=self.table,
             )
         if stage.monthly_budget and self.alarm_topic:
             alarms.budget(self, stage.monthly_budget, self.alarm_topic)
         dashboard.draw(
             self,
-            watched=[*watched.values()],
+            scope=self.watch,
+            watched=watched,
             table=self.table,
             queues=self.queues,
             machines=self.machines,
@@ -390,7 +397,7 @@ class ServiceStack(Stack):
         live = lambda_.Alias(
             self,
             f"{construct_id(function.name)}Live",
-            alias_name=releases.LIVE,
+            alias_name=LIVE,
             version=self.functions[function.name].current_version,
             # A scheduled function runs again soon, so Lambda does not need to retry a failed run.
             retry_attempts=0 if function.every else None,

@@ -45,7 +45,7 @@ RINGS = {
 
 def watched(stage: Synthesized, metric: str, dimension: str | None = None) -> dict[str, Resource]:
     """The alarms of a metric, by the value of their dimension (the first one)."""
-    found = [alarm for alarm in stage.all("AWS::CloudWatch::Alarm").values() if alarm.get("MetricName") == metric]
+    found = [alarm for alarm in stage.alarms.values() if alarm.get("MetricName") == metric]
     return {flat(dimensions_of(alarm)[dimension or alarm["Dimensions"][0]["Name"]]): alarm for alarm in found}
 
 
@@ -55,7 +55,7 @@ def dimensions_of(alarm: Resource) -> dict[str, object]:
 
 def expressed(stage: Synthesized, name: str) -> tuple[str, dict[str, Resource]]:
     """The expression of an alarm, and its metrics by their names in it."""
-    (alarm,) = [each for each in stage.all("AWS::CloudWatch::Alarm").values() if each["AlarmName"].endswith(name)]
+    (alarm,) = [each for each in stage.alarms.values() if each["AlarmName"].endswith(name)]
     (expression,) = [part["Expression"] for part in alarm["Metrics"] if "Expression" in part]
     return expression, {part["Id"]: part["MetricStat"] for part in alarm["Metrics"] if "MetricStat" in part}
 
@@ -186,7 +186,7 @@ def test_what_deliver_prints_is_what_its_alarms_go_by(
         [metric] = line["_aws"]["CloudWatchMetrics"]
         [dimensions] = metric["Dimensions"]
         told.append((metric["Namespace"], {each: line[each] for each in dimensions}))
-    found = [alarm for alarm in prod.all("AWS::CloudWatch::Alarm").values() if alarm.get("MetricName") == name]
+    found = [alarm for alarm in prod.alarms.values() if alarm.get("MetricName") == name]
     expected = [
         (alarm["Namespace"], {key: flat(value) for key, value in dimensions_of(alarm).items()}) for alarm in found
     ]
@@ -228,7 +228,7 @@ def test_what_is_printed_of_turns_calls_and_the_canary_is_what_one_alarm_goes_by
     [dimensions] = described["Dimensions"]
     (alarm,) = [
         alarm
-        for alarm in prod.all("AWS::CloudWatch::Alarm").values()
+        for alarm in prod.alarms.values()
         if name in str(alarm.get("Metrics", alarm.get("MetricName")))
     ]
     stats = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
@@ -333,7 +333,7 @@ def test_a_month_that_costs_more_than_the_stages_budget_is_told(prod: Synthesize
 
 def test_no_report_is_no_alarm_and_each_says_what_is_wrong(stages: dict[str, Synthesized]) -> None:
     for stage in stages.values():
-        for alarm in stage.all("AWS::CloudWatch::Alarm").values():
+        for alarm in stage.alarms.values():
             if alarm.get("MetricName") in ("Invocations", facts.CANARY_PASSED):
                 continue
             assert alarm["TreatMissingData"] == "notBreaching"
@@ -343,7 +343,7 @@ def test_no_report_is_no_alarm_and_each_says_what_is_wrong(stages: dict[str, Syn
 
 def test_an_alarms_name_says_stack_thing_and_kind(stages: dict[str, Synthesized]) -> None:
     for name, stage in stages.items():
-        names = [alarm["AlarmName"] for alarm in stage.all("AWS::CloudWatch::Alarm").values()]
+        names = [alarm["AlarmName"] for alarm in stage.alarms.values()]
         assert len(set(names)) == len(names)
         things = {*stage.queues, *stage.machines, *stage.functions, *facts.QUEUE_CLASSES, "api", "account", "table"}
         things |= {facts.AGENT, facts.CALLS, facts.CANARY}
@@ -358,7 +358,7 @@ def test_every_alarm_and_its_end_are_told_to_the_stages_topic(stages: dict[str, 
         made = [{"Ref": topic} for topic in stage.all("AWS::SNS::Topic") if topic.startswith("Alarms")]
         told = [GUARDED["alarm_topic"]] if name == "guarded" else made
         assert bool(told) is (name in ("prod", "calls", "guarded"))
-        for alarm in stage.all("AWS::CloudWatch::Alarm").values():
+        for alarm in stage.alarms.values():
             assert alarm.get("AlarmActions", []) == alarm.get("OKActions", []) == told
 
 
@@ -381,7 +381,7 @@ def metrics_of(alarm: Resource) -> int:
 
 def test_the_price_of_a_month_without_traffic_counts_every_alarm_and_rule(stages: dict[str, Synthesized]) -> None:
     paid = {
-        name: sum(metrics_of(alarm) for alarm in stage.all("AWS::CloudWatch::Alarm").values())
+        name: sum(metrics_of(alarm) for alarm in stage.alarms.values())
         for name, stage in stages.items()
     }
     assert paid["calls"] == costs.ALARM_METRICS == max(paid.values())
@@ -393,7 +393,7 @@ def test_the_price_of_a_month_without_traffic_counts_every_alarm_and_rule(stages
 def test_an_alarm_of_each_kind_rings_when_it_should(stages: dict[str, Synthesized]) -> None:
     for stage in stages.values():
         found: dict[str, set[object]] = {}
-        for alarm in stage.all("AWS::CloudWatch::Alarm").values():
+        for alarm in stage.alarms.values():
             stats = [part["MetricStat"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
             statistics = {stat["Stat"] for stat in stats} or {alarm.get("Statistic") or alarm["ExtendedStatistic"]}
             (period,) = {stat["Period"] for stat in stats} or {alarm["Period"]}

@@ -16,22 +16,21 @@ import pytest
 from moto import mock_aws
 
 from infra import deploy, rollback
-from infra.releases import LIVE
+from infra.stack_names import LIVE
 from tests.support import moto_server
 from tests.support.canned_aws import always, endpoint, response
 from tests.support.receivers import Request
-from tests.support.synth import REGION
 
-STAGE, STACK = "trial", "appointments-trial"
+STAGE, STACK, REGION = "trial", "appointments-trial", "eu-central-1"
 NAMES = ("ping", "customers", "sweep")
 CDK = """#!{python}
 import json, os, sys
-from tests.infra.test_rollback import Account
 with open(os.environ["CALLS"], "a") as calls:
     calls.write(json.dumps(sys.argv[1:]) + "\\n")
 if os.environ.get("FAILS"):
     sys.exit(3)
 if os.environ.get("CODE") and not any(each.startswith("held=") for each in sys.argv):
+    from tests.infra.test_rollback import Account
     Account().release(os.environ["CODE"])
 """
 """In place of npx: it writes down its arguments, and does what a deploy does to the functions."""
@@ -167,7 +166,7 @@ def _codedeploy(request: Request, stopped: list[str]) -> dict[str, Any]:
 
 @pytest.fixture
 def cdk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Puts a script in the place of npx. Returns the file in which it writes down its arguments, a line for each run."""
+    """Puts a script in the place of npx. Returns the file to which it writes its arguments, a line for each run."""
     script = tmp_path / "npx"
     script.write_text(CDK.format(python=sys.executable))
     script.chmod(0o755)

@@ -83,7 +83,7 @@ def calls(*program: str) -> list[list[str]]:
 def test_every_alarm_has_its_entry_and_every_entry_its_alarm(stages: dict[str, Synthesized]) -> None:
     for name, stage in stages.items():
         kinds = set()
-        for alarm in stage.all("AWS::CloudWatch::Alarm").values():
+        for alarm in stage.alarms.values():
             kind = alarm["AlarmName"].rpartition("-")[2]
             assert alarm["AlarmDescription"].endswith(f"Runbook: infra/runbook.md, {kind}")
             kinds.add(kind)

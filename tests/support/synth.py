@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aws_cdk import CfnElement, Stack
@@ -67,9 +68,13 @@ def lint_findings(template: dict[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Synthesized:
-    """A stage's template, and the logical ids that the stack gave to what the topology names."""
+    """A stage's template, and the logical ids that the stack gave to what the topology names.
+
+    `watch` is the template of the nested stack, with its references as the stack's own template would have them.
+    """
 
     template: dict[str, Any]
+    watch: dict[str, Any]
     table: str
     key: str
     bucket: str
@@ -95,6 +100,17 @@ class Synthesized:
         found = self.template["Resources"].items()
         return {name: resource.get("Properties", {}) for name, resource in found if resource["Type"] == kind}
 
+    @property
+    def alarms(self) -> dict[str, Resource]:
+        """The alarms that people see, by logical id; those of releases are only CodeDeploy's."""
+        found = self.watch["Resources"].items()
+        return {name: made["Properties"] for name, made in found if made["Type"] == "AWS::CloudWatch::Alarm"}
+
+    @property
+    def dashboards(self) -> list[Resource]:
+        found = self.watch["Resources"].values()
+        return [made["Properties"] for made in found if made["Type"] == "AWS::CloudWatch::Dashboard"]
+
     def statements(self, role: str) -> list[dict[str, Any]]:
         """All that a role may do, wherever that is written."""
         assert not self[role].get("ManagedPolicyArns"), "a managed policy hides what the role may do"
@@ -118,15 +134,24 @@ class Synthesized:
         return {"Ref": self.aliases[function]}
 
 
-def synthesized(stack: ServiceStack, template: dict[str, Any]) -> Synthesized:
+def synthesized(stack: ServiceStack, out: Path) -> Synthesized:
+    """What the app of a stack has written to a folder."""
+
     def logical_id(construct: IConstruct) -> str:
         element = construct.node.default_child
         assert isinstance(element, CfnElement)
         resolved: str = Stack.of(stack).resolve(element.logical_id)
         return resolved
 
+    def written(each: Stack) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((out / each.template_file).read_text(encoding="utf-8"))
+        return found
+
+    template = written(stack)
+    (nested,) = [made for made in template["Resources"].values() if made["Type"] == "AWS::CloudFormation::Stack"]
     return Synthesized(
         template=template,
+        watch=_with(nested["Properties"]["Parameters"], written(stack.watch)),
         table=logical_id(stack.table),
         key=logical_id(stack.signing_key),
         bucket=logical_id(stack.failed_batches),
@@ -137,3 +162,14 @@ def synthesized(stack: ServiceStack, template: dict[str, Any]) -> Synthesized:
         functions={name: logical_id(function) for name, function in stack.functions.items()},
         aliases={name: logical_id(alias) for name, alias in stack.aliases.items()},
     )
+
+
+def _with(parameters: dict[str, Any], value: Any) -> Any:
+    """The value, with the arguments of a nested stack in place of its parameters."""
+    if isinstance(value, list):
+        return [_with(parameters, each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"Ref"} and value["Ref"] in parameters:
+        return parameters[value["Ref"]]
+    return {name: _with(parameters, each) for name, each in value.items()}
