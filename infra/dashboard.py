@@ -46,7 +46,7 @@ def draw(
     topics: Mapping[str, sns.Topic],
     api: apigateway.RestApi,
     vault: str | None,
-    topic: sns.ITopic | None,
+    notified: alarms.Topics | None,
 ) -> None:
     """Create the dashboard. The mappings have the topology's names as keys; the rest is as in `alarms.watch`."""
     # An account has one list of dashboards for all regions.
@@ -67,7 +67,7 @@ def draw(
         _live(table),
         *([_canary(table)] if facts.CANARY in rules else []),
         _machines(machines),
-        _handed_over(rules, alarms.all_topics(topics, topic)),
+        _handed_over(rules, alarms.all_topics(topics, notified)),
         _table(table),
         *([_backups(vault)] if vault else []),
     ):

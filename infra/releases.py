@@ -4,13 +4,14 @@ Every function has published versions and the alias `live`. Everything that star
 stage with `traffic_shift`, CodeDeploy moves the alias: it first shifts a share of the requests and batches, then all.
 If the alarm of the new version goes off, it moves the alias back to the previous version.
 
-A release alarm looks at the new version only: Lambda counts invocations and errors for an alias and a version, the
-dimension `ExecutedVersion` (Lambda developer guide, "Viewing metrics for Lambda functions":
-docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-view.html). CodeDeploy stops a deployment while one of its alarms is
-in ALARM ("Monitoring deployments with CloudWatch alarms": docs.aws.amazon.com/codedeploy/latest/userguide/
-monitoring-create-alarms.html), and an alarm keeps its state when its metric is changed (CloudWatch API reference,
-"PutMetricAlarm"). So the alarm's name contains the version: each release has new alarms, and what happened before cannot
-stop it.
+A release alarm looks at the new version only. Lambda has metrics of an alias and a version, by the dimension
+`ExecutedVersion` (Lambda developer guide, "Viewing metrics for Lambda functions":
+docs.aws.amazon.com/lambda/latest/dg/monitoring-metrics-view.html). CodeDeploy stops a deployment while one of its
+alarms is in ALARM (CodeDeploy user guide, "Monitoring deployments with CloudWatch alarms in CodeDeploy":
+docs.aws.amazon.com/codedeploy/latest/userguide/monitoring-create-alarms.html). An alarm keeps its state when its metric
+is changed (CloudWatch API reference, "PutMetricAlarm":
+docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_PutMetricAlarm.html). So the alarm's name contains the
+version: each release has new alarms, and what happened before cannot stop it.
 """
 
 from __future__ import annotations
@@ -89,11 +90,9 @@ def _alarm(stack: Stack, name: str, function: lambda_.Function, table: dynamodb.
         stack,
         f"{construct_id(name)}ReleaseAlarm",
         alarm_name=f"{stack.stack_name}-{name}-{version}-Release",
-        alarm_description=f"Version {version} of {name} fails. CodeDeploy rolls it back while it shifts requests to it.",
+        alarm_description=f"Version {version} of {name} fails, and CodeDeploy rolls it back.",
         metric=cloudwatch.MathExpression(
-            expression=(
-                f"IF(invocations >= {FEWEST_INVOCATIONS}, 100 * (errors + FILL(failed, 0)) / invocations, 0)"
-            ),
+            expression=f"IF(invocations >= {FEWEST_INVOCATIONS}, 100 * (errors + FILL(failed, 0)) / invocations, 0)",
             using_metrics=counted,
             label="failed invocations (percent)",
             period=Duration.minutes(5),

@@ -90,7 +90,7 @@ class ServiceStack(Stack):
         self.machines = {machine.name: self._machine(machine) for machine in topology.STATE_MACHINES}
         self.failed_batches = self._failed_batches()
         self.erasures = self._erasures()
-        self.alarm_topic = alarms.topic(self, stage)
+        self.notified = alarms.topics(self, stage)
         self.people = None if stage.oidc else people.user_pool(self, stage)
         self.functions = {function.name: self._function(function, code) for function in topology.FUNCTIONS}
         self.aliases = {function.name: self._alias(function) for function in topology.FUNCTIONS}
@@ -118,7 +118,7 @@ class ServiceStack(Stack):
             api=self.api,
             access_log=access_log,
             vault=vault,
-            topic=self.alarm_topic,
+            notified=self.notified,
         )
         if stage.traffic_shift:
             releases.shift_gradually(
@@ -128,8 +128,8 @@ class ServiceStack(Stack):
                 aliases=self.aliases,
                 table=self.table,
             )
-        if stage.monthly_budget and self.alarm_topic:
-            alarms.budget(self, stage.monthly_budget, self.alarm_topic)
+        if stage.monthly_budget and self.notified:
+            alarms.budget(self, stage.monthly_budget, self.notified.later)
         dashboard.draw(
             self,
             scope=self.watch,
@@ -142,7 +142,7 @@ class ServiceStack(Stack):
             topics=self.topics,
             api=self.api,
             vault=vault,
-            topic=self.alarm_topic,
+            notified=self.notified,
         )
 
         CfnOutput(self, API_OUTPUT, value=gateway.url(stage, self.api))
@@ -377,7 +377,7 @@ class ServiceStack(Stack):
                 carrier=self.stage.carrier,
                 messenger=self.stage.messenger,
                 sign_in=self.stage.sign_in,
-                notices_topic=self.alarm_topic.topic_arn if self.alarm_topic else None,
+                notices_topic=self._notices_topic(),
             )
             | {"LOG_LEVEL": self.stage.log_level},
             role=role,
@@ -451,9 +451,12 @@ class ServiceStack(Stack):
             "whatsapp": lambda: [self._phone_number_arn()] if self.stage.whatsapp else [],
             "client_secret": self._client_secret_arns,
             "user_pool": lambda: [people.arn(self.people)] if self.people else [],
-            "notices_topic": lambda: [self.alarm_topic.topic_arn] if self.alarm_topic else [],
+            "notices_topic": lambda: [topic] if (topic := self._notices_topic()) else [],
         }
         return resources[grant.on]()
+
+    def _notices_topic(self) -> str | None:
+        return self.notified.later.topic_arn if self.notified and self.stage.webhook_notices else None
 
     def _client_secret_arns(self) -> list[str]:
         secret = self.stage.oidc and self.stage.oidc.client_secret_arn

@@ -23,7 +23,6 @@ FAILURES_OUTPUT = "FailedBatchesBucket"
 RECORDINGS_OUTPUT = "RecordingsBucket"
 ERASURES_OUTPUT = "ErasuresBucket"
 FAN_OUT_OUTPUT = "FanOutFunction"
-ALARM_TOPIC_OUTPUT = "AlarmTopicArn"
 FIRST_KEY_OUTPUT = "FirstKey"
 USER_POOL_OUTPUT = "UserPoolId"
 

@@ -100,7 +100,9 @@ def test_a_release_alarm_looks_only_at_the_version_that_the_alias_moves_to(prod:
         lambdas = {"FunctionName": function, "Resource": f"{function}:{LIVE}", "ExecutedVersion": flat(version)}
         own = {"service": name, "table": f"${{{prod.table}}}", "version": flat(version)}
         described = {
-            (metric["Namespace"], metric["MetricName"]): {each["Name"]: flat(each["Value"]) for each in metric["Dimensions"]}
+            (metric["Namespace"], metric["MetricName"]): {
+                each["Name"]: flat(each["Value"]) for each in metric["Dimensions"]
+            }
             for metric in metrics.values()
         }
         assert described == {

@@ -25,7 +25,8 @@ OWNED: dict[str, Any] = {
 }
 """Settings of a stage with `keep_data` that only its owner knows, so that cdk.json has none."""
 REGIONS = ["eu-central-1", "us-east-1"]
-CALLS: dict[str, dict[str, Any]] = {
+CALLS: dict[str, Any] = {
+    "later_email": "team@example.com",
     "connect": {
         "instance_id": "0f1e2d3c-4b5a-4697-8879-6a5b4c3d2e1f",
         "queue_id": "a1b2c3d4-e5f6-4789-90ab-cdef01234567",
@@ -47,6 +48,7 @@ GUARDED: dict[str, Any] = {
     "firewall": FIREWALL,
     "warm_throughput": {"table": {"reads": 20_000, "writes": 10_000}, "by_due": {"reads": 12_000, "writes": 8_000}},
     "alarm_topic": "arn:aws:sns:eu-central-1:123456789012:operators",
+    "webhook_notices": True,
     "oidc": OIDC,
 }
 NAMED: dict[str, Any] = {
