@@ -124,7 +124,7 @@ PLATFORM_LOG, ACCESS_LOG, MACHINE_LOG = 330, 360, 1_300
 POLLERS, POLL_SECONDS = 5, 20
 """Lambda sends this many concurrent long polls to an idle queue, each of this length."""
 ALARM_METRICS, RULES = 187, 3
-"""The metrics of all alarms of a stage with calls, backups and gradual releases, and the firewall rules in `gateway.py`."""
+"""The metrics of all alarms of a stage with calls, backups and gradual releases, and the rules in `gateway.py`."""
 
 
 @dataclass(frozen=True)
