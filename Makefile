@@ -2,6 +2,8 @@
 
 PYTHON ?= python3
 STAGE ?= dev
+# How far `make rollback` goes back.
+RELEASES ?= 1
 # Many tests wait: four processes keep two cores busy.
 TEST_PROCESSES ?= 4
 CHROMIUM ?= chromium
@@ -24,13 +26,14 @@ NODE_IS_FINE = case "$$(node --version 2>/dev/null)" in v22.*|v24.*) command -v 
 .DEFAULT_GOAL := help
 .SUFFIXES:
 
-.PHONY: help run check hooks test bench test-browser test-deploy test-openapi fuzz smoke lint types contracts unit format lock openapi synth bootstrap deploy destroy clean
+.PHONY: help run check hooks test bench test-browser test-deploy test-openapi fuzz smoke lint types contracts unit format lock openapi synth bootstrap deploy rollback destroy clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 	@echo
 	@echo "  make run takes PORT=8000 DATA_DIR=.data SPEED=1 READY_FILE= CANARY=0"
-	@echo "  make synth, deploy and destroy take STAGE=dev"
+	@echo "  make synth, deploy, rollback and destroy take STAGE=dev"
+	@echo "  make deploy takes EMERGENCY=1: all at once, without release alarms; make rollback takes RELEASES=1"
 	@echo "  make smoke takes URL=https://….amazonaws.com/dev KEY=sk_test_…"
 
 run: $(VENV)/.local $(VENV)/.node-local ## Run the service on this machine
@@ -109,7 +112,10 @@ bootstrap: $(VENV)/.dev $(VENV)/.node-dev ## Prepare the AWS account and region 
 
 deploy: $(VENV)/.dev $(VENV)/.node-dev ## Deploy to the AWS account that the environment names
 	@$(BIN)/python -m infra.preflight $(STAGE)
-	npx --no-install cdk deploy --all --context stage=$(STAGE)
+	@$(BIN)/python -m infra.deploy $(STAGE) $(if $(EMERGENCY),--emergency)
+
+rollback: $(VENV)/.dev ## Send all requests to the functions' previous versions, within a minute
+	@$(BIN)/python -m infra.rollback $(STAGE) --releases $(RELEASES)
 
 destroy: $(VENV)/.dev $(VENV)/.node-dev ## Delete the deployed stage
 	npx --no-install cdk destroy --all --context stage=$(STAGE)

@@ -7,6 +7,7 @@ the one function is imported.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from shared.aws import services
-from shared.core import log
+from shared.core import log, metrics
+from shared.core.facts import FAILED_INVOCATIONS
 
 MODULES = {
     "ping": "functions.ping",
@@ -58,6 +60,24 @@ def warm(function: ModuleType) -> None:
     "localhost".encode("idna")
 
 
+def counting_failures(handler: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """The handler, which counts failures that Lambda cannot see, because the handler's response reports them.
+
+    The alarm of a release uses the count. A 504 is an agent that took too long.
+    """
+
+    @functools.wraps(handler)
+    def counting(event: Any, context: Any) -> Any:
+        response = handler(event, context)
+        if isinstance(response, dict):
+            status = response.get("statusCode", 200)
+            if response.get("batchItemFailures") or (status >= 500 and status != 504):
+                metrics.count(FAILED_INVOCATIONS, version=context.function_version)
+        return response
+
+    return counting
+
+
 _function = importlib.import_module(MODULES[os.environ["SERVICE_NAME"]])
 warm(_function)
-handler: Callable[[Any, Any], Any] = _function.handler
+handler = counting_failures(_function.handler)

@@ -23,9 +23,10 @@ from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
 
 from infra import topology
-from infra.stack_names import ALARM_TOPIC_OUTPUT, construct_id
+from infra.stack_names import construct_id
 from infra.stage import Stage
 from shared.core import facts
 
@@ -37,7 +38,7 @@ class Kind:
     """One kind of alarm: the metric's `statistic` is `threshold` or more in `periods` successive periods of `minutes`.
 
     `means` is a sentence with {} for the name of what is watched. With `at_least`, the alarm goes off if the statistic
-    is below the threshold, or if there is no data.
+    is below the threshold, or if there is no data. `wakes` says that it cannot wait for the morning.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Kind:
     minutes: int = 5
     periods: int = 1
     at_least: bool = False
+    wakes: bool = False
 
 
 DEAD_LETTERS = Kind(
@@ -65,16 +67,18 @@ ACCOUNT_CONCURRENCY = Kind(
 THROTTLES = Kind("Throttles", "Lambda throttled invocations of {}.", 1)
 # The queue, the stream, the schedule or the client retries a single failure.
 FUNCTION_ERRORS = Kind("FunctionErrors", "{} crashed or timed out repeatedly.", 3)
-NOT_RUNNING = Kind("NotRunning", "{} has not run for five minutes.", 1, minutes=1, periods=5, at_least=True)
+NOT_RUNNING = Kind("NotRunning", "{} has not run for five minutes.", 1, minutes=1, periods=5, at_least=True, wakes=True)
 # Milliseconds. An event is in the log within about a second of its change (promise 9.16).
-ITERATOR_AGE = Kind("IteratorAge", "Changes wait for {}: events are late.", 60_000, "Maximum")
+ITERATOR_AGE = Kind("IteratorAge", "Changes wait for {}: events are late.", 60_000, "Maximum", wakes=True)
 FAILED_BATCHES = Kind(
     "FailedBatches", "{} could not process changes, which are in the bucket of failed batches: events are missing.", 1
 )
-LOST_BATCHES = Kind("LostBatches", "{} could not process changes, nor write them to the bucket of failed batches.", 1)
+LOST_BATCHES = Kind(
+    "LostBatches", "{} could not process changes, nor write them to the bucket of failed batches.", 1, wakes=True
+)
 # Milliseconds; a first attempt is promised within about a second. One lost wake-up costs two minutes, so that a
 # minute's lateness means something only if it lasts.
-DELIVERY_LATENESS = Kind(facts.DELIVERY_LATENESS, "Webhooks are late: {}.", 60_000, "p99", periods=3)
+DELIVERY_LATENESS = Kind(facts.DELIVERY_LATENESS, "Webhooks are late: {}.", 60_000, "p99", periods=3, wakes=True)
 # Milliseconds. Slow endpoints share a few attempts and cause most of their lateness themselves.
 SLOW_DELIVERY_LATENESS = Kind(
     "SlowDeliveryLateness",
@@ -101,6 +105,7 @@ CANARY_FAILED = Kind(
     1,
     periods=2,
     at_least=True,
+    wakes=True,
 )
 # The share of a quarter of an hour's turns or calls, so that with little traffic a single failure counts.
 FAILED_TURNS = Kind(
@@ -119,7 +124,9 @@ HANDOFFS = Kind(
 )
 FEWEST_HANDOFFS = 10
 # Per cent of the requests, from five on; an agent that took too long is a 504, and no fault by itself.
-SERVER_ERRORS = Kind("ServerErrors", "The {} answered one request in a hundred or more with 500 or above.", 1)
+SERVER_ERRORS = Kind(
+    "ServerErrors", "The {} answered one request in a hundred or more with 500 or above.", 1, wakes=True
+)
 FEWEST_ERRORS = 5
 # Milliseconds. A read takes about 20 and a write 30. Functions that wait for an agent have no such alarm.
 SLOW_RESPONSES = Kind("SlowResponses", "One request in a hundred or more to {} is slow.", 3_000, "p99", periods=3)
@@ -132,9 +139,24 @@ FAILED_BACKUPS = Kind("FailedBackups", "The nightly backup of the {} or its copy
 Watched = tuple[Kind, str, cloudwatch.IMetric]
 
 
+@dataclass(frozen=True)
+class Topics:
+    """Whom alarms notify: `wake` is for those that wake a person, `later` for all others. They may be the same."""
+
+    wake: sns.ITopic
+    later: sns.ITopic
+
+    @property
+    def created(self) -> dict[str, sns.Topic]:
+        """Those that the stack created."""
+        named = {"alarms": self.wake, "later_alarms": self.later}
+        return {name: topic for name, topic in named.items() if isinstance(topic, sns.Topic)}
+
+
 def watch(
     stack: Stack,
     *,
+    scope: Construct,
     table: dynamodb.Table,
     queues: Mapping[str, sqs.Queue],
     machines: Mapping[str, sfn.StateMachine],
@@ -144,12 +166,12 @@ def watch(
     api: apigateway.RestApi,
     access_log: logs.LogGroup,
     vault: str | None,
-    topic: sns.ITopic | None,
-) -> dict[tuple[Kind, str], cloudwatch.Alarm]:
-    """Create the alarms. The result's keys are the kind and the name of what is watched.
+    notified: Topics | None,
+) -> list[cloudwatch.Alarm]:
+    """Create the alarms, in the `scope`, for the resources of the stack.
 
-    The mappings have the topology's names as keys. `vault` is the name of the backup vault. `topic` is notified when an
-    alarm goes off and when it ends.
+    The mappings have the topology's names as keys. `vault` is the name of the backup vault. `notified` are the topics
+    that are notified when an alarm goes off.
     """
     watched = [
         *_of_queues(queues),
@@ -171,20 +193,11 @@ def watch(
         *((FAILED_EVENTS, name, failed_events(rule)) for name, rule in rules.items()),
         *(
             (FAILED_NOTIFICATIONS, name, each.metric_number_of_notifications_failed())
-            for name, each in all_topics(topics, topic).items()
+            for name, each in all_topics(topics, notified).items()
         ),
         *([(FAILED_BACKUPS, "table", _sum(failed_backups(vault)))] if vault else []),
     ]
-    return {(kind, name): _alarm(stack, kind, name, metric, topic) for kind, name, metric in watched}
-
-
-def of_a_release(
-    alarms: Mapping[tuple[Kind, str], cloudwatch.Alarm], function: topology.Function
-) -> list[cloudwatch.Alarm]:
-    """The alarms that roll back a new version of a function."""
-    kinds = [(FUNCTION_ERRORS, function.name), (THROTTLES, function.name)]
-    wanted = [*kinds, *([(SERVER_ERRORS, "api")] if function.routes else [])]
-    return [alarms[each] for each in wanted if each in alarms]
+    return [_alarm(stack, scope, kind, name, metric, notified) for kind, name, metric in watched]
 
 
 def budget(stack: Stack, amount: int, topic: sns.ITopic) -> None:
@@ -214,13 +227,20 @@ def budget(stack: Stack, amount: int, topic: sns.ITopic) -> None:
     )
 
 
-def topic(stack: Stack, stage: Stage) -> sns.ITopic | None:
-    """The topic that alarms and the budget notify: the stage's own topic, or a new one for its e-mail address."""
-    if stage.alarm_topic:
-        return sns.Topic.from_topic_arn(stack, "AlarmTopic", stage.alarm_topic)
-    if not stage.alarm_email:
+def topics(stack: Stack, stage: Stage) -> Topics | None:
+    """The topics that alarms, the budget and notices use: the stage's own, or new ones for its e-mail addresses."""
+    if not stage.alarm_topic and not stage.alarm_email:
         return None
-    made = sns.Topic(stack, "Alarms", enforce_ssl=True)
+    wake = _topic(stack, "Alarms", stage.alarm_topic, stage.alarm_email)
+    if stage.alarm_topic and not stage.later_topic and not stage.later_email:
+        return Topics(wake, wake)
+    return Topics(wake, _topic(stack, "LaterAlarms", stage.later_topic, stage.later_email or stage.alarm_email))
+
+
+def _topic(stack: Stack, name: str, arn: str, email: str) -> sns.ITopic:
+    if arn:
+        return sns.Topic.from_topic_arn(stack, f"{name}Topic", arn)
+    made = sns.Topic(stack, name, enforce_ssl=True)
     # A topic with a policy accepts messages only from the publishers that the policy names.
     for service, whose in (
         ("cloudwatch", stack.format_arn(service="cloudwatch", resource="alarm:*")),
@@ -237,19 +257,19 @@ def topic(stack: Stack, stage: Stage) -> sns.ITopic | None:
                 },
             )
         )
-    made.add_subscription(subscriptions.EmailSubscription(stage.alarm_email))
+    made.add_subscription(subscriptions.EmailSubscription(email))
     CfnOutput(
         stack,
-        ALARM_TOPIC_OUTPUT,
-        description=f"Notifies {stage.alarm_email}, once it has confirmed the subscription",
+        f"{name}TopicArn",
+        description=f"Notifies {email}, once it has confirmed the subscription",
         value=made.topic_arn,
     )
     return made
 
 
-def all_topics(topics: Mapping[str, sns.Topic], topic: sns.ITopic | None) -> dict[str, sns.Topic]:
-    """The topics of the topology, and the alarm topic if the stack created it."""
-    return {**topics} | ({"alarms": topic} if isinstance(topic, sns.Topic) else {})
+def all_topics(topics: Mapping[str, sns.Topic], notified: Topics | None) -> dict[str, sns.Topic]:
+    """The topics of the topology, and those of alarms that the stack created."""
+    return {**topics} | (notified.created if notified else {})
 
 
 def lateness(table: dynamodb.Table, queue_class: str) -> cloudwatch.Metric:
@@ -452,12 +472,12 @@ def _in_periods(kind: Kind, metric: cloudwatch.IMetric) -> cloudwatch.IMetric:
 
 
 def _alarm(
-    stack: Stack, kind: Kind, name: str, metric: cloudwatch.IMetric, topic: sns.ITopic | None
+    stack: Stack, scope: Construct, kind: Kind, name: str, metric: cloudwatch.IMetric, notified: Topics | None
 ) -> cloudwatch.Alarm:
     comparison = cloudwatch.ComparisonOperator
     missing = cloudwatch.TreatMissingData
     alarm = cloudwatch.Alarm(
-        stack,
+        scope,
         f"{construct_id(name)}{kind.name}Alarm",
         metric=_in_periods(kind, metric),
         alarm_name=f"{stack.stack_name}-{name}-{kind.name}",
@@ -469,8 +489,8 @@ def _alarm(
         ),
         treat_missing_data=missing.BREACHING if kind.at_least else missing.NOT_BREACHING,
     )
-    if topic:
-        action = actions.SnsAction(topic)
-        alarm.add_alarm_action(action)
-        alarm.add_ok_action(action)
+    if notified:
+        alarm.add_alarm_action(actions.SnsAction(notified.wake if kind.wakes else notified.later))
+        if kind.wakes:
+            alarm.add_ok_action(actions.SnsAction(notified.wake))
     return alarm

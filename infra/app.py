@@ -13,9 +13,10 @@ from typing import Any
 from aws_cdk import App
 from aws_cdk import aws_lambda as lambda_
 
-from infra import bundle
+from infra import bundle, releases
 from infra.backup import CopiesStack
 from infra.stack import ServiceStack
+from infra.stack_names import EMERGENCY, HELD
 from infra.stage import BadSetting, Stage, parse
 
 OUTPUT = "cdk.out"
@@ -61,7 +62,10 @@ def main() -> int:
         return 1
     print(f"Lambda asset: {built}", file=sys.stderr)
     # The digest excludes bytecode, so that a change of only the compiler deploys nothing.
-    create_stacks(app, stage, lambda_.Code.from_asset(str(built.folder), asset_hash=built.digest))
+    made = create_stacks(app, stage, lambda_.Code.from_asset(str(built.folder), asset_hash=built.digest))
+    if app.node.try_get_context(EMERGENCY):
+        releases.move_at_once(made.aliases)
+    releases.hold(made.aliases, json.loads(app.node.try_get_context(HELD) or "{}"))
     app.synth()
     return 0
 

@@ -17,6 +17,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
+from constructs import Construct
 
 from infra import alarms, topology
 from shared.core import facts
@@ -35,6 +36,7 @@ Lines = Sequence[cloudwatch.Metric]
 def draw(
     stack: Stack,
     *,
+    scope: Construct,
     watched: Sequence[cloudwatch.Alarm],
     table: dynamodb.Table,
     queues: Mapping[str, sqs.Queue],
@@ -44,12 +46,12 @@ def draw(
     topics: Mapping[str, sns.Topic],
     api: apigateway.RestApi,
     vault: str | None,
-    topic: sns.ITopic | None,
+    notified: alarms.Topics | None,
 ) -> None:
     """Create the dashboard. The mappings have the topology's names as keys; the rest is as in `alarms.watch`."""
     # An account has one list of dashboards for all regions.
     name = f"{stack.stack_name}-{stack.region}"
-    made = cloudwatch.Dashboard(stack, "Dashboard", dashboard_name=name, default_interval=SHOWN)
+    made = cloudwatch.Dashboard(scope, "Dashboard", dashboard_name=name, default_interval=SHOWN)
     made.add_widgets(
         cloudwatch.AlarmStatusWidget(
             title=f"{stack.stack_name}: alarms", alarms=[*watched], width=WIDTH, height=2 * HEIGHT
@@ -65,7 +67,7 @@ def draw(
         _live(table),
         *([_canary(table)] if facts.CANARY in rules else []),
         _machines(machines),
-        _handed_over(rules, alarms.all_topics(topics, topic)),
+        _handed_over(rules, alarms.all_topics(topics, notified)),
         _table(table),
         *([_backups(vault)] if vault else []),
     ):

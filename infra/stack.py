@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from aws_cdk import CfnOutput, Duration, Environment, Fn, RemovalPolicy, Stack, Tags
+from aws_cdk import CfnOutput, Duration, Environment, Fn, NestedStack, RemovalPolicy, Stack, Tags
 from aws_cdk import aws_dynamodb as dynamodb
 from aws_cdk import aws_events as events
 from aws_cdk import aws_events_targets as targets
@@ -31,6 +31,7 @@ from infra.stack_names import (
     FAILURES_OUTPUT,
     FAN_OUT_OUTPUT,
     FIRST_KEY_OUTPUT,
+    LIVE,
     RECORDINGS_OUTPUT,
     SERVICE,
     TABLE_OUTPUT,
@@ -89,7 +90,7 @@ class ServiceStack(Stack):
         self.machines = {machine.name: self._machine(machine) for machine in topology.STATE_MACHINES}
         self.failed_batches = self._failed_batches()
         self.erasures = self._erasures()
-        self.alarm_topic = alarms.topic(self, stage)
+        self.notified = alarms.topics(self, stage)
         self.people = None if stage.oidc else people.user_pool(self, stage)
         self.functions = {function.name: self._function(function, code) for function in topology.FUNCTIONS}
         self.aliases = {function.name: self._alias(function) for function in topology.FUNCTIONS}
@@ -101,8 +102,13 @@ class ServiceStack(Stack):
                 self.functions[function.name].add_environment("BASE_URL", gateway.address(stage, self.api))
         self._sign_in()
         vault = backup.back_up(self, stage, stage.backup, self.table) if stage.backup else None
+        # A stack may have 500 resources (CloudFormation user guide, "Understand CloudFormation quotas":
+        # docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html). A nested stack has its own
+        # 500, and is deployed and rolled back with its parent.
+        self.watch = NestedStack(self, "Watch", description="Alarms and dashboard")
         watched = alarms.watch(
             self,
+            scope=self.watch,
             table=self.table,
             queues=self.queues,
             machines=self.machines,
@@ -112,7 +118,7 @@ class ServiceStack(Stack):
             api=self.api,
             access_log=access_log,
             vault=vault,
-            topic=self.alarm_topic,
+            notified=self.notified,
         )
         if stage.traffic_shift:
             releases.shift_gradually(
@@ -120,13 +126,14 @@ class ServiceStack(Stack):
                 stage.traffic_shift,
                 functions=self.functions,
                 aliases=self.aliases,
-                alarms={function.name: alarms.of_a_release(watched, function) for function in topology.FUNCTIONS},
+                table=self.table,
             )
-        if stage.monthly_budget and self.alarm_topic:
-            alarms.budget(self, stage.monthly_budget, self.alarm_topic)
+        if stage.monthly_budget and self.notified:
+            alarms.budget(self, stage.monthly_budget, self.notified.later)
         dashboard.draw(
             self,
-            watched=[*watched.values()],
+            scope=self.watch,
+            watched=watched,
             table=self.table,
             queues=self.queues,
             machines=self.machines,
@@ -135,7 +142,7 @@ class ServiceStack(Stack):
             topics=self.topics,
             api=self.api,
             vault=vault,
-            topic=self.alarm_topic,
+            notified=self.notified,
         )
 
         CfnOutput(self, API_OUTPUT, value=gateway.url(stage, self.api))
@@ -370,7 +377,7 @@ class ServiceStack(Stack):
                 carrier=self.stage.carrier,
                 messenger=self.stage.messenger,
                 sign_in=self.stage.sign_in,
-                notices_topic=self.alarm_topic.topic_arn if self.alarm_topic else None,
+                notices_topic=self._notices_topic(),
             )
             | {"LOG_LEVEL": self.stage.log_level},
             role=role,
@@ -381,6 +388,8 @@ class ServiceStack(Stack):
             # By default, Lambda drops a message that was passed on about sixteen times, as a recursive loop.
             # A function that sends to a queue that it reads limits its attempts itself.
             recursive_loop=lambda_.RecursiveLoop.ALLOW if reads & {*function.sends} else None,
+            # `infra.rollback` goes back to previous versions, and `infra.deploy` deletes those that are not needed.
+            current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE),
         )
 
     def _alias(self, function: Function) -> lambda_.Alias:
@@ -388,7 +397,7 @@ class ServiceStack(Stack):
         live = lambda_.Alias(
             self,
             f"{construct_id(function.name)}Live",
-            alias_name=releases.LIVE,
+            alias_name=LIVE,
             version=self.functions[function.name].current_version,
             # A scheduled function runs again soon, so Lambda does not need to retry a failed run.
             retry_attempts=0 if function.every else None,
@@ -442,9 +451,12 @@ class ServiceStack(Stack):
             "whatsapp": lambda: [self._phone_number_arn()] if self.stage.whatsapp else [],
             "client_secret": self._client_secret_arns,
             "user_pool": lambda: [people.arn(self.people)] if self.people else [],
-            "notices_topic": lambda: [self.alarm_topic.topic_arn] if self.alarm_topic else [],
+            "notices_topic": lambda: [topic] if (topic := self._notices_topic()) else [],
         }
         return resources[grant.on]()
+
+    def _notices_topic(self) -> str | None:
+        return self.notified.later.topic_arn if self.notified and self.stage.webhook_notices else None
 
     def _client_secret_arns(self) -> list[str]:
         secret = self.stage.oidc and self.stage.oidc.client_secret_arn

@@ -1,8 +1,18 @@
-"""The names by which a deployed stage is found: of its stack, outputs and constructs."""
+"""The names by which a deployed stage is found: of its stack, outputs, constructs and aliases.
+
+This module imports nothing, so that the operator's commands need neither the CDK nor Node.
+"""
 
 SERVICE = "appointments"
 RUNNER = "local"
 """The name of the local runner in `infra.manage`. No stage can have it."""
+
+LIVE = "live"
+"""The alias of every function."""
+KEPT = 2
+"""The previous releases whose versions are kept, so that `infra.rollback` can go back to them."""
+HELD, EMERGENCY = "held", "emergency"
+"""The CDK's context values that `infra.deploy` sets: versions at which aliases stay, and whether they move at once."""
 
 ADMIN_OUTPUT = "AdminUrl"
 API_OUTPUT = "ApiUrl"
@@ -13,7 +23,6 @@ FAILURES_OUTPUT = "FailedBatchesBucket"
 RECORDINGS_OUTPUT = "RecordingsBucket"
 ERASURES_OUTPUT = "ErasuresBucket"
 FAN_OUT_OUTPUT = "FanOutFunction"
-ALARM_TOPIC_OUTPUT = "AlarmTopicArn"
 FIRST_KEY_OUTPUT = "FirstKey"
 USER_POOL_OUTPUT = "UserPoolId"
 

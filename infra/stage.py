@@ -130,6 +130,8 @@ class Firewall(_Settings):
     )
 
 
+TopicArn = Annotated[str, StringConstraints(pattern=r"^(arn:[a-z-]+:sns:.+)?$")]
+Email = Annotated[str, StringConstraints(pattern=r"^([^@\s]+@[^@\s]+\.[^@\s]+)?$")]
 TrafficShift = Annotated[
     str,
     StringConstraints(pattern=r"^(Canary10Percent(5|10|15|30)Minutes|Linear10PercentEvery(1Minute|(2|3|10)Minutes))$"),
@@ -164,7 +166,8 @@ class Stage(_Settings):
     - `log_retention`: a name of the CDK's `RetentionDays`.
     - `model`: the id of the Bedrock model, or cross-region inference profile, of live conversations.
     - `alarm_topic`: the ARN of the SNS topic that alarms notify. `alarm_email`: instead, the address that the stack
-      subscribes to a new topic.
+      subscribes to a new topic. `later_topic`, `later_email`: the same for alarms that can wait, by default the former.
+    - `webhook_notices`: sends notices of failing webhook endpoints to the topic of alarms that can wait.
     - `monthly_budget`: in US dollars.
     - `firewall`: by default, a stage that keeps data has one; `null` turns it off.
     - `canary`: tests the stage every five minutes.
@@ -185,8 +188,11 @@ class Stage(_Settings):
     requests_per_second: int = Field(gt=2 * facts.REQUESTS_PER_SECOND)
     burst: int = Field(gt=2 * facts.REQUESTS_PER_SECOND)
     model: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+(\.[a-z0-9:-]+)+$")]
-    alarm_topic: Annotated[str, StringConstraints(pattern=r"^(arn:[a-z-]+:sns:.+)?$")] = ""
-    alarm_email: Annotated[str, StringConstraints(pattern=r"^([^@\s]+@[^@\s]+\.[^@\s]+)?$")] = ""
+    alarm_topic: TopicArn = ""
+    alarm_email: Email = ""
+    later_topic: TopicArn = ""
+    later_email: Email = ""
+    webhook_notices: bool = False
     messages_per_second: int = Field(gt=facts.REQUESTS_PER_SECOND)
     messages_burst: int = Field(gt=facts.REQUESTS_PER_SECOND)
     turns_per_project: int = Field(default=topology.TURNS_PER_PROJECT, ge=1, le=1_000)
@@ -205,8 +211,9 @@ class Stage(_Settings):
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if self.alarm_topic and self.alarm_email:
-            raise ValueError("it has both alarm_topic and alarm_email")
+        for kind in ("alarm", "later"):
+            if getattr(self, f"{kind}_topic") and getattr(self, f"{kind}_email"):
+                raise ValueError(f"it has both {kind}_topic and {kind}_email")
         if bool(self.account) is not bool(self.region):
             raise ValueError("it lacks account or region, which go together")
         if self.backup and self.backup.region == self.region:
@@ -214,8 +221,9 @@ class Stage(_Settings):
         if self.keep_data:
             for needed in (("account",), ("alarm_topic", "alarm_email"), ("backup",)):
                 self._require("it keeps data and", *needed)
-        if self.monthly_budget:
-            self._require("it has monthly_budget and", "alarm_topic", "alarm_email")
+        for setting in ("monthly_budget", "later_topic", "later_email", "webhook_notices"):
+            if getattr(self, setting):
+                self._require(f"it has {setting} and", "alarm_topic", "alarm_email")
         self._check_reserved()
         if unknown := self.warm_throughput.keys() - {"table", *(index.name for index in topology.TABLE.indexes)}:
             raise ValueError(f"warm_throughput names neither the table nor an index: {', '.join(sorted(unknown))}")

@@ -140,7 +140,7 @@ class Function:
     - `signing_key`: KMS actions. `recordings`: S3 actions on recordings. `carrier`: Amazon Connect actions.
     - `model`: whether it may invoke the stage's Bedrock model. `messenger`: whether it may send WhatsApp messages.
     - `sign_in`: whether people sign in to it, at the stage's OpenID Connect provider or user pool.
-    - `notices`: whether it sends notices to the topic that alarms notify.
+    - `notices`: whether it sends notices, on stages with `webhook_notices`.
     - `queues`, `stream`: its event sources. `bot`: whether Lex may invoke it. `every`: seconds between
       its scheduled runs.
     - `switch`: the stage's setting that turns its schedule on; empty if it always is. `client`: whether it gets the
@@ -217,7 +217,7 @@ class Function:
         number of partitions of the index `by_due`, `turns_per_project` that of live messages of one project that may be
         under way at once. `model` is the id of a Bedrock model or inference profile. `carrier` and `messenger` are the
         stage's settings of Amazon Connect and WhatsApp, `sign_in` those of its own OpenID Connect provider,
-        `notices_topic` the ARN of the topic that alarms notify. A parameter is None if the stage has no such resource.
+        `notices_topic` the ARN of the topic for notices. A parameter is None if the stage has no such resource.
         `base_url` is the API's.
         """
         found = {"TABLE_NAME": table, "DUE_SHARDS": str(due_shards), "SERVICE_NAME": self.name}

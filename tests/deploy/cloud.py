@@ -118,7 +118,11 @@ class Cloud:
 
     def manage(self, *arguments: str) -> str:
         """What `python -m infra.manage --stage dev` answers."""
-        return _run([sys.executable, "-m", "infra.manage", "--stage", "dev", *arguments], ROOT, self.environment)
+        return self.run("infra.manage", "--stage", "dev", *arguments)
+
+    def run(self, module: str, *arguments: str, checkout: Path = ROOT) -> str:
+        """Run a module of a checkout, and return what it wrote."""
+        return _run([sys.executable, "-m", module, *arguments], checkout, self.environment)
 
     def pretended(self) -> set[str]:
         """The resource types that LocalStack does not know, and so has not made, whatever it says."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -75,7 +76,11 @@ def changed_checkout(tmp_path: Path) -> Path:
     """A copy of what is deployed from, with a ping that answers something else."""
     for name in ("functions", "infra", "requirements", "shared"):
         shutil.copytree(clouds.ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(clouds.ROOT / "cdk.json", tmp_path)
+    settings = json.loads((clouds.ROOT / "cdk.json").read_text())
+    settings |= {"requireApproval": "never", "progress": "events", "notices": False}
+    settings["context"]["bundle_platform"] = clouds.own_platform()
+    (tmp_path / "cdk.json").write_text(json.dumps(settings))
+    shutil.copy(clouds.ROOT / "package.json", tmp_path)
     # The bundle contains files of npm packages.
     (tmp_path / "node_modules").symlink_to(clouds.ROOT / "node_modules")
     ping = tmp_path / "functions" / "ping.py"

@@ -320,6 +320,17 @@ def test_events_still_reach_a_receiver_after_it(client: Client, receiver: Receiv
     assert service_signature_is_valid(received, endpoint["secret"])
 
 
+def test_a_rollback_restores_the_previous_answers_and_the_same_deploy_the_new_ones(
+    cloud: Cloud, deployed: Deployed, client: Client, changed_checkout: Path
+) -> None:
+    report("rollback, and deploy of what is deployed")
+    assert "ping: version" in cloud.run("infra.rollback", "dev")
+    eventually(lambda: client.get("/v1/ping").ok()["object"] == "ping", PATIENCE)
+    assert "ping was moved to version" in cloud.run("infra.deploy", "dev", checkout=changed_checkout)
+    eventually(lambda: client.get("/v1/ping").ok()["object"] == "second ping", PATIENCE)
+    assert {*statuses(cloud, STACK).values()} == {"CREATE_COMPLETE", "UPDATE_COMPLETE"}
+
+
 # 4. Destroy
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -49,10 +48,7 @@ def stages(stacks: dict[str, ServiceStack]) -> dict[str, Synthesized]:
     app = stacks["dev"].node.root
     assert isinstance(app, App)
     out = Path(app.synth().directory)
-    return {
-        name: synthesized(stack, json.loads((out / stack.template_file).read_text(encoding="utf-8")))
-        for name, stack in stacks.items()
-    }
+    return {name: synthesized(stack, out) for name, stack in stacks.items()}
 
 
 @pytest.fixture

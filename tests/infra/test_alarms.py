@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from infra import alarms, costs, topology
 from infra.app import context
-from infra.stack_names import ALARM_TOPIC_OUTPUT
 from shared.core import facts, metrics
-from tests.support.synth import GUARDED, OWNED, Resource, Synthesized
+from tests.support.synth import CALLS, GUARDED, OWNED, Resource, Synthesized
 from tests.support.templates import flat, refuses_plain_http, text
 
 MINUTE = 60
@@ -45,7 +45,7 @@ RINGS = {
 
 def watched(stage: Synthesized, metric: str, dimension: str | None = None) -> dict[str, Resource]:
     """The alarms of a metric, by the value of their dimension (the first one)."""
-    found = [alarm for alarm in stage.all("AWS::CloudWatch::Alarm").values() if alarm.get("MetricName") == metric]
+    found = [alarm for alarm in stage.alarms.values() if alarm.get("MetricName") == metric]
     return {flat(dimensions_of(alarm)[dimension or alarm["Dimensions"][0]["Name"]]): alarm for alarm in found}
 
 
@@ -55,7 +55,7 @@ def dimensions_of(alarm: Resource) -> dict[str, object]:
 
 def expressed(stage: Synthesized, name: str) -> tuple[str, dict[str, Resource]]:
     """The expression of an alarm, and its metrics by their names in it."""
-    (alarm,) = [each for each in stage.all("AWS::CloudWatch::Alarm").values() if each["AlarmName"].endswith(name)]
+    (alarm,) = [each for each in stage.alarms.values() if each["AlarmName"].endswith(name)]
     (expression,) = [part["Expression"] for part in alarm["Metrics"] if "Expression" in part]
     return expression, {part["Id"]: part["MetricStat"] for part in alarm["Metrics"] if "MetricStat" in part}
 
@@ -186,7 +186,7 @@ def test_what_deliver_prints_is_what_its_alarms_go_by(
         [metric] = line["_aws"]["CloudWatchMetrics"]
         [dimensions] = metric["Dimensions"]
         told.append((metric["Namespace"], {each: line[each] for each in dimensions}))
-    found = [alarm for alarm in prod.all("AWS::CloudWatch::Alarm").values() if alarm.get("MetricName") == name]
+    found = [alarm for alarm in prod.alarms.values() if alarm.get("MetricName") == name]
     expected = [
         (alarm["Namespace"], {key: flat(value) for key, value in dimensions_of(alarm).items()}) for alarm in found
     ]
@@ -226,11 +226,7 @@ def test_what_is_printed_of_turns_calls_and_the_canary_is_what_one_alarm_goes_by
     line = json.loads(capsys.readouterr().out)
     [described] = line["_aws"]["CloudWatchMetrics"]
     [dimensions] = described["Dimensions"]
-    (alarm,) = [
-        alarm
-        for alarm in prod.all("AWS::CloudWatch::Alarm").values()
-        if name in str(alarm.get("Metrics", alarm.get("MetricName")))
-    ]
+    (alarm,) = [alarm for alarm in prod.alarms.values() if name in str(alarm.get("Metrics", alarm.get("MetricName")))]
     stats = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
     for metric in stats or [alarm]:
         assert (metric["Namespace"], metric["MetricName"]) == (described["Namespace"], name)
@@ -324,7 +320,7 @@ def test_a_month_that_costs_more_than_the_stages_budget_is_told(prod: Synthesize
     (made,) = prod.all("AWS::Budgets::Budget").values()
     assert made["Budget"]["BudgetLimit"] == {"Amount": context()["stages"]["prod"]["monthly_budget"], "Unit": "USD"}
     assert (made["Budget"]["BudgetType"], made["Budget"]["TimeUnit"]) == ("COST", "MONTHLY")
-    (topic,) = [name for name in prod.all("AWS::SNS::Topic") if name.startswith("Alarms")]
+    (topic,) = [name for name in prod.all("AWS::SNS::Topic") if name.startswith("LaterAlarms")]
     told = made["NotificationsWithSubscribers"]
     assert [each["Subscribers"] for each in told] == [[{"SubscriptionType": "SNS", "Address": {"Ref": topic}}]] * 3
     kinds = {(each["Notification"]["NotificationType"], each["Notification"]["Threshold"]) for each in told}
@@ -333,7 +329,7 @@ def test_a_month_that_costs_more_than_the_stages_budget_is_told(prod: Synthesize
 
 def test_no_report_is_no_alarm_and_each_says_what_is_wrong(stages: dict[str, Synthesized]) -> None:
     for stage in stages.values():
-        for alarm in stage.all("AWS::CloudWatch::Alarm").values():
+        for alarm in stage.alarms.values():
             if alarm.get("MetricName") in ("Invocations", facts.CANARY_PASSED):
                 continue
             assert alarm["TreatMissingData"] == "notBreaching"
@@ -343,35 +339,80 @@ def test_no_report_is_no_alarm_and_each_says_what_is_wrong(stages: dict[str, Syn
 
 def test_an_alarms_name_says_stack_thing_and_kind(stages: dict[str, Synthesized]) -> None:
     for name, stage in stages.items():
-        names = [alarm["AlarmName"] for alarm in stage.all("AWS::CloudWatch::Alarm").values()]
+        names = [alarm["AlarmName"] for alarm in stage.alarms.values()]
         assert len(set(names)) == len(names)
         things = {*stage.queues, *stage.machines, *stage.functions, *facts.QUEUE_CLASSES, "api", "account", "table"}
         things |= {facts.AGENT, facts.CALLS, facts.CANARY}
-        things |= {index.name for index in topology.TABLE.indexes} | {"connect", "s3", "whatsapp", "alarms"}
+        things |= {index.name for index in topology.TABLE.indexes} | {
+            "connect",
+            "s3",
+            "whatsapp",
+            "alarms",
+            "later_alarms",
+        }
         kinds = {kind.name for kind in vars(alarms).values() if isinstance(kind, alarms.Kind)} - absent(stage)
         assert {each.removeprefix(f"appointments-{name}-").split("-")[0] for each in names} <= things
         assert {each.rpartition("-")[2] for each in names} == kinds
 
 
-def test_every_alarm_and_its_end_are_told_to_the_stages_topic(stages: dict[str, Synthesized]) -> None:
-    for name, stage in stages.items():
-        made = [{"Ref": topic} for topic in stage.all("AWS::SNS::Topic") if topic.startswith("Alarms")]
-        told = [GUARDED["alarm_topic"]] if name == "guarded" else made
-        assert bool(told) is (name in ("prod", "calls", "guarded"))
-        for alarm in stage.all("AWS::CloudWatch::Alarm").values():
-            assert alarm.get("AlarmActions", []) == alarm.get("OKActions", []) == told
+def topics(stage: Synthesized, name: str) -> list[Any]:
+    """The topic for alarms that wake a person, or for those that can wait, if the stack has it."""
+    return [{"Ref": topic} for topic in stage.all("AWS::SNS::Topic") if topic.startswith(name)]
 
 
-def test_a_topic_of_the_stack_tells_the_stages_address_what_cloudwatch_publishes(prod: Synthesized) -> None:
-    (topic,) = [name for name in prod.all("AWS::SNS::Topic") if name.startswith("Alarms")]
-    subscriptions = [one for one in prod.all("AWS::SNS::Subscription").values() if one["TopicArn"] == {"Ref": topic}]
-    assert [(one["Protocol"], one["Endpoint"]) for one in subscriptions] == [("email", OWNED["alarm_email"])]
-    (policy,) = [one for one in prod.all("AWS::SNS::TopicPolicy").values() if one["Topics"] == [{"Ref": topic}]]
+WAKE = {"CanaryFailed", "DeliveryLateness", "IteratorAge", "LostBatches", "NotRunning", "ServerErrors"}
+"""What a person gets up for: clients are affected, or work is lost if nobody acts before the morning."""
+
+
+def test_alarms_that_wake_a_person_have_a_topic_and_an_end_and_the_others_another_topic(
+    stages: dict[str, Synthesized],
+) -> None:
+    for name in ("prod", "calls"):
+        (wake,), (later,) = topics(stages[name], "Alarms"), topics(stages[name], "LaterAlarms")
+        for alarm in stages[name].alarms.values():
+            wakes = alarm["AlarmName"].rpartition("-")[2] in WAKE
+            assert alarm["AlarmActions"] == [wake if wakes else later], alarm["AlarmName"]
+            assert alarm.get("OKActions", []) == ([wake] if wakes else [])
+    assert not [alarm for alarm in stages["dev"].alarms.values() if "AlarmActions" in alarm]
+
+
+def test_a_stages_own_topic_hears_all_alarms_unless_it_names_another_one(stages: dict[str, Synthesized]) -> None:
+    assert not topics(stages["guarded"], "Alarms") + topics(stages["guarded"], "LaterAlarms")
+    for alarm in stages["guarded"].alarms.values():
+        assert alarm["AlarmActions"] == [GUARDED["alarm_topic"]]
+
+
+@pytest.mark.parametrize(
+    ("stage", "name", "address"),
+    [
+        ("prod", "Alarms", OWNED["alarm_email"]),
+        ("prod", "LaterAlarms", OWNED["alarm_email"]),
+        ("calls", "Alarms", OWNED["alarm_email"]),
+        ("calls", "LaterAlarms", CALLS["later_email"]),
+    ],
+)
+def test_a_topic_of_the_stack_tells_an_address_what_cloudwatch_publishes(
+    stages: dict[str, Synthesized], stage: str, name: str, address: str
+) -> None:
+    made = stages[stage]
+    (topic,) = topics(made, name)
+    subscriptions = [one for one in made.all("AWS::SNS::Subscription").values() if one["TopicArn"] == topic]
+    assert [(one["Protocol"], one["Endpoint"]) for one in subscriptions] == [("email", address)]
+    (policy,) = [one for one in made.all("AWS::SNS::TopicPolicy").values() if one["Topics"] == [topic]]
     admitted = [one for one in policy["PolicyDocument"]["Statement"] if one["Effect"] == "Allow"]
     assert {one["Principal"]["Service"] for one in admitted} == {"cloudwatch.amazonaws.com", "budgets.amazonaws.com"}
     assert {one["Action"] for one in admitted} == {"sns:Publish"}
     assert refuses_plain_http(policy)
-    assert prod.template["Outputs"][ALARM_TOPIC_OUTPUT]["Value"] == {"Ref": topic}
+    assert made.template["Outputs"][f"{name}TopicArn"]["Value"] == topic
+
+
+def test_notices_of_webhook_endpoints_go_to_nobody_unless_the_stage_asks_for_them(
+    stages: dict[str, Synthesized],
+) -> None:
+    for name, stage in stages.items():
+        variables = stage[stage.functions["deliver"]]["Environment"]["Variables"]
+        asked = {"guarded": GUARDED["alarm_topic"]}
+        assert variables.get("NOTICES_TOPIC_ARN") == asked.get(name)
 
 
 def metrics_of(alarm: Resource) -> int:
@@ -381,7 +422,9 @@ def metrics_of(alarm: Resource) -> int:
 
 def test_the_price_of_a_month_without_traffic_counts_every_alarm_and_rule(stages: dict[str, Synthesized]) -> None:
     paid = {
-        name: sum(metrics_of(alarm) for alarm in stage.all("AWS::CloudWatch::Alarm").values())
+        name: sum(
+            metrics_of(alarm) for alarm in (*stage.alarms.values(), *stage.all("AWS::CloudWatch::Alarm").values())
+        )
         for name, stage in stages.items()
     }
     assert paid["calls"] == costs.ALARM_METRICS == max(paid.values())
@@ -393,7 +436,7 @@ def test_the_price_of_a_month_without_traffic_counts_every_alarm_and_rule(stages
 def test_an_alarm_of_each_kind_rings_when_it_should(stages: dict[str, Synthesized]) -> None:
     for stage in stages.values():
         found: dict[str, set[object]] = {}
-        for alarm in stage.all("AWS::CloudWatch::Alarm").values():
+        for alarm in stage.alarms.values():
             stats = [part["MetricStat"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
             statistics = {stat["Stat"] for stat in stats} or {alarm.get("Statistic") or alarm["ExtendedStatistic"]}
             (period,) = {stat["Period"] for stat in stats} or {alarm["Period"]}

@@ -16,7 +16,7 @@ STAGES = ["dev", "prod", "calls"]
 
 
 def dashboard(stage: Synthesized) -> Resource:
-    (found,) = stage.all("AWS::CloudWatch::Dashboard").values()
+    (found,) = stage.dashboards
     return found
 
 
@@ -54,14 +54,14 @@ def test_the_dashboard_is_called_as_stack_and_region_are(stages: dict[str, Synth
 def test_on_top_stands_the_state_of_every_alarm(stages: dict[str, Synthesized], stage: str) -> None:
     first = widgets(stages[stage])[0]
     assert (first["type"], first["y"]) == ("alarm", 0)
-    alarms = stages[stage].all("AWS::CloudWatch::Alarm")
+    alarms = stages[stage].alarms
     assert sorted(first["properties"]["alarms"]) == sorted(f"${{{alarm}.Arn}}" for alarm in alarms)
 
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_what_an_alarm_goes_by_can_be_looked_at(stages: dict[str, Synthesized], stage: str) -> None:
     drawn = set(lines(stages[stage]))
-    for alarm in stages[stage].all("AWS::CloudWatch::Alarm").values():
+    for alarm in stages[stage].alarms.values():
         metrics = [part["MetricStat"]["Metric"] for part in alarm.get("Metrics", []) if "MetricStat" in part]
         for metric in metrics or [alarm]:
             dimensions = frozenset((each["Name"], flat(each["Value"])) for each in metric.get("Dimensions", []))
@@ -71,7 +71,8 @@ def test_what_an_alarm_goes_by_can_be_looked_at(stages: dict[str, Synthesized], 
 @pytest.mark.parametrize("stage", STAGES)
 def test_everything_it_refers_to_is_in_the_stack(stages: dict[str, Synthesized], stage: str) -> None:
     references = set(re.findall(r"\$\{([A-Za-z0-9]+)[.}]", flat(dashboard(stages[stage])["DashboardBody"])))
-    assert references - {"AWS"} <= stages[stage].template["Resources"].keys()
+    resources = stages[stage].template["Resources"].keys() | stages[stage].alarms.keys()
+    assert references - {"AWS"} <= resources
 
 
 @pytest.mark.parametrize("name", ["Invocations", "Errors", "Throttles", "Duration", "ConcurrentExecutions"])

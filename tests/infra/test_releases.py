@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import copy
 import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+from aws_cdk import App
+from aws_cdk import aws_lambda as lambda_
 
-from infra import topology
-from infra.releases import LIVE
+from infra import releases, topology
+from infra.app import context, create_stacks
+from infra.stack_names import LIVE
+from infra.stage import parse
 from infra.topology import Function
-from shared.core import facts
-from tests.support.synth import ACCOUNT, REGION, Synthesized
-from tests.support.templates import allowed, text
+from shared.core import facts, metrics
+from tests.support.synth import ACCOUNT, OWNED, REGION, Synthesized, synthesized
+from tests.support.templates import allowed, flat, text
 
 each_function = pytest.mark.parametrize("function", topology.FUNCTIONS, ids=lambda function: function.name)
 each_stage = pytest.mark.parametrize("stage", ["dev", "prod", "calls", "guarded", "named"])
@@ -56,7 +63,12 @@ def groups(stage: Synthesized) -> dict[str, Any]:
 
 
 @each_function
-def test_prod_moves_an_alias_bit_by_bit_and_back_on_its_functions_alarms(prod: Synthesized, function: Function) -> None:
+def test_prod_moves_an_alias_bit_by_bit_and_back_on_the_alarm_of_the_new_version(
+    prod: Synthesized, function: Function
+) -> None:
+    if function.every:
+        assert prod.aliases[function.name] not in groups(prod), "too few invocations for an alarm"
+        return
     group = groups(prod)[prod.aliases[function.name]]
     assert group["DeploymentConfigName"].startswith(
         ("CodeDeployDefault.LambdaCanary", "CodeDeployDefault.LambdaLinear")
@@ -64,11 +76,72 @@ def test_prod_moves_an_alias_bit_by_bit_and_back_on_its_functions_alarms(prod: S
     assert group["AutoRollbackConfiguration"]["Enabled"] is True
     assert "DEPLOYMENT_STOP_ON_ALARM" in group["AutoRollbackConfiguration"]["Events"]
     assert group["AlarmConfiguration"]["Enabled"] is True
-    names = {prod[alarm["Name"]["Ref"]]["AlarmName"] for alarm in group["AlarmConfiguration"]["Alarms"]}
-    # The canary's crashes are part of its own alarm, which would stop a deploy that repairs the service.
-    kind = "Throttles" if function.name == facts.CANARY else "FunctionErrors"
-    assert f"appointments-prod-{function.name}-{kind}" in names
-    assert ("appointments-prod-api-ServerErrors" in names) is bool(function.routes)
+    (alarm,) = group["AlarmConfiguration"]["Alarms"]
+    assert alarm["Name"]["Ref"] in prod.all("AWS::CloudWatch::Alarm")
+
+
+def release_alarms(stage: Synthesized) -> dict[str, dict[str, Any]]:
+    """The alarms that roll a release back, by function."""
+    found = groups(stage)
+    return {
+        name: stage[found[alias]["AlarmConfiguration"]["Alarms"][0]["Name"]["Ref"]]
+        for name, alias in stage.aliases.items()
+        if alias in found
+    }
+
+
+def test_a_release_alarm_looks_only_at_the_version_that_the_alias_moves_to(prod: Synthesized) -> None:
+    """It is another alarm for each version: one that is in ALARM would stop the deploy that repairs the service."""
+    for name, alarm in release_alarms(prod).items():
+        version = prod[prod.aliases[name]]["FunctionVersion"]
+        assert version in alarm["AlarmName"]["Fn::Join"][1]
+        metrics = {part["Id"]: part["MetricStat"]["Metric"] for part in alarm["Metrics"] if "MetricStat" in part}
+        function = f"${{{prod.functions[name]}}}"
+        lambdas = {"FunctionName": function, "Resource": f"{function}:{LIVE}", "ExecutedVersion": flat(version)}
+        own = {"service": name, "table": f"${{{prod.table}}}", "version": flat(version)}
+        described = {
+            (metric["Namespace"], metric["MetricName"]): {
+                each["Name"]: flat(each["Value"]) for each in metric["Dimensions"]
+            }
+            for metric in metrics.values()
+        }
+        assert described == {
+            ("AWS/Lambda", "Invocations"): lambdas,
+            ("AWS/Lambda", "Errors"): lambdas,
+            (facts.METRIC_NAMESPACE, facts.FAILED_INVOCATIONS): own,
+        }
+
+
+def test_a_release_alarm_is_a_share_of_several_invocations_and_no_data_is_good(prod: Synthesized) -> None:
+    assert release_alarms(prod)
+    for alarm in release_alarms(prod).values():
+        (expression,) = [part["Expression"] for part in alarm["Metrics"] if "Expression" in part]
+        assert expression == "IF(invocations >= 20, 100 * (errors + FILL(failed, 0)) / invocations, 0)"
+        assert (alarm["Threshold"], alarm["EvaluationPeriods"], alarm["TreatMissingData"]) == (10, 1, "notBreaching")
+        assert {part["MetricStat"]["Stat"] for part in alarm["Metrics"] if "MetricStat" in part} == {"Sum"}
+        # The shortest shift lasts five minutes.
+        assert {part["MetricStat"]["Period"] for part in alarm["Metrics"] if "MetricStat" in part} == {300}
+        assert not alarm.get("AlarmActions"), "CodeDeploy reads it; a person cannot do anything about it"
+
+
+def test_a_new_version_counts_the_failures_that_the_alarm_of_its_release_looks_at(
+    prod: Synthesized, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TABLE_NAME", f"${{{prod.table}}}")
+    monkeypatch.setenv("SERVICE_NAME", "customers")
+    metrics.count(facts.FAILED_INVOCATIONS, version="7")
+    line = json.loads(capsys.readouterr().out)
+    [described] = line["_aws"]["CloudWatchMetrics"]
+    (alarmed,) = [
+        part["MetricStat"]["Metric"]
+        for part in release_alarms(prod)["customers"]["Metrics"]
+        if part.get("MetricStat", {}).get("Metric", {}).get("MetricName") == facts.FAILED_INVOCATIONS
+    ]
+    assert described["Namespace"] == alarmed["Namespace"]
+    dimensions = {each["Name"]: flat(each["Value"]) for each in alarmed["Dimensions"]}
+    [names] = described["Dimensions"]
+    assert {*names} == dimensions.keys()
+    assert {name: line[name] for name in names} == dimensions | {"version": "7"}
 
 
 def test_only_a_stage_that_asks_for_it_shifts_gradually(stages: dict[str, Synthesized]) -> None:
@@ -96,8 +169,51 @@ def test_a_stage_with_an_account_is_deployed_there_alone(stacks: dict[str, Any])
         assert stack.environment == (f"aws://{ACCOUNT}/{REGION}" if pinned else "aws://unknown-account/unknown-region")
 
 
-def test_no_version_is_left_behind(prod: Synthesized) -> None:
-    """A bundle of 30 MB for each function and deploy would fill the region's 75 GB of code within a year."""
-    for name in prod.all("AWS::Lambda::Version"):
-        assert prod.template["Resources"][name].get("DeletionPolicy", "Delete") == "Delete"
-    assert json.dumps(prod.template).count('"AWS::Lambda::Version"') == len(topology.FUNCTIONS)
+@each_function
+def test_a_replaced_version_is_kept_and_one_whose_deploy_fails_is_not(prod: Synthesized, function: Function) -> None:
+    """`infra.deploy` deletes those that no rollback needs: 30 MB for each function and deploy would fill 75 GB."""
+    version, _ = prod[prod.aliases[function.name]]["FunctionVersion"]["Fn::GetAtt"]
+    made = prod.template["Resources"][version]
+    assert (made["DeletionPolicy"], made["UpdateReplacePolicy"]) == ("RetainExceptOnCreate", "Retain")
+    assert len(prod.all("AWS::Lambda::Version")) == len(topology.FUNCTIONS)
+
+
+@pytest.fixture(scope="module")
+def adapted(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Synthesized]:
+    """The template of prod as `infra.deploy` asks for it."""
+
+    def synthesize(adapt: Callable[[Mapping[str, lambda_.Alias]], None]) -> Synthesized:
+        asset = tmp_path_factory.mktemp("asset")
+        (asset / "empty.py").touch()
+        app = App(context=context(), outdir=str(tmp_path_factory.mktemp("cdk.out")), analytics_reporting=False)
+        settings = context()["stages"]["prod"] | OWNED
+        stack = create_stacks(app, parse("prod", settings), lambda_.Code.from_asset(str(asset)))
+        adapt(stack.aliases)
+        out = Path(app.synth().directory)
+        return synthesized(stack, out)
+
+    return synthesize
+
+
+def test_an_emergency_moves_every_alias_at_once_and_changes_nothing_else(
+    prod: Synthesized, adapted: Callable[..., Synthesized]
+) -> None:
+    found = adapted(releases.move_at_once)
+    assert not groups(found)
+    for alias in found.aliases.values():
+        assert found[alias] == prod[alias]
+    others = [copy.deepcopy(stage.template) for stage in (found, prod)]
+    for template in others:
+        for alias in found.aliases.values():
+            del template["Resources"][alias]
+    assert others[0] == others[1]
+
+
+def test_held_aliases_stay_at_the_versions_that_they_have(
+    prod: Synthesized, adapted: Callable[..., Synthesized]
+) -> None:
+    found = adapted(lambda aliases: releases.hold(aliases, {"ping": "41", "a_function_that_is_gone": "1"}))
+    assert found[found.aliases["ping"]]["FunctionVersion"] == "41"
+    assert found.aliases["ping"] not in groups(found)
+    assert found.aliases["customers"] in groups(found)
+    assert found[found.aliases["customers"]]["FunctionVersion"] == prod[prod.aliases["customers"]]["FunctionVersion"]

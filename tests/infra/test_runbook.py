@@ -12,10 +12,11 @@ import pytest
 from botocore import xform_name
 from botocore.session import get_session
 
-from infra import manage, topology
+from infra import alarms, manage, releases, topology
 from infra.app import context
 from infra.gateway import ACCESS_LOG
 from infra.preflight import CONCURRENCY_QUOTA
+from infra.stack_names import KEPT
 from tests.support.synth import Synthesized
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +84,7 @@ def calls(*program: str) -> list[list[str]]:
 def test_every_alarm_has_its_entry_and_every_entry_its_alarm(stages: dict[str, Synthesized]) -> None:
     for name, stage in stages.items():
         kinds = set()
-        for alarm in stage.all("AWS::CloudWatch::Alarm").values():
+        for alarm in stage.alarms.values():
             kind = alarm["AlarmName"].rpartition("-")[2]
             assert alarm["AlarmDescription"].endswith(f"Runbook: infra/runbook.md, {kind}")
             kinds.add(kind)
@@ -103,6 +104,20 @@ def test_an_entry_says_what_it_means_where_to_look_and_what_to_do(kind: str) -> 
 def test_the_procedures_are_there_and_what_was_never_tried_says_so() -> None:
     assert SECTIONS.keys() >= PROCEDURES
     assert "have not been carried out on AWS" in " ".join(SECTIONS["Restore from point-in-time recovery"].split())
+
+
+def test_the_alarms_that_wake_a_person_are_listed() -> None:
+    first = " ".join(RUNBOOK.partition("They notify")[0].split())
+    listed = re.findall(r"`([A-Za-z]+)`", first.partition("wake a person")[2])
+    kinds = [kind for kind in vars(alarms).values() if isinstance(kind, alarms.Kind) and kind.wakes]
+    assert listed == sorted(kind.name for kind in kinds)
+
+
+def test_the_numbers_of_a_rollback_are_those_of_the_releases() -> None:
+    text = " ".join(SECTIONS["Rollback"].split())
+    assert f"of at least {releases.FEWEST_INVOCATIONS} invocations in five minutes, a tenth or more" in text
+    assert releases.FAILED_PERCENT == 10
+    assert ("Two releases can be undone" in text) is (KEPT == 2)
 
 
 def test_links_lead_to_headings() -> None:

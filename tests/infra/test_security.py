@@ -104,6 +104,8 @@ KINDS = {
         "AWS::Backup::BackupSelection",
         "AWS::Budgets::Budget",
         "AWS::CertificateManager::Certificate",
+        # It has alarms and a dashboard only (test_alarms).
+        "AWS::CloudFormation::Stack",
         "AWS::CloudWatch::Alarm",
         "AWS::CloudWatch::Dashboard",
         "AWS::Cognito::UserPoolDomain",
@@ -218,6 +220,7 @@ def kept_everywhere(stage: Synthesized) -> dict[str, str]:
         stage.erasures: "a backup that is restored later needs it, and deleting a stage deletes no backup",
         account: "the setting is the account's, and other APIs may write their logs by it",
         role: "the account's setting names it",
+        **dict.fromkeys(stage.all("AWS::Lambda::Version"), "a rollback goes back to a version that was replaced"),
     }
 
 

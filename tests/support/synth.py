@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from aws_cdk import CfnElement, Stack
@@ -24,7 +25,8 @@ OWNED: dict[str, Any] = {
 }
 """Settings of a stage with `keep_data` that only its owner knows, so that cdk.json has none."""
 REGIONS = ["eu-central-1", "us-east-1"]
-CALLS: dict[str, dict[str, Any]] = {
+CALLS: dict[str, Any] = {
+    "later_email": "team@example.com",
     "connect": {
         "instance_id": "0f1e2d3c-4b5a-4697-8879-6a5b4c3d2e1f",
         "queue_id": "a1b2c3d4-e5f6-4789-90ab-cdef01234567",
@@ -46,6 +48,7 @@ GUARDED: dict[str, Any] = {
     "firewall": FIREWALL,
     "warm_throughput": {"table": {"reads": 20_000, "writes": 10_000}, "by_due": {"reads": 12_000, "writes": 8_000}},
     "alarm_topic": "arn:aws:sns:eu-central-1:123456789012:operators",
+    "webhook_notices": True,
     "oidc": OIDC,
 }
 NAMED: dict[str, Any] = {
@@ -67,9 +70,13 @@ def lint_findings(template: dict[str, Any]) -> list[str]:
 
 @dataclass(frozen=True)
 class Synthesized:
-    """A stage's template, and the logical ids that the stack gave to what the topology names."""
+    """A stage's template, and the logical ids that the stack gave to what the topology names.
+
+    `watch` is the template of the nested stack, with its references as the stack's own template would have them.
+    """
 
     template: dict[str, Any]
+    watch: dict[str, Any]
     table: str
     key: str
     bucket: str
@@ -95,6 +102,17 @@ class Synthesized:
         found = self.template["Resources"].items()
         return {name: resource.get("Properties", {}) for name, resource in found if resource["Type"] == kind}
 
+    @property
+    def alarms(self) -> dict[str, Resource]:
+        """The alarms that people see, by logical id; those of releases are only CodeDeploy's."""
+        found = self.watch["Resources"].items()
+        return {name: made["Properties"] for name, made in found if made["Type"] == "AWS::CloudWatch::Alarm"}
+
+    @property
+    def dashboards(self) -> list[Resource]:
+        found = self.watch["Resources"].values()
+        return [made["Properties"] for made in found if made["Type"] == "AWS::CloudWatch::Dashboard"]
+
     def statements(self, role: str) -> list[dict[str, Any]]:
         """All that a role may do, wherever that is written."""
         assert not self[role].get("ManagedPolicyArns"), "a managed policy hides what the role may do"
@@ -118,15 +136,24 @@ class Synthesized:
         return {"Ref": self.aliases[function]}
 
 
-def synthesized(stack: ServiceStack, template: dict[str, Any]) -> Synthesized:
+def synthesized(stack: ServiceStack, out: Path) -> Synthesized:
+    """What the app of a stack has written to a folder."""
+
     def logical_id(construct: IConstruct) -> str:
         element = construct.node.default_child
         assert isinstance(element, CfnElement)
         resolved: str = Stack.of(stack).resolve(element.logical_id)
         return resolved
 
+    def written(each: Stack) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((out / each.template_file).read_text(encoding="utf-8"))
+        return found
+
+    template = written(stack)
+    (nested,) = [made for made in template["Resources"].values() if made["Type"] == "AWS::CloudFormation::Stack"]
     return Synthesized(
         template=template,
+        watch=_with(nested["Properties"]["Parameters"], written(stack.watch)),
         table=logical_id(stack.table),
         key=logical_id(stack.signing_key),
         bucket=logical_id(stack.failed_batches),
@@ -137,3 +164,14 @@ def synthesized(stack: ServiceStack, template: dict[str, Any]) -> Synthesized:
         functions={name: logical_id(function) for name, function in stack.functions.items()},
         aliases={name: logical_id(alias) for name, alias in stack.aliases.items()},
     )
+
+
+def _with(parameters: dict[str, Any], value: Any) -> Any:
+    """The value, with the arguments of a nested stack in place of its parameters."""
+    if isinstance(value, list):
+        return [_with(parameters, each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"Ref"} and value["Ref"] in parameters:
+        return parameters[value["Ref"]]
+    return {name: _with(parameters, each) for name, each in value.items()}

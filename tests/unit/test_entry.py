@@ -50,7 +50,7 @@ import json, sys
 from functions.entry import handler
 own, _, attribute = {function.handler!r}.rpartition(".")
 from shared.aws import services
-same = handler is getattr(sys.modules[own], attribute)
+same = handler.__wrapped__ is getattr(sys.modules[own], attribute)
 unwanted = [each for each in {UNWANTED!r} if each in sys.modules]
 print(json.dumps([same, services.dynamodb.cache_info().currsize, unwanted]))
 """
@@ -75,6 +75,38 @@ print(json.dumps([found["statusCode"], sorted({{*sys.modules}} - loaded)]))
     # Only a body with an e-mail address needs these.
     others = [name for name in imported if name.partition(".")[0] not in ("email_validator", "idna")]
     assert (status, others) == (subjects.TASKS[task][-1], [])
+
+
+@pytest.mark.parametrize(
+    ("response", "counted"),
+    [
+        ({"statusCode": 200, "body": "{}"}, False),
+        ({"statusCode": 429, "body": "{}"}, False),
+        ({"statusCode": 500, "body": "{}"}, True),
+        ({"statusCode": 503, "body": "{}"}, True),
+        ({"statusCode": 504, "body": "{}"}, False),
+        ({"batchItemFailures": []}, False),
+        ({"batchItemFailures": [{"itemIdentifier": "1"}]}, True),
+        (3, False),
+        (None, False),
+    ],
+)
+def test_failures_that_a_response_reports_are_counted_by_version(response: Any, counted: bool) -> None:
+    code = f"""
+import contextlib, io, json
+from functions.entry import counting_failures
+class Context:
+    function_version = "7"
+printed = io.StringIO()
+with contextlib.redirect_stdout(printed):
+    returned = counting_failures(lambda event, context: {response!r})({{}}, Context())
+assert returned == {response!r}
+print(json.dumps([json.loads(line) for line in printed.getvalue().splitlines()]))
+"""
+    lines = run(code, "ping")
+    assert [(line["version"], line["service"], line["FailedInvocations"]) for line in lines] == (
+        [("7", "ping", [1.0])] if counted else []
+    )
 
 
 def test_every_function_of_the_topology_has_a_module() -> None:

@@ -1,0 +1,89 @@
+"""`python -m infra.deploy STAGE [--emergency]`: deploys a stage, as `make deploy` does after `infra.preflight`.
+
+CloudFormation compares a template with the previous one, and not with the aliases. If `make rollback` moved these, it
+would leave them there when the template names the same versions, and CodeDeploy would refuse a deployment whose
+`CurrentVersion` is not the version of the alias (CodeDeploy user guide, "AppSpec 'resources' section":
+docs.aws.amazon.com/codedeploy/latest/userguide/reference-appspec-file-structure-resources.html). So the aliases are
+first deployed as they are, which moves no requests, and then as the template says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from infra import rollback
+from infra.rollback import Deployed
+from infra.stack_names import EMERGENCY, HELD, stack_name
+
+
+class Refused(Exception):
+    """The stage is not deployed. The message says why and what to do."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Deploy a stage. Returns 0, or the exit status of what failed."""
+    parser = argparse.ArgumentParser(prog="infra.deploy")
+    parser.add_argument("stage")
+    parser.add_argument("--emergency", action="store_true", help="all at once, without release alarms")
+    options = parser.parse_args(arguments)
+    context = ["--context", f"stage={options.stage}"]
+    if options.emergency:
+        context += ["--context", f"{EMERGENCY}=1"]
+    try:
+        if options.emergency:
+            _confirm(options.stage)
+        functions = _deployed(stack_name(options.stage))
+        if _any_was_moved(functions):
+            held = {function.name: str(function.version) for function in functions}
+            _cdk_deploy(*context, "--context", f"{HELD}={json.dumps(held)}")
+        _cdk_deploy(*context)
+        if functions:
+            rollback.prune(stack_name(options.stage), {function.function: function.version for function in functions})
+    except subprocess.CalledProcessError as failed:
+        return failed.returncode
+    except (Refused, BotoCoreError, ClientError) as problem:
+        print(f"infra.deploy: {problem}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _confirm(stage: str) -> None:
+    print(f"infra.deploy: all requests of {stage} go to the new versions at once, and no alarm rolls them back.")
+    print(f"Type {stage} to deploy: ", end="", flush=True)
+    if sys.stdin.readline().strip() != stage:
+        raise Refused("not confirmed, so nothing was deployed")
+
+
+def _deployed(stack: str) -> list[Deployed]:
+    """The functions as they are before the deploy; none before the first one."""
+    try:
+        return rollback.deployed(stack)
+    except rollback.NoStage:
+        return []
+
+
+def _any_was_moved(functions: Sequence[Deployed]) -> bool:
+    """Whether an alias does not name the version that was deployed last. Says so for each one."""
+    for function in functions:
+        if function.shifting:
+            raise Refused(
+                f"requests of {function.name} go to two versions: wait for the deploy, or run `make rollback`"
+            )
+    moved = [function for function in functions if function.version != function.newest]
+    for function in moved:
+        print(f"infra.deploy: {function.name} was moved to version {function.version}, from {function.newest}")
+    return bool(moved)
+
+
+def _cdk_deploy(*options: str) -> None:
+    subprocess.run(["npx", "--no-install", "cdk", "deploy", "--all", *options], check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
