@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from shared.store import table
-from tests.support import managing
-from tests.support.managing import PATIENCE, ROOT
+from tests.integration import managing
+from tests.integration.managing import PATIENCE, ROOT
 from tests.support.runner import LocalRunner
 
 REFUSALS_KEPT = 5 + 2

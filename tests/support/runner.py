@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import random
-import re
 import signal
 import socket
 import subprocess
@@ -14,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -175,32 +174,6 @@ def local_runner(folder: Path, speed: float, **settings: str) -> Iterator[Servic
         runner.close()
 
 
-def running_service() -> Service:
-    """The service that the environment names, with as many projects as it has keys of."""
-    base_url = os.environ["BASE_URL"].rstrip("/")
-    host, _, port = os.environ.get("CONNECT_TO", "").rpartition(":")
-    speed = os.environ.get("SPEED")
-    service = Service(
-        base_url,
-        projects=(),
-        speed=float(speed) if speed else None,
-        promises=Promises(base_url),
-        connect_to=(host, int(port)) if host else None,
-    )
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-
-    def key(name: str) -> str:
-        keys = os.environ.get(name, "").split()
-        return keys[worker] if keys else ""
-
-    projects = []
-    for prefix in ("", "OTHER_"):
-        if test_key := key(f"{prefix}TEST_KEY"):
-            ping = service.client(test_key).get("/v1/ping").ok()
-            projects.append(Project(ping["project_id"], ping["project_name"], test_key, key(f"{prefix}LIVE_KEY")))
-    return replace(service, projects=tuple(projects))
-
-
 def needs_a_runner_of_its_own() -> None:
     """Skip what would take a service that waits longer than the one that is tested."""
     if "BASE_URL" in os.environ:
@@ -224,13 +197,3 @@ def subscriptions() -> Iterator[Subscribe]:
     finally:
         for client, endpoint_id in made:
             client.delete(f"/v1/webhook_endpoints/{endpoint_id}")
-
-
-def delete_all(client: Client) -> None:
-    """Delete what this client has made; what the API cannot delete, conversations, is ended."""
-    made = re.findall(r"/v1/((?:customers|appointments|webhook_endpoints|conversations)/\w+)", "\n".join(client.made))
-    for path in reversed(dict.fromkeys(made)):
-        if path.startswith("conversations/"):
-            client.post(f"/v1/{path}/end").ok()
-        elif (response := client.delete(f"/v1/{path}")).status != 404:
-            response.ok()
