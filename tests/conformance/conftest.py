@@ -13,17 +13,55 @@ needs projects of its own: separate their keys by spaces.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.client import Client
+from tests.support.client import Client, Promises
 from tests.support.given import Subscribe
-from tests.support.runner import Service, delete_all, local_runner, quick_folder, running_service, subscriptions
+from tests.support.runner import Project, Service, local_runner, quick_folder, subscriptions
 from tests.support.signed_receiver import Receiver
 
 SPEED = 50
+
+
+def delete_all(client: Client) -> None:
+    """Delete what this client has made; what the API cannot delete, conversations, is ended."""
+    made = re.findall(r"/v1/((?:customers|appointments|webhook_endpoints|conversations)/\w+)", "\n".join(client.made))
+    for path in reversed(dict.fromkeys(made)):
+        if path.startswith("conversations/"):
+            client.post(f"/v1/{path}/end").ok()
+        elif (response := client.delete(f"/v1/{path}")).status != 404:
+            response.ok()
+
+
+def running_service() -> Service:
+    """The service that the environment names, with as many projects as it has keys of."""
+    base_url = os.environ["BASE_URL"].rstrip("/")
+    host, _, port = os.environ.get("CONNECT_TO", "").rpartition(":")
+    speed = os.environ.get("SPEED")
+    service = Service(
+        base_url,
+        projects=(),
+        speed=float(speed) if speed else None,
+        promises=Promises(base_url),
+        connect_to=(host, int(port)) if host else None,
+    )
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+
+    def key(name: str) -> str:
+        keys = os.environ.get(name, "").split()
+        return keys[worker] if keys else ""
+
+    projects = []
+    for prefix in ("", "OTHER_"):
+        if test_key := key(f"{prefix}TEST_KEY"):
+            ping = service.client(test_key).get("/v1/ping").ok()
+            projects.append(Project(ping["project_id"], ping["project_name"], test_key, key(f"{prefix}LIVE_KEY")))
+    return replace(service, projects=tuple(projects))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

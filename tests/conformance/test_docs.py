@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import time
 import urllib.error
 import urllib.request
 from datetime import UTC, datetime, timedelta
@@ -19,7 +20,7 @@ from shared.docs.contents import PAGES
 from shared.docs.markdown import Block
 from tests.support.browsing import Markup
 from tests.support.client import Client, eventually
-from tests.support.documentation import Reader, assert_refuses_unsigned, printed_within
+from tests.support.documentation import Reader, assert_refuses_unsigned
 from tests.support.given import create_appointment, create_customer, simulated_phone, unique
 from tests.support.runner import Service
 from tests.support.signed_receiver import Receiver
@@ -34,6 +35,14 @@ SAMPLES = {
     "catch_up.mjs": "customer.created",
 }
 """What programs of the pages print."""
+
+
+def printed_within(output: Path, text: str, seconds: float = 20) -> None:
+    """Wait until a program has printed this text."""
+    deadline = time.monotonic() + seconds
+    while text not in output.read_text():
+        assert time.monotonic() < deadline, f"{text!r} was not printed: {output.read_text()}"
+        time.sleep(0.05)
 
 
 def post(url: str, body: bytes, **headers: str) -> int:

@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 
 from tests.support.client import Client, Promises, Response
-from tests.support.killed_runner import LocalRunner, command_line, processes_of
+from tests.support.runner import LocalRunner, command_line, processes_of
 from tests.support.signed_receiver import Hook, Receiver, service_signature_is_valid, standard_signature_is_valid
 
 SPEED = 60

@@ -16,8 +16,7 @@ import pytest
 
 from tests.support import given
 from tests.support.client import Client, Promises
-from tests.support.killed_runner import LocalRunner
-from tests.support.runner import quick_folder
+from tests.support.runner import LocalRunner, quick_folder
 
 SPEED = 20
 KILLS = 3

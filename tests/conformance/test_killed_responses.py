@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import given
 from tests.support.client import Client, Promises
-from tests.support.killed_runner import LocalRunner
+from tests.support.runner import LocalRunner
 
 KILLS = 4
 CLIENTS = 6

@@ -9,7 +9,7 @@ from aws_cdk import App, Stack
 from aws_cdk import aws_sqs as sqs
 
 from infra.stack import ServiceStack
-from tests.support.acknowledged import ACKNOWLEDGED, Acknowledged, Finding, acknowledge, findings
+from tests.infra.acknowledged import ACKNOWLEDGED, Acknowledged, Finding, acknowledge, findings
 
 each_reason = pytest.mark.parametrize("line", ACKNOWLEDGED, ids=lambda line: f"{line.rule}-{line.path}")
 

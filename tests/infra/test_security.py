@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from infra.stack_names import stack_name
-from tests.support.policies import TRUSTED_AS_IT_IS, UNBOUND, problems, statements
+from tests.infra.policies import TRUSTED_AS_IT_IS, UNBOUND, problems, statements
 from tests.support.synth import Resource, Synthesized
 from tests.support.templates import flat, listed, refuses_plain_http
 

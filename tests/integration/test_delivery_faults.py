@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -25,7 +26,7 @@ from tests.support.faults import (
     PHONE,
     TROUBLES,
     URL,
-    deaths_among_threads,
+    Death,
     deaths_around,
     first_and_last_of_each,
 )
@@ -33,6 +34,16 @@ from tests.support.receivers import Receiver, answer
 from tests.support.resources import listed, made, woken
 from tests.support.stage import Stage, sqs_record
 from tests.support.wire import ALWAYS, Fault, Killed, refused, throttled, wire
+
+
+def deaths_among_threads(operations: Sequence[str]) -> Iterator[Death]:
+    """As `deaths`, for a worker whose threads make these calls in any order: it dies before each call, after the last.
+
+    A call of one thread ends while those of others are under way, so the end of each is no point of its own.
+    """
+    for position in range(len(operations)):
+        yield position, None
+    yield None, len(operations) - 1
 
 
 def wake_up(stage: Stage, message: Any) -> Any:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from shared.aws import client as aws_client
+from shared.aws import services
 from shared.calls.consent import consents
 from shared.core import clock
 from shared.erasure import erasing
@@ -19,20 +22,19 @@ from tests.support.clocks import Clock
 from tests.support.conversing import Hurried, Thread, asked, meanwhile, opened, send, wake_up
 from tests.support.erasing import (
     BEHAVIOURS,
+    Key,
     Person,
     call,
-    differences,
-    dying,
     erase,
     live,
     newcomer,
     none_stored,
     person,
     put_back,
-    receiving,
     remains,
     rows,
     statuses,
+    text,
     trace,
 )
 from tests.support.given import simulated_phone, unique
@@ -43,6 +45,59 @@ from tests.support.stage import Answer, Stage
 from tests.support.wire import Fault, Killed, Try, wire
 
 pytestmark = pytest.mark.usefixtures("empty_storage")
+
+
+@contextmanager
+def dying(after: int = 0) -> Iterator[None]:
+    """The process dies after its first write to the table or the bucket, or after so many more."""
+    left = [after]
+    writes = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "DeleteObject", "PutObject"}
+
+    def written(operation: str) -> None:
+        if operation in writes:
+            if left[0] == 0:
+                raise Killed(f"after {operation}")
+            left[0] -= 1
+
+    class AfterCalls(aws_client.Hook):
+        def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
+            if call.operation == "DeleteItem":
+                call = replace(call, parameters={**call.parameters, "ReturnValues": "ALL_OLD"})
+            response = proceed(call)
+            # Deleting a row that is gone changes nothing.
+            if call.operation != "DeleteItem" or "Attributes" in response:
+                written(call.operation)
+            return response
+
+    def called(model: Any, http_response: Any, **others: Any) -> None:
+        if http_response.status_code < 300:
+            written(model.name)
+
+    events = services.s3().meta.events
+    events.register_last("after-call.s3", called)
+    try:
+        with aws_client.hooked(AfterCalls()):
+            yield
+    finally:
+        events.unregister("after-call.s3", called)
+
+
+def differences(before: Mapping[Key, Any], after: Mapping[Key, Any], whom: Person) -> Iterator[str]:
+    """What the erasure did to rows that are not the person's."""
+    for key in before.keys() | after.keys():
+        old, new = before.get(key), after.get(key)
+        own = old is not None and (whom.owns(old) or whom.phone in text(old) or "ASKED#" in key[0])
+        if old == new or (new is None and own):
+            continue
+        if key[0] == whom.scope.pk("erasure") or (key[1] == "erased" and "#usage#" in key[0]):
+            continue
+        yield f"{key}: {old} became {new}"
+
+
+def receiving(stage: Stage, receivers: Mapping[str, Receiver]) -> None:
+    """Register the endpoints in the project that the stage calls as."""
+    for label, receiver in receivers.items():
+        created(stage, "/v1/webhook_endpoints", url=receiver.url, label=label, enabled=label != "closed")
 
 
 @pytest.fixture

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from shared.admin import members, sign_in
 from shared.aws import client as aws_client
-from shared.aws.connections import Reply
+from shared.aws.connections import ConnectionFailed, Reply
 from shared.core import clock, ids
 from shared.store import table
 from shared.store.keys import Scope
@@ -18,7 +19,7 @@ from shared.webhooks.deliveries import rules
 from tests.support.browsing import signed_in
 from tests.support.clocks import Clock
 from tests.support.conversing import CANCEL, Thread, conversed, meanwhile, opened, send
-from tests.support.racing import response_lost
+from tests.support.racing import WRITES, at_once
 from tests.support.receivers import Receiver, answer
 from tests.support.resources import keyed, listed, made, seen, woken
 from tests.support.stage import Project, Stage, sqs_record
@@ -26,6 +27,36 @@ from tests.support.wire import answer as answered_by_aws
 
 PHONE = "+15005550006"
 WHEN = "2030-05-06T07:08:09Z"
+
+
+@contextmanager
+def response_lost(work: Callable[[], Any] | None, *, sent: bool = True, writes_before: int = 0) -> Iterator[None]:
+    """The response to the next write is lost, and the work is done by somebody else before the client's retry.
+
+    Requests that are counted by their key are no writes. Without `sent`, the write itself is lost; with
+    `writes_before`, it is a later one.
+    """
+    left = [work]
+    skipped = [None] * writes_before
+
+    class Lost(aws_client.Hook):
+        def attempt(self, call: aws_client.Call, proceed: Callable[[], Reply]) -> Reply:
+            counts_a_key = call.parameters.get("Key", {}).get("pk", {}).get("S", "").startswith("KEY#")
+            if call.operation not in WRITES or counts_a_key or not left:
+                return proceed()
+            if skipped:
+                skipped.pop()
+                return proceed()
+            others = left.pop()
+            if sent:
+                proceed()
+            if others is not None:
+                at_once([others])
+            raise ConnectionFailed("connection_closed")
+
+    with aws_client.hooked(Lost()):
+        yield
+    assert not left, "there was no write"
 
 
 def customer(stage: Stage) -> str:

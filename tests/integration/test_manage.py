@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import re
-import signal
 import socket
 import subprocess
 import sys
@@ -21,8 +20,9 @@ from typing import Any
 import pytest
 
 from shared.store import table
-from tests.support import managing
-from tests.support.managing import PATIENCE, ROOT
+from tests.integration import managing
+from tests.integration.managing import PATIENCE, ROOT
+from tests.support.runner import LocalRunner
 
 REFUSALS_KEPT = 5 + 2
 """Seconds; what is remembered of a key is short."""
@@ -108,36 +108,12 @@ class Runner:
 
 @pytest.fixture(scope="module")
 def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
-    folder = tmp_path_factory.mktemp("managed")
-    ready_file = folder / "ready.json"
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    settings = {"PORT": str(port), "DATA_DIR": str(folder / "data"), "READY_FILE": str(ready_file), "SPEED": "50"}
-    with (folder / "runner.log").open("wb") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "infra.local"],
-            cwd=ROOT,
-            env=os.environ | settings,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-        )
+    local = LocalRunner(tmp_path_factory.mktemp("managed"), speed=50)
+    local.start()
     try:
-        deadline = time.monotonic() + PATIENCE
-        while not ready_file.exists():
-            tail = (folder / "runner.log").read_text(errors="replace")[-2000:]
-            assert process.poll() is None, f"the local runner ended:\n{tail}"
-            assert time.monotonic() < deadline, f"the local runner is not ready:\n{tail}"
-            time.sleep(0.1)
-        yield Runner(folder / "data", json.loads(ready_file.read_text()))
+        yield Runner(local.data_dir, local.ready())
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        local.close()
 
 
 def failed(ran: managing.Done) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -49,6 +50,7 @@ from tests.support.live_calls import (
     outcome,
     placed,
     tell,
+    text_of,
     work,
 )
 from tests.support.racing import at_once
@@ -66,7 +68,7 @@ MOVED = "2030-06-07T08:00:00.000Z"
 
 
 @pytest.fixture(autouse=True)
-def logged(stage: Stage) -> Iterator[list[str]]:
+def logged(stage: Stage) -> Iterator[list[logging.LogRecord]]:
     with kept_log(SECRETS) as lines:
         yield lines
 
@@ -521,12 +523,12 @@ def test_a_call_that_is_nobodys_is_an_error(stage: Stage, livemode: str, line: L
 
 
 def test_an_agent_that_fails_apologises_ends_the_call_and_has_a_person_call_back(
-    stage: Stage, stopped_clock: Clock, line: Line, logged: list[str]
+    stage: Stage, stopped_clock: Clock, line: Line, logged: list[logging.LogRecord]
 ) -> None:
     agents.use(Broken())
     call = answered(stage, line)
     assert talks(stage, stopped_clock, call, "Yes, I'll be there.") == (voice.LOST, True)
-    assert [one for one in logged if "agent failed" in one and "ModelTimeout" in one]
+    assert [text for text in map(text_of, logged) if "agent failed" in text and "ModelTimeout" in text]
     assert [(one["role"], one["content"]) for one in transcript(call)][1:] == [
         ("customer", "Yes, I'll be there."),
         ("agent", voice.LOST),

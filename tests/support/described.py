@@ -71,8 +71,11 @@ class Description:
             return
         content, document = found["content"][media_type], json.loads(body)
         yield from self._of_schema(f"{operation.name} {status}", content["schema"], document)
-        if status >= 400 and document["error"]["code"] not in content["examples"]:
-            yield f"described, {operation.name} {status}: code {document['error']['code']}"
+        if status >= 400:
+            type_, code = document["error"]["type"], document["error"]["code"]
+            example = content["examples"].get(code)
+            if example is None or self._resolved(example)["value"]["error"]["type"] != type_:
+                yield f"described, {operation.name} {status}: {type_} {code}"
 
     def webhook_breaches(self, headers: Message, body: bytes) -> Iterator[str]:
         """What in this webhook is not as described."""

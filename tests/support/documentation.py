@@ -220,14 +220,6 @@ def assert_refuses_unsigned(port: int) -> None:
         assert status[1:2] == [b"400"], (fields, body, status)
 
 
-def printed_within(output: Path, text: str, seconds: float = 20) -> None:
-    """Wait until a program has printed this text."""
-    deadline = time.monotonic() + seconds
-    while text not in output.read_text():
-        assert time.monotonic() < deadline, f"{text!r} was not printed: {output.read_text()}"
-        time.sleep(0.05)
-
-
 def _headers(lines: list[str]) -> dict[str, str]:
     pairs = (line.partition(":") for line in lines)
     return {name.lower(): value.strip() for name, _, value in pairs}

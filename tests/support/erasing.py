@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from shared.aws import client as aws_client
 from shared.aws import services
 from shared.calls.consent import consents
 from shared.core import clock
@@ -21,10 +19,9 @@ from tests.support import calling
 from tests.support.clocks import Clock
 from tests.support.conversing import Thread, answered, asked, conversed, meanwhile
 from tests.support.given import simulated_phone
-from tests.support.receivers import Behaviour, Exchange, Receiver, answer
+from tests.support.receivers import Behaviour, Exchange, answer
 from tests.support.resources import created, keyed, listed, seen, woken
 from tests.support.stage import Project, Stage, wake_up_record
-from tests.support.wire import Killed
 
 WHEN = "2030-05-06T07:08:09Z"
 Key = tuple[str, str]
@@ -70,12 +67,6 @@ def echo(exchange: Exchange) -> None:
 
 BEHAVIOURS: Mapping[str, Behaviour] = {"takes": echo, "fails": answer(503), "refuses": answer(400), "closed": echo}
 """By label: the endpoints of a project, whose deliveries come to have every status."""
-
-
-def receiving(stage: Stage, receivers: Mapping[str, Receiver]) -> None:
-    """Register the endpoints in the project that the stage calls as."""
-    for label, receiver in receivers.items():
-        created(stage, "/v1/webhook_endpoints", url=receiver.url, label=label, enabled=label != "closed")
 
 
 def live(stage: Stage, project: Project) -> Scope:
@@ -239,53 +230,6 @@ def remains(whom: Person, *, idempotency: bool = False) -> Iterator[str]:
     for key, content in objects().items():
         if whom.mark.encode() in content or any(id in key for id in whom.ids):
             yield key
-
-
-def differences(before: Mapping[Key, Any], after: Mapping[Key, Any], whom: Person) -> Iterator[str]:
-    """What the erasure did to rows that are not the person's."""
-    for key in before.keys() | after.keys():
-        old, new = before.get(key), after.get(key)
-        own = old is not None and (whom.owns(old) or whom.phone in text(old) or "ASKED#" in key[0])
-        if old == new or (new is None and own):
-            continue
-        if key[0] == whom.scope.pk("erasure") or (key[1] == "erased" and "#usage#" in key[0]):
-            continue
-        yield f"{key}: {old} became {new}"
-
-
-@contextmanager
-def dying(after: int = 0) -> Iterator[None]:
-    """The process dies after its first write to the table or the bucket, or after so many more."""
-    left = [after]
-    writes = {"PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "DeleteObject", "PutObject"}
-
-    def written(operation: str) -> None:
-        if operation in writes:
-            if left[0] == 0:
-                raise Killed(f"after {operation}")
-            left[0] -= 1
-
-    class AfterCalls(aws_client.Hook):
-        def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
-            if call.operation == "DeleteItem":
-                call = replace(call, parameters={**call.parameters, "ReturnValues": "ALL_OLD"})
-            response = proceed(call)
-            # Deleting a row that is gone changes nothing.
-            if call.operation != "DeleteItem" or "Attributes" in response:
-                written(call.operation)
-            return response
-
-    def called(model: Any, http_response: Any, **others: Any) -> None:
-        if http_response.status_code < 300:
-            written(model.name)
-
-    events = services.s3().meta.events
-    events.register_last("after-call.s3", called)
-    try:
-        with aws_client.hooked(AfterCalls()):
-            yield
-    finally:
-        events.unregister("after-call.s3", called)
 
 
 def put_back(items: Iterable[Mapping[str, Any]]) -> None:

@@ -179,16 +179,6 @@ def deaths_around(operations: Sequence[str]) -> Iterator[Death]:
             yield None, position
 
 
-def deaths_among_threads(operations: Sequence[str]) -> Iterator[Death]:
-    """As `deaths`, for a worker whose threads make these calls in any order: it dies before each call, after the last.
-
-    A call of one thread ends while those of others are under way, so the end of each is no point of its own.
-    """
-    for position in range(len(operations)):
-        yield position, None
-    yield None, len(operations) - 1
-
-
 PHONE = "+15005550006"
 URL = "https://example.com/hook"
 

@@ -5,84 +5,65 @@ from __future__ import annotations
 import json
 import re
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import strategies as st
 
-from tests.support.hostile_values import (
-    APPOINTMENT,
-    CUSTOMER,
-    CUSTOMER_ID,
-    ENDPOINT,
-    HOPELESS,
-    JUNK,
-    MOMENTS,
-    PHONES,
-    READ_ONLY,
-    REASONS,
-    STATUSES,
-)
-
-Fields = Mapping[str, st.SearchStrategy[str]]
+from tests.support.described import DESCRIPTION
+from tests.support.hostile_values import FIELDS, HOPELESS, JUNK, MOMENTS, PHONES, READ_ONLY, STATUSES
 
 
 @dataclass(frozen=True)
 class Route:
-    """A method, a path with places for ids, and the body: fields, and those of a valid one as JSON texts."""
+    """A method, a path with places for ids, the names of its fields, a valid body as JSON texts, and its parameters."""
 
     method: str
     path: str
-    fields: Fields = field(default_factory=dict)
+    fields: Sequence[str] = ()
     valid: Mapping[str, str] = field(default_factory=dict)
-    query: tuple[str, ...] = ()
+    query: Sequence[str] = ()
+
+
+DOCUMENT = json.loads(DESCRIPTION.read_text(encoding="utf-8"))
+PLACES = {"customers": "customer", "appointments": "appointment", "webhook_endpoints": "endpoint", "events": "event"}
+"""What the `id` in a path of each collection is."""
+VALID = {
+    "POST /v1/customers": {"phone": '"+15005550006"', "name": '"Ann"'},
+    "PATCH /v1/customers/{customer}": {"name": '"Bea"'},
+    "POST /v1/appointments": {"customer_id": '"{customer}"', "appointment_at": '"2030-05-06T07:08:09+02:00"'},
+    "PATCH /v1/appointments/{appointment}": {"title": '"Visit"'},
+    "POST /v1/webhook_endpoints": {"url": '"https://example.com/hook"'},
+    "PATCH /v1/webhook_endpoints/{endpoint}": {"label": '"Main"'},
+    "PATCH /v1/agent_settings": {"business_name": '"Main"'},
+}
+
+
+def resolved(part: Any) -> Any:
+    """A part of the description, or what it refers to."""
+    if "$ref" not in part:
+        return part
+    _, _, kind, name = part["$ref"].split("/")
+    return resolved(DOCUMENT["components"][kind][name])
+
+
+def routes(collection: str) -> Iterator[Route]:
+    """The routes of a collection as the description has them. Calls are left out: they take time."""
+    for described, methods in DOCUMENT["paths"].items():
+        if described.split("/")[2] != collection or described.endswith("/call"):
+            continue
+        path = described.replace("{id}", f"{{{PLACES.get(collection)}}}").replace("{delivery_id}", "{delivery}")
+        for method, operation in methods.items():
+            bodies = operation.get("requestBody", {}).get("content", {}).values()
+            fields = [name for body in bodies for name in resolved(body["schema"])["properties"]]
+            parameters = map(resolved, operation.get("parameters", ()))
+            query = [parameter["name"] for parameter in parameters if parameter["in"] == "query"]
+            yield Route(method.upper(), path, fields, VALID.get(f"{method.upper()} {path}", {}), query)
 
 
 IDS = {"customer": "cust_", "appointment": "appt_", "endpoint": "whk_", "event": "evt_", "delivery": "whd_"}
-RANGES = tuple(f"created_at[{word}]" for word in ("gt", "gte", "lt", "lte"))
-TIME_RANGES = tuple(f"appointment_at[{word}]" for word in ("gt", "gte", "lt", "lte"))
-SECONDS = tuple(f"created[{word}]" for word in ("gt", "gte", "lt", "lte"))
-ROUTES = {
-    "ping": [Route("GET", "/v1/ping")],
-    "customers": [
-        Route("POST", "/v1/customers", CUSTOMER, {"phone": '"+15005550006"', "name": '"Ann"'}),
-        Route("GET", "/v1/customers", query=("phone", "email", "external_id", *RANGES)),
-        Route("GET", "/v1/customers/{customer}"),
-        Route("PATCH", "/v1/customers/{customer}", CUSTOMER, {"name": '"Bea"'}),
-        Route("DELETE", "/v1/customers/{customer}"),
-    ],
-    "appointments": [
-        Route(
-            "POST",
-            "/v1/appointments",
-            APPOINTMENT | {"customer_id": CUSTOMER_ID},
-            {"customer_id": '"{customer}"', "appointment_at": '"2030-05-06T07:08:09+02:00"'},
-        ),
-        Route(
-            "GET",
-            "/v1/appointments",
-            query=("customer_id", "session_id", "status", "external_id", *RANGES, *TIME_RANGES),
-        ),
-        Route("GET", "/v1/appointments/{appointment}"),
-        Route("PATCH", "/v1/appointments/{appointment}", APPOINTMENT | REASONS, {"title": '"Visit"'}),
-        Route("DELETE", "/v1/appointments/{appointment}"),
-    ],
-    "webhook_endpoints": [
-        Route("POST", "/v1/webhook_endpoints", ENDPOINT, {"url": '"https://example.com/hook"'}),
-        Route("GET", "/v1/webhook_endpoints"),
-        Route("GET", "/v1/webhook_endpoints/{endpoint}"),
-        Route("PATCH", "/v1/webhook_endpoints/{endpoint}", ENDPOINT, {"label": '"Main"'}),
-        Route("POST", "/v1/webhook_endpoints/{endpoint}/rotate_secret"),
-        Route("POST", "/v1/webhook_endpoints/{endpoint}/test"),
-        Route("DELETE", "/v1/webhook_endpoints/{endpoint}"),
-    ],
-    "events": [
-        Route("GET", "/v1/events", query=("type", "object_id", *SECONDS)),
-        Route("GET", "/v1/events/{event}"),
-        Route("GET", "/v1/events/{event}/deliveries"),
-        Route("GET", "/v1/events/{event}/deliveries/{delivery}"),
-        Route("POST", "/v1/events/{event}/deliveries/{delivery}/retry"),
-    ],
+ROUTES = {collection: [*routes(collection)] for collection in ("ping", "agent_settings", *PLACES)} | {
     "fallback": [
         Route(method, path)
         for method in ("GET", "POST", "OPTIONS")
@@ -253,15 +234,14 @@ def bodies(draw: st.DrawFn, route: Route) -> str | bytes | None:
     )
     names = sorted(route.fields) or ["x"]
     name = draw(st.sampled_from(names))
-    edges = route.fields.get(name, JUNK)
     others = [pair for pair in valid if pair[0] != name]
     if kind == "edge":
-        return text_of([*others, (name, draw(edges))])
+        return text_of([*others, (name, draw(FIELDS.get(name, JUNK)))])
     if kind == "junk":
         return text_of([*others, (name, draw(JUNK))])
     if kind == "more":
         more = draw(st.lists(st.sampled_from(names), max_size=4, unique=True))
-        found = dict(valid) | {each: draw(route.fields.get(each, JUNK)) for each in more}
+        found = dict(valid) | {each: draw(FIELDS.get(each, JUNK)) for each in more}
         return text_of(list(found.items()))
     if kind == "less":
         return text_of(others) if route.fields else None
@@ -300,7 +280,7 @@ def bodies(draw: st.DrawFn, route: Route) -> str | bytes | None:
 
 @st.composite
 def queries(draw: st.DrawFn, route: Route) -> str:
-    names = st.sampled_from(["limit", "starting_after", *route.query])
+    names = st.sampled_from([*route.query, "limit"])
     pairs = draw(st.lists(st.tuples(names, QUERY_VALUES), max_size=3))
     odd = draw(st.sampled_from(["", "", "", "unknown", "raw", "twice"]))
     if odd == "unknown":

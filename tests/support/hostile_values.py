@@ -195,31 +195,27 @@ METADATA: tuple[dict[str, Any], ...] = (
 NESTED = st.sampled_from([json.dumps(value) for value in METADATA])
 STATUSES = ("pending", "confirmed", "rescheduled", "cancelled", "failed")
 
-CUSTOMER = {
-    "phone": quoted(*PHONES),
-    "name": quoted("Ann", "x" * 200, "x" * 201),
-    "email": quoted(*EMAILS),
-    "external_id": quoted("c-1", "", "x" * 255, "x" * 256),
-    "metadata": NESTED,
-}
-APPOINTMENT = {
+FIELDS = {
     "appointment_at": quoted(*MOMENTS),
+    "cancellation_reason": quoted("ill", "x" * 501),
+    "customer_id": quoted("{customer}", "{deleted_customer}", f"cust_{'0' * 26}", "{appointment}", "{CUSTOMER}", "x"),
+    "description": quoted("Text", "x" * 501),
+    "duration_minutes": st.sampled_from(["1", "30", "1440", "0", "1441", "-1", "30.0", '"30"', "true", "1e1"]),
+    "email": quoted(*EMAILS),
+    "enabled": st.sampled_from(["true", "false", "null", "1", '"true"']),
+    "event_filters": st.sampled_from([json.dumps(value) for value in FILTERS]),
+    "external_id": quoted("c-1", "", "x" * 255, "x" * 256),
+    "failure_reason": quoted("no show"),
+    "label": quoted("Main", "x" * 201),
+    "location": quoted("Here", "x" * 500, "x" * 501),
+    "metadata": NESTED,
+    "name": quoted("Ann", "x" * 200, "x" * 201),
+    "notes": quoted("a\nb", "x" * 2000, "x" * 2001),
+    "phone": quoted(*PHONES),
     "status": quoted(*STATUSES, "Pending", "done"),
     "timezone": quoted(*ZONES),
-    "duration_minutes": st.sampled_from(["1", "30", "1440", "0", "1441", "-1", "30.0", '"30"', "true", "1e1"]),
     "title": quoted("Visit", "x" * 200, "x" * 201),
-    "location": quoted("Here", "x" * 500, "x" * 501),
-    "notes": quoted("a\nb", "x" * 2000, "x" * 2001),
-    "external_id": quoted("a-1", "", "x" * 256),
-    "metadata": NESTED,
-}
-ENDPOINT = {
     "url": quoted(*URLS),
-    "event_filters": st.sampled_from([json.dumps(value) for value in FILTERS]),
-    "label": quoted("Main", "x" * 201),
-    "description": quoted("Text", "x" * 501),
-    "enabled": st.sampled_from(["true", "false", "null", "1", '"true"']),
 }
-REASONS = {"cancellation_reason": quoted("ill", "x" * 501), "failure_reason": quoted("no show")}
-CUSTOMER_ID = quoted("{customer}", "{deleted_customer}", f"cust_{'0' * 26}", "{appointment}", "{CUSTOMER}", "x")
+"""By name: values of a field, at its edges and beyond."""
 READ_ONLY = ("id", "object", "livemode", "created_at", "updated_at", "deleted_at", "secret", "session_id")

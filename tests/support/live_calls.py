@@ -16,13 +16,13 @@ from typing import Any
 from shared.aws import services
 from shared.calls import limits
 from shared.core import clock
-from shared.core.log import logger
 from shared.projects import usage
 from shared.store import table
 from shared.store.keys import Scope
 from shared.telephony import ContactState, EndedReason, Ending, Placed, SessionCallStatus
+from tests.support import calling, logged
 from tests.support.clocks import Clock
-from tests.support.resources import created, seen
+from tests.support.resources import created
 from tests.support.stage import Stage, sqs_record, wake_up_record
 from tests.support.wire import Killed, wire
 
@@ -96,29 +96,18 @@ class LiveCall:
         return json.loads(self.row["doc"])
 
 
-class _Keeper(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        trace = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
-        self.lines.append(f"{record.getMessage()} {record.__dict__} {trace}")
+def text_of(record: logging.LogRecord) -> str:
+    """All that a line of the log says, with its exception."""
+    trace = "".join(traceback.format_exception(*record.exc_info)) if record.exc_info else ""
+    return f"{record.getMessage()} {record.__dict__} {trace}"
 
 
 @contextmanager
-def kept_log(secrets: Sequence[str]) -> Iterator[list[str]]:
+def kept_log(secrets: Sequence[str]) -> Iterator[list[logging.LogRecord]]:
     """All that is logged meanwhile, at every level; none of the secrets is in it."""
-    keeper, watched = _Keeper(), logging.getLogger(logger().name)
-    level = watched.level
-    watched.addHandler(keeper)
-    watched.setLevel(logging.DEBUG)
-    try:
-        yield keeper.lines
-    finally:
-        watched.removeHandler(keeper)
-        watched.setLevel(level)
-    assert [line for line in keeper.lines if any(secret in line for secret in secrets)] == []
+    with logged.lines("DEBUG") as records:
+        yield records
+    assert [text for text in map(text_of, records) if any(secret in text for secret in secrets)] == []
 
 
 def placed(stage: Stage, *, name: str = NAME, **order: Any) -> LiveCall:
@@ -197,13 +186,8 @@ def tell(stage: Stage, *events: dict[str, Any]) -> None:
 
 def events_of(stage: Stage, id: str) -> list[str]:
     """The types of an object's events, oldest first; no write changed two statuses of a session."""
-    for record in stage.fan_out():
-        images = record["dynamodb"]
-        if "OldImage" in images and images["NewImage"]["kind"]["S"] == "session":
-            old, new = (json.loads(table.decode(images[name])["doc"]) for name in ("OldImage", "NewImage"))
-            statuses = ("call_status", "transcript_status", "recording_status")
-            assert sum(old[name] != new[name] for name in statuses) <= 1
-    return [event["type"] for event in seen(stage, f"/v1/events?object_id={id}&limit=100")["data"]][::-1]
+    assert [*calling.doubled(stage.fan_out())] == []
+    return calling.events_of(stage, id)
 
 
 def used(call: LiveCall) -> dict[str, int]:

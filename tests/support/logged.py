@@ -11,8 +11,8 @@ from shared.core import log
 
 
 @contextmanager
-def lines() -> Iterator[list[logging.LogRecord]]:
-    """What is logged while the block runs."""
+def lines(level: str = "INFO") -> Iterator[list[logging.LogRecord]]:
+    """What is logged from this level on while the block runs."""
     found: list[logging.LogRecord] = []
 
     class Keep(logging.Handler):
@@ -21,14 +21,14 @@ def lines() -> Iterator[list[logging.LogRecord]]:
 
     logger = log.logger()
     handler = Keep()
-    level = logger.level
+    before = logger.level
     logger.addHandler(handler)
-    logger.setLevel("INFO")
+    logger.setLevel(level)
     try:
         yield found
     finally:
         logger.removeHandler(handler)
-        logger.setLevel(level)
+        logger.setLevel(before)
 
 
 def ids(logged: list[logging.LogRecord], message: str, *names: str) -> list[tuple[Any, ...]]:

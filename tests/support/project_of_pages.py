@@ -2,39 +2,15 @@
 
 from __future__ import annotations
 
-from shared.admin import members
 from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks import replays
-from tests.support.browsing import STAFF, Story, Whole, as_test, keys_of
+from tests.support.browsing import Whole, as_test
 from tests.support.delivering import happen
 from tests.support.resources import created, listed
 from tests.support.stage import Stage
 
 WHEN = "2030-05-06T07:08:09Z"
-
-
-def whole_of(stage: Stage, story: Story) -> Whole:
-    """The story with a resource of every kind. The customer of the pages has no call."""
-    customer = created(stage, "/v1/customers", phone="+15005550006", name="Ada")["id"]
-    appointment = created(stage, "/v1/appointments", customer_id=customer, appointment_at=WHEN, title="Check-up")["id"]
-    conversation = created(stage, "/v1/conversations", external_id="ada", customer={"id": customer})["id"]
-    [endpoint] = stage.call("GET", "/v1/webhook_endpoints").json["data"]
-    callee = created(stage, "/v1/customers", phone="+15005550000")["id"]
-    session = created(stage, f"/v1/customers/{callee}/call")["session_id"]
-    with as_test():
-        [staff] = [one.id for one in members.of_project(story.project.id) if one.email == STAFF]
-    ids = {
-        "events": story.event,
-        "api_keys": keys_of(story.project.id)[0].id,
-        "members": staff,
-        "webhook_endpoints": endpoint["id"],
-        "customers": customer,
-        "appointments": appointment,
-        "conversations": conversation,
-        "sessions": session,
-    }
-    return Whole(story, ids)
 
 
 def replaying(whole: Whole) -> None:

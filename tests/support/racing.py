@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from shared.aws import client as aws_client
-from shared.aws.connections import ConnectionFailed, Reply
+from shared.aws.connections import Reply
 
 T = TypeVar("T")
 WRITES = ("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems")
@@ -48,33 +48,3 @@ def just_before(operation: str, work: Callable[[], Any]) -> Iterator[None]:
     with aws_client.hooked(Before()):
         yield
     assert not left, f"there was no {operation}"
-
-
-@contextmanager
-def response_lost(work: Callable[[], Any] | None, *, sent: bool = True, writes_before: int = 0) -> Iterator[None]:
-    """The response to the next write is lost, and the work is done by somebody else before the client's retry.
-
-    Requests that are counted by their key are no writes. Without `sent`, the write itself is lost; with
-    `writes_before`, it is a later one.
-    """
-    left = [work]
-    skipped = [None] * writes_before
-
-    class Lost(aws_client.Hook):
-        def attempt(self, call: aws_client.Call, proceed: Callable[[], Reply]) -> Reply:
-            counts_a_key = call.parameters.get("Key", {}).get("pk", {}).get("S", "").startswith("KEY#")
-            if call.operation not in WRITES or counts_a_key or not left:
-                return proceed()
-            if skipped:
-                skipped.pop()
-                return proceed()
-            others = left.pop()
-            if sent:
-                proceed()
-            if others is not None:
-                at_once([others])
-            raise ConnectionFailed("connection_closed")
-
-    with aws_client.hooked(Lost()):
-        yield
-    assert not left, "there was no write"

@@ -11,7 +11,6 @@ wait outlives the `with` block, and a mistake in a behaviour is raised at its en
 
 import contextlib
 import datetime
-import gzip
 import ipaddress
 import itertools
 import socket
@@ -305,38 +304,6 @@ def reset_at_once(exchange: Exchange) -> None:
 def reset_after_request(exchange: Exchange) -> None:
     exchange.read_request()
     exchange.reset()
-
-
-def break_off_body(exchange: Exchange) -> None:
-    """Announce ten bytes, send three, close."""
-    exchange.read_request()
-    exchange.send(_head(200, {"Content-Length": "10"}) + b"abc")
-
-
-def reset_in_body(exchange: Exchange) -> None:
-    """Announce ten bytes, send three, reset."""
-    exchange.read_request()
-    exchange.send(_head(200, {"Content-Length": "10"}) + b"abc")
-    exchange.reset()
-
-
-def flood(size: int, *, status: int = 200) -> Behaviour:
-    """Answer with a body of `size` bytes; `Receiver.bytes_sent` tells how much of it was taken."""
-
-    def behave(exchange: Exchange) -> None:
-        exchange.read_request()
-        exchange.send(_head(status, {"Content-Length": str(size)}))
-        block = b"x" * 65536
-        for _ in range(size // len(block)):
-            exchange.send(block)
-
-    return behave
-
-
-def gzip_bomb(size: int) -> Behaviour:
-    """A small answer that calls itself gzip and unpacks to `size` bytes."""
-    packed = gzip.compress(bytes(size))
-    return answer(200, packed, {"Content-Encoding": "gzip"})
 
 
 @contextlib.contextmanager

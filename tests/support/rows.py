@@ -72,12 +72,3 @@ def write(rows: Sequence[table.Row]) -> None:
         puts: Any = [{"PutRequest": {"Item": item}} for item in items[start : start + _BATCH]]
         answer = services.dynamodb().call("BatchWriteItem", {"RequestItems": {name: puts}})
         assert not answer["UnprocessedItems"]
-
-
-def delete_customers(scope: Scope, rows: Sequence[table.Row]) -> None:
-    """Delete these customers, by the writes of a request that deletes one."""
-    writes: list[table.Write] = []
-    for row in rows:
-        writes += customer_commands.delete(scope, row["sk"]).writes
-    for start in range(0, len(writes), _TRANSACTION):
-        table.write(writes[start : start + _TRANSACTION], ids.new("req_"))

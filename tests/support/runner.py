@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
+import random
 import signal
 import socket
 import subprocess
@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -66,69 +66,112 @@ def quick_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-@contextlib.contextmanager
-def local_runner(folder: Path, speed: float, **settings: str) -> Iterator[Service]:
-    """The local runner as a subprocess with its own data, stopped again by SIGTERM; `settings` are more variables."""
-    ready_file, log_file = folder / "ready.json", folder / "runner.log"
-    environment = os.environ | {
-        "PORT": str(free_port()),
-        "DATA_DIR": str(folder / "data"),
-        "SPEED": str(speed),
-        "READY_FILE": str(ready_file),
-        **settings,
-    }
-    with log_file.open("wb") as log:
-        process = subprocess.Popen(
+class LocalRunner:
+    """`python -m infra.local` on one data directory and port, in a process group of its own."""
+
+    def __init__(self, folder: Path, speed: float, **settings: str) -> None:
+        """`settings` are further environment variables."""
+        self.folder, self._speed, self._settings = folder, speed, settings
+        self.data_dir = folder / "data"
+        self.ready_file = folder / "ready.json"
+        self.port = free_port()
+        self._log = (folder / "runner.log").open("ab")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
+
+    def start(self) -> None:
+        # What a killed one left would be taken for the new one's.
+        self.ready_file.unlink(missing_ok=True)
+        environment = os.environ | {
+            "PORT": str(self.port),
+            "DATA_DIR": str(self.data_dir),
+            "SPEED": str(self._speed),
+            "READY_FILE": str(self.ready_file),
+            **self._settings,
+        }
+        self._process = subprocess.Popen(
             [sys.executable, "-m", "infra.local"],
             cwd=ROOT,
             env=environment,
             stdin=subprocess.DEVNULL,
-            stdout=log,
+            stdout=self._log,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
-    try:
+
+    def ready(self) -> Any:
+        """What the ready file says, once it is there."""
         deadline = time.monotonic() + START_TIMEOUT
-        while not ready_file.exists():
-            tail = log_file.read_text(errors="replace")[-3000:]
-            assert process.poll() is None, f"the local runner ended:\n{tail}"
-            assert time.monotonic() < deadline, f"the local runner is not ready:\n{tail}"
-            time.sleep(0.1)
-        ready: dict[str, Any] = json.loads(ready_file.read_text())
+        while not self.ready_file.exists():
+            tail = (self.folder / "runner.log").read_text(errors="replace")[-2000:]
+            assert self.process.poll() is None, f"the runner ended by itself:\n{tail}"
+            assert time.monotonic() < deadline, f"the runner is not ready:\n{tail}"
+            time.sleep(0.05)
+        return json.loads(self.ready_file.read_text())
+
+    def children(self) -> list[int]:
+        """The backend's and the database's process ids, as far as they run."""
+        with contextlib.suppress(OSError, ValueError):
+            pids = json.loads((self.data_dir / "backend.lock").read_text())
+            return [pid for pid in pids if str(self.folder) in command_line(pid)]
+        return []
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def kill_everything(self, order: random.Random) -> None:
+        pids = [self.process.pid, *self.children()]
+        order.shuffle(pids)
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+
+    def terminate(self) -> float:
+        """Stop by SIGTERM; the seconds that it took."""
+        asked = time.monotonic()
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(30)
+        return time.monotonic() - asked
+
+    def close(self) -> None:
+        """Whatever happened, leave nothing behind."""
+        if self._process is not None and self._process.poll() is None:
+            self.kill_everything(random.Random())
+        self._log.close()
+
+
+def command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return ""
+
+
+def processes_of(folder: Path) -> list[str]:
+    """Command lines of running processes that name the folder."""
+    found = (command_line(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit())
+    return [line for line in found if str(folder) in line and "pytest" not in line]
+
+
+@contextlib.contextmanager
+def local_runner(folder: Path, speed: float, **settings: str) -> Iterator[Service]:
+    """The service of a local runner with its own data, which ends with the context."""
+    runner = LocalRunner(folder, speed, **settings)
+    runner.start()
+    try:
+        ready = runner.ready()
         base_url = ready["base_url"].rstrip("/")
         yield Service(base_url, tuple(Project(**project) for project in ready["projects"]), speed, Promises(base_url))
     finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def running_service() -> Service:
-    """The service that the environment names, with as many projects as it has keys of."""
-    base_url = os.environ["BASE_URL"].rstrip("/")
-    host, _, port = os.environ.get("CONNECT_TO", "").rpartition(":")
-    speed = os.environ.get("SPEED")
-    service = Service(
-        base_url,
-        projects=(),
-        speed=float(speed) if speed else None,
-        promises=Promises(base_url),
-        connect_to=(host, int(port)) if host else None,
-    )
-    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-
-    def key(name: str) -> str:
-        keys = os.environ.get(name, "").split()
-        return keys[worker] if keys else ""
-
-    projects = []
-    for prefix in ("", "OTHER_"):
-        if test_key := key(f"{prefix}TEST_KEY"):
-            ping = service.client(test_key).get("/v1/ping").ok()
-            projects.append(Project(ping["project_id"], ping["project_name"], test_key, key(f"{prefix}LIVE_KEY")))
-    return replace(service, projects=tuple(projects))
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            runner.terminate()
+        runner.close()
 
 
 def needs_a_runner_of_its_own() -> None:
@@ -154,13 +197,3 @@ def subscriptions() -> Iterator[Subscribe]:
     finally:
         for client, endpoint_id in made:
             client.delete(f"/v1/webhook_endpoints/{endpoint_id}")
-
-
-def delete_all(client: Client) -> None:
-    """Delete what this client has made; what the API cannot delete, conversations, is ended."""
-    made = re.findall(r"/v1/((?:customers|appointments|webhook_endpoints|conversations)/\w+)", "\n".join(client.made))
-    for path in reversed(dict.fromkeys(made)):
-        if path.startswith("conversations/"):
-            client.post(f"/v1/{path}/end").ok()
-        elif (response := client.delete(f"/v1/{path}")).status != 404:
-            response.ok()

@@ -66,8 +66,8 @@ def breaches(
     return [*description().breaches(method, path, status, message(headers), json.dumps(body).encode())]
 
 
-def error(code: str) -> Any:
-    return {"error": {"type": "api_error", "code": code, "message": "-", "request_id": "-", "doc_url": "http://x/"}}
+def error(code: str, type_: str = "invalid_request_error") -> Any:
+    return {"error": {"type": type_, "code": code, "message": "-", "request_id": "-", "doc_url": "http://x/"}}
 
 
 def test_a_response_as_described_has_no_breach() -> None:
@@ -99,10 +99,11 @@ def test_a_header_too_many_too_few_or_of_another_kind_is_one() -> None:
     assert len(breaches(headers=HEADERS | {"RateLimit": "99"})) == 1
 
 
-def test_a_code_that_the_operation_does_not_have_is_one() -> None:
+def test_a_code_that_the_operation_does_not_have_or_of_another_type_is_one() -> None:
     headers = HEADERS | {"Service-Should-Retry": "false"}
     assert not breaches(error("api_version_invalid"), 400, headers)
-    assert breaches(error("phone_invalid_format"), 400, headers) == ["described, ping 400: code phone_invalid_format"]
+    for code, type_ in (("phone_invalid_format", "invalid_request_error"), ("api_version_invalid", "api_error")):
+        assert breaches(error(code, type_), 400, headers) == [f"described, ping 400: {type_} {code}"]
 
 
 def test_an_operation_that_does_not_exist_is_one_unless_it_is_refused() -> None:

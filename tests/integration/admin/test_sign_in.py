@@ -18,10 +18,10 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from infra.local.database import free_port
 from shared.admin import audit, members, oidc, sign_in
 from shared.core import clock
-from tests.support import oidc_provider
+from tests.integration.admin import oidc_provider
+from tests.integration.admin.oidc_provider import CONFIDENTIAL, PUBLIC, SECRET, Person, new_key, signed
 from tests.support.browsing import HERE, SESSION, Browser, Shown, as_test, identity
 from tests.support.clocks import Clock
-from tests.support.oidc_provider import CONFIDENTIAL, PUBLIC, SECRET, Person, new_key, signed
 from tests.support.stage import Stage
 
 CALLBACK = f"{HERE}/admin/sign-in/callback"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +13,7 @@ from tests.support.stage import Stage
 
 
 @pytest.fixture(autouse=True)
-def logged(stage: Stage) -> Iterator[list[str]]:
+def logged(stage: Stage) -> Iterator[list[logging.LogRecord]]:
     with kept_log(SECRETS) as lines:
         yield lines
 

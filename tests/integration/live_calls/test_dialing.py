@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import suppress
 
 import pytest
@@ -43,6 +44,7 @@ from tests.support.live_calls import (
     placed,
     recording_of,
     tell,
+    text_of,
     under_way,
     work,
 )
@@ -261,7 +263,7 @@ def test_a_refused_call_is_over(stage: Stage, stopped_clock: Clock, line: Line, 
 
 
 def test_a_stage_without_its_settings_fails_calls_and_names_what_is_missing(
-    stage: Stage, stopped_clock: Clock, monkeypatch: pytest.MonkeyPatch, logged: list[str]
+    stage: Stage, stopped_clock: Clock, monkeypatch: pytest.MonkeyPatch, logged: list[logging.LogRecord]
 ) -> None:
     monkeypatch.delenv("CONNECT_INSTANCE_ID", raising=False)
     adapters.use()
@@ -269,7 +271,7 @@ def test_a_stage_without_its_settings_fails_calls_and_names_what_is_missing(
     work(stage, call)
     assert outcome(call) == ("failed", "provider_error", None)
     assert "CONNECT_INSTANCE_ID" in call.doc["summary"]
-    assert [line for line in logged if "CONNECT_INSTANCE_ID" in line and "ERROR" in line]
+    assert [text for text in map(text_of, logged) if "CONNECT_INSTANCE_ID" in text and "ERROR" in text]
     after(stage, stopped_clock, call, 0)
     assert_over(call, calls=0)
 
@@ -287,7 +289,7 @@ def test_a_number_beyond_the_limits_is_not_called(stage: Stage, stopped_clock: C
 
 
 def test_a_live_call_on_whatsapp_fails_and_says_what_is_missing_and_nobody_is_phoned(
-    stage: Stage, stopped_clock: Clock, line: Line, logged: list[str]
+    stage: Stage, stopped_clock: Clock, line: Line, logged: list[logging.LogRecord]
 ) -> None:
     call = placed(stage, channel="whatsapp")
     granted(stage, call)
@@ -295,7 +297,7 @@ def test_a_live_call_on_whatsapp_fails_and_says_what_is_missing_and_nobody_is_ph
     assert line.started == []
     assert outcome(call) == ("failed", "provider_error", None)
     assert "media bridge" in call.doc["summary"]
-    assert [one for one in logged if "media bridge" in one and "ERROR" in one]
+    assert [text for text in map(text_of, logged) if "media bridge" in text and "ERROR" in text]
     assert_over(call, calls=0)
     assert files(call) == ("none", "none")
     assert events_of(stage, call.id) == ["session.created", "session.failed"]

@@ -47,6 +47,7 @@ def check(method: str, target: str, answer: Answer) -> None:
     ("group", "examples"),
     [
         ("ping", 40),
+        ("agent_settings", 60),
         ("customers", 140),
         ("appointments", 140),
         ("webhook_endpoints", 120),

@@ -9,9 +9,41 @@ import pytest
 from shared.webhooks.http_client import BODY_KEPT, BODY_READ, USER_AGENT, Client
 from tests.support import receivers
 from tests.support.posting import BODY, send
-from tests.support.receivers import Behaviour, Receiver, answer, raw
+from tests.support.receivers import Behaviour, Exchange, Receiver, _head, answer, raw
 
 # A friendly receiver
+
+
+def gzip_bomb(size: int) -> Behaviour:
+    """A small answer that calls itself gzip and unpacks to `size` bytes."""
+    packed = gzip.compress(bytes(size))
+    return answer(200, packed, {"Content-Encoding": "gzip"})
+
+
+def flood(size: int, *, status: int = 200) -> Behaviour:
+    """Answer with a body of `size` bytes; `Receiver.bytes_sent` tells how much of it was taken."""
+
+    def behave(exchange: Exchange) -> None:
+        exchange.read_request()
+        exchange.send(_head(status, {"Content-Length": str(size)}))
+        block = b"x" * 65536
+        for _ in range(size // len(block)):
+            exchange.send(block)
+
+    return behave
+
+
+def reset_in_body(exchange: Exchange) -> None:
+    """Announce ten bytes, send three, reset."""
+    exchange.read_request()
+    exchange.send(_head(200, {"Content-Length": "10"}) + b"abc")
+    exchange.reset()
+
+
+def break_off_body(exchange: Exchange) -> None:
+    """Announce ten bytes, send three, close."""
+    exchange.read_request()
+    exchange.send(_head(200, {"Content-Length": "10"}) + b"abc")
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
@@ -141,7 +173,7 @@ def test_at_most_one_kib_is_kept_as_harmless_text(client: Client, body: bytes, k
 
 
 def test_a_success_with_a_huge_body_is_a_success_and_is_not_read(client: Client) -> None:
-    with Receiver(receivers.flood(200_000_000)) as receiver:
+    with Receiver(flood(200_000_000)) as receiver:
         outcome = send(client, receiver.url)
 
     assert (outcome.status, outcome.error, outcome.body) == (200, None, "x" * BODY_KEPT)
@@ -161,7 +193,7 @@ def test_a_body_of_exactly_what_is_read_is_a_success_without_waiting_for_its_end
 
 def test_a_gzip_bomb_is_not_unpacked(client: Client) -> None:
     packed = answer(200, gzip.compress(b"hello" * 10), {"Content-Encoding": "gzip"})
-    with Receiver(packed, receivers.gzip_bomb(200_000_000)) as receiver:
+    with Receiver(packed, gzip_bomb(200_000_000)) as receiver:
         small = send(client, receiver.url)
         tracemalloc.start()
         try:
@@ -207,8 +239,8 @@ def test_a_refused_connection_is_connection_refused(client: Client) -> None:
 @pytest.mark.parametrize(
     "behaviour",
     [
-        receivers.break_off_body,
-        receivers.reset_in_body,
+        break_off_body,
+        reset_in_body,
         raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"),
     ],
     ids=["closed", "reset", "chunks without end"],

@@ -18,6 +18,8 @@ import jwt
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
+from tests.support.stage import ROOT
+
 SECRET = "a-secret/with:everything+that=must&be%encoded"
 CONFIDENTIAL, PUBLIC = "appointments", "appointments-public"
 
@@ -91,7 +93,7 @@ def running(port: int, redirect_uri: str, *keys: dict[str, Any]) -> Iterator[str
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        cwd=script.parents[2],
+        cwd=ROOT,
     )
     assert process.stdin
     assert process.stdout
