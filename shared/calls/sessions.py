@@ -220,8 +220,9 @@ def new(
 ) -> Session:
     """A call to the customer, who has a phone, that waits to be dialed at the instant `dial_at`."""
     assert customer["phone"] is not None
+    common = SESSIONS.common_fields(scope)
     return {
-        **SESSIONS.common_fields(scope),
+        **common,
         "object": "session",
         "customer_id": customer["id"],
         "appointment_id": appointment_id,
@@ -232,7 +233,8 @@ def new(
         "ended_reason": None,
         "answered_by": None,
         "not_before": not_before,
-        "dial_at": clock.iso(dial_at),
+        # The plan was read from the clock before the call was created: a millisecond may lie between.
+        "dial_at": max(clock.iso(dial_at), common["created_at"]),
         "dialed_at": None,
         "answered_at": None,
         "ended_at": None,
