@@ -381,24 +381,23 @@ def _write_all(ops: Sequence[Write], request: str) -> None:
     ]
     # One token for all attempts: a transaction that took effect, but whose response was lost, is not repeated.
     token = uuid.uuid4().hex
-    contended, in_progress = Contended(ops[-1]), False
+    failure: Contended | Unavailable = Contended(ops[-1])
     for conflicts in range(MAX_CONFLICTS):
         try:
             _call("TransactWriteItems", TransactItems=items, ClientRequestToken=token)
             return
         except AwsError as error:
             if error.code == ErrorCode.TRANSACTION_IN_PROGRESS:
-                in_progress = True
+                failure = Unavailable(error.code, uncertain=True)
             elif error.code == ErrorCode.TRANSACTION_CANCELED:
-                contended = _cancelled(ops, error.body.get("CancellationReasons", []))
+                failure = _cancelled(ops, error.body.get("CancellationReasons", []))
             else:
                 raise
         except Unavailable as error:
-            error.uncertain = error.uncertain or in_progress
+            error.uncertain = error.uncertain or isinstance(failure, Unavailable)
             raise
         _pause(conflicts)
-    # An attempt that was in progress may take effect, also if a later one was cancelled.
-    raise Unavailable(ErrorCode.TRANSACTION_IN_PROGRESS, uncertain=True) if in_progress else contended
+    raise failure
 
 
 def _cancelled(ops: Sequence[Write], reasons: Sequence[Any]) -> Contended:
