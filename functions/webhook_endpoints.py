@@ -17,6 +17,7 @@ from shared.webhooks.endpoints import commands
 from shared.webhooks.endpoints.resource import (
     WEBHOOK_ENDPOINTS,
     DeletedWebhookEndpoint,
+    SecretRotation,
     WebhookEndpoint,
     WebhookEndpointCreate,
     WebhookEndpointPatch,
@@ -52,14 +53,15 @@ def delete(request: Request[None]) -> Response:
     return request.commit(lambda: commands.delete(request.scope, _find(request)))
 
 
-def rotate_secret(request: Request[fields.Nothing]) -> Response:
+def rotate_secret(request: Request[SecretRotation]) -> Response:
     """Rotate the signing secret of a webhook endpoint.
 
     The response contains the new secret, which no later response shows. The previous secret is invalid immediately
-    (promises 9).
+    (promises 9), unless the request says how long deliveries are signed with both (promises 11).
     """
     return request.commit(
-        lambda: commands.rotate_secret(request.scope, request.id), lambda endpoint: _with_secret(200, endpoint)
+        lambda: commands.rotate_secret(request.scope, request.id, request.body),
+        lambda endpoint: _with_secret(200, endpoint),
     )
 
 
@@ -119,6 +121,7 @@ app = service(
             rotate_secret,
             name="rotate_webhook_endpoint_secret",
             returns=WebhookEndpointWithSecret,
+            body=SecretRotation,
             optional_body=True,
             errors=(Code.RESOURCE_NOT_FOUND,),
         ),

@@ -21,6 +21,7 @@ from shared.webhooks.endpoints import commands
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.endpoints.resource import (
     WEBHOOK_ENDPOINTS,
+    SecretRotation,
     WebhookEndpoint,
     WebhookEndpointCreate,
     WebhookEndpointPatch,
@@ -143,17 +144,23 @@ def test(visit: InProject) -> Response:
 
 
 def ask_to_rotate(visit: InProject) -> Response:
-    """Ask for confirmation, because the previous secret is invalid immediately."""
+    """Ask for confirmation, and how long the previous secret stays valid."""
     form = {"once": secrets.token_urlsafe(16)}
     return visit.render("webhook_endpoint_rotate.html", section=SECTION, endpoint=_find(visit).doc, form=form)
 
 
 def rotate(visit: InProject) -> Response:
     """Replace the signing secret, and show the new one in this response and never again."""
+    valid_s = forms.integer(visit, "previous_secret_valid_seconds", "The current secret expires")
+    options = fields.validate(SecretRotation, {"previous_secret_valid_seconds": valid_s})
     try:
         endpoint = visit.execute(
-            lambda: commands.rotate_secret(visit.scope, visit.params["id"]),
-            lambda rotated: visit.entry("webhook_endpoint.secret_rotated", rotated["id"]),
+            lambda: commands.rotate_secret(visit.scope, visit.params["id"], options),
+            lambda rotated: visit.entry(
+                "webhook_endpoint.secret_rotated",
+                rotated["id"],
+                after={"previous_secret_expires_at": rotated["previous_secret_expires_at"]},
+            ),
             lambda _: visit.once(),
         )
     except SentBefore:

@@ -101,5 +101,6 @@ BODIES: dict[str, dict[str, Any]] = {
     },
     "WebhookEndpointCreate": {"url": "https://example.com/webhooks", "event_filters": ["appointment.*"]},
     "WebhookEndpointPatch": {"enabled": False},
+    "SecretRotation": {"previous_secret_valid_seconds": 3600},
 }
 """An example of the body of each input model."""

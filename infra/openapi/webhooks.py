@@ -9,8 +9,9 @@ from shared.webhooks.deliveries.rules import RETRY_SCHEDULE_S
 
 _HEADERS = {
     "Service-Signature": (
-        "`t=<Unix seconds>,v1=<hex>`: the HMAC-SHA256 of `<t>.<raw body>`, keyed with the endpoint's signing secret.",
-        {"type": "string", "pattern": "^t=[0-9]+,v1=[0-9a-f]{64}$"},
+        "`t=<Unix seconds>,v1=<hex>`: the HMAC-SHA256 of `<t>.<raw body>`, keyed with the endpoint's signing secret."
+        " While a previous secret is valid, a second `v1` is computed with it: accept a request if any `v1` matches.",
+        {"type": "string", "pattern": "^t=[0-9]+(,v1=[0-9a-f]{64}){1,2}$"},
     ),
     "webhook-id": (
         "Standard Webhooks: the id of the event. It is the same in every attempt.",
@@ -22,8 +23,9 @@ _HEADERS = {
     ),
     "webhook-signature": (
         "Standard Webhooks: `v1,` and the base64 HMAC-SHA256 of `<webhook-id>.<webhook-timestamp>.<raw body>`, keyed"
-        " with the bytes that the secret encodes in base64 after `whsec_`.",
-        {"type": "string", "pattern": "^v1,[A-Za-z0-9+/]{43}=$"},
+        " with the bytes that the secret encodes in base64 after `whsec_`. While a previous secret is valid, a second"
+        " signature follows after a space.",
+        {"type": "string", "pattern": "^v1,[A-Za-z0-9+/]{43}=( v1,[A-Za-z0-9+/]{43}=)?$"},
     ),
 }
 _RESPONSES = {

@@ -71,6 +71,8 @@ class Collection(Generic[D, R]):
     """Returns the values of the indexed fields of a document."""
     added: Mapping[str, Any] = field(default_factory=dict)
     """Fields that rows of an earlier release do not have, with their values."""
+    expires: str | None = None
+    """A field with a time, which is shown as null once that time has passed."""
     keeps_deleted: bool = False
     """Whether a deleted row moves to another partition: lists do not read it, but it can be retrieved by its id."""
 
@@ -87,11 +89,12 @@ class Collection(Generic[D, R]):
         return Record(cast("D", json.loads(row["doc"])), cast("R", row))
 
     def complete(self, row: table.Row) -> table.Row:
-        """The row with every field of the resource, if an earlier release may have written it."""
+        """The row with every field of the resource as it is now, if an earlier release may have written the row."""
         doc = json.loads(row["doc"]) if self.added else {}
-        if self.added.keys() <= doc.keys():
-            return row
-        return {**row, "doc": fields.to_json(doc | {name: self.added[name] for name in self.added if name not in doc})}
+        changes = {name: self.added[name] for name in self.added if name not in doc}
+        if self.expires is not None and (doc.get(self.expires) or "~") <= clock.iso(clock.now()):
+            changes[self.expires] = None
+        return {**row, "doc": fields.to_json(doc | changes)} if changes else row
 
     def row(self, scope: Scope, id: str) -> table.Row | None:
         """The row with this id, deleted or not; None if it does not exist."""

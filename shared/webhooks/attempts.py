@@ -123,9 +123,9 @@ def _send(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: A
     """
     url, endpoint_id = endpoint.doc["url"], endpoint.doc["id"]
     with _released_on_failure(delivery):
-        secret = signing.decrypt(endpoint_id, endpoint.secret)
+        secrets = [signing.decrypt(endpoint_id, ciphertext) for ciphertext in endpoint.secrets]
     sent_at_ms, headers = clock.now(), {"Content-Type": "application/json"}
-    headers |= signing.headers(secret, delivery.doc["event_id"], body, sent_at_ms // clock.SECOND)
+    headers |= signing.headers(secrets, delivery.doc["event_id"], body, sent_at_ms // clock.SECOND)
     outcome = http_client.post(url, headers, body, allow_loopback=endpoints.loopback_allowed())
 
     def save(current: Snapshot | None) -> None:

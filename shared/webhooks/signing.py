@@ -11,7 +11,7 @@ import functools
 import hashlib
 import hmac
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from shared.aws import services
 
@@ -45,18 +45,19 @@ def decrypt(endpoint_id: str, ciphertext: bytes) -> str:
     return base64.b64decode(services.kms().call("Decrypt", parameters)["Plaintext"]).decode()
 
 
-def headers(secret: str, event_id: str, body: bytes, now: int) -> Mapping[str, str]:
-    """The headers that authenticate a delivery. `now` is in Unix seconds.
+def headers(secrets: Sequence[str], event_id: str, body: bytes, now: int) -> Mapping[str, str]:
+    """The headers that authenticate a delivery with each of these secrets. `now` is in Unix seconds.
 
-    The key of `Service-Signature` is the text of the secret. The key of the Standard Webhooks signature is the bytes
+    The key of `Service-Signature` is the text of a secret. The key of the Standard Webhooks signature is the bytes
     that the secret encodes.
     """
-    digest = hmac.new(secret.encode(), b"%d.%s" % (now, body), hashlib.sha256).hexdigest()
-    key = base64.b64decode(secret.removeprefix(PREFIX))
-    standard = hmac.new(key, b"%s.%d.%s" % (event_id.encode(), now, body), hashlib.sha256).digest()
+    signed, standard_signed = b"%d.%s" % (now, body), b"%s.%d.%s" % (event_id.encode(), now, body)
+    digests = [hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest() for secret in secrets]
+    keys = [base64.b64decode(secret.removeprefix(PREFIX)) for secret in secrets]
+    standard = [base64.b64encode(hmac.new(key, standard_signed, hashlib.sha256).digest()).decode() for key in keys]
     return {
-        "Service-Signature": f"t={now},v1={digest}",
+        "Service-Signature": ",".join([f"t={now}", *(f"v1={digest}" for digest in digests)]),
         "webhook-id": event_id,
         "webhook-timestamp": str(now),
-        "webhook-signature": f"v1,{base64.b64encode(standard).decode()}",
+        "webhook-signature": " ".join(f"v1,{signature}" for signature in standard),
     }

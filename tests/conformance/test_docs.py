@@ -81,6 +81,11 @@ def test_every_example_does_what_its_page_says(
             eventually(lambda: answers(url), 20)
             client.post(f"{endpoint}/test").ok(202)
             printed_within(output, "verified appointment.created")
+            # The receiver still has the secret that is replaced now. The next one of the page has the new secret.
+            rotated = client.post(f"{endpoint}/rotate_secret", {"previous_secret_valid_seconds": 3600}).ok()
+            reader.variables["SECRET"] = rotated["secret"]
+            client.post(f"{endpoint}/test").ok(202)
+            eventually(lambda: output.read_text().count("verified appointment.created") == 2, 20)
             assert post(url, b"{}", Service_Signature="t=1,v1=00") == 400
             printed_within(output, "refused")
             assert_refuses_unsigned(port)

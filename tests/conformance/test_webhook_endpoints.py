@@ -349,6 +349,30 @@ def test_an_attempt_after_a_rotation_is_signed_with_the_new_secret(
     assert not service_signature_is_valid(later[-1], endpoint["secret"])
 
 
+@pytest.mark.parametrize("seconds", [-1, 86_401, "60", 1.5, True, []])
+def test_a_previous_secret_is_valid_for_a_day_at_most(client: Client, subscribe: Subscribe, seconds: Any) -> None:
+    code = "parameter_invalid" if seconds in (-1, 86_401) else "parameter_invalid_integer"
+    path = f"/v1/webhook_endpoints/{subscribe(client, URL, enabled=False)['id']}"
+    before = client.get(path).ok()
+    response = client.post(f"{path}/rotate_secret", {"previous_secret_valid_seconds": seconds})
+    assert_error(response, 400, code, param="previous_secret_valid_seconds")
+    assert client.get(path).ok() == before
+
+
+def test_a_rotation_under_traffic_loses_no_event(client: Client, subscribe: Subscribe, receiver: Receiver) -> None:
+    hook = receiver.hook()
+    endpoint = subscribe(client, hook, "customer.created")
+    path = f"/v1/webhook_endpoints/{endpoint['id']}"
+    customers = [create_customer(client)["id"] for _ in range(3)]
+    rotated = client.post(f"{path}/rotate_secret", {"previous_secret_valid_seconds": 86_400}).ok()
+    assert client.get(path).ok() == without_secret(rotated)
+    customers += [create_customer(client)["id"] for _ in range(3)]
+    received = [hook.wait_about(customer_id)[0] for customer_id in customers]
+    for valid in (service_signature_is_valid, standard_signature_is_valid):
+        assert all(valid(one, endpoint["secret"]) for one in received), "a receiver that has the previous secret"
+        assert all(valid(one, rotated["secret"]) for one in received[3:]), "a receiver that has the new secret"
+
+
 # The synthetic event
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import itertools
 import json
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
 
 import boto3
 import pytest
+from standardwebhooks import Webhook
 
 from shared.aws import services
 from shared.core import clock
@@ -25,7 +28,7 @@ from tests.support.receivers import (
     redirect,
     refusing_url,
 )
-from tests.support.resources import listed, made
+from tests.support.resources import listed, made, seen
 from tests.support.stage import Stage, queue_name
 from tests.support.wire import Wire, wire
 
@@ -370,6 +373,55 @@ def test_retries_go_to_the_present_url_with_the_present_secret_and_the_frozen_bo
         assert present.requests[0].body == former.requests[0].body
         event = stage.call("GET", path.removesuffix("/deliveries"))
         assert event.body == present.requests[0].body
+
+
+def secrets_that_sign(receiver: Receiver, secrets: Sequence[str]) -> list[str]:
+    """The secrets that made the signatures of the last request, in their order."""
+    [request] = receiver.requests[-1:]
+    t, *digests = request.headers["service-signature"].split(",")
+    signed = t.removeprefix("t=").encode() + b"." + request.body
+    by_digest = {f"v1={hmac.new(one.encode(), signed, hashlib.sha256).hexdigest()}": one for one in secrets}
+    id, sent_at, standard = (request.headers[name] for name in ("webhook-id", "webhook-timestamp", "webhook-signature"))
+    for secret, signature in zip([by_digest[one] for one in digests], standard.split(" "), strict=True):
+        headers = {"webhook-id": id, "webhook-timestamp": sent_at, "webhook-signature": signature}
+        Webhook(secret).verify(request.body.decode(), headers, json_parse=False)
+    return [by_digest[one] for one in digests]
+
+
+def test_the_previous_secret_signs_until_it_expires_or_is_rotated_again(stage: Stage, stopped_clock: Clock) -> None:
+    with Receiver(answer(200)) as receiver:
+        created = stage.call("POST", "/v1/webhook_endpoints", {"url": receiver.url}).json
+        endpoint, secrets = f"/v1/webhook_endpoints/{created['id']}", [created["secret"]]
+
+        def rotate(seconds: int | None) -> str | None:
+            body = {"previous_secret_valid_seconds": seconds}
+            rotated = stage.call("POST", f"{endpoint}/rotate_secret", body).json
+            secrets.append(rotated["secret"])
+            return cast("str | None", rotated["previous_secret_expires_at"])
+
+        def signing() -> list[int]:
+            stage.call("POST", f"{endpoint}/test")
+            stage.settle()
+            return [secrets.index(one) for one in secrets_that_sign(receiver, secrets)]
+
+        assert signing() == [0]
+        expires_at = rotate(60)
+        assert expires_at == clock.iso(clock.now() + 60 * clock.SECOND)
+        assert signing() == [1, 0]
+        assert rotate(60)
+        assert signing() == [2, 1], "a further rotation ends the older one"
+        before = seen(stage, endpoint)
+        stopped_clock.forward(59.9)
+        assert signing() == [2, 1]
+        stopped_clock.forward(0.1)
+        assert signing() == [2]
+        assert seen(stage, endpoint) == before | {"previous_secret_expires_at": None}, "nothing else changes"
+        assert rotate(60)
+        assert rotate(0) is None
+        assert signing() == [4]
+        assert rotate(60)
+        assert rotate(None) is None
+        assert signing() == [6]
 
 
 def test_first_attempts_of_an_endpoint_come_in_the_order_of_the_changes(stage: Stage, stopped_clock: Clock) -> None:

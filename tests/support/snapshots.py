@@ -21,5 +21,5 @@ def snapshot(id: str = "whk_1", generation: int = 0, *, deleted: bool = False) -
         failing_since=None,
         noticed=False,
         version=1,
-        secret=b"",
+        secrets=(b"",),
     )

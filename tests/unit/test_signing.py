@@ -50,7 +50,7 @@ def verified(header: str, body: bytes, secret: str, now: int) -> bool:
 def test_the_signatures_are_those_that_openssl_computes() -> None:
     # printf '1790000000.%s' "$BODY" | openssl dgst -sha256 -hmac "$SECRET"
     # printf 'evt_01.1790000000.%s' "$BODY" | openssl dgst -sha256 -mac HMAC -macopt hexkey:000102…1f -binary | base64
-    assert signing.headers(SECRET, "evt_01", BODY, 1_790_000_000) == {
+    assert signing.headers([SECRET], "evt_01", BODY, 1_790_000_000) == {
         "Service-Signature": "t=1790000000,v1=1859fac689c101615a54ea6d4eb30ff8a08b4dd3e6a9287ad16ad30edba424e5",
         "webhook-id": "evt_01",
         "webhook-timestamp": "1790000000",
@@ -60,7 +60,7 @@ def test_the_signatures_are_those_that_openssl_computes() -> None:
 
 def test_the_signature_is_that_of_the_standard_s_own_example() -> None:
     headers = signing.headers(
-        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"],
         "msg_p5jXN8AQM9LWM0D4loKWxJek",
         b'{"test": 2432232314}',
         1_614_265_330,
@@ -72,7 +72,7 @@ def test_the_signature_is_that_of_the_standard_s_own_example() -> None:
 @given(st.binary(max_size=60), st.binary(min_size=32, max_size=32))
 def test_a_receiver_that_follows_the_specification_takes_our_signature_and_no_other(body: bytes, random: bytes) -> None:
     secret, now = f"whsec_{base64.b64encode(random).decode()}", 1_790_000_000
-    header = signing.headers(secret, "evt_1", body, now)["Service-Signature"]
+    header = signing.headers([secret], "evt_1", body, now)["Service-Signature"]
 
     assert verified(header, body, secret, now + TOLERANCE)
     assert not verified(header, body, secret, now + TOLERANCE + 1)
@@ -84,7 +84,7 @@ def test_a_receiver_that_follows_the_specification_takes_our_signature_and_no_ot
 @given(st.text(max_size=60))
 def test_the_standard_s_own_library_takes_our_signature_and_no_other(text: str) -> None:
     secret, now = signing.new_secret(), int(time.time())
-    headers = dict(signing.headers(secret, "evt_1", text.encode(), now))
+    headers = dict(signing.headers([secret], "evt_1", text.encode(), now))
 
     Webhook(secret).verify(text, headers, json_parse=False)
     for wrong in (headers | {"webhook-id": "evt_2"}, headers | {"webhook-timestamp": str(now - 1)}):

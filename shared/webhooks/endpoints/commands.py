@@ -5,6 +5,8 @@ A command returns the endpoint afterwards and the writes of one transaction, whi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from shared.core import clock
 from shared.core.errors import ApiError, Code
 from shared.resources import documents
@@ -18,6 +20,7 @@ from shared.webhooks.endpoints.resource import (
     WEBHOOK_ENDPOINTS,
     DeletedWebhookEndpoint,
     DisabledReason,
+    SecretRotation,
     WebhookEndpoint,
     WebhookEndpointCreate,
     WebhookEndpointPatch,
@@ -58,6 +61,7 @@ def new(scope: Scope, body: WebhookEndpointCreate, secret: str) -> WebhookEndpoi
         "label": body.label,
         "description": body.description,
         "secret_prefix": secret[: signing.PREFIX_CHARACTERS],
+        "previous_secret_expires_at": None,
         "disabled_at": None,
         "disabled_reason": None,
     }
@@ -85,12 +89,23 @@ def disable(scope: Scope, record: WebhookEndpointRecord, reason: DisabledReason)
     return Change(endpoint, [_update(scope, record, endpoint)])
 
 
-def rotate_secret(scope: Scope, id: str) -> Change[WebhookEndpointWithSecret]:
-    """Replace the signing secret of an endpoint. Raises `resource_not_found`."""
+def rotate_secret(scope: Scope, id: str, options: SecretRotation) -> Change[WebhookEndpointWithSecret]:
+    """Replace the signing secret of an endpoint. Raises `resource_not_found`.
+
+    The replaced secret stays valid as long as the options say. One that was replaced earlier is invalid at once.
+    """
     record, secret = WEBHOOK_ENDPOINTS.find(scope, id), signing.new_secret()
-    endpoint = documents.touched(record.doc, {"secret_prefix": secret[: signing.PREFIX_CHARACTERS]})
-    ciphertext = signing.encrypt(endpoint["id"], secret)
-    return Change({**endpoint, "secret": secret}, [_update(scope, record, endpoint, secret=ciphertext)])
+    valid_s = options.previous_secret_valid_seconds or 0
+    changes = {
+        "secret_prefix": secret[: signing.PREFIX_CHARACTERS],
+        "previous_secret_expires_at": clock.iso(clock.now() + valid_s * clock.SECOND) if valid_s else None,
+    }
+    endpoint = documents.touched(record.doc, changes)
+    ciphertexts: dict[str, table.Value | None] = {
+        "secret": signing.encrypt(endpoint["id"], secret),
+        "previous_secret": record.row["secret"] if valid_s else None,
+    }
+    return Change({**endpoint, "secret": secret}, [_update(scope, record, endpoint, ciphertexts)])
 
 
 def delete(scope: Scope, record: WebhookEndpointRecord) -> Change[DeletedWebhookEndpoint]:
@@ -109,11 +124,14 @@ def _disable(endpoint: WebhookEndpoint, reason: DisabledReason) -> WebhookEndpoi
 
 
 def _update(
-    scope: Scope, record: WebhookEndpointRecord, endpoint: WebhookEndpoint, *, secret: bytes | None = None
+    scope: Scope,
+    record: WebhookEndpointRecord,
+    endpoint: WebhookEndpoint,
+    ciphertexts: Mapping[str, table.Value | None] | None = None,
 ) -> table.Update:
     """The write of a changed endpoint. Disabling starts a new generation; enabling or a new URL resets the health."""
     before = record.doc
-    internal: dict[str, table.Value | None] = {} if secret is None else {"secret": secret}
+    internal = dict(ciphertexts or {})
     if before["enabled"] and endpoint["disabled_at"] is not None:
         internal |= _next_generation(record.row, clock.parse(endpoint["disabled_at"]))
     if (endpoint["enabled"] and not before["enabled"]) or endpoint["url"] != before["url"]:

@@ -6,14 +6,13 @@ are canceled. `shared/webhooks/health.py` sets the attributes of its health.
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NotRequired, Self, TypedDict
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from shared.core import clock, limits
 from shared.core.errors import ApiError, Code
@@ -30,6 +29,8 @@ from shared.webhooks.events import FAMILIES
 LIMIT = limits.WEBHOOK_ENDPOINTS
 """The most endpoints of a project and mode."""
 FILTERS_LIMIT = 50
+MAX_PREVIOUS_SECRET_S = 24 * 60 * 60
+"""The longest time that a previous signing secret stays valid (seconds)."""
 EventFilter = Annotated[str, Keywords(code="event_filter_invalid", name="EventFilter", enum=[*EVENT_TYPES, *FAMILIES])]
 """An event type, or a wildcard for the types of a kind of resource."""
 HANGING_FROM = 3
@@ -65,6 +66,8 @@ class WebhookEndpoint(Resource):
     """At most 500 characters. Null when unset."""
     secret_prefix: Annotated[str, Keywords(pattern="^whsec_", minLength=13, maxLength=13)]
     """The first 13 characters of the signing secret. Changes when the secret is rotated."""
+    previous_secret_expires_at: Time | None
+    """Until when deliveries are also signed with the secret before the last rotation. Null when they are not."""
     disabled_at: Time | None
     """When the endpoint was disabled. Null while it is enabled."""
     disabled_reason: DisabledReason | None
@@ -117,6 +120,13 @@ class WebhookEndpointPatch(WebhookEndpointCreate):
     """Whether events are sent to the endpoint."""
 
 
+class SecretRotation(fields.Input):
+    """The options of the rotation of a signing secret (promises 11)."""
+
+    previous_secret_valid_seconds: Annotated[int, Field(ge=0, le=MAX_PREVIOUS_SECRET_S)] | None = None
+    """How long deliveries are also signed with the previous secret, at most a day. Null or 0: not at all."""
+
+
 class DeletedWebhookEndpoint(TypedDict):
     """The response of the deletion of an endpoint (promises 9)."""
 
@@ -133,6 +143,8 @@ class WebhookEndpointRow(ResourceRow):
 
     secret: bytes
     """The signing secret as KMS ciphertext."""
+    previous_secret: NotRequired[bytes]
+    """The secret before the last rotation, if it stayed valid then. `previous_secret_expires_at` ends it."""
     generation: int
     """The number of times that the endpoint was disabled or deleted."""
     closed: NotRequired[dict[str, int]]
@@ -152,7 +164,11 @@ class WebhookEndpointRow(ResourceRow):
 
 
 WEBHOOK_ENDPOINTS: Collection[WebhookEndpoint, WebhookEndpointRow] = Collection(
-    kind="webhook_endpoint", prefix="whk_", created=None
+    kind="webhook_endpoint",
+    prefix="whk_",
+    created=None,
+    added={"previous_secret_expires_at": None},
+    expires="previous_secret_expires_at",
 )
 WebhookEndpointRecord = Record[WebhookEndpoint, WebhookEndpointRow]
 
@@ -172,7 +188,8 @@ class Snapshot:
     failing_since: int | None
     noticed: bool
     version: int
-    secret: bytes
+    secrets: tuple[bytes, ...]
+    """The valid signing secrets as KMS ciphertexts, the newest first."""
 
     @property
     def slow(self) -> bool:
@@ -239,8 +256,10 @@ def read(scope: Scope, endpoint_ids: Iterable[str]) -> dict[str, Snapshot]:
 
 def snapshot(row: Mapping[str, Any]) -> Snapshot:
     """The endpoint of this row."""
+    doc = WEBHOOK_ENDPOINTS.record(dict(row)).doc
+    previous = [] if doc["previous_secret_expires_at"] is None else [row["previous_secret"]]
     return Snapshot(
-        doc=json.loads(row["doc"]),
+        doc=doc,
         generation=row["generation"],
         closed=row.get("closed", {}),
         deleted=row["kind"] != WEBHOOK_ENDPOINTS.kind,
@@ -251,7 +270,7 @@ def snapshot(row: Mapping[str, Any]) -> Snapshot:
         failing_since=row.get("failing_since"),
         noticed=row.get("noticed", False),
         version=row["v"],
-        secret=row["secret"],
+        secrets=(row["secret"], *previous),
     )
 
 

@@ -123,15 +123,23 @@ def test_a_rotated_secret_is_shown_once(stage: Stage, whole: Whole, member: Brow
     page = f"{whole.story.path}/webhook_endpoints/{whole.ids['webhook_endpoints']}"
     api = f"/v1/webhook_endpoints/{whole.ids['webhook_endpoints']}"
     before = seen(stage, api)["secret_prefix"]
-    shown = member.submit(f"{page}/rotate_secret", f"{page}/rotate_secret", once="1")
+    form = {"once": "1", "previous_secret_valid_seconds": "0"}
+    shown = member.submit(f"{page}/rotate_secret", f"{page}/rotate_secret", **form)
     assert shown.status == 201
     [secret] = set(re.findall(r"whsec_[A-Za-z0-9+/=]{20,}", shown.text))
     assert secret.startswith(seen(stage, api)["secret_prefix"])
     assert seen(stage, api)["secret_prefix"] != before
-    again = member.submit(f"{page}/rotate_secret", f"{page}/rotate_secret", once="1")
+    again = member.submit(f"{page}/rotate_secret", f"{page}/rotate_secret", **form)
     assert again.status == 303
     assert secret.startswith(seen(stage, api)["secret_prefix"]), "the form was sent before: nothing has changed"
     assert secret not in repr(trail(whole.story.project.id))
+    assert seen(stage, api)["previous_secret_expires_at"] is None
+    kept = member.submit(
+        f"{page}/rotate_secret", f"{page}/rotate_secret", once="2", previous_secret_valid_seconds="3600"
+    )
+    assert "The previous secret is valid until" in kept.page.text
+    assert seen(stage, api)["previous_secret_expires_at"] is not None
+    assert "the previous one until" in member.get(page).page.text
 
 
 def test_the_health_of_an_endpoint_is_shown(stage: Stage, whole: Whole, member: Browser) -> None:
