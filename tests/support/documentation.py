@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -84,12 +85,18 @@ class Reader:
         with output.open("wb") as printed:
             command = self._command(block.language, block.options["file"], source.replace("9000", str(port)))
             process = subprocess.Popen(
-                command, cwd=self.folder, env=self._environment(), stdout=printed, stderr=subprocess.STDOUT
+                command,
+                cwd=self.folder,
+                env=self._environment(),
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         try:
             yield port, output
         finally:
-            process.terminate()
+            # The command `node` may be a script that runs the program as a process of its own.
+            os.killpg(process.pid, signal.SIGTERM)
             process.wait(10)
 
     def _export(self, block: Block) -> None:
