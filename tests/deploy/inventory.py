@@ -55,8 +55,14 @@ def inventory(cloud: Cloud) -> set[str]:
 
 def statuses(cloud: Cloud, stack: str) -> dict[str, str]:
     pages = cloud.client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=stack)
-    summaries = [summary for page in pages for summary in page["StackResourceSummaries"]]
-    return {summary["LogicalResourceId"]: summary["ResourceStatus"] for summary in summaries}
+    # Previous versions of functions are no longer in the template. They are kept for a rollback.
+    kept = ("AWS::Lambda::Version", "DELETE_SKIPPED")
+    return {
+        summary["LogicalResourceId"]: summary["ResourceStatus"]
+        for page in pages
+        for summary in page["StackResourceSummaries"]
+        if (summary["ResourceType"], summary["ResourceStatus"]) != kept
+    }
 
 
 def executions(cloud: Cloud, machine: str) -> list[str]:
