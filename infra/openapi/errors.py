@@ -136,8 +136,14 @@ def schemas() -> dict[str, Schema]:
     """The schemas of error bodies."""
     types = list(dict.fromkeys(kind.type for kind in ERRORS.values()))
     properties = {
-        "type": {"type": "string", "enum": types, "description": "The kind of the error."},
-        "code": {"type": "string", "enum": [*ERRORS], "description": "The error, for programs."},
+        "type": {
+            "anyOf": [{"type": "string", "enum": types}, {"type": "string"}],
+            "description": "The kind of the error.",
+        },
+        "code": {
+            "anyOf": [{"type": "string", "enum": [*ERRORS]}, {"type": "string"}],
+            "description": "The error, for programs.",
+        },
         "message": {"type": "string", "description": "The error, for people. The text may change."},
         "param": {
             "type": "string",

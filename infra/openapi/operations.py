@@ -116,7 +116,7 @@ def _path_parameters(schemas: Schemas, path: str, id_types: Mapping[str, Any]) -
 
 def _id_of(schemas: Schemas, cls: Any) -> tuple[str, str]:
     named = schemas.named[cls.__name__]
-    named = schemas.named[named["oneOf"][0]["$ref"].rpartition("/")[2]] if "oneOf" in named else named
+    named = schemas.named[named["anyOf"][0]["$ref"].rpartition("/")[2]] if "anyOf" in named else named
     return named["properties"]["id"]["pattern"], named["properties"]["id"]["examples"][0]
 
 

@@ -1,6 +1,6 @@
 """JSON Schema of the resource types and the input models.
 
-A response's schema allows further fields, because a revision of the API may add some. A request's schema does not.
+A response's schema allows further fields and values, because a revision of the API may add some. A request's does not.
 """
 
 from __future__ import annotations
@@ -38,9 +38,16 @@ def id_prefix(property_schema: Schema) -> str | None:
 
 def nullable(found: Schema) -> Schema:
     """The schema, or null."""
+    if "anyOf" in found:
+        return {"anyOf": [*found["anyOf"], {"type": "null"}]}
     if {"$ref", "enum", "const"} & found.keys():
         return {"anyOf": [found, {"type": "null"}]}
     return {**found, "type": [found["type"], "null"]}
+
+
+def _open(found: Schema, values: Schema) -> Schema:
+    """The schema of a value in a response. If it has known values, any other string is allowed, too."""
+    return {"anyOf": [found, {"type": "string"}]} if "enum" in values else found
 
 
 class Schemas:
@@ -57,16 +64,21 @@ class Schemas:
         if origin in (Annotated, NotRequired):
             keywords = [found.keywords for found in arguments[1:] if isinstance(found, Keywords)]
             merged = {name: value for each in keywords for name, value in each.items() if name != schema.CODE}
-            return self._named(self.of(arguments[0]) | merged)
+            values = self.of(arguments[0]) | merged
+            return _open(self._named(values), values)
         if origin in (Union, types.UnionType):
             (inner,) = (argument for argument in arguments if argument is not type(None))
             return nullable(self.of(inner))
         if isinstance(annotation, type) and issubclass(annotation, StrEnum):
-            return self._named({"type": "string", "enum": [*annotation], schema.NAME: annotation.__name__})
+            values = {"type": "string", "enum": [*annotation], schema.NAME: annotation.__name__}
+            return _open(self._named(values), values)
         if origin is Literal:
             (value,) = arguments if len(arguments) == 1 else (None,)
             kind = _TYPES[type(arguments[0])]
-            return {"type": kind, "const": value} if value is not None else {"type": kind, "enum": [*arguments]}
+            if value is not None:
+                return {"type": kind, "const": value}
+            values = {"type": kind, "enum": [*arguments]}
+            return _open(values, values)
         if origin is list:
             return {"type": "array", "items": self.of(arguments[0])}
         if origin is dict:
@@ -166,13 +178,29 @@ class Schemas:
                 "required": [*annotations],
                 "properties": properties,
             }
-        mapping = {found: ref(f"{found.split('.')[0].capitalize()}Event")["$ref"] for found in EVENT_TYPES}
-        self.named["Event"] = {
-            "description": text.of(Event),
-            "oneOf": [ref(f"{family.capitalize()}Event") for family in families],
-            "discriminator": {"propertyName": "type", "mapping": mapping},
-        }
+        self.named["UnknownEvent"] = self._unknown_event(self.named[f"{resource}Event"]["properties"])
+        # A discriminator has no default: generated clients would refuse an event whose type it does not map.
+        known = [ref(f"{family.capitalize()}Event") for family in families]
+        self.named["Event"] = {"description": text.of(Event), "anyOf": [*known, ref("UnknownEvent")]}
         return ref("Event")
+
+    def _unknown_event(self, properties: Mapping[str, Schema]) -> Schema:
+        data = {
+            "type": "object",
+            "description": properties["data"]["description"],
+            "required": ["object"],
+            "properties": {
+                "object": {"type": "object", "description": "The resource after the change."},
+                "previous_attributes": {"type": "object", "description": "The changed fields with previous values."},
+            },
+        }
+        type_ = {"type": "string", "description": "A type that this description does not list."}
+        return {
+            "type": "object",
+            "description": "An event of a type that a later revision of the API added. Ignore it.",
+            "required": [*properties],
+            "properties": {**properties, "type": type_, "data": data},
+        }
 
     def _event_data(self, resource: str, cls: Any) -> Schema:
         docs = text.of_fields(cls)

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.openapi.conftest import NODE_BIN
 from tests.support.runner import Service
 from tests.support.signed_receiver import Receiver
@@ -23,15 +25,28 @@ def run(*command: str | Path, **environment: str) -> str:
     return done.stdout + done.stderr
 
 
-def test_a_python_client_does_the_walk(service: Service, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def python_client(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of the generated package."""
+    folder = tmp_path_factory.mktemp("python")
     generate: list[str | Path] = [BIN / "openapi-python-client", "generate", "--meta", "none", "--fail-on-warning"]
     # It formats with ruff, which is in the same folder.
     path = f"{BIN}:{os.environ['PATH']}"
-    run(*generate, "--path", COMMITTED, "--output-path", tmp_path / "appointments_client", PATH=path)
+    run(*generate, "--path", COMMITTED, "--output-path", folder / "appointments_client", PATH=path)
+    return str(folder)
+
+
+def test_a_python_client_survives_a_later_revision(service: Service, python_client: str) -> None:
+    key = service.projects[0].test_key
+    run(sys.executable, HERE / "future.py", service.base_url, key, PYTHONPATH=python_client)
+    assert not service.promises.new
+
+
+def test_a_python_client_does_the_walk(service: Service, python_client: str) -> None:
     with Receiver(service.promises) as receiver:
         hook = receiver.hook()
         arguments = (service.base_url, service.projects[0].test_key, hook.url)
-        appointment_id = run(sys.executable, HERE / "walk.py", *arguments, PYTHONPATH=str(tmp_path))
+        appointment_id = run(sys.executable, HERE / "walk.py", *arguments, PYTHONPATH=python_client)
         received = hook.wait_about(appointment_id.strip(), 3)
     types = {one.event["type"] for one in received}
     assert types == {"appointment.created", "appointment.confirmed", "appointment.cancelled"}

@@ -23,8 +23,9 @@ def breaking(released: Path, revised: Path) -> subprocess.CompletedProcess[str]:
     """Its exit status is 1 if the revised description breaks clients of the released one."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         pytest.skip("oasdiff is installed only for Linux on x86_64")
-    # A warning is a change that can break some clients: a further value of an enumeration in a response, for example.
-    command: list[str | Path] = [OASDIFF, "breaking", "--fail-on", "WARN", released, revised]
+    # A warning is a change that can break some clients. A further value is none: each response allows any string.
+    levels: list[str | Path] = ["--fail-on", "WARN", "--severity-levels", HERE / "severities.txt"]
+    command = [OASDIFF, "breaking", *levels, released, revised]
     return subprocess.run(command, capture_output=True, text=True)
 
 
@@ -78,13 +79,22 @@ def with_a_lower_limit(document: Any) -> None:
         without_a_path,
         with_another_required_field,
         without_a_field_in_responses,
-        with_another_value_in_responses,
         with_a_lower_limit,
     ],
 )
 def test_what_breaks_clients_is_found(change: Any, tmp_path: Path) -> None:
     document = json.loads(RELEASED.read_text(encoding="utf-8"))
     change(document)
-    revised = tmp_path / "revised.json"
-    revised.write_text(json.dumps(document), encoding="utf-8")
-    assert breaking(RELEASED, revised).returncode == 1
+    assert breaking(RELEASED, written(document, tmp_path)).returncode == 1
+
+
+def test_another_value_in_responses_breaks_nothing(tmp_path: Path) -> None:
+    document = json.loads(RELEASED.read_text(encoding="utf-8"))
+    with_another_value_in_responses(document)
+    done = breaking(RELEASED, written(document, tmp_path))
+    assert done.returncode == 0, done.stdout
+
+
+def written(document: Any, folder: Path) -> Path:
+    (folder / "revised.json").write_text(json.dumps(document), encoding="utf-8")
+    return folder / "revised.json"

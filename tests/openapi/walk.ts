@@ -90,4 +90,10 @@ async function walk(): Promise<void> {
   must(refused.error.code === "phone_invalid_format" && refused.error.param === "phone", "the phone is refused");
 }
 
+// Types allow what a later revision may add. This compiles, or it fails the test.
+export const laterStatus: Schemas["Session"]["call_status"] = "of_a_later_revision";
+export const laterCode: Schemas["Error"]["error"]["code"] = "of_a_later_revision";
+export const laterAction: Schemas["Action"]["type"] = "of_a_later_revision";
+export const laterEvent: Pick<Schemas["Event"], "type"> = { type: "robot.created" };
+
 await walk();

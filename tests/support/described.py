@@ -1,7 +1,7 @@
 """What the API description says of every response and webhook, and what in one contradicts it.
 
-The description allows further fields in responses, as revisions add some; here, a field that it does not have is a
-breach, too.
+The description allows further fields, values and types of events in responses, as revisions add some; here, one that it
+does not have is a breach, too.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ CARRIER_HEADERS = re.compile(
     r"content-type|content-length|date|server|connection|keep-alive|transfer-encoding|via|x-amz.*|x-localstack",
     re.IGNORECASE,
 )
+OPEN = ({"type": "string"}, {"$ref": "#/components/schemas/UnknownEvent"})
+"""What the description allows beside known values and known events."""
 
 
 @dataclass(frozen=True)
@@ -137,12 +139,14 @@ def description() -> Description:
 
 
 def closed(schema: Any) -> Any:
-    """The schema, in which no object has fields that are not described."""
+    """The schema, in which nothing has fields, values or types that are not described."""
     if isinstance(schema, list):
         return [closed(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     found = {name: closed(part) for name, part in schema.items()}
+    if "anyOf" in found:
+        found["anyOf"] = [part for part in found["anyOf"] if part not in OPEN]
     if "object" in types(schema) and isinstance(schema.get("properties"), dict):
         found.setdefault("additionalProperties", False)
     return found
