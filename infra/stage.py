@@ -73,6 +73,13 @@ class Whatsapp(_Settings):
     phone_number_id: Text
     template: Text | None = None
     meta_api_version: Text | None = None
+    dial: Literal["phone"] | None = None
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.dial and not self.template:
+            raise ValueError("whatsapp.dial needs whatsapp.template")
+        return self
 
 
 class Oidc(_Settings):

@@ -238,6 +238,8 @@ class Function:
             found["MODEL_ID"] = model
         if self.carrier:
             found |= {f"CONNECT_{name.upper()}": value for name, value in (carrier or {}).items()}
+        if self.carrier and messenger and "dial" in messenger:
+            found["WHATSAPP_DIAL"] = messenger["dial"]
         if self.messenger:
             found |= {f"WHATSAPP_{name.upper()}": value for name, value in (messenger or {}).items()}
         if self.client and base_url:

@@ -3,7 +3,7 @@
 amazon_connect     live calls by phone
 contact_lens       recordings and transcripts of live calls
 lex                what customers say in live calls, and what the agent answers
-whatsapp           consent to live calls on WhatsApp; no adapter carries their sound
+whatsapp           consent to live calls, asked on WhatsApp; no adapter carries the sound of calls on WhatsApp
 test_numbers       test mode's phone numbers, which reach nobody: each stands for the outcome of a call
 adapters           which carrier and messenger the stage uses
 """
@@ -129,8 +129,8 @@ class Messenger(Protocol):
     def permitted(self, to: str) -> bool:
         """Return whether the phone may be called now. Raises Busy, whatsapp.CannotAsk."""
 
-    def ask(self, to: str, text: str, reference: str) -> str:
-        """Send a request for consent to a phone, and return the message's id. Raises Busy, whatsapp.CannotAsk.
+    def ask(self, to: str, business: str, reference: str) -> str:
+        """Ask a phone for consent to calls of a business, and return the message's id. Raises Busy, whatsapp.CannotAsk.
 
         `reference` returns with the report of a request that is not delivered.
         """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 
 from shared.telephony import Carrier, Messenger
 
@@ -21,6 +22,11 @@ def use(*, carrier: Carrier | None = None, messenger: Messenger | None = None) -
 def carrier() -> Carrier:
     """Who places live calls by phone. Raises NotConfigured."""
     return _carrier or _amazon_connect()
+
+
+def dials_whatsapp_by_phone() -> bool:
+    """Whether a call on WhatsApp is dialed by phone: the stage asks on WhatsApp for consent to such a call."""
+    return os.environ.get("WHATSAPP_DIAL") == "phone"
 
 
 def messenger() -> Messenger:

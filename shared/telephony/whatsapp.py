@@ -9,6 +9,10 @@ user call permissions", WhatsApp Business Calling API):
   lasts 7 days (168 hours) from the approval; the user may withdraw or change it at any time.
 - Nothing is sent when a request or a permission expires.
 
+Meta's permission is for calls on WhatsApp. A stage that calls by phone instead (`whatsapp.dial` is `phone`) asks with a
+template of its own, whose two quick reply buttons are yes and no. The answer is a message of type `button` with the
+payload that the request gave to the button (Meta, "Button messages webhook reference").
+
 AWS queues a message and responds at once. What Meta refuses later (no template outside the 24 hours, the limits above,
 a phone without WhatsApp) arrives as a `failed` status at the event destination, not from `ask`. A status has the
 `biz_opaque_callback_data` of its message (Meta, "Status messages webhook reference"), by which the request is found:
@@ -36,6 +40,8 @@ CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 2, 10
 """Seconds for one request."""
 TEMPORARY_MS = 7 * clock.DAY
 """How long a permission lasts that is not permanent (see above)."""
+YES, NO = "phone_call_accepted", "phone_call_refused"
+"""The payloads of the buttons of a request to call by phone."""
 
 _SERVER_ERRORS = 500
 """AWS's transient errors have this status or a higher one, except throttling, which has 400 or 429."""
@@ -80,47 +86,57 @@ class WhatsApp:
 
     `client` is boto3's `socialmessaging` client, `phone_number_id` is AWS's id (`phone-number-id-…`) or ARN, not
     Meta's, and `template` is a name and a language. The template has a `call_permission_request` component and no
-    variables.
+    variables. With `by_phone`, it has one variable in its body, the business, and two quick reply buttons, first yes.
     """
 
     client: Any
     phone_number_id: str
     template: tuple[str, str] | None = None
     meta_api_version: str = META_API_VERSION
+    by_phone: bool = False
+    """Whether the permission is to call by phone."""
 
     @classmethod
     def from_environment(cls) -> WhatsApp:
-        """The stage's number, by WHATSAPP_PHONE_NUMBER_ID, WHATSAPP_TEMPLATE and WHATSAPP_META_API_VERSION.
+        """The stage's number, by WHATSAPP_PHONE_NUMBER_ID, _TEMPLATE, _META_API_VERSION and _DIAL.
 
-        Only the first is required; a template is name/language. Raises NotConfigured.
+        Only the first is required; a template is name/language. `phone` as the last requires a template. Raises
+        NotConfigured.
         """
         phone_number_id = os.environ.get("WHATSAPP_PHONE_NUMBER_ID")
         if not phone_number_id:
             raise NotConfigured("`phone_number_id` is missing in the stage's `whatsapp` settings in cdk.json.")
         version = os.environ.get("WHATSAPP_META_API_VERSION") or META_API_VERSION
-        return cls(_client(), phone_number_id, _template(os.environ.get("WHATSAPP_TEMPLATE") or ""), version)
+        template = _template(os.environ.get("WHATSAPP_TEMPLATE") or "")
+        by_phone = os.environ.get("WHATSAPP_DIAL") == "phone"
+        if by_phone and template is None:
+            raise NotConfigured("`dial` in the stage's `whatsapp` settings in cdk.json needs a `template`.")
+        return cls(_client(), phone_number_id, template, version, by_phone)
 
-    def ask(self, to: str, text: str, reference: str) -> str:
-        """Send a call permission request to a phone (E.164); returns AWS's id of the message. Raises Busy, CannotAsk.
+    def ask(self, to: str, business: str, reference: str) -> str:
+        """Ask a phone (E.164) to permit calls of a business; returns AWS's id of the message. Raises Busy, CannotAsk.
 
-        `reference` (at most 512 characters, no personal data) returns in the `Failure` of this request. `text` (at most
-        1,024 characters) is the request's body; a template has its own body and ignores it. AWS has no idempotency
-        token: after Busy the request may have been sent, and the user can see a repeated one. AWS does not promise that
-        its id is the `context_id` of the reply: find the request by the phone.
+        `reference` (at most 512 characters, no personal data) returns in the `Failure` of this request. `business` has
+        at most 200 characters. AWS has no idempotency token: after Busy the request may have been sent, and the user
+        can see a repeated one. AWS does not promise that its id is the `context_id` of the reply: find the request by
+        the phone.
         """
         response = _call(
             self.client.send_whatsapp_message,
             originationPhoneNumberId=self.phone_number_id,
             metaApiVersion=self.meta_api_version,
-            message=json.dumps(self._request(to, text, reference)).encode(),
+            message=json.dumps(self._request(to, business, reference)).encode(),
         )
         return str(response["messageId"])
 
     def permitted(self, to: str) -> bool:
         """Return whether Meta permits calls to a phone (E.164) now. Raises Busy, CannotAsk.
 
-        Meta takes withdrawn permissions into account, and allows five of these requests a second.
+        Meta takes withdrawn permissions into account, and allows five of these requests a second. It knows nothing of
+        permissions to call by phone.
         """
+        if self.by_phone:
+            return False
         response = _call(
             self.client.get_whatsapp_call_permission,
             originationPhoneNumberId=self.phone_number_id,
@@ -128,7 +144,7 @@ class WhatsApp:
         )
         return response["permission"]["status"] in ("temporary", "permanent")
 
-    def _request(self, to: str, text: str, reference: str) -> dict[str, Any]:
+    def _request(self, to: str, business: str, reference: str) -> dict[str, Any]:
         message = {
             "messaging_product": "whatsapp",
             "recipient_type": "individual",
@@ -137,16 +153,25 @@ class WhatsApp:
         }
         if self.template is not None:
             name, language = self.template
-            return message | {"type": "template", "template": {"name": name, "language": {"code": language}}}
+            template: dict[str, Any] = {"name": name, "language": {"code": language}}
+            if self.by_phone:
+                template["components"] = _components(business)
+            return message | {"type": "template", "template": template}
         kind = "call_permission_request"
         return message | {
             "type": "interactive",
-            "interactive": {"type": kind, "action": {"name": kind}, "body": {"text": text}},
+            "interactive": {
+                "type": kind,
+                "action": {"name": kind},
+                "body": {"text": f"May {business} call you on WhatsApp?"},
+            },
         }
 
 
 def replies(sns_message: str) -> list[PermissionReply]:
     """The decisions in a message that the event destination published, the `Message` of an SNS notification, in order.
+
+    A tap on a button of a request to call by phone is a decision that does not end.
 
     The message is a JSON object whose `whatsAppWebhookEntry` is the JSON text of an entry of Meta's webhook. Raises
     ValueError if one of the two cannot be parsed. Everything else in it is ignored: statuses, other messages, and
@@ -197,11 +222,7 @@ def _failure(status: Any) -> Failure | None:
 
 
 def _reply(message: Any) -> PermissionReply | None:
-    interactive = _of(message, "interactive")
-    if _of(interactive, "type") != "call_permission_reply":
-        return None
-    permission = _of(interactive, "call_permission_reply")
-    response = _of(permission, "response")
+    permission, response = _permission(message)
     phone = _matched(_PHONE, _of(message, "from"))
     at = _instant(_of(message, "timestamp"))
     id = _matched(_ID, _of(message, "id"))
@@ -209,7 +230,7 @@ def _reply(message: Any) -> PermissionReply | None:
         return None
     accepted = response == "accept"
     until = None
-    if accepted and _of(permission, "is_permanent") is not True:
+    if accepted and permission is not None and _of(permission, "is_permanent") is not True:
         until = _instant(_of(permission, "expiration_timestamp")) or min(at + TEMPORARY_MS, clock.LAST)
     return PermissionReply(
         phone="+" + phone.removeprefix("+"),
@@ -219,6 +240,31 @@ def _reply(message: Any) -> PermissionReply | None:
         message_id=id,
         context_id=_matched(_ID, _of(_of(message, "context"), "id")),
     )
+
+
+def _permission(message: Any) -> tuple[Any, Any]:
+    """Meta's permission in a message, None for one to call by phone, and `accept` or `reject`, if it is a decision."""
+    button = _of(message, "button")
+    if button is not None:
+        payload = _matched(_ID, _of(button, "payload"))
+        return None, {YES: "accept", NO: "reject"}.get(payload or "")
+    interactive = _of(message, "interactive")
+    found = _of(interactive, "call_permission_reply") if _of(interactive, "type") == "call_permission_reply" else None
+    return found, _of(found, "response")
+
+
+def _components(business: str) -> list[dict[str, Any]]:
+    """The variables of a template that asks for a permission to call by phone."""
+    buttons = [
+        {
+            "type": "button",
+            "sub_type": "quick_reply",
+            "index": str(index),
+            "parameters": [{"type": "payload", "payload": payload}],
+        }
+        for index, payload in enumerate((YES, NO))
+    ]
+    return [{"type": "body", "parameters": [{"type": "text", "text": business}]}, *buttons]
 
 
 def _of(value: Any, name: str) -> Any:

@@ -73,6 +73,7 @@ def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str
         ({"connect": CONNECT | {"store_recordings": "yes"}}, "connect.store_recordings should be a valid boolean"),
         ({"connect": CONNECT | {"queue_id": True}}, "connect.queue_id should be a valid string"),
         ({"whatsapp": {"template": "call/en_US"}}, "whatsapp lacks phone_number_id"),
+        ({"whatsapp": {"phone_number_id": "phone", "dial": "phone"}}, "whatsapp.dial needs whatsapp.template"),
         ({"whatsapp": {"phone_number_id": "phone", "version": "v20.0"}}, "whatsapp has no setting 'version'"),
         ({"domain": {"certificate_arn": "arn"}}, "domain lacks name"),
         ({"domain": {"name": "api.example.com"}}, "domain lacks certificate_arn or hosted_zone_id"),
@@ -188,7 +189,8 @@ def test_an_app_refuses_a_bad_setting_and_an_unknown_stage() -> None:
 
 
 def test_functions_are_told_of_the_instance_but_not_of_switches() -> None:
-    made = stage(connect=CONNECT | {"store_recordings": True}, whatsapp={"phone_number_id": "phone"})
+    whatsapp = {"phone_number_id": "phone", "template": "call/en_US", "dial": "phone"}
+    made = stage(connect=CONNECT | {"store_recordings": True}, whatsapp=whatsapp)
     for function in topology.FUNCTIONS:
         told = function.environment(
             table="table",
@@ -203,7 +205,11 @@ def test_functions_are_told_of_the_instance_but_not_of_switches() -> None:
         of_calls = {name: value for name, value in told.items() if name.startswith(("CONNECT_", "WHATSAPP_"))}
         settings = CONNECT | {"active_calls": "10", "starts_per_second": "2"}
         expected = {f"CONNECT_{name.upper()}": value for name, value in settings.items()} if function.carrier else {}
-        assert of_calls == expected | ({"WHATSAPP_PHONE_NUMBER_ID": "phone"} if function.messenger else {})
+        if function.carrier:
+            expected["WHATSAPP_DIAL"] = "phone"
+        if function.messenger:
+            expected |= {f"WHATSAPP_{name.upper()}": value for name, value in whatsapp.items()}
+        assert of_calls == expected
 
 
 def test_a_stage_that_keeps_data_has_a_firewall_unless_it_says_otherwise() -> None:

@@ -55,7 +55,7 @@ class Messenger:
         """Whether the customer may be called without being asked."""
         return self.permits
 
-    def ask(self, to: str, text: str, reference: str) -> str:
+    def ask(self, to: str, business: str, reference: str) -> str:
         """Ask for consent."""
         self.asked.append(to)
         self.references.append(reference)
@@ -210,9 +210,9 @@ def test_a_failure_that_comes_before_the_request_is_recorded_ends_the_calls(
     whom, id = requested(stage)
 
     class Quick(Messenger):
-        def ask(self, to: str, text: str, reference: str) -> str:
+        def ask(self, to: str, business: str, reference: str) -> str:
             stage.invoke("consent", {"Records": [undelivered(stage, reference)]})
-            return super().ask(to, text, reference)
+            return super().ask(to, business, reference)
 
     adapters.use(messenger=Quick())
     remind(stage, whom.scope, ANYBODY)
@@ -516,9 +516,9 @@ def test_a_customer_who_joins_while_the_request_is_being_sent_is_asked_nothing_n
     second = another(stage, first, ANYBODY)
 
     class Slow(Messenger):
-        def ask(self, to: str, text: str, reference: str) -> str:
+        def ask(self, to: str, business: str, reference: str) -> str:
             assert place(stage, second, channel="whatsapp").status == 202
-            return super().ask(to, text, reference)
+            return super().ask(to, business, reference)
 
     slow = Slow()
     adapters.use(messenger=slow)

@@ -18,7 +18,6 @@ from shared.calls.consent.consents import Consent, ConsentDocument
 from shared.calls.sessions import SESSIONS, ConsentStatus
 from shared.core import clock
 from shared.core.log import logger
-from shared.projects import projects
 from shared.store import commit, table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
@@ -182,8 +181,8 @@ def _ask(claim: tasks.Claim, consent: Consent) -> None:
         if messenger.permitted(consent.phone):
             _while_pending(claim, consent, lambda present: _grant(claim, present))
             return
-        name = projects.name_of(consent.scope.project_id)
-        message_id = messenger.ask(consent.phone, f"May {name} call you on WhatsApp?", consent.reference)
+        business = agent_settings.read(consent.scope).business
+        message_id = messenger.ask(consent.phone, business, consent.reference)
     except Busy as busy:
         logger().warning("messenger busy", extra={"error": str(busy)})
         _while_pending(claim, consent, lambda present: _ask_again(claim, present))

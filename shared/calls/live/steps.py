@@ -205,7 +205,7 @@ def _start(scope: Scope, claim: tasks.Claim, record: SessionRecord) -> None:
         tasks.commit(claim, calls.not_dialing(scope, record, clear))
         return
     session_id = record.doc["id"]
-    if record.doc["channel"] == Channel.WHATSAPP:
+    if record.doc["channel"] == Channel.WHATSAPP and not adapters.dials_whatsapp_by_phone():
         logger().error(
             "a call on WhatsApp needs a media bridge: connect one that takes WebRTC for the stage's number",
             extra={"session_id": session_id},

@@ -303,6 +303,24 @@ def test_a_live_call_on_whatsapp_fails_and_says_what_is_missing_and_nobody_is_ph
     assert events_of(stage, call.id) == ["session.created", "session.failed"]
 
 
+def test_where_the_stage_says_so_a_yes_on_whatsapp_is_followed_by_a_call_by_phone(
+    stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WHATSAPP_DIAL", "phone")
+    call = placed(stage, channel="whatsapp")
+    assert line.started == []
+    granted(stage, call)
+    after(stage, stopped_clock, call, 0)
+    assert [to for to, *_ in line.started] == [PHONE]
+    assert (call.doc["channel"], call.doc["call_status"]) == ("whatsapp", "dialing")
+    stopped_clock.forward(5)
+    line.state = ContactState(clock.now() - 1000, clock.now(), HUNG_UP)
+    tell(stage, contact_event(line.contacts[call.id], "DISCONNECTED"))
+    work(stage, call)
+    assert outcome(call) == ("completed", "customer_hangup", None)
+    assert call.doc["consent"]["status"] == "granted"
+
+
 def granted(stage: Stage, call: LiveCall) -> None:
     """The customer agrees to be called on WhatsApp."""
     assert call.doc["consent"]["status"] == "pending"

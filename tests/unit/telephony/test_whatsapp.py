@@ -21,7 +21,7 @@ from shared.telephony.whatsapp import META_API_VERSION, CannotAsk, PermissionRep
 
 PHONE, DIGITS = "+15005550006", "15005550006"
 PHONE_NUMBER_ID = "phone-number-id-976c72a700aac43eaf573ae050example"
-TEXT = "May we call you about your appointment? “Tuesday”, 15:00."
+BUSINESS = "“Blue” Clinic"
 AT, UNTIL = 1_790_000_000, 1_790_604_000
 REQUEST, ANSWER = "wamid.HBgLMTUwMDU1NTAwMDYVAgARGBI5", "wamid.HBgLMTUwMDU1NTAwMDYVAgASGBQz"
 
@@ -74,7 +74,7 @@ FREE_FORM = {
     "interactive": {
         "type": "call_permission_request",
         "action": {"name": "call_permission_request"},
-        "body": {"text": TEXT},
+        "body": {"text": "May “Blue” Clinic call you on WhatsApp?"},
     },
 }
 FROM_TEMPLATE = {
@@ -92,7 +92,7 @@ FROM_TEMPLATE = {
 
 @pytest.fixture
 def settings(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    for name in ("WHATSAPP_PHONE_NUMBER_ID", "WHATSAPP_TEMPLATE", "WHATSAPP_META_API_VERSION"):
+    for name in ("WHATSAPP_PHONE_NUMBER_ID", "WHATSAPP_TEMPLATE", "WHATSAPP_META_API_VERSION", "WHATSAPP_DIAL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     return monkeypatch
@@ -114,6 +114,12 @@ def test_all_settings_are_read(settings: pytest.MonkeyPatch) -> None:
     settings.setenv("WHATSAPP_META_API_VERSION", "v26.0")
     found = WhatsApp.from_environment()
     assert (found.template, found.meta_api_version) == (("call_permission", "en_US"), "v26.0")
+    assert not found.by_phone
+    settings.setenv("WHATSAPP_DIAL", "phone")
+    assert WhatsApp.from_environment().by_phone
+    settings.delenv("WHATSAPP_TEMPLATE")
+    with pytest.raises(NotConfigured, match=r"`dial`.*`whatsapp` settings in cdk\.json"):
+        WhatsApp.from_environment()
 
 
 @pytest.mark.parametrize("setting", ["call_permission", "call_permission/", "/en_US", "/"])
@@ -129,13 +135,31 @@ def test_half_a_template_is_named(settings: pytest.MonkeyPatch, setting: str) ->
 
 def test_a_request_is_asked_in_free_form(client: Any, stubber: Stubber) -> None:
     stubber.add_response("send_whatsapp_message", {"messageId": REQUEST}, sent(FREE_FORM))
-    assert WhatsApp(client, PHONE_NUMBER_ID).ask(PHONE, TEXT, REFERENCE) == REQUEST
+    assert WhatsApp(client, PHONE_NUMBER_ID).ask(PHONE, BUSINESS, REFERENCE) == REQUEST
 
 
 def test_a_request_is_asked_by_the_template_where_there_is_one(client: Any, stubber: Stubber) -> None:
     arn = "arn:aws:social-messaging:eu-central-1:123456789012:phone-number-id/976c72a700aac43eaf573ae050example"
     stubber.add_response("send_whatsapp_message", {"messageId": REQUEST}, sent(FROM_TEMPLATE, arn, "v26.0"))
-    assert WhatsApp(client, arn, ("call_permission", "en_US"), "v26.0").ask(PHONE, TEXT, REFERENCE) == REQUEST
+    assert WhatsApp(client, arn, ("call_permission", "en_US"), "v26.0").ask(PHONE, BUSINESS, REFERENCE) == REQUEST
+
+
+def test_a_request_to_call_by_phone_names_the_business_and_has_two_buttons(client: Any, stubber: Stubber) -> None:
+    def button(index: str, payload: str) -> dict[str, Any]:
+        parameters = [{"type": "payload", "payload": payload}]
+        return {"type": "button", "sub_type": "quick_reply", "index": index, "parameters": parameters}
+
+    components = [
+        {"type": "body", "parameters": [{"type": "text", "text": BUSINESS}]},
+        button("0", "phone_call_accepted"),
+        button("1", "phone_call_refused"),
+    ]
+    template = {"name": "phone_call", "language": {"code": "en_US"}, "components": components}
+    stubber.add_response("send_whatsapp_message", {"messageId": REQUEST}, sent(FROM_TEMPLATE | {"template": template}))
+    by_phone = WhatsApp(client, PHONE_NUMBER_ID, ("phone_call", "en_US"), by_phone=True)
+    assert by_phone.ask(PHONE, BUSINESS, REFERENCE) == REQUEST
+    # Meta would be asked for a permission to call on WhatsApp.
+    assert by_phone.permitted(PHONE) is False
 
 
 @pytest.mark.parametrize(
@@ -156,7 +180,7 @@ def test_meta_is_asked_whether_a_phone_may_be_called(
 
 
 ASKED: list[tuple[str, Callable[[WhatsApp], object]]] = [
-    ("send_whatsapp_message", lambda whatsapp: whatsapp.ask(PHONE, TEXT, REFERENCE)),
+    ("send_whatsapp_message", lambda whatsapp: whatsapp.ask(PHONE, BUSINESS, REFERENCE)),
     ("get_whatsapp_call_permission", lambda whatsapp: whatsapp.permitted(PHONE)),
 ]
 PASSING = [
@@ -221,7 +245,7 @@ def test_silence_is_busy_and_a_request_that_cannot_be_made_is_not(
 
     client.meta.events.register("before-send.socialmessaging", fail)
     with pytest.raises(kind, match=f"^{type(failure).__name__}$"):
-        WhatsApp(client, PHONE_NUMBER_ID).ask(PHONE, TEXT, REFERENCE)
+        WhatsApp(client, PHONE_NUMBER_ID).ask(PHONE, BUSINESS, REFERENCE)
     assert len(tries) == 1
 
 
@@ -239,7 +263,7 @@ def test_the_clients_own_settings_send_once_and_reach_aws_with_the_message_in_ba
 
     whatsapp.client.meta.events.register("before-send.socialmessaging", fail)
     with pytest.raises(Busy):
-        whatsapp.ask(PHONE, TEXT, REFERENCE)
+        whatsapp.ask(PHONE, BUSINESS, REFERENCE)
     [request] = requests
     assert request.url.endswith("/v1/whatsapp/send")
     assert json.loads(base64.b64decode(json.loads(request.body)["message"])) == FREE_FORM
@@ -322,6 +346,25 @@ REPLY = PermissionReply(PHONE, True, AT * 1000, UNTIL * 1000, ANSWER, REQUEST)
 
 def test_a_permission_with_an_end_is_read() -> None:
     assert told(GRANTED) == [REPLY]
+
+
+def tapped(payload: Any) -> dict[str, Any]:
+    """A tap on a quick reply button of a template."""
+    button = {"payload": payload, "text": "Yes, phone me"}
+    return {name: value for name, value in message({}).items() if name != "interactive"} | {
+        "type": "button",
+        "button": button,
+    }
+
+
+def test_a_tap_on_a_button_decides_about_calls_by_phone() -> None:
+    assert told(tapped("phone_call_accepted")) == [PermissionReply(PHONE, True, AT * 1000, None, ANSWER, REQUEST)]
+    assert told(tapped("phone_call_refused")) == [PermissionReply(PHONE, False, AT * 1000, None, ANSWER, REQUEST)]
+
+
+@pytest.mark.parametrize("payload", ["Yes", "accept", "", None, 1, ["phone_call_accepted"]])
+def test_a_tap_on_another_button_decides_nothing(payload: Any) -> None:
+    assert told(tapped(payload)) == []
 
 
 def test_a_permanent_permission_has_no_end() -> None:
