@@ -24,8 +24,8 @@ def update(request: Request[AppointmentPatch]) -> Response:
 
     A merge patch: an absent field keeps its value, and null clears it. A new `appointment_at` reschedules the
     appointment: its status becomes `rescheduled`, or `confirmed` if the same request says so. Nothing returns to
-    `pending`, and `cancelled` is final. Each change of the status or the time emits one event; a change of other fields
-    emits none (promises 3 and 6).
+    `pending`, and `cancelled` is final. Each change emits one event: that of the status or the time, or else
+    `appointment.updated` (promises 3, 6 and 11).
     """
     return request.commit(
         lambda: commands.update(request.scope, APPOINTMENTS.find(request.scope, request.id), request.body)

@@ -28,7 +28,7 @@ _TAGS = (
     ("Customers", "People to be contacted by phone.", (customers,)),
     (
         "Appointments",
-        "Appointments of customers. Each change of the status or the time emits an event.",
+        "Appointments of customers. Each change emits an event.",
         (appointments,),
     ),
     ("Calls", "Calls to customers. Each is a session, with a transcript and a recording.", (sessions,)),

@@ -14,6 +14,8 @@ EVENT_DESCRIPTIONS = {
     "same change confirmed it.",
     "appointment.cancelled": "An appointment was cancelled. If it was also deleted, `deleted_at` is set.",
     "appointment.failed": "An appointment failed.",
+    "appointment.updated": "Other fields of an appointment were changed, but neither its status nor its time. The "
+    "deletion of a cancelled appointment is such a change.",
     "customer.created": "A customer was created. A conversation can create one, too.",
     "customer.updated": "A customer was changed.",
     "customer.deleted": "A customer was deleted.",

@@ -115,6 +115,7 @@ _CHANGES: Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]]] 
     ),
     "appointment.cancelled": (APPOINTMENT, (_then(40, status="cancelled", cancellation_reason="moved away"),)),
     "appointment.failed": (APPOINTMENT, (_then(40, status="failed", failure_reason="did not appear"),)),
+    "appointment.updated": (APPOINTMENT, (_then(40, notes="Bring the X-rays"),)),
     "customer.created": (CUSTOMER, ()),
     "customer.updated": (CUSTOMER, (_then(50, email="ada@example.com"),)),
     "customer.deleted": (CUSTOMER, (_then(60, deleted_at=_at(60)),)),

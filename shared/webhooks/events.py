@@ -200,7 +200,11 @@ def _appointment(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> 
         return "created"
     if after["appointment_at"] != before["appointment_at"]:
         return "rescheduled"
-    return str(after["status"]) if after["status"] != before["status"] else None
+    if after["status"] != before["status"]:
+        return str(after["status"])
+    # A call sets `session_id`, and has events of its own.
+    unimportant = {name: after[name] for name in ("session_id", "updated_at")}
+    return None if documents.same({**before, **unimportant}, after) else "updated"
 
 
 def _session(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:

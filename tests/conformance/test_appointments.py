@@ -366,14 +366,27 @@ def test_a_reason_without_its_status_is_refused(client: Client, body: dict[str, 
     assert client.get(path).ok() == made
 
 
-def test_a_change_of_other_fields_emits_nothing(client: Client) -> None:
+def test_a_change_of_other_fields_is_an_update(client: Client) -> None:
     made = create_appointment(client)
     body = {"title": "New", "notes": "n", "duration_minutes": 10, "metadata": {"a": 1}}
     after = client.patch(f"/v1/appointments/{made['id']}", body).ok()
     assert after == made | body | {"updated_at": after["updated_at"]}
     assert after["updated_at"] > made["updated_at"]
     settle(client, "appointment")
-    assert [event["type"] for event in events_about(client, made["id"])] == ["appointment.created"]
+    created, updated = events_about(client, made["id"])
+    assert (created["type"], updated["type"]) == ("appointment.created", "appointment.updated")
+    assert updated["data"] == {"object": after, "previous_attributes": {name: made[name] for name in body}}
+    assert updated["api_version"] == "2026-12-01"
+
+
+def test_placing_a_call_is_no_update_of_its_appointment(client: Client) -> None:
+    made = create_appointment(client)
+    placed = client.post(f"/v1/customers/{made['customer_id']}/call", {"appointment_id": made["id"]}).ok(201)
+    settle(client, "appointment")
+    types = [event["type"] for event in events_about(client, made["id"])]
+    assert types[:1] == ["appointment.created"]
+    assert "appointment.updated" not in types
+    assert client.get(f"/v1/appointments/{made['id']}").ok()["session_id"] == placed["session_id"]
 
 
 @pytest.mark.smoke
@@ -441,7 +454,7 @@ def test_deleting_a_failed_appointment_removes_the_reason_of_the_failure(client:
     assert deleted == failed | {"status": "cancelled", "failure_reason": None} | changed
 
 
-def test_deleting_a_cancelled_appointment_emits_nothing_more(client: Client) -> None:
+def test_deleting_a_cancelled_appointment_is_an_update(client: Client) -> None:
     made = create_appointment(client)
     path = f"/v1/appointments/{made['id']}"
     cancelled = client.patch(path, {"status": "cancelled", "cancellation_reason": "Ill"}).ok()
@@ -452,6 +465,7 @@ def test_deleting_a_cancelled_appointment_emits_nothing_more(client: Client) -> 
     assert [event["type"] for event in events_about(client, made["id"])] == [
         "appointment.created",
         "appointment.cancelled",
+        "appointment.updated",
     ]
 
 

@@ -143,6 +143,7 @@ def events_of_every_type(client: Client) -> dict[str, Any]:
         {"status": "confirmed"},
         {"status": "cancelled", "cancellation_reason": "moved away"},
         {"status": "failed", "failure_reason": "did not appear"},
+        {"notes": "Bring the X-rays"},
     ):
         appointment = create_appointment(client, customer["id"])
         client.patch(f"/v1/appointments/{appointment['id']}", change).ok()

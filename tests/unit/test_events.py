@@ -36,6 +36,7 @@ APPOINTMENT: dict[str, Any] = {
     "status": "pending",
     "appointment_at": "2027-01-01T00:00:00.000Z",
     "title": None,
+    "session_id": None,
     "metadata": {},
     "failure_reason": None,
     "cancellation_reason": None,
@@ -145,7 +146,8 @@ def test_a_row_among_the_deleted_ones_is_the_event_of_the_deletion() -> None:
     assert customer["data"]["object"]["deleted_at"] == LATER
     assert customer["data"]["previous_attributes"] == {"deleted_at": None}
     assert appointment["data"]["previous_attributes"] == {"deleted_at": None, "status": "pending"}
-    assert moved(APPOINTMENT | {"status": "cancelled"}) is None
+    deleted = body(moved(APPOINTMENT | {"status": "cancelled"}))
+    assert (deleted["type"], deleted["data"]["previous_attributes"]) == ("appointment.updated", {"deleted_at": None})
 
 
 @pytest.mark.parametrize("doc", [CUSTOMER, APPOINTMENT])
@@ -172,8 +174,15 @@ def test_a_new_time_is_a_rescheduling_whatever_the_status_becomes(status: str) -
 
 
 @pytest.mark.parametrize("changes", [{"title": "x"}, {"metadata": {"a": 1}}, {"deleted_at": LATER}])
-def test_a_change_of_other_fields_of_an_appointment_is_no_event(changes: dict[str, Any]) -> None:
-    assert changed(APPOINTMENT, **changes) is None
+def test_a_change_of_other_fields_of_an_appointment_is_an_update(changes: dict[str, Any]) -> None:
+    found = body(changed(APPOINTMENT, **changes, session_id="sess_1"))
+
+    assert found["type"] == "appointment.updated"
+    assert found["data"]["previous_attributes"] == {name: APPOINTMENT.get(name) for name in (*changes, "session_id")}
+
+
+def test_a_call_about_an_appointment_is_no_update_of_it() -> None:
+    assert changed(APPOINTMENT, session_id="sess_1") is None
 
 
 def test_previous_attributes_name_all_that_changed_with_the_status() -> None:
