@@ -1,4 +1,4 @@
-"""/v1/conversations: create, list, retrieve and end conversations, and list their messages."""
+"""/v1/conversations: create, list, retrieve, resume and end conversations, and list their messages."""
 
 from __future__ import annotations
 
@@ -52,6 +52,15 @@ def end(request: Request[fields.Nothing]) -> Response:
     return request.commit(lambda: commands.end(request.scope, CONVERSATIONS.find(request.scope, request.id)))
 
 
+def resume(request: Request[fields.Nothing]) -> Response:
+    """Give a conversation back to the agent.
+
+    The agent replies to the next message. A conversation in which nobody waits for a person is returned unchanged
+    (promises 11).
+    """
+    return request.commit(lambda: commands.resume(request.scope, request.id))
+
+
 app = service(
     Route(
         "/v1/conversations",
@@ -76,6 +85,16 @@ app = service(
             errors=(Code.RESOURCE_NOT_FOUND,),
         ),
         elsewhere=("POST",),
+    ),
+    Route(
+        "/v1/conversations/{id}/resume",
+        post=Operation(
+            resume,
+            name="resume_conversation",
+            returns=Conversation,
+            optional_body=True,
+            errors=(Code.RESOURCE_NOT_FOUND, Code.CONVERSATION_ENDED),
+        ),
     ),
     Route(
         "/v1/conversations/{id}/end",

@@ -42,7 +42,9 @@ def handler(event: dict[str, Any], context: Any) -> Any:
         images = record["dynamodb"]
         old, new = (table.decode(images[name]) if name in images else None for name in ("OldImage", "NewImage"))
         change = events.derive(old, new)
-        if change is None or new is None or is_erased(change.scope, change.customer_id):
+        if change is None or new is None:
+            return ()
+        if change.customer_id is not None and is_erased(change.scope, change.customer_id):
             return ()
         trace.follow(new)
         trace.name(event_id=change.id)

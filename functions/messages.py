@@ -11,7 +11,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any, Literal
 
 from shared.api.requests import Request
 from shared.api.responses import Response
@@ -20,7 +20,7 @@ from shared.aws.services import Unavailable
 from shared.conversations import commands, participants, replies, slots, turns
 from shared.conversations import resource as conversations
 from shared.conversations.participants import CUSTOMER_ERRORS, REFERENCE_ERRORS, CustomerReference
-from shared.conversations.resource import CONVERSATIONS, AnsweredMessage, ConversationRecord
+from shared.conversations.resource import CONVERSATIONS, AnsweredMessage, Content, ConversationRecord
 from shared.conversations.turns import Turn
 from shared.core import clock
 from shared.core.errors import ApiError, Code
@@ -33,10 +33,10 @@ POLLS = (0.15, 0.15, 0.2, 0.3, 0.4, 0.5, 0.8)
 """Seconds between polls for the reply of a turn that another request or worker runs. The last wait repeats."""
 
 
-class MessageCreate(fields.Input):
-    """A message to the conversation in the path. `customer` and `metadata` have no effect (promises 8)."""
+class UserMessageCreate(fields.Input):
+    """A message of the user."""
 
-    content: Annotated[str, fields.text(8000, least=1)]
+    content: Content
     """The text of the message."""
     markdown: bool = True
     """Whether the reply may contain Markdown. If false, it is plain text; the transcript keeps the original."""
@@ -46,7 +46,14 @@ class MessageCreate(fields.Input):
     """Your own keys and values for the conversation. They have an effect only if a message to a thread creates it."""
 
 
-class ThreadMessageCreate(MessageCreate):
+class MessageCreate(UserMessageCreate):
+    """A message to the conversation in the path. `customer` and `metadata` have no effect (promises 8)."""
+
+    role: Literal["user", "staff"] = "user"
+    """Who writes: the user, or a person of the business. The agent does not reply to `staff`."""
+
+
+class ThreadMessageCreate(UserMessageCreate):
     """A message to a thread. `customer` and `metadata` apply only if it creates a conversation (promises 8)."""
 
     external_conversation_id: fields.ExternalId
@@ -67,10 +74,20 @@ def send(request: Request[MessageCreate]) -> Response:
 
     Returns the message with the agent's reply. If there is no reply within 20 seconds, the response is a 504: the reply
     will be in the messages of the conversation, and a retry with the same Idempotency-Key waits for it again
-    (promises 8).
+    (promises 8). A message with the role `staff` has no reply: the agent reads it before its next one (promises 11).
     """
+    if request.body.role == "staff":
+        return _send_as_staff(request)
     participants.check(request.body.customer)
     return _commit(request, lambda: _next_message(request, CONVERSATIONS.find(request.scope, request.id)))
+
+
+def _send_as_staff(request: Request[MessageCreate]) -> Response:
+    path = _messages_path(request.id)
+    return request.commit(
+        lambda: commands.add_staff_message(request.scope, request.id, request.body.content),
+        lambda added: Response(201, fields.to_json(added), path),
+    )
 
 
 def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:

@@ -348,11 +348,19 @@ def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _resume_conversation(stage: Stage, options: argparse.Namespace) -> None:
+    import uuid
+
     from shared.conversations import commands
+    from shared.core.errors import ApiError
     from shared.projects import projects
+    from shared.store import commit
 
     projects.name_of(options.project)
-    if commands.resume(_scope(options), options.conversation):
+    try:
+        change = commit.commit(lambda: commands.resume(_scope(options), options.conversation), uuid.uuid4().hex)
+    except ApiError as error:
+        raise LookupError(error.message) from None
+    if change.writes:
         print("resumed: the agent replies to the next message")
     else:
         print("nothing to do: this conversation is not handed to a person")

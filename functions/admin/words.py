@@ -103,7 +103,7 @@ HANDOFF = {
     "change_requested": "The customer wants another time",
     "complaint": "The customer complains",
     "customer_deleted": "The customer was deleted",
-    "customer_request": "The customer asked for a person",
+    "content_filtered": "The model provider filtered the reply",
     "outside_scope": "It is about something that the agent does not do",
     "person_requested": "The customer asked for a person",
 }
@@ -126,6 +126,7 @@ ACTION = {
     "call_limits.changed": "Changed the call limits",
     "conversation.ended": "Ended a conversation",
     "conversation.given_back": "Gave a conversation back to the agent",
+    "conversation.message_added": "Wrote a message in a conversation",
     "customer.called": "Called a customer",
     "customer.changed": "Changed a customer",
     "customer.created": "Created a customer",

@@ -175,13 +175,13 @@ WORK = {
     ),
     "message": Work(
         "message answered by the scripted agent",
-        requests=1, runs={"messages": 1, "turn": 2}, calls=11, writes=21, reads=7.5, fair=5, logged=649,
-        sent_out=1_186,
+        requests=1, runs={"messages": 1, "turn": 2, "fan_out": 2}, calls=11, writes=21, reads=7.5, fair=5, logged=653,
+        sent_out=1_233,
     ),
     "model_message": Work(
         "message answered by the model, without tokens",
-        requests=1, runs={"messages": 1, "turn": 2}, calls=12, writes=27, reads=8.5, fair=5, logged=1_234,
-        sent_out=1_186, waits=MODEL_MS,
+        requests=1, runs={"messages": 1, "turn": 2, "fan_out": 2}, calls=12, writes=27, reads=8.5, fair=5, logged=1_234,
+        sent_out=1_232, waits=MODEL_MS,
     ),
     "call": Work(
         "simulated call with transcript and recording",

@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin
 
 from infra.openapi import examples, text
+from shared.conversations.resource import AddedMessage
 from shared.core.facts import EVENT_TYPES
 from shared.resources import fields, queries, schema
 from shared.resources.fields import Input
@@ -22,7 +23,13 @@ from shared.webhooks.events import Event
 Schema = dict[str, Any]
 
 _TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_NAMES = {"Appointment": "an appointment", "AddedMessage": "a conversation: a message of the business's staff"}
 _ID = re.compile(r"\^([a-z]+_)\[")
+
+
+def resource_of(event_type: str) -> str:
+    """The name of the schema of the resource in events of this type."""
+    return "AddedMessage" if event_type == "conversation.message_added" else event_type.split(".")[0].capitalize()
 
 
 def ref(name: str) -> Schema:
@@ -160,12 +167,12 @@ class Schemas:
         if "Event" in self.named:
             return ref("Event")
         annotations = typing.get_type_hints(Event, include_extras=True)
-        families = dict.fromkeys(found.split(".")[0] for found in EVENT_TYPES)
+        self.of(AddedMessage)
+        resources = dict.fromkeys(map(resource_of, EVENT_TYPES))
         data = Event.__annotations__["data"].__forward_arg__
         docs = text.of_fields(Event)
-        for family in families:
-            own = [found for found in EVENT_TYPES if found.startswith(f"{family}.")]
-            resource = family.capitalize()
+        for resource in resources:
+            own = [found for found in EVENT_TYPES if resource_of(found) == resource]
             self.named[f"{resource}{data}"] = self._event_data(resource, annotations["data"])
             properties = {}
             for name, annotation in annotations.items():
@@ -174,13 +181,13 @@ class Schemas:
                 properties[name] = {**found, "description": docs[name]} | examples.of(f"{resource}Event", name, found)
             self.named[f"{resource}Event"] = {
                 "type": "object",
-                "description": f"A change of {'an' if resource[0] == 'A' else 'a'} {family}. {text.of(Event)}",
+                "description": f"A change of {_NAMES.get(resource, f'a {resource.lower()}')}. {text.of(Event)}",
                 "required": [*annotations],
                 "properties": properties,
             }
         self.named["UnknownEvent"] = self._unknown_event(self.named[f"{resource}Event"]["properties"])
         # A discriminator has no default: generated clients would refuse an event whose type it does not map.
-        known = [ref(f"{family.capitalize()}Event") for family in families]
+        known = [ref(f"{resource}Event") for resource in resources]
         self.named["Event"] = {"description": text.of(Event), "anyOf": [*known, ref("UnknownEvent")]}
         return ref("Event")
 

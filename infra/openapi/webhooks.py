@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.openapi.schemas import Schema, ref
+from infra.openapi.schemas import Schema, ref, resource_of
 from shared.core import limits
 from shared.core.facts import EVENT_DESCRIPTIONS
 from shared.webhooks.deliveries.rules import RETRY_SCHEDULE_S
@@ -48,7 +48,7 @@ def webhooks() -> dict[str, Schema]:
 
 def _webhook(event_type: str) -> Schema:
     family, _, name = event_type.partition(".")
-    event = ref(f"{family.capitalize()}Event")
+    event = ref(f"{resource_of(event_type)}Event")
     summary, _, details = EVENT_DESCRIPTIONS[event_type].partition(". ")
     return {
         "operationId": f"on_{family}_{name}",

@@ -176,7 +176,7 @@ class Bedrock:
                 return _reply(stop, message, tools, usage)
             rounds += 1
             if rounds > ROUNDS:
-                return _give_up(tools, HandoffReason.AGENT_STUCK, STUCK_REPLY, usage)
+                return _give_up(tools, HandoffReason.CANNOT_HELP, STUCK_REPLY, usage)
             calls = [block["toolUse"] for block in message["content"] if "toolUse" in block]
             results = [_run(tools, call) for call in calls] if stop == "tool_use" else []
             # The model can correct one mistake; the second one ends the attempt.
@@ -361,7 +361,7 @@ def _reply(stop: str, message: Mapping[str, Any], tools: Tools, usage: Usage) ->
         # Only complete sentences are kept.
         whole = _SENTENCES.match(text)
         if whole is None:
-            return _give_up(tools, HandoffReason.AGENT_STUCK, STUCK_REPLY, usage)
+            return _give_up(tools, HandoffReason.CANNOT_HELP, STUCK_REPLY, usage)
         text = whole[0]
     elif stop not in ("end_turn", "stop_sequence"):
         raise AgentFailed(f"the model stopped with {stop}")

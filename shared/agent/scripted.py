@@ -171,7 +171,7 @@ class _Turn:
         accepts = self.yes and self.previous.endswith(_OFFER)
         if HANDOFF not in self.text and not accepts and not _is_row(self.plain, "a person"):
             return None
-        self.tools.hand_off("requested by the test" if HANDOFF in self.text else HandoffReason.CUSTOMER_REQUEST)
+        self.tools.hand_off(HandoffReason.PERSON_REQUESTED)
         return "I have asked someone from our team to get back to you."
 
     def answer_to_proposal(self) -> str | None:

@@ -39,20 +39,18 @@ ACTION_TYPES = (
 
 
 class HandoffReason(StrEnum):
-    """The reasons for a handoff, beside those of the scripted agent's test phrase."""
+    """Why a person is needed (promises 11)."""
 
-    AGENT_FAILED = "agent_failed"
-    """In a conversation, the agent answers the next message again (promises 8)."""
-    AGENT_STUCK = "agent_stuck"
+    PERSON_REQUESTED = "person_requested"
+    COMPLAINT = "complaint"
+    OUTSIDE_SCOPE = "outside_scope"
     CANNOT_HELP = "cannot_help"
     CHANGE_REQUESTED = "change_requested"
     """A person must decide about a new time."""
-    COMPLAINT = "complaint"
-    CONTENT_FILTERED = "content_filtered"
     CUSTOMER_DELETED = "customer_deleted"
-    CUSTOMER_REQUEST = "customer_request"
-    OUTSIDE_SCOPE = "outside_scope"
-    PERSON_REQUESTED = "person_requested"
+    AGENT_FAILED = "agent_failed"
+    """In a conversation, the agent answers the next message again (promises 8)."""
+    CONTENT_FILTERED = "content_filtered"
 
 
 class Action(TypedDict):
@@ -60,8 +58,13 @@ class Action(TypedDict):
 
     type: Annotated[str, one_of(ACTION_TYPES, "ActionType")]
     """What the agent did. `handoff`: a person must take over."""
-    reason: NotRequired[str]
-    """Only on a handoff: why a person is needed."""
+    reason: NotRequired[HandoffReason]
+    """Only on a handoff: why a person is needed.
+
+    `person_requested`, `complaint`, `outside_scope` (it is about something that the agent does not do), `cannot_help`,
+    `change_requested` (a person must decide about a new time), `customer_deleted`, `agent_failed` (the reply is an
+    apology, and the agent answers the next message again) or `content_filtered` (by the model's provider).
+    """
     appointment_id: NotRequired[AppointmentId]
     """Only on a change of an appointment: the appointment that was changed."""
     session_id: NotRequired[SessionId]
@@ -250,10 +253,10 @@ class Tools:
         self.later = instant
         return Result(True, "Saved. The call ends with your reply.")
 
-    def hand_off(self, reason: str) -> Result:
+    def hand_off(self, reason: HandoffReason) -> Result:
         """Hand the conversation to a person. The agent can change nothing afterwards."""
         if not self.is_handed_over:
-            self.actions.append({"type": "handoff", "reason": reason[:200]})
+            self.actions.append({"type": "handoff", "reason": reason})
         return Result(True, "A person will take over.")
 
     def end_conversation(self) -> Result:

@@ -1,28 +1,30 @@
-"""What can be done with a conversation: create it, end it, and give it back to the agent (promises 8).
+"""What can be done with a conversation: create it, write in it, give it back to the agent, end it (promises 8, 11).
 
 A command returns the conversation afterwards and the writes of one transaction, which the caller commits.
 """
 
 from __future__ import annotations
 
-import uuid
+import json
 from collections.abc import Mapping
 from typing import Any
 
 from shared.conversations import participants
 from shared.conversations.resource import (
     CONVERSATIONS,
+    AnsweredMessage,
     Conversation,
     ConversationCreate,
     ConversationRecord,
     ConversationStatus,
-    handoff_attributes,
+    Message,
+    staff_message,
     thread_key,
 )
 from shared.core import clock
 from shared.core.errors import ApiError, Code
 from shared.resources import documents
-from shared.store import commit, table
+from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
 
@@ -55,6 +57,8 @@ def new(
         "metadata": dict(metadata or {}),
         "last_message_at": None,
         "ended_at": None,
+        "waiting": False,
+        "handoff": None,
     }
 
 
@@ -88,11 +92,16 @@ def end(
     """
     if record.doc["status"] == ConversationStatus.ENDED:
         return Change(record.doc)
-    changes = {"last_message_at": reply_at or record.doc["last_message_at"]}
-    changes |= {"status": ConversationStatus.ENDED, "ended_at": clock.iso(clock.now())}
+    changes: dict[str, object] = {"last_message_at": reply_at or record.doc["last_message_at"]}
+    changes |= {
+        "status": ConversationStatus.ENDED,
+        "ended_at": clock.iso(clock.now()),
+        "waiting": False,
+        "handoff": None,
+    }
     conversation = documents.touched(record.doc, changes)
     conversation = {**conversation, "ended_at": conversation["updated_at"]}
-    update = CONVERSATIONS.update(scope, record, conversation, {**(internal or {}), "f4": None})
+    update = CONVERSATIONS.update(scope, record, conversation, internal)
     return Change(conversation, [update, *free_thread(scope, conversation)])
 
 
@@ -105,24 +114,31 @@ def free_thread(scope: Scope, conversation: Conversation) -> list[table.Write]:
     return [table.Delete(pk, sk, condition="attribute_not_exists(pk) OR conversation_id = :id", values=own_id)]
 
 
-def give_back(scope: Scope, record: ConversationRecord) -> Change[Conversation]:
-    """Give a conversation back to the agent, which replies to the next message.
+def resume(scope: Scope, id: str) -> Change[Conversation]:
+    """Give a conversation back to the agent, which replies to the next message. Nothing changes if nobody waits.
 
-    Nothing changes if no person has taken over.
+    Raises `resource_not_found` or `conversation_ended`.
     """
-    if not record.row.get("handed_off"):
+    record = CONVERSATIONS.find(scope, id)
+    if record.doc["status"] == ConversationStatus.ENDED:
+        raise ApiError(Code.CONVERSATION_ENDED)
+    if not record.doc["waiting"]:
         return Change(record.doc)
-    attributes = handoff_attributes(scope, record.doc, to_person=False)
-    return Change(record.doc, [CONVERSATIONS.update(scope, record, record.doc, attributes)])
+    conversation = documents.touched(record.doc, {"waiting": False, "handoff": None})
+    return Change(conversation, [CONVERSATIONS.update(scope, record, conversation, {"held": None})])
 
 
-def resume(scope: Scope, id: str) -> bool:
-    """Commit `give_back`. Returns whether a person had taken over. Raises LookupError for an unknown id."""
+def add_staff_message(scope: Scope, id: str, content: str) -> Change[AnsweredMessage]:
+    """Add the message of a person of the business. The agent does not reply, and who waits goes on waiting.
 
-    def decide() -> Change[Conversation]:
-        row = CONVERSATIONS.row(scope, id)
-        if row is None:
-            raise LookupError(f"there is no conversation {id}")
-        return give_back(scope, CONVERSATIONS.record(row))
-
-    return bool(commit.commit(decide, uuid.uuid4().hex).writes)
+    Raises `resource_not_found` or `conversation_ended`. The writes do not lock the conversation, which may be changed
+    meanwhile, but not end.
+    """
+    record = CONVERSATIONS.find(scope, id)
+    if record.doc["status"] == ConversationStatus.ENDED:
+        raise ApiError(Code.CONVERSATION_ENDED)
+    row = staff_message(scope, record.doc, content)
+    active = {":active": scope.index(CONVERSATIONS.kind, "status", ConversationStatus.ACTIVE)}
+    is_active = table.Check(scope.pk(CONVERSATIONS.kind), id, condition="f3 = :active", values=active)
+    message: Message = json.loads(row["doc"])
+    return Change({**message, "reply": None, "conversation": record.doc}, [table.Put(row), is_active])

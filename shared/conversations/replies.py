@@ -12,7 +12,7 @@ from shared.agent_settings import commands as agent_settings
 from shared.aws.services import Unavailable
 from shared.calls import commands as calls
 from shared.conversations import turns
-from shared.conversations.resource import CONVERSATIONS, ConversationRecord, transcript
+from shared.conversations.resource import CONVERSATIONS, ConversationRecord, Message, Role, is_held, transcript
 from shared.conversations.turns import Turn
 from shared.core.errors import ApiError
 from shared.core.log import logger
@@ -28,7 +28,9 @@ RETRYABLE = (AgentUnavailable, Unavailable, table.ConditionFailed, table.Contend
 """The failures after which a turn is retried soon, by a worker."""
 SIMULATED_ERROR = "[[sim:error]]"
 APOLOGY = "Sorry, something went wrong on my side. I have asked someone from our team to get back to you."
+HOLDING_AGAIN = "I have passed on this message, too."
 HOLDING = "Someone from our team has taken over this conversation and will reply here. I have passed on your message."
+BY_STAFF = "(Someone from our team wrote:) {}"
 CUSTOMER_DELETED = "I cannot help with this one myself. I have asked someone from our team to get back to you."
 
 
@@ -39,6 +41,7 @@ class AgentReply:
     reply: Reply
     tools: Tools
     failed: bool = False
+    holding: bool = False
 
 
 def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
@@ -54,12 +57,12 @@ def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
         nonlocal may_call
         result = _agent_reply(turn, current, may_call)
         try:
-            body = turns.commit(turn, current, result.reply, result.tools, failed=result.failed)
+            body = _commit(turn, current, result)
         except ApiError as error:
             logger().info("call refused", extra={"message_id": turn.id, "code": error.code})
             may_call = False
             result = _agent_reply(turn, current, may_call)
-            body = turns.commit(turn, current, result.reply, result.tools, failed=result.failed)
+            body = _commit(turn, current, result)
         logger().info("turn", extra={"message_id": turn.id, "failed": result.failed})
         return body
 
@@ -76,13 +79,18 @@ def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
         raise
 
 
+def _commit(turn: Turn, conversation: ConversationRecord, result: AgentReply) -> str:
+    failed, holding = result.failed, result.holding
+    return turns.commit(turn, conversation, result.reply, result.tools, failed=failed, holding=holding)
+
+
 def _agent_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
     """The agent's reply and changes, for the current rows."""
     tools = Tools(appointments=(), message=turn.message["content"])
+    if is_held(conversation.doc):
+        return AgentReply(Reply(HOLDING_AGAIN if conversation.row.get("held") else HOLDING), tools, holding=True)
     if turn.must_apologize:
         return _apology(tools)
-    if conversation.row.get("handed_off"):
-        return AgentReply(Reply(HOLDING), tools)
     customer_id = conversation.doc["customer_id"]
     customer_key = (turn.scope.pk(CUSTOMERS.kind), customer_id or "")
     keys = agent_settings.keys(turn.scope)
@@ -103,7 +111,7 @@ def _ask_agent(turn: Turn, tools: Tools) -> AgentReply:
     if turn.scope.is_simulated and tools.message == SIMULATED_ERROR:
         return _apology(tools)
     history = [
-        Utterance("user" if message["role"] == "user" else "assistant", message["content"])
+        _utterance(message)
         for message in transcript(turn.scope, turn.conversation_id, HISTORY)
         if message["id"] < turn.id
     ]
@@ -123,6 +131,13 @@ def _ask_agent(turn: Turn, tools: Tools) -> AgentReply:
     if isinstance(failure, AgentUnavailable):
         raise failure
     return _apology(tools)
+
+
+def _utterance(message: Message) -> Utterance:
+    """A message as the agent reads it. What a person of the business wrote is on the business's side."""
+    if message["role"] == Role.STAFF:
+        return Utterance("assistant", BY_STAFF.format(message["content"]))
+    return Utterance("user" if message["role"] == Role.USER else "assistant", message["content"])
 
 
 def _apology(tools: Tools) -> AgentReply:

@@ -1,8 +1,7 @@
 """Conversations and their messages (promises 8).
 
 A user's message and its turn are one row, which is a task until the reply (`shared/tasks/tasks.py`). The conversation's
-row holds the lock (`turn`, the message whose reply is pending), the agent's proposal, and whether a person has taken
-over.
+row holds the lock (`turn`, the message whose reply is pending) and the agent's proposal.
 """
 
 from __future__ import annotations
@@ -10,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection as Values
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Literal, NotRequired, TypedDict, cast
 
-from shared.agent.tools import Action
+from shared.agent.tools import Action, HandoffReason
 from shared.conversations.participants import CustomerReference
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code
@@ -53,10 +53,20 @@ class ReplyStatus(StrEnum):
 
 
 class Role(StrEnum):
-    """Who wrote a message."""
+    """Who wrote a message: the customer, the agent, or a person of the business."""
 
     USER = "user"
     ASSISTANT = "assistant"
+    STAFF = "staff"
+
+
+class Handoff(TypedDict):
+    """A handoff of a conversation to a person (promises 11)."""
+
+    reason: HandoffReason
+    """Why a person is needed, as the action `handoff` says."""
+    at: Time
+    """When the agent handed the conversation over."""
 
 
 class Conversation(Resource):
@@ -78,6 +88,13 @@ class Conversation(Resource):
     """The time of the latest message of the user or the agent. Null before the first."""
     ended_at: Time | None
     """When the conversation ended. Null while it is active."""
+    waiting: bool
+    """Whether the customer waits for a person. Until then, the agent only says that one will reply.
+
+    After a handoff with the reason `agent_failed`, the agent answers the next message, which ends the waiting.
+    """
+    handoff: Handoff | None
+    """The handoff for which the customer waits. Null if nobody waits."""
 
 
 class Message(TypedDict):
@@ -91,7 +108,7 @@ class Message(TypedDict):
     object: Literal["message"]
     """The type of the object."""
     role: Role
-    """Who wrote it: the `user`, or the agent as `assistant`."""
+    """Who wrote it: the `user`, the agent as `assistant`, or a person of the business as `staff`."""
     content: str
     """The text as sent. A reply is Markdown."""
     created_at: Time
@@ -100,13 +117,25 @@ class Message(TypedDict):
     """Only on a user's message: `pending` until the reply, then `complete`, or `failed` if the reply is an apology."""
     actions: NotRequired[list[Action]]
     """Only on an assistant's message: the actions of the reply; `[]` if there are none."""
+    holding: NotRequired[bool]
+    """Only on an assistant's message: whether it only says again that a person will reply, so that it can be hidden."""
+
+
+class AddedMessage(Message):
+    """A message of a person of the business, in the event `conversation.message_added` (promises 11)."""
+
+    conversation_id: ConversationId
+    """The conversation to which the message was added."""
 
 
 class AnsweredMessage(Message):
-    """The response of a message endpoint: the user's message with the agent's reply (promises 8)."""
+    """The response of a message endpoint: the message, with the agent's reply to a user's (promises 8)."""
 
-    reply: Message
-    """The assistant's message. Its content is plain text if the request has `markdown: false`."""
+    reply: Message | None
+    """The assistant's message. Its content is plain text if the request has `markdown: false`.
+
+    Null after a message with the role `staff`, and never after a user's.
+    """
     conversation: Conversation
     """The conversation after the reply."""
 
@@ -122,6 +151,16 @@ class ConversationCreate(fields.Input):
     """Your own keys and values. A key with the value null is omitted."""
 
 
+Content = Annotated[str, fields.text(8000, least=1)]
+
+
+class StaffMessageCreate(fields.Input):
+    """A message of a person of the business, as the admin page sends it."""
+
+    content: Content
+    """The text of the message."""
+
+
 class ConversationRow(ResourceRow):
     """A conversation's row."""
 
@@ -129,21 +168,22 @@ class ConversationRow(ResourceRow):
     """The id of the message whose reply is pending. It locks the conversation."""
     proposal: NotRequired[str]
     """The agent's proposal from the previous turn, as JSON text. Absent if there is none."""
-    handed_off: NotRequired[bool]
-    """Whether the conversation was handed to a person and not given back. The agent then only sends holding replies."""
-    f4: NotRequired[str]
-    """The index partition of conversations that wait for a person (`waiting`). Absent for all others."""
+    held: NotRequired[bool]
+    """Whether the agent has sent a holding reply since the handoff."""
 
 
 CONVERSATIONS: Collection[Conversation, ConversationRow] = Collection(
     kind="conversation",
     prefix="conv_",
-    indexed=("external_id", "customer_id", "status"),
+    indexed=("external_id", "customer_id", "status", "waiting"),
     filters={
         "external_id": filters.Exact("external_id"),
         "customer_id": filters.Exact("customer_id"),
         "status": filters.Enumerated("status", [*ConversationStatus]),
+        "waiting": filters.Enumerated("waiting", ("true", "false")),
     },
+    values=lambda doc: {**doc, "waiting": "true" if doc["waiting"] else "false"},
+    added={"waiting": False, "handoff": None},
 )
 MESSAGES: Collection[Message, ResourceRow] = Collection(kind="message", prefix="msg_", created=None, takes_order=True)
 ConversationRecord = Record[Conversation, ConversationRow]
@@ -169,21 +209,21 @@ def of_thread(scope: Scope, external_id: str) -> ConversationRecord | None:
     return None if conversation.doc["status"] == ConversationStatus.ENDED else conversation
 
 
-def handoff_attributes(scope: Scope, conversation: Conversation, to_person: bool) -> dict[str, table.Value | None]:
-    """The attributes that say whether the conversation is handed to a person, and by which `waiting` finds it."""
-    now_waits = to_person and conversation["status"] == ConversationStatus.ACTIVE
-    return {"handed_off": to_person or None, "f4": _waiting_partition(scope) if now_waits else None}
+def is_held(conversation: Conversation) -> bool:
+    """Whether the agent only sends holding replies: a person must reply, and not because the agent failed."""
+    handoff = conversation["handoff"]
+    return handoff is not None and handoff["reason"] != HandoffReason.AGENT_FAILED
 
 
-def waiting(scope: Scope, limit: int, starting_after: str | None = None) -> list[Conversation]:
-    """Active conversations that were handed to a person and not given back, newest first.
+def after_reply(conversation: Conversation, reasons: Values[HandoffReason], at: str) -> Handoff | None:
+    """The handoff after a reply at the time `at` that hands over for these reasons, or for none (promises 11).
 
-    A `starting_after` that is not the id of a conversation counts as absent.
+    While a person must reply, nothing changes it. After a failure of the agent, a reply ends it or has another reason.
     """
-    prefix = CONVERSATIONS.prefix
-    most = ids.before(prefix, starting_after) if starting_after and ids.is_id(prefix, starting_after) else None
-    entries = next(table.query(_waiting_partition(scope), index="f4", at_most=most, limit=limit), [])
-    return [cast("Conversation", json.loads(row["doc"])) for row in table.rows_of(entries) if waits(row)]
+    before = conversation["handoff"]
+    if before is not None and (is_held(conversation) or HandoffReason.AGENT_FAILED in reasons):
+        return before
+    return {"reason": next(iter(reasons)), "at": at} if reasons else None
 
 
 def conversation_of(scope: Scope, message_id: str) -> str | None:
@@ -195,15 +235,6 @@ def conversation_of(scope: Scope, message_id: str) -> str | None:
         for row in found.values():
             return str(row["conversation_id"])
     return None
-
-
-def waits(row: Mapping[str, object]) -> bool:
-    """Whether the conversation of this row waits for a person."""
-    return "f4" in row
-
-
-def _waiting_partition(scope: Scope) -> str:
-    return scope.index(CONVERSATIONS.kind, "handed_off", "to_person")
 
 
 def check_open(record: ConversationRecord) -> None:
@@ -238,6 +269,31 @@ def new_message(scope: Scope, conversation: Conversation, content: str, markdown
         "asked_at": asked_at,
         **tasks.due_attributes(message["id"], at),
     }
+
+
+def staff_message(scope: Scope, conversation: Conversation, content: str) -> table.Row:
+    """The row of a new message of a person of the business.
+
+    It has a kind of its own, by which its stream record is found, and the customer, whose erasure removes its event.
+    """
+    now, last = clock.now(), conversation["last_message_at"]
+    at = now if last is None else max(now, clock.parse(last) + 1)
+    message: Message = {
+        "id": ids.new(MESSAGES.prefix, at),
+        "object": "message",
+        "role": Role.STAFF,
+        "content": content,
+        "created_at": clock.iso(at),
+    }
+    row: table.Row = {
+        "pk": messages_pk(scope, conversation["id"]),
+        "sk": message["id"],
+        "kind": "staff_message",
+        "v": 1,
+        "doc": fields.to_json(message),
+        "conversation_id": conversation["id"],
+    }
+    return row if conversation["customer_id"] is None else {**row, "customer_id": conversation["customer_id"]}
 
 
 def window_s(scope: Scope, content: str) -> int:

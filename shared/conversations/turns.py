@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from shared.agent import Reply, measures, plain_text
-from shared.agent.tools import HandoffReason, Proposal, Tools
+from shared.agent.tools import Proposal, Tools
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
 from shared.calls import commands as calls
 from shared.calls.commands import CallCreate
@@ -170,7 +169,15 @@ def proposal(conversation: ConversationRecord) -> Proposal | None:
     return None if text is None else Proposal(**json.loads(text))
 
 
-def commit(turn: Turn, conversation: ConversationRecord, reply: Reply, tools: Tools, *, failed: bool = False) -> str:
+def commit(
+    turn: Turn,
+    conversation: ConversationRecord,
+    reply: Reply,
+    tools: Tools,
+    *,
+    failed: bool = False,
+    holding: bool = False,
+) -> str:
     """Commit the reply and its changes. Returns the body of the request's response.
 
     If the conversation has ended since the message, the reply is written without the changes of the tools. Raises
@@ -191,6 +198,7 @@ def commit(turn: Turn, conversation: ConversationRecord, reply: Reply, tools: To
         "content": reply.content,
         "created_at": clock.iso(now),
         "actions": actions,
+        "holding": holding,
     }
     change = _after(turn, conversation, reply_message, tools)
     message: Message = {**turn.message, "reply_status": ReplyStatus.FAILED if failed else ReplyStatus.COMPLETE}
@@ -220,10 +228,17 @@ def response_body(message: Message, reply: Message, conversation: Conversation, 
 
 def _after(turn: Turn, conversation: ConversationRecord, reply: Message, tools: Tools) -> Change[Conversation]:
     """The conversation after the reply, which may end it."""
-    at, unlocked = reply["created_at"], _unlocked(turn, conversation, tools)
+    at, before = reply["created_at"], conversation.doc
+    reasons = [action["reason"] for action in tools.actions if action["type"] == "handoff"]
+    handoff = conversations.after_reply(before, reasons, at)
+    unlocked = _unlocked(turn, conversation, tools)
+    unlocked["held"] = (reply["holding"] or conversation.row.get("held") or None) if handoff is not None else None
     if any(action["type"] == "conversation_ended" for action in reply["actions"]):
         return commands.end(turn.scope, conversation, at, unlocked)
-    after = documents.touched(conversation.doc, {"last_message_at": at})
+    changes: dict[str, object] = {"last_message_at": at}
+    if before["status"] == ConversationStatus.ACTIVE:
+        changes |= {"waiting": handoff is not None, "handoff": handoff}
+    after = documents.touched(before, changes)
     return Change(after, [CONVERSATIONS.update(turn.scope, conversation, after, unlocked)])
 
 
@@ -241,13 +256,10 @@ def _message_row(turn: Turn, reply: Message) -> table.Row:
     return row | {"conversation_id": turn.conversation_id}
 
 
-def _unlocked(turn: Turn, conversation: ConversationRecord, tools: Tools) -> Mapping[str, table.Value | None]:
+def _unlocked(turn: Turn, conversation: ConversationRecord, tools: Tools) -> dict[str, table.Value | None]:
     """The conversation's attributes after the turn."""
-    reasons = {action["reason"] for action in tools.actions if action["type"] == "handoff"}
-    hands_off = bool(reasons - {HandoffReason.AGENT_FAILED})
-    to_person = bool(conversation.row.get("handed_off")) or hands_off
-    proposed = fields.to_json(vars(tools.proposed)) if tools.proposed else None
-    unlocked = {"proposal": proposed, **conversations.handoff_attributes(turn.scope, conversation.doc, to_person)}
+    unlocked: dict[str, table.Value | None] = {}
+    unlocked["proposal"] = fields.to_json(vars(tools.proposed)) if tools.proposed else None
     # Another turn may hold the lock if this turn ended with an apology before.
     if conversation.row.get("turn") == turn.id:
         unlocked["turn"] = None

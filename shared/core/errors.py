@@ -95,7 +95,7 @@ ERRORS: Mapping[Code, Kind] = {
     Code.DATETIME_INVALID: Kind(400, INVALID_REQUEST, "A date-time is not valid or has no UTC offset.", "Send an RFC 3339 date-time with an offset, for example `2027-03-04T15:00:00Z`."),
     Code.METADATA_INVALID: Kind(400, INVALID_REQUEST, "The metadata exceeds a limit.", f"Send at most {limits.METADATA_KEYS} keys of at most {limits.METADATA_KEY_CHARACTERS} characters, values of at most {limits.METADATA_VALUE_CHARACTERS} characters, and {limits.METADATA_BYTES // 1024} KB in total."),
     Code.CURSOR_INVALID: Kind(400, INVALID_REQUEST, "`starting_after` is not a cursor of this list.", "Send the `next_cursor` of the previous page unchanged."),
-    Code.EVENT_FILTER_INVALID: Kind(400, INVALID_REQUEST, "An event filter is not a known event type or wildcard.", "Send an event type, `appointment.*`, `customer.*` or `session.*`."),
+    Code.EVENT_FILTER_INVALID: Kind(400, INVALID_REQUEST, "An event filter is not a known event type or wildcard.", "Send an event type, `appointment.*`, `customer.*`, `conversation.*` or `session.*`."),
     Code.API_VERSION_INVALID: Kind(400, INVALID_REQUEST, "The `Service-Version` header is not a known revision.", "Send the date of a known revision, or omit the header."),
     Code.INVALID_JSON: Kind(400, INVALID_REQUEST, "The body is not a valid JSON object in UTF-8.", f"Send one JSON object without duplicate keys, NaN or lone surrogates, nested at most {limits.JSON_LEVELS} levels deep."),
     Code.IDEMPOTENCY_KEY_INVALID: Kind(400, INVALID_REQUEST, "The `Idempotency-Key` header is not valid.", f"Send one header with 1 to {limits.IDEMPOTENCY_KEY_CHARACTERS} printable ASCII characters."),

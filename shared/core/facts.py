@@ -19,6 +19,12 @@ EVENT_DESCRIPTIONS = {
     "customer.created": "A customer was created. A conversation can create one, too.",
     "customer.updated": "A customer was changed.",
     "customer.deleted": "A customer was deleted.",
+    "conversation.created": "A conversation began.",
+    "conversation.handed_off": "The agent handed a conversation to a person, for whom the customer waits.",
+    "conversation.resumed": "The agent replies in a conversation again. Somebody gave it back, or the agent, which had "
+    "failed, has replied.",
+    "conversation.ended": "A conversation has ended.",
+    "conversation.message_added": "A person of the business wrote a message. The object is that message.",
     "session.created": "A call was requested. It waits to be dialed, or for the customer's consent.",
     "session.dialing": "A call is being dialed.",
     "session.completed": "A call was answered and has ended.",
@@ -32,7 +38,15 @@ EVENT_DESCRIPTIONS = {
 }
 """By event type: what happened (promises 5, 6 and 7). The first sentence is a summary."""
 EVENT_TYPES = tuple(EVENT_DESCRIPTIONS)
-STREAM_KINDS = ("customer", "appointment", "session", "deleted_customer", "deleted_appointment")
+STREAM_KINDS = (
+    "customer",
+    "appointment",
+    "session",
+    "conversation",
+    "staff_message",
+    "deleted_customer",
+    "deleted_appointment",
+)
 """The values of a row's `kind` whose changes become events. The stream's event filter passes only these."""
 
 REQUESTS_PER_SECOND, REQUESTS_PER_MINUTE = 100, 5000

@@ -13,6 +13,7 @@ from typing import Any
 from shared.appointments.resource import Appointment, AppointmentStatus
 from shared.calls import sessions
 from shared.calls.sessions import Channel, Session
+from shared.conversations.resource import Conversation, ConversationStatus, Message, Role
 from shared.core import clock, ids
 from shared.core.facts import EVENT_TYPES
 from shared.customers.resource import Customer
@@ -81,6 +82,30 @@ SESSION: Session = {
 }
 
 
+CONVERSATION: Conversation = {
+    "id": _id("conv_"),
+    "object": "conversation",
+    "livemode": False,
+    "created_at": _at(70),
+    "updated_at": _at(71),
+    "status": ConversationStatus.ACTIVE,
+    "external_id": "chat-77",
+    "customer_id": CUSTOMER["id"],
+    "metadata": {},
+    "last_message_at": _at(71),
+    "ended_at": None,
+    "waiting": False,
+    "handoff": None,
+}
+MESSAGE: Message = {
+    "id": _id("msg_"),
+    "object": "message",
+    "role": Role.STAFF,
+    "content": "We have your chart now. Please come at three.",
+    "created_at": _at(90),
+}
+
+
 def _then(seconds: float, **changes: object) -> dict[str, object]:
     return {**changes, "updated_at": _at(seconds)}
 
@@ -106,6 +131,7 @@ _LATER = _ended(
 )
 _TRANSCRIBED = _then(15, transcript_status="available")
 _RECORDED = _then(16, recording_status="available")
+_HANDED_OFF = _then(80, last_message_at=_at(80), waiting=True, handoff={"reason": "person_requested", "at": _at(80)})
 _CHANGES: Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]]] = {
     "appointment.created": (APPOINTMENT, ()),
     "appointment.confirmed": (APPOINTMENT, (_CONFIRMED,)),
@@ -119,6 +145,11 @@ _CHANGES: Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]]] 
     "customer.created": (CUSTOMER, ()),
     "customer.updated": (CUSTOMER, (_then(50, email="ada@example.com"),)),
     "customer.deleted": (CUSTOMER, (_then(60, deleted_at=_at(60)),)),
+    "conversation.created": (CONVERSATION, ()),
+    "conversation.handed_off": (CONVERSATION, (_HANDED_OFF,)),
+    "conversation.resumed": (CONVERSATION, (_HANDED_OFF, _then(100, waiting=False, handoff=None))),
+    "conversation.ended": (CONVERSATION, (_then(110, status="ended", ended_at=_at(110)),)),
+    "conversation.message_added": (MESSAGE, ()),
     "session.created": (SESSION, ()),
     "session.dialing": (SESSION, (_DIALING,)),
     "session.completed": (SESSION, (*_TALKING, _COMPLETED)),
@@ -149,4 +180,5 @@ def event(type: str) -> dict[str, Any]:
 
 def _row(resource: Mapping[str, Any], version: int = 1) -> dict[str, Any]:
     pk = _SCOPE.pk(resource["object"])
-    return {"pk": pk, "sk": resource["id"], "v": version, "doc": json.dumps(resource)}
+    row = {"pk": pk, "sk": resource["id"], "v": version, "doc": json.dumps(resource)}
+    return row | {"conversation_id": CONVERSATION["id"]}

@@ -57,7 +57,10 @@ def _image_is_of(image: Any, scope: Scope, customer_id: str) -> bool:
         return False
     if image["sk"]["S"].startswith(CUSTOMERS.prefix):
         return bool(image["sk"]["S"] == customer_id)
-    text = table.decode(image)["doc"]
+    row = table.decode(image)
+    if row.get("customer_id") == customer_id:
+        return True
+    text = row["doc"]
     try:
         return bool(json.loads(text).get("customer_id") == customer_id)
     except ValueError:

@@ -96,9 +96,10 @@ def _stop(scope: Scope, customer_id: str) -> Iterator[str]:
             stopped |= commit.retry_on_conflict(functools.partial(_stop_session, scope, session))
         except NotYet as wait:
             waits.append(wait)
+    with_events = [customer_id, *_ids(APPOINTMENTS, scope, customer_id), *_ids(SESSIONS, scope, customer_id)]
     for conversation in _ids(CONVERSATIONS, scope, customer_id):
         stopped |= commit.retry_on_conflict(functools.partial(_end_conversation, scope, conversation))
-    with_events = [customer_id, *_ids(APPOINTMENTS, scope, customer_id), *_ids(SESSIONS, scope, customer_id)]
+        with_events += [conversation, *_staff_messages(scope, conversation)]
     if number := sum(_erase_events(scope, id) for id in with_events):
         yield f"erased {number} events and their deliveries"
     if _erase_consents(scope, customer_id)["erased"]:
@@ -147,6 +148,12 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
         table.write([sessions.update(scope, record, {}, tasks.NO_WORK)], uuid.uuid4().hex)
         stopped = True
     return stopped
+
+
+def _staff_messages(scope: Scope, conversation_id: str) -> list[str]:
+    """The ids of the messages of a conversation that have events."""
+    pages = table.query(messages_pk(scope, conversation_id), limit=_PAGE)
+    return [row["sk"] for page in pages for row in page if row["kind"] == "staff_message"]
 
 
 def _end_conversation(scope: Scope, conversation_id: str) -> bool:
@@ -223,7 +230,8 @@ def _file_prefixes(scope: Scope, row: table.Row) -> Iterator[str]:
 def _remove_conversation(scope: Scope, row: table.Row) -> Counter[str]:
     record = CONVERSATIONS.record(row)
     pk = messages_pk(scope, record.doc["id"])
-    done = Counter({"conversations": 1})
+    with_events = [record.doc["id"], *_staff_messages(scope, record.doc["id"])]
+    done = Counter({"conversations": 1, "events": sum(_erase_events(scope, id) for id in with_events)})
     while page := next(table.query(pk, limit=_PAGE, forward=True), []):
         if scope.livemode:
             answered = [message for message in page if "response_body" in message]

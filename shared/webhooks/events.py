@@ -7,6 +7,7 @@ erased customers have none, and a test event has no change.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -104,12 +105,8 @@ class NewEvent:
     instant: int
     object_id: str
     doc: str
-
-    @property
-    def customer_id(self) -> str:
-        """The customer whom the event is about."""
-        about = json.loads(self.doc)["data"]["object"]
-        return str(about["id"] if about["object"] == "customer" else about["customer_id"])
+    customer_id: str | None = None
+    """The customer whom a change is about, as far as it is known."""
 
     def row(self) -> table.Row:
         """The event's row."""
@@ -129,12 +126,18 @@ def derive(old: table.Row | None, new: table.Row | None) -> NewEvent | None:
     before_text = new.get("before") if old is None else old["doc"]
     before = None if before_text is None else json.loads(before_text)
     after = json.loads(new["doc"])
-    name = _EVENT_NAMES[after["object"]](before, after)
-    if name is None:
-        return None
-    instant = clock.parse(after["updated_at"])
+    if after["object"] == "message":
+        type, after = "conversation.message_added", {**after, "conversation_id": new["conversation_id"]}
+    else:
+        name = _EVENT_NAMES[after["object"]](before, after)
+        if name is None:
+            return None
+        type = f"{after['object']}.{name}"
+    instant = clock.parse(after.get("updated_at", after["created_at"]))
     id = ids.derived(EVENTS.prefix, instant, new["pk"], new["sk"], new["v"], order=new["v"])
-    return build(scope_of(new["pk"]), id, f"{after['object']}.{name}", instant, after, before)
+    customer_id = after["id"] if after["object"] == "customer" else after.get("customer_id", new.get("customer_id"))
+    event = build(scope_of(new["pk"]), id, type, instant, after, before)
+    return dataclasses.replace(event, customer_id=customer_id)
 
 
 def build(
@@ -219,4 +222,15 @@ def _session(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str 
     return None
 
 
-_EVENT_NAMES = {"customer": _customer, "appointment": _appointment, "session": _session}
+def _conversation(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:
+    if before is None:
+        return "created"
+    if after["status"] != before["status"]:
+        return str(after["status"])
+    handoff = after.get("handoff")
+    if handoff == before.get("handoff"):
+        return None
+    return "resumed" if handoff is None else "handed_off"
+
+
+_EVENT_NAMES = {"customer": _customer, "appointment": _appointment, "session": _session, "conversation": _conversation}

@@ -45,7 +45,7 @@ def test_a_conversation_is_created_with_all_its_fields(client: Client) -> None:
 
 def test_nothing_is_required_and_unset_fields_are_null(client: Client) -> None:
     conversation = create_conversation(client)
-    set_fields = {"id", "object", "livemode", "created_at", "updated_at", "status", "metadata"}
+    set_fields = {"id", "object", "livemode", "created_at", "updated_at", "status", "metadata", "waiting"}
     assert {name for name, value in conversation.items() if value is not None} == set_fields
     assert conversation["metadata"] == {}
 

@@ -151,7 +151,13 @@ def events_of_every_type(client: Client) -> dict[str, Any]:
     moved = create_appointment(client, customer["id"], status="confirmed")
     client.patch(f"/v1/appointments/{moved['id']}", {"appointment_at": "2031-01-01T10:00:00Z"}).ok()
     client.delete(f"/v1/customers/{customer['id']}").ok()
-    ids += [moved["id"], customer["id"]]
+    conversation = client.post("/v1/conversations", {}).ok(201)["id"]
+    messages = f"/v1/conversations/{conversation}/messages"
+    client.post(messages, {"content": "[[sim:handoff]]"}).ok(201)
+    added = client.post(messages, {"content": "We ring you.", "role": "staff"}).ok(201)["id"]
+    for action in ("resume", "end"):
+        client.post(f"/v1/conversations/{conversation}/{action}").ok()
+    ids += [moved["id"], customer["id"], conversation, added]
 
     def found() -> dict[str, Any] | None:
         pages = [client.get(f"/v1/events?object_id={id}&limit=100").ok()["data"] for id in ids]

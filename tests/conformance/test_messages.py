@@ -120,7 +120,7 @@ INVALID: list[tuple[dict[str, object], str | set[str], str]] = [
     ({"content": ["hello"]}, "parameter_invalid", "content"),
     ({"content": "hello", "markdown": "false"}, "parameter_invalid", "markdown"),
     ({"content": "hello", "markdown": 0}, "parameter_invalid", "markdown"),
-    ({"content": "hello", "role": "assistant"}, "parameter_unknown", "role"),
+    ({"content": "hello", "role": "assistant"}, {"parameter_invalid", "parameter_unknown"}, "role"),
     ({"content": "hello", "contnet": "hello"}, "parameter_unknown", "contnet"),
     ({"content": "hello", "metadata": {"k": "x" * 501}}, "metadata_invalid", "metadata[k]"),
     ({}, "parameter_missing", "content"),

@@ -57,7 +57,7 @@ def codes(answers: list[Answer]) -> Counter[str]:
 # Updates
 
 
-def test_sixteen_writers_of_one_appointment_lose_nothing_and_emit_nothing(stage: Stage) -> None:
+def test_sixteen_writers_of_one_appointment_lose_nothing_and_emit_an_event_each(stage: Stage) -> None:
     path = f"/v1/appointments/{(made := appointment_of(stage))['id']}"
     writes = [lambda n=n: stage.call("PATCH", path, {"metadata": {f"k{n}": n}}) for n in range(16)]
     answers = at_once(writes)
@@ -65,7 +65,12 @@ def test_sixteen_writers_of_one_appointment_lose_nothing_and_emit_nothing(stage:
     assert stage.call("GET", path).json["metadata"] == {f"k{n}": n for n in range(16)}
     # Each saw its own change, on top of what came before it.
     assert sorted(len(found.json["metadata"]) for found in answers) == list(range(1, 17))
-    assert [event["type"] for event in events_about(stage, made["id"])] == ["appointment.created"]
+    created, *updates = events_about(stage, made["id"])
+    assert created["type"] == "appointment.created"
+    assert [event["type"] for event in updates] == ["appointment.updated"] * 16
+    before = [event["data"]["previous_attributes"]["metadata"] for event in updates]
+    after = [event["data"]["object"]["metadata"] for event in updates]
+    assert before == [{}, *after[:-1]]
 
 
 def test_sixteen_writers_of_one_customer_lose_nothing_and_emit_an_event_each(stage: Stage) -> None:

@@ -362,7 +362,7 @@ def test_a_change_of_the_appointment_during_a_turn_is_not_lost(stage: Stage, sto
     assert [action["type"] for action in reply["actions"]] == ["appointment_confirmed"]
     appointment = seen(stage, thread.appointment)
     assert (appointment["status"], appointment["notes"], appointment["metadata"]) == ("confirmed", *change.values())
-    assert events_of(stage, thread) == ["appointment.created", "appointment.confirmed"]
+    assert events_of(stage, thread) == ["appointment.created", "appointment.updated", "appointment.confirmed"]
 
 
 def test_an_appointment_cancelled_during_a_turn_stays_cancelled(stage: Stage, stopped_clock: Clock) -> None:
@@ -472,7 +472,7 @@ def test_sweep_wake_ups_at_messages_and_deliveries_each_in_the_queue_of_its_work
         for event in listed(stage, "/v1/events")
         for delivery in listed(stage, f"/v1/events/{event['id']}/deliveries")
     }
-    assert len(deliveries) == 2
+    assert len(deliveries) == 3
     stage.invoke("sweep", {})
     assert not woken(stage, thread.scope)
     assert not woken(stage, thread.scope, "retries")

@@ -159,12 +159,17 @@ def contradictions(path: str, found: Any) -> Iterable[str]:
         yield f"list envelope: {found['url']}, {found['has_more']}, {found['next_cursor']}"
     messages = [one for one in (found["data"] if is_list else [found]) if one.get("object") == "message"]
     if "reply" in found:
-        messages.append(found["reply"])
-        if (found["role"], found["reply"]["role"]) != ("user", "assistant") or found["reply_status"] == "pending":
+        reply = found["reply"]
+        if found["role"] == "staff":
+            answered = reply is None
+        else:
+            messages.append(reply)
+            answered = reply["role"] == "assistant" and found["reply_status"] in ("complete", "failed")
+        if not answered:
             yield f"answered message: {found}"
     for message in messages:
-        is_reply = message["role"] == "assistant"
-        if ("actions" in message, "reply_status" in message) != (is_reply, not is_reply):
+        extra = {"user": {"reply_status"}, "assistant": {"actions", "holding"}, "staff": set[str]()}[message["role"]]
+        if {"reply_status", "actions", "holding"} & set(message) != extra:
             yield f"message of {message['role']}: {sorted(message)}"
         for action in message.get("actions", ()):
             if set(action) != {"type", *ACTIONS[action["type"]]}:

@@ -13,7 +13,7 @@ import pytest
 
 from shared.agent import Reply, Utterance
 from shared.agent.scripted import Scripted
-from shared.agent.tools import AppointmentView, Tools
+from shared.agent.tools import AppointmentView, HandoffReason, Tools
 from shared.agent_settings.resource import DEFAULTS
 from shared.appointments import commands as appointments
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentCreate, AppointmentRecord
@@ -280,7 +280,7 @@ class Saying:
 
     def reply(self, said: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
         if self.tool == "hand_off":
-            tools.hand_off("cannot_help")
+            tools.hand_off(HandoffReason.CANNOT_HELP)
         return Reply(self.content)
 
 

@@ -63,6 +63,7 @@ FORM = {
     "role": "viewer",
     "url": "https://example.com/hook",
     "phone": "+15005550007",
+    "content": "I ask the doctor.",
     "at": "2030-05-06T09:08",
     "at_once": "3",
     "per_day": "4",

@@ -10,7 +10,6 @@ import pytest
 
 from functions.admin import words
 from shared.admin import members
-from shared.agent import bedrock
 from shared.agent.tools import HandoffReason
 from shared.calls import limits
 from shared.core import clock
@@ -220,9 +219,8 @@ def test_the_reason_of_a_handoff_is_said_in_words(stage: Stage, whole: Whole) ->
     created(stage, f"/v1/conversations/{id}/messages", content="I want to speak to a person")
     shown = browser.get(f"{whole.story.path}/conversations/{id}").page.text
     assert "The customer asked for a person" in shown
-    assert "customer_request" not in shown
-    others = {HandoffReason.AGENT_FAILED, HandoffReason.CUSTOMER_DELETED, HandoffReason.CUSTOMER_REQUEST}
-    assert words.HANDOFF.keys() == {*bedrock.REASONS} | others
+    assert "person_requested" not in shown
+    assert words.HANDOFF.keys() == {*HandoffReason}
 
 
 def test_a_conversation_that_is_ended_by_the_api_waits_for_nobody(stage: Stage, whole: Whole) -> None:

@@ -340,7 +340,7 @@ def test_a_model_that_was_taken_over_does_no_harm(name: str, at_once: bool) -> N
         except AgentFailed:
             tools = world.tools(attempt)  # What the turn goes on with.
     assert_harmless(world, tools)
-    assert {action.get("reason") for action in tools.actions} <= {*bedrock.REASONS, "agent_stuck", None}
+    assert {action.get("reason") for action in tools.actions} <= {*bedrock.REASONS, None}
     for request in model.requests:
         assert request["system"][0] == {"text": bedrock.SYSTEM}
         assert request["system"][1:] == [{"text": "It is now 2026-09-21T14:13:20.000Z (UTC), a Monday."}]

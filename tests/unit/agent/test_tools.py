@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.agent.tools import Proposal, Result, Tools
+from shared.agent.tools import HandoffReason, Proposal, Result, Tools
 from shared.appointments import commands as appointments
 from shared.appointments.resource import AppointmentPatch, AppointmentRecord
 from shared.core import clock
@@ -25,7 +25,7 @@ def tools_for(*found: AppointmentRecord, message: str = "Yes", proposal: Proposa
 def test_nothing_is_done_after_a_handoff(then: str) -> None:
     mine = found()
     tools = tools_for(mine, proposal=Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"]))
-    tools.hand_off("complaint")
+    tools.hand_off(HandoffReason.COMPLAINT)
     result = {
         "confirm": lambda: tools.confirm(mine.doc["id"]),
         "commit": tools.commit_proposal,
@@ -143,7 +143,7 @@ def test_after_anything_was_done_in_the_turn_no_call_is_made_again(first: str) -
         "confirm": lambda: tools.confirm(mine.doc["id"]),
         "commit": tools.commit_proposal,
         "propose": lambda: tools.propose_cancellation(mine.doc["id"]),
-        "hand_off": lambda: tools.hand_off("complaint"),
+        "hand_off": lambda: tools.hand_off(HandoffReason.COMPLAINT),
     }
     assert does[first]().ok
     assert not tools.call_later(at(clock.HOUR)).ok

@@ -46,7 +46,7 @@ def test_of_an_answer_that_is_too_long_less_than_a_sentence_hands_off(model: Mod
     model.says(text, "max_tokens")
     tools = tools_of()
     assert asked(tools).content == bedrock.STUCK_REPLY
-    assert handed_off(tools) == "agent_stuck"
+    assert handed_off(tools) == "cannot_help"
 
 
 def test_a_call_that_was_cut_off_is_not_made(model: Model) -> None:

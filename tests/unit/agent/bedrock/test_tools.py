@@ -195,7 +195,7 @@ def test_a_model_that_never_ends_is_stopped_and_has_changed_nothing(model: Model
     tools = tools_of(mine)
     reply = asked(tools)
     assert reply.content == bedrock.STUCK_REPLY
-    assert tools.actions == [{"type": "handoff", "reason": "agent_stuck"}]
+    assert tools.actions == [{"type": "handoff", "reason": "cannot_help"}]
     assert tools.change is None
     assert reply.usage.input_tokens == 100 * (bedrock.ROUNDS + 1)
 
