@@ -20,7 +20,7 @@ from shared.aws.services import Unavailable
 from shared.conversations import commands, participants, replies, slots, turns
 from shared.conversations import resource as conversations
 from shared.conversations.participants import CUSTOMER_ERRORS, REFERENCE_ERRORS, CustomerReference
-from shared.conversations.resource import CONVERSATIONS, AnsweredMessage, Content, ConversationRecord
+from shared.conversations.resource import CONVERSATIONS, AnsweredMessage, Content, ConversationRecord, PostedMessage
 from shared.conversations.turns import Turn
 from shared.core import clock
 from shared.core.errors import ApiError, Code
@@ -262,7 +262,7 @@ app = service(
         post=Operation(
             send,
             name="send_message",
-            returns=AnsweredMessage,
+            returns=PostedMessage,
             status=(201,),
             body=MessageCreate,
             errors=(

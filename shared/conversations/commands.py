@@ -12,12 +12,12 @@ from typing import Any
 from shared.conversations import participants
 from shared.conversations.resource import (
     CONVERSATIONS,
-    AnsweredMessage,
     Conversation,
     ConversationCreate,
     ConversationRecord,
     ConversationStatus,
     Message,
+    PostedMessage,
     staff_message,
     thread_key,
 )
@@ -128,7 +128,7 @@ def resume(scope: Scope, id: str) -> Change[Conversation]:
     return Change(conversation, [CONVERSATIONS.update(scope, record, conversation, {"held": None})])
 
 
-def add_staff_message(scope: Scope, id: str, content: str) -> Change[AnsweredMessage]:
+def add_staff_message(scope: Scope, id: str, content: str) -> Change[PostedMessage]:
     """Add the message of a person of the business. The agent does not reply, and who waits goes on waiting.
 
     Raises `resource_not_found` or `conversation_ended`. The writes do not lock the conversation, which may be changed

@@ -129,7 +129,16 @@ class AddedMessage(Message):
 
 
 class AnsweredMessage(Message):
-    """The response of a message endpoint: the message, with the agent's reply to a user's (promises 8)."""
+    """A user's message with the agent's reply (promises 8)."""
+
+    reply: Message
+    """The assistant's message. Its content is plain text if the request has `markdown: false`."""
+    conversation: Conversation
+    """The conversation after the reply."""
+
+
+class PostedMessage(Message):
+    """A message that was added to a conversation, with the agent's reply to a user's (promises 8, 11)."""
 
     reply: Message | None
     """The assistant's message. Its content is plain text if the request has `markdown: false`.

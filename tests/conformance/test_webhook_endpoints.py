@@ -19,6 +19,7 @@ from tests.support.given import (
     settle,
     unique,
 )
+from tests.support.receivers import answer
 from tests.support.signed_receiver import (
     Receiver,
     service_signature_is_valid,
@@ -371,6 +372,20 @@ def test_a_rotation_under_traffic_loses_no_event(client: Client, subscribe: Subs
     for valid in (service_signature_is_valid, standard_signature_is_valid):
         assert all(valid(one, endpoint["secret"]) for one in received), "a receiver that has the previous secret"
         assert all(valid(one, rotated["secret"]) for one in received[3:]), "a receiver that has the new secret"
+
+
+def test_deliveries_of_an_endpoint_that_was_deleted_while_two_secrets_were_valid_are_shown(
+    client: Client, subscribe: Subscribe, receiver: Receiver
+) -> None:
+    endpoint = subscribe(client, receiver.hook(answer(503)))
+    path = f"/v1/webhook_endpoints/{endpoint['id']}"
+    delivery = client.post(f"{path}/test").ok(202)
+    client.post(f"{path}/rotate_secret", {"previous_secret_valid_seconds": 86_400}).ok()
+    client.delete(path).ok()
+    shown = client.get(f"/v1/events/{delivery['event_id']}/deliveries").ok()["data"]
+    assert [one["id"] for one in shown] == [delivery["id"]]
+    retried = client.post(f"/v1/events/{delivery['event_id']}/deliveries/{delivery['id']}/retry")
+    assert_error(retried, 404, "resource_not_found")
 
 
 # The synthetic event

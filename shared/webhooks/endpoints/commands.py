@@ -111,7 +111,9 @@ def rotate_secret(scope: Scope, id: str, options: SecretRotation) -> Change[Webh
 def delete(scope: Scope, record: WebhookEndpointRecord) -> Change[DeletedWebhookEndpoint]:
     """Delete an endpoint as it was read. Its row keeps the time of the deletion for its waiting deliveries."""
     now = clock.now()
-    doc = record.doc if record.doc["disabled_at"] else {**record.doc, "disabled_at": clock.iso(now)}
+    # The row loses both secrets.
+    doc: WebhookEndpoint = {**record.doc, "previous_secret_expires_at": None}
+    doc["disabled_at"] = doc["disabled_at"] or clock.iso(now)
     kept = {"secret": b"-", "expires_at": (now + _TOMBSTONE_MS) // clock.SECOND, **_next_generation(record.row, now)}
     count = table.Update(scope.pk("count"), WEBHOOK_ENDPOINTS.kind, expressions=("n = n - :one",), values={":one": 1})
     deleted: DeletedWebhookEndpoint = {"id": doc["id"], "object": "webhook_endpoint", "deleted": True}
