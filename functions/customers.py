@@ -12,6 +12,7 @@ from shared.api.routes import Operation, Route, lambda_handler, service
 from shared.core.errors import Code
 from shared.customers import commands
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerPatch
+from shared.resources import fields
 
 
 def create(request: Request[CustomerCreate]) -> Response:
@@ -42,6 +43,15 @@ def delete(request: Request[None]) -> Response:
     return request.commit(lambda: commands.delete(request.scope, request.id))
 
 
+def opt_in(request: Request[fields.Nothing]) -> Response:
+    """Lift a customer's opt-out.
+
+    The person agrees to be called again: `do_not_call` is false afterwards, and the opt-out of the phone is lifted. A
+    repeated request returns the same customer (promises 11).
+    """
+    return request.commit(lambda: commands.opt_in(request.scope, request.id))
+
+
 app = service(
     Route(
         "/v1/customers",
@@ -61,6 +71,17 @@ app = service(
         ),
         delete=Operation(
             delete, name="delete_customer", returns=Customer, reads=CUSTOMERS, errors=(Code.RESOURCE_NOT_FOUND,)
+        ),
+    ),
+    Route(
+        "/v1/customers/{id}/opt_in",
+        post=Operation(
+            opt_in,
+            name="opt_in_customer",
+            returns=Customer,
+            reads=CUSTOMERS,
+            optional_body=True,
+            errors=(Code.RESOURCE_NOT_FOUND, Code.CUSTOMER_DELETED),
         ),
     ),
 )

@@ -138,6 +138,7 @@ app = service(
                 Code.RESOURCE_NOT_FOUND,
                 Code.CUSTOMER_DELETED,
                 Code.CUSTOMER_PHONE_MISSING,
+                Code.CUSTOMER_OPTED_OUT,
                 Code.APPOINTMENT_DELETED,
                 Code.APPOINTMENT_CANCELLED,
                 Code.CALL_IN_PROGRESS,

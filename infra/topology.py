@@ -323,8 +323,9 @@ FUNCTIONS = (
         "customers",
         "functions.customers.handler",
         routes=("/v1/customers", "/v1/customers/{id}", "/v1/customers/{id}/{proxy+}"),
-        table=UPDATE + READ + WRITE + DELETE,
+        table=UPDATE + READ + WRITE + CHECK + DELETE,
         indexes=QUERY,
+        sends=("dials",),
     ),
     Function(
         "appointments",
@@ -355,7 +356,8 @@ FUNCTIONS = (
         sends=("turns", "dials"),
         model=True,
     ),
-    # It also serves the route that places a call, so that `customers` needs no permission to send wake-ups.
+    # It also serves the route that places a call, so that `customers` needs no permission to read limits and to ask for
+    # consent.
     Function(
         "sessions",
         "functions.sessions.handler",
@@ -446,6 +448,7 @@ FUNCTIONS = (
         "functions.dial.handler",
         timeout=60,
         table=(*READ, "dynamodb:UpdateItem", *WRITE, *CHECK, *DELETE),
+        indexes=QUERY,
         sends=("dials",),
         recordings=("s3:PutObject",),
         carrier=("connect:StartOutboundVoiceContact", "connect:DescribeContact", "connect:StopContact"),
@@ -474,7 +477,9 @@ FUNCTIONS = (
     Function(
         "voice_turn",
         "functions.voice_turn.handler",
-        table=("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem", *WRITE, *CHECK),
+        table=(*READ, "dynamodb:UpdateItem", *WRITE, *CHECK),
+        indexes=QUERY,
+        sends=("dials",),
         model=True,
         bot=True,
     ),

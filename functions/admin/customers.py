@@ -14,11 +14,13 @@ from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.appointments.resource import APPOINTMENTS, AppointmentStatus
 from shared.calls import commands as calls
+from shared.calls import opting_out
 from shared.calls.commands import CallCreate, Placement
 from shared.calls.sessions import SESSIONS, Channel
 from shared.conversations.resource import CONVERSATIONS
 from shared.core.errors import ApiError
 from shared.customers import commands as customers
+from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerPatch, CustomerRecord
 from shared.resources import fields, pages, queries
 from shared.resources.collections import Collection
@@ -31,6 +33,8 @@ NOTICES = {
     "created": "The customer was created.",
     "saved": "The customer was changed.",
     "deleted": "The customer was deleted.",
+    "opted_out": "Nobody is called at this phone any more. Calls that waited have ended.",
+    "opted_in": "The customer may be called again.",
     "appointment": "The appointment was created.",
     "sent": "This form was sent before, and created one customer, the first one here.",
 }
@@ -53,6 +57,7 @@ def show_all(visit: InProject) -> Response:
 def show(visit: InProject) -> Response:
     """Show a customer with its appointments, calls and conversations."""
     record = _find(visit)
+    phone = record.doc["phone"]
     query = {"customer_id": [record.doc["id"]], "limit": [str(SHOWN)]}
     parts: dict[str, Any] = {}
     collections: tuple[Collection[Any, Any], ...] = (APPOINTMENTS, SESSIONS, CONVERSATIONS)
@@ -65,6 +70,7 @@ def show(visit: InProject) -> Response:
         section=SECTION,
         customer=record.doc,
         shown=SHOWN,
+        has_opted_out=phone is not None and opt_outs.has_opted_out(visit.scope, phone),
         active_session=record.row.get("active_session"),
         notice=NOTICES.get(visit.query.get("notice", "")),
         **parts,
@@ -132,6 +138,24 @@ def delete(visit: InProject) -> Response:
         lambda one: visit.entry("customer.deleted", one["id"]),
     )
     return _back(visit, "deleted")
+
+
+def opt_out(visit: InProject) -> Response:
+    """Note that the person does not want to be called or written to again."""
+    visit.execute(
+        lambda: opting_out.opt_out(visit.scope, visit.params["id"]),
+        lambda one: visit.entry("customer.opted_out", one["id"]),
+    )
+    return _back(visit, "opted_out")
+
+
+def opt_in(visit: InProject) -> Response:
+    """Note that the person agrees to be called again."""
+    visit.execute(
+        lambda: customers.opt_in(visit.scope, visit.params["id"]),
+        lambda one: visit.entry("customer.opted_in", one["id"]),
+    )
+    return _back(visit, "opted_in")
 
 
 def ask_to_call(visit: InProject) -> Response:
@@ -206,5 +230,7 @@ PAGES = (
     Page(_ONE, get=View(show, VIEWER)),
     Page(f"{_ONE}/edit", get=View(ask_to_edit, MEMBER), post=View(edit, MEMBER)),
     Page(f"{_ONE}/delete", get=View(ask_to_delete, MEMBER), post=View(delete, MEMBER)),
+    Page(f"{_ONE}/opt_out", post=View(opt_out, MEMBER)),
+    Page(f"{_ONE}/opt_in", post=View(opt_in, MEMBER)),
     Page(f"{_ONE}/call", get=View(ask_to_call, MEMBER), post=View(call, MEMBER)),
 )

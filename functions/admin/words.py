@@ -67,6 +67,7 @@ ENDED_REASON = {
     "appointment_cancelled": "The appointment was cancelled before the call",
     "phone_changed": "The customer has another number, for which there is no consent",
     "canceled": "The call was canceled while it waited",
+    "opted_out": "The customer is not to be called",
 }
 CHANNEL = {"phone": "Phone", "whatsapp": "WhatsApp"}
 CONSENT = {
@@ -96,6 +97,7 @@ MESSAGE_ACTION = {
     "appointment_cancelled": "Cancelled an appointment",
     "call_requested": "Requested a call",
     "conversation_ended": "Ended the conversation",
+    "customer_opted_out": "Noted that the customer does not want to be called again",
 }
 HANDOFF = {
     "agent_failed": "The agent failed to answer",
@@ -131,6 +133,8 @@ ACTION = {
     "customer.changed": "Changed a customer",
     "customer.created": "Created a customer",
     "customer.deleted": "Deleted a customer",
+    "customer.opted_in": "Noted that a customer may be called again",
+    "customer.opted_out": "Noted that a customer does not want to be called again",
     "delivery.replayed": "Replayed a delivery",
     "delivery.sent_now": "Sent a waiting delivery at once",
     "member.added": "Added a member",

@@ -12,6 +12,8 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Literal
 
+Kind = Literal["cancel", "reschedule", "opt_out"]
+"""What a proposal is about."""
 LONGEST = 80
 """The length in characters of the longest message that can be a plain yes or no."""
 
@@ -73,6 +75,7 @@ _AGREEING = {
     None: _phrases((*_YES, _CONFIRM), _POLITE),
     "cancel": _phrases(_YES + _AGAIN["cancel"], _POLITE),
     "reschedule": _phrases((*_YES, _CONFIRM, *_AGAIN["reschedule"]), _POLITE),
+    "opt_out": _phrases((*_YES, r"stop|no more"), _POLITE),
 }
 # "Confirm it" can mean the proposal, or the appointment as it is.
 _DOUBTFUL = {
@@ -86,7 +89,7 @@ _EMOJI = re.compile("([👍👌✅✔☑💯🙏😊🙂😀😃😄😁👏❤�
 _PUNCTUATION = re.compile(r"[,.!;\-\u2013\u2014]")
 
 
-def agrees(text: str, kind: Literal["cancel", "reschedule"] | None = None) -> bool:
+def agrees(text: str, kind: Kind | None = None) -> bool:
     """Whether the message is an unconditional yes and nothing else.
 
     With the `kind` of the proposal, "yes, cancel it" agrees to a cancellation, but not to a new time.
@@ -94,9 +97,9 @@ def agrees(text: str, kind: Literal["cancel", "reschedule"] | None = None) -> bo
     return _consists_of(_AGREEING[kind], text)
 
 
-def is_doubtful(text: str, kind: Literal["cancel", "reschedule"]) -> bool:
+def is_doubtful(text: str, kind: Kind) -> bool:
     """Whether the message says "confirm" without making clear whether it means the proposal or the appointment."""
-    return not agrees(text, kind) and _consists_of(_DOUBTFUL[kind], text)
+    return kind in _DOUBTFUL and not agrees(text, kind) and _consists_of(_DOUBTFUL[kind], text)
 
 
 def refuses(text: str) -> bool:
@@ -108,15 +111,17 @@ def _consists_of(phrases: _Phrases, text: str) -> bool:
     return is_row(_words(text), *phrases)
 
 
-def is_row(words: Sequence[str], decisive: re.Pattern[str], beside: re.Pattern[str]) -> bool:
-    """Whether all words form a sequence of these phrases, at least one of them decisive."""
+def is_row(
+    words: Sequence[str], decisive: re.Pattern[str], beside: re.Pattern[str], longest: int = _LONGEST_PHRASE
+) -> bool:
+    """Whether all words form a sequence of these phrases of at most `longest` words, at least one of them decisive."""
     # The positions that phrases reach from the start, and whether one was decisive. This needs no backtracking.
     positions = {(0, False)}
     for start in range(len(words)):
         for decided in (False, True):
             if (start, decided) not in positions:
                 continue
-            for end in range(start + 1, min(start + _LONGEST_PHRASE, len(words)) + 1):
+            for end in range(start + 1, min(start + longest, len(words)) + 1):
                 phrase = " ".join(words[start:end])
                 if decisive.fullmatch(phrase):
                     positions.add((end, True))

@@ -20,7 +20,7 @@ from datetime import datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from shared.agent import AgentFailed, AgentUnavailable, Reply, Usage, Utterance
+from shared.agent import AgentFailed, AgentUnavailable, Reply, Usage, Utterance, opt_out
 from shared.agent.tools import HandoffReason, Result, Tools
 from shared.agent.wording import visible, why_not, without_links
 from shared.agent_settings.resource import DEFAULTS
@@ -129,6 +129,9 @@ TOOLS: Mapping[str, Tool] = {
     "commit_proposal": Tool("Do what you proposed in your previous turn, now that the customer agrees.", {}),
     "request_call": Tool("Have the customer called by phone, now, when they ask for it.", {}),
     "call_later": Tool("End this call: the customer wants to be called again at another time.", {"at": _AT}),
+    "ask_about_opt_out": Tool(
+        "Ask whether the customer wants no more calls and messages, when they seem to wish so.", {}
+    ),
     "hand_off": Tool("Hand the conversation to a person.", {"reason": _REASON}),
     "end_conversation": Tool("End the conversation with this reply, when the customer is done.", {}),
 }
@@ -266,6 +269,8 @@ def question(tools: Tools) -> str:
     """The question whether to commit the proposal. It is generated, because a model's text could differ from it."""
     proposal = tools.proposed
     assert proposal is not None
+    if proposal.kind == "opt_out":
+        return opt_out.QUESTION
     appointment = next(view for view in tools.list_appointments() if view.id == proposal.appointment_id)
     title = " ".join(without_links(appointment.title or "").split())[:80]
     name = f"your appointment “{title}”" if title else "your appointment"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, Literal, NotRequired, TypedDict
+from typing import Annotated, NotRequired, TypedDict
 from zoneinfo import ZoneInfo
 
 from shared.agent import assent
@@ -22,7 +22,7 @@ from shared.appointments import commands
 from shared.appointments.resource import Appointment, AppointmentPatch, AppointmentRecord, AppointmentStatus
 from shared.core import clock
 from shared.core.errors import ApiError
-from shared.resources.schema import AppointmentId, SessionId, one_of
+from shared.resources.schema import AppointmentId, CustomerId, SessionId, one_of
 
 LATEST_CALL_MS = 366 * clock.DAY
 """How far in the future a customer can request the next call (milliseconds)."""
@@ -34,6 +34,7 @@ ACTION_TYPES = (
     "appointment_cancelled",
     "call_requested",
     "conversation_ended",
+    "customer_opted_out",
 )
 """The actions of a reply (promises 8)."""
 
@@ -69,6 +70,8 @@ class Action(TypedDict):
     """Only on a change of an appointment: the appointment that was changed."""
     session_id: NotRequired[SessionId]
     """Only on a requested call: the session of the call."""
+    customer_id: NotRequired[CustomerId]
+    """Only on an opt-out: the customer who is not to be called or written to again."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +98,14 @@ class Proposal:
     `present_at` is the appointment's time at the proposal, `at` the new time; both RFC 3339 in UTC.
     """
 
-    kind: Literal["cancel", "reschedule"]
+    kind: assent.Kind
     appointment_id: str
     present_at: str
     at: str | None = None
+
+
+OPT_OUT = Proposal("opt_out", "", "")
+"""The question whether the person opts out. Agents do not see it: `shared/agent/opt_out.py` reads the answer."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,8 @@ class Tools:
     """What the agent knows of the business, and what it may change."""
     proposal: Proposal | None = None
     """The proposal of the previous turn."""
+    customer_id: str | None = None
+    """The customer, deleted or not. None if a conversation has none."""
     can_call: bool = False
     """Whether the customer can be called by phone."""
     in_call: bool = False
@@ -258,6 +267,18 @@ class Tools:
         if not self.is_handed_over:
             self.actions.append({"type": "handoff", "reason": reason})
         return Result(True, "A person will take over.")
+
+    @property
+    def opts_out(self) -> bool:
+        """Whether the person opts out in this turn."""
+        return any(action["type"] == "customer_opted_out" for action in self.actions)
+
+    def ask_about_opt_out(self) -> Result:
+        """Ask whether the person does not want to be called or written to again; the next message may say so."""
+        if refusal := self._refusal():
+            return refusal
+        self.proposed = OPT_OUT
+        return Result(True, "The reply asks whether the customer wants no more calls and messages.")
 
     def end_conversation(self) -> Result:
         """End the conversation with this reply."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypedDict, cast
 from zoneinfo import ZoneInfo
 
@@ -23,7 +23,8 @@ from shared.calls.live import capacity
 from shared.calls.sessions import SESSIONS, Channel, Session, SessionRecord
 from shared.core import clock, ids, threads
 from shared.core.errors import ApiError, Code, not_found, not_found_in_body
-from shared.customers.resource import CUSTOMERS, CustomerRecord
+from shared.customers import opt_outs
+from shared.customers.resource import CUSTOMERS, Customer, CustomerRecord
 from shared.projects import usage
 from shared.resources import documents, fields
 from shared.resources.schema import AppointmentId, CustomerId, SessionId, Time, one_of
@@ -31,7 +32,7 @@ from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
-from shared.telephony import EndedReason, Ending, SessionCallStatus, test_numbers
+from shared.telephony import ENDED, EndedReason, Ending, SessionCallStatus, test_numbers
 
 DIALS_AFTER_S = 1
 """Seconds, scaled, after which a simulated call is dialed (promises 10)."""
@@ -47,6 +48,7 @@ NOT_ALLOWED = Ending(SessionCallStatus.FAILED, EndedReason.DESTINATION_NOT_ALLOW
 BLOCKED = Ending(SessionCallStatus.FAILED, EndedReason.BLOCKED)
 APPOINTMENT_CANCELLED = Ending(SessionCallStatus.FAILED, EndedReason.APPOINTMENT_CANCELLED)
 PHONE_CHANGED = Ending(SessionCallStatus.FAILED, EndedReason.PHONE_CHANGED)
+OPTED_OUT = Ending(SessionCallStatus.FAILED, EndedReason.OPTED_OUT)
 CANCELED = Ending(SessionCallStatus.FAILED, EndedReason.CANCELED)
 PROVIDER_ERROR = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_ERROR)
 LIMIT_REACHED = "This project has reached its limit of {}."
@@ -141,6 +143,8 @@ def place(scope: Scope, customer_id: str, options: CallCreate) -> Placement:
     phone = customer.doc["phone"]
     if phone is None:
         raise ApiError(Code.CUSTOMER_PHONE_MISSING)
+    if customer.doc["do_not_call"] or opt_outs.has_opted_out(scope, phone, rows):
+        raise ApiError(Code.CUSTOMER_OPTED_OUT)
     channel = _channel(scope, phone, options)
     if "active_session" in customer.row:
         active = SESSIONS.find(scope, customer.row["active_session"])
@@ -248,6 +252,9 @@ def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denie
     to = record.doc["to"] if subject.customer is None else subject.customer.doc["phone"] or record.doc["to"]
     if to != record.doc["to"] and record.doc["channel"] == Channel.WHATSAPP:
         return Denied(PHONE_CHANGED)
+    # The customer of a call that waits is deleted only together with the call.
+    if (subject.customer is not None and subject.customer.doc["do_not_call"]) or opt_outs.has_opted_out(scope, to):
+        return Denied(OPTED_OUT)
     writes = list[table.Write]()
     if scope.livemode:
         allowed, counts = limits.of_project(scope)
@@ -349,10 +356,45 @@ def of_deleted_customer(scope: Scope, customer: CustomerRecord) -> list[table.Wr
     return [*ending(scope, active, CUSTOMER_DELETED, frees_customer=False), *_leave_consent(scope, active.doc)]
 
 
+def stop(scope: Scope, customer: CustomerRecord, after: Customer) -> Change[Customer]:
+    """Make a customer's document `after`, and end its call that waits or rings. A call that is spoken is told to end.
+
+    The writes fail if a call of the customer has started or ended since.
+    """
+    id = customer.row.get("active_session")
+    update = CUSTOMERS.update(scope, customer, after)
+    if id is None:
+        condition = f"{update.condition} AND attribute_not_exists(active_session)"
+        return Change(after, [replace(update, condition=condition)])
+    active = SESSIONS.find(scope, id)
+    waits = active.doc["call_status"] == SessionCallStatus.QUEUED and not sessions.is_starting(active)
+    update = replace(
+        CUSTOMERS.update(scope, customer, after, {"active_session": None} if waits else None),
+        condition=f"{update.condition} AND active_session = :active",
+        values={**update.values, ":active": id},
+    )
+    return Change(after, [update, *stopping(scope, active, frees_customer=False)], lambda: wake(scope, id))
+
+
+def stopping(scope: Scope, active: SessionRecord, *, frees_customer: bool = True) -> list[table.Write]:
+    """The writes that end a call because of an opt-out, or let the next step of a call that was started end it."""
+    if active.doc["call_status"] == SessionCallStatus.QUEUED and not sessions.is_starting(active):
+        return [*ending(scope, active, OPTED_OUT, frees_customer=frees_customer), *_leave_consent(scope, active.doc)]
+    if active.doc["call_status"] in ENDED:
+        return []
+    due = tasks.due_attributes(active.doc["id"], clock.now())
+    return [sessions.update(scope, active, {}, {**due, "opted_out": True})]
+
+
+def wake(scope: Scope, session_id: str) -> None:
+    """Send the wake-up for the next step of a call, best effort."""
+    wake_ups.send_within(wake_ups.REQUEST_SECONDS, "dials", [sessions.wake_up(scope, session_id)])
+
+
 def can_be_called(customer: table.Row) -> bool:
     """Whether an agent may offer a call to this customer now."""
     doc = json.loads(customer["doc"])
-    return doc["phone"] is not None and "active_session" not in customer
+    return doc["phone"] is not None and not doc.get("do_not_call") and "active_session" not in customer
 
 
 def _leave_consent(scope: Scope, session: Session) -> list[table.Write]:
@@ -385,6 +427,7 @@ def _read(scope: Scope, customer_id: str, options: CallCreate) -> Mapping[tuple[
         message = "The time must be at most 366 days ahead."
         raise ApiError(Code.PARAMETER_INVALID, message, param="not_before")
     keys = [(scope.pk(CUSTOMERS.kind), customer_id), *limits.keys(scope), *agent_settings.keys(scope)]
+    keys += opt_outs.keys(scope)
     if options.appointment_id is not None:
         if not ids.is_id(APPOINTMENTS.prefix, options.appointment_id):
             raise not_found_in_body("appointment", options.appointment_id, "appointment_id")

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shared.agent import Agent, Utterance, assent, plain_text
+from shared.agent import Agent, Utterance, assent, opt_out, plain_text
 from shared.agent.tools import AppointmentView, Proposal, Tools
 from shared.agent.wording import ATTEND, describe, escaped, local_time, long_time
 from shared.agent_settings.resource import Settings
 from shared.appointments.resource import Appointment, AppointmentRecord, AppointmentStatus
 from shared.calls.transcripts import Line, Speaker
 from shared.core import clock
+from shared.customers.resource import Customer
 from shared.telephony.test_numbers import Outcome
 
 LONGEST_NAME = 80
@@ -20,6 +21,8 @@ CHARACTERS_A_SECOND = 15
 """The pace of natural speech. A simulated call itself takes two seconds, in which nobody could follow a dialogue."""
 SHORTEST, PAUSE = 800, 400
 """Milliseconds: the length of the shortest line, and the pause before each line."""
+STOPPED = "Sorry, I have just heard that we are not to call you. Goodbye."
+OPTED_OUT = "The customer does not want to be called again."
 SECONDS = 10.0
 """Seconds that the agent has for a turn of a simulated call."""
 
@@ -36,6 +39,7 @@ class Dialogue:
     lines: list[Line]
     change: tuple[AppointmentRecord, Appointment] | None
     later: int | None
+    opts_out: bool
     ended_by: Speaker
     summary: str
 
@@ -65,7 +69,7 @@ def simulate(
     outcome: Outcome,
     agent: Agent,
     about: Sequence[AppointmentRecord],
-    customer_name: str | None,
+    customer: Customer,
     business: str,
     settings: Settings,
     instructions: str | None,
@@ -76,9 +80,9 @@ def simulate(
     cancelled or deleted. Raises AgentFailed.
     """
     coming = [record for record in about if record.doc["status"] != AppointmentStatus.CANCELLED]
-    call = _Call(agent, coming, settings, about[0].doc["timezone"] if about else None, instructions)
+    call = _Call(agent, coming, settings, about[0].doc["timezone"] if about else None, instructions, customer["id"])
     views = call.tools("").list_appointments()
-    call.begin(opening(customer_name, business, views[0] if views else None))
+    call.begin(opening(customer["name"], business, views[0] if views else None))
     goes_on = True
     waiting = list(outcome.says if coming else outcome.says_alone)
     while waiting and goes_on:
@@ -90,7 +94,7 @@ def simulate(
         if coming and line == outcome.says[0] and outcome.asked_back and call.proposal is None:
             waiting.insert(0, outcome.asked_back)
     ended_by: Speaker = "customer" if goes_on else "agent"
-    return Dialogue(spoken(call.texts), call.change, call.later, ended_by, _summary(about, call))
+    return Dialogue(spoken(call.texts), call.change, call.later, call.opts_out, ended_by, _summary(about, call))
 
 
 class _Call:
@@ -103,7 +107,9 @@ class _Call:
         settings: Settings,
         timezone: str | None,
         instructions: str | None,
+        customer_id: str,
     ) -> None:
+        self.customer_id = customer_id
         self.agent, self.coming, self.settings = agent, coming, settings
         self.timezone, self.instructions = timezone, instructions
         self.history: list[Utterance] = []
@@ -111,12 +117,14 @@ class _Call:
         self.proposal: Proposal | None = None
         self.change: tuple[AppointmentRecord, Appointment] | None = None
         self.later: int | None = None
+        self.opts_out = False
 
     def tools(self, message: str) -> Tools:
         """The tools of a turn, which see the appointments with the changes of earlier turns."""
         return Tools(
             appointments=[self._changed(record) for record in self.coming],
             message=message,
+            customer_id=self.customer_id,
             settings=self.settings,
             proposal=self.proposal,
             in_call=True,
@@ -134,10 +142,10 @@ class _Call:
         """Let the agent answer the customer's line; returns whether the call goes on."""
         tools = self.tools(line)
         self.history.append(Utterance("user", line))
-        reply = self.agent.reply(self.history, tools, SECONDS).content
+        reply = opt_out.reply(tools) or self.agent.reply(self.history, tools, SECONDS).content
         self.history.append(Utterance("assistant", reply))
         self.texts += [("customer", line), ("agent", _plain(reply))]
-        self.proposal, self.later = tools.proposed, tools.later
+        self.proposal, self.later, self.opts_out = tools.proposed, tools.later, tools.opts_out
         if tools.change is not None:
             changed, after = tools.change
             self.change = next(record for record in self.coming if record.doc["id"] == changed.doc["id"]), after
@@ -152,7 +160,7 @@ class _Call:
 def ends_call(tools: Tools) -> bool:
     """Whether the call ends with the reply of this turn."""
     types = {action["type"] for action in tools.actions}
-    return not types.isdisjoint({"conversation_ended", "handoff"}) or tools.later is not None
+    return not types.isdisjoint({"conversation_ended", "handoff", "customer_opted_out"}) or tools.later is not None
 
 
 def is_coming(appointment: Appointment) -> bool:
@@ -164,6 +172,8 @@ def is_coming(appointment: Appointment) -> bool:
 def _summary(about: Sequence[AppointmentRecord], call: _Call) -> str:
     """What came of the call, in one sentence."""
     zone = call.timezone or call.settings["timezone"]
+    if call.opts_out:
+        return OPTED_OUT
     if call.later is not None:
         return f"The customer asked to be called again on {_local(clock.iso(call.later), zone)}."
     if not about:

@@ -133,6 +133,8 @@ class SessionRow(ResourceRow):
     """Instructions to the agent, from the request that placed the call."""
     customer_deleted: NotRequired[bool]
     """The customer was deleted while the call was under way."""
+    opted_out: NotRequired[bool]
+    """The person does not want to be called: the call is to end."""
     started_at: NotRequired[int]
     """When a worker began to place a live call (milliseconds). The call counts towards the limits from then on."""
     waits_since: NotRequired[int]

@@ -12,7 +12,7 @@ import dataclasses
 from shared.agent.scripted import Scripted
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls import commands as calls
-from shared.calls import dialogue, recordings, sessions, transcripts, wav
+from shared.calls import dialogue, opting_out, recordings, sessions, transcripts, wav
 from shared.calls.commands import Clearance
 from shared.calls.dialogue import Dialogue
 from shared.calls.sessions import SESSIONS, FileStatus, SessionRecord
@@ -21,7 +21,7 @@ from shared.customers.resource import CUSTOMERS
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks
-from shared.telephony import EndedReason, SessionCallStatus, test_numbers
+from shared.telephony import EndedReason, Ending, SessionCallStatus, test_numbers
 from shared.telephony.test_numbers import Outcome
 
 ANSWERED_AFTER_S = 1
@@ -37,6 +37,8 @@ def step(scope: Scope, claim: tasks.Claim) -> None:
 def _step(scope: Scope, record: SessionRecord) -> list[table.Write]:
     """The writes of the next step."""
     outcome = test_numbers.outcome(record.doc["to"])
+    if record.row.get("opted_out") and record.doc["call_status"] == SessionCallStatus.DIALING:
+        return _stop(scope, record)
     match record.doc["call_status"]:
         case SessionCallStatus.QUEUED:
             return _dial(scope, record)
@@ -73,6 +75,8 @@ def _answer_and_end(scope: Scope, record: SessionRecord, outcome: Outcome) -> li
 def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Write]:
     """The writes that end an answered call."""
     result = _dialogue(scope, record, outcome)
+    if result.opts_out:
+        opting_out.keep(scope, record.doc["customer_id"], in_call=record.doc["id"], to=record.doc["to"])
     changes: dict[str, str | None] = {"summary": result.summary}
     if result.later is not None:
         changes["call_later_at"] = clock.iso(result.later)
@@ -86,6 +90,18 @@ def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Wr
     return writes
 
 
+def _stop(scope: Scope, record: SessionRecord) -> list[table.Write]:
+    """The writes that end a call to a person who has opted out meanwhile. A call that was answered has a transcript."""
+    if record.doc["answered_at"] is None:
+        return calls.ending(scope, record, calls.OPTED_OUT)
+    changes = {"recording_status": FileStatus.PROCESSING}
+    if record.doc["recording_status"] == FileStatus.NONE:
+        return [sessions.update(scope, record, changes, tasks.due_attributes(record.doc["id"], clock.now()))]
+    ending = Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human")
+    writes = calls.ending(scope, record, ending, {"summary": dialogue.OPTED_OUT}, due_at=clock.now())
+    return [*writes, transcripts.write(scope, record.doc["id"], dialogue.spoken([("agent", dialogue.STOPPED)]))]
+
+
 def _dialogue(scope: Scope, record: SessionRecord, outcome: Outcome) -> Dialogue:
     subject = sessions.subject(scope, record.doc)
     customer = subject.customer or CUSTOMERS.find(scope, record.doc["customer_id"])
@@ -93,7 +109,7 @@ def _dialogue(scope: Scope, record: SessionRecord, outcome: Outcome) -> Dialogue
         outcome,
         Scripted(),
         [subject.appointment] if subject.appointment is not None else [],
-        customer.doc["name"],
+        customer.doc,
         subject.agent.business,
         subject.agent.settings,
         record.row.get("instructions"),

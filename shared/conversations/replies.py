@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from functools import partial
 
-from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, adapters
+from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, adapters, opt_out
 from shared.agent.tools import HandoffReason, Tools
 from shared.agent_settings import commands as agent_settings
 from shared.aws.services import Unavailable
@@ -18,6 +18,7 @@ from shared.core.errors import ApiError
 from shared.core.log import logger
 from shared.customers.resource import CUSTOMERS
 from shared.store import commit, table
+from shared.store.keys import Scope
 from shared.tasks import tasks
 
 HISTORY = 40
@@ -86,12 +87,20 @@ def _commit(turn: Turn, conversation: ConversationRecord, result: AgentReply) ->
 
 def _agent_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
     """The agent's reply and changes, for the current rows."""
-    tools = Tools(appointments=(), message=turn.message["content"])
+    customer_id = conversation.doc["customer_id"]
+    tools = Tools(appointments=(), message=turn.message["content"], customer_id=customer_id)
+    tools.proposal = turns.proposal(conversation)
+    # A wish not to be contacted again holds whatever else is the case; whom nobody knows, waits for a person already.
+    wish = None if customer_id is None and is_held(conversation.doc) else opt_out.reply(tools)
+    if wish is not None and (customer_id is None or not tools.opts_out or _exists(turn.scope, customer_id)):
+        return AgentReply(Reply(wish), tools)
+    if wish is not None:
+        tools.hand_off(HandoffReason.CUSTOMER_DELETED)
+        return AgentReply(Reply(f"{wish} {CUSTOMER_DELETED}"), tools)
     if is_held(conversation.doc):
         return AgentReply(Reply(HOLDING_AGAIN if conversation.row.get("held") else HOLDING), tools, holding=True)
     if turn.must_apologize:
         return _apology(tools)
-    customer_id = conversation.doc["customer_id"]
     customer_key = (turn.scope.pk(CUSTOMERS.kind), customer_id or "")
     keys = agent_settings.keys(turn.scope)
     rows = table.get_many(keys if customer_id is None else [*keys, customer_key])
@@ -103,8 +112,11 @@ def _agent_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -
             return AgentReply(Reply(CUSTOMER_DELETED), tools)
         tools.can_call = may_call and calls.can_be_called(customer)
         tools.appointments = turns.upcoming_appointments(turn.scope, customer_id)
-    tools.proposal = turns.proposal(conversation)
     return _ask_agent(turn, tools)
+
+
+def _exists(scope: Scope, customer_id: str) -> bool:
+    return table.get(scope.pk(CUSTOMERS.kind), customer_id) is not None
 
 
 def _ask_agent(turn: Turn, tools: Tools) -> AgentReply:

@@ -15,6 +15,7 @@ from shared.agent import Reply, measures, plain_text
 from shared.agent.tools import Proposal, Tools
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
 from shared.calls import commands as calls
+from shared.calls import opting_out
 from shared.calls.commands import CallCreate
 from shared.conversations import commands, slots
 from shared.conversations import resource as conversations
@@ -183,9 +184,13 @@ def commit(
     If the conversation has ended since the message, the reply is written without the changes of the tools. Raises
     ConditionFailed or Contended if a row was modified concurrently, ApiError if the requested call cannot be placed.
     """
+    scope = turn.scope
+    if tools.opts_out and tools.customer_id is not None:
+        opting_out.keep(scope, tools.customer_id)
     if conversation.doc["status"] == ConversationStatus.ENDED:
-        tools = Tools(appointments=(), message=tools.message)
-    scope, now = turn.scope, max(clock.now(), turn.asked_at_ms + 1)
+        kept = [action for action in tools.actions if action["type"] == "customer_opted_out"]
+        tools = Tools(appointments=(), message=tools.message, actions=kept)
+    now = max(clock.now(), turn.asked_at_ms + 1)
     actions, placed = list(tools.actions), None
     if tools.wants_call:
         assert conversation.doc["customer_id"] is not None

@@ -49,6 +49,7 @@ class Code(StrEnum):
     INVALID_STATUS_TRANSITION = "invalid_status_transition"
     CUSTOMER_DELETED = "customer_deleted"
     CUSTOMER_PHONE_MISSING = "customer_phone_missing"
+    CUSTOMER_OPTED_OUT = "customer_opted_out"
     APPOINTMENT_DELETED = "appointment_deleted"
     CALL_IN_PROGRESS = "call_in_progress"
     CALL_LIMIT_REACHED = "call_limit_reached"
@@ -110,6 +111,7 @@ ERRORS: Mapping[Code, Kind] = {
     Code.INVALID_STATUS_TRANSITION: Kind(409, CONFLICT, "The current status of the resource does not allow the change.", "Retrieve the resource to see its current status."),
     Code.CUSTOMER_DELETED: Kind(409, CONFLICT, "The customer is deleted.", "Use a customer that is not deleted."),
     Code.CUSTOMER_PHONE_MISSING: Kind(409, CONFLICT, "The customer has no phone number.", "Add a phone number to the customer first."),
+    Code.CUSTOMER_OPTED_OUT: Kind(409, CONFLICT, "The customer is not to be called: `do_not_call` is set, or the phone has opted out.", "Do not call this customer. If the person agrees to be called again, use `POST /v1/customers/{id}/opt_in`."),
     Code.APPOINTMENT_DELETED: Kind(409, CONFLICT, "The appointment is deleted.", "Use an appointment that is not deleted."),
     Code.CALL_IN_PROGRESS: Kind(409, CONFLICT, "The customer already has a call that is queued or in progress.", "Retry after that session has ended."),
     Code.CALL_LIMIT_REACHED: Kind(409, CONFLICT, "The project has reached its limit of concurrent or daily live calls.", "Retry after calls have ended or on the next day (UTC), or ask the operator for a higher limit."),

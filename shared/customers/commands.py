@@ -9,18 +9,27 @@ import dataclasses
 
 from shared.calls import commands as calls
 from shared.core.errors import ApiError, Code
+from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerFields, CustomerPatch, CustomerRecord
 from shared.resources import documents, fields
+from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
 
 
 def create(scope: Scope, body: CustomerCreate) -> Change[Customer]:
     """Create a customer."""
-    return insert(scope, body, body.phone, body.metadata)
+    return insert(scope, body, body.phone, body.metadata, do_not_call=bool(body.do_not_call))
 
 
-def insert(scope: Scope, body: CustomerFields, phone: str | None, metadata: fields.Metadata | None) -> Change[Customer]:
+def insert(
+    scope: Scope,
+    body: CustomerFields,
+    phone: str | None,
+    metadata: fields.Metadata | None,
+    *,
+    do_not_call: bool = False,
+) -> Change[Customer]:
     """Create a customer, who may have no phone if a conversation creates it."""
     customer: Customer = {
         **CUSTOMERS.common_fields(scope),
@@ -29,6 +38,7 @@ def insert(scope: Scope, body: CustomerFields, phone: str | None, metadata: fiel
         "name": body.name,
         "email": body.email,
         "external_id": body.external_id,
+        "do_not_call": do_not_call,
         "metadata": metadata or {},
         "deleted_at": None,
     }
@@ -36,14 +46,41 @@ def insert(scope: Scope, body: CustomerFields, phone: str | None, metadata: fiel
 
 
 def update(scope: Scope, record: CustomerRecord, patch: CustomerPatch) -> Change[Customer]:
-    """Apply a merge patch to a customer as it was read.
+    """Apply a merge patch to a customer as it was read. `do_not_call` ends its call that waits or rings.
 
     Raises `customer_deleted` or an error of the metadata (promises 3 and 5).
     """
     if record.doc["deleted_at"] is not None:
         raise ApiError(Code.CUSTOMER_DELETED)
-    customer = documents.changed(record.doc, documents.sent(record.doc, patch))
-    return Change(record.doc) if customer is None else Change(customer, [CUSTOMERS.update(scope, record, customer)])
+    changes = documents.sent(record.doc, patch)
+    if "do_not_call" in changes:
+        changes["do_not_call"] = bool(changes["do_not_call"])
+    customer = documents.changed(record.doc, changes)
+    if customer is None:
+        return Change(record.doc)
+    if customer["do_not_call"] and not record.doc["do_not_call"]:
+        return calls.stop(scope, record, customer)
+    return Change(customer, [CUSTOMERS.update(scope, record, customer)])
+
+
+def opt_in(scope: Scope, id: str) -> Change[Customer]:
+    """Lift the opt-out of a customer and of its phone: the person agrees to be called again.
+
+    Nothing changes if there is none. Raises `resource_not_found` or `customer_deleted`.
+    """
+    record = CUSTOMERS.find(scope, id)
+    if record.doc["deleted_at"] is not None:
+        raise ApiError(Code.CUSTOMER_DELETED)
+    customer = documents.touched(record.doc, {"do_not_call": False})
+    phone = customer["phone"]
+    writes = [] if phone is None else [*opt_outs.opt_in(scope, phone)]
+    if customer is not record.doc:
+        writes.append(CUSTOMERS.update(scope, record, customer))
+    elif writes:
+        # The phone may have changed since it was read.
+        unchanged = table.Check(scope.pk(CUSTOMERS.kind), id, condition="v = :v", values={":v": record.version})
+        writes.append(unchanged)
+    return Change(customer, writes)
 
 
 def delete(scope: Scope, id: str) -> Change[Customer]:

@@ -29,6 +29,8 @@ class Customer(Resource):
     """The email address. Null when unset."""
     external_id: Annotated[str, at_most(255)] | None
     """The caller's own identifier, at most 255 characters; not unique. Null when unset."""
+    do_not_call: bool
+    """Whether the customer is not to be called. By the client's own decision, or because the person said so."""
     metadata: Metadata
     """The caller's own keys and values, at most 50; `{}` when unset."""
     deleted_at: Time | None
@@ -55,6 +57,7 @@ CUSTOMERS: Collection[Customer, CustomerRow] = Collection(
         "phone": filters.Phone("phone"),
         "email": filters.Exact("email"),
     },
+    added={"do_not_call": False},
     keeps_deleted=True,
 )
 CustomerRecord = Record[Customer, CustomerRow]
@@ -76,6 +79,8 @@ class CustomerCreate(CustomerFields):
 
     phone: fields.Phone
     """The phone number in E.164 format. Spaces, `-`, `.` and parentheses between digits are removed."""
+    do_not_call: bool | None = None
+    """Whether calls to the customer are refused. Null means false."""
     metadata: fields.Metadata | None = None
     """Your own keys and values. A key with the value null is omitted."""
 
@@ -85,6 +90,11 @@ class CustomerPatch(CustomerFields):
 
     phone: fields.Phone = fields.ABSENT
     """The phone number in E.164 format. Spaces, `-`, `.` and parentheses between digits are removed."""
+    do_not_call: bool | None = None
+    """Whether calls to the customer are refused; calls that wait then fail. Null means false.
+
+    It lifts no opt-out of the phone: the person's own wish is lifted by `POST /v1/customers/{id}/opt_in` only.
+    """
     metadata: fields.MetadataPatch | None = None
     """Merged by key: the value null removes a key, and null instead of the object removes all keys."""
 

@@ -42,6 +42,7 @@ CUSTOMER: Customer = {
     "name": "Ada",
     "email": None,
     "external_id": "patient-1842",
+    "do_not_call": False,
     "metadata": {},
     "deleted_at": None,
 }

@@ -37,7 +37,12 @@ LIMITS: Mapping[str, str] = {
     "recording_link_minutes": str(recordings.LINK_LASTS_MS // clock.MINUTE),
 }
 """Limits as the pages state them: `{{ limits.webhook_endpoints }}`."""
-_APPOINTMENT_EFFECTS = {8: "rescheduled to a day later", 9: "cancelled", 10: "unchanged"}
+_APPOINTMENT_EFFECTS = {
+    8: "rescheduled to a day later",
+    9: "cancelled",
+    10: "unchanged",
+    13: "unchanged; the phone is opted out",
+}
 _CONSENT_WORDS = {
     ConsentBehaviour.ACCEPTS: f"accepts after {consents.SIMULATED_ANSWER_S} seconds",
     ConsentBehaviour.DECLINES: f"declines after {consents.SIMULATED_ANSWER_S} seconds",

@@ -54,6 +54,7 @@ class EndedReason(StrEnum):
     APPOINTMENT_CANCELLED = "appointment_cancelled"
     PHONE_CHANGED = "phone_changed"
     CANCELED = "canceled"
+    OPTED_OUT = "opted_out"
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ class Outcome:
 
 
 _THANKS = "No, thank you. Goodbye."
+_STOP = "Please do not call me again."
 _LATER = "I can't talk right now, please call me tomorrow at 10 in the morning."
 _CONFIRMS = Outcome(
     Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
@@ -81,6 +82,11 @@ OUTCOMES: Mapping[int, Outcome] = {
         says_alone=("I'm not sure, I would have to think about it.", "No, thank you, not now."),
     ),
     11: Outcome(Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_ERROR)),
+    13: Outcome(
+        Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
+        says=(_STOP,),
+        says_alone=(_STOP,),
+    ),
     20: _CONFIRMS,
     21: _CONFIRMS,
     22: _CONFIRMS,

@@ -209,6 +209,53 @@ def test_an_appointment_is_cancelled_in_two_turns(stage: Stage, stopped_clock: C
     assert call.doc["summary"] == "The customer cancelled the appointment."
 
 
+def test_who_does_not_want_to_be_called_again_is_not_and_the_call_ends(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = answered(stage, line)
+    text, closes = talks(stage, stopped_clock, call, "Please do not call me again.")
+    assert (text, closes) == ("All right, we will not call or write to you again. Goodbye!", True)
+    hangs_up(stage, stopped_clock, call, line)
+    assert call.doc["summary"] == "The customer does not want to be called again."
+    assert seen(stage, f"/v1/customers/{call.customer}")["do_not_call"] is True
+    assert events_of(stage, call.customer) == ["customer.created", "customer.updated"]
+    refused = stage.call("POST", f"/v1/customers/{call.customer}/call", {})
+    assert refused.json["error"]["code"] == "customer_opted_out"
+
+
+def test_whoever_answers_opts_the_phone_out_that_was_called(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    other = created(stage, "/v1/customers", phone=PHONE)["id"]
+    stage.call("PATCH", f"/v1/customers/{call.customer}", {"phone": "+15005550199"})
+    talks(stage, stopped_clock, call, "Stop calling me!")
+    refused = stage.call("POST", f"/v1/customers/{other}/call", {})
+    assert refused.json["error"]["code"] == "customer_opted_out"
+
+
+def test_a_call_that_is_spoken_when_the_customer_opts_out_elsewhere_ends_with_the_next_sentence(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = answered(stage, line)
+    assert stage.call("PATCH", f"/v1/customers/{call.customer}", {"do_not_call": True}).status == 200
+    work(stage, call)
+    assert call.doc["call_status"] == "dialing"
+    text, closes = talks(stage, stopped_clock, call, "Yes, I'll be there.")
+    assert (text, closes) == ("Sorry, I have just heard that we are not to call you. Goodbye.", True)
+    assert appointment(call)["status"] == "pending"
+
+
+def test_a_call_that_rings_when_the_customer_opts_out_is_stopped(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = dialed(stage)
+    assert stage.call("PATCH", f"/v1/customers/{call.customer}", {"do_not_call": True}).status == 200
+    work(stage, call)
+    assert line.stopped == [line.contacts[call.id]]
+    assert outcome(call) == ("failed", "opted_out", None)
+    work(stage, call)
+    assert_over(call)
+
+
 def test_a_customer_who_asks_to_be_called_again_ends_the_call_so(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:

@@ -33,6 +33,7 @@ ACTIONS = {
     "appointment_rescheduled": ["appointment_id"],
     "appointment_cancelled": ["appointment_id"],
     "call_requested": ["session_id"],
+    "customer_opted_out": {"customer_id"},
     "conversation_ended": [],
 }
 """Promises 8: the fields of each action."""

@@ -39,6 +39,7 @@ EVENT = {
             "name": None,
             "email": None,
             "external_id": None,
+            "do_not_call": False,
             "metadata": {"any": ["thing"]},
             "deleted_at": None,
         },

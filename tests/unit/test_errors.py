@@ -13,7 +13,7 @@ PROMISED = """
 | 403 | permission_error | `permission_denied` |
 | 404 | invalid_request_error | `resource_not_found`, `route_not_found` |
 | 405 | invalid_request_error | `method_not_allowed` |
-| 409 | conflict_error | `invalid_status_transition`, `customer_deleted`, `customer_phone_missing`, `appointment_deleted`, `call_in_progress`, `appointment_cancelled`, `consent_request_limited`, `session_not_cancelable`, `conversation_ended`, `conversation_exists`, `conversation_busy`, `delivery_in_progress`, `webhook_endpoint_disabled`, `webhook_endpoint_limit`, `conflict` |
+| 409 | conflict_error | `invalid_status_transition`, `customer_deleted`, `customer_phone_missing`, `customer_opted_out`, `appointment_deleted`, `call_in_progress`, `appointment_cancelled`, `consent_request_limited`, `session_not_cancelable`, `conversation_ended`, `conversation_exists`, `conversation_busy`, `delivery_in_progress`, `webhook_endpoint_disabled`, `webhook_endpoint_limit`, `conflict` |
 | 409 | idempotency_error | `idempotency_key_in_use` |
 | 413 | invalid_request_error | `request_too_large` |
 | 415 | invalid_request_error | `unsupported_media_type` |

@@ -18,6 +18,7 @@ from shared.calls.consent.consents import Consent, ConsentDocument
 from shared.calls.sessions import SESSIONS, ConsentStatus
 from shared.core import clock
 from shared.core.log import logger
+from shared.customers import opt_outs
 from shared.store import commit, table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
@@ -81,6 +82,8 @@ def close(
     one. Raises ConditionFailed or Contended if one of the rows changed since `consent` was read.
     """
     scope = consent.scope
+    if ending is None and opt_outs.has_opted_out(scope, consent.phone):
+        doc, ending = {**doc, "status": ConsentStatus.DECLINED, "until": None}, calls.OPTED_OUT
     changes: dict[str, Any] = {"consent": consents.public(doc)}
     if summary is not None:
         changes["summary"] = summary

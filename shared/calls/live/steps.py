@@ -283,6 +283,9 @@ def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> list[table.Wr
         state, patience = None, LONGEST_MS + LOST_AFTER_MS
     if state is None and age >= patience:
         return _end(scope, record, TIMEOUT, None, now)
+    if record.row.get("opted_out") and session["answered_at"] is None and (state is None or state.answered_at is None):
+        adapters.carrier().stop(contact_id)
+        return _end(scope, record, calls.OPTED_OUT, None, now)
     if state is not None:
         answered_at = None if state.answered_at is None else clock.iso(state.answered_at)
         if state.ending is not None:

@@ -11,10 +11,10 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared.agent import Agent, AgentFailed, Utterance, adapters, measures, plain_text
+from shared.agent import Agent, AgentFailed, Utterance, adapters, measures, opt_out, plain_text
 from shared.agent.tools import Action, HandoffReason, Proposal, Tools
 from shared.appointments.resource import APPOINTMENTS
-from shared.calls import dialogue, sessions, transcripts
+from shared.calls import dialogue, opting_out, sessions, transcripts
 from shared.calls.sessions import SESSIONS, SessionRecord
 from shared.calls.transcripts import Line
 from shared.core import clock, trace
@@ -69,6 +69,8 @@ def turn(scope: Scope, session_id: str, text: str | None, seconds: float) -> Res
         trace.follow(session.row)
         if session.doc["call_status"] != SessionCallStatus.DIALING and not sessions.is_starting(session):
             return Response(LOST, ends_call=True)
+        if session.row.get("opted_out"):
+            return Response(dialogue.STOPPED, ends_call=True)
         if text is None:
             turn = _silence(scope, session)
         else:
@@ -97,13 +99,15 @@ def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, secon
     tools = _tools(scope, session, text)
     history = [Utterance("user" if line["role"] == "customer" else "assistant", line["content"]) for line in lines]
     try:
-        reply = agent.reply([*history, Utterance("user", text)], tools, seconds).content
+        reply = opt_out.reply(tools) or agent.reply([*history, Utterance("user", text)], tools, seconds).content
         response = Response(plain_text.plain(reply).strip() or LOST, dialogue.ends_call(tools))
     except AgentFailed as error:
         logger().warning("agent failed", extra={"session_id": session.doc["id"], "error": str(error)})
         tools = Tools(appointments=(), message=text, in_call=True)
         tools.hand_off(HandoffReason.AGENT_FAILED)
         response = Response(LOST, ends_call=True)
+    if tools.opts_out:
+        opting_out.keep(scope, session.doc["customer_id"], in_call=session.doc["id"], to=session.doc["to"])
     lines = [*lines, *_lines(session, lines, text, response.text)]
     put = transcripts.write(scope, session.doc["id"], lines, transcript["v"] if transcript else 0)
     return _Turn(response, [*_writes(scope, session, tools), put], tools.actions)
@@ -116,6 +120,7 @@ def _tools(scope: Scope, session: SessionRecord, text: str) -> Tools:
     return Tools(
         appointments=[about] if about is not None and dialogue.is_coming(about.doc) else [],
         message=text,
+        customer_id=session.doc["customer_id"],
         settings=subject.agent.settings,
         proposal=Proposal(**json.loads(proposal)) if proposal else None,
         in_call=True,
@@ -143,7 +148,7 @@ def _writes(scope: Scope, session: SessionRecord, tools: Tools) -> list[table.Wr
 
 def _outcome(tools: Tools) -> str | None:
     """The turn's outcome as a sentence of the session's summary; None if there is none."""
-    sentences = {**CHANGES, "handoff": HANDOFF}
+    sentences = {**CHANGES, "handoff": HANDOFF, "customer_opted_out": dialogue.OPTED_OUT}
     for action in tools.actions:
         if action["type"] in sentences:
             return sentences[action["type"]]

@@ -1,0 +1,97 @@
+"""A person's own wish not to be called or written to again: kept, and carried out on calls (promises 11)."""
+
+from __future__ import annotations
+
+import uuid
+from functools import partial
+
+from shared.calls import commands as calls
+from shared.calls import sessions
+from shared.calls.consent import consents
+from shared.calls.sessions import SESSIONS, ConsentStatus
+from shared.core import clock
+from shared.customers import opt_outs
+from shared.customers.resource import CUSTOMERS, Customer
+from shared.resources import documents, pages
+from shared.resources.queries import Query
+from shared.store import commit, table
+from shared.store.commit import Change
+from shared.store.keys import Scope
+
+_PAGE = 100
+
+
+def opt_out(scope: Scope, customer_id: str, *, in_call: str | None = None, to: str | None = None) -> Change[Customer]:
+    """Opt a customer and its phone out, which ends the calls to them that wait or ring.
+
+    In a call (the session `in_call` to the number `to`), that number is the phone, and the call itself goes on. Of a
+    deleted customer, only the phone is opted out. Nothing changes if all of this was done. Raises `resource_not_found`.
+    """
+    record = CUSTOMERS.find(scope, customer_id)
+    phone = to or record.doc["phone"]
+    writes = [] if phone is None else [*opt_outs.opt_out(scope, phone)]
+    after = partial(_end_calls, scope, phone, in_call) if phone is not None else None
+    customer = documents.touched(record.doc, {"do_not_call": True})
+    if record.doc["deleted_at"] is not None:
+        return Change(record.doc, writes, after)
+    if customer is record.doc:
+        return Change(customer, writes, after)
+    if in_call is not None and record.row.get("active_session") == in_call:
+        return Change(customer, [*writes, CUSTOMERS.update(scope, record, customer)], after)
+    change = calls.stop(scope, record, customer)
+
+    def carry_out() -> None:
+        for each in (change.after, after):
+            if each is not None:
+                each()
+
+    return Change(customer, [*writes, *change.writes], carry_out)
+
+
+def keep(scope: Scope, customer_id: str, *, in_call: str | None = None, to: str | None = None) -> None:
+    """Commit an opt-out before the agent's answer, which a worker may have to repeat: the wish is kept in any case."""
+    change = commit.commit(lambda: opt_out(scope, customer_id, in_call=in_call, to=to), uuid.uuid4().hex)
+    if change.after is not None:
+        change.after()
+
+
+def _end_calls(scope: Scope, phone: str, in_call: str | None) -> None:
+    """End the phone's consent, and the calls to its customers that wait or ring, other than `in_call`.
+
+    Whoever dies here leaves calls that fail when they are dialed, and a consent that no grant revives.
+    """
+    commit.retry_on_conflict(lambda: _end_consent(scope, phone))
+    cursor = None
+    while True:
+        query = Query(limit=_PAGE, starting_after=cursor, filters={"phone": (phone,)})
+        page = pages.read(scope, CUSTOMERS, query)
+        for row in page.rows:
+            commit.retry_on_conflict(partial(_end_call, scope, row["sk"], phone, in_call))
+        if page.next_cursor is None:
+            return
+        cursor = page.next_cursor
+
+
+def _end_consent(scope: Scope, phone: str) -> None:
+    consent = consents.find(scope, phone)
+    if consent.pending or consent.doc["status"] == ConsentStatus.GRANTED:
+        # Imported here, because it loads botocore, and few phones have a consent.
+        from shared.calls.consent import consent_requests
+
+        doc = consents.answered(consent, ConsentStatus.DECLINED, clock.now())
+        consent_requests.close(consent, doc, calls.OPTED_OUT)
+
+
+def _end_call(scope: Scope, customer_id: str, phone: str, in_call: str | None) -> None:
+    """End the call of a customer, if it waits or rings."""
+    row = CUSTOMERS.row(scope, customer_id)
+    if row is None or row.get("active_session") in (None, in_call):
+        return
+    active = SESSIONS.find(scope, row["active_session"])
+    # A call that is under way may go to another phone: the customer's may have changed.
+    if sessions.is_starting(active) and active.doc["to"] != phone:
+        return
+    writes = calls.stopping(scope, active)
+    if writes:
+        table.write(writes, uuid.uuid4().hex)
+        calls.wake(scope, active.doc["id"])
