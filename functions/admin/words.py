@@ -69,6 +69,18 @@ ENDED_REASON = {
     "canceled": "The call was canceled while it waited",
     "opted_out": "The customer is not to be called",
 }
+OUTCOME = {
+    "confirmed": "Appointment confirmed",
+    "rescheduled": "Appointment moved",
+    "cancelled": "Appointment cancelled",
+    "opted_out": "Does not want to be called again",
+    "wrong_person": "Somebody else answered",
+    "handed_off": "A person is to call back",
+    "no_change": "Nothing changed",
+    "callback": "Wants to be called later",
+    "unreached": "Not reached",
+    "not_placed": "Not called",
+}
 CHANNEL = {"phone": "Phone", "whatsapp": "WhatsApp"}
 CONSENT = {
     "pending": "The customer was asked for consent and has not answered",

@@ -185,12 +185,12 @@ WORK = {
     ),
     "call": Work(
         "simulated call with transcript and recording",
-        requests=1, runs={"sessions": 1, "dial": 3, "fan_out": 17}, calls=43, writes=77, reads=25, fair=9, puts=1,
+        requests=1, runs={"sessions": 1, "dial": 3, "fan_out": 17}, calls=44, writes=77, reads=27, fair=9, puts=1,
         logged=3_993, sent_out=643,
     ),
     "asked_call": Work(
         "simulated call that asks for consent first",
-        requests=1, runs={"sessions": 1, "consent": 2, "dial": 3, "fan_out": 18}, calls=58, writes=98, reads=31,
+        requests=1, runs={"sessions": 1, "consent": 2, "dial": 3, "fan_out": 18}, calls=60, writes=99, reads=34,
         fair=15, transitions=2, puts=1, logged=3_993, sent_out=573,
     ),
     "delivery": Work(

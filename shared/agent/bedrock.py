@@ -379,7 +379,7 @@ def _reply(stop: str, message: Mapping[str, Any], tools: Tools, usage: Usage) ->
 def _give_up(tools: Tools, reason: HandoffReason, content: str, usage: Usage) -> Reply:
     # The reply does not mention the changes of the tools, so they are discarded.
     tools.actions.clear()
-    tools.change, tools.proposed, tools.wants_call, tools.later = None, None, False, None
+    tools.change, tools.proposed, tools.wants_call, tools.later, tools.done = None, None, False, None, None
     tools.hand_off(reason)
     return Reply(content, usage)
 

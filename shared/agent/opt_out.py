@@ -23,6 +23,7 @@ _CALL = (
     r"(?:(?:cold[- ])?call|phone|ring|contact|text|message|write(?: to)?|e-?mail|reach out to|bother|disturb|harass"
     r"|pester|spam)"
 )
+_CONTACT = r"(?:contact|reach out to|bother|disturb|harass|pester|spam)"
 _CALLING = (
     r"(?:calling|phoning|ringing|contacting|texting|messaging|writing(?: to)?|e-?mailing|reaching out to|bothering"
     r"|disturbing|harassing|pestering|spamming)"
@@ -31,7 +32,7 @@ _CALLED = r"(?:called|contacted|phoned|rung|texted|messaged|e-?mailed|written to
 _CALLS = r"(?:(?:phone )?calls?|texts?|(?:text )?messages?|e-?mails?|reminders?|contact)"
 _ME = r"(?:me|us|my (?:phone|number)|this (?:phone )?number|here)"
 _YOU = r"(?:from (?:you|your (?:clinic|company|business|office|salon|practice|team|side)|you (?:people|guys)))"
-_EVER = r"(?:again|any ?more|ever(?: again)?|at all|any longer|in (?:the )?future|from now on|please)"
+_EVER = r"(?:again|any ?more|ever(?: again)?|at all|any longer|in (?:the )?future|from now on)"
 _NOT = r"(?:do not|don'?t|never|(?:do not|don'?t) (?:you )?(?:ever|dare)(?: to)?)"
 _NO_WISH = r"(?:i|we) (?:(?:really )?(?:do not|don'?t) (?:ever )?|no longer |never )(?:want|wish|like|care)"
 _LIST = (
@@ -39,8 +40,8 @@ _LIST = (
     r"|marketing)) (?:lists?|systems?|databases?|records|files?|contacts))"
 )
 _WISHES = (
-    rf"{_NOT} {_CALL}(?: or {_CALL})? {_ME}(?: {_EVER}){{0,2}}",
-    rf"{_NOT} {_CALL}(?: or {_CALL})? {_EVER}",
+    # "Don't call me" can mean this once.
+    rf"{_NOT} {_CALL}(?: or {_CALL})?(?: {_ME})?(?: {_EVER}){{1,2}}|{_NOT} {_CONTACT} {_ME}",
     rf"(?:stop|quit|cease|no more) {_CALLING}(?: (?:or|and) {_CALLING})?(?: {_ME})?(?: (?:now|{_EVER})){{0,2}}",
     rf"stop (?:these|the|your|all(?: (?:these|the|your))?|sending(?: me)?) {_CALLS}",
     rf"{_NO_WISH} to be {_CALLED}(?: or {_CALLED})?(?: by (?:you|anyone))?(?: {_EVER})?",

@@ -23,6 +23,7 @@ from shared.appointments.resource import Appointment, AppointmentPatch, Appointm
 from shared.core import clock
 from shared.core.errors import ApiError
 from shared.resources.schema import AppointmentId, CustomerId, SessionId, one_of
+from shared.telephony import CallOutcome
 
 LATEST_CALL_MS = 366 * clock.DAY
 """How far in the future a customer can request the next call (milliseconds)."""
@@ -142,6 +143,8 @@ class Tools:
     """In a call: whether an earlier turn changed an appointment."""
     actions: list[Action] = field(default_factory=list)
     """After the turn: the `actions` of the reply."""
+    done: CallOutcome | None = None
+    """After the turn: what became of an appointment, also if it was so before."""
     change: tuple[AppointmentRecord, Appointment] | None = None
     """After the turn: the appointment as read, and as it must be written."""
     proposed: Proposal | None = None
@@ -172,7 +175,7 @@ class Tools:
         """Confirm an appointment in this turn, unless the message may mean the proposal."""
         if (doubt := self._doubt()) is not None:
             return doubt
-        return self._change(appointment_id, AppointmentPatch(status="confirmed"), "appointment_confirmed")
+        return self._change(appointment_id, AppointmentPatch(status="confirmed"), CallOutcome.CONFIRMED)
 
     def propose_cancellation(self, appointment_id: str) -> Result:
         """Propose to cancel an appointment. It is cancelled only if the user's next message agrees."""
@@ -221,7 +224,7 @@ class Tools:
             )
         if self.proposal.kind == "cancel":
             patch = AppointmentPatch(status="cancelled")
-            return self._change(self.proposal.appointment_id, patch, "appointment_cancelled")
+            return self._change(self.proposal.appointment_id, patch, CallOutcome.CANCELLED)
         if self.proposal.at is None or clock.parse(self.proposal.at) <= clock.now():
             return Result(False, "The proposed time has passed; ask for another time.")
         # The settings may have changed since. An offer stands even if the notice has become too short.
@@ -231,7 +234,7 @@ class Tools:
         if rules.problem(clock.parse(self.proposal.at), _duration(record)) is not None:
             return Result(False, "The proposed time is not possible any more; propose another time.")
         patch = AppointmentPatch(appointment_at=self.proposal.at)
-        return self._change(self.proposal.appointment_id, patch, "appointment_rescheduled")
+        return self._change(self.proposal.appointment_id, patch, CallOutcome.RESCHEDULED)
 
     def request_call(self) -> Result:
         """Request a phone call to the customer now."""
@@ -324,7 +327,7 @@ class Tools:
         )
         return Result(False, message) if result.ok else result
 
-    def _change(self, appointment_id: str, patch: AppointmentPatch, action: str) -> Result:
+    def _change(self, appointment_id: str, patch: AppointmentPatch, done: CallOutcome) -> Result:
         record = self._appointment(appointment_id)
         if record is None:
             return _UNKNOWN
@@ -334,10 +337,11 @@ class Tools:
             after = commands.apply(record.doc, patch)
         except ApiError as error:
             return Result(False, error.message)
+        self.done = done
         if after is None:
             return Result(True, "No change was necessary.")
         self.change = (record, after)
-        self.actions.append({"type": action, "appointment_id": appointment_id})
+        self.actions.append({"type": f"appointment_{done}", "appointment_id": appointment_id})
         return Result(True, "Done.")
 
     def _propose(self, proposal: Proposal) -> Result:

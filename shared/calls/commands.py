@@ -323,7 +323,7 @@ def ending(
     changes = dict(changes or {})
     ended = sessions.ended(cast("Session", {**session, **changes}), end, now)
     due = tasks.NO_WORK if due_at is None else tasks.due_attributes(session["id"], due_at)
-    writes: list[table.Write] = [sessions.update(scope, record, {**ended, **changes}, due)]
+    writes: list[table.Write] = [sessions.update(scope, record, {**changes, **ended}, due)]
     if frees_customer and "customer_deleted" not in record.row:
         writes.append(
             table.Update(

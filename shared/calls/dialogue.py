@@ -10,9 +10,11 @@ from shared.agent.tools import AppointmentView, Proposal, Tools
 from shared.agent.wording import ATTEND, describe, escaped, local_time, long_time
 from shared.agent_settings.resource import Settings
 from shared.appointments.resource import Appointment, AppointmentRecord, AppointmentStatus
+from shared.calls import sessions
 from shared.calls.transcripts import Line, Speaker
 from shared.core import clock
 from shared.customers.resource import Customer
+from shared.telephony import CallOutcome
 from shared.telephony.test_numbers import Outcome
 
 LONGEST_NAME = 80
@@ -40,6 +42,7 @@ class Dialogue:
     change: tuple[AppointmentRecord, Appointment] | None
     later: int | None
     opts_out: bool
+    outcome: CallOutcome | None
     ended_by: Speaker
     summary: str
 
@@ -94,7 +97,9 @@ def simulate(
         if coming and line == outcome.says[0] and outcome.asked_back and call.proposal is None:
             waiting.insert(0, outcome.asked_back)
     ended_by: Speaker = "customer" if goes_on else "agent"
-    return Dialogue(spoken(call.texts), call.change, call.later, call.opts_out, ended_by, _summary(about, call))
+    return Dialogue(
+        spoken(call.texts), call.change, call.later, call.opts_out, call.outcome, ended_by, _summary(about, call)
+    )
 
 
 class _Call:
@@ -118,6 +123,7 @@ class _Call:
         self.change: tuple[AppointmentRecord, Appointment] | None = None
         self.later: int | None = None
         self.opts_out = False
+        self.outcome: CallOutcome | None = None
 
     def tools(self, message: str) -> Tools:
         """The tools of a turn, which see the appointments with the changes of earlier turns."""
@@ -146,6 +152,7 @@ class _Call:
         self.history.append(Utterance("assistant", reply))
         self.texts += [("customer", line), ("agent", _plain(reply))]
         self.proposal, self.later, self.opts_out = tools.proposed, tools.later, tools.opts_out
+        self.outcome = sessions.later_result(self.outcome, tools)
         if tools.change is not None:
             changed, after = tools.change
             self.change = next(record for record in self.coming if record.doc["id"] == changed.doc["id"]), after

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
+from shared.agent.tools import Tools
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
 from shared.core import clock
@@ -23,7 +24,15 @@ from shared.resources.schema import E164, AppointmentId, Count, CustomerId, Meta
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
-from shared.telephony import ENDED, EndedReason, Ending, SessionCallStatus
+from shared.telephony import (
+    CHANGES_OF_APPOINTMENT,
+    ENDED,
+    OUTCOMES,
+    CallOutcome,
+    EndedReason,
+    Ending,
+    SessionCallStatus,
+)
 
 TRANSITIONS: Mapping[SessionCallStatus, frozenset[SessionCallStatus]] = {
     SessionCallStatus.QUEUED: frozenset(
@@ -98,6 +107,8 @@ class Session(Resource):
     """The progress of the call: `queued`, then `dialing` (ringing and talk), then its outcome, which is final."""
     ended_reason: EndedReason | None
     """Why the call ended. Null until it has ended."""
+    outcome: CallOutcome | None
+    """What came of the call. Null until it has ended. `OUTCOMES` says which outcomes a status has."""
     answered_by: Annotated[str, one_of(("human", "machine"))] | None
     """Who answered. Null until somebody answers, and if nobody does."""
     not_before: Time | None
@@ -151,6 +162,8 @@ class SessionRow(ResourceRow):
     """The change that the agent has proposed and the customer has not answered yet, as JSON text."""
     outcome: NotRequired[str]
     """The outcome of the agent's turns, in the words of the summary."""
+    call_result: NotRequired[CallOutcome]
+    """What has come of a live call so far, if anything."""
     later: NotRequired[int]
     """When the customer wants to be called again (milliseconds)."""
     recording_key: NotRequired[str]
@@ -163,6 +176,32 @@ class SessionRow(ResourceRow):
     """The recording's length, if it differs from the call's."""
 
 
+def _indexed(status: str, outcome: str | None) -> str:
+    """The indexed value of a call's status and outcome."""
+    return status if outcome is None else f"{status}/{outcome}"
+
+
+def _values(session: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {**session, "call_status": _indexed(session["call_status"], session.get("outcome"))}
+
+
+_OF_STATUS: Mapping[str, tuple[str, ...]] = {
+    # Calls that ended before there were outcomes are indexed by the status alone.
+    status: (status, *(_indexed(status, outcome) for outcome in OUTCOMES.get(status, ())))
+    for status in SessionCallStatus
+}
+_OF_OUTCOME: Mapping[str, tuple[str, ...]] = {
+    outcome: tuple(_indexed(status, outcome) for status in OUTCOMES if outcome in OUTCOMES[status])
+    for outcome in CallOutcome
+}
+
+
+def _known_outcome(session: Mapping[str, Any]) -> CallOutcome | None:
+    """The outcome of a call that ended before there were outcomes, as far as its status tells it."""
+    outcomes = OUTCOMES.get(session["call_status"], ())
+    return outcomes[0] if len(outcomes) == 1 else None
+
+
 SESSIONS: Collection[Session, SessionRow] = Collection(
     kind="session",
     prefix="sess_",
@@ -170,10 +209,13 @@ SESSIONS: Collection[Session, SessionRow] = Collection(
     filters={
         "appointment_id": filters.Exact("appointment_id"),
         "customer_id": filters.Exact("customer_id"),
-        "call_status": filters.Enumerated("call_status", [*SessionCallStatus]),
+        # One index serves both: the table's four are used.
+        "call_status": filters.Enumerated("call_status", (), _OF_STATUS),
+        "outcome": filters.Enumerated("call_status", (), _OF_OUTCOME),
         "channel": filters.Enumerated("channel", [*Channel]),
     },
-    added={"not_before": None, "dial_at": None},
+    values=_values,
+    added={"not_before": None, "dial_at": None, "outcome": _known_outcome},
 )
 
 
@@ -233,6 +275,7 @@ def new(
         "to": customer["phone"],
         "call_status": SessionCallStatus.QUEUED,
         "ended_reason": None,
+        "outcome": None,
         "answered_by": None,
         "not_before": not_before,
         # The plan was read from the clock before the call was created: a millisecond may lie between.
@@ -306,14 +349,28 @@ def update(
     return SESSIONS.update(scope, record, documents.touched(record.doc, changes), internal)
 
 
+def later_result(before: CallOutcome | None, tools: Tools) -> CallOutcome | None:
+    """What has come of a call after a turn: of several, the first; of two changes of the appointment, the later."""
+    after = [
+        *([tools.done] if tools.done is not None else []),
+        *([CallOutcome.OPTED_OUT] if tools.opts_out else []),
+        *([CallOutcome.HANDED_OFF] if tools.is_handed_over else []),
+    ]
+    if after and after[0] in CHANGES_OF_APPOINTMENT:
+        return after[0]
+    return min([*after, *([before] if before is not None else [])], key=[*CallOutcome].index, default=None)
+
+
 def ended(session: Session, ending: Ending, now: int) -> dict[str, Any]:
-    """The changes that end a call at `now`."""
+    """The changes that end a call at `now`. The session has the outcome of one that is completed, if there is one."""
+    outcomes = OUTCOMES[ending.call_status]
     answered_at = session["answered_at"]
     seconds = None if answered_at is None else max(0, round((now - clock.parse(answered_at)) / clock.SECOND))
     return {
         "call_status": ending.call_status,
         "dial_at": None,
         "ended_reason": ending.ended_reason,
+        "outcome": session["outcome"] if session["outcome"] in outcomes else outcomes[-1],
         "answered_by": ending.answered_by or session["answered_by"],
         "ended_at": clock.iso(now),
         "duration_seconds": seconds,

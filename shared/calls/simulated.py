@@ -21,7 +21,7 @@ from shared.customers.resource import CUSTOMERS
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks
-from shared.telephony import EndedReason, Ending, SessionCallStatus, test_numbers
+from shared.telephony import CallOutcome, EndedReason, Ending, SessionCallStatus, test_numbers
 from shared.telephony.test_numbers import Outcome
 
 ANSWERED_AFTER_S = 1
@@ -77,7 +77,7 @@ def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Wr
     result = _dialogue(scope, record, outcome)
     if result.opts_out:
         opting_out.keep(scope, record.doc["customer_id"], in_call=record.doc["id"], to=record.doc["to"])
-    changes: dict[str, str | None] = {"summary": result.summary}
+    changes: dict[str, str | None] = {"summary": result.summary, "outcome": result.outcome}
     if result.later is not None:
         changes["call_later_at"] = clock.iso(result.later)
     ending = outcome.ending
@@ -94,11 +94,13 @@ def _stop(scope: Scope, record: SessionRecord) -> list[table.Write]:
     """The writes that end a call to a person who has opted out meanwhile. A call that was answered has a transcript."""
     if record.doc["answered_at"] is None:
         return calls.ending(scope, record, calls.OPTED_OUT)
-    changes = {"recording_status": FileStatus.PROCESSING}
     if record.doc["recording_status"] == FileStatus.NONE:
-        return [sessions.update(scope, record, changes, tasks.due_attributes(record.doc["id"], clock.now()))]
+        begins = {"recording_status": FileStatus.PROCESSING}
+        return [sessions.update(scope, record, begins, tasks.due_attributes(record.doc["id"], clock.now()))]
     ending = Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human")
-    writes = calls.ending(scope, record, ending, {"summary": dialogue.OPTED_OUT}, due_at=clock.now())
+    writes = calls.ending(
+        scope, record, ending, {"summary": dialogue.OPTED_OUT, "outcome": CallOutcome.OPTED_OUT}, due_at=clock.now()
+    )
     return [*writes, transcripts.write(scope, record.doc["id"], dialogue.spoken([("agent", dialogue.STOPPED)]))]
 
 

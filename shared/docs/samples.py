@@ -18,6 +18,7 @@ from shared.core import clock, ids
 from shared.core.facts import EVENT_TYPES
 from shared.customers.resource import Customer
 from shared.store.keys import Scope
+from shared.telephony import OUTCOMES, SessionCallStatus
 from shared.webhooks import events
 
 _START = clock.parse("2032-03-01T09:30:00Z")
@@ -112,7 +113,9 @@ def _then(seconds: float, **changes: object) -> dict[str, object]:
 
 
 def _ended(status: str, reason: str, **changes: object) -> dict[str, object]:
-    return _then(14, dial_at=None, call_status=status, ended_reason=reason, ended_at=_at(14), **changes)
+    outcome = changes.pop("outcome", None) or OUTCOMES[SessionCallStatus(status)][-1]
+    changes |= {"ended_reason": reason, "outcome": outcome, "ended_at": _at(14)}
+    return _then(14, dial_at=None, call_status=status, **changes)
 
 
 _CONFIRMED = _then(30, status="confirmed")
@@ -122,7 +125,13 @@ _TALKING = (
     _then(12, answered_at=_at(12), answered_by="human", transcript_status="processing"),
     _then(12, recording_status="processing"),
 )
-_COMPLETED = _ended("completed", "agent_hangup", duration_seconds=2, summary="The customer confirmed the appointment.")
+_COMPLETED = _ended(
+    "completed",
+    "agent_hangup",
+    duration_seconds=2,
+    outcome="confirmed",
+    summary="The customer confirmed the appointment.",
+)
 _LATER = _ended(
     "call_later",
     "callback_requested",

@@ -70,7 +70,7 @@ class Collection(Generic[D, R]):
     values: Callable[[Mapping[str, Any]], Mapping[str, Any]] = lambda doc: doc
     """Returns the values of the indexed fields of a document."""
     added: Mapping[str, Any] = field(default_factory=dict)
-    """Fields that rows of an earlier release do not have, with their values."""
+    """Fields that rows of an earlier release do not have, with their values, or functions of the document."""
     expires: str | None = None
     """A field with a time, which is shown as null once that time has passed."""
     keeps_deleted: bool = False
@@ -91,7 +91,8 @@ class Collection(Generic[D, R]):
     def complete(self, row: table.Row) -> table.Row:
         """The row with every field of the resource as it is now, if an earlier release may have written the row."""
         doc = json.loads(row["doc"]) if self.added else {}
-        changes = {name: self.added[name] for name in self.added if name not in doc}
+        missing = {name: value for name, value in self.added.items() if name not in doc}
+        changes = {name: value(doc) if callable(value) else value for name, value in missing.items()}
         if self.expires is not None and (doc.get(self.expires) or "~") <= clock.iso(clock.now()):
             changes[self.expires] = None
         return {**row, "doc": fields.to_json(doc | changes)} if changes else row

@@ -68,9 +68,7 @@ class Enumerated:
         if text in self.wildcards:
             return self.field, *self.wildcards[text]
         known = ", ".join((*self.known, *self.wildcards))
-        raise PydanticCustomError(
-            "parameter_invalid", "{field} must be one of {known}.", {"field": self.field, "known": known}
-        )
+        raise PydanticCustomError("parameter_invalid", "The value must be one of {known}.", {"known": known})
 
 
 Filter = Exact | Phone | Enumerated

@@ -84,9 +84,12 @@ def parse(collection: Collection[Any, Any], values: Mapping[str, list[str]]) -> 
         if len(texts) > 1 and name not in collection.repeatable:
             raise ApiError(Code.PARAMETER_INVALID, f"{name} can be sent only once.", param=name)
         if name in collection.filters:
+            field, accepted = "", dict[str, None]()
             for text in texts:
                 field, *matching = _parse(name, text, collection.filters[name])
-                filters[field] = tuple(dict.fromkeys((*filters.get(field, ()), *matching)))
+                accepted.update(dict.fromkeys(matching))
+            # Two parameters may filter by one field: a row must match both.
+            filters[field] = tuple(value for value in accepted if value in filters.get(field, accepted))
     min_id, max_id = _id_range(collection, values)
     min_time, max_time = _time_range(collection, values)
     return Query(

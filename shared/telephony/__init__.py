@@ -10,6 +10,7 @@ adapters           which carrier and messenger the stage uses
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -55,6 +56,40 @@ class EndedReason(StrEnum):
     PHONE_CHANGED = "phone_changed"
     CANCELED = "canceled"
     OPTED_OUT = "opted_out"
+
+
+class CallOutcome(StrEnum):
+    """What came of a call (promises 11). Of several that apply to a completed call, the first one counts."""
+
+    CONFIRMED = "confirmed"
+    RESCHEDULED = "rescheduled"
+    CANCELLED = "cancelled"
+    OPTED_OUT = "opted_out"
+    WRONG_PERSON = "wrong_person"
+    HANDED_OFF = "handed_off"
+    NO_CHANGE = "no_change"
+    CALLBACK = "callback"
+    UNREACHED = "unreached"
+    NOT_PLACED = "not_placed"
+
+
+OUTCOMES: Mapping[SessionCallStatus, tuple[CallOutcome, ...]] = {
+    SessionCallStatus.COMPLETED: (
+        CallOutcome.CONFIRMED,
+        CallOutcome.RESCHEDULED,
+        CallOutcome.CANCELLED,
+        CallOutcome.OPTED_OUT,
+        CallOutcome.WRONG_PERSON,
+        CallOutcome.HANDED_OFF,
+        CallOutcome.NO_CHANGE,
+    ),
+    SessionCallStatus.NO_ANSWER: (CallOutcome.UNREACHED,),
+    SessionCallStatus.FAILED: (CallOutcome.NOT_PLACED,),
+    SessionCallStatus.INVALID_NUMBER: (CallOutcome.UNREACHED,),
+    SessionCallStatus.CALL_LATER: (CallOutcome.CALLBACK,),
+}
+"""The outcomes of calls that have ended, by status."""
+CHANGES_OF_APPOINTMENT = (CallOutcome.CONFIRMED, CallOutcome.RESCHEDULED, CallOutcome.CANCELLED)
 
 
 @dataclass(frozen=True)

@@ -576,3 +576,41 @@ def test_a_talk_changes_nothing_for_a_customer_who_is_deleted_meanwhile(stage: S
     assert session_of(stage, id)["call_status"] == "completed"
     assert seen(stage, f"/v1/appointments/{whom.appointment}")["status"] == "pending"
     assert list(untidy(whom.scope)) == []
+
+
+def test_who_opts_out_in_a_call_is_opted_out_wherever_the_worker_dies(stage: Stage, stopped_clock: Clock) -> None:
+    phone = "+15005550013"
+
+    def until_end() -> tuple[Callee, str]:
+        """A call whose next step is its end."""
+        whom = callee(stage, phone)
+        id = placed(stage, whom)
+        while session_of(stage, id)["recording_status"] == "none":
+            until_due(stopped_clock, whom.scope, id)
+            work(stage, "dial", wake_up(stage, whom.scope, id))
+        until_due(stopped_clock, whom.scope, id)
+        return whom, id
+
+    whom, id = until_end()
+    other = created(stage, "/v1/customers", phone=phone)["id"]
+    # Placed before the wish.
+    waiting = stage.call("POST", f"/v1/customers/{other}/call", {"not_before": clock.iso(clock.now() + clock.DAY)})
+    with wire() as line:
+        work(stage, "dial", wake_up(stage, whom.scope, id))
+    assert (session_of(stage, id)["call_status"], session_of(stage, id)["outcome"]) == ("completed", "opted_out")
+    assert session_of(stage, waiting.json["session_id"])["ended_reason"] == "opted_out"
+    problems = []
+    for death in deaths(line.operations()):
+        whom, id = until_end()
+        with wire(None, *death), suppress(Killed):
+            work(stage, "dial", wake_up(stage, whom.scope, id))
+        dial(stage, stopped_clock, whom.scope, id)
+        session = session_of(stage, id)
+        if (session["call_status"], session["outcome"]) != ("completed", "opted_out"):
+            problems.append(f"{death}: {session}")
+        if not seen(stage, whom.path)["do_not_call"]:
+            problems.append(f"{death}: not opted out")
+        stage.fan_out()
+        if events_of(stage, whom.id) != ["customer.created", "customer.updated"]:
+            problems.append(f"{death}: {events_of(stage, whom.id)}")
+    assert not problems, "\n".join(problems)

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from shared.aws import services
+from shared.calls import opting_out
 from shared.calls.consent import consent_requests, consents
 from shared.calls.sessions import ConsentStatus
 from shared.core import clock
+from shared.store import commit
 from shared.store.keys import Scope, scope_of
 from tests.support import conversing
 from tests.support.calling import (
@@ -136,6 +138,25 @@ def test_a_late_grant_is_kept_and_dials_nothing(stage: Stage, stopped_clock: Clo
     assert (later.status, later.json["status"]) == (201, "queued")
     dial(stage, stopped_clock, whom.scope, later.json["session_id"])
     assert session_of(stage, later.json["session_id"])["call_status"] == "completed"
+
+
+def test_a_grant_after_an_opt_out_is_not_kept(stage: Stage, stopped_clock: Clock) -> None:
+    whom = callee(stage, SILENT)
+    id = placed(stage, whom)
+    change = commit.commit(lambda: opting_out.opt_out(whom.scope, whom.id), "req")
+    # The worker dies before it has ended the request for consent.
+    assert ended(stage, id) == ("failed", "opted_out")
+    consent_requests.answer(whom.scope, SILENT, ConsentStatus.GRANTED, clock.now() + 1_000)
+    assert known(whom.scope, SILENT)["status"] == ConsentStatus.DECLINED
+    assert change.after is not None
+    change.after()
+    assert known(whom.scope, SILENT)["status"] == ConsentStatus.DECLINED
+    assert list(untidy(whom.scope)) == []
+    # A client that writes its own copy back undoes nothing; the person's own consent does.
+    stage.call("PATCH", whom.path, {"do_not_call": False})
+    assert place(stage, whom).json["error"]["code"] == "customer_opted_out"
+    assert stage.call("POST", f"{whom.path}/opt_in").status == 200
+    assert place(stage, whom).json["status"] == "consent_pending"
 
 
 def test_an_answer_that_is_older_than_the_one_that_holds_is_dropped(stage: Stage, stopped_clock: Clock) -> None:

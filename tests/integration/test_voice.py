@@ -226,8 +226,10 @@ def test_who_does_not_want_to_be_called_again_is_not_and_the_call_ends(
 def test_whoever_answers_opts_the_phone_out_that_was_called(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = answered(stage, line)
     other = created(stage, "/v1/customers", phone=PHONE)["id"]
+    waiting = stage.call("POST", f"/v1/customers/{other}/call", {}).json["session_id"]
     stage.call("PATCH", f"/v1/customers/{call.customer}", {"phone": "+15005550199"})
     talks(stage, stopped_clock, call, "Stop calling me!")
+    assert seen(stage, f"/v1/sessions/{waiting}")["ended_reason"] == "opted_out"
     refused = stage.call("POST", f"/v1/customers/{other}/call", {})
     assert refused.json["error"]["code"] == "customer_opted_out"
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import jsonschema_rs
 
@@ -94,8 +95,8 @@ class Description:
         yield from self._of_schema(f"webhook {event['type']}", schema, event)
 
     def _operation(self, method: str, path: str) -> Operation | None:
-        found = self._operations.get(method, ())
-        return next((operation for operation in found if operation.path.fullmatch(path)), None)
+        found, decoded = self._operations.get(method, ()), unquote(path)
+        return next((operation for operation in found if operation.path.fullmatch(decoded)), None)
 
     def _resolved(self, part: Mapping[str, Any]) -> Any:
         if "$ref" not in part:

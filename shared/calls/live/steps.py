@@ -31,6 +31,7 @@ from shared.tasks import tasks, wake_ups
 from shared.telephony import (
     ENDED,
     Busy,
+    CallOutcome,
     CallRefused,
     ContactState,
     EndedReason,
@@ -319,6 +320,7 @@ def _end(
     if "later" in record.row and ending.call_status == SessionCallStatus.COMPLETED:
         ending = Ending(SessionCallStatus.CALL_LATER, EndedReason.CALLBACK_REQUESTED, "human")
         changes["call_later_at"] = clock.iso(record.row["later"])
+    changes["outcome"] = record.row.get("call_result", CallOutcome.OPTED_OUT if record.row.get("opted_out") else None)
     if "outcome" in record.row:
         changes["summary"] = record.row["outcome"]
     return calls.ending(scope, record, ending, changes, due_at=clock.now(), at=at)

@@ -29,6 +29,9 @@ PREPARED: dict[str, Callable[[Stage, Whole], object]] = {
     "enable": lambda stage, whole: disable(stage, f"/v1/webhook_endpoints/{whole.ids['webhook_endpoints']}"),
     "stop": lambda stage, whole: replaying(whole),
     "send_now": lambda stage, whole: retrying(stage, whole),
+    "opt_in": lambda stage, whole: stage.call(
+        "PATCH", f"/v1/customers/{whole.ids['customers']}", {"do_not_call": True}
+    ),
     "give_back": lambda stage, whole: handed_off(stage, whole),
 }
 """By the end of a path: what must be the case before its form changes anything."""

@@ -234,6 +234,8 @@ What happens after I unsubscribe?
 
 UNCLEAR = """
 My wife said don't call me again
+Don't call me
+Please do not call me.
 "Do not call me again"
 I never said stop calling me
 Did I say don't call me again?
