@@ -190,7 +190,7 @@ WORK = {
     ),
     "asked_call": Work(
         "simulated call that asks for consent first",
-        requests=1, runs={"sessions": 1, "consent": 2, "dial": 3, "fan_out": 18}, calls=60, writes=99, reads=34,
+        requests=1, runs={"sessions": 1, "consent": 2, "dial": 3, "fan_out": 18}, calls=60, writes=101, reads=34,
         fair=15, transitions=2, puts=1, logged=3_993, sent_out=573,
     ),
     "delivery": Work(

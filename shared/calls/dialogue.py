@@ -50,7 +50,7 @@ class Dialogue:
 def opening(customer_name: str | None, business: str, appointment: AppointmentView | None) -> str:
     """The agent's first words, in one line of plain text; `appointment` is the coming one that the call is about."""
     name = _escaped(customer_name)
-    greeting = f"Hello{' ' if name else ''}{name}, this is the assistant of {_escaped(business)}."
+    greeting = f"Hello{' ' if name else ''}{name}, this is the automated AI assistant of {_escaped(business)}."
     if appointment is None:
         return _plain(f"{greeting} Is there anything that I can do for you?")
     bounded = replace(appointment, title=_cut(appointment.title))

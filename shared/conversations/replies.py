@@ -8,6 +8,7 @@ from functools import partial
 
 from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, adapters, opt_out
 from shared.agent.tools import HandoffReason, Tools
+from shared.agent.wording import escaped
 from shared.agent_settings import commands as agent_settings
 from shared.aws.services import Unavailable
 from shared.calls import commands as calls
@@ -28,6 +29,9 @@ ATTEMPTS = 3
 RETRYABLE = (AgentUnavailable, Unavailable, table.ConditionFailed, table.Contended)
 """The failures after which a turn is retried soon, by a worker."""
 SIMULATED_ERROR = "[[sim:error]]"
+FORCED = "[[sim:"
+"""How a message begins whose reply is forced (promises 10)."""
+INTRODUCTION = "I am the automated AI assistant of "
 APOLOGY = "Sorry, something went wrong on my side. I have asked someone from our team to get back to you."
 HOLDING_AGAIN = "I have passed on this message, too."
 HOLDING = "Someone from our team has taken over this conversation and will reply here. I have passed on your message."
@@ -43,6 +47,9 @@ class AgentReply:
     tools: Tools
     failed: bool = False
     holding: bool = False
+    introduces: bool = False
+    business: str | None = None
+    """What the agent calls the business, if that was read."""
 
 
 def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
@@ -81,12 +88,32 @@ def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
 
 
 def _commit(turn: Turn, conversation: ConversationRecord, result: AgentReply) -> str:
-    failed, holding = result.failed, result.holding
-    return turns.commit(turn, conversation, result.reply, result.tools, failed=failed, holding=holding)
+    return turns.commit(
+        turn,
+        conversation,
+        result.reply,
+        result.tools,
+        failed=result.failed,
+        holding=result.holding,
+        introduces=result.introduces,
+    )
 
 
 def _agent_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
-    """The agent's reply and changes, for the current rows."""
+    """The agent's reply and changes, for the current rows. The first one says who replies (promises 11).
+
+    An apology, and a reply that only says that a person will answer, do not count as replies of the agent.
+    """
+    result = _reply(turn, conversation, may_call)
+    is_forced = turn.scope.is_simulated and turn.message["content"].startswith(FORCED)
+    if is_forced or result.failed or result.holding or conversation.row.get("introduced"):
+        return result
+    business = result.business or agent_settings.read(turn.scope).business
+    content = f"{INTRODUCTION}{escaped(business)}.\n\n{result.reply.content}"
+    return dataclasses.replace(result, reply=dataclasses.replace(result.reply, content=content), introduces=True)
+
+
+def _reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
     customer_id = conversation.doc["customer_id"]
     tools = Tools(appointments=(), message=turn.message["content"], customer_id=customer_id)
     tools.proposal = turns.proposal(conversation)
@@ -104,15 +131,16 @@ def _agent_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -
     customer_key = (turn.scope.pk(CUSTOMERS.kind), customer_id or "")
     keys = agent_settings.keys(turn.scope)
     rows = table.get_many(keys if customer_id is None else [*keys, customer_key])
-    tools.settings = agent_settings.of_rows(turn.scope, rows).settings
+    stored = agent_settings.of_rows(turn.scope, rows)
+    tools.settings = stored.settings
     if customer_id is not None:
         customer = rows.get(customer_key)
         if customer is None:
             tools.hand_off(HandoffReason.CUSTOMER_DELETED)
-            return AgentReply(Reply(CUSTOMER_DELETED), tools)
+            return AgentReply(Reply(CUSTOMER_DELETED), tools, business=stored.business)
         tools.can_call = may_call and calls.can_be_called(customer)
         tools.appointments = turns.upcoming_appointments(turn.scope, customer_id)
-    return _ask_agent(turn, tools)
+    return dataclasses.replace(_ask_agent(turn, tools), business=stored.business)
 
 
 def _exists(scope: Scope, customer_id: str) -> bool:
@@ -149,7 +177,11 @@ def _utterance(message: Message) -> Utterance:
     """A message as the agent reads it. What a person of the business wrote is on the business's side."""
     if message["role"] == Role.STAFF:
         return Utterance("assistant", BY_STAFF.format(message["content"]))
-    return Utterance("user" if message["role"] == Role.USER else "assistant", message["content"])
+    if message["role"] == Role.USER:
+        return Utterance("user", message["content"])
+    content = message["content"]
+    # The agent finds its own words as it wrote them.
+    return Utterance("assistant", content.partition("\n\n")[2] if content.startswith(INTRODUCTION) else content)
 
 
 def _apology(tools: Tools) -> AgentReply:

@@ -177,6 +177,8 @@ class ConversationRow(ResourceRow):
     """The id of the message whose reply is pending. It locks the conversation."""
     proposal: NotRequired[str]
     """The agent's proposal from the previous turn, as JSON text. Absent if there is none."""
+    introduced: NotRequired[bool]
+    """A reply has said that an automated assistant replies."""
     held: NotRequired[bool]
     """Whether the agent has sent a holding reply since the handoff."""
 

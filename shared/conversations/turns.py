@@ -178,6 +178,7 @@ def commit(
     *,
     failed: bool = False,
     holding: bool = False,
+    introduces: bool = False,
 ) -> str:
     """Commit the reply and its changes. Returns the body of the request's response.
 
@@ -205,7 +206,7 @@ def commit(
         "actions": actions,
         "holding": holding,
     }
-    change = _after(turn, conversation, reply_message, tools)
+    change = _after(turn, conversation, reply_message, tools, introduces=introduces)
     message: Message = {**turn.message, "reply_status": ReplyStatus.FAILED if failed else ReplyStatus.COMPLETE}
     response = response_body(message, reply_message, change.doc, markdown=turn.claim.row["markdown"])
     writes = [
@@ -231,12 +232,15 @@ def response_body(message: Message, reply: Message, conversation: Conversation, 
     return fields.to_json(body)
 
 
-def _after(turn: Turn, conversation: ConversationRecord, reply: Message, tools: Tools) -> Change[Conversation]:
+def _after(
+    turn: Turn, conversation: ConversationRecord, reply: Message, tools: Tools, *, introduces: bool
+) -> Change[Conversation]:
     """The conversation after the reply, which may end it."""
     at, before = reply["created_at"], conversation.doc
     reasons = [action["reason"] for action in tools.actions if action["type"] == "handoff"]
     handoff = conversations.after_reply(before, reasons, at)
     unlocked = _unlocked(turn, conversation, tools)
+    unlocked["introduced"] = introduces or conversation.row.get("introduced")
     unlocked["held"] = (reply["holding"] or conversation.row.get("held") or None) if handoff is not None else None
     if any(action["type"] == "conversation_ended" for action in reply["actions"]):
         return commands.end(turn.scope, conversation, at, unlocked)

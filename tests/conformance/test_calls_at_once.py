@@ -97,7 +97,8 @@ def test_deleting_a_customer_ends_a_queued_call_and_spares_a_dialled_one(unhurri
     assert (failed["call_status"], failed["ended_reason"]) == ("failed", "customer_deleted")
     assert failed["ended_at"] is not None
     event = event_about(unhurried, gone, "session.failed")
-    previous = {"call_status": "queued", "dial_at": placed["dial_at"], "ended_at": None, "ended_reason": None}
+    changed = dict.fromkeys(("ended_at", "ended_reason", "outcome"))
+    previous = {"call_status": "queued", "dial_at": placed["dial_at"], **changed}
     assert event["data"] == {"object": failed, "previous_attributes": previous}
 
     ended = session_ended(unhurried, kept)

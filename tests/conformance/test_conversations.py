@@ -11,6 +11,7 @@ import pytest
 from tests.support.client import Client, Response, assert_error, assert_replay, eventually
 from tests.support.given import (
     UNKNOWN,
+    create_appointment,
     create_conversation,
     create_customer,
     end_conversation,
@@ -503,3 +504,38 @@ def test_the_list_is_newest_first_and_sees_every_write(client: Client) -> None:
     assert client.get(PATH, {"limit": 3}).ok()["data"] == made
     page = client.get(PATH, {"limit": 1, "starting_after": made[0]["id"]}).ok()
     assert (page["data"], page["has_more"], page["next_cursor"]) == ([made[1]], True, made[1]["id"])
+
+
+# What is said first
+
+
+def test_the_first_reply_says_that_an_automated_assistant_answers(client: Client) -> None:
+    client.patch("/v1/agent_settings", {"business_name": "Blue *Clinic*"}).ok()
+    try:
+        conversation = create_conversation(client)["id"]
+        first, second = (send(client, conversation, "Hello")["reply"]["content"] for _ in range(2))
+        forced = create_conversation(client)["id"]
+        rich = send(client, forced, "[[sim:markdown]]")["reply"]["content"]
+        next_one = send(client, forced, "Hello")["reply"]["content"]
+        plain = create_conversation(client)["id"]
+        text = send(client, plain, "Hello", markdown=False)["reply"]["content"]
+    finally:
+        client.patch("/v1/agent_settings", {"business_name": None}).ok()
+    introduction = "I am the automated AI assistant of Blue \\*Clinic\\*.\n\n"
+    assert first == next_one == introduction + second
+    assert rich.startswith("# ")
+    assert text.startswith("I am the automated AI assistant of Blue *Clinic*.\n")
+
+
+def test_the_agent_understands_the_answer_to_a_question_in_its_first_reply(client: Client) -> None:
+    customer = create_customer(client)["id"]
+    appointment = create_appointment(client, customer)["id"]
+    conversation = create_conversation(client, customer={"id": customer})["id"]
+    assert "?" in send(client, conversation, "cancel it")["reply"]["content"]
+    assert send(client, conversation, "yes")["reply"]["actions"] == [
+        {"type": "appointment_cancelled", "appointment_id": appointment}
+    ]
+    again = create_appointment(client, customer)["id"]
+    other = create_conversation(client, customer={"id": customer})["id"]
+    assert "When" in send(client, other, "please move my appointment")["reply"]["content"]
+    assert "Shall I move" in send(client, other, "tomorrow at 10:00")["reply"]["content"], again

@@ -52,7 +52,10 @@ VISIT = {
     "notes": "First visit; please bring the insurance card and the list of medicines that are taken.",
     "external_id": "visit-7781",
 }
-ORDER = {"instructions": "Ask whether the time still suits.", "metadata": {"campaign": "recall", "list": "2026-11"}}
+ORDER = {
+    "instructions": "Ask whether the time still suits, and mention parking.",
+    "metadata": {"campaign": "recall", "list": "2026-11"},
+}
 QUESTION = "When is my next appointment, please?"
 READERS = {source.queue: function.name for function in topology.FUNCTIONS for source in function.queues}
 FIFO = {queue.name for queue in topology.QUEUES if queue.fifo}

@@ -178,7 +178,7 @@ def test_a_dialogue_reads_as_one() -> None:
     assert [(line["role"], line["content"]) for line in simulated(8, found()).lines] == [
         (
             "agent",
-            "Hello Ada, this is the assistant of Blue Clinic. I am calling about Dental check-up on "
+            "Hello Ada, this is the automated AI assistant of Blue Clinic. I am calling about Dental check-up on "
             "Friday 5 March 2027 at 14:30 (Europe/Berlin). Will you be there?",
         ),
         ("customer", "Could you move it to one day later, at the same time, please?"),
@@ -321,7 +321,7 @@ def shown(**given: Any) -> AppointmentView:
 
 def test_a_call_without_an_appointment_begins_with_the_callers_name() -> None:
     assert opening("Ada", "Blue Clinic", None) == (
-        "Hello Ada, this is the assistant of Blue Clinic. Is there anything that I can do for you?"
+        "Hello Ada, this is the automated AI assistant of Blue Clinic. Is there anything that I can do for you?"
     )
     assert opening(None, "Blue Clinic", None) == opening(" \n", "Blue Clinic", None)
     assert opening(None, "Blue Clinic", None).startswith("Hello, this is")
