@@ -116,7 +116,7 @@ def test_a_live_message_is_answered_by_the_stages_model_and_its_tokens_are_count
             work(stage, woken(stage, thread.scope))
         found = send(stage, thread, "Hello", "k").json
         model.assert_no_pending_responses()
-    assert found["reply"]["content"] == "Good morning."
+    assert found["reply"]["content"].endswith("\n\nGood morning.")
     counted = used(thread.scope)
     assert (counted["messages"], counted["input_tokens"], counted["output_tokens"]) == (1, 100, 10)
 
