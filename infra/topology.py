@@ -477,7 +477,7 @@ FUNCTIONS = (
     Function(
         "voice_turn",
         "functions.voice_turn.handler",
-        table=(*READ, "dynamodb:UpdateItem", *WRITE, *CHECK),
+        table=("dynamodb:GetItem", "dynamodb:BatchGetItem", "dynamodb:UpdateItem", *WRITE, *CHECK),
         indexes=QUERY,
         sends=("dials",),
         model=True,
