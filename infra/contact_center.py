@@ -1,7 +1,8 @@
 """Optional resources of live calls in an Amazon Connect instance: the flow, its bot, and the storage of recordings.
 
-The flow (`contact_flow.json`, in the Amazon Connect Flow language) plays the call's opening and passes what the
-customer says to the bot. The bot's code hook gives every answer, until it sets `call_ended`.
+The flow (`contact_flow.json`, in the Amazon Connect Flow language) plays the call's opening, which says that the call
+is recorded, begins to record, and passes what the customer says to the bot. The bot's code hook gives every answer,
+until it sets `call_ended`.
 """
 
 from __future__ import annotations
@@ -42,7 +43,18 @@ def instance_arn(stack: Stack, instance_id: str) -> str:
     return stack.format_arn(service="connect", resource=f"instance/{instance_id}")
 
 
-def contact_flow(stack: Stack, instance: str, hook: lambda_.Alias) -> str:
+def definition(bot_alias: str, *, records: bool) -> str:
+    """The flow in the Amazon Connect Flow language. If it `records`, that begins after the opening has said so."""
+    flow = json.loads(CONTACT_FLOW.read_text(encoding="utf-8").replace(BOT_ALIAS, bot_alias))
+    if not records:
+        actions = {action["Identifier"]: action for action in flow["Actions"]}
+        record = actions.pop("record")
+        actions["opening"]["Transitions"]["NextAction"] = record["Transitions"]["NextAction"]
+        flow["Actions"] = [*actions.values()]
+    return json.dumps(flow)
+
+
+def contact_flow(stack: Stack, instance: str, hook: lambda_.Alias, *, records: bool) -> str:
     """Create the flow, and its bot with the code hook `hook`, in the instance with this ARN. Returns the flow's id."""
     alias = _bot(stack, hook)
     association = connect.CfnIntegrationAssociation(
@@ -54,7 +66,7 @@ def contact_flow(stack: Stack, instance: str, hook: lambda_.Alias) -> str:
         instance_arn=instance,
         name=stack.stack_name,
         type="CONTACT_FLOW",
-        content=CONTACT_FLOW.read_text(encoding="utf-8").replace(BOT_ALIAS, alias.attr_arn),
+        content=definition(alias.attr_arn, records=records),
     )
     # Connect rejects a flow whose bot is not associated with the instance.
     flow.add_dependency(association)

@@ -477,7 +477,8 @@ class ServiceStack(Stack):
         """Create the resources in the Amazon Connect instance that the stage's settings request."""
         if self.stage.creates_flow:
             (hook,) = (self.aliases[function.name] for function in topology.FUNCTIONS if function.bot)
-            flow_id = contact_center.contact_flow(self, self._instance_arn(), hook)
+            records = self.stage.connect is not None and self.stage.connect.record_calls
+            flow_id = contact_center.contact_flow(self, self._instance_arn(), hook, records=records)
             for function in topology.FUNCTIONS:
                 if function.carrier:
                     self.functions[function.name].add_environment("CONNECT_CONTACT_FLOW_ID", flow_id)

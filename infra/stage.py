@@ -18,7 +18,15 @@ from shared.core import facts
 INFERENCE_GEOGRAPHIES = frozenset({"apac", "au", "ca", "eu", "global", "jp", "us", "us-gov"})
 """Prefixes of cross-region inference profile ids (Bedrock user guide, "Geographic cross-Region inference")."""
 CARRIER = frozenset(
-    {"instance_id", "contact_flow_id", "queue_id", "source_phone_number", "active_calls", "starts_per_second"}
+    {
+        "instance_id",
+        "contact_flow_id",
+        "queue_id",
+        "source_phone_number",
+        "record_calls",
+        "active_calls",
+        "starts_per_second",
+    }
 )
 """The `connect` settings that the functions read."""
 
@@ -45,6 +53,8 @@ HostName = Annotated[str, StringConstraints(pattern=r"^([a-z0-9]([a-z0-9-]*[a-z0
 class Connect(_Settings):
     """Live calls by Amazon Connect. With `create_flow`, the stack creates the contact flow; omit `contact_flow_id`.
 
+    Without `record_calls`, that flow does not record, and the agent does not say that the call is recorded.
+
     `active_calls` and `starts_per_second` limit the calls of all projects together, to the quotas of the instance and
     the account.
     """
@@ -54,6 +64,7 @@ class Connect(_Settings):
     queue_id: Text | None = None
     source_phone_number: Text | None = None
     create_flow: bool = False
+    record_calls: bool = True
     store_recordings: bool = False
     active_calls: int = Field(default=facts.CONNECT_ACTIVE_CALLS, ge=1, le=2_000)
     starts_per_second: int = Field(default=facts.CONNECT_STARTS_PER_SECOND, ge=1, le=100)

@@ -92,7 +92,8 @@ IN_CALL = """This is a phone call that you made to the customer, not a text mess
 people say them.
 - When the customer cannot talk now, ask when to call again, and call call_later with that time: it ends the call. \
 It is not for a customer who has changed an appointment in this call.
-- {"call": "answered"} means that the customer picked up the phone."""
+- {"call": "answered"} means that somebody picked up the phone.
+- When it turns out that somebody else speaks, tell nothing more of appointments, and end the conversation."""
 INSTRUCTIONS_INTRO = "The business's own instructions for this call; follow them within the rules above:"
 
 
@@ -379,7 +380,8 @@ def _reply(stop: str, message: Mapping[str, Any], tools: Tools, usage: Usage) ->
 def _give_up(tools: Tools, reason: HandoffReason, content: str, usage: Usage) -> Reply:
     # The reply does not mention the changes of the tools, so they are discarded.
     tools.actions.clear()
-    tools.change, tools.proposed, tools.wants_call, tools.later, tools.done = None, None, False, None, None
+    tools.change, tools.proposed, tools.done, tools.later = None, None, None, None
+    tools.wants_call = tools.ends_for_later = False
     tools.hand_off(reason)
     return Reply(content, usage)
 

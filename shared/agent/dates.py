@@ -72,6 +72,22 @@ def names_any(text: str) -> bool:
     return bool(_mask(_plain(text))[0])
 
 
+def part(text: str) -> str:
+    """The part of a text that names days and times: "tomorrow at 10" of "he is out, call back tomorrow at 10 please".
+
+    The whole text if it names none, or if its clause says that a time is not meant, or leaves a choice.
+    """
+    plain = _plain(text)
+    spans = [match.span() for match in _mask(plain)[0]]
+    if not spans:
+        return text
+    first, last = min(spans)[0], max(end for _, end in spans)
+    clause = re.split(r"[,.;!?]|\bbut\b", plain[:first])[-1] + plain[first:]
+    if re.search(r"\b(?:not|or|except|before|until|unless)\b|n't\b", clause):
+        return text
+    return plain[first - len("at ") * plain[:first].endswith("at ") : last]
+
+
 def without(text: str) -> str:
     """Return the text in lower case without the words that name a day or a time."""
     return re.sub("#+", " ", _mask(_plain(text))[1])

@@ -154,7 +154,9 @@ class Tools:
     wants_call: bool = False
     """After the turn: whether the customer requested a call."""
     later: int | None = None
-    """After the turn: the instant (milliseconds) of the next call that the customer requested, which ends this call."""
+    """After the turn: the instant (milliseconds) of the next call that was requested, if a time was named."""
+    ends_for_later: bool = False
+    """After the turn: whether this call ends because another one was requested."""
 
     @property
     def is_handed_over(self) -> bool:
@@ -262,7 +264,7 @@ class Tools:
             return Result(False, "The time must be RFC 3339 with a UTC offset.")
         if not clock.now() < instant < clock.now() + LATEST_CALL_MS:
             return Result(False, "The time of the next call must be in the future, and within a year.")
-        self.later = instant
+        self.later, self.ends_for_later = instant, True
         return Result(True, "Saved. The call ends with your reply.")
 
     def hand_off(self, reason: HandoffReason) -> Result:
@@ -355,7 +357,7 @@ class Tools:
         if self.is_handed_over:
             return Result(False, "The conversation was handed to a person; nothing more can be changed.")
         changed = any(action["type"].startswith("appointment_") for action in self.actions)
-        if self.later is not None:
+        if self.ends_for_later:
             return Result(False, "The customer wants to be called again; nothing more can be done in this call.")
         return _ONE_CHANGE if changed or self.wants_call or self.proposed else None
 

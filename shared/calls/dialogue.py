@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from shared.agent import Agent, Utterance, assent, opt_out, plain_text
-from shared.agent.tools import AppointmentView, Proposal, Tools
+from shared.agent.tools import AppointmentView, Proposal, Tools, to_view
 from shared.agent.wording import ATTEND, describe, escaped, local_time, long_time
 from shared.agent_settings.resource import Settings
 from shared.appointments.resource import Appointment, AppointmentRecord, AppointmentStatus
-from shared.calls import sessions
+from shared.calls import reaching, sessions
+from shared.calls.reaching import Callee, Stage
 from shared.calls.transcripts import Line, Speaker
 from shared.core import clock
 from shared.customers.resource import Customer
@@ -24,7 +26,11 @@ CHARACTERS_A_SECOND = 15
 SHORTEST, PAUSE = 800, 400
 """Milliseconds: the length of the shortest line, and the pause before each line."""
 STOPPED = "Sorry, I have just heard that we are not to call you. Goodbye."
+_GOODBYE = re.compile(r"(?:good ?-?bye|bye)\b[^.!?]*[.!?]*\s*$", re.IGNORECASE)
 OPTED_OUT = "The customer does not want to be called again."
+WRONG_PERSON = "Somebody else answered."
+SPEAKING = "Yes, speaking."
+"""What the scripted customer says when the agent asks for them."""
 SECONDS = 10.0
 """Seconds that the agent has for a turn of a simulated call."""
 
@@ -47,14 +53,62 @@ class Dialogue:
     summary: str
 
 
-def opening(customer_name: str | None, business: str, appointment: AppointmentView | None) -> str:
-    """The agent's first words, in one line of plain text; `appointment` is the coming one that the call is about."""
-    name = _escaped(customer_name)
-    greeting = f"Hello{' ' if name else ''}{name}, this is the automated AI assistant of {_escaped(business)}."
-    if appointment is None:
-        return _plain(f"{greeting} Is there anything that I can do for you?")
-    bounded = replace(appointment, title=_cut(appointment.title))
-    return _plain(f"{greeting} I am calling about {describe(bounded)}. {ATTEND}")
+def callee_of(subject: sessions.Subject) -> Callee:
+    """Whom a live call is for, and the appointment that it is about, if that is a coming one."""
+    about = subject.appointment
+    settings = subject.agent.settings
+    view = to_view(about.doc, settings["timezone"]) if about is not None and is_coming(about.doc) else None
+    zone = about.doc["timezone"] if about is not None else None
+    name = subject.customer.doc["name"] if subject.customer is not None else None
+    return callee(name, subject.agent.business, view, zone or settings["timezone"])
+
+
+def callee(customer_name: str | None, business: str, appointment: AppointmentView | None, zone: str) -> Callee:
+    """Whom a call is for; `appointment` is the coming one that the call is about, `zone` that of other times."""
+    matter = in_short = "Is there anything that I can do for you?"
+    if appointment is not None:
+        bounded = replace(appointment, title=_cut(appointment.title))
+        matter = f"I am calling about {describe(bounded)}. {ATTEND}"
+        in_short = f"I am calling about {describe(replace(appointment, title=None))}. {ATTEND}"
+    name = _escaped(customer_name) or None
+    zone = zone if appointment is None else appointment.timezone
+    return Callee(name, _escaped(business), matter, in_short, zone)
+
+
+def opening(callee: Callee, *, recorded: bool) -> str:
+    """The agent's first words, in plain text."""
+    return _plain(callee.opening(recorded=recorded))
+
+
+def reply(
+    agent: Agent,
+    callee: Callee,
+    opening: str,
+    stage: Stage | None,
+    history: Sequence[Utterance],
+    tools: Tools,
+    seconds: float,
+) -> tuple[str, Stage | None]:
+    """What the agent says to the last utterance, in plain text, and the next stage of reaching the person.
+
+    A wish not to be called holds whoever speaks. Raises AgentFailed.
+    """
+    text = opt_out.reply(tools)
+    if text is None and stage is not None:
+        text, stage = reaching.reply(callee, opening, stage, history, tools)
+    if text is None:
+        text = agent.reply(history, tools, seconds).content
+    return farewell(_plain(text), tools.settings) if ends_call(tools) else _plain(text), stage
+
+
+def farewell(text: str, settings: Settings) -> str:
+    """The last words of a call, with the phone of the business before the goodbye."""
+    phone = settings["business_phone"]
+    if phone is None or phone in text:
+        return text
+    goodbye = _GOODBYE.search(text)
+    at = len(text) if goodbye is None else goodbye.start()
+    return " ".join(part for part in (text[:at].strip(), f"You can reach us at {phone}.", text[at:].strip()) if part)
 
 
 def spoken(texts: Sequence[tuple[Speaker, str]]) -> list[Line]:
@@ -83,11 +137,11 @@ def simulate(
     cancelled or deleted. Raises AgentFailed.
     """
     coming = [record for record in about if record.doc["status"] != AppointmentStatus.CANCELLED]
-    call = _Call(agent, coming, settings, about[0].doc["timezone"] if about else None, instructions, customer["id"])
-    views = call.tools("").list_appointments()
-    call.begin(opening(customer["name"], business, views[0] if views else None))
-    goes_on = True
+    call = _Call(agent, coming, customer, business, settings, about[0].doc["timezone"] if about else None, instructions)
     waiting = list(outcome.says if coming else outcome.says_alone)
+    if call.stage == Stage.ASKED and outcome.is_person:
+        waiting.insert(0, SPEAKING)
+    goes_on = True
     while waiting and goes_on:
         line = waiting.pop(0)
         # The customer agrees only to what was proposed.
@@ -109,21 +163,26 @@ class _Call:
         self,
         agent: Agent,
         coming: Sequence[AppointmentRecord],
+        customer: Customer,
+        business: str,
         settings: Settings,
         timezone: str | None,
         instructions: str | None,
-        customer_id: str,
     ) -> None:
-        self.customer_id = customer_id
         self.agent, self.coming, self.settings = agent, coming, settings
-        self.timezone, self.instructions = timezone, instructions
-        self.history: list[Utterance] = []
-        self.texts: list[tuple[Speaker, str]] = []
+        self.timezone, self.instructions, self.customer_id = timezone, instructions, customer["id"]
         self.proposal: Proposal | None = None
         self.change: tuple[AppointmentRecord, Appointment] | None = None
         self.later: int | None = None
         self.opts_out = False
         self.outcome: CallOutcome | None = None
+        views = self.tools("").list_appointments()
+        zone = timezone or settings["timezone"]
+        self.callee = callee(customer["name"], business, views[0] if views else None, zone)
+        self.opening = opening(self.callee, recorded=True)
+        self.stage: Stage | None = self.callee.first_stage
+        self.history = [Utterance("assistant", self.opening)]
+        self.texts: list[tuple[Speaker, str]] = [("agent", self.opening)]
 
     def tools(self, message: str) -> Tools:
         """The tools of a turn, which see the appointments with the changes of earlier turns."""
@@ -139,18 +198,13 @@ class _Call:
             changed_before=self.change is not None,
         )
 
-    def begin(self, opening: str) -> None:
-        """Let the agent say its first words."""
-        self.history.append(Utterance("assistant", opening))
-        self.texts.append(("agent", opening))
-
     def turn(self, line: str) -> bool:
         """Let the agent answer the customer's line; returns whether the call goes on."""
         tools = self.tools(line)
         self.history.append(Utterance("user", line))
-        reply = opt_out.reply(tools) or self.agent.reply(self.history, tools, SECONDS).content
-        self.history.append(Utterance("assistant", reply))
-        self.texts += [("customer", line), ("agent", _plain(reply))]
+        words, self.stage = reply(self.agent, self.callee, self.opening, self.stage, self.history, tools, SECONDS)
+        self.history.append(Utterance("assistant", words))
+        self.texts += [("customer", line), ("agent", words)]
         self.proposal, self.later, self.opts_out = tools.proposed, tools.later, tools.opts_out
         self.outcome = sessions.later_result(self.outcome, tools)
         if tools.change is not None:
@@ -167,7 +221,7 @@ class _Call:
 def ends_call(tools: Tools) -> bool:
     """Whether the call ends with the reply of this turn."""
     types = {action["type"] for action in tools.actions}
-    return not types.isdisjoint({"conversation_ended", "handoff", "customer_opted_out"}) or tools.later is not None
+    return not types.isdisjoint({"conversation_ended", "handoff", "customer_opted_out"}) or tools.ends_for_later
 
 
 def is_coming(appointment: Appointment) -> bool:
@@ -181,6 +235,8 @@ def _summary(about: Sequence[AppointmentRecord], call: _Call) -> str:
     zone = call.timezone or call.settings["timezone"]
     if call.opts_out:
         return OPTED_OUT
+    if call.outcome == CallOutcome.WRONG_PERSON:
+        return WRONG_PERSON
     if call.later is not None:
         return f"The customer asked to be called again on {_local(clock.iso(call.later), zone)}."
     if not about:

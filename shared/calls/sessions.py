@@ -154,6 +154,10 @@ class SessionRow(ResourceRow):
     """The carrier's id of a live call, once it is placed."""
     opening: NotRequired[str]
     """The agent's first words in a live call."""
+    stage: NotRequired[str]
+    """What the agent waits for in a live call, until it has reached the person (`Stage` of `calls/reaching.py`)."""
+    voicemail: NotRequired[bool]
+    """A machine has answered the live call."""
     talked: NotRequired[bool]
     """The customer has spoken with the agent."""
     silences: NotRequired[int]
@@ -164,8 +168,10 @@ class SessionRow(ResourceRow):
     """The outcome of the agent's turns, in the words of the summary."""
     call_result: NotRequired[CallOutcome]
     """What has come of a live call so far, if anything."""
+    ends_for_later: NotRequired[bool]
+    """The live call ends for another one."""
     later: NotRequired[int]
-    """When the customer wants to be called again (milliseconds)."""
+    """When to call again (milliseconds), if a time was named."""
     recording_key: NotRequired[str]
     """The recording's object in the bucket."""
     recording_redacted: NotRequired[bool]

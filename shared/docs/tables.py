@@ -41,6 +41,7 @@ _APPOINTMENT_EFFECTS = {
     8: "rescheduled to a day later",
     9: "cancelled",
     10: "unchanged",
+    12: "unchanged; somebody else answers",
     13: "unchanged; the phone is opted out",
 }
 _CONSENT_WORDS = {

@@ -29,6 +29,11 @@ def dials_whatsapp_by_phone() -> bool:
     return os.environ.get("WHATSAPP_DIAL") == "phone"
 
 
+def records_calls() -> bool:
+    """Whether the stage's contact flow records live calls: the agent says so first."""
+    return os.environ.get("CONNECT_RECORD_CALLS") != "False"
+
+
 def messenger() -> Messenger:
     """Who asks for consent to live calls. Raises NotConfigured."""
     return _messenger or _whatsapp()

@@ -32,9 +32,12 @@ class Outcome:
     says: tuple[str, ...] = ()
     says_alone: tuple[str, ...] = ()
     asked_back: str | None = None
+    is_person: bool = True
+    """Whether the one who answers is the customer. If so, and the agent asks for them, they say so first."""
 
 
 _THANKS = "No, thank you. Goodbye."
+_WRONG = "Sorry, you have the wrong number."
 _STOP = "Please do not call me again."
 _LATER = "I can't talk right now, please call me tomorrow at 10 in the morning."
 _CONFIRMS = Outcome(
@@ -82,6 +85,12 @@ OUTCOMES: Mapping[int, Outcome] = {
         says_alone=("I'm not sure, I would have to think about it.", "No, thank you, not now."),
     ),
     11: Outcome(Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_ERROR)),
+    12: Outcome(
+        Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
+        says=(_WRONG,),
+        says_alone=(_WRONG,),
+        is_person=False,
+    ),
     13: Outcome(
         Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human"),
         says=(_STOP,),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.client import Client, assert_error
+from tests.support.client import Client, assert_error, eventually
 from tests.support.given import (
     call,
     create_appointment,
@@ -27,6 +27,7 @@ OUTCOMES = {
     "09": "cancelled",
     "10": "no_change",
     "11": "not_placed",
+    "12": "wrong_person",
     "13": "opted_out",
 }
 
@@ -47,6 +48,62 @@ def test_each_test_number_has_its_outcome(client: Client, number: str, outcome: 
     event = event_about(client, session_id, f"session.{session['call_status']}")
     assert event["data"]["object"]["outcome"] == outcome
     client.post(f"/v1/customers/{customer}/opt_in", {}).ok()
+
+
+def said_in(client: Client, session_id: str, role: str) -> list[str]:
+    """What one side said in a call, from its transcript."""
+    eventually(lambda: retrieve_session(client, session_id)["transcript_status"] == "available", 20)
+    lines = client.get(f"/v1/sessions/{session_id}/transcript").ok()["data"]
+    return [line["content"] for line in lines if line["role"] == role]
+
+
+def test_a_wrong_person_hears_nothing_of_the_appointment_which_stays(client: Client) -> None:
+    customer = create_customer(client, phone=simulated_phone("12"), name="Ada Lovelace")["id"]
+    told = {"title": "Root canal", "location": "Room 7", "appointment_at": "2032-05-06T07:00:00Z"}
+    appointment = create_appointment(client, customer, **told)
+    made = call(client, customer, {"appointment_id": appointment["id"]}).ok(201)
+    session = session_ended(client, made["session_id"])
+    assert (session["call_status"], session["outcome"]) == ("completed", "wrong_person")
+    first, last = said_in(client, session["id"], "agent")
+    assert first.endswith("This call is recorded. Am I speaking with Ada Lovelace?")
+    assert "Goodbye" in last
+    assert not any(word in first + last for word in ("Root canal", "Room 7", "2032", "07:00", "May"))
+    after = client.get(f"/v1/appointments/{appointment['id']}").ok()
+    assert (after["status"], after["appointment_at"]) == (appointment["status"], appointment["appointment_at"])
+
+
+def test_the_appointment_is_named_after_a_yes_and_the_phone_before_the_goodbye(client: Client) -> None:
+    customer = create_customer(client, phone=simulated_phone("06"), name="Ada Lovelace")["id"]
+    appointment = create_appointment(client, customer, title="Root canal", appointment_at="2032-05-06T07:00:00Z")["id"]
+    client.patch("/v1/agent_settings", {"business_name": "Blue Clinic", "business_phone": "+4930123456"}).ok()
+    try:
+        made = call(client, customer, {"appointment_id": appointment}).ok(201)
+        session = session_ended(client, made["session_id"])
+    finally:
+        client.patch("/v1/agent_settings", {"business_name": None, "business_phone": None}).ok()
+    first, second, *_, last = said_in(client, session["id"], "agent")
+    assert first == (
+        "Hello, this is the automated AI assistant of Blue Clinic. This call is recorded. "
+        "Am I speaking with Ada Lovelace?"
+    )
+    assert said_in(client, session["id"], "customer")[0] == "Yes, speaking."
+    assert "Root canal on Thursday 6 May 2032" in second
+    assert "You can reach us at +4930123456. Goodbye" in last
+
+
+def test_a_customer_without_a_name_is_told_the_time_at_once_but_neither_title_nor_location(client: Client) -> None:
+    for number, outcome in (("00", "confirmed"), ("12", "wrong_person")):
+        customer = create_customer(client, phone=simulated_phone(number), name=None)["id"]
+        told = {"title": "Root canal", "location": "Room 7", "appointment_at": "2032-05-06T07:00:00Z"}
+        appointment = create_appointment(client, customer, **told)["id"]
+        made = call(client, customer, {"appointment_id": appointment}).ok(201)
+        session = session_ended(client, made["session_id"])
+        assert session["outcome"] == outcome
+        said = said_in(client, session["id"], "agent")
+        assert "I am calling about your appointment on Thursday 6 May 2032" in said[0]
+        told_title = [text for text in said if "Root canal" in text or "Room 7" in text]
+        assert said[0] not in told_title
+        assert bool(told_title) == (number == "00")
 
 
 def test_a_call_about_nothing_changes_nothing(client: Client) -> None:

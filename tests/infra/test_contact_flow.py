@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from infra import contact_center
 from infra.contact_center import BOT_ALIAS, CONTACT_FLOW
 from shared.telephony import lex
 from shared.telephony.amazon_connect import Connect
@@ -140,11 +141,21 @@ def test_what_a_call_is_placed_with_reaches_the_hook_and_the_customers_ear(
     assert value(actions["opening"]["Parameters"]["Text"]) == "Hello, this is Blue Clinic."
 
 
-def test_the_opening_comes_before_the_bot_and_recording_before_both(
+def test_recording_begins_after_the_opening_has_said_so_and_before_the_bot(
     flow: dict[str, Any], actions: dict[str, Action]
 ) -> None:
-    record = actions[flow["StartAction"]]
+    opening = actions[flow["StartAction"]]
+    assert opening["Identifier"] == "opening"
+    record = actions[opening["Transitions"]["NextAction"]]
     assert record["Parameters"]["VoiceBehavior"]["VoiceRecordingBehavior"]["IVRRecordingBehavior"] == "Enabled"
-    assert {*following(record)} == {"opening"}
-    assert actions["opening"]["Transitions"]["NextAction"] == "listen"
+    assert {*following(record)} == {"listen"}
     assert actions["listen"]["Parameters"]["LexV2Bot"]["AliasArn"] == BOT_ALIAS
+
+
+@pytest.mark.parametrize("records", [True, False])
+def test_a_stage_whose_calls_are_not_recorded_has_a_flow_that_does_not(records: bool) -> None:
+    flow = json.loads(contact_center.definition("arn:alias", records=records))
+    actions = {action["Identifier"]: action for action in flow["Actions"]}
+    assert bool(of_kind(actions, "UpdateContactRecordingAndAnalyticsBehavior")) is records
+    assert reached(actions, flow["StartAction"]) == actions.keys()
+    assert actions["listen"]["Parameters"]["LexV2Bot"]["AliasArn"] == "arn:alias"

@@ -17,6 +17,7 @@ from shared.agent import adapters as agents
 from shared.agent.bedrock import Bedrock
 from shared.agent.scripted import Scripted
 from shared.agent.tools import Tools
+from shared.calls import reaching
 from shared.calls.live import voice
 from shared.calls.live.steps import FILES_WITHIN_MS, LONGEST_MS, POLL_MS, START_AGAIN_MS
 from shared.core import clock
@@ -128,6 +129,13 @@ def say(stage: Stage, call: LiveCall, text: str | None) -> tuple[str, bool]:
     return answer["messages"][0]["content"], closes
 
 
+def reached(stage: Stage, line: Line, **order: Any) -> LiveCall:
+    """A live call whose customer has said that it is they."""
+    call = answered(stage, line, **order)
+    assert TITLE in say(stage, call, "Yes, speaking.")[0]
+    return call
+
+
 def talks(stage: Stage, time: Clock, call: LiveCall, *texts: str) -> tuple[str, bool]:
     """The answer to the last of these; those before it do not end the call."""
     for text in texts[:-1]:
@@ -169,7 +177,7 @@ def assert_in_order(lines: Sequence[Any]) -> None:
 
 
 def test_a_yes_confirms_the_appointment(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
+    call = reached(stage, line)
     _, closes = talks(stage, stopped_clock, call, "Yes, I'll be there.")
     assert not closes
     assert appointment(call)["status"] == "confirmed"
@@ -183,7 +191,7 @@ def test_a_yes_confirms_the_appointment(stage: Stage, stopped_clock: Clock, line
 
 
 def test_an_appointment_is_moved_in_two_turns(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
+    call = reached(stage, line)
     talks(stage, stopped_clock, call, MOVE)
     assert (appointment(call)["status"], "proposal" in call.row) == ("pending", True)
     talks(stage, stopped_clock, call, "Yes, please.")
@@ -194,7 +202,7 @@ def test_an_appointment_is_moved_in_two_turns(stage: Stage, stopped_clock: Clock
 
 
 def test_a_proposal_that_is_not_agreed_to_is_dropped(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
+    call = reached(stage, line)
     talks(stage, stopped_clock, call, MOVE, "No, thanks.", "Yes")
     assert (appointment(call)["status"], appointment(call)["appointment_at"]) == ("pending", "2030-05-06T07:08:09.000Z")
     hangs_up(stage, stopped_clock, call, line)
@@ -202,7 +210,7 @@ def test_a_proposal_that_is_not_agreed_to_is_dropped(stage: Stage, stopped_clock
 
 
 def test_an_appointment_is_cancelled_in_two_turns(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
+    call = reached(stage, line)
     talks(stage, stopped_clock, call, "I'm sorry, I have to cancel my appointment.", "Yes, please cancel it.")
     assert appointment(call)["status"] == "cancelled"
     hangs_up(stage, stopped_clock, call, line)
@@ -274,7 +282,7 @@ def test_a_customer_who_asks_to_be_called_again_ends_the_call_so(
 
 
 def test_a_customer_who_wants_a_person_is_to_be_called_back(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
+    call = reached(stage, line)
     _, closes = talks(stage, stopped_clock, call, "I want to speak to a person")
     assert closes
     hangs_up(stage, stopped_clock, call, line)
@@ -284,7 +292,7 @@ def test_a_customer_who_wants_a_person_is_to_be_called_back(stage: Stage, stoppe
 def test_what_was_changed_is_told_though_a_person_is_asked_for_in_the_end(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = answered(stage, line)
+    call = reached(stage, line)
     talks(stage, stopped_clock, call, "Yes, I'll be there.", "I want to speak to a person")
     hangs_up(stage, stopped_clock, call, line)
     told = "The customer confirmed the appointment. The customer is to be called back by a person."
@@ -320,7 +328,7 @@ def test_a_machine_that_was_taken_for_a_person_is_a_machine(stage: Stage, stoppe
 
 
 def test_a_talk_that_takes_too_long_keeps_what_was_done(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
+    call = reached(stage, line)
     talks(stage, stopped_clock, call, "Yes, I'll be there.")
     after(stage, stopped_clock, call, LONGEST_MS)
     assert outcome(call) == ("completed", "max_duration", "human")
@@ -329,12 +337,114 @@ def test_a_talk_that_takes_too_long_keeps_what_was_done(stage: Stage, stopped_cl
 
 
 def test_an_appointment_that_was_cancelled_meanwhile_stays_so(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
+    call = reached(stage, line)
     other = stage.call("PATCH", f"/v1/appointments/{call.appointment}", {"status": "cancelled"})
     assert other.status == 200
     talks(stage, stopped_clock, call, "Yes, I'll be there.", MOVE, "Yes, please.")
     assert appointment(call)["status"] == "cancelled"
     assert appointment(call)["appointment_at"] == "2030-05-06T07:08:09.000Z"
+
+
+# Whom it speaks with
+
+
+def test_a_wrong_number_hears_no_personal_data_and_the_call_has_that_outcome(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = answered(stage, line)
+    assert talks(stage, stopped_clock, call, "You have the wrong number.") == (reaching.WRONG, True)
+    hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
+    assert outcome(call) == ("completed", "agent_hangup", "human")
+    assert (call.doc["outcome"], call.doc["summary"]) == ("wrong_person", "Somebody else answered.")
+    assert [TITLE in one["content"] or "2030" in one["content"] for one in transcript(call)] == [False] * 3
+    assert appointment(call)["status"] == "pending"
+
+
+@pytest.mark.parametrize(("time", "at"), [("No idea.", None), (f"On {NEXT.day} {NEXT:%B %Y} at 10 am.", CALL_AT)])
+def test_a_person_who_is_not_there_is_called_later(
+    stage: Stage, stopped_clock: Clock, line: Line, time: str, at: str | None
+) -> None:
+    call = answered(stage, line)
+    text, closes = talks(stage, stopped_clock, call, "She's not here right now.", time)
+    assert (text.endswith("Goodbye!"), closes) == (True, True)
+    hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
+    assert outcome(call) == ("call_later", "callback_requested", "human")
+    assert (call.doc["outcome"], call.doc["call_later_at"]) == ("callback", at)
+    assert TITLE not in "".join(one["content"] for one in transcript(call))
+
+
+def test_who_does_not_say_who_they_are_hears_a_goodbye(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    agent = Watched()
+    agents.use(agent)
+    call = answered(stage, line)
+    _, closes = talks(stage, stopped_clock, call, "Cancel it!", "Yes, please cancel it.")
+    assert closes
+    assert agent.said == []
+    hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
+    assert (call.doc["call_status"], call.doc["outcome"]) == ("completed", "no_change")
+    assert appointment(call)["status"] == "pending"
+
+
+def test_the_agent_waits_longer_for_a_person_who_is_fetched(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    assert talks(stage, stopped_clock, call, "One moment, please.") == (reaching.PERSON_COMES, False)
+    silences = [say(stage, call, None) for _ in range(voice.WAITING_SILENCES - 1)]
+    assert silences == [(voice.WAITING, False)] * (voice.WAITING_SILENCES - 1)
+    assert talks(stage, stopped_clock, call, "Hello?")[0] == line.started[0][-1]
+    assert TITLE in talks(stage, stopped_clock, call, "Yes, speaking.")[0]
+
+
+def test_nobody_is_waited_for_for_ever(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    talks(stage, stopped_clock, call, "One moment, please.")
+    assert [say(stage, call, None) for _ in range(voice.WAITING_SILENCES)][-1] == (voice.FAREWELL, True)
+
+
+def test_a_voicemail_that_answers_is_recognized_by_its_greeting(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    greeting = "Hi, you have reached Ada. Please leave a message after the beep."
+    assert talks(stage, stopped_clock, call, greeting) == (voice.VOICEMAIL, True)
+    hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
+    assert outcome(call) == ("no_answer", "voicemail", "machine")
+    assert call.doc["outcome"] == "unreached"
+    assert events_of(stage, call.id)[-2:] == ["session.no_answer", "session.transcript_ready"]
+    after(stage, stopped_clock, call, FILES_WITHIN_MS)
+    assert_over(call)
+
+
+def test_a_voicemail_that_hangs_up_first_is_one_all_the_same(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    talks(stage, stopped_clock, call, "The mailbox is full. Goodbye.")
+    hangs_up(stage, stopped_clock, call, line, HUNG_UP)
+    assert outcome(call) == ("no_answer", "voicemail", "machine")
+
+
+def test_who_speaks_of_a_message_later_in_the_call_is_no_machine(
+    stage: Stage, stopped_clock: Clock, line: Line
+) -> None:
+    call = reached(stage, line)
+    _, closes = talks(stage, stopped_clock, call, "Please leave a message after the tone.")
+    assert not closes
+
+
+def test_the_phone_of_the_business_is_said_before_every_goodbye(stage: Stage, stopped_clock: Clock, line: Line) -> None:
+    call = answered(stage, line)
+    assert stage.call("PATCH", "/v1/agent_settings", {"business_phone": "+4930123456"}).status == 200
+    said = "You can reach us at +4930123456. Goodbye"
+    assert said in [say(stage, call, None) for _ in range(3)][-1][0]
+    assert said in say(stage, call, "Wrong number.")[0]
+    assert stage.call("PATCH", f"/v1/customers/{call.customer}", {"do_not_call": True}).status == 200
+    assert said in say(stage, call, "Hello?")[0]
+
+
+def test_the_agent_says_that_a_call_is_recorded_only_where_it_is(
+    stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dialed(stage)
+    monkeypatch.setenv("CONNECT_RECORD_CALLS", "False")
+    stopped_clock.forward(10)
+    dialed(stage)
+    assert ["This call is recorded." in start[-1] for start in line.started] == [True, False]
 
 
 # What it is given
@@ -343,14 +453,16 @@ def test_an_appointment_that_was_cancelled_meanwhile_stays_so(stage: Stage, stop
 def test_the_agent_knows_the_instructions_and_what_was_said(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     agent = Watched()
     agents.use(agent)
-    call = answered(stage, line, instructions=INSTRUCTIONS)
+    call = reached(stage, line, instructions=INSTRUCTIONS)
     first, _ = talks(stage, stopped_clock, call, "When is it?")
     talks(stage, stopped_clock, call, "Thank you.")
     assert [tools.instructions for tools in agent.tools] == [INSTRUCTIONS] * 2
     assert all(tools.in_call for tools in agent.tools)
     assert all(0 < seconds <= 60 - voice_turn.COMMIT_SECONDS for seconds in agent.seconds)
     opening = line.started[0][-1]
-    assert [(one.role, one.content) for one in agent.said[1]] == [
+    introduced, matter = agent.said[1][1:3]
+    assert (introduced.content, TITLE in matter.content) == ("Yes, speaking.", True)
+    assert [(one.role, one.content) for one in [agent.said[1][0], *agent.said[1][3:]]] == [
         ("assistant", opening),
         ("user", "When is it?"),
         ("assistant", first),
@@ -364,7 +476,7 @@ def test_a_live_calls_turn_is_answered_by_the_stages_model(
     monkeypatch.setenv("MODEL_ID", "model")
     agent = Bedrock.from_environment()
     agents.use(agent)
-    call = answered(stage, line)
+    call = reached(stage, line)
     with Stubber(agent.client) as model:
         model.add_response("converse", models.answer("end_turn", [{"text": "See you then."}]))
         assert say(stage, call, "When is it?") == ("See you then.", False)
@@ -428,6 +540,7 @@ def test_who_answers_before_the_contact_is_written_down_is_understood_and_rung_u
     dies(stage, call, line)
     stopped_clock.forward(12)
     say(stage, call, "Yes.")
+    say(stage, call, "Yes, I'll be there.")
     assert appointment(call)["status"] == "confirmed"
     after(stage, stopped_clock, call, START_AGAIN_MS)
     first, again = line.started
@@ -485,7 +598,7 @@ def test_the_agents_transcript_is_not_overwritten_by_an_analysis(
 def test_a_turn_that_lex_asks_for_again_does_nothing_twice(
     stage: Stage, stopped_clock: Clock, line: Line, before: Sequence[str], text: str, status: str, closes: bool
 ) -> None:
-    call = answered(stage, line)
+    call = reached(stage, line)
     once = talks(stage, stopped_clock, call, *before, text)
     again = say(stage, call, text)
     assert (once[1], again[1]) == (closes, closes)
@@ -522,19 +635,19 @@ def test_an_appointment_that_changes_during_a_turn_is_looked_at_again(
 
 
 def test_a_call_that_ends_during_a_turn_stays_as_it_ended(stage: Stage, stopped_clock: Clock, line: Line) -> None:
-    call = answered(stage, line)
+    call = reached(stage, line)
     agents.use(Watched(lambda: hangs_up(stage, stopped_clock, call, line)))
     assert say(stage, call, "Yes, I'll be there.") == (voice.LOST, True)
-    assert outcome(call) == ("completed", "customer_hangup", None)
+    assert outcome(call) == ("completed", "customer_hangup", "human")
     assert appointment(call)["status"] == "pending"
-    assert transcript(call) == []
+    assert len(transcript(call)) == 3
 
 
 @pytest.mark.parametrize("told", [False, True])
 def test_a_look_during_a_turn_is_no_harm_and_costs_no_second_answer_unless_something_happened(
     stage: Stage, stopped_clock: Clock, line: Line, told: bool
 ) -> None:
-    call = answered(stage, line)
+    call = reached(stage, line)
 
     def looks() -> None:
         if told:
@@ -547,7 +660,7 @@ def test_a_look_during_a_turn_is_no_harm_and_costs_no_second_answer_unless_somet
     agents.use(agent)
     talks(stage, stopped_clock, call, "Yes, I'll be there.")
     assert appointment(call)["status"] == "confirmed"
-    assert [one["role"] for one in transcript(call)] == ["agent", "customer", "agent"]
+    assert [one["role"] for one in transcript(call)] == ["agent", "customer"] * 2 + ["agent"]
     assert len(agent.said) == (2 if told else 1)
 
 
@@ -575,10 +688,10 @@ def test_an_agent_that_fails_apologises_ends_the_call_and_has_a_person_call_back
     stage: Stage, stopped_clock: Clock, line: Line, logged: list[logging.LogRecord]
 ) -> None:
     agents.use(Broken())
-    call = answered(stage, line)
+    call = reached(stage, line)
     assert talks(stage, stopped_clock, call, "Yes, I'll be there.") == (voice.LOST, True)
     assert [text for text in map(text_of, logged) if "agent failed" in text and "ModelTimeout" in text]
-    assert [(one["role"], one["content"]) for one in transcript(call)][1:] == [
+    assert [(one["role"], one["content"]) for one in transcript(call)][3:] == [
         ("customer", "Yes, I'll be there."),
         ("agent", voice.LOST),
     ]
@@ -590,7 +703,7 @@ def test_an_agent_that_fails_apologises_ends_the_call_and_has_a_person_call_back
 def test_a_turn_whose_commit_meets_other_transactions_is_made_all_the_same(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = answered(stage, line)
+    call = reached(stage, line)
     with wire() as wired:
         talks(stage, stopped_clock, call, "When is it?")
     last = len(wired.calls) - 1
@@ -599,13 +712,13 @@ def test_a_turn_whose_commit_meets_other_transactions_is_made_all_the_same(
         talks(stage, stopped_clock, call, "Yes, I'll be there.")
     assert wired.disturbed == 4
     assert appointment(call)["status"] == "confirmed"
-    assert len(transcript(call)) == 5
+    assert len(transcript(call)) == 7
 
 
 def test_of_a_customers_appointments_only_the_one_that_the_call_is_about_is_seen(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
-    call = answered(stage, line)
+    call = reached(stage, line)
     other = created(stage, "/v1/appointments", customer_id=call.customer, appointment_at="2030-02-03T04:05:06Z")["id"]
     talks(stage, stopped_clock, call, "I'm coming, please confirm my appointment.")
     assert appointment(call)["status"] == "confirmed"

@@ -14,10 +14,10 @@ import pytest
 from shared.agent import Reply, Utterance
 from shared.agent.scripted import Scripted
 from shared.agent.tools import AppointmentView, HandoffReason, Tools
-from shared.agent_settings.resource import DEFAULTS
+from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.appointments import commands as appointments
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentCreate, AppointmentRecord
-from shared.calls.dialogue import LONGEST_NAME, Dialogue, opening, simulate, spoken
+from shared.calls.dialogue import LONGEST_NAME, SPEAKING, Dialogue, callee, opening, simulate, spoken
 from shared.core import clock
 from shared.customers.resource import Customer
 from shared.docs import samples
@@ -101,7 +101,7 @@ def expected(nn: int, doc: Appointment) -> dict[str, Any]:
         }
     if nn == 9:
         return {"status": "cancelled"}
-    return {"status": "confirmed"} if nn not in (5, 10, 13) and doc["status"] != "confirmed" else {}
+    return {"status": "confirmed"} if nn not in (5, 10, 12, 13) and doc["status"] != "confirmed" else {}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -178,8 +178,13 @@ def test_a_dialogue_reads_as_one() -> None:
     assert [(line["role"], line["content"]) for line in simulated(8, found()).lines] == [
         (
             "agent",
-            "Hello Ada, this is the automated AI assistant of Blue Clinic. I am calling about Dental check-up on "
-            "Friday 5 March 2027 at 14:30 (Europe/Berlin). Will you be there?",
+            "Hello, this is the automated AI assistant of Blue Clinic. This call is recorded. Am I speaking with Ada?",
+        ),
+        ("customer", SPEAKING),
+        (
+            "agent",
+            "Thank you. I am calling about Dental check-up on Friday 5 March 2027 at 14:30 (Europe/Berlin). "
+            "Will you be there?",
         ),
         ("customer", "Could you move it to one day later, at the same time, please?"),
         (
@@ -201,9 +206,9 @@ def test_a_dialogue_reads_as_one() -> None:
 def test_a_time_that_the_clocks_skip_is_asked_back_and_agreed_on() -> None:
     dialogue = simulated(8, found("2027-03-27T01:30:00.000Z"))
     said = [line["content"] for line in dialogue.lines]
-    assert "The clocks skip 02:30 on Sunday 28 March 2027" in said[2]
-    assert said[3] == OUTCOMES[8].asked_back
-    assert "Sunday 28 March 2027 at 03:30" in said[4]
+    assert "The clocks skip 02:30 on Sunday 28 March 2027" in said[4]
+    assert said[5] == OUTCOMES[8].asked_back
+    assert "Sunday 28 March 2027 at 03:30" in said[6]
 
 
 @pytest.mark.parametrize("given", [None, {"status": "cancelled"}])
@@ -216,7 +221,7 @@ def test_the_agent_does_not_speak_of_an_appointment_that_does_not_stand(given: d
 
 def test_a_confirmed_appointment_is_told_to_be_so() -> None:
     said = [line["content"] for line in simulated(0, found(status="confirmed")).lines]
-    assert "is already confirmed." in said[2]
+    assert "is already confirmed." in said[4]
 
 
 @pytest.mark.parametrize(
@@ -287,7 +292,7 @@ class Saying:
         return Reply(self.content)
 
 
-@pytest.mark.parametrize("nn", [nn for nn in TALKING if nn != 13])
+@pytest.mark.parametrize("nn", [nn for nn in TALKING if nn not in (12, 13)])
 def test_nothing_happens_but_through_the_agents_tools(nn: int) -> None:
     dialogue = simulate(OUTCOMES[nn], Saying("Hm."), [found()], samples.CUSTOMER, "Blue Clinic", DEFAULTS, None)
     assert (dialogue.change, dialogue.later, dialogue.ended_by) == (None, None, "customer")
@@ -305,7 +310,7 @@ def test_a_handoff_ends_the_call() -> None:
         DEFAULTS,
         None,
     )
-    assert len(dialogue.lines) == 3
+    assert len(dialogue.lines) == 5
     assert dialogue.ended_by == "agent"
 
 
@@ -319,28 +324,65 @@ def shown(**given: Any) -> AppointmentView:
     return Tools(appointments=[found(**given)], message="").list_appointments()[0]
 
 
-def test_a_call_without_an_appointment_begins_with_the_callers_name() -> None:
-    assert opening("Ada", "Blue Clinic", None) == (
-        "Hello Ada, this is the automated AI assistant of Blue Clinic. Is there anything that I can do for you?"
-    )
-    assert opening(None, "Blue Clinic", None) == opening(" \n", "Blue Clinic", None)
-    assert opening(None, "Blue Clinic", None).startswith("Hello, this is")
+def first_words(name: str | None, business: str, about: AppointmentView | None = None, *, recorded: bool = True) -> str:
+    return opening(callee(name, business, about, "UTC"), recorded=recorded)
 
 
-def test_a_call_about_an_appointment_without_title_or_zone_names_its_time() -> None:
-    assert opening(None, "Blue Clinic", shown(title=None, timezone=None)).endswith(
-        "I am calling about your appointment on Friday 5 March 2027 at 13:30 (UTC). Will you be there?"
+def test_a_person_with_a_name_is_asked_for_before_anything_is_told() -> None:
+    said = "Hello, this is the automated AI assistant of Blue Clinic. This call is recorded. Am I speaking with Ada?"
+    assert first_words("Ada", "Blue Clinic", shown()) == first_words("Ada", "Blue Clinic") == said
+
+
+def test_that_a_call_is_recorded_is_said_only_where_it_is() -> None:
+    assert first_words("Ada", "Blue Clinic", recorded=False) == (
+        "Hello, this is the automated AI assistant of Blue Clinic. Am I speaking with Ada?"
     )
+
+
+def test_a_customer_without_a_name_is_told_the_time_and_nothing_else() -> None:
+    said = first_words(None, "Blue Clinic", shown(location="Main Street 1"))
+    assert said.endswith(
+        "This call is recorded. I am calling about your appointment on Friday 5 March 2027 at 14:30 (Europe/Berlin). "
+        "Will you be there?"
+    )
+    assert said == first_words(" \n", "Blue Clinic", shown(location="Main Street 1"))
+
+
+def test_a_call_about_nothing_begins_with_an_offer() -> None:
+    assert first_words(None, "Blue Clinic").endswith("This call is recorded. Is there anything that I can do for you?")
 
 
 def test_names_and_titles_are_data() -> None:
     odd = "**A**\n<script>x</script> [b](https://evil.example)\u202e " + "c" * 500
-    said = opening(odd, odd, shown(title=odd))
+    said = first_words(odd, odd)
     assert said == " ".join(said.split())
-    assert said.startswith("Hello **A** < script>x< /script> [b](https://evil.example)")
-    assert said.count("c" * 20 + "…") == 3
-    assert "\u202e" not in said
-    assert len(said) < 3 * LONGEST_NAME + 200
+    assert said.startswith("Hello, this is the automated AI assistant of **A** < script>x< /script> [b](https://evil")
+    assert said.count("c" * 20 + "…") == 2
+    told = simulated(0, found(title=odd)).lines[2]["content"]
+    assert told.startswith("Thank you. I am calling about **A** < script>x< /script> [b](https://evil.example)")
+    assert told.count("c" * 20 + "…") == 1
+    assert "\u202e" not in said + told
+    assert len(said) + len(told) < 3 * LONGEST_NAME + 300
+
+
+def test_the_phone_of_the_business_comes_before_the_goodbye() -> None:
+    settings: Settings = {**DEFAULTS, "business_phone": "+4930123456"}
+    for nn in TALKING:
+        for customer in (samples.CUSTOMER, NAMELESS):
+            dialogue = simulate(OUTCOMES[nn], Scripted(), [found()], customer, "Blue Clinic", settings, None)
+            last = dialogue.lines[-1]["content"]
+            assert (re.search(r"You can reach us at \+4930123456\. Goodbye\b", last) is not None) == (nn != 10)
+
+
+def test_a_wrong_number_hears_no_word_of_the_appointment() -> None:
+    for given in (None, {}, {"status": "cancelled"}):
+        about = [] if given is None else [found(location="Main Street 1", **given)]
+        dialogue = simulate(OUTCOMES[12], Scripted(), about, samples.CUSTOMER, "Blue Clinic", DEFAULTS, None)
+        said = [line["content"] for line in dialogue.lines]
+        assert said[1:] == ["Sorry, you have the wrong number.", "I am sorry to have disturbed you. Goodbye."]
+        assert not re.search(r"Dental|Main Street|2027|14:30", " ".join(said))
+        assert (dialogue.outcome, dialogue.change, dialogue.ended_by) == ("wrong_person", None, "agent")
+        assert dialogue.summary == "Somebody else answered."
 
 
 def test_lines_take_their_time() -> None:

@@ -16,7 +16,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from shared.agent.tools import to_view
 from shared.calls import commands as calls
 from shared.calls import dialogue, limits, recordings, sessions, transcripts
 from shared.calls.commands import Clearance
@@ -62,6 +61,7 @@ FILES_WITHIN_MS = 30 * clock.MINUTE
 CONTACT_KEPT_MS = 7 * clock.DAY
 """How long a contact's session can be found. Its last events arrive within hours, but an event that fails can stay in a
 queue for days."""
+VOICEMAIL = Ending(SessionCallStatus.NO_ANSWER, EndedReason.VOICEMAIL, "machine")
 TIMEOUT = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_TIMEOUT)
 NOT_SET_UP = "Live phone calls are not set up for this deployment. "
 NO_MEDIA_BRIDGE = "Live calls on WhatsApp need a media bridge, which this deployment does not have."
@@ -226,7 +226,13 @@ def _start(scope: Scope, claim: tasks.Claim, record: SessionRecord) -> None:
         return
     now = clock.now()
     # Stored before the customer hears it: the first turn needs it, and a repeated start must say the same.
-    attributes = {**tasks.due_attributes(session_id, now), "started_at": now, "opening": _opening(scope, record)}
+    callee = dialogue.callee_of(sessions.subject(scope, record.doc))
+    attributes = {
+        **tasks.due_attributes(session_id, now),
+        "started_at": now,
+        "opening": dialogue.opening(callee, recorded=adapters.records_calls()),
+        "stage": callee.first_stage,
+    }
     starts = sessions.update(scope, record, {"to": clear.to}, attributes)
     tasks.commit(claim, [starts, *clear.writes, *admission.writes], keep=True)
     _place(scope, claim, SESSIONS.find(scope, session_id), first=True)
@@ -259,7 +265,7 @@ def _try_again(scope: Scope, record: SessionRecord, *, placed_none: bool) -> lis
     if not placed_none:
         return [sessions.update(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY_MS))]
     waits = capacity.refused(scope, session_id)
-    undone = calls.waiting(scope, record, waits.until, {"started_at": None, "opening": None})
+    undone = calls.waiting(scope, record, waits.until, {"started_at": None, "opening": None, "stage": None})
     return [undone, limits.undo(scope), *waits.writes]
 
 
@@ -314,12 +320,15 @@ def _end(
 ) -> list[table.Write]:
     """The writes that end a call at the instant `at`, with the outcome of the agent's turns."""
     changes: dict[str, Any] = {"answered_at": answered_at or record.doc["answered_at"]}
-    if record.row.get("talked"):
+    if record.row.get("voicemail") and ending.call_status == SessionCallStatus.COMPLETED:
+        ending = VOICEMAIL
+    elif record.row.get("talked"):
         # Whoever spoke with the agent is a person, unless the carrier reports a machine.
         ending = replace(ending, answered_by=ending.answered_by or "human")
-    if "later" in record.row and ending.call_status == SessionCallStatus.COMPLETED:
+    is_for_later = record.row.get("ends_for_later") or "later" in record.row
+    if is_for_later and ending.call_status == SessionCallStatus.COMPLETED:
         ending = Ending(SessionCallStatus.CALL_LATER, EndedReason.CALLBACK_REQUESTED, "human")
-        changes["call_later_at"] = clock.iso(record.row["later"])
+        changes["call_later_at"] = clock.iso(record.row["later"]) if "later" in record.row else None
     changes["outcome"] = record.row.get("call_result", CallOutcome.OPTED_OUT if record.row.get("opted_out") else None)
     if "outcome" in record.row:
         changes["summary"] = record.row["outcome"]
@@ -349,17 +358,6 @@ def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
 
 def _transcript_exists(scope: Scope, session: Session) -> bool:
     return transcripts.find(scope, session["id"]) is not None
-
-
-def _opening(scope: Scope, record: SessionRecord) -> str:
-    """The agent's first words."""
-    subject = sessions.subject(scope, record.doc)
-    about = None if subject.appointment is None else subject.appointment.doc
-    return dialogue.opening(
-        None if subject.customer is None else subject.customer.doc["name"],
-        subject.agent.business,
-        to_view(about, subject.agent.settings["timezone"]) if about is not None and dialogue.is_coming(about) else None,
-    )
 
 
 def _since_dialed(session: Session) -> int:

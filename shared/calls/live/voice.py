@@ -11,10 +11,12 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared.agent import Agent, AgentFailed, Utterance, adapters, measures, opt_out, plain_text
+from shared.agent import Agent, AgentFailed, Utterance, adapters, measures, voicemail
 from shared.agent.tools import Action, HandoffReason, Proposal, Tools
+from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls import dialogue, opting_out, sessions, transcripts
+from shared.calls.reaching import Stage
 from shared.calls.sessions import SESSIONS, SessionRecord
 from shared.calls.transcripts import Line
 from shared.core import clock, trace
@@ -23,7 +25,7 @@ from shared.customers import resource as customers
 from shared.resources import fields
 from shared.store import commit, table
 from shared.store.keys import Scope
-from shared.telephony import SessionCallStatus
+from shared.telephony import CallOutcome, SessionCallStatus
 
 TRIES = 3
 """The attempts to commit a turn while other writes conflict with it."""
@@ -32,12 +34,16 @@ SILENCE = "Sorry, I did not hear you. Could you say that again?"
 SILENCES = 3
 """The number of consecutive silences after which the agent ends the call."""
 FAREWELL = "I cannot hear you. Goodbye."
+WAITING, WAITING_SILENCES = "I am still here.", 8
+"""What the agent says to a silence while somebody fetches the person, and the number of such silences that it waits."""
 CHANGES = {
     "appointment_confirmed": "The customer confirmed the appointment.",
     "appointment_rescheduled": "The customer moved the appointment.",
     "appointment_cancelled": "The customer cancelled the appointment.",
 }
 """The summary's sentence for each action that changes an appointment."""
+VOICEMAIL = "Goodbye."
+"""What the agent says to a machine, before it hangs up."""
 HANDOFF = "The customer is to be called back by a person."
 CALL_LATER = "The customer asked to be called again."
 
@@ -70,7 +76,7 @@ def turn(scope: Scope, session_id: str, text: str | None, seconds: float) -> Res
         if session.doc["call_status"] != SessionCallStatus.DIALING and not sessions.is_starting(session):
             return Response(LOST, ends_call=True)
         if session.row.get("opted_out"):
-            return Response(dialogue.STOPPED, ends_call=True)
+            return Response(_farewell(scope, dialogue.STOPPED), ends_call=True)
         if text is None:
             turn = _silence(scope, session)
         else:
@@ -89,32 +95,59 @@ def turn(scope: Scope, session_id: str, text: str | None, seconds: float) -> Res
 
 def _silence(scope: Scope, session: SessionRecord) -> _Turn:
     silences = session.row.get("silences", 0) + 1
-    response = Response(FAREWELL, ends_call=True) if silences >= SILENCES else Response(SILENCE, ends_call=False)
+    words, most = SILENCE, SILENCES
+    if session.row.get("stage") == Stage.WAITING:
+        words, most = WAITING, WAITING_SILENCES
+    ends = silences >= most
+    response = Response(_farewell(scope, FAREWELL) if ends else words, ends_call=ends)
     return _Turn(response, [sessions.update(scope, session, {}, {"silences": silences})])
+
+
+def _farewell(scope: Scope, text: str) -> str:
+    return dialogue.farewell(text, agent_settings.read(scope).settings)
 
 
 def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, seconds: float) -> _Turn:
     transcript = transcripts.find(scope, session.doc["id"])
     lines = transcripts.lines(transcript) if transcript else _opening(session)
-    tools = _tools(scope, session, text)
     history = [Utterance("user" if line["role"] == "customer" else "assistant", line["content"]) for line in lines]
+    if not session.row.get("talked") and voicemail.is_greeting(text):
+        response = Response(VOICEMAIL, ends_call=True)
+        machine = sessions.update(scope, session, {}, {"voicemail": True})
+        return _Turn(response, [machine, _spoken(scope, session, transcript, lines, text, response)])
+    subject = sessions.subject(scope, session.doc)
+    tools = _tools(session, subject, text)
+    stage = Stage(session.row["stage"]) if "stage" in session.row else None
     try:
-        reply = opt_out.reply(tools) or agent.reply([*history, Utterance("user", text)], tools, seconds).content
-        response = Response(plain_text.plain(reply).strip() or LOST, dialogue.ends_call(tools))
+        callee, opening = dialogue.callee_of(subject), session.row.get("opening", "")
+        history = [*history, Utterance("user", text)]
+        words, stage = dialogue.reply(agent, callee, opening, stage, history, tools, seconds)
+        response = Response(words or LOST, dialogue.ends_call(tools))
     except AgentFailed as error:
         logger().warning("agent failed", extra={"session_id": session.doc["id"], "error": str(error)})
         tools = Tools(appointments=(), message=text, in_call=True)
         tools.hand_off(HandoffReason.AGENT_FAILED)
-        response = Response(LOST, ends_call=True)
+        response = Response(dialogue.farewell(LOST, subject.agent.settings), ends_call=True)
     if tools.opts_out:
         opting_out.keep(scope, session.doc["customer_id"], in_call=session.doc["id"], to=session.doc["to"])
-    lines = [*lines, *_lines(session, lines, text, response.text)]
-    put = transcripts.write(scope, session.doc["id"], lines, transcript["v"] if transcript else 0)
-    return _Turn(response, [*_writes(scope, session, tools), put], tools.actions)
+    writes = _writes(scope, session, tools, stage)
+    return _Turn(response, [*writes, _spoken(scope, session, transcript, lines, text, response)], tools.actions)
 
 
-def _tools(scope: Scope, session: SessionRecord, text: str) -> Tools:
-    subject = sessions.subject(scope, session.doc)
+def _spoken(
+    scope: Scope,
+    session: SessionRecord,
+    transcript: table.Row | None,
+    before: Sequence[Line],
+    text: str,
+    said: Response,
+) -> table.Write:
+    """The write of the transcript with the lines of this turn."""
+    lines = [*before, *_lines(session, before, text, said.text)]
+    return transcripts.write(scope, session.doc["id"], lines, transcript["v"] if transcript else 0)
+
+
+def _tools(session: SessionRecord, subject: sessions.Subject, text: str) -> Tools:
     about = subject.appointment
     proposal = session.row.get("proposal")
     return Tools(
@@ -130,12 +163,11 @@ def _tools(scope: Scope, session: SessionRecord, text: str) -> Tools:
     )
 
 
-def _writes(scope: Scope, session: SessionRecord, tools: Tools) -> list[table.Write]:
+def _writes(scope: Scope, session: SessionRecord, tools: Tools, stage: Stage | None) -> list[table.Write]:
     """The writes of a turn: the tools' change, and the session's new state."""
     proposal = fields.to_json(vars(tools.proposed)) if tools.proposed else None
     internal: dict[str, table.Value | None] = {"proposal": proposal, "talked": True, "silences": None}
-    if tools.later is not None:
-        internal["later"] = tools.later
+    internal |= {"stage": stage, "later": tools.later, "ends_for_later": tools.ends_for_later or None}
     outcome, before = _outcome(tools), session.row.get("outcome", "")
     if outcome is not None and outcome not in before:
         internal["outcome"] = f"{before} {outcome}".strip()
@@ -153,7 +185,9 @@ def _outcome(tools: Tools) -> str | None:
     for action in tools.actions:
         if action["type"] in sentences:
             return sentences[action["type"]]
-    return CALL_LATER if tools.later is not None else None
+    if tools.done == CallOutcome.WRONG_PERSON:
+        return dialogue.WRONG_PERSON
+    return CALL_LATER if tools.ends_for_later else None
 
 
 def _opening(session: SessionRecord) -> list[Line]:

@@ -65,7 +65,7 @@ def test_a_call_is_dialed_answered_and_completed_with_an_event_for_each(
     [(to, session_id, project_id, livemode, opening)] = line.started
     assert (to, session_id, project_id, livemode) == (PHONE, call.id, call.scope.project_id, True)
     assert NAME in opening
-    assert TITLE in opening
+    assert TITLE not in opening
     assert under_way(call) == 1
     contact = line.contacts[call.id]
     stopped_clock.forward(5)

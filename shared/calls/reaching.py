@@ -1,0 +1,171 @@
+"""Reaching the person of a call, before the agent speaks of anything (promises 11).
+
+The agent asks for a customer with a name, and names the appointment only after a yes. It tells a customer without a
+name the appointment's time at once. The steps are fixed, and their words are not a model's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from zoneinfo import ZoneInfo
+
+from shared.agent import Utterance, dates, identity
+from shared.agent.identity import Answer
+from shared.agent.tools import Tools
+from shared.agent.wording import long_time
+from shared.core import clock
+from shared.telephony import CallOutcome
+
+MOST_LINES = 14
+"""Lines of a call after which the agent gives up reaching the person."""
+RECORDED = "This call is recorded."
+PERSON_COMES = "Of course, I will wait."
+WRONG = "I am sorry to have disturbed you. Goodbye."
+UNREACHED = "I am sorry, I can only speak with {} about this. Goodbye."
+
+
+class Stage(StrEnum):
+    """What the agent waits for, until it has reached the person."""
+
+    TOLD = "told"
+    """The first answer of a customer without a name, who was told of the appointment."""
+    ASKED = "asked"
+    """The answer to "Am I speaking with Ada?"."""
+    ASKED_AGAIN = "asked_again"
+    """The same, after an answer that was not understood."""
+    WAITING = "waiting"
+    """The person, who is fetched. The next words are followed by the opening."""
+    CALLBACK = "callback"
+    """When to call again, since the person cannot talk now."""
+    CALLBACK_TIME = "callback_time"
+    """The rest of the time to call again."""
+
+
+@dataclass(frozen=True)
+class Callee:
+    """Whom a call is for, and what it is about; all texts are Markdown in one line.
+
+    `name` is None if the customer has none, or was deleted. `matter` is what the agent says to the person after a yes,
+    `matter_in_short` the same without title. `zone` is that of the times that are said and understood.
+    """
+
+    name: str | None
+    business: str
+    matter: str
+    matter_in_short: str
+    zone: str
+
+    def opening(self, *, recorded: bool) -> str:
+        """The agent's first words."""
+        recording = f" {RECORDED}" if recorded else ""
+        return f"Hello, {self.who}{recording} {self.matter_in_short if self.name is None else self.question}"
+
+    @property
+    def first_stage(self) -> Stage:
+        """The stage after the opening."""
+        return Stage.TOLD if self.name is None else Stage.ASKED
+
+    @property
+    def question(self) -> str:
+        """The question for the person."""
+        return f"Am I speaking with {self.name}?"
+
+    @property
+    def who(self) -> str:
+        """Who is calling, as the rest of a sentence."""
+        return f"this is the automated AI assistant of {self.business}."
+
+
+def reply(
+    callee: Callee, opening: str, stage: Stage, history: Sequence[Utterance], tools: Tools
+) -> tuple[str | None, Stage | None]:
+    """The agent's reply to the last utterance, and the next stage.
+
+    No reply: the agent itself answers. No stage: the person is reached, or the call ends with the reply.
+    """
+    if callee.name is None:
+        return _reply_to_told(callee, stage, tools)
+    answer = identity.understood(tools.message, callee.name)
+    if answer == Answer.WRONG:
+        return _wrong_person(tools)
+    if stage in (Stage.CALLBACK, Stage.CALLBACK_TIME):
+        return _callback(callee, stage, answer, history, tools)
+    if answer == Answer.AWAY:
+        return _away(callee, tools)
+    if answer == Answer.WAIT:
+        reply, after = PERSON_COMES, Stage.WAITING
+    elif stage == Stage.WAITING:
+        # Who speaks now may have heard nothing of it yet.
+        reply, after = opening, Stage.ASKED
+    elif answer == Answer.YES:
+        return f"Thank you. {callee.matter}", None
+    elif answer == Answer.WHO:
+        reply, after = f"Hello, {callee.who} {callee.question}", stage
+    else:
+        reply, after = f"Sorry, I did not understand that. {callee.question}", Stage.ASKED_AGAIN
+    gives_up = stage == after == Stage.ASKED_AGAIN and answer == Answer.OTHER
+    if gives_up or len(history) >= MOST_LINES:
+        tools.end_conversation()
+        return UNREACHED.format(callee.name), None
+    return reply, after
+
+
+def _reply_to_told(callee: Callee, stage: Stage, tools: Tools) -> tuple[str | None, Stage | None]:
+    if stage != Stage.TOLD:
+        # The customer was deleted meanwhile.
+        return _wrong_person(tools, done=None)
+    if identity.is_wrong_number(tools.message):
+        return _wrong_person(tools)
+    if identity.asks_who(tools.message):
+        return f"Hello, {callee.who} {callee.matter_in_short}", None
+    return None, None
+
+
+def _wrong_person(tools: Tools, done: CallOutcome | None = CallOutcome.WRONG_PERSON) -> tuple[str | None, Stage | None]:
+    tools.done = done
+    tools.end_conversation()
+    return WRONG, None
+
+
+def _away(callee: Callee, tools: Tools) -> tuple[str, Stage | None]:
+    """Ask when to call again, unless the answer says so already."""
+    at = _time([tools.message], callee.zone)
+    if isinstance(at, datetime) and tools.call_later(at.astimezone(UTC).isoformat()).ok:
+        return _later(at), None
+    return f"When should we call {callee.name} again?", Stage.CALLBACK
+
+
+def _callback(
+    callee: Callee, stage: Stage, answer: Answer, history: Sequence[Utterance], tools: Tools
+) -> tuple[str, Stage | None]:
+    """End the call for another one, at the time that the last answers name, if they name one."""
+    if answer == Answer.WHO and stage == Stage.CALLBACK and len(history) < MOST_LINES:
+        return f"Hello, {callee.who} When should we call {callee.name} again?", Stage.CALLBACK
+    before = [one.content for one in history[:-1] if one.role == "user"]
+    texts = [*before[-1:], tools.message] if stage == Stage.CALLBACK_TIME else [tools.message]
+    at = _time(texts, callee.zone)
+    if isinstance(at, datetime) and tools.call_later(at.astimezone(UTC).isoformat()).ok:
+        return _later(at), None
+    if isinstance(at, dates.Unclear) and stage == Stage.CALLBACK and dates.names_any(tools.message):
+        return at.ask, Stage.CALLBACK_TIME
+    tools.ends_for_later = True
+    return _later(None), None
+
+
+def _time(texts: Sequence[str], zone: str) -> datetime | dates.Unclear:
+    """The time that the last text names, or all of them together."""
+    now = datetime.fromtimestamp(clock.now() / clock.SECOND, UTC)
+    parts = [dates.part(text) for text in texts]
+    read = [dates.read(text, now, ZoneInfo(zone)) for text in (parts[-1], ". ".join(parts))]
+    return next((at for at in read if isinstance(at, datetime)), read[0])
+
+
+def _later(at: datetime | None) -> str:
+    return (
+        "All right, thank you. Goodbye!"
+        if at is None
+        else f"All right, we will call again on {long_time(at)}. Goodbye!"
+    )
