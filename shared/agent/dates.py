@@ -286,7 +286,8 @@ _FIGURES |= {"ten": "10", "eleven": "11", "twelve": "12"}
 # All that may stand beside the days and times, whose signs are "#" in the mask: "to" only before the first of them, and
 # no "my Monday appointment", which is no new time.
 _FILLER = (
-    r"[\s,.;!?]|\b(?:can|could|would|we|you|i|i'd|like|want|need|have|please|move|reschedule|postpone|change|make|it|my"
+    r"[\s,.;!?]|\b(?:can|could|would|we|you|i|i'd|come|be|better|how about|like|want|need|have|please|move"
+    r"|reschedule|postpone|change|make|it|my"
     r"|the|(?<!# )appointment(?! on| at| for)|call|phone|ring|give|a|me|us|back|again|on|at|for|then|instead|but|yes|no"
     r"|ok|okay|sure|sorry|thanks|thank|hi|hello|hey)\b"
 )

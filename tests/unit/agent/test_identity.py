@@ -189,6 +189,17 @@ def test_nobody_else_is_taken_for_the_person() -> None:
         assert identity.understood(f"{beginning}{verb} {other}.", NAME) != Answer.YES
 
 
+def test_no_composition_with_somebody_elses_words_is_a_yes() -> None:
+    listed = {meaning: texts.strip().splitlines() for meaning, texts in ANSWERS.items()}
+    yes = listed[Answer.YES]
+    others = [text for meaning in Answer if meaning not in (Answer.YES, Answer.OTHER) for text in listed[meaning]]
+    others += [text for text in listed[Answer.OTHER] if not {"hello?", "yes?", "okay.", "no."} & {text.lower()}]
+    for one, other, joint in itertools.product(yes, others, (" ", ", ", ". ", ", but ", " and ")):
+        one_end = one.rstrip(".!")
+        assert identity.understood(f"{one_end}{joint}{other}", NAME) != Answer.YES, (one, joint, other)
+        assert identity.understood(f"{other.rstrip('.!')}{joint}{one}", NAME) != Answer.YES, (other, joint, one)
+
+
 @pytest.mark.parametrize(
     "name", ["Will Yes", "No", "Speaking", "Mr. X", "?", "Ada (Mum)", ".*", "李", "O'Neil", "a" * 200]
 )

@@ -154,13 +154,29 @@ def test_an_ambiguous_date_is_made_clear_in_the_next_message() -> None:
     assert dialogue.say("at 10").endswith("to **Thursday 4 March 2027 at 10:00** (Europe/Berlin)?")
 
 
-@pytest.mark.parametrize("text", ["no, make it 4pm", "yes but at 5pm", "Tuesday", "can we find another time?"])
+@pytest.mark.parametrize("text", ["no, make it 4pm", "yes but at 5pm", "Tuesday"])
 def test_another_time_alone_drops_the_proposal(text: str) -> None:
     dialogue = Dialogue(dental())
     dialogue.say("move it to Monday at 3pm")
     assert "I have not changed anything." in dialogue.say(text)
     assert dialogue.proposed is None
     dialogue.say("yes")
+    assert dialogue.untouched()
+
+
+def test_a_wish_for_another_time_drops_the_proposal_and_asks_when() -> None:
+    dialogue = Dialogue(dental())
+    dialogue.say("move it to Monday at 3pm")
+    assert dialogue.say("can we find another time?").startswith("When shall I move **Dental check-up**")
+    assert dialogue.proposed is None
+    dialogue.say("yes")
+    assert dialogue.untouched()
+
+
+@pytest.mark.parametrize("text", ["How about Monday at 10?", "I can't make it on Friday, how about Monday at 10?"])
+def test_another_time_that_is_suggested_is_proposed(text: str) -> None:
+    dialogue = Dialogue(dental())
+    assert dialogue.say(text).endswith("to **Monday 8 March 2027 at 10:00** (Europe/Berlin)?")
     assert dialogue.untouched()
 
 
@@ -211,7 +227,6 @@ def test_cancel_instead_of_moving_is_one_wish() -> None:
     [
         "Don't cancel, but move it to Monday at 10",
         "I don't want to talk to a person, cancel my appointment",
-        "I can't make it on Friday, how about Monday at 10?",
         "I can't make it on Friday",
     ],
 )

@@ -168,7 +168,7 @@ def test_a_request_to_confirm_in_other_words_is_asked_about(text: str) -> None:
     assert dialogue.untouched()
 
 
-@pytest.mark.parametrize("text", ["I would like a call back", "call me later", "call me soon", "call me at 10"])
+@pytest.mark.parametrize("text", ["You can call me back", "call me later", "call me soon", "call me at 10"])
 def test_a_request_for_a_call_in_other_words_is_asked_about(text: str) -> None:
     dialogue = Dialogue(dental())
     assert dialogue.say(text) == "Would you like us to call you now?"
