@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.support import receivers
-from tests.support.looking import VIEWS, complain, overhang, violations
+from tests.support.looking import VIEWS, complain, doubled_ids, overhang, violations
 from tests.support.site import PATIENCE, Site
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'></bdi></code></script><script>alert(1)</script>{{7*7}}"
@@ -150,6 +150,75 @@ def test_a_member_looks_after_a_customer(site: Site, owner: Page) -> None:
     expect(owner.get_by_role("heading", level=1)).to_have_text("Call to +15005550006")
 
 
+def test_a_receptionist_on_a_phone_looks_after_what_the_agent_does(
+    site: Site, chromium: Browser, owner: Page, screenshots: Path
+) -> None:
+    owner.goto(site.path("members"))
+    owner.get_by_label("E-mail address").fill("desk@example.com")
+    owner.get_by_role("radio", name="Member").check()
+    owner.get_by_role("button", name="Add member").click()
+    client = site.service.client(site.service.projects[0].test_key)
+    customer = client.post("/v1/customers", {"phone": "+12125550112", "name": "Ada Lovelace"}).ok(201)["id"]
+    visit = {"customer_id": customer, "appointment_at": "2031-05-06T10:30:00Z", "title": "Check-up"}
+    client.post("/v1/appointments", visit).ok(201)
+    thread = {"external_conversation_id": "desk", "customer": {"id": customer}}
+    client.post("/v1/messages", thread | {"content": "Let me talk to a human"}).ok(201)
+    context = chromium.new_context(**VIEWS["phone"], has_touch=True)
+    site.sign_in(context, "desk@example.com")
+    page = context.new_page()
+    complain(page)
+
+    def shown(name: str) -> None:
+        page.screenshot(path=screenshots / f"desk_{name}-phone.png", full_page=True)
+        assert overhang(page) == 0, f"{name} scrolls sideways"
+
+    # What the agent knows and may change.
+    page.goto(site.path("").rstrip("/"))
+    page.get_by_role("link", name="Settings").tap()
+    page.get_by_role("link", name="Agent", exact=True).tap()
+    page.get_by_label("Name of the business").fill("Blue Clinic")
+    page.get_by_label("Phone of the business").fill("+4930123456")
+    page.get_by_role("group", name="Opening hours").get_by_label("Monday").fill("09:00-12:30, 14:00-18:00")
+    page.get_by_label("Questions and answers").fill("Do you have parking?\nYes, behind the house.")
+    page.get_by_label("When a customer wants another time").select_option("within_hours")
+    page.get_by_role("button", name="Save").tap()
+    expect(page.get_by_role("status")).to_be_visible()
+    shown("agent")
+    told = client.get("/v1/agent_settings").ok()
+    assert (told["business_name"], told["change_policy"]) == ("Blue Clinic", "within_hours")
+    assert [entry["from"] for entry in told["opening_hours"]] == ["09:00", "14:00"]
+
+    # Who waits for a person.
+    page.get_by_role("link", name="Conversations", exact=True).tap()
+    page.goto(site.path("conversations?status=waiting"))
+    page.get_by_role("link", name="Ada Lovelace").or_(page.locator("tbody a")).first.tap()
+    expect(page.get_by_text("The customer waits for a person")).to_be_visible()
+    shown("waits")
+    page.get_by_label("Reply to the customer").fill("We call you at noon.")
+    page.get_by_role("button", name="Send").tap()
+    expect(page.get_by_text("We call you at noon.")).to_be_visible()
+    shown("conversation")
+    page.get_by_role("button", name="Give back to the agent").tap()
+    expect(page.get_by_text("The customer waits for a person")).to_have_count(0)
+
+    # Whom a call reached, and who is not to be called.
+    page.goto(site.path(f"customers/{customer}"))
+    page.get_by_role("link", name="Call", exact=True).tap()
+    page.get_by_role("button", name="Call now").tap()
+    expect(page.get_by_text("Somebody else answered").first).to_be_visible()
+    shown("call")
+    page.goto(site.path(f"customers/{customer}"))
+    page.get_by_role("button", name="Do not call again").tap()
+    expect(page.get_by_text("the person does not want to be called")).to_be_visible()
+    shown("opted_out")
+    assert client.get(f"/v1/customers/{customer}").ok()["do_not_call"] is True
+    page.get_by_role("button", name="May be called again").tap()
+    expect(page.get_by_role("link", name="Call", exact=True)).to_be_visible()
+    context.close()
+    names = ("business_name", "business_phone", "opening_hours", "facts", "change_policy")
+    client.patch("/v1/agent_settings", dict.fromkeys(names)).ok()
+
+
 def test_an_owner_adds_a_viewer_who_can_change_nothing(site: Site, chromium: Browser, owner: Page) -> None:
     owner.goto(site.path("members"))
     owner.get_by_label("E-mail address").fill("viewer@example.com")
@@ -275,6 +344,7 @@ def test_every_page_is_accessible_and_fits(
             page.screenshot(path=screenshots / f"{name}-{view}.png", full_page=True)
             assert violations(page) == [], (name, view)
             assert overhang(page) == 0, f"{name} scrolls sideways"
+            assert doubled_ids(page) == [], name
         context.close()
 
 

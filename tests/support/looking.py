@@ -41,3 +41,9 @@ def violations(page: Page, outside: str = "") -> Any:
 def overhang(page: Page) -> int:
     """The pixels by which the page is wider than the window."""
     return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
+
+
+def doubled_ids(page: Page) -> list[str]:
+    """The ids that several elements of the page have: labels and links would lead to the first one."""
+    ids: list[str] = page.evaluate("[...document.querySelectorAll('[id]')].map(one => one.id)")
+    return sorted({id for id in ids if ids.count(id) > 1})
