@@ -35,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     context = ["--context", f"stage={options.stage}"]
     if options.emergency:
         context += ["--context", f"{EMERGENCY}=1"]
+    rollback.use_region_of(options.stage)
     try:
         if options.emergency:
             _confirm(options.stage)

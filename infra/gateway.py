@@ -23,7 +23,6 @@ ACCESS_LOG = {
     "request_id": "$context.requestId",
     "extended_request_id": "$context.extendedRequestId",
     "time": "$context.requestTimeEpoch",
-    "ip": "$context.identity.sourceIp",
     "method": "$context.httpMethod",
     "resource": "$context.resourcePath",
     "status": "$context.status",
@@ -33,6 +32,9 @@ ACCESS_LOG = {
     "integration_milliseconds": "$context.integration.latency",
     "error": "$context.error.responseType",
 }
+"""The access log names routes, not paths or query strings, and no addresses: a stage of API Gateway has one format for
+all routes, those of the admin pages included ("Variables for access logging for API Gateway":
+docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-variables-for-access-logging.html)."""
 
 MANAGED_RULES = ("AWSManagedRulesAmazonIpReputationList", "AWSManagedRulesKnownBadInputsRuleSet")
 """AWS's rule groups that block no legitimate JSON. The common rule group is omitted: it blocks bodies over 8 KB."""
@@ -65,7 +67,10 @@ def rest_api(
                 for function in topology.FUNCTIONS
                 for route in function.posts
             },
-            tracing_enabled=True,
+            # A trace of the gateway has the URL with its query string, which may be a phone, and the client's address
+            # ("AWS X-Ray traces for Amazon API Gateway APIs": docs.aws.amazon.com/apigateway/latest/developerguide/
+            # apigateway-understanding-xray-traces.html). The functions' traces have neither.
+            tracing_enabled=False,
             access_log_destination=apigateway.LogGroupLogDestination(access_log),
             access_log_format=apigateway.AccessLogFormat.custom(json.dumps(ACCESS_LOG)),
         ),

@@ -14,8 +14,10 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from infra import rollback
 from infra.app import context
 from infra.capacity import UNRESERVED
+from infra.stack_names import stack_name
 from infra.stage import BadSetting, Stage, parse
 from infra.topology import FUNCTIONS
 from shared.core.facts import TRANSIENT_MODEL_ERRORS
@@ -33,6 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name not in settings:
         print(f"infra.preflight: cdk.json has no stage {name!r}", file=sys.stderr)
         return 1
+    rollback.use_region_of(name)
     try:
         found = [*refusals(parse(name, settings[name]))]
     except (BadSetting, BotoCoreError, ClientError) as problem:
@@ -52,14 +55,17 @@ def refusals(stage: Stage) -> Iterator[str]:
         return
     yield from _of_model(stage, region)
     limits = boto3.client("lambda", region_name=region).get_account_settings()["AccountLimit"]
-    allowed = limits["ConcurrentExecutions"]
+    # What no function of the account has reserved ("AccountLimit":
+    # docs.aws.amazon.com/lambda/latest/api/API_AccountLimit.html), and what the stage itself reserved before.
+    free = limits["UnreservedConcurrentExecutions"] + _reserved(stage, region)
+    taken = limits["ConcurrentExecutions"] - free
     if stage.reserved_concurrency:
         needed = sum(stage.reserved_concurrency.values()) + UNRESERVED
-        if allowed < needed:
-            yield f"stage {stage.name} needs {needed} concurrent executions of Lambda; {_request(allowed, needed)}"
-    elif allowed < (wanted := _at_once()):
+        if free < needed:
+            yield f"stage {stage.name} needs {needed} concurrent executions of Lambda; {_request(free, taken, needed)}"
+    elif free < (wanted := _at_once()):
         # The deploy works, but the queues share the executions and slow each other down.
-        print(f"infra.preflight: workers use up to {wanted} concurrent executions; {_request(allowed, wanted)}")
+        print(f"infra.preflight: workers use up to {wanted} concurrent executions; {_request(free, taken, wanted)}")
 
 
 def _of_model(stage: Stage, region: str | None) -> Iterator[str]:
@@ -90,9 +96,21 @@ def _at_once() -> int:
     return sum(source.concurrency for function in FUNCTIONS for source in function.queues)
 
 
-def _request(allowed: int, wanted: int) -> str:
-    quota = f"--service-code lambda --quota-code {CONCURRENCY_QUOTA} --desired-value {max(wanted, 1000)}"
-    return f"the account has {allowed}: aws service-quotas request-service-quota-increase {quota}"
+def _reserved(stage: Stage, region: str | None) -> int:
+    """The concurrent executions that the functions of the deployed stage have reserved; 0 before the first deploy."""
+    client = boto3.client("lambda", region_name=region)
+    try:
+        names = rollback.resources(stack_name(stage.name), "AWS::Lambda::Function")
+    except rollback.NoStage:
+        return 0
+    found = (client.get_function_concurrency(FunctionName=name) for name in names)
+    return sum(reserved.get("ReservedConcurrentExecutions", 0) for reserved in found)
+
+
+def _request(free: int, taken: int, wanted: int) -> str:
+    quota = f"--service-code lambda --quota-code {CONCURRENCY_QUOTA} --desired-value {max(wanted + taken, 1000)}"
+    others = f", and {taken} more that other functions have reserved" if taken else ""
+    return f"the account has {free}{others}: aws service-quotas request-service-quota-increase {quota}"
 
 
 if __name__ == "__main__":

@@ -9,10 +9,12 @@ the aliases forward again.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -25,6 +27,7 @@ UNDER_WAY = ("Created", "Queued", "InProgress", "Baking", "Ready")
 """The statuses of a deployment of CodeDeploy that may still move an alias."""
 AT_ONCE = 25
 """The most deployments that one call describes."""
+SETTINGS = Path(__file__).parents[1] / "cdk.json"
 
 
 class NoStage(Exception):
@@ -67,6 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("stage")
     parser.add_argument("--releases", type=int, choices=range(1, KEPT + 1), default=1)
     options = parser.parse_args(arguments)
+    use_region_of(options.stage)
     try:
         _stop_shifts(stack_name(options.stage))
         functions = deployed(stack_name(options.stage))
@@ -79,11 +83,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+def use_region_of(stage: str, settings: Path = SETTINGS) -> None:
+    """From now on, use the region of the stage in cdk.json, as the CDK does; without one, that of the environment."""
+    stages = json.loads(settings.read_text(encoding="utf-8"))["context"]["stages"]
+    if region := stages.get(stage, {}).get("region"):
+        os.environ["AWS_REGION"] = region
+
+
 def deployed(stack: str) -> list[Deployed]:
     """The functions of a stack, as Lambda has them now. Raises NoStage."""
     found = []
     client = _client("lambda")
-    for arn in _resources(stack, "AWS::Lambda::Alias"):
+    for arn in resources(stack, "AWS::Lambda::Alias"):
         function = arn.split(":")[6]
         alias = client.get_alias(FunctionName=function, Name=LIVE)
         pages = client.get_paginator("list_versions_by_function").paginate(FunctionName=function)
@@ -152,7 +163,7 @@ def _move(client: Any, function: Deployed, version: int) -> str:
 
 def _stop_shifts(stack: str) -> None:
     """Stop CodeDeploy, which would otherwise go on to shift requests to the new versions."""
-    applications = _resources(stack, "AWS::CodeDeploy::Application")
+    applications = resources(stack, "AWS::CodeDeploy::Application")
     if not applications:
         return
     codedeploy = _client("codedeploy")
@@ -166,8 +177,8 @@ def _stop_shifts(stack: str) -> None:
                 print(f"stopped deployment {deployment['deploymentId']} of {deployment['deploymentGroupName']}")
 
 
-def _resources(stack: str, kind: str) -> list[str]:
-    """The names or ARNs of a stack's resources of a type."""
+def resources(stack: str, kind: str) -> list[str]:
+    """The names or ARNs of a stack's resources of a type. Raises NoStage."""
     pages = _client("cloudformation").get_paginator("list_stack_resources").paginate(StackName=stack)
     try:
         return [

@@ -95,7 +95,7 @@ class ServiceStack(Stack):
         self.functions = {function.name: self._function(function, code) for function in topology.FUNCTIONS}
         self.aliases = {function.name: self._alias(function) for function in topology.FUNCTIONS}
         self._contact_center()
-        access_log = self._log_group("AccessLog")
+        access_log = self._log_group("AccessLog", retention=stage.access_log_retention)
         self.api = gateway.rest_api(self, stage, self.aliases, access_log)
         for function in topology.FUNCTIONS:
             if function.client:
@@ -554,12 +554,12 @@ class ServiceStack(Stack):
         assert arn, "the table has a stream"
         return arn
 
-    def _log_group(self, name_here: str, *, name: str | None = None) -> logs.LogGroup:
+    def _log_group(self, name_here: str, *, name: str | None = None, retention: str | None = None) -> logs.LogGroup:
         return logs.LogGroup(
             self,
             name_here,
             log_group_name=name,
-            retention=logs.RetentionDays[self.stage.log_retention],
+            retention=logs.RetentionDays[retention or self.stage.log_retention],
             removal_policy=self.stage.removal,
         )
 

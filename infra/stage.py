@@ -9,7 +9,16 @@ from typing import Annotated, Any, Literal, Self
 
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_logs as logs
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
 
 from infra import topology
 from infra.stack_names import RUNNER
@@ -157,9 +166,9 @@ TrafficShift = Annotated[
 """A predefined deployment configuration of CodeDeploy, without the prefix `CodeDeployDefault.Lambda`."""
 
 
-def _retention(name: str) -> str:
+def _retention(name: str, info: ValidationInfo) -> str:
     if name not in logs.RetentionDays.__members__:
-        raise ValueError(f"log_retention must be one of {', '.join(logs.RetentionDays.__members__)}")
+        raise ValueError(f"{info.field_name} must be one of {', '.join(logs.RetentionDays.__members__)}")
     return name
 
 
@@ -181,7 +190,7 @@ class Stage(_Settings):
     - `reserved_concurrency`: by function.
     - `warm_throughput`: by `table` and the names of its indexes.
     - `due_shards`: the number of partitions of the index `by_due`, each of which accepts 1,000 writes per second.
-    - `log_retention`: a name of the CDK's `RetentionDays`.
+    - `log_retention`, `access_log_retention`: names of the CDK's `RetentionDays`.
     - `model`: the id of the Bedrock model, or cross-region inference profile, of live conversations.
     - `alarm_topic`: the ARN of the SNS topic that alarms notify. `alarm_email`: instead, the address that the stack
       subscribes to a new topic. `later_topic`, `later_email`: the same for alarms that can wait, by default the former.
@@ -202,6 +211,7 @@ class Stage(_Settings):
     region: Region | None = None
     keep_data: bool
     log_retention: Annotated[str, AfterValidator(_retention)]
+    access_log_retention: Annotated[str, AfterValidator(_retention)] = "ONE_MONTH"
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
     requests_per_second: int = Field(gt=2 * facts.REQUESTS_PER_SECOND)
     burst: int = Field(gt=2 * facts.REQUESTS_PER_SECOND)
@@ -236,11 +246,8 @@ class Stage(_Settings):
             raise ValueError("it lacks account or region, which go together")
         if self.backup and self.backup.region == self.region:
             raise ValueError("backup.region is the stage's own; use another region for the copies")
-        if self.keep_data:
-            for needed in (("account",), ("alarm_topic", "alarm_email"), ("backup",)):
-                self._require("it keeps data and", *needed)
         for setting in ("monthly_budget", "later_topic", "later_email", "webhook_notices"):
-            if getattr(self, setting):
+            if getattr(self, setting) and not self.keep_data:
                 self._require(f"it has {setting} and", "alarm_topic", "alarm_email")
         self._check_reserved()
         if unknown := self.warm_throughput.keys() - {"table", *(index.name for index in topology.TABLE.indexes)}:
@@ -306,6 +313,8 @@ class Stage(_Settings):
         return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE if self.keep_data else RemovalPolicy.DESTROY
 
 
+OF_OWNER = (("account",), ("region",), ("alarm_topic", "alarm_email"), ("backup",))
+"""What a stage that keeps data needs and only its owner knows: one setting of each group."""
 GROUPS: Mapping[str, type[_Settings]] = {
     "connect": Connect,
     "whatsapp": Whatsapp,
@@ -318,15 +327,21 @@ GROUPS: Mapping[str, type[_Settings]] = {
 
 
 def parse(name: str, settings: Any) -> Stage:
-    """The stage of this name, from its settings in JSON. Raises BadSetting."""
+    """The stage of this name, from its settings in JSON. Raises BadSetting, which names everything that is wrong."""
     if not isinstance(settings, Mapping):
         raise BadSetting(f"stage {name}: its settings must be an object")
+    problems, made = [], None
     try:
         # Validated as JSON: in strict mode, pydantic accepts no dict for a model in Python input.
-        return Stage.model_validate_json(json.dumps({**settings, "name": name}))
+        made = Stage.model_validate_json(json.dumps({**settings, "name": name}))
     except ValidationError as refused:
-        problem = refused.errors()[0]
-        raise BadSetting(f"stage {name}: {_in_words(problem['type'], problem['loc'], problem['msg'])}") from None
+        problems = [_in_words(error["type"], error["loc"], error["msg"]) for error in refused.errors()]
+    missing = [" or ".join(keys) for keys in OF_OWNER if not any(settings.get(key) for key in keys)]
+    if missing and settings.get("keep_data") is True:
+        problems.append(f"it keeps data and lacks {', '.join(missing)}")
+    if made is None or problems:
+        raise BadSetting(f"stage {name}: {'; '.join(problems)}")
+    return made
 
 
 def _in_words(kind: str, where: tuple[int | str, ...], message: str) -> str:

@@ -24,6 +24,7 @@ from shared.agent import AgentFailed, AgentUnavailable, Reply, Usage, Utterance,
 from shared.agent.tools import HandoffReason, Result, Tools
 from shared.agent.wording import visible, why_not, without_links
 from shared.agent_settings.resource import DEFAULTS
+from shared.aws import services
 from shared.core import clock
 from shared.core.facts import TRANSIENT_MODEL_ERRORS
 
@@ -420,6 +421,6 @@ def _client() -> Any:
         retries={"mode": "standard", "total_max_attempts": 1},
         max_pool_connections=16,
     )
-    client = boto3.client("bedrock-runtime", config=config)
+    client = services.closing_idle(boto3.client("bedrock-runtime", config=config))
     client.meta.events.register("before-call.bedrock-runtime.Converse", _limit_time)
     return client

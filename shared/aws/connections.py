@@ -15,10 +15,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
+from shared.core import clock
+
 CONNECT_SECONDS = 2.0
 """Seconds in which a connection must be open, its TLS handshake included."""
 RESPONSE_SECONDS = 6.0
 """Seconds in which a request must be sent and its response received."""
+KEPT_MS = clock.MINUTE
+"""How long a connection is kept without a request. After hours in which Lambda froze the process, a connection may have
+been dropped without a word, and a request on it would wait for a response until it times out."""
 
 _MOST_KEPT = 128
 _MOST_HEAD = 64 * 1024  # bytes of a response before its body
@@ -70,7 +75,8 @@ class Connections:
         self._address = (parts.hostname, parts.port or (443 if self._tls else 80))
         self._connect_seconds = connect_seconds
         self._response_seconds = response_seconds
-        self._idle: deque[socket.socket] = deque()
+        self._idle: deque[tuple[socket.socket, int]] = deque()
+        """With the instant of their last response, by the wall clock: others may stand still in a frozen process."""
 
     def exchange(self, request: bytes) -> Reply:
         """Send a whole request and return the response. Raises ConnectionFailed.
@@ -100,19 +106,19 @@ class Connections:
     def close(self) -> None:
         """Close the connections that are not in use."""
         while self._idle:
-            self._idle.pop().close()
+            self._idle.pop()[0].close()
 
     def _take(self) -> socket.socket | None:
         """A kept connection that is still open; None if there is none."""
         while True:
             try:
-                connection = self._idle.pop()
+                connection, used_at_ms = self._idle.pop()
             except IndexError:
                 return None
             # Between two requests nothing is received, so a connection with something to read is closed or broken.
             poll = select.poll()
             poll.register(connection, select.POLLIN)
-            if not poll.poll(0):
+            if 0 <= clock.now() - used_at_ms < KEPT_MS and not poll.poll(0):
                 return connection
             connection.close()
 
@@ -154,7 +160,7 @@ class Connections:
             raise _Closed(silent=reading.is_silent) from None
         finally:
             if keep:
-                self._idle.append(connection)
+                self._idle.append((connection, clock.now()))
             else:
                 connection.close()
         return reply

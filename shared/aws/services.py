@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from shared.aws import client as aws_client
 from shared.aws.client import LONGEST_CALL, AwsError, Client, Unavailable
-from shared.aws.connections import CONNECT_SECONDS, RESPONSE_SECONDS
+from shared.aws.connections import CONNECT_SECONDS, KEPT_MS, RESPONSE_SECONDS
 from shared.aws.credentials import Source
 from shared.aws.error_codes import is_throttled, is_transient
+from shared.core import clock
 
 if TYPE_CHECKING:
     from mypy_boto3_cognito_idp.client import CognitoIdentityProviderClient
@@ -137,6 +138,23 @@ def call(operation: Callable[..., Any], **parameters: Any) -> Any:
         raise Unavailable(type(error).__name__) from error
 
 
+def closing_idle(client: Any) -> Any:
+    """The boto3 client, which from now on opens new connections after it was idle for `KEPT_MS`, as our own does."""
+    checking, used_at_ms = threading.Lock(), clock.now()
+
+    def check(**_: Any) -> None:
+        nonlocal used_at_ms
+        with checking:
+            now = clock.now()
+            if not 0 <= now - used_at_ms < KEPT_MS:
+                # Closes those that are not in use. The client opens others.
+                client.close()
+            used_at_ms = now
+
+    client.meta.events.register("before-send", check)
+    return client
+
+
 def _client(service: Any, **settings: Any) -> Any:
     import boto3
     from botocore.config import Config
@@ -149,4 +167,4 @@ def _client(service: Any, **settings: Any) -> Any:
         max_pool_connections=128,
         **settings,
     )
-    return boto3.client(service, config=config)
+    return closing_idle(boto3.client(service, config=config))

@@ -28,6 +28,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
 
+from shared.aws import services
 from shared.aws.error_codes import is_throttled
 from shared.core import clock
 from shared.core.log import logger
@@ -399,4 +400,4 @@ def _client() -> Any:
         read_timeout=6,
         retries={"mode": "standard", "total_max_attempts": 1},
     )
-    return boto3.client("connect", config=config)
+    return services.closing_idle(boto3.client("connect", config=config))

@@ -30,6 +30,7 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
 
+from shared.aws import services
 from shared.aws.error_codes import TOO_MANY_REQUESTS, ErrorCode
 from shared.core import clock
 from shared.telephony import Busy, NotConfigured
@@ -337,4 +338,4 @@ def _client() -> Any:
         read_timeout=READ_TIMEOUT_S,
         retries={"mode": "standard", "total_max_attempts": 1},
     )
-    return boto3.client("socialmessaging", config=config)
+    return services.closing_idle(boto3.client("socialmessaging", config=config))

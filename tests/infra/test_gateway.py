@@ -95,14 +95,47 @@ def test_messages_are_throttled_apart_and_above_what_one_key_may_do(
     assert min(expected) > max(KEY_LIMITS)
 
 
-def test_the_access_log_is_one_json_object_a_line_and_holds_no_credentials(prod: Synthesized) -> None:
-    (stage,) = prod.all("AWS::ApiGateway::Stage").values()
-    line = json.loads(stage["AccessLogSetting"]["Format"])
+LOGGED = {
+    "requestId", "extendedRequestId", "requestTimeEpoch", "httpMethod", "resourcePath", "status", "responseLength",
+    "responseLatency", "integration.status", "integration.latency", "error.responseType",
+}  # fmt: skip
+"""What the access log may name. `resourcePath` is a route such as /v1/customers/{id}; not `path` and `identity`
+("Variables for access logging": docs.aws.amazon.com/apigateway/latest/developerguide/
+api-gateway-variables-for-access-logging.html)."""
+
+
+@each_stage
+def test_the_access_log_is_one_json_object_a_line_without_paths_query_strings_addresses_or_credentials(
+    stages: dict[str, Synthesized], stage: str
+) -> None:
+    (made,) = stages[stage].all("AWS::ApiGateway::Stage").values()
+    line = json.loads(made["AccessLogSetting"]["Format"])
     assert line["request_id"] == "$context.requestId"
-    assert all(re.fullmatch(r"\$context\.[A-Za-z.]+", value) for value in line.values())
-    assert not re.search("authoriz|apiKey", stage["AccessLogSetting"]["Format"])
+    assert {value.removeprefix("$context.") for value in line.values()} == LOGGED
     # Without the account's logging role the log stays empty.
-    assert prod.all("AWS::ApiGateway::Account")
+    assert stages[stage].all("AWS::ApiGateway::Account")
+
+
+@each_stage
+def test_nothing_else_at_the_gateway_records_query_strings(stages: dict[str, Synthesized], stage: str) -> None:
+    (made,) = stages[stage].all("AWS::ApiGateway::Stage").values()
+    # A trace of the gateway has the whole URL and the client's address ("AWS X-Ray traces for Amazon API Gateway APIs":
+    # docs.aws.amazon.com/apigateway/latest/developerguide/apigateway-understanding-xray-traces.html).
+    assert not made.get("TracingEnabled")
+    for setting in made["MethodSettings"]:
+        assert setting.get("LoggingLevel", "OFF") == "OFF", "execution logs have the request's parameters"
+        assert not setting.get("DataTraceEnabled")
+    # Samples and logs of the firewall have URLs.
+    assert "AWS::WAFv2::LoggingConfiguration" not in stages[stage].kinds
+    for acl in stages[stage].all("AWS::WAFv2::WebACL").values():
+        for visible in (acl, *acl["Rules"]):
+            assert visible["VisibilityConfig"]["SampledRequestsEnabled"] is False
+
+
+def test_the_access_log_has_a_retention_of_its_own(prod: Synthesized) -> None:
+    kept = {name: group["RetentionInDays"] for name, group in prod.all("AWS::Logs::LogGroup").items()}
+    (access,) = [name for name in kept if name.startswith("AccessLog")]
+    assert (kept.pop(access), {*kept.values()}) == (30, {90})
 
 
 def gateway_responses(stage: Synthesized) -> dict[str, Resource]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 
 import pytest
 
@@ -20,7 +20,7 @@ from tests.support.synth import ACCOUNT, OWNED, REGION
 OTHER_ACCOUNT = "111122223333"
 NEEDED = sum(context()["stages"]["prod"]["reserved_concurrency"].values()) + 100
 
-Account = Callable[[str, int], None]
+Account = Callable[..., None]
 
 
 @pytest.fixture
@@ -31,19 +31,30 @@ def model() -> dict[str, str]:
 
 @pytest.fixture
 def account(monkeypatch: pytest.MonkeyPatch, model: dict[str, str]) -> Iterator[Account]:
-    """Says whose the credentials are, and how many executions the account may have at once."""
-    limits: dict[str, str] = {}
+    """Says whose the credentials are, how many executions the account may have at once, and who has reserved some.
+
+    `others` are reserved by functions of other stacks, `stage` by the one function that the deployed stage has.
+    """
+    limits: dict[str, Any] = {}
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             assert f"/{REGION}/lambda/" in self.headers["Authorization"]
-            allowed = int(limits["allowed"])
-            self._answer(json.dumps({"AccountLimit": {"ConcurrentExecutions": allowed}}))
+            if self.path.endswith("/functions/stage-deliver/concurrency"):
+                self._answer(json.dumps({"ReservedConcurrentExecutions": limits["stage"]}))
+                return
+            assert self.path == "/2016-08-19/account-settings"
+            free = limits["allowed"] - limits["others"] - (limits["stage"] or 0)
+            found = {"ConcurrentExecutions": limits["allowed"], "UnreservedConcurrentExecutions": free}
+            self._answer(json.dumps({"AccountLimit": found}))
 
         def do_POST(self) -> None:
             sent = self.rfile.read(int(self.headers["Content-Length"]))
             if self.path.endswith("/converse"):
                 self._converse(json.loads(sent))
+                return
+            if "ListStackResources" in parse_qs(sent.decode())["Action"]:
+                self._answer(*listed(deployed=limits["stage"] is not None))
                 return
             result = f"<GetCallerIdentityResult><Account>{limits['account']}</Account></GetCallerIdentityResult>"
             self._answer(f"<GetCallerIdentityResponse>{result}</GetCallerIdentityResponse>")
@@ -79,9 +90,24 @@ def account(monkeypatch: pytest.MonkeyPatch, model: dict[str, str]) -> Iterator[
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
     monkeypatch.setenv("AWS_REGION", REGION)
     monkeypatch.delenv("AWS_PROFILE", raising=False)
-    yield lambda account, allowed: limits.update(account=account, allowed=str(allowed))
+
+    def tell(account: str, allowed: int, *, others: int = 0, stage: int | None = None) -> None:
+        limits.update(account=account, allowed=allowed, others=others, stage=stage)
+
+    yield tell
     server.shutdown()
     server.server_close()
+
+
+def listed(*, deployed: bool) -> tuple[str, int]:
+    """CloudFormation's response to a request for the resources of the stack, and its status."""
+    if not deployed:
+        error = "<Code>ValidationError</Code><Message>Stack with id appointments-prod does not exist</Message>"
+        return f"<ErrorResponse><Error>{error}</Error></ErrorResponse>", 400
+    kind = "<ResourceType>AWS::Lambda::Function</ResourceType>"
+    member = f"<member>{kind}<PhysicalResourceId>stage-deliver</PhysicalResourceId></member>"
+    page = f"<StackResourceSummaries>{member}</StackResourceSummaries>"
+    return f"<R><ListStackResourcesResult>{page}</ListStackResourcesResult></R>", 200
 
 
 PROD = parse("prod", context()["stages"]["prod"] | OWNED)
@@ -104,6 +130,19 @@ def test_too_small_an_account_is_refused_with_what_to_request(account: Account) 
     (line,) = preflight.refusals(PROD)
     assert f"needs {NEEDED} concurrent executions" in line
     assert "aws service-quotas request-service-quota-increase --service-code lambda" in line
+
+
+def test_a_second_stage_in_the_account_is_refused_before_its_deploy_fails(account: Account) -> None:
+    account(ACCOUNT, 2 * NEEDED - 101, others=NEEDED - 100)
+    (line,) = preflight.refusals(PROD)
+    assert f"needs {NEEDED} concurrent executions" in line
+    assert f"the account has {NEEDED - 1}, and {NEEDED - 100} more that other functions have reserved" in line
+    assert line.endswith(f"--desired-value {2 * NEEDED - 100}")
+
+
+def test_what_the_stage_itself_has_reserved_counts_as_free(account: Account) -> None:
+    account(ACCOUNT, NEEDED, stage=NEEDED - 100)
+    assert [*preflight.refusals(PROD)] == []
 
 
 WRONG_ID = ("400", "ValidationException", "The provided model identifier is invalid.")
@@ -147,7 +186,8 @@ def test_a_model_that_is_busy_does_not_keep_a_stage_from_being_deployed(
 def test_a_stage_that_lacks_what_its_owner_knows_is_refused_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert preflight.main(["prod"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("infra.preflight: stage prod: it keeps data and lacks ")
+    lacked = "account, region, alarm_topic or alarm_email, backup"
+    assert line == f"infra.preflight: stage prod: it keeps data and lacks {lacked}"
 
 
 def test_a_stage_that_reserves_nothing_is_deployed_to_a_new_account_with_a_word_of_advice(

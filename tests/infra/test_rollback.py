@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -237,6 +238,17 @@ def test_a_deploy_that_is_under_way_is_stopped_and_all_requests_go_to_the_previo
 def test_a_stage_that_is_not_deployed_is_named(account: Account, capsys: pytest.CaptureFixture[str]) -> None:
     assert rollback.main(["other"]) == 1
     assert "the stack appointments-other does not exist" in capsys.readouterr().err
+
+
+def test_the_region_is_the_stages_as_it_is_the_cdks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    settings = tmp_path / "cdk.json"
+    settings.write_text(json.dumps({"context": {"stages": {"dev": {}, STAGE: {"region": REGION}}}}))
+    for stage in ("dev", "other"):
+        rollback.use_region_of(stage, settings)
+        assert os.environ["AWS_REGION"] == "us-east-1"
+    rollback.use_region_of(STAGE, settings)
+    assert os.environ["AWS_REGION"] == REGION
 
 
 def test_a_deploy_is_one_run_of_the_cdk_and_keeps_the_previous_two_versions(

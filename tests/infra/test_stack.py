@@ -420,9 +420,7 @@ def test_a_workflow_knows_its_queues_and_may_send_to_these_alone(prod: Synthesiz
         assert granted == {("sqs:SendMessage", arn(prod.queues[queue])) for queue in machine.sends}
 
 
-def test_a_request_can_be_followed_through_gateway_functions_and_workflows(prod: Synthesized) -> None:
-    (stage,) = prod.all("AWS::ApiGateway::Stage").values()
-    assert stage["TracingEnabled"] is True
+def test_a_request_can_be_followed_through_functions_and_workflows(prod: Synthesized) -> None:
     for function in prod.all("AWS::Lambda::Function").values():
         assert function["TracingConfig"] == {"Mode": "Active"}
     for machine in prod.all("AWS::StepFunctions::StateMachine").values():

@@ -89,6 +89,7 @@ def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str
         ({"domain": "api.example.com"}, "domain should be an object"),
         ({"log_level": "VERBOSE"}, "log_level should be 'DEBUG', 'INFO'"),
         ({"log_retention": "A_WEEK"}, "log_retention must be one of"),
+        ({"access_log_retention": "A_DAY"}, "access_log_retention must be one of"),
         ({"requests_per_second": 0}, "requests_per_second should be greater than 200"),
         ({"burst": 100}, "burst should be greater than 200"),
         ({"burst": "500"}, "burst should be a valid integer"),
@@ -137,7 +138,7 @@ def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str
             {"account": ACCOUNT, "region": REGION, "backup": {"region": REGION}},
             "backup.region is the stage's own; use another region for the copies",
         ),
-        ({"memory": 512}, "it has no setting 'memory'; its settings are account, alarm_email, alarm_topic,"),
+        ({"memory": 512}, "it has no setting 'memory'; its settings are access_log_retention, account, alarm_email,"),
         ({"firewall": {"requests_per_minute": "many"}}, "firewall.requests_per_minute should be a valid integer"),
         ({"firewall": {"requests_per_minute": True}}, "firewall.requests_per_minute should be a valid integer"),
         (
@@ -160,6 +161,16 @@ def test_a_missing_setting_is_named() -> None:
     del settings["model"]
     with pytest.raises(BadSetting, match=r"^stage trial: lacks model$"):
         parse("trial", settings)
+
+
+def test_everything_that_is_missing_or_wrong_is_named_at_once() -> None:
+    settings = context()["stages"]["prod"] | {"burst": "many", "backup": {}}
+    del settings["model"], settings["log_level"]
+    with pytest.raises(BadSetting) as refused:
+        parse("trial", settings)
+    wrong = ("lacks log_level", "lacks model", "burst should be", "backup lacks region", "keeps data and lacks account")
+    for named in wrong:
+        assert named in str(refused.value)
 
 
 @pytest.mark.parametrize("domain", [NAMED, ZONED, ZONED | {"name": "example.com"}])

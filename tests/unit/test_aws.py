@@ -1,10 +1,16 @@
 from __future__ import annotations
 
+import time
+
+import boto3
 import pytest
 from botocore.exceptions import ClientError
 
 from shared.aws import services
 from shared.aws.services import AwsError, Unavailable
+from shared.core import clock
+from tests.support.canned_aws import endpoint, response, serving
+from tests.support.clocks import Clock
 from tests.support.racing import at_once
 
 
@@ -33,3 +39,29 @@ def test_an_error_of_a_boto3_client_says_whether_it_passes(code: str, status: in
 
     with pytest.raises(expected, match=code):
         services.call(operation)
+
+
+@pytest.mark.parametrize(("idle", "connections"), [(59, 1), (61, 2)])
+def test_a_boto3_client_opens_a_new_connection_after_a_minute_without_requests(
+    idle: float, connections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = response(body={"SecretString": "s"})
+    now = Clock(1_800_000_000)
+    clock.use(lambda: now.now, now.forward)
+    try:
+        with endpoint(serving(*[secret] * 3)) as server:
+            client = boto3.client(
+                "secretsmanager",
+                region_name="us-east-1",
+                endpoint_url=server.url.removesuffix("/hook"),
+                aws_access_key_id="test",
+                aws_secret_access_key="test",
+            )
+            services.closing_idle(client)
+            for _ in range(2):
+                client.get_secret_value(SecretId="a")
+            now.forward(idle)
+            client.get_secret_value(SecretId="a")
+            assert server.connections == connections
+    finally:
+        clock.use(time.time, time.sleep)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from time import sleep
+from time import time as time_of_system
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,9 @@ from hypothesis import strategies as st
 
 from shared.aws.client import DYNAMODB
 from shared.aws.connections import ConnectionFailed, Connections, Reply, tls_context
+from shared.core import clock
 from tests.support.canned_aws import always, client, endpoint, response, serving
+from tests.support.clocks import Clock
 from tests.support.racing import at_once
 from tests.support.receivers import (
     Behaviour,
@@ -138,6 +142,21 @@ def test_a_connection_is_kept_for_the_next_request() -> None:
         for _ in range(20):
             ours.exchange(REQUEST)
         assert server.connections == 1
+
+
+@pytest.mark.parametrize(("idle", "kept"), [(59, True), (61, False), (8 * 3600, False), (-3600, False)])
+def test_a_connection_is_not_used_again_after_a_minute_without_requests(idle: float, kept: bool) -> None:
+    """It may have been dropped while Lambda had frozen the process, and a request on it would get no response."""
+    time = Clock(1_800_000_000)
+    clock.use(lambda: time.now, time.forward)
+    try:
+        with connected(serving(WHOLE, WHOLE)) as (server, ours):
+            ours.exchange(REQUEST)
+            time.forward(idle)
+            ours.exchange(REQUEST)
+            assert server.connections == (1 if kept else 2)
+    finally:
+        clock.use(time_of_system, sleep)
 
 
 @pytest.mark.parametrize(
