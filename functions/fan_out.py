@@ -1,4 +1,4 @@
-"""Table stream -> events -> deliveries -> queues. Processing a batch twice has no further effect.
+"""Table stream -> events -> deliveries -> queues; opt-outs -> ledger. Processing a batch twice has no further effect.
 
 Lambda retries a change for hours if AWS is in trouble. A change that fails for itself is put aside at once, in the
 bucket of failed batches: `infra.manage redrive-stream` sends it again.
@@ -19,8 +19,11 @@ from shared.aws import objects
 from shared.calls import measures
 from shared.core import clock, facts, metrics, threads, trace
 from shared.core.log import logger
+from shared.customers import opt_outs
 from shared.customers import resource as customers
+from shared.erasure import ledger
 from shared.store import table
+from shared.store.keys import scope_of
 from shared.tasks import batches, wake_ups
 from shared.tasks.wake_ups import WakeUp
 from shared.webhooks import events, queues
@@ -41,6 +44,11 @@ def handler(event: dict[str, Any], context: Any) -> Any:
         """Write the event and its deliveries. Returns the wake-ups, each with the queue to which it is sent."""
         images = record["dynamodb"]
         old, new = (table.decode(images[name]) if name in images else None for name in ("OldImage", "NewImage"))
+        row = new or old
+        if row is not None and row["kind"] == opt_outs.KIND:
+            change_of_phone = ledger.OptOut(scope_of(row["pk"]), opt_outs.phone_hash(row), opted_out=new is not None)
+            ledger.enter(change_of_phone, images)
+            return ()
         change = events.derive(old, new)
         if change is None or new is None:
             return ()

@@ -10,6 +10,7 @@
     conversations resume PROJECT CONVERSATION [--mode live]     gives a handed-off conversation back to the agent
     customers erase PROJECT CUSTOMER [--mode live]     removes a person for good, with all its data
     customers erase --from-ledger     after a restore, erases again everyone in the ledger
+    opt-outs apply          after a restore, opts out again every phone in the ledger, or lifts it again
     usage PROJECT MONTH     shows live messages, model tokens, calls and their seconds in a month (2026-11)
     members add PROJECT EMAIL [--role owner|member|viewer] | members list PROJECT | members remove PROJECT EMAIL
     members link EMAIL      prints a link that signs a member in once, on the local runner only
@@ -26,6 +27,7 @@ import json
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -386,6 +388,28 @@ def _erase_customer(stage: Stage, options: argparse.Namespace) -> None:
         raise CommandFailed("; ".join(later))
 
 
+def _apply_opt_outs(stage: Stage, options: argparse.Namespace) -> None:
+    import uuid
+
+    from shared.customers import opt_outs
+    from shared.erasure import ledger
+    from shared.store import table
+
+    done, without_key = Counter[bool](), Counter[int]()
+    for change in ledger.opt_outs():
+        try:
+            writes = opt_outs.restore(change.scope, change.phone_hash, opted_out=change.opted_out)
+        except LookupError:
+            without_key[change.scope.project_id] += 1
+            continue
+        if writes:
+            table.write(writes, uuid.uuid4().hex)
+            done[change.opted_out] += 1
+    print(f"{done[True]} phones were opted out again, and {done[False]} opt-outs lifted again")
+    for project, number in without_key.items():
+        print(f"project {project} is not in the table, or older than opt-outs: {number} phones were left out")
+
+
 def _scope(options: argparse.Namespace) -> Scope:
     from shared.store.keys import Scope
 
@@ -537,6 +561,11 @@ def _parser() -> argparse.ArgumentParser:
     erase.add_argument("--mode", choices=("test", "live"), default="live")
     erase.add_argument("--from-ledger", action="store_true", help="erase again everyone in the ledger")
     erase.set_defaults(command=_erase_customer)
+
+    opted_out = groups.add_parser("opt-outs", help="apply the ledger's opt-outs of phones").add_subparsers(
+        required=True
+    )
+    opted_out.add_parser("apply").set_defaults(command=_apply_opt_outs)
 
     usage = groups.add_parser("usage", help="show a project's usage of a month in live mode")
     usage.add_argument("project", type=int)

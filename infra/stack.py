@@ -321,9 +321,10 @@ class ServiceStack(Stack):
         return self._bucket("FailedBatches", FAILED_BATCHES_KEPT, self.stage.removal)
 
     def _erasures(self) -> s3.Bucket:
-        """The bucket of the ledger of erased customers, which contains only ids and must outlive every backup.
+        """The bucket of the ledger of erased customers and opt-outs, which contains only ids and hashes.
 
-        Nothing in it expires, what is overwritten is kept, and it remains when the stage is deleted.
+        It must outlive every backup. Nothing in it expires, what is overwritten is kept, and it remains when the stage
+        is deleted.
         """
         return self._bucket("Erasures", None, RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE, versioned=True)
 
@@ -371,6 +372,7 @@ class ServiceStack(Stack):
                 signing_key=self.signing_key.key_arn,
                 recordings=self.recordings.bucket_name,
                 failed_batches=self.failed_batches.bucket_name,
+                erasures=self.erasures.bucket_name,
                 due_shards=self.stage.due_shards,
                 turns_per_project=self.stage.turns_per_project,
                 model=self.stage.model,
@@ -446,6 +448,7 @@ class ServiceStack(Stack):
             "signing_key": lambda: [self.signing_key.key_arn],
             "recordings": lambda: [self.recordings.arn_for_objects("*")],
             "failed_batches": lambda: [self.failed_batches.arn_for_objects("*")],
+            "opt_outs": lambda: [self.erasures.arn_for_objects("opt_outs/*")],
             "model": self._model_arns,
             "contacts": lambda: [f"{self._instance_arn()}/contact/*"] if self.stage.connect else [],
             "whatsapp": lambda: [self._phone_number_arn()] if self.stage.whatsapp else [],

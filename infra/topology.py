@@ -115,8 +115,8 @@ class StreamSource:
 class Grant:
     """Actions that a function may call on one type of resource. `name` is that of the queue or state machine.
 
-    `on` is one of: table, indexes, queue, state_machine, signing_key, recordings, failed_batches, model, contacts,
-    whatsapp, client_secret, user_pool, notices_topic.
+    `on` is one of: table, indexes, queue, state_machine, signing_key, recordings, failed_batches, opt_outs, model,
+    contacts, whatsapp, client_secret, user_pool, notices_topic.
     """
 
     on: str
@@ -184,6 +184,7 @@ class Function:
             Grant("signing_key", self.signing_key),
             Grant("recordings", self.recordings),
             Grant("failed_batches", ("s3:PutObject",) if self.stream else ()),
+            Grant("opt_outs", ("s3:PutObject",) if self.stream else ()),
             Grant("model", MODEL if self.model else ()),
             Grant("contacts", self.carrier),
             Grant("whatsapp", MESSENGER if self.messenger else ()),
@@ -202,6 +203,7 @@ class Function:
         signing_key: str,
         recordings: str,
         failed_batches: str,
+        erasures: str,
         due_shards: int = DUE_SHARDS,
         turns_per_project: int = TURNS_PER_PROJECT,
         model: str | None = None,
@@ -231,7 +233,7 @@ class Function:
         if self.recordings:
             found["RECORDINGS_BUCKET"] = recordings
         if self.stream:
-            found["FAILED_BATCHES_BUCKET"] = failed_batches
+            found |= {"FAILED_BATCHES_BUCKET": failed_batches, "ERASURES_BUCKET": erasures}
         if self.posts:
             found["TURNS_PER_PROJECT"] = str(turns_per_project)
         if self.model and model:

@@ -105,6 +105,7 @@ class Runner:
                 signing_key=backend["signing_key"],
                 recordings=recordings,
                 failed_batches=failed_batches,
+                erasures=erasures,
                 base_url=f"http://127.0.0.1:{self._socket.getsockname()[1]}",
             )
         os.environ |= {"SPEED": f"{self._settings.speed:g}", "ALLOW_LOOPBACK_RECEIVERS": "1", "SIMULATE_LIVE": "1"}

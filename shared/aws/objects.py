@@ -17,11 +17,11 @@ class Stored:
     modified_at: int
 
 
-def find(bucket: str) -> Iterator[Stored]:
-    """All objects of a bucket, by key."""
+def find(bucket: str, prefix: str = "") -> Iterator[Stored]:
+    """The objects of a bucket whose keys begin with `prefix`, by key."""
     after = ""
     while True:
-        page = services.call(services.s3().list_objects_v2, Bucket=bucket, StartAfter=after)
+        page = services.call(services.s3().list_objects_v2, Bucket=bucket, Prefix=prefix, StartAfter=after)
         for each in page.get("Contents", []):
             after = each["Key"]
             yield Stored(after, int(each["LastModified"].timestamp() * clock.SECOND))

@@ -46,8 +46,10 @@ STREAM_KINDS = (
     "staff_message",
     "deleted_customer",
     "deleted_appointment",
+    "opt_out",
 )
-"""The values of a row's `kind` whose changes become events. The stream's event filter passes only these."""
+"""The values of a row's `kind` whose changes become events or, those of opt-outs, entries of the ledger. The stream's
+event filter passes only these."""
 
 REQUESTS_PER_SECOND, REQUESTS_PER_MINUTE = 100, 5000
 """The rate limits of one API key (promise 1.5)."""

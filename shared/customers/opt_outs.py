@@ -1,8 +1,8 @@
 """Phones whose owners do not want to be called or written to, per project and mode (promises 11).
 
 A phone's opt-out is a row with a keyed hash of the number and nothing else. It outlives the customers who have the
-phone, and their erasure. The key is a row beside it. The first opt-out of a project and mode writes the key, and
-nothing changes it afterwards (`shared/calls/DECISIONS.md`).
+phone, and their erasure. The key is made with the project, is an attribute of its row, and never changes
+(`shared/calls/DECISIONS.md`). The ledger has every opt-out and its lifting, too, for a table that is restored.
 """
 
 from __future__ import annotations
@@ -12,48 +12,77 @@ import hmac
 import secrets
 from collections.abc import Mapping, Sequence
 
+from shared.projects import projects
 from shared.store import table
 from shared.store.keys import Scope
+
+KIND = "opt_out"
+_PHONE = "phone#"
 
 
 def keys(scope: Scope) -> list[tuple[str, str]]:
     """The key of the row that `has_opted_out` takes in `rows`."""
-    return [(scope.pk("opt_out"), "key")]
+    return [projects.row_key(scope.project_id)]
 
 
 def has_opted_out(scope: Scope, phone: str, rows: Mapping[tuple[str, str], table.Row] | None = None) -> bool:
     """Whether nobody may be called at this phone. `rows` saves a read if it has those of `keys` that exist."""
-    row = _key_row(scope) if rows is None else rows.get(keys(scope)[0])
-    return row is not None and table.get(*_address(scope, row, phone)) is not None
+    key = _key(scope) if rows is None else rows.get(keys(scope)[0], {}).get("opt_out_key")
+    return key is not None and table.get(*_address(scope, hash_of(key, phone))) is not None
 
 
 def opt_out(scope: Scope, phone: str) -> Sequence[table.Write]:
     """The writes that opt a phone out; `[]` if it has opted out."""
-    row, writes = _key_row(scope), list[table.Write]()
-    if row is None:
-        [(pk, sk)] = keys(scope)
-        row = {"pk": pk, "sk": sk, "kind": "opt_out_key", "key": secrets.token_hex(32)}
-        # If another first opt-out is faster, its key is the one, and this opt-out is decided again.
-        writes.append(table.Put(row))
-    pk, sk = _address(scope, row, phone)
-    if writes or table.get(pk, sk) is None:
-        writes.append(table.Put({"pk": pk, "sk": sk, "kind": "opt_out"}, condition=""))
-    return writes
+    key, writes = _key(scope), list[table.Write]()
+    if key is None:
+        # The project is older than opt-outs. If another first opt-out is faster, this one is decided again.
+        key = secrets.token_hex(32)
+        new = "attribute_exists(pk) AND attribute_not_exists(opt_out_key)"
+        writes.append(table.Update(*projects.row_key(scope.project_id), set={"opt_out_key": key}, condition=new))
+    return [*writes, *_put(scope, hash_of(key, phone))]
 
 
 def opt_in(scope: Scope, phone: str) -> Sequence[table.Write]:
     """The write that lifts a phone's opt-out; `[]` if it has none."""
-    row = _key_row(scope)
-    if row is None or table.get(*_address(scope, row, phone)) is None:
-        return []
-    return [table.Delete(*_address(scope, row, phone), condition="")]
+    key = _key(scope)
+    return [] if key is None else _delete(scope, hash_of(key, phone))
 
 
-def _key_row(scope: Scope) -> table.Row | None:
-    """The row with the key of the hashes; None before the first opt-out."""
-    return table.get(*keys(scope)[0])
+def restore(scope: Scope, phone_hash: str, *, opted_out: bool) -> Sequence[table.Write]:
+    """The write that opts a phone out, of which only the hash is known, or lifts that; `[]` if nothing changes.
+
+    Raises LookupError if the project has no key, so that no phone has this hash.
+    """
+    if _key(scope) is None:
+        raise LookupError(f"project {scope.project_id} is not in the table, or has no key of opt-outs")
+    return _put(scope, phone_hash) if opted_out else _delete(scope, phone_hash)
 
 
-def _address(scope: Scope, key_row: table.Row, phone: str) -> tuple[str, str]:
-    digest = hmac.new(bytes.fromhex(key_row["key"]), phone.encode(), hashlib.sha256).hexdigest()
-    return scope.pk("opt_out"), f"phone#{digest}"
+def hash_of(key: str, phone: str) -> str:
+    """What is stored of a phone: the hash under the key of its project."""
+    return hmac.new(bytes.fromhex(key), phone.encode(), hashlib.sha256).hexdigest()
+
+
+def phone_hash(row: table.Row) -> str:
+    """The hash in a row of an opt-out."""
+    return str(row["sk"]).removeprefix(_PHONE)
+
+
+def _key(scope: Scope) -> str | None:
+    """The key of the hashes; None if there is no such project, or it is older than opt-outs."""
+    row = table.get(*projects.row_key(scope.project_id))
+    return None if row is None else row.get("opt_out_key")
+
+
+def _put(scope: Scope, phone_hash: str) -> Sequence[table.Write]:
+    pk, sk = _address(scope, phone_hash)
+    return [] if table.get(pk, sk) else [table.Put({"pk": pk, "sk": sk, "kind": KIND}, condition="")]
+
+
+def _delete(scope: Scope, phone_hash: str) -> Sequence[table.Write]:
+    pk, sk = _address(scope, phone_hash)
+    return [table.Delete(pk, sk, condition="")] if table.get(pk, sk) else []
+
+
+def _address(scope: Scope, phone_hash: str) -> tuple[str, str]:
+    return scope.pk(KIND), _PHONE + phone_hash

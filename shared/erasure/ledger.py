@@ -1,19 +1,25 @@
-"""The ledger: which customers were erased, by id, kept outside the table.
+"""The ledger: which customers were erased, and which phones opted out, kept outside the table.
 
-A restored table contains what was erased after the instant of the restore. `infra.manage customers erase
---from-ledger` erases it again. The ledger contains no personal data: an object of the stage's bucket `Erasures` for
-each customer, `{project}/{mode}/{customer}.json`.
+A restored table contains what was erased after the instant of the restore, and lacks the opt-outs since. `infra.manage
+customers erase --from-ledger` and `infra.manage opt-outs apply` make up for it. The ledger contains no personal data:
+in the stage's bucket `Erasures`, it has an object for each erased customer, `{project}/{mode}/{customer}.json`, and
+one for each opt-out and each lifting, `opt_outs/{project}/{mode}/{hash of the phone}/{change}.json`.
 """
 
 from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from shared.aws import objects
 from shared.core import clock
 from shared.store.keys import Scope
+
+_OPT_OUTS = "opt_outs/"
+_LONGEST_SEQUENCE_NUMBER = 40
 
 
 @dataclass(frozen=True)
@@ -24,6 +30,15 @@ class Entry:
     customer_id: str
     begun_at: str
     ended_at: str | None = None
+
+
+@dataclass(frozen=True)
+class OptOut:
+    """A phone, by its hash, that has opted out, or whose opt-out was lifted."""
+
+    scope: Scope
+    phone_hash: str
+    opted_out: bool
 
 
 def begin(scope: Scope, customer_id: str) -> Entry:
@@ -39,8 +54,30 @@ def end(entry: Entry) -> None:
 
 
 def entries() -> list[Entry]:
-    """All entries, by key. Raises Unavailable."""
-    return [_read(item.key) for item in objects.find(_bucket())]
+    """All erasures, by key. Raises Unavailable."""
+    return [_read(item.key) for item in objects.find(_bucket()) if not item.key.startswith(_OPT_OUTS)]
+
+
+def enter(change: OptOut, record: Mapping[str, Any]) -> None:
+    """Enter an opt-out or its lifting, from the record of the change in the table's stream. Raises Unavailable.
+
+    The key begins with the time and the sequence number of the change. So entering it twice, or after a later one, has
+    no further effect.
+    """
+    at = clock.iso(int(record["ApproximateCreationDateTime"]) * clock.SECOND)
+    place = f"{_OPT_OUTS}{change.scope.project_id}/{_mode(change.scope)}/{change.phone_hash}"
+    name = f"{at}-{record['SequenceNumber']:0>{_LONGEST_SEQUENCE_NUMBER}}"
+    doc = {"project": change.scope.project_id, "mode": _mode(change.scope), "phone_hash": change.phone_hash}
+    objects.write(_bucket(), f"{place}/{name}.json", json.dumps(doc | {"opted_out": change.opted_out, "at": at}))
+
+
+def opt_outs() -> Iterator[OptOut]:
+    """The latest change of each phone that has ever opted out. Raises Unavailable."""
+    # The objects of one phone are in the order of its changes.
+    latest = {item.key.rpartition("/")[0]: item.key for item in objects.find(_bucket(), _OPT_OUTS)}
+    for key in latest.values():
+        doc = json.loads(objects.read(_bucket(), key))
+        yield OptOut(Scope(doc["project"], doc["mode"] == "live"), doc["phone_hash"], doc["opted_out"])
 
 
 def _read(key: str) -> Entry:
@@ -49,10 +86,14 @@ def _read(key: str) -> Entry:
 
 
 def _write(entry: Entry) -> None:
-    mode = "live" if entry.scope.livemode else "test"
+    mode = _mode(entry.scope)
     doc = {"project": entry.scope.project_id, "mode": mode, "customer": entry.customer_id}
     doc |= {"begun_at": entry.begun_at, "ended_at": entry.ended_at}
     objects.write(_bucket(), f"{entry.scope.project_id}/{mode}/{entry.customer_id}.json", json.dumps(doc))
+
+
+def _mode(scope: Scope) -> str:
+    return "live" if scope.livemode else "test"
 
 
 def _bucket() -> str:

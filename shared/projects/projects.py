@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import secrets
 from dataclasses import dataclass
 
 from shared.core import clock, ids
@@ -25,10 +26,8 @@ def create(name: str) -> Project:
     while True:
         existing = list_all()
         project = Project(existing[-1].id + 1 if existing else 1, name, clock.iso(clock.now()))
-        row = {"pk": "PROJECTS", "sk": f"{project.id:010d}", "kind": "project"}
-        row |= {"name": project.name, "created_at": project.created_at}
         try:
-            table.write([table.Put(row)], ids.new("req_"))
+            table.write([table.Put(_row(project))], ids.new("req_"))
             return project
         except table.ConditionFailed:
             continue
@@ -36,10 +35,16 @@ def create(name: str) -> Project:
 
 def ensure(project_id: int, name: str) -> None:
     """Create the project with this number, unless it exists."""
-    pk, sk = row_key(project_id)
-    row = {"pk": pk, "sk": sk, "kind": "project", "name": name, "created_at": clock.iso(clock.now())}
+    row = _row(Project(project_id, name, clock.iso(clock.now())))
     with contextlib.suppress(table.ConditionFailed):
         table.write([table.Put(row)], ids.new("req_"))
+
+
+def _row(project: Project) -> table.Row:
+    """A new project's row. The key of its opt-outs is never changed (`shared/customers/opt_outs.py`)."""
+    pk, sk = row_key(project.id)
+    row = {"pk": pk, "sk": sk, "kind": "project", "name": project.name, "created_at": project.created_at}
+    return row | {"opt_out_key": secrets.token_hex(32)}
 
 
 def list_all() -> list[Project]:

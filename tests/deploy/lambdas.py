@@ -93,6 +93,7 @@ class Functions:
             "signing_key": backend["signing_key"],
             "recordings": resources.create_bucket(self.client("s3")),
             "failed_batches": "failed-batches",
+            "erasures": "erasures",
         }
         self.keys = self._project()
 

@@ -90,6 +90,7 @@ def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: S
         signing_key=json.dumps({"Fn::GetAtt": [prod.key, "Arn"]}),
         recordings=json.dumps({"Ref": prod.recordings}),
         failed_batches=json.dumps({"Ref": prod.bucket}),
+        erasures=json.dumps({"Ref": prod.erasures}),
         due_shards=16,
         model=MODEL,
         base_url="of the canary alone",
@@ -154,6 +155,7 @@ def test_a_role_allows_what_the_topology_says_and_nothing_else(
         expected |= {(f"dynamodb:{action}", stream) for action in ("DescribeStream", "GetRecords", "GetShardIterator")}
         expected.add(("dynamodb:ListStreams", below(prod.table, "/stream/*")))
         expected |= {("s3:PutObject", below(prod.bucket, "/*")), ("s3:ListBucket", arn(prod.bucket))}
+        expected.add(("s3:PutObject", below(prod.erasures, "/opt_outs/*")))
     # Traces know no resource.
     expected |= {(f"xray:{action}", text("*")) for action in ("PutTraceSegments", "PutTelemetryRecords")}
     if function.notices and stage == "guarded":
@@ -386,8 +388,14 @@ def test_the_ledger_of_erasures_outlives_every_backup(prod: Synthesized) -> None
     bucket = prod[prod.erasures]
     assert bucket["VersioningConfiguration"] == {"Status": "Enabled"}
     assert "LifecycleConfiguration" not in bucket
-    # No function may change it: an operator does, with credentials of his own.
-    assert not [name for name, policy in prod.all("AWS::IAM::Policy").items() if prod.erasures in text(policy)]
+    # No function may change an erasure: an operator does, with credentials of his own. One may add opt-outs.
+    named = [
+        (action, resource)
+        for function in prod.functions
+        for action, resource in allowed(prod.statements(prod.role_of(function)))
+        if prod.erasures in resource
+    ]
+    assert named == [("s3:PutObject", below(prod.erasures, "/opt_outs/*"))]
 
 
 def test_an_erasure_waits_for_whatever_may_still_write(prod: Synthesized) -> None:

@@ -210,6 +210,7 @@ def test_functions_are_told_of_the_instance_but_not_of_switches() -> None:
             signing_key="key",
             recordings="bucket",
             failed_batches="failed",
+            erasures="erasures",
             carrier=made.carrier,
             messenger=made.messenger,
         )

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from infra import manage
 from shared.aws import objects, services
 from shared.core import clock
+from shared.customers import opt_outs
 from shared.erasure import batches, erasing, ledger, runs
 from shared.store import table
 from shared.store.keys import Scope
@@ -39,10 +41,11 @@ def versioned(bucket: str) -> str:
 
 
 @pytest.fixture(autouse=True)
-def _ledger(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = unique("erasures")
-    services.s3().create_bucket(Bucket=name)
-    monkeypatch.setenv("ERASURES_BUCKET", name)
+def _ledger(stage: Stage) -> Iterator[None]:
+    """An empty ledger."""
+    yield
+    for item in list(objects.find(_bucket())):
+        objects.erase(_bucket(), item.key)
 
 
 def versions(bucket: str) -> list[tuple[str, str]]:
@@ -188,6 +191,114 @@ def test_the_ledger_holds_ids_and_lets_everybody_be_erased_again(stage: Stage, s
     began = clock.now()
     assert run(ledger.entries())[0] == [f"{whom.id}: complete" for whom in people]
     assert clock.now() == began
+
+
+# The ledger of opt-outs
+
+
+def opted_out(stage: Stage, *phones: str) -> list[bool]:
+    """Whether a new call to each phone is refused, because its owner does not want to be called."""
+    found = []
+    for phone in phones:
+        customer = created(stage, "/v1/customers", phone=phone)["id"]
+        placed = stage.call("POST", f"/v1/customers/{customer}/call", {"channel": "phone"})
+        found.append(placed.status == 409 and placed.json["error"]["code"] == "customer_opted_out")
+        assert found[-1] or placed.status == 201, placed.body
+    return found
+
+
+def say(stage: Stage, customer: str, text: str) -> None:
+    conversation = created(stage, "/v1/conversations", customer={"id": customer})["id"]
+    created(stage, f"/v1/conversations/{conversation}/messages", content=text)
+
+
+def lift(stage: Stage, customer: str) -> None:
+    assert stage.call("POST", f"/v1/customers/{customer}/opt_in").status == 200
+
+
+def apply(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """What the operator's command says that brings a restored table's opt-outs up to date."""
+    manage._apply_opt_outs(None, None)  # type: ignore[arg-type]
+    return capsys.readouterr().out.splitlines()
+
+
+def forget_opt_outs(scope: Scope) -> None:
+    """Bring the table back to an instant before the first opt-out of the project."""
+    for key, row in rows().items():
+        if row["kind"] == "opt_out" and key[0].startswith(scope.pk("")):
+            table.write([table.Delete(*key)], "restore")
+
+
+def test_a_restored_table_has_the_opt_outs_and_liftings_of_the_ledger(
+    stage: Stage, stopped_clock: Clock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = stage.project()
+    scope = Scope(project.id, livemode=False)
+    phones = ["+15005550006", "+15005550007", "+15005550008"]
+    gone, lifted, again = (created(stage, "/v1/customers", phone=phone)["id"] for phone in phones)
+    for customer in (gone, lifted, again):
+        say(stage, customer, "Stop calling me")
+    lift(stage, lifted)
+    lift(stage, again)
+    say(stage, again, "Stop calling me")
+    records = stage.fan_out()
+    # As Lambda may pass a batch on again, or an operator redrives it late.
+    stage.fan_out(records)
+    texts = b"".join(stored_in(_bucket()).values()).decode()
+    assert not any(phone in texts or phone[1:] in texts for phone in phones)
+    assert ledger.entries() == []
+
+    # To an instant before the first opt-out, of which only the project's row is left.
+    forget_opt_outs(scope)
+    assert opted_out(stage, *phones) == [False, False, False]
+    assert apply(capsys) == ["2 phones were opted out again, and 0 opt-outs lifted again"]
+    assert opted_out(stage, *phones) == [True, False, True]
+
+    # To an instant before the lifting.
+    key = table.get("PROJECTS", f"{project.id:010d}")
+    assert key is not None
+    table.write(opt_outs.restore(scope, opt_outs.hash_of(key["opt_out_key"], phones[1]), opted_out=True), "restore")
+    assert apply(capsys) == ["0 phones were opted out again, and 1 opt-outs lifted again"]
+    assert opted_out(stage, *phones) == [True, False, True]
+    assert apply(capsys) == ["0 phones were opted out again, and 0 opt-outs lifted again"]
+
+    # To an instant before the project.
+    table.write([table.Delete("PROJECTS", f"{project.id:010d}")], "restore")
+    assert apply(capsys)[1:] == [
+        f"project {project.id} is not in the table, or older than opt-outs: 3 phones were left out"
+    ]
+
+
+def test_an_opt_out_that_the_ledger_does_not_take_is_tried_again(stage: Stage, stopped_clock: Clock) -> None:
+    project = stage.project()
+    say(stage, created(stage, "/v1/customers", phone="+15005550006")["id"], "Stop calling me")
+    records = [record for record in stage.stream_records() if _is_opt_out(record)]
+    assert len(records) == 1
+    bucket = _bucket()
+    services.s3().delete_bucket(Bucket=bucket)
+    failed = stage.invoke("fan_out", {"Records": records})["batchItemFailures"]
+    assert failed == [{"itemIdentifier": records[0]["dynamodb"]["SequenceNumber"]}]
+    services.s3().create_bucket(Bucket=bucket)
+    stage.fan_out(records)
+    assert [change.scope.project_id for change in ledger.opt_outs()] == [project.id]
+
+
+def test_a_failed_batch_with_an_opt_out_can_be_searched_for_a_person(
+    stage: Stage, stopped_clock: Clock, bucket: str
+) -> None:
+    project = stage.project()
+    customer = created(stage, "/v1/customers", phone="+15005550006")["id"]
+    say(stage, customer, "Stop calling me")
+    records = stage.stream_records()
+    objects.write(bucket, "batch", batch_of(records, True))
+    [batch] = batches.in_bucket(bucket)
+    assert batches.erase(batch, Scope(project.id, False), customer) > 0
+    [left] = stored_in(bucket).values()
+    assert [_is_opt_out(record) for record in json.loads(json.loads(left)["payload"])["Records"]].count(True) == 1
+
+
+def _is_opt_out(record: dict[str, Any]) -> bool:
+    return bool(record["dynamodb"].get("NewImage", {}).get("kind") == {"S": "opt_out"})
 
 
 def test_what_cannot_end_within_minutes_is_left_for_later_and_named(

@@ -47,6 +47,7 @@ ARGUMENTS = {
     "signing_key": "signing_key",
     "recordings": "recordings",
     "failed_batches": "stream",
+    "opt_outs": "stream",
     "model": "model",
     "contacts": "carrier",
     "whatsapp": "messenger",
@@ -102,6 +103,7 @@ class Places:
     signing_key: str
     recordings: str
     failed_batches: str
+    erasures: str
 
 
 def granted(functions: Iterable[Function] = topology.FUNCTIONS) -> frozenset[Use]:
@@ -192,6 +194,9 @@ def _key(operation: str, params: Mapping[str, Any], places: Places) -> list[Need
 
 def _object(operation: str, params: Mapping[str, Any], places: Places) -> list[Need]:
     buckets = {places.recordings: "recordings", places.failed_batches: "failed_batches"}
+    if params.get("Key", "").startswith("opt_outs/"):
+        # What else the ledger has is an operator's.
+        buckets[places.erasures] = "opt_outs"
     bucket = params["Bucket"]
     return [Need(f"s3:{operation}", buckets.get(bucket, "recordings"), "" if bucket in buckets else bucket)]
 

@@ -345,6 +345,7 @@ def running(database_port: int, folder: Path, recorder: privileges.Recorder, own
             signing_key = boto3.client("kms").create_key()["KeyMetadata"]["KeyId"]
             recordings = resources.create_bucket(boto3.client("s3"))
             failed_batches = resources.create_bucket(boto3.client("s3"), resources.FAILED_BATCHES)
+            erasures = resources.create_bucket(boto3.client("s3"), resources.ERASURES)
             notices_topic = boto3.client("sns").create_topic(Name="notices")["TopicArn"]
             for function in topology.FUNCTIONS:
                 os.environ |= function.environment(
@@ -354,6 +355,7 @@ def running(database_port: int, folder: Path, recorder: privileges.Recorder, own
                     signing_key=signing_key,
                     recordings=recordings,
                     failed_batches=failed_batches,
+                    erasures=erasures,
                     notices_topic=notices_topic,
                 )
             places = privileges.Places(
@@ -363,6 +365,7 @@ def running(database_port: int, folder: Path, recorder: privileges.Recorder, own
                 signing_key=signing_key,
                 recordings=recordings,
                 failed_batches=failed_batches,
+                erasures=erasures,
             )
             assert boto3.DEFAULT_SESSION is not None
             with recorder.watching(boto3.DEFAULT_SESSION.events, places):

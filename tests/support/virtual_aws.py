@@ -112,6 +112,7 @@ def virtual_aws(answers: Answers, latency: float) -> Iterator[VirtualAws]:
             signing_key="key",
             recordings="recordings",
             failed_batches="failed",
+            erasures="erasures",
         )
     clients = (services.dynamodb, services.sqs)
     with mock.patch.dict(os.environ, environment):

@@ -20,7 +20,7 @@ from tests.support.privileges import UNKNOWN, Audit, Need, Places, Recorder, Use
 
 QUEUE = "https://sqs.eu-central-1.amazonaws.com/123456789012/dials"
 MACHINE = "arn:aws:states:eu-central-1:123456789012:stateMachine:call_consent"
-PLACES = Places("table", {QUEUE: "dials"}, {MACHINE: "call_consent"}, "key", "recordings", "failed")
+PLACES = Places("table", {QUEUE: "dials"}, {MACHINE: "call_consent"}, "key", "recordings", "failed", "erasures")
 KEY = {"TableName": "table", "Key": {}}
 QUERY = {"TableName": "table", "KeyConditionExpression": "pk = :pk"}
 WRITES = [{"Put": {"TableName": "table", "Item": {}}}, {"Update": KEY}, {"Delete": KEY}, {"ConditionCheck": KEY}]
@@ -58,6 +58,8 @@ WRITES = [{"Put": {"TableName": "table", "Item": {}}}, {"Update": KEY}, {"Delete
         ("kms", "Decrypt", {"CiphertextBlob": b""}, ["kms:Decrypt on signing_key"]),
         ("sns", "Publish", {"TopicArn": "arn", "Message": "m"}, ["sns:Publish on notices_topic"]),
         ("s3", "PutObject", {"Bucket": "recordings"}, ["s3:PutObject on recordings"]),
+        ("s3", "PutObject", {"Bucket": "erasures", "Key": "opt_outs/1/live/0/1"}, ["s3:PutObject on opt_outs"]),
+        ("s3", "PutObject", {"Bucket": "erasures", "Key": "1/live/1"}, ["s3:PutObject on recordings erasures"]),
         ("s3", "GetObject", {"Bucket": "failures"}, ["s3:GetObject on recordings failures"]),
         ("bedrock-runtime", "Converse", {}, ["bedrock:InvokeModel on model"]),
         ("bedrock-runtime", "ConverseStream", {}, ["bedrock:InvokeModelWithResponseStream on model"]),
