@@ -13,6 +13,7 @@
     opt-outs apply          after a restore, opts out again every phone in the ledger, or lifts it again
     usage PROJECT MONTH     shows live messages, model tokens, calls and their seconds in a month (2026-11)
     members add PROJECT EMAIL [--role owner|member|viewer] | members list PROJECT | members remove PROJECT EMAIL
+    members rebind PROJECT [EMAIL]     after a change of the sign-in provider or user pool, lets everybody sign in anew
     members link EMAIL      prints a link that signs a member in once, on the local runner only
     redrive-stream          sends the failed batches of the table's stream to fan_out again
 
@@ -272,6 +273,15 @@ def _remove_member(stage: Stage, options: argparse.Namespace) -> None:
     print(f"{member.email} is no longer a member of project {options.project}")
 
 
+def _rebind_members(stage: Stage, options: argparse.Namespace) -> None:
+    from shared.admin import audit, members
+
+    emails = [options.email] if options.email else [one.email for one in members.of_project(options.project)]
+    for email in emails:
+        member = members.rebind(options.project, email, audit.operator())
+        print(f"{member.email} joins project {options.project} with the next sign-in: {stage.invite(member.email)}")
+
+
 def _link_member(stage: Stage, options: argparse.Namespace) -> None:
     from shared.admin import members, sign_in
 
@@ -506,6 +516,10 @@ def _parser() -> argparse.ArgumentParser:
     remove.add_argument("project", type=int)
     remove.add_argument("email", type=_email)
     remove.set_defaults(command=_remove_member)
+    rebind = members.add_parser("rebind", help="let members sign in with new identities: one, or all of a project")
+    rebind.add_argument("project", type=int)
+    rebind.add_argument("email", type=_email, nargs="?")
+    rebind.set_defaults(command=_rebind_members)
     link = members.add_parser("link", help="print a link that signs a member in once (local runner)")
     link.add_argument("email", type=_email)
     link.set_defaults(command=_link_member)

@@ -151,6 +151,7 @@ ACTION = {
     "delivery.sent_now": "Sent a waiting delivery at once",
     "member.added": "Added a member",
     "member.joined": "Signed in for the first time",
+    "member.rebound": "Let a member sign in with a new identity",
     "member.removed": "Removed a member",
     "member.role_changed": "Gave a member another role",
     "replay.started": "Started a replay of failed deliveries",

@@ -92,7 +92,7 @@ def add(project_id: int, email: str, role: str, actor: Actor) -> Member:
         "member_role": role,
         "added_at": now,
     }
-    invitation = {"pk": _invited(email), "sk": _number(project_id), "kind": "invitation"}
+    invitation = _invitation(project_id, email)
     entry = audit.entry(project_id, actor, "member.added", email, after={"role": role})
     try:
         table.write([table.Put(row), table.Put(invitation), entry], actor.request_id)
@@ -160,6 +160,36 @@ def change_role(project_id: int, id: str, role: str, actor: Actor) -> Member:
         )
         table.write([update, *_other_owner(row), entry], actor.request_id)
         return _of_row(row | {"member_role": role})
+
+    return commit.retry_on_conflict(attempt)
+
+
+def rebind(project_id: int, email: str, actor: Actor) -> Member:
+    """Let the next sign-in with a member's verified address bind the member anew; the identity of now is no member.
+
+    It is for a new sign-in provider or user pool, in which everybody has a new identity. Nothing changes for a member
+    who has not joined. Raises LookupError for an unknown member.
+    """
+
+    def attempt() -> Member:
+        row = _find(project_id, _hash(email.strip()))
+        if "person" not in row:
+            return _of_row(row)
+        unbound = table.Update(
+            row["pk"],
+            row["sk"],
+            set={"person": None, "joined_at": None},
+            condition="person = :person",
+            values={":person": row["person"]},
+        )
+        writes: Sequence[table.Write] = [
+            unbound,
+            table.Delete(_pk_of_person(row["person"]), _number(project_id)),
+            table.Put(_invitation(project_id, row["email"])),
+            audit.entry(project_id, actor, "member.rebound", row["email"]),
+        ]
+        table.write(writes, actor.request_id)
+        return _of_row({**row, "joined_at": None})
 
     return commit.retry_on_conflict(attempt)
 
@@ -260,6 +290,10 @@ def _pk_of_person(person_id: str) -> str:
 
 def _invited(email: str) -> str:
     return f"INVITED#{_hash(email)}"
+
+
+def _invitation(project_id: int, email: str) -> table.Row:
+    return {"pk": _invited(email), "sk": _number(project_id), "kind": "invitation"}
 
 
 def _number(project_id: int) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from functions.admin import PAGES
 from functions.admin.visits import Page
-from shared.admin import members, sessions
+from shared.admin import audit, members, sessions
 from shared.core import clock
 from shared.store.keys import Scope
 from shared.webhooks.deliveries import resource as deliveries
@@ -227,6 +227,32 @@ def test_somebody_who_gets_the_address_of_a_member_is_not_the_member(stage: Stag
         members.join(successor.person, successor.email, operator)
         browser = Browser(stage, {SESSION: sessions.begin(successor)})
     assert browser.get(f"{story.path}/events").status == 404
+
+
+def test_a_member_who_is_bound_anew_is_whoever_signs_in_next_with_the_address(stage: Stage, story: Story) -> None:
+    browser = signed_in(stage, "ada@example.com", {story.project.id: members.OWNER})
+    assert browser.get(f"{story.path}/events").status == 200
+    of_new_pool = members.Identity("https://new-pool.example.com", "another-subject", "ada@example.com")
+    with as_test() as operator:
+        assert members.rebind(story.project.id, "ADA@example.com", operator).joined_at is None
+        assert members.is_invited("ada@example.com")
+    assert browser.get(f"{story.path}/events").status == 404
+
+    with as_test() as operator:
+        members.join(of_new_pool.person, of_new_pool.email, operator)
+        # The member has joined: to repeat the command is to bind the member once more.
+        assert not members.is_invited("ada@example.com")
+        anew = Browser(stage, {SESSION: sessions.begin(of_new_pool)})
+        (member,) = [one for one in members.of_project(story.project.id) if one.email == "ada@example.com"]
+        entries, _ = audit.page(story.project.id)
+    assert anew.get(f"{story.path}/events").status == 200
+    assert browser.get(f"{story.path}/events").status == 404
+    assert (member.role, bool(member.joined_at)) == (members.OWNER, True)
+    assert [(one.action, one.target) for one in entries[:2]] == [
+        ("member.joined", "ada@example.com"),
+        ("member.rebound", "ada@example.com"),
+    ]
+    assert "Let a member sign in with a new identity" in anew.get(f"{story.path}/audit_trail").text
 
 
 @pytest.mark.parametrize("mode", ["TEST", "other", "live%2F..%2Ftest"])

@@ -62,6 +62,33 @@ def test_a_new_member_gets_a_user_whose_address_is_verified(stage: Stage, capsys
     assert "only the local runner has sign-in links" in capsys.readouterr().err
 
 
+def test_all_members_of_a_project_are_bound_anew_and_get_users_in_a_new_pool(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = stage.project().id
+    cognito = boto3.client("cognito-idp")
+    pool = cognito.create_user_pool(PoolName="New", UsernameAttributes=["email"])["UserPool"]["Id"]
+    bound, waits = "ada@example.com", "grace@example.com"
+    of_old_pool = members.Identity("https://old-pool.example.com", "subject", bound)
+    with as_test() as operator:
+        for email in (bound, waits):
+            members.add(project, email, members.OWNER, operator)
+        members.join(of_old_pool.person, bound, operator)
+        deployed("moved", pool)
+        assert manage.main(["--stage", "moved", "members", "rebind", str(project)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert [line.partition(" ")[0] for line in told] == [bound, waits]
+    assert all("an e-mail with a password was sent" in line for line in told)
+    assert len(cognito.list_users(UserPoolId=pool)["Users"]) == 2
+    with as_test():
+        assert [one.joined_at for one in members.of_project(project)] == [None, None]
+        assert members.person(of_old_pool.person).memberships == ()
+        assert manage.main(["--stage", "moved", "members", "rebind", str(project), bound]) == 0
+        assert "as before" in capsys.readouterr().out
+        assert manage.main(["--stage", "moved", "members", "rebind", str(project), "nobody@example.com"]) == 1
+    assert "no such member" in capsys.readouterr().err
+
+
 def test_a_stage_with_its_own_provider_invites_nobody(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     project = str(stage.project().id)
     with as_test():
