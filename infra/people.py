@@ -46,8 +46,10 @@ def arn(pool: cognito.UserPool) -> str:
     return Stack.of(pool).format_arn(service="cognito-idp", resource="userpool", resource_name=pool.user_pool_id)
 
 
-def client(pool: cognito.UserPool, *, redirect_uri: str) -> str:
-    """Create the admin pages' client of the pool, which returns to `redirect_uri`. Returns its id.
+def client(pool: cognito.UserPool, *, redirect_uri: str, signed_out_uri: str) -> str:
+    """Create the admin pages' client of the pool. Returns its id.
+
+    After a sign-in, the pool sends the browser to `redirect_uri`, after a sign-out to `signed_out_uri`.
 
     It has no secret, because Cognito generates it, and CloudFormation could pass it on only in plain text. PKCE binds a
     code to its attempt.
@@ -61,6 +63,7 @@ def client(pool: cognito.UserPool, *, redirect_uri: str) -> str:
             flows=cognito.OAuthFlows(authorization_code_grant=True),
             scopes=[cognito.OAuthScope.OPENID, cognito.OAuthScope.EMAIL],
             callback_urls=[redirect_uri],
+            logout_urls=[signed_out_uri],
         ),
         # The admin pages have their own sessions. They use the ID token once.
         id_token_validity=_TOKENS_LAST,

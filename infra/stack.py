@@ -494,7 +494,8 @@ class ServiceStack(Stack):
         CfnOutput(self, ADMIN_OUTPUT, value=f"{address}/admin")
         if self.people is None:
             return
-        client_id = people.client(self.people, redirect_uri=f"{address}/admin/sign-in/callback")
+        sign_in = f"{address}/admin/sign-in"
+        client_id = people.client(self.people, redirect_uri=f"{sign_in}/callback", signed_out_uri=sign_in)
         CfnOutput(self, USER_POOL_OUTPUT, value=self.people.user_pool_id)
         for function in topology.FUNCTIONS:
             if function.sign_in:

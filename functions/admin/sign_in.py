@@ -23,7 +23,8 @@ from shared.admin import audit, members, oidc, sessions, sign_in
 from shared.admin.members import Identity
 from shared.core import clock, log
 
-_CALLBACK = "/admin/sign-in/callback"
+_SIGN_IN = "/admin/sign-in"
+_CALLBACK = f"{_SIGN_IN}/callback"
 
 
 def start(visit: SignedIn) -> Response:
@@ -98,13 +99,26 @@ def use_link(visit: Visit) -> Response:
 
 
 def sign_out(visit: SignedIn) -> Response:
-    """End this session, or all sessions of the person."""
+    """End this session, or all sessions of the person, and send the browser to end that at the provider."""
     sessions.end(visit.session)
     if visit.form.get("everywhere"):
         members.end_sessions(visit.session.person)
-    response = visit.redirect("/admin/sign-in")
+    url = _sign_out_url(visit)
+    response = visit.render("signed_out.html", provider_url=url) if url else visit.redirect(_SIGN_IN)
     delete_cookie(response, "session")
     return response
+
+
+def _sign_out_url(visit: Visit) -> str | None:
+    """Where the provider ends its own session; None without a provider, or if it has no such place."""
+    provider = oidc.provider()
+    if provider is None:
+        return None
+    try:
+        return provider.sign_out_url(visit.context.base_url + _SIGN_IN)
+    except oidc.SignInRefused as refused:
+        log.logger().warning("not signed out at the provider", extra={"reason": str(refused)})
+        return None
 
 
 def _begin_session(visit: Visit, identity: Identity, path: str) -> Response:
@@ -142,7 +156,7 @@ PAGES = (
     Page("/admin", get=View(start)),
     Page("/admin/", get=View(without_slash), public=True),
     Page("/admin/account", get=View(account)),
-    Page("/admin/sign-in", get=View(ask), public=True),
+    Page(_SIGN_IN, get=View(ask), public=True),
     Page("/admin/sign-in/start", get=View(begin), public=True),
     Page(_CALLBACK, get=View(complete), public=True),
     Page("/admin/sign-in/link", get=View(use_link), public=True),

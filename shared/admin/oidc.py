@@ -12,6 +12,7 @@ import functools
 import hashlib
 import json
 import os
+import re
 import secrets
 import ssl
 import urllib.error
@@ -34,6 +35,8 @@ ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 LEEWAY_S = 60
 """The difference between the provider's clock and ours that is accepted (seconds)."""
 CACHED_FOR_MS = clock.HOUR
+_COGNITO = re.compile(r"https://cognito-idp\.[a-z0-9-]+\.amazonaws\.com/")
+"""The issuers of Cognito's user pools."""
 _TIMEOUT_S = 5
 _MOST_BYTES = 1024 * 1024
 
@@ -64,8 +67,22 @@ class Provider:
             "code_challenge": base64.urlsafe_b64encode(challenge).decode().rstrip("="),
             "code_challenge_method": "S256",
         }
-        endpoint = self._metadata()["authorization_endpoint"]
-        return f"{endpoint}{'&' if '?' in endpoint else '?'}{urllib.parse.urlencode(parameters)}"
+        return _with_query(self._metadata()["authorization_endpoint"], parameters)
+
+    def sign_out_url(self, return_to: str) -> str | None:
+        """The URL at which the browser ends its session at the provider, which then sends it to `return_to`.
+
+        None if the provider has none. Raises SignInRefused. Providers follow OpenID Connect RP-Initiated Logout 1.0;
+        Cognito has an endpoint and a parameter of its own ("The managed login sign-out endpoint: /logout":
+        docs.aws.amazon.com/cognito/latest/developerguide/logout-endpoint.html).
+        """
+        metadata = self._metadata()
+        if _COGNITO.match(self.issuer):
+            endpoint = urllib.parse.urljoin(metadata["authorization_endpoint"], "/logout")
+            return _with_query(endpoint, {"client_id": self.client_id, "logout_uri": return_to})
+        if endpoint := metadata.get("end_session_endpoint"):
+            return _with_query(endpoint, {"client_id": self.client_id, "post_logout_redirect_uri": return_to})
+        return None
 
     def identify(self, attempt: Attempt, code: str, redirect_uri: str) -> Identity:
         """Exchange the code for an ID token, and return the identity that it proves. Raises SignInRefused."""
@@ -178,6 +195,10 @@ def provider() -> Provider | None:
 @functools.cache
 def _provider(issuer: str, client_id: str, client_secret_id: str | None) -> Provider:
     return Provider(issuer, client_id, client_secret_id)
+
+
+def _with_query(url: str, parameters: Mapping[str, str]) -> str:
+    return f"{url}{'&' if '?' in url else '?'}{urllib.parse.urlencode(parameters)}"
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

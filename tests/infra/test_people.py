@@ -60,6 +60,8 @@ def test_the_client_returns_to_the_admin_pages_and_nowhere_else(
     (callback,) = client["CallbackURLs"]
     assert flat(callback) == address.replace("${Api}", f"${{{api}}}") + CALLBACK
     assert flat(stage.template["Outputs"][ADMIN_OUTPUT]["Value"]) == flat(callback).removesuffix(CALLBACK) + "/admin"
+    (signed_out,) = client["LogoutURLs"]
+    assert flat(signed_out) == flat(callback).removesuffix("/callback")
     assert client["AllowedOAuthFlows"] == ["code"]
     assert client["AllowedOAuthScopes"] == ["openid", "email"]
     assert client["GenerateSecret"] is False

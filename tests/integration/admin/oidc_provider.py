@@ -65,6 +65,26 @@ class Person:
             )
         raise AssertionError("the provider never returns")
 
+    def has_session(self, url: str, back: str) -> bool:
+        """Whether the provider lets this browser through to `back` without asking who is there."""
+        _, location, page = self._ask("GET", url, None)
+        while location:
+            url = urllib.parse.urljoin(url, location)
+            if url.startswith(back):
+                return True
+            _, location, page = self._ask("GET", url, None)
+        return 'name="prompt" value="login"' not in page
+
+    def sign_out(self, url: str, back: str) -> str:
+        """Open the provider's page and sign out there; the URL to which the provider returns, which is `back`."""
+        _, _, page = self._ask("GET", url, None)
+        action, token = re.search(r'action="([^"]+)"', page), re.search(r'name="xsrf" value="(\w+)"', page)
+        assert action and token, page
+        form = urllib.parse.urlencode({"xsrf": token[1], "logout": "yes"})
+        _, location, page = self._ask("POST", html.unescape(action[1]), form)
+        assert location == back, page
+        return location
+
     def _ask(self, method: str, url: str, body: str | None) -> tuple[int, str | None, str]:
         parts = urllib.parse.urlsplit(url)
         connection = http.client.HTTPConnection(parts.netloc, timeout=20)
@@ -84,6 +104,7 @@ class Person:
 def running(port: int, redirect_uri: str, *keys: dict[str, Any]) -> Iterator[str]:
     """A provider that signs with the first key, for as long as the block runs; its issuer."""
     common = {"redirect_uris": [redirect_uri], "response_types": ["code"], "grant_types": ["authorization_code"]}
+    common["post_logout_redirect_uris"] = [redirect_uri.removesuffix("/callback")]
     confidential = {"client_id": CONFIDENTIAL, "client_secret": SECRET}
     public = {"client_id": PUBLIC, "token_endpoint_auth_method": "none"}
     settings = {"port": port, "jwks": {"keys": [*keys]}, "clients": [confidential | common, public | common]}

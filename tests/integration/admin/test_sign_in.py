@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import hmac
+import html
 import json
+import re
 import time
 import urllib.parse
 from collections.abc import Iterator
@@ -287,6 +289,45 @@ def test_a_forged_token_is_refused(issuer: str) -> None:
 )
 def test_a_sign_in_returns_only_to_admin_pages(browser: Browser, path: str) -> None:
     assert sign_in_as(browser, ADA, path).location == "/admin"
+
+
+def test_signing_out_ends_the_providers_session_too(
+    stage: Stage, issuer: str, client: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    browser, person = configured(stage, issuer, client, monkeypatch), Person(ADA)
+    browser.get(returned(person.sign_in(begin(browser), CALLBACK)))
+    shown = browser.submit("/admin/account", "/admin/sign-out")
+    assert SESSION not in browser.cookies
+    # Not a redirect: browsers block one that leads a form to another host than the page's policy names.
+    assert shown.status == 200
+    found = re.search(r'http-equiv="refresh" content="0; url=([^"]+)"', shown.text)
+    assert found
+    url = html.unescape(found[1])
+    assert url.startswith(issuer)
+    signed_out = CALLBACK.removesuffix("/callback")
+    assert query(url) == {"client_id": client, "post_logout_redirect_uri": signed_out}
+    assert person.has_session(begin(browser), CALLBACK)
+    person.sign_out(url, signed_out)
+    assert not person.has_session(begin(browser), CALLBACK), "whoever has the browser now is signed in again"
+
+
+def test_cognito_is_asked_to_sign_out_in_its_own_way() -> None:
+    issuer, domain = "https://cognito-idp.eu-central-1.amazonaws.com/eu-central-1_Example", "https://people.example.com"
+    document = {"issuer": issuer, "authorization_endpoint": f"{domain}/oauth2/authorize"}
+    read = {f"{issuer}/.well-known/openid-configuration": (clock.now(), document)}
+    url = oidc.Provider(issuer, "the-client", None, read).sign_out_url(f"{HERE}/admin/sign-in")
+    assert url is not None
+    assert url.partition("?")[0] == f"{domain}/logout"
+    assert query(url) == {"client_id": "the-client", "logout_uri": f"{HERE}/admin/sign-in"}
+
+
+def test_a_provider_that_does_not_respond_does_not_keep_anybody_from_signing_out(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sign_in_as(browser, ADA)
+    monkeypatch.setenv("OIDC_ISSUER", f"http://127.0.0.1:{free_port()}")
+    assert browser.submit("/admin/account", "/admin/sign-out").location == "/admin/sign-in"
+    assert SESSION not in browser.cookies
 
 
 def test_a_link_signs_in_once_and_only_on_the_local_runner(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
