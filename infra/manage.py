@@ -14,6 +14,8 @@
     usage PROJECT MONTH     shows live messages, model tokens, calls and their seconds in a month (2026-11)
     members add PROJECT EMAIL [--role owner|member|viewer] | members list PROJECT | members remove PROJECT EMAIL
     members rebind PROJECT [EMAIL]     after a change of the sign-in provider or user pool, lets everybody sign in anew
+    members invite PROJECT EMAIL     sends the invitation to a stage with a user pool again
+    members reset-second-factor PROJECT EMAIL     removes a lost authenticator app, in such a stage
     members link EMAIL      prints a link that signs a member in once, on the local runner only
     redrive-stream          sends the failed batches of the table's stream to fan_out again
 
@@ -140,6 +142,10 @@ class _Local:
         """Say how a new member signs in."""
         return f"sign in with the link that `members link {email}` prints"
 
+    def use_user_pool(self) -> None:
+        """The local runner has no users."""
+        raise NotReachable("the local runner has no user pool: people sign in with a link")
+
     def sign_in_url(self, email: str) -> str:
         """A link that signs this person in once."""
         from shared.admin import sign_in
@@ -175,7 +181,7 @@ class _Deployed:
         pages = self.outputs.get(ADMIN_OUTPUT, "the admin pages")
         if USER_POOL_OUTPUT not in self.outputs:
             return f"sign in at {pages} with the stage's own provider"
-        os.environ["USER_POOL_ID"] = self.outputs[USER_POOL_OUTPUT]
+        self.use_user_pool()
         try:
             invited = user_pool.invite(email)
         except (Unavailable, AwsError) as error:
@@ -183,6 +189,12 @@ class _Deployed:
         if not invited:
             return f"sign in at {pages}, as before"
         return f"an e-mail with a password was sent; sign in at {pages}"
+
+    def use_user_pool(self) -> None:
+        """Let the commands that follow use the stack's user pool."""
+        if USER_POOL_OUTPUT not in self.outputs:
+            raise NotReachable("the stage has no user pool: people sign in at its own provider")
+        os.environ["USER_POOL_ID"] = self.outputs[USER_POOL_OUTPUT]
 
     def sign_in_url(self, email: str) -> str:
         """Links sign nobody in on a deployed stage."""
@@ -280,6 +292,30 @@ def _rebind_members(stage: Stage, options: argparse.Namespace) -> None:
     for email in emails:
         member = members.rebind(options.project, email, audit.operator())
         print(f"{member.email} joins project {options.project} with the next sign-in: {stage.invite(member.email)}")
+
+
+def _invite_member(stage: Stage, options: argparse.Namespace) -> None:
+    from shared.admin import audit, members, user_pool
+
+    member = members.with_email(options.project, options.email)
+    stage.use_user_pool()
+    try:
+        user_pool.send_again(member, audit.operator())
+    except user_pool.NotPossible as problem:
+        raise CommandFailed(str(problem)) from None
+    print(f"{member.email} gets another e-mail with a password, which is valid for seven days")
+
+
+def _reset_second_factor(stage: Stage, options: argparse.Namespace) -> None:
+    from shared.admin import audit, members, user_pool
+
+    member = members.with_email(options.project, options.email)
+    stage.use_user_pool()
+    try:
+        user_pool.reset_second_factor(member, audit.operator())
+    except user_pool.NotPossible as problem:
+        raise CommandFailed(str(problem)) from None
+    print(f"the next sign-in of {member.email} asks for another authenticator app, after the password")
 
 
 def _link_member(stage: Stage, options: argparse.Namespace) -> None:
@@ -520,6 +556,14 @@ def _parser() -> argparse.ArgumentParser:
     rebind.add_argument("project", type=int)
     rebind.add_argument("email", type=_email, nargs="?")
     rebind.set_defaults(command=_rebind_members)
+    for name, helps, command in (
+        ("invite", "send the invitation again", _invite_member),
+        ("reset-second-factor", "remove a lost authenticator app", _reset_second_factor),
+    ):
+        of_user = members.add_parser(name, help=helps)
+        of_user.add_argument("project", type=int)
+        of_user.add_argument("email", type=_email)
+        of_user.set_defaults(command=command)
     link = members.add_parser("link", help="print a link that signs a member in once (local runner)")
     link.add_argument("email", type=_email)
     link.set_defaults(command=_link_member)

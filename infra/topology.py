@@ -20,7 +20,7 @@ TURNS_PER_PROJECT = 50
 """The live messages of one project that may be under way at once, unless a stage sets another number."""
 
 MODEL = ("bedrock:InvokeModel",)
-USERS = ("cognito-idp:AdminCreateUser",)
+USERS = ("cognito-idp:AdminCreateUser", "cognito-idp:AdminDeleteSoftwareToken")
 NOTICES = ("sns:Publish",)
 SECRET = ("secretsmanager:GetSecretValue",)
 MESSENGER = ("social-messaging:SendWhatsAppMessage", "social-messaging:GetWhatsAppCallPermission")

@@ -1,4 +1,4 @@
-"""The members of a project: add, change the role, remove."""
+"""The members of a project: add, change the role, remove, help with the sign-in."""
 
 from __future__ import annotations
 
@@ -17,8 +17,14 @@ NOTICES = {
     "added": "The member was added.",
     "invited": "The member was added. They get an e-mail with a password for the first sign-in.",
     "changed": "The role was changed.",
+    "invited_again": "The invitation was sent again, with a new password. It is valid for seven days.",
+    "reset": "The second factor was reset. The next sign-in asks for an authenticator app, after the password.",
     "removed": "The member was removed, and has no access any more.",
 }
+_NOT_YOURS = (
+    "They have not signed in to this project yet, or belong to a project that is not yours. The operator of the service"
+    " resets their second factor."
+)
 _LAST_OWNER = "This is the only owner, and a project must have one. Make somebody else an owner first."
 
 
@@ -51,17 +57,16 @@ def add(visit: InProject) -> Response:
 
 
 def show_one(visit: InProject) -> Response:
-    """Show a member, with the forms that change the role and remove them."""
+    """Show a member, with the forms that change the role, help with the sign-in and remove them."""
     return _form(visit, _find(visit))
 
 
 def change(visit: InProject) -> Response:
-    """Change a member's role, or remove them."""
+    """Change a member's role, help with the sign-in, or remove them."""
     member, role = _find(visit), visit.form.get("role", "")
     try:
-        if visit.form.get("action") == "remove":
-            members.remove_by_id(visit.scope.project_id, member.id, visit.actor)
-            return visit.redirect(visit.path("members?notice=removed"))
+        if notice := _act(visit, member, visit.form.get("action", "")):
+            return visit.redirect(visit.path(f"members?notice={notice}"))
         if forms.edited(visit, {"role": member.role}):
             members.change_role(visit.scope.project_id, member.id, role, visit.actor)
     except forms.ChangedMeanwhile as error:
@@ -73,12 +78,35 @@ def change(visit: InProject) -> Response:
     return visit.redirect(visit.path("members?notice=changed"))
 
 
+def _act(visit: InProject, member: Member, action: str) -> str:
+    """Do what a form without fields asks for. Returns the notice; empty for another form."""
+    if action == "remove":
+        members.remove_by_id(visit.scope.project_id, member.id, visit.actor)
+        return "removed"
+    if action not in ("invite", "reset"):
+        return ""
+    if not user_pool.exists():
+        raise not_found()
+    try:
+        if action == "invite":
+            user_pool.send_again(member, visit.actor)
+            return "invited_again"
+        if not members.is_only_with(visit.person, member):
+            raise user_pool.NotPossible(_NOT_YOURS)
+        user_pool.reset_second_factor(member, visit.actor)
+        return "reset"
+    except user_pool.NotPossible as error:
+        raise Refused(409, "This was not done", str(error)) from None
+
+
 def _form(visit: InProject, member: Member, error: ApiError | None = None) -> Response:
     return visit.render(
         "member.html",
         error.status if error else 200,
         section="members",
         member=member,
+        user_pool=user_pool.exists(),
+        resettable=user_pool.exists() and members.is_only_with(visit.person, member),
         roles=members.ROLES,
         form=forms.view(visit, {"role": member.role}, error),
         error=error,

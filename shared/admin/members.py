@@ -103,10 +103,7 @@ def add(project_id: int, email: str, role: str, actor: Actor) -> Member:
 
 def remove(project_id: int, email: str, actor: Actor) -> Member:
     """Remove a member, who loses access immediately. Raises LookupError for an unknown member."""
-    id = _hash(email.strip())
-    if table.get(_pk(project_id), id) is None:
-        raise LookupError(f"project {project_id} has no member {email}")
-    return remove_by_id(project_id, id, actor, keep_an_owner=False)
+    return remove_by_id(project_id, with_email(project_id, email).id, actor, keep_an_owner=False)
 
 
 def remove_by_id(project_id: int, id: str, actor: Actor, *, keep_an_owner: bool = True) -> Member:
@@ -197,6 +194,28 @@ def rebind(project_id: int, email: str, actor: Actor) -> Member:
 def find(project_id: int, id: str) -> Member:
     """The member with this id. Raises LookupError."""
     return _of_row(_find(project_id, id))
+
+
+def with_email(project_id: int, email: str) -> Member:
+    """The member with this e-mail address. Raises LookupError."""
+    row = table.get(_pk(project_id), _hash(email.strip()))
+    if row is None:
+        raise LookupError(f"project {project_id} has no member {email}")
+    return _of_row(row)
+
+
+def is_only_with(owner: Person, member: Member) -> bool:
+    """Whether a member has joined, and belongs to no project but those of which `owner` is an owner.
+
+    Somebody who may weaken how a person signs in could otherwise add a person of another project to their own first.
+    """
+    row = _find(member.project_id, member.id)
+    if "person" not in row:
+        return False
+    invited = [int(one["sk"]) for page in table.query(_invited(member.email), limit=100) for one in page]
+    joined = [one.project_id for one in person(row["person"]).memberships]
+    owned = {one.project_id for one in owner.memberships if one.may(OWNER)}
+    return owned.issuperset(invited + joined)
 
 
 def of_project(project_id: int) -> list[Member]:

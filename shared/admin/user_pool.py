@@ -4,8 +4,21 @@ from __future__ import annotations
 
 import os
 
+from shared.admin import audit
+from shared.admin.audit import Actor
+from shared.admin.members import Member
 from shared.aws import services
 from shared.aws.error_codes import ErrorCode
+from shared.store import table
+
+
+class NotPossible(Exception):
+    """The user pool refuses what is asked of it. The message says why and what to do."""
+
+
+def exists() -> bool:
+    """Whether the stage has a user pool of its own."""
+    return bool(os.environ.get("USER_POOL_ID"))
 
 
 def invite(email: str) -> bool:
@@ -13,13 +26,12 @@ def invite(email: str) -> bool:
 
     False if the stage has no user pool, or the user exists.
     """
-    pool = os.environ.get("USER_POOL_ID")
-    if not pool:
+    if not exists():
         return False
     try:
         services.call(
             services.cognito().admin_create_user,
-            UserPoolId=pool,
+            UserPoolId=os.environ["USER_POOL_ID"],
             Username=email,
             # The password reaches the person only if the address is theirs.
             UserAttributes=[{"Name": "email", "Value": email}, {"Name": "email_verified", "Value": "true"}],
@@ -30,3 +42,54 @@ def invite(email: str) -> bool:
             raise
         return False
     return True
+
+
+def send_again(member: Member, actor: Actor) -> None:
+    """Send a member the invitation again, with a new password. A user who was deleted in the pool is created again.
+
+    Raises NotPossible for a person who has chosen a password already ("AdminCreateUser", MessageAction:
+    docs.aws.amazon.com/cognito-user-identity-pools/latest/APIReference/API_AdminCreateUser.html).
+    """
+    _note(member, actor, "member.invitation_requested")
+    try:
+        services.call(
+            services.cognito().admin_create_user,
+            UserPoolId=os.environ["USER_POOL_ID"],
+            Username=member.email,
+            MessageAction="RESEND",
+            DesiredDeliveryMediums=["EMAIL"],
+        )
+    except services.AwsError as error:
+        if error.code == ErrorCode.USER_NOT_FOUND:
+            invite(member.email)
+        elif error.code == ErrorCode.USER_STATE:
+            raise NotPossible(
+                "This person has a password of their own. Who forgot it can get a new one on the sign-in page."
+            ) from None
+        else:
+            raise
+
+
+def reset_second_factor(member: Member, actor: Actor) -> None:
+    """Remove a member's authenticator app, so that the next sign-in asks for another one, after the password.
+
+    Raises NotPossible for a person who has none ("AdminDeleteSoftwareToken":
+    docs.aws.amazon.com/cognito-user-identity-pools/latest/APIReference/API_AdminDeleteSoftwareToken.html). A user who
+    was deleted and created again instead would have another subject, and no longer be the member.
+    """
+    _note(member, actor, "member.second_factor_reset_requested")
+    try:
+        services.call(
+            services.cognito().admin_delete_software_token,
+            UserPoolId=os.environ["USER_POOL_ID"],
+            Username=member.email,
+        )
+    except services.AwsError as error:
+        if error.code not in (ErrorCode.USER_NOT_FOUND, ErrorCode.USER_NOT_CONFIRMED):
+            raise
+        raise NotPossible("This person has not signed in yet. Send the invitation again instead.") from None
+
+
+def _note(member: Member, actor: Actor, action: str) -> None:
+    """Write down what is requested, before it is: nothing happens to a user without an entry of the audit trail."""
+    table.write([audit.entry(member.project_id, actor, action, member.email)], actor.request_id)

@@ -14,6 +14,9 @@ class ErrorCode(StrEnum):
     TRANSACTION_IN_PROGRESS = "TransactionInProgressException"
     """Retried as throttling, but the caller must know: an earlier attempt of its transaction still runs."""
     USER_EXISTS = "UsernameExistsException"
+    USER_NOT_CONFIRMED = "UserNotConfirmedException"
+    USER_NOT_FOUND = "UserNotFoundException"
+    USER_STATE = "UnsupportedUserStateException"
 
 
 class CancellationReason(StrEnum):

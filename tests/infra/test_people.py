@@ -69,7 +69,7 @@ def test_the_client_returns_to_the_admin_pages_and_nowhere_else(
     assert variables(stage)["OIDC_CLIENT_ID"] == {"Ref": id}
 
 
-def test_only_the_admin_pages_create_users_and_only_in_this_pool(stages: dict[str, Synthesized]) -> None:
+def test_only_the_admin_pages_manage_users_and_only_in_this_pool(stages: dict[str, Synthesized]) -> None:
     for name in POOLED:
         stage = stages[name]
         id, _ = only(stage, "AWS::Cognito::UserPool")
@@ -83,7 +83,7 @@ def test_only_the_admin_pages_create_users_and_only_in_this_pool(stages: dict[st
                 assert not found
                 continue
             (statement,) = found
-            assert statement["Action"] == "cognito-idp:AdminCreateUser"
+            assert statement["Action"] == ["cognito-idp:AdminCreateUser", "cognito-idp:AdminDeleteSoftwareToken"]
             *_, before, pool = statement["Resource"]["Fn::Join"][1]
             assert pool == {"Ref": id}
             assert before.endswith(":userpool/")

@@ -242,7 +242,7 @@ _RULES: Mapping[str, Mapping[str, _Rule]] = {
     "connect": dict.fromkeys(
         ("StartOutboundVoiceContact", "DescribeContact", "GetContactAttributes", "StopContact"), _contact
     ),
-    "cognito-idp": {"AdminCreateUser": _user},
+    "cognito-idp": dict.fromkeys(("AdminCreateUser", "AdminDeleteSoftwareToken"), _user),
     "secretsmanager": {"GetSecretValue": _secret},
     "sns": {"Publish": _notice},
     "socialmessaging": dict.fromkeys(("SendWhatsAppMessage", "GetWhatsAppCallPermission"), _whatsapp),

@@ -79,7 +79,8 @@ class Person:
         """Open the provider's page and sign out there; the URL to which the provider returns, which is `back`."""
         _, _, page = self._ask("GET", url, None)
         action, token = re.search(r'action="([^"]+)"', page), re.search(r'name="xsrf" value="(\w+)"', page)
-        assert action and token, page
+        assert action, page
+        assert token, page
         form = urllib.parse.urlencode({"xsrf": token[1], "logout": "yes"})
         _, location, page = self._ask("POST", html.unescape(action[1]), form)
         assert location == back, page

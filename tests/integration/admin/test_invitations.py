@@ -18,8 +18,11 @@ from infra.stack_names import (
     TABLE_OUTPUT,
     USER_POOL_OUTPUT,
 )
-from shared.admin import members
+from shared.admin import audit, members
+from shared.aws import services
 from tests.support.browsing import as_test
+from tests.support.canned_aws import always, endpoint, response
+from tests.support.receivers import Request
 from tests.support.stage import Stage
 
 
@@ -87,6 +90,48 @@ def test_all_members_of_a_project_are_bound_anew_and_get_users_in_a_new_pool(
         assert "as before" in capsys.readouterr().out
         assert manage.main(["--stage", "moved", "members", "rebind", str(project), "nobody@example.com"]) == 1
     assert "no such member" in capsys.readouterr().err
+
+
+def test_the_operator_sends_an_invitation_again_and_resets_a_second_factor(
+    stage: Stage, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project, asked = stage.project().id, list[str]()
+
+    def answer(request: Request) -> bytes:
+        asked.append(request.headers["x-amz-target"].rpartition(".")[2])
+        return response(body={})
+
+    with as_test(), endpoint(always(answer)) as server:
+        members.add(project, "ada@example.com", members.VIEWER, audit.operator())
+        deployed("helpful", "eu-central-1_Pool")
+        monkeypatch.setenv("AWS_ENDPOINT_URL_COGNITO_IDENTITY_PROVIDER", server.url.removesuffix("/hook"))
+        services.cognito.cache_clear()
+        for command in ("invite", "reset-second-factor"):
+            assert manage.main(["--stage", "helpful", "members", command, str(project), "Ada@example.com"]) == 0
+        services.cognito.cache_clear()
+        entries, _ = audit.page(project)
+        assert manage.main(["--stage", "helpful", "members", "invite", str(project), "bob@example.com"]) == 1
+    told = capsys.readouterr()
+    assert "gets another e-mail with a password" in told.out
+    assert "asks for another authenticator app" in told.out
+    assert "has no member bob@example.com" in told.err
+    assert asked == ["AdminCreateUser", "AdminDeleteSoftwareToken"]
+    assert [(entry.action, entry.target, entry.who) for entry in entries[:2]] == [
+        ("member.second_factor_reset_requested", "ada@example.com", "operator"),
+        ("member.invitation_requested", "ada@example.com", "operator"),
+    ]
+
+
+@pytest.mark.parametrize("command", ["invite", "reset-second-factor"])
+def test_a_stage_without_a_user_pool_has_nobody_to_help(
+    stage: Stage, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    project = stage.project().id
+    with as_test():
+        members.add(project, "ada@example.com", members.VIEWER, audit.operator())
+        deployed(f"alone-{command}")
+        assert manage.main(["--stage", f"alone-{command}", "members", command, str(project), "ada@example.com"]) == 1
+    assert "its own provider" in capsys.readouterr().err
 
 
 def test_a_stage_with_its_own_provider_invites_nobody(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
+from typing import Any
+
 import boto3
 import pytest
 
 from shared.admin import audit, members
+from shared.aws import services
 from shared.store import table
-from tests.support.browsing import STAFF, Browser, Story, as_test, signed_in
+from tests.support.browsing import STAFF, Browser, Shown, Story, as_test, signed_in
+from tests.support.canned_aws import always, endpoint, response
+from tests.support.receivers import Request
 from tests.support.stage import Stage
 
 OWNER = "owner@example.com"
@@ -143,3 +150,110 @@ def test_a_new_member_of_a_stage_with_a_user_pool_is_invited(
     )
     again = owner.submit(path, path, email="ada@example.com", role="member")
     assert again.location.endswith("notice=added"), "the user exists"
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, dict[str, Any]]]]:
+    """A user pool that does whatever it is asked, and the operations that it was asked for."""
+    asked: list[tuple[str, dict[str, Any]]] = []
+
+    def answer(request: Request) -> bytes:
+        operation, parameters = request.headers["x-amz-target"].rpartition(".")[2], json.loads(request.body)
+        asked.append((operation, parameters))
+        if refused := REFUSALS.get(parameters["Username"]):
+            return response(400, {"__type": refused, "message": "no"})
+        return response(body={})
+
+    with endpoint(always(answer)) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_COGNITO_IDENTITY_PROVIDER", server.url.removesuffix("/hook"))
+        monkeypatch.setenv("USER_POOL_ID", "eu-central-1_Pool")
+        services.cognito.cache_clear()
+        yield asked
+    services.cognito.cache_clear()
+
+
+SIGNED_IN, DELETED = "signed-in@example.com", "deleted@example.com"
+REFUSALS = {SIGNED_IN: "UnsupportedUserStateException", DELETED: "UserNotFoundException"}
+
+
+def send(owner: Browser, story: Story, email: str, action: str) -> Shown:
+    path = f"{story.path}/members/{id_of(story, email)}"
+    return owner.submit(path, path, action=action)
+
+
+def test_an_invitation_is_sent_again_and_the_trail_says_so(
+    story: Story, owner: Browser, pool: list[tuple[str, dict[str, Any]]]
+) -> None:
+    shown = send(owner, story, STAFF, "invite")
+    assert "valid for seven days" in owner.get(shown.location).text
+    user = {"UserPoolId": "eu-central-1_Pool", "Username": STAFF}
+    assert pool == [("AdminCreateUser", user | {"MessageAction": "RESEND", "DesiredDeliveryMediums": ["EMAIL"]})]
+    assert changes(story) == [("member.invitation_requested", STAFF, OWNER)]
+    assert "Requested another invitation" in owner.get(f"{story.path}/audit_trail").text
+
+
+def test_who_has_a_password_already_is_not_invited_again(
+    story: Story, owner: Browser, pool: list[tuple[str, dict[str, Any]]]
+) -> None:
+    with as_test() as operator:
+        members.add(story.project.id, SIGNED_IN, members.VIEWER, operator)
+    refused = send(owner, story, SIGNED_IN, "invite")
+    assert refused.status == 409
+    assert "on the sign-in page" in refused.text
+
+
+def test_a_user_who_was_deleted_in_the_pool_is_invited_anew(
+    story: Story, owner: Browser, pool: list[tuple[str, dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with as_test() as operator:
+        members.add(story.project.id, DELETED, members.VIEWER, operator)
+    send(owner, story, DELETED, "invite")
+    assert [(operation, "MessageAction" in asked) for operation, asked in pool] == [
+        ("AdminCreateUser", True),
+        ("AdminCreateUser", False),
+    ]
+
+
+def test_a_lost_second_factor_is_reset_by_an_owner_and_the_trail_says_so(
+    stage: Stage, story: Story, owner: Browser, pool: list[tuple[str, dict[str, Any]]]
+) -> None:
+    refused = send(owner, story, STAFF, "reset")
+    assert (refused.status, pool) == (409, []), "they have not signed in"
+    signed_in(stage, STAFF)
+    shown = send(owner, story, STAFF, "reset")
+    assert "asks for an authenticator app" in owner.get(shown.location).text
+    assert pool == [("AdminDeleteSoftwareToken", {"UserPoolId": "eu-central-1_Pool", "Username": STAFF})]
+    assert changes(story) == [("member.second_factor_reset_requested", STAFF, OWNER)]
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_an_owner_cannot_weaken_the_sign_in_of_a_person_of_another_project(
+    stage: Stage, story: Story, owner: Browser, pool: list[tuple[str, dict[str, Any]]], joined: bool
+) -> None:
+    """Whoever knows a person's password could otherwise add them to a project of one's own, and reset the rest."""
+    signed_in(stage, STAFF)
+    others = stage.project("Another clinic").id
+    if joined:
+        signed_in(stage, STAFF, {others: members.OWNER})
+    else:
+        with as_test() as operator:
+            members.add(others, STAFF, members.OWNER, operator)
+    refused = send(owner, story, STAFF, "reset")
+    assert refused.status == 409
+    assert "operator" in refused.text
+    assert "Reset second factor" not in owner.get(f"{story.path}/members/{id_of(story, STAFF)}").text
+    assert (pool, changes(story)) == ([], [])
+    # The owner of both may.
+    signed_in(stage, OWNER, {others: members.OWNER})
+    assert send(owner, story, STAFF, "reset").status == 303
+
+
+@pytest.mark.parametrize("action", ["invite", "reset"])
+def test_only_owners_help_with_sign_ins_and_only_in_a_stage_with_a_user_pool(
+    stage: Stage, story: Story, owner: Browser, action: str
+) -> None:
+    page = owner.get(f"{story.path}/members/{id_of(story, STAFF)}").text
+    assert "Send again" not in page
+    assert send(owner, story, STAFF, action).status == 404
+    path = f"{story.path}/members/{id_of(story, STAFF)}"
+    assert signed_in(stage, STAFF).post(path, {"action": action}).status == 403
