@@ -102,12 +102,12 @@ def test_the_operator_sends_an_invitation_again_and_resets_a_second_factor(
         return response(body={})
 
     with as_test(), endpoint(always(answer)) as server:
-        members.add(project, "ada@example.com", members.VIEWER, audit.operator())
+        members.add(project, "helped@example.com", members.VIEWER, audit.operator())
         deployed("helpful", "eu-central-1_Pool")
         monkeypatch.setenv("AWS_ENDPOINT_URL_COGNITO_IDENTITY_PROVIDER", server.url.removesuffix("/hook"))
         services.cognito.cache_clear()
         for command in ("invite", "reset-second-factor"):
-            assert manage.main(["--stage", "helpful", "members", command, str(project), "Ada@example.com"]) == 0
+            assert manage.main(["--stage", "helpful", "members", command, str(project), "Helped@example.com"]) == 0
         services.cognito.cache_clear()
         entries, _ = audit.page(project)
         assert manage.main(["--stage", "helpful", "members", "invite", str(project), "bob@example.com"]) == 1
@@ -117,8 +117,8 @@ def test_the_operator_sends_an_invitation_again_and_resets_a_second_factor(
     assert "has no member bob@example.com" in told.err
     assert asked == ["AdminCreateUser", "AdminDeleteSoftwareToken"]
     assert [(entry.action, entry.target, entry.who) for entry in entries[:2]] == [
-        ("member.second_factor_reset_requested", "ada@example.com", "operator"),
-        ("member.invitation_requested", "ada@example.com", "operator"),
+        ("member.second_factor_reset_requested", "helped@example.com", "operator"),
+        ("member.invitation_requested", "helped@example.com", "operator"),
     ]
 
 
@@ -128,9 +128,9 @@ def test_a_stage_without_a_user_pool_has_nobody_to_help(
 ) -> None:
     project = stage.project().id
     with as_test():
-        members.add(project, "ada@example.com", members.VIEWER, audit.operator())
+        members.add(project, "helped@example.com", members.VIEWER, audit.operator())
         deployed(f"alone-{command}")
-        assert manage.main(["--stage", f"alone-{command}", "members", command, str(project), "ada@example.com"]) == 1
+        assert manage.main(["--stage", f"alone-{command}", "members", command, str(project), "helped@example.com"]) == 1
     assert "its own provider" in capsys.readouterr().err
 
 
