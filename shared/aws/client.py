@@ -14,6 +14,7 @@ Both say whether an attempt of the call may have taken effect (`uncertain`).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -23,7 +24,6 @@ import threading
 import time
 from binascii import crc32
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -31,8 +31,16 @@ from typing import Any
 from urllib.parse import quote, urlsplit
 
 from shared.aws import sigv4
-from shared.aws.connections import CONNECT_SECONDS, RESPONSE_SECONDS, ConnectionFailed, Connections, Reply, tls_context
-from shared.aws.credentials import Credentials, NoCredentials, Source
+from shared.aws.connections import (
+    CONNECT_SECONDS,
+    RESPONSE_SECONDS,
+    ConnectionFailed,
+    Connections,
+    Exchange,
+    Reply,
+    tls_context,
+)
+from shared.aws.credentials import NoCredentials, Source
 from shared.aws.error_codes import THROTTLED_WRITES, CancellationReason, ErrorCode, is_throttled, is_transient
 from shared.core import clock
 
@@ -122,7 +130,7 @@ class Hook:
 _hooks: tuple[Hook, ...] = ()
 
 
-@contextmanager
+@contextlib.contextmanager
 def hooked(hook: Hook) -> Iterator[None]:
     """Use the hook for the calls of all clients and threads, outside of those that are already in use."""
     global _hooks
@@ -156,6 +164,17 @@ class Client:
             proceed = partial(hook.call, proceed=proceed)
         return proceed(Call(self.service.name, operation, parameters))
 
+    def begin(self, operation: str, parameters: Mapping[str, Any]) -> BegunCall:
+        """Send the request of a call now, and read its response later: one thread can have several calls under way.
+
+        Raises nothing. If a hook is in use, the request is sent later, so that a hook sees one call after another.
+        """
+        call, exchange = Call(self.service.name, operation, parameters), None
+        if not _hooks:
+            with contextlib.suppress(NoCredentials, ConnectionFailed):
+                exchange = self._connections.send(self._request(call))
+        return BegunCall(self, call, exchange)
+
     def warm(self) -> None:
         """Build what the first call would otherwise build. Sends nothing."""
         self._connections.warm()
@@ -164,17 +183,12 @@ class Client:
         """Close the connections that are not in use."""
         self._connections.close()
 
-    def _call(self, call: Call) -> Any:
-        body = json.dumps(call.parameters, separators=(",", ":")).encode()
+    def _call(self, call: Call, begun: Exchange | None = None) -> Any:
         uncertain = False
         cost = 0
         attempt = 1
         while True:
-            try:
-                credentials = self._credentials.current()
-            except NoCredentials as error:
-                raise Unavailable(f"no credentials: {error}", uncertain=uncertain) from None
-            outcome = self._attempt(call, body, credentials)
+            outcome = self._attempt(call, begun if attempt == 1 else None)
             if isinstance(outcome, Success):
                 self._quota.put_back(cost or 1)
                 return outcome.response
@@ -186,9 +200,12 @@ class Client:
             self._pause(call, pause(self.service, attempt, outcome.throttled))
             attempt += 1
 
-    def _attempt(self, call: Call, body: bytes, credentials: Credentials) -> Success | Failure:
-        request = self._request(call.operation, body, credentials)
-        send: Callable[[], Reply] = partial(self._connections.exchange, request)
+    def _attempt(self, call: Call, begun: Exchange | None) -> Success | Failure:
+        send: Callable[[], Reply]
+        try:
+            send = begun.reply if begun else partial(self._connections.exchange, self._request(call))
+        except NoCredentials as error:
+            return Failure(Unavailable(f"no credentials: {error}"))
         for hook in _hooks:
             send = partial(hook.attempt, call, send)
         try:
@@ -197,13 +214,15 @@ class Client:
             unsent = failed.reason.startswith("connect_")
             return Failure(Unavailable(failed.reason), retryable=True, uncertain=not unsent)
 
-    def _request(self, operation: str, body: bytes, credentials: Credentials) -> bytes:
+    def _request(self, call: Call) -> bytes:
+        credentials = self._credentials.current()
+        body = json.dumps(call.parameters, separators=(",", ":")).encode()
         now = time.gmtime(clock.now() // clock.SECOND)
         headers = {
             "content-type": self._content_type,
             "host": self._host,
             "x-amz-date": time.strftime("%Y%m%dT%H%M%SZ", now),
-            "x-amz-target": f"{self.service.target}.{operation}",
+            "x-amz-target": f"{self.service.target}.{call.operation}",
         }
         if credentials.session_token:
             headers["x-amz-security-token"] = credentials.session_token
@@ -228,6 +247,26 @@ class Client:
         for hook in _hooks:
             wait = partial(hook.pause, call, wait)
         wait()
+
+
+@dataclass(frozen=True)
+class BegunCall:
+    """A call whose request is sent, unless `exchange` is None."""
+
+    client: Client
+    call: Call
+    exchange: Exchange | None
+
+    def response(self) -> Any:
+        """The response, once. Raises AwsError or Unavailable."""
+        if self.exchange is None:
+            return self.client.call(self.call.operation, self.call.parameters)
+        return self.client._call(self.call, self.exchange)
+
+    def end(self) -> None:
+        """End a call whose response nobody has read. Does not wait for it."""
+        if self.exchange is not None:
+            self.exchange.end()
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ AWS states the length of every response, so a response that a broken connection 
 
 from __future__ import annotations
 
+import contextlib
 import select
 import socket
 import ssl
@@ -79,24 +80,13 @@ class Connections:
         """With the instant of their last response, by the wall clock: others may stand still in a frozen process."""
 
     def exchange(self, request: bytes) -> Reply:
-        """Send a whole request and return the response. Raises ConnectionFailed.
+        """Send a whole request and return the response. Raises ConnectionFailed."""
+        return self.send(request).reply()
 
-        If a kept connection turns out to be closed before a byte of the response arrives, the request is sent again
-        on a new connection: AWS closes connections that are idle, and this may cross the request.
-        """
+    def send(self, request: bytes) -> Exchange:
+        """Send a whole request; the exchange reads the response. Raises ConnectionFailed if it cannot connect."""
         kept = self._take()
-        if kept is None:
-            return self._exchange(self._connect(), request)
-        try:
-            return self._exchange(kept, request)
-        except _Closed as closed:
-            if not closed.silent:
-                raise
-            try:
-                connection = self._connect()
-            except ConnectionFailed:
-                raise closed from None
-        return replace(self._exchange(connection, request), resent=True)
+        return Exchange(self, request, kept or self.connect(), kept is not None, self._response_seconds)
 
     def warm(self) -> None:
         """Make the TLS context, which takes longer than a request."""
@@ -122,7 +112,8 @@ class Connections:
                 return connection
             connection.close()
 
-    def _connect(self) -> socket.socket:
+    def connect(self) -> socket.socket:
+        """A new connection. Raises ConnectionFailed."""
         deadline = time.monotonic() + self._connect_seconds
         try:
             connection = _connected(self._address, deadline)
@@ -146,23 +137,76 @@ class Connections:
             connection.close()
             raise
 
-    def _exchange(self, connection: socket.socket, request: bytes) -> Reply:
-        reading = _Reading(connection, time.monotonic() + self._response_seconds)
+    def keep(self, connection: socket.socket) -> None:
+        """Keep a connection for the next request."""
+        if len(self._idle) < _MOST_KEPT:
+            self._idle.append((connection, clock.now()))
+        else:
+            connection.close()
+
+
+class Exchange:
+    """A request that is sent, on a connection that is its own until the response is read.
+
+    If a kept connection turns out to be closed before a byte of the response arrives, the request is sent again on a
+    new connection: AWS closes connections that are idle, and this may cross the request.
+    """
+
+    def __init__(
+        self, connections: Connections, request: bytes, connection: socket.socket, kept: bool, seconds: float
+    ) -> None:
+        self._connections = connections
+        self._request = request
+        self._kept = kept
+        self._seconds = seconds
+        self._failure: OSError | None = None
+        self._send(connection)
+
+    def reply(self) -> Reply:
+        """The response. Raises ConnectionFailed."""
+        try:
+            return self._read()
+        except _Closed as closed:
+            if not (self._kept and closed.silent):
+                raise
+            try:
+                connection = self._connections.connect()
+            except ConnectionFailed:
+                raise closed from None
+        self._send(connection)
+        return replace(self._read(), resent=True)
+
+    def end(self) -> None:
+        """End an exchange whose response nobody needs. Does not wait: if it is not there, the connection closes."""
+        self._reading.without_waiting()
+        with contextlib.suppress(ConnectionFailed):
+            self._read()
+
+    def _send(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._reading = _Reading(connection, time.monotonic() + self._seconds)
+        try:
+            connection.settimeout(self._seconds)
+            connection.sendall(self._request)
+        except OSError as error:
+            self._failure = error
+
+    def _read(self) -> Reply:
+        failure, self._failure = self._failure, None
         keep = False
         try:
-            connection.settimeout(self._response_seconds)
-            connection.sendall(request)
-            reply, keep = reading.reply()
-            keep = keep and len(self._idle) < _MOST_KEPT
+            if failure is not None:
+                raise failure
+            reply, keep = self._reading.reply()
         except TimeoutError:
             raise ConnectionFailed("response_timeout") from None
         except OSError:
-            raise _Closed(silent=reading.is_silent) from None
+            raise _Closed(silent=self._reading.is_silent) from None
         finally:
             if keep:
-                self._idle.append((connection, clock.now()))
+                self._connections.keep(self._connection)
             else:
-                connection.close()
+                self._connection.close()
         return reply
 
 
@@ -190,9 +234,14 @@ class _Reading:
     def __init__(self, connection: socket.socket, deadline: float) -> None:
         self._connection = connection
         self._deadline = deadline
+        self._waits = True
         self._unread = b""
         self.is_silent = True
         """Whether no byte has arrived."""
+
+    def without_waiting(self) -> None:
+        """Raise an OSError from now on where a byte would have to be waited for."""
+        self._waits = False
 
     def reply(self) -> tuple[Reply, bool]:
         """The response, and whether the connection may be kept. Raises ConnectionFailed or OSError."""
@@ -267,7 +316,7 @@ class _Reading:
         left = self._deadline - time.monotonic()
         if left <= 0:
             raise TimeoutError
-        self._connection.settimeout(left)
+        self._connection.settimeout(left if self._waits else 0)
         received = self._connection.recv(_READ)
         if not received:
             raise _Closed(silent=self.is_silent)

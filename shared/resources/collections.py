@@ -103,7 +103,7 @@ class Collection(Generic[D, R]):
         return self.deleted_row(scope, id) if row is None and self.keeps_deleted else row
 
     def reading_ahead(self, scope: Scope, id: str) -> AbstractContextManager[None]:
-        """Begin to read the row with this id; `find` in the block waits for it (`table.reading_ahead`)."""
+        """Send the request that reads the row with this id; `find` in the block reads the response."""
         return table.reading_ahead(scope.pk(self.kind), id) if ids.is_id(self.prefix, id) else nullcontext()
 
     def deleted_row(self, scope: Scope, id: str) -> table.Row | None:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import contextvars
 import hashlib
 import itertools
 import os
@@ -28,12 +27,13 @@ import threading
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
 from shared.aws import services
+from shared.aws.client import BegunCall
 from shared.aws.error_codes import THROTTLED_WRITES, CancellationReason, ErrorCode
 from shared.aws.services import AwsError, Unavailable
 from shared.core import clock, trace
@@ -61,11 +61,7 @@ _LONG = 600
 """Bytes of a document from which its row may be larger than 1 KB: the other attributes take up to 400."""
 _BATCH_KEYS = 100  # the limit of BatchGetItem
 _BATCH_RETRIES = 6
-READ_AHEAD = "read-ahead"
-"""The name prefix of the threads that read ahead."""
-_readers = ThreadPoolExecutor(128, READ_AHEAD)
-"""Threads are created when they are needed: one on Lambda."""
-_begun: ContextVar[dict[tuple[str, str], Future[Row | None]]] = ContextVar("begun")
+_begun: ContextVar[dict[tuple[str, str], BegunCall]] = ContextVar("begun")
 
 
 def decide_again(old: Row | None) -> None:
@@ -156,30 +152,29 @@ class Contended(Exception):
 def get(pk: str, sk: str) -> Row | None:
     """The current row; None if it does not exist or has expired."""
     begun = _begun.get({}).pop((pk, sk), None)
-    return _get(pk, sk) if begun is None else begun.result()
+    response = services.dynamodb().call("GetItem", _get_item(pk, sk)) if begun is None else begun.response()
+    row = decode(response["Item"]) if "Item" in response else None
+    return None if row is None or is_expired(row) else row
 
 
 @contextlib.contextmanager
 def reading_ahead(pk: str, sk: str) -> Iterator[None]:
-    """Begin to read a row in another thread. The first `get` of it in the block waits for this read.
+    """Send the request that reads a row. The first `get` of the row in the block reads the response.
 
-    The block must not write the row before that `get`. At the end of the block, the read has ended.
+    The block must not write the row before that `get`.
     """
-    read = _readers.submit(contextvars.copy_context().run, _get, pk, sk)
-    token = _begun.set({(pk, sk): read})
+    begun = {(pk, sk): services.dynamodb().begin("GetItem", _get_item(pk, sk))}
+    token = _begun.set(begun)
     try:
         yield
     finally:
         _begun.reset(token)
-        if not read.done():
-            # Lambda freezes the process after the response; a pending read would fail when the process resumes.
-            wait([read])
+        for unread in begun.values():
+            unread.end()
 
 
-def _get(pk: str, sk: str) -> Row | None:
-    response = _call("GetItem", Key=_key(pk, sk), ConsistentRead=True)
-    row = decode(response["Item"]) if "Item" in response else None
-    return None if row is None or is_expired(row) else row
+def _get_item(pk: str, sk: str) -> dict[str, Any]:
+    return {"TableName": os.environ["TABLE_NAME"], "Key": _key(pk, sk), "ConsistentRead": True}
 
 
 def is_expired(row: Row) -> bool:

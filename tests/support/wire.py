@@ -24,7 +24,6 @@ from infra.local.stream import STREAMS
 from shared.aws import client as aws_client
 from shared.aws import services
 from shared.aws.connections import ConnectionFailed, Reply
-from shared.store import table
 
 ALWAYS = 1_000
 
@@ -138,7 +137,7 @@ class Wire(aws_client.Hook):
     """Capacity units consumed."""
     disturbed: int = 0
     """How many tries the fault has met."""
-    _lock: threading.Condition = field(default_factory=threading.Condition)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
     _current: _Current = field(default_factory=lambda: _Current())
     _faulted: str | None = None
     _dead: bool = False
@@ -157,12 +156,8 @@ class Wire(aws_client.Hook):
             return proceed(call)  # On AWS, it is not the service that reads the stream.
         parameters = dict(call.parameters)
         with self._lock:
-            if threading.current_thread().name.startswith(table.READ_AHEAD):
-                # It is under way beside the check of the key. Here it comes second, so that positions mean something.
-                self._lock.wait_for(self._counts_a_key, 0.5)
             position = self._current.position = len(self.calls)
             self.calls.append(Sent(call.service, call.operation, parameters))
-            self._lock.notify_all()
         if self._dead or self.kill_before == position:
             self._die("before", call)
         if call.service == "dynamodb":
@@ -174,11 +169,6 @@ class Wire(aws_client.Hook):
             raise
         self._answered(call, position, response)
         return response
-
-    def _counts_a_key(self) -> bool:
-        """Whether the last call is that which checks the key of a request and counts it."""
-        key = self.calls[-1].parameters.get("Key") if self.calls else None
-        return key is not None and key["pk"]["S"].startswith("KEY#")
 
     def attempt(self, call: aws_client.Call, proceed: Callable[[], Reply]) -> Reply:
         """Make the try, or let the fault meet it."""
