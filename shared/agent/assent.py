@@ -53,6 +53,12 @@ _AGAIN = {
     "cancel": (rf"(?:(?:please|you can|go ahead and) )?cancel {_IT}", r"confirm the cancell?ation"),
     "reschedule": (rf"(?:(?:please|you can|go ahead and) )?(?:move|reschedule) {_IT}",),
 }
+# To "Would you like us not to call or write to you again?".
+_CONTACT = r"(?:call|phone|contact|text|message|write to)"
+_LEFT_ALONE = (
+    r"stop|no more|yes i (?:would|want that)",
+    rf"(?:yes )?(?:do not|don'?t) {_CONTACT}(?: or {_CONTACT})?(?: (?:me|us))?",
+)
 _NO = (
     r"n|no+|nope|nah|naw|never|never ?mind|no way|no (?:thanks|thank you)|not (?:now|really|today|yet)|stop|negative",
     r"do not|don'?t",
@@ -75,7 +81,7 @@ _AGREEING = {
     None: _phrases((*_YES, _CONFIRM), _POLITE),
     "cancel": _phrases(_YES + _AGAIN["cancel"], _POLITE),
     "reschedule": _phrases((*_YES, _CONFIRM, *_AGAIN["reschedule"]), _POLITE),
-    "opt_out": _phrases((*_YES, r"stop|no more"), _POLITE),
+    "opt_out": _phrases((*_YES, *_LEFT_ALONE), _POLITE),
 }
 # "Confirm it" can mean the proposal, or the appointment as it is.
 _DOUBTFUL = {

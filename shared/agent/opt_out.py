@@ -78,11 +78,17 @@ _DOUBT = re.compile(
     r"[\"“”«»]|\b(?:if|unless|until|except|otherwise|said|says|saying|told|tells|wrote|meant|kidding|joking|instead"
     r"|rather|only|but)\b"
 )
+# Who wants to be reached in another way may not wish to be left alone: "Stop calling this number, call my mobile".
+_ANOTHER_WAY = re.compile(
+    r"(?:(?:please|just|and|or|then|you (?:can|may)) )*(?:call|ring|phone|text|message|write|e-?mail|contact|use|try)\b"
+)
 _MAY_BE = re.compile(
     rf"\b(?:{_NOT} {_CALL} {_ME}|(?:stop|quit) {_CALLING}|(?:stop|fed up with|tired of|sick of|(?:had )?enough of)"
-    rf" (?:all )?(?:these|the|your|of) (?:\w+ )?{_CALLS}|unsubscribe|opt(?:ing)? out|(?:remove|delete|erase) my"
-    rf" (?:phone )?number|(?:off|from) {_LIST}|leave (?:me|us) alone|not to (?:be {_CALLED}|{_CALL} {_ME})"
-    rf"|do[- ]not[- ]call list|wants? no (?:more )?{_CALLS})\b"
+    rf" (?:all )?(?:these|the|your|of) (?:\w+ )?{_CALLS}|unsubscribe|opt(?:ing)? out|(?:remove|delete|erase|forget) my"
+    rf" (?:(?:phone )?number|data)|(?:off|from) (?:{_LIST}|(?:this|that) list)|leave (?:me|us) alone"
+    rf"|not to (?:be {_CALLED}|{_CALL} {_ME})|do[- ]not[- ]call list|wants? no (?:more )?{_CALLS}"
+    r"|(?:cancel|enough(?: with| of)) (?:all )?(?:(?:the|these|your|future) )+(?:calls|texts|messages|reminders)"
+    r"|(?:revoke|withdraw) (?:my )?consent|(?:do not|don'?t|no longer) consent)\b"
 )
 # A wish about a time, a way or a reason of calls is not about calls as such.
 _LIMITED = re.compile(
@@ -102,10 +108,11 @@ def opts_out(text: str) -> bool:
     if _is_row(plain, _DECISIVE_ALONE):
         return True
     sentences = [sentence.strip() for sentence in _SENTENCE.split(plain)]
-    others = " ".join(sentence for sentence in sentences if not _is_row(sentence, _DECISIVE)).strip()
+    others = [sentence for sentence in sentences if sentence and not _is_row(sentence, _DECISIVE)]
     is_wish = any(_is_row(sentence, _DECISIVE) for sentence in sentences)
+    is_doubtful = any(_DOUBT.search(sentence) or _ANOTHER_WAY.match(sentence) for sentence in others)
     # Only a question that is the wish is one: "Can you please stop calling me?".
-    return is_wish and not _DOUBT.search(others) and not ("?" in plain and others)
+    return is_wish and not is_doubtful and not ("?" in plain and others)
 
 
 def may_opt_out(text: str) -> bool:

@@ -224,6 +224,11 @@ Can I reach you by phone?
 What is your phone number?
 Is your phone list public?
 Is there a waiting list?
+I cancel my future plans
+Do you need my consent?
+Cancel the phone call on Friday
+Cancel the call
+Delete my second appointment
 Put me on the waiting list
 Take me off the waiting list for Friday
 Remove Monday from the list of dates
@@ -250,6 +255,20 @@ Maybe you should leave me alone
 Do not call me, write to me only
 I was just kidding, don't call me again
 My husband wants no more calls
+Stop calling this number, call my mobile
+Don't call this number again, please call my new one
+Please don't contact me. Contact my lawyer.
+Do not text me again, email me
+Don't call me again; just write
+I revoke my consent
+I don't consent to these calls
+I no longer consent to being called
+Remove me from this list
+Please take my name off that list
+Cancel all future calls
+Enough with the calls
+Delete my data
+Forget my number
 """.strip().splitlines()
 
 
@@ -269,19 +288,38 @@ def test_what_may_be_a_wish_opts_nobody_out_and_is_asked_about_once(text: str) -
     tools = Tools(appointments=(), message=text, customer_id="cust_1")
     assert opt_out.reply(tools) == opt_out.QUESTION
     assert (tools.opts_out, tools.proposed) == (False, OPT_OUT)
+
+
+@pytest.mark.parametrize("text", ["How do I unsubscribe?", "I never said stop calling me", "I am tired of your calls"])
+def test_what_may_be_a_wish_is_not_asked_about_twice(text: str) -> None:
     again = Tools(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1")
     assert opt_out.reply(again) is None
     assert again.proposed is None
 
 
-@pytest.mark.parametrize("text", ["yes", "Yes, please.", "Yes, stop", "please do", "stop", "Do not call me again"])
+AGREES = [
+    "yes",
+    "Yes, please.",
+    "Yes, stop",
+    "please do",
+    "stop",
+    "Do not call me again",
+    "Yes, I would",
+    "Don't call me",
+]
+AGREES += ["Yes, don't contact me", "Please do not call or write to me", "Yes, I want that"]
+
+
+@pytest.mark.parametrize("text", AGREES)
 def test_who_answers_yes_to_the_question_opts_out(text: str) -> None:
     tools = Tools(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1")
     assert opt_out.reply(tools) == opt_out.DONE
     assert tools.actions == [{"type": "customer_opted_out", "customer_id": "cust_1"}]
 
 
-@pytest.mark.parametrize("text", ["no", "No, thank you", "Yes? What do you mean", "When is my appointment?"])
+@pytest.mark.parametrize(
+    "text", ["no", "No, thank you", "Yes? What do you mean", "When is my appointment?", "No, you may call me"]
+)
 def test_any_other_answer_opts_nobody_out(text: str) -> None:
     tools = Tools(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1")
     assert opt_out.reply(tools) is None
