@@ -49,8 +49,9 @@ _BESIDE = re.compile(
     rf"|um|er|well|yes|{_NAME}|how (?:can|may) i help(?: you)?|what can i do for you|what is it|what's up|go ahead"
     r"|i'm listening|how are you(?: doing)?(?: today)?|nice to hear from you|and"
 )
+_WRONG_NUMBER = r"wrong (?:number|person)|not the right (?:number|person)|misdial(?:l?ed)?"
 _WRONG = re.compile(
-    r"\b(?:wrong (?:number|person|phone|house|family)|not the right (?:number|person)|misdial(?:l?ed)?"
+    rf"\b(?:{_WRONG_NUMBER}|wrong (?:phone|house|family)"
     rf"|(?:no ?one|nobody|no person|anyone|anybody) (?:here )?(?:by|of|with|called|named) (?:that name|the name"
     rf"|{_NAME})"
     rf"|(?:no ?one|nobody) (?:here )?(?:is )?(?:called|named) (?:that|{_NAME})"
@@ -59,6 +60,7 @@ _WRONG = re.compile(
     rf"|(?:do not|don'?t) know (?:a |any |anyone (?:called |named |of )?|anybody (?:called |named )?|no |who )?"
     rf"(?:{_NAME}|her|him|them|that (?:person|name)|by that name)"
     rf"|{_PERSON} (?:does not|doesn'?t|no longer|do not|don'?t) (?:lives?|works?|stays?)(?: here)?"
+    rf"|{_PERSON}(?:'s| has)? left (?:us|the (?:company|firm))"
     r"|(?:do not|doesn'?t|does not|no longer) live here|moved (?:out|away)"
     r"|(?:isn'?t|is not|not|no longer) (?:her|his|their|\w+'s) (?:number|phone)"
     r"|(?:passed away|deceased|has died|is dead|died))\b"
@@ -100,6 +102,11 @@ _WHO = re.compile(
     r"|(?:pardon|excuse me|come again|say (?:that|it) again|repeat|(?:did not|didn'?t|can'?t|could ?n'?t|cannot)"
     r" (?:hear|catch|understand|get)))"
 )
+_CALLER = re.compile(
+    r"\b(?:who(?:'s| is| are| am) (?:this|calling|there|you|i (?:talking|speaking) (?:to|with))"
+    r"|where (?:are you|do you) call(?:ing)? from|(?:which|what) (?:company|clinic|business) (?:is this|are you)"
+    r"|(?:are you|is this|am i (?:talking|speaking) (?:to|with)) (?:an? )?(?:robot|bot|machine|computer|ai))\b"
+)
 _CLAUSE = re.compile(r"[^.,!?;\n]+[.,!?;\n]*")
 _OWN_WORDS = re.compile(
     r"an|am|are|away|be|by|can|do|for|go|good|got|has|have|he|hello|her|here|hi|him|his|home|in|is|it|me|my|"
@@ -114,7 +121,7 @@ def understood(text: str, name: str) -> Answer:
     if len(text) > LONGEST:
         return Answer.OTHER
     plain = _plain(text, name)
-    words = " ".join(re.sub(r"[^\w' ]", " ", plain).split())
+    words = _words(plain)
     for meaning, pattern in ((Answer.WRONG, _WRONG), (Answer.AWAY, _AWAY), (Answer.WAIT, _WAIT), (Answer.WHO, _WHO)):
         if pattern.search(words):
             return meaning
@@ -123,12 +130,21 @@ def understood(text: str, name: str) -> Answer:
 
 def is_wrong_number(text: str) -> bool:
     """Whether somebody says that the wrong number was called."""
-    return len(text) <= LONGEST and bool(re.search(r"\bwrong (?:number|person)\b", _plain(text, "")))
+    return len(text) <= LONGEST and bool(re.search(rf"\b(?:{_WRONG_NUMBER})\b", _plain(text, "")))
 
 
 def asks_who(text: str) -> bool:
-    """Whether somebody asks who is calling."""
-    return len(text) <= LONGEST and bool(_WHO.search(" ".join(re.sub(r"[^\w' ]", " ", _plain(text, "")).split())))
+    """Whether the first words in a call ask who is calling, or why."""
+    return len(text) <= LONGEST and bool(_WHO.search(_words(_plain(text, ""))))
+
+
+def asks_for_caller(text: str) -> bool:
+    """Whether somebody asks who is calling, at any moment of a call."""
+    return len(text) <= LONGEST and bool(_CALLER.search(_words(_plain(text, ""))))
+
+
+def _words(plain: str) -> str:
+    return " ".join(re.sub(r"[^\w' ]", " ", plain).split())
 
 
 def _is_yes(plain: str) -> bool:

@@ -29,6 +29,7 @@ STOPPED = "Sorry, I have just heard that we are not to call you. Goodbye."
 _GOODBYE = re.compile(r"(?:good ?-?bye|bye)\b[^.!?]*[.!?]*\s*$", re.IGNORECASE)
 OPTED_OUT = "The customer does not want to be called again."
 WRONG_PERSON = "Somebody else answered."
+HANDOFF = "The customer is to be called back by a person."
 SPEAKING = "Yes, speaking."
 """What the scripted customer says when the agent asks for them."""
 SECONDS = 10.0
@@ -94,7 +95,7 @@ def reply(
     A wish not to be called holds whoever speaks. Raises AgentFailed.
     """
     text = opt_out.reply(tools)
-    if text is None and stage is not None:
+    if text is None:
         text, stage = reaching.reply(callee, opening, stage, history, tools)
     if text is None:
         text = agent.reply(history, tools, seconds).content
@@ -237,6 +238,8 @@ def _summary(about: Sequence[AppointmentRecord], call: _Call) -> str:
         return OPTED_OUT
     if call.outcome == CallOutcome.WRONG_PERSON:
         return WRONG_PERSON
+    if call.outcome == CallOutcome.HANDED_OFF:
+        return HANDOFF
     if call.later is not None:
         return f"The customer asked to be called again on {_local(clock.iso(call.later), zone)}."
     if not about:

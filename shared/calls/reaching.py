@@ -80,12 +80,14 @@ class Callee:
 
 
 def reply(
-    callee: Callee, opening: str, stage: Stage, history: Sequence[Utterance], tools: Tools
+    callee: Callee, opening: str, stage: Stage | None, history: Sequence[Utterance], tools: Tools
 ) -> tuple[str | None, Stage | None]:
     """The agent's reply to the last utterance, and the next stage.
 
     No reply: the agent itself answers. No stage: the person is reached, or the call ends with the reply.
     """
+    if stage is None:
+        return _reply_to_reached(callee, tools)
     if callee.name is None:
         return _reply_to_told(callee, stage, tools)
     answer = identity.understood(tools.message, callee.name)
@@ -111,6 +113,14 @@ def reply(
         tools.end_conversation()
         return UNREACHED.format(callee.name), None
     return reply, after
+
+
+def _reply_to_reached(callee: Callee, tools: Tools) -> tuple[str | None, Stage | None]:
+    if identity.is_wrong_number(tools.message):
+        return _wrong_person(tools)
+    if identity.asks_for_caller(tools.message):
+        return f"Hello, {callee.who} {callee.matter_in_short if callee.name is None else callee.matter}", None
+    return None, None
 
 
 def _reply_to_told(callee: Callee, stage: Stage, tools: Tools) -> tuple[str | None, Stage | None]:

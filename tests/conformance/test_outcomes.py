@@ -126,6 +126,7 @@ def test_a_person_who_decides_is_a_handoff(client: Client) -> None:
         client.patch("/v1/agent_settings", {"change_policy": before}).ok()
     session = retrieve_session(client, session_id)
     assert (session["call_status"], session["outcome"]) == ("completed", "handed_off")
+    assert session["summary"] == "The customer is to be called back by a person."
 
 
 def test_sessions_are_found_by_outcome_and_status(client: Client) -> None:

@@ -198,7 +198,30 @@ def test_a_customer_without_a_name_is_not_asked_for() -> None:
     call = Call(name=None)
     assert "Dental" not in call.opening
     assert call.hears("Yes, I'll be there.") == AGENT
-    assert call.hears("Who is this?") == AGENT
+    assert call.hears("Who will treat me?") == AGENT
+
+
+@pytest.mark.parametrize("name", ["Ada Lovelace", None])
+@pytest.mark.parametrize(
+    "text", ["Who is this?", "Sorry, who's calling?", "Where are you calling from?", "Am I talking to a robot?"]
+)
+def test_who_is_calling_is_said_later_in_the_call_too(name: str | None, text: str) -> None:
+    call = Call(name)
+    call.hears("Yes.")
+    words = call.hears(text)
+    assert words.startswith(f"{WHO} I am calling about ")
+    assert ("Dental" in words) is (name is not None)
+    assert not call.is_over
+
+
+@pytest.mark.parametrize("name", ["Ada Lovelace", None])
+@pytest.mark.parametrize("text", ["Oh sorry, wrong number.", "I think you must have misdialed"])
+def test_a_wrong_number_is_understood_later_in_the_call_too(name: str | None, text: str) -> None:
+    call = Call(name)
+    call.hears("Yes.")
+    assert call.hears(text) == WRONG
+    assert call.tools.done == "wrong_person"
+    assert call.is_over
 
 
 def test_a_customer_without_a_name_may_ask_who_is_calling() -> None:
@@ -209,9 +232,12 @@ def test_a_customer_without_a_name_may_ask_who_is_calling() -> None:
     assert call.hears("Yes, I'll be there.") == AGENT
 
 
-def test_a_wrong_number_of_a_customer_without_a_name() -> None:
+@pytest.mark.parametrize(
+    "text", ["Sorry, you have the wrong number.", "You must have misdialed", "This is not the right number"]
+)
+def test_a_wrong_number_of_a_customer_without_a_name(text: str) -> None:
     call = Call(name=None)
-    assert call.hears("Sorry, you have the wrong number.") == WRONG
+    assert call.hears(text) == WRONG
     assert call.tools.done == "wrong_person"
     assert call.is_over
 

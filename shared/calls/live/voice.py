@@ -44,7 +44,6 @@ CHANGES = {
 """The summary's sentence for each action that changes an appointment."""
 VOICEMAIL = "Goodbye."
 """What the agent says to a machine, before it hangs up."""
-HANDOFF = "The customer is to be called back by a person."
 CALL_LATER = "The customer asked to be called again."
 
 
@@ -181,7 +180,7 @@ def _writes(scope: Scope, session: SessionRecord, tools: Tools, stage: Stage | N
 
 def _outcome(tools: Tools) -> str | None:
     """The turn's outcome as a sentence of the session's summary; None if there is none."""
-    sentences = {**CHANGES, "handoff": HANDOFF, "customer_opted_out": dialogue.OPTED_OUT}
+    sentences = {**CHANGES, "handoff": dialogue.HANDOFF, "customer_opted_out": dialogue.OPTED_OUT}
     for action in tools.actions:
         if action["type"] in sentences:
             return sentences[action["type"]]

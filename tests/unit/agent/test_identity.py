@@ -70,6 +70,7 @@ Ada moved out last year.
 No, this isn't her number anymore.
 This is not Ada's number.
 She passed away in spring.
+She has left the company.
 wrong person
 """,
     Answer.AWAY: """
