@@ -83,8 +83,13 @@ _QUESTION = re.compile(
 _ASKS = re.compile(
     r"\?|^(?:and |hi |hello |please )*(?:when|where|what|which|who|why|how|do|does|is|are|can|may|tell me)\b"
 )
-_WHAT = re.compile(r"(?:and |hi |hello |please )*(?:what|who|why|how)\b")
+_WHAT = re.compile(r"(?:and |hi |hello |please )*(?:what|which|who|why|how|where)\b")
 _OWN = "appointment booking visit time date day coming upcoming next have list show it again remind week"
+_ASKS_WHAT = re.compile(
+    r"(?:and |hi |hello |please )*(?:what|who|why|how|where|when|which|do|does|is|are|will|would|should|must|has|have"
+    r"|(?:can|could|may) (?:i|we))\b"
+)
+_PLACE_WORDS = "located location address place find office building"
 _HOURS = re.compile(r"\b(?:open|opening|hours|close|closed|closing)\b")
 _NUMBER = re.compile(r"\b(?:your (?:\w+ )?number|reach you|call you|phone you)\b")
 _UNSURE = r"confirm|coming|be there|\?|\b(?:no|or|both|all|why|if|maybe|should)\b"
@@ -297,8 +302,11 @@ class _Turn:
 
     def question(self) -> str | None:
         """List the appointments, unless the question is about something else."""
-        titles = " ".join(f"{a.title or ''} {a.location or ''}" for a in self.upcoming)
-        is_about_other = _WHAT.match(self.plain) and _terms(dates.without(self.plain)) - _terms(f"{titles} {_OWN}")
+        known = " ".join(
+            f"{a.title or ''} {a.location or ''} {_PLACE_WORDS if a.location else ''}" for a in self.upcoming
+        )
+        others = _terms(dates.without(self.plain)) - _terms(f"{known} {_OWN}")
+        is_about_other = others and (_WHAT.match(self.plain) or _HOURS.search(self.plain))
         if is_about_other or not _QUESTION.search(self.plain):
             return None
         if not self.upcoming:
@@ -309,7 +317,7 @@ class _Turn:
 
     def unknown(self) -> str | None:
         """Offer a person for a question that nothing answers."""
-        is_question = re.search(r"^(?:what|who|why|how|where|when|do|does|is|are)\b", self.plain) and _terms(self.plain)
+        is_question = _ASKS_WHAT.match(self.plain) and _terms(self.plain)
         return f"I do not know that. {_OFFER}" if is_question else None
 
     def nothing_wanted(self) -> str | None:
@@ -356,7 +364,8 @@ class _Turn:
         return f"{why_not(self.tools.problem)} The next possible time is {at}. Shall I move {name} to it?"
 
     def _staff_decides(self) -> str:
-        return f"Our team decides about new times. Someone will be in touch with you.{' Goodbye!' * self.tools.in_call}"
+        why = "Our team decides about new times." if self.tools.problem is None else why_not(self.tools.problem)
+        return f"{why} Someone will be in touch with you.{' Goodbye!' * self.tools.in_call}"
 
     def _call_now(self) -> str:
         if not (self.yes or self.requests):
@@ -468,13 +477,14 @@ def _is_row(text: str, name: str) -> bool:
 
 def _terms(text: str) -> frozenset[str]:
     """The words of a question that say what it is about, without their endings."""
-    words = re.findall(r"\w{3,}", text.lower().replace("'", ""))
+    plain = re.sub(r"'s\b", "", text.lower().replace("\u2019", "'")).replace("'", "")
+    words = re.findall(r"\w{3,}", plain)
     return frozenset(re.sub(r"(?:ing|s|ed)$", "", word) for word in words if not _FUNCTION_WORDS.fullmatch(word))
 
 
 def _question_words(text: str) -> list[str]:
     """All words of a question, without a greeting: words that `_terms` omits tell a request from a question."""
-    words = re.findall(r"\w+", text.lower().replace("\u2019", "'").replace("'", ""))
+    words = re.findall(r"\w+", text.lower().replace("\u2019", "'").replace("'s ", " is ").replace("'", ""))
     return list(itertools.dropwhile(lambda word: word in ("and", "hi", "hello", "please"), words))
 
 

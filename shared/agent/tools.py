@@ -313,7 +313,9 @@ class Tools:
 
     def _leave_to_staff(self) -> Result:
         self.hand_off(HandoffReason.CHANGE_REQUESTED)
-        return Result(False, "A person decides about this change, and was asked to. Say that they will be in touch.")
+        why = "" if self.problem is None else f"{_NOT_POSSIBLE[self.problem]} No other time within 14 days is. "
+        message = f"{why}A person decides about this change, and was asked to. Say so, and that they will be in touch."
+        return Result(False, message)
 
     def _doubt(self) -> Result | None:
         """Repeat the proposal if "confirm" can mean the proposal or the appointment; the user is asked again."""
@@ -365,6 +367,10 @@ class Tools:
         return next((record for record in self.appointments if record.doc["id"] == id), None)
 
 
+_NOT_POSSIBLE = {
+    Problem.TOO_SOON: "The time is not possible: it is too short notice.",
+    Problem.OUTSIDE_HOURS: "The time is not possible: it is outside of the opening hours.",
+}
 _UNKNOWN = Result(False, "This customer has no such appointment.")
 _ONE_CHANGE = Result(False, "Only one change or proposal can be made in a turn; do the rest in later turns.")
 

@@ -27,8 +27,9 @@ class Stored:
 
     @property
     def business(self) -> str:
-        """What the agent calls the business."""
-        return self.settings["business_name"] or self.project_name
+        """What the agent calls the business: a name that can be said."""
+        name = self.settings["business_name"] or ""
+        return name if any(map(str.isalnum, name)) else self.project_name
 
 
 def keys(scope: Scope) -> list[tuple[str, str]]:

@@ -100,13 +100,10 @@ def _commit(turn: Turn, conversation: ConversationRecord, result: AgentReply) ->
 
 
 def _agent_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
-    """The agent's reply and changes, for the current rows. The first one says who replies (promises 11).
-
-    An apology, and a reply that only says that a person will answer, do not count as replies of the agent.
-    """
+    """The agent's reply and changes, for the current rows. The first one that is not forced says who replies."""
     result = _reply(turn, conversation, may_call)
     is_forced = turn.scope.is_simulated and turn.message["content"].startswith(FORCED)
-    if is_forced or result.failed or result.holding or conversation.row.get("introduced"):
+    if is_forced or conversation.row.get("introduced"):
         return result
     business = result.business or agent_settings.read(turn.scope).business
     content = f"{INTRODUCTION}{escaped(business)}.\n\n{result.reply.content}"

@@ -519,12 +519,27 @@ def test_the_first_reply_says_that_an_automated_assistant_answers(client: Client
         next_one = send(client, forced, "Hello")["reply"]["content"]
         plain = create_conversation(client)["id"]
         text = send(client, plain, "Hello", markdown=False)["reply"]["content"]
+        waiting = create_conversation(client)["id"]
+        send(client, waiting, "[[sim:handoff]]")
+        held, again = (send(client, waiting, "Hello")["reply"]["content"] for _ in range(2))
     finally:
         client.patch("/v1/agent_settings", {"business_name": None}).ok()
     introduction = "I am the automated AI assistant of Blue \\*Clinic\\*.\n\n"
+    assert held.startswith(introduction)
+    assert not again.startswith(introduction)
     assert first == next_one == introduction + second
     assert rich.startswith("# ")
     assert text.startswith("I am the automated AI assistant of Blue *Clinic*.\n")
+
+
+def test_a_name_that_cannot_be_said_is_replaced_by_the_projects(client: Client) -> None:
+    client.patch("/v1/agent_settings", {"business_name": " \u200b. "}).ok()
+    try:
+        content = send(client, create_conversation(client)["id"], "Hello")["reply"]["content"]
+    finally:
+        client.patch("/v1/agent_settings", {"business_name": None}).ok()
+    default = send(client, create_conversation(client)["id"], "Hello")["reply"]["content"]
+    assert content == default
 
 
 def test_the_agent_understands_the_answer_to_a_question_in_its_first_reply(client: Client) -> None:

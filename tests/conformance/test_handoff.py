@@ -77,7 +77,8 @@ def test_while_somebody_waits_replies_only_hold_the_first_in_full_the_next_in_a_
     assert len(others[0]["reply"]["content"]) < len(first["reply"]["content"])
     client.post(f"{path}/resume").ok()
     assert said(client, path, HANDOFF)["reply"]["holding"] is False
-    assert said(client, path, "Hello?")["reply"]["content"] == first["reply"]["content"]
+    # The very first one also says that an automated assistant replies.
+    assert first["reply"]["content"].endswith(said(client, path, "Hello?")["reply"]["content"])
     events_of(client, path, "created", "handed_off", "resumed", "handed_off")
 
 

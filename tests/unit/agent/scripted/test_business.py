@@ -21,7 +21,10 @@ FACTS = [
     {"question": "How much does a cleaning cost?", "answer": PRICE},
     {"question": "What is your cancellation policy?", "answer": "Cancel a day before."},
     {"question": "Can I pay by card?", "answer": "We take [all cards](https://evil.example)."},
+    {"question": "What is your address?", "answer": "Main Street 5."},
 ]
+NEVER = {"days": ["monday"], "from": "09:00", "to": "09:10"}
+"""Hours in which no appointment of half an hour fits."""
 OFFER = "I do not know that. Would you like a person to get back to you?"
 
 
@@ -53,6 +56,8 @@ class Chat:
         ("Hi, how much is a cleaning?", PRICE),
         ("What does the cleaning cost?", PRICE),
         ("What is your cancellation policy?", "Cancel a day before."),
+        ("What's your address?", "Main Street 5."),
+        ("what\u2019s the address", "Main Street 5."),
     ],
 )
 def test_a_question_is_answered_from_the_fact_whose_words_match(asked: str, answer: str) -> None:
@@ -63,7 +68,17 @@ def test_a_question_is_answered_from_the_fact_whose_words_match(asked: str, answ
 
 @pytest.mark.parametrize(
     "asked",
-    ["Do you treat dogs?", "What does a root canal cost?", "Who is your best dentist?", "How old is the clinic?"],
+    [
+        "Do you treat dogs?",
+        "What does a root canal cost?",
+        "Who is your best dentist?",
+        "How old is the clinic?",
+        "Can I bring my dog?",
+        "Will it hurt?",
+        "Should I fast before the treatment?",
+        "Where can I leave my bicycle?",
+        "Which insurances do you take?",
+    ],
 )
 def test_what_is_not_known_is_not_invented_and_a_person_is_offered(asked: str) -> None:
     chat = Chat()
@@ -89,8 +104,16 @@ def test_opening_hours_are_told() -> None:
     assert Chat(opening_hours=hours, timezone="Europe/Berlin").say("When are you open?").startswith(told)
 
 
-def test_hours_that_are_not_set_are_not_invented() -> None:
-    assert Chat().say("What are your opening hours?") == OFFER
+@pytest.mark.parametrize("asked", ["What are your opening hours?", "When are you open?", "What time do you close?"])
+def test_hours_that_are_not_set_are_not_invented(asked: str) -> None:
+    assert Chat().say(asked) == OFFER
+
+
+def test_where_the_business_is_is_known_if_an_appointment_says_where() -> None:
+    chat = Chat(facts=[])
+    assert chat.say("Where are you located?") == OFFER
+    chat.appointment = found(title="Check-up", location="Main Street 5")
+    assert "Main Street 5" in chat.say("Where are you located?")
 
 
 def test_a_fact_is_quoted_without_its_links() -> None:
@@ -114,6 +137,25 @@ def test_a_time_outside_the_hours_is_explained_and_the_next_one_is_offered() -> 
     assert "moved to" in chat.say("yes")
     assert chat.tools.change is not None
     assert chat.tools.change[1]["appointment_at"] == "2026-10-05T09:00:00.000Z"
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"minimum_notice_minutes": 43_200}, "That is too short notice for us."),
+        (
+            {"change_policy": ChangePolicy.WITHIN_HOURS, "opening_hours": [NEVER]},
+            "That is not within our opening hours.",
+        ),
+    ],
+)
+def test_if_no_time_is_possible_it_is_said_why_and_a_person_is_asked(settings: dict[str, Any], why: str) -> None:
+    chat = Chat(**settings)
+    reply = chat.say("Move my appointment to 4 October at 10:00")
+    assert reply.startswith(why)
+    assert "will be in touch" in reply
+    assert chat.tools.actions == [{"type": "handoff", "reason": "change_requested"}]
+    assert chat.tools.proposed is None
 
 
 def test_a_person_decides_if_the_business_wants_that() -> None:
