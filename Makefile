@@ -34,6 +34,7 @@ help: ## Show this list
 	@echo "  make run takes PORT=8000 DATA_DIR=.data SPEED=1 READY_FILE= CANARY=0"
 	@echo "  make synth, deploy, rollback and destroy take STAGE=dev"
 	@echo "  make deploy takes EMERGENCY=1: all at once, without release alarms; make rollback takes RELEASES=1"
+	@echo "  make bench takes WRITE=1: write the tables of tests/bench/README.md"
 	@echo "  make smoke takes URL=https://….amazonaws.com/dev KEY=sk_test_…"
 
 run: $(VENV)/.local $(VENV)/.node-local ## Run the service on this machine
@@ -60,7 +61,7 @@ test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the a
 	$(BIN)/python -m pytest --capture=no --verbose --exitfirst tests/deploy
 
 bench: $(VENV)/.dev $(VENV)/.node-local ## Compare the cost of requests with the usual way to build an API: three minutes
-	$(BIN)/python -m tests.bench
+	$(BIN)/python -m tests.bench $(if $(WRITE),--write)
 
 smoke: $(VENV)/.dev ## Test a deployed stage with a test key; deletes what it creates
 	@[ -n "$$URL" ] && [ -n "$$KEY" ] || \

@@ -1,41 +1,83 @@
 """Prints the tables of README.md beside this file.
 
-    python -m tests.bench [ROUNDS]
+    python -m tests.bench [--rounds N] [--write]
 
 What is compared takes turns, so that a busy machine slows all of it. Each figure is the median of the rounds, and the
-spread in brackets is half of the distance between the quartiles, as a part of the median.
+spread in brackets is half of the distance between the quartiles, as a part of the median. `--write` puts the tables
+into README.md, with the kind of machine.
 """
 
 from __future__ import annotations
 
+import argparse
+import os
+import platform
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from infra.costs import WORK
 from tests.bench import deliveries, requests, runner
+from tests.bench.samples import Figure, Goal, table
 
 ROUNDS = 15
+README = Path(__file__).with_name("README.md")
+UNIT_GOALS = {"create": 13, "delivery": 6}
 
 
-def units() -> str:
-    """The table of the counted work of requests and deliveries, which `tests/integration/test_costs.py` asserts."""
-    goals = {"create": 13, "delivery": 6}
-    rows = [f"| {WORK[name].about} | {WORK[name].writes:g} | ≤ {goal} |" for name, goal in goals.items()]
-    return "\n".join(["| write units | ours | goal |", "|---|---|---|", *rows])
+def units() -> list[Figure]:
+    """The counted work of requests and deliveries, which `tests/integration/test_costs.py` asserts."""
+    work = {name: WORK[name] for name in UNIT_GOALS}
+    return [
+        Figure(one.about, [f"{one.writes:g}"], one.writes, Goal(UNIT_GOALS[name], "units"))
+        for name, one in work.items()
+    ]
+
+
+def machine(rounds: int) -> str:
+    """On what the figures were measured."""
+    processor = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    name = processor[1] if processor else platform.machine()
+    return f"Measured in {rounds} rounds with Python {platform.python_version()} on {os.cpu_count()} cores ({name})."
+
+
+def write(name: str, text: str) -> None:
+    """Replace the part of README.md between the comments with this name."""
+    begin, end = f"<!-- {name}: written by make bench WRITE=1 -->\n", f"\n<!-- end of {name} -->"
+    before, _, rest = README.read_text().partition(begin)
+    _, _, after = rest.partition(end)
+    README.write_text(f"{before}{begin}{text}{end}{after}")
 
 
 def main() -> None:
-    """Measure and print."""
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    parts: dict[str, Callable[[], str]] = {
-        "requests": lambda: requests.report(requests.measure(rounds)),
-        "deliveries": lambda: deliveries.report(deliveries.measure(rounds)),
-        "write units": units,
-        "the local runner": lambda: runner.report(runner.measure()),
+    """Measure, print, and write if it is wanted."""
+    parser = argparse.ArgumentParser(prog="python -m tests.bench")
+    parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, help="how often each figure is measured (default: %(default)s)"
+    )
+    parser.add_argument("--write", action="store_true", help="write the tables into README.md")
+    options = parser.parse_args()
+    parts: dict[str, tuple[Sequence[str], Callable[[], list[Figure]]]] = {
+        "requests": (requests.HEADINGS, lambda: requests.report(requests.measure(options.rounds))),
+        "deliveries": (deliveries.HEADINGS, lambda: deliveries.report(deliveries.measure(options.rounds))),
+        "write units": (("write units", "ours"), units),
+        "the local runner": (runner.HEADINGS, lambda: runner.report(runner.measure())),
     }
-    for name, table in parts.items():
+    tables = {"machine": machine(options.rounds)}
+    missed = []
+    print(f"{tables['machine']}\n", flush=True)
+    for name, (headings, measure) in parts.items():
         print(f"Measuring {name} …", file=sys.stderr, flush=True)
-        print(f"{table()}\n", flush=True)
+        figures = measure()
+        missed += [figure.name for figure in figures if not figure.goal.is_met(figure.value)]
+        tables[name] = table(headings, figures)
+        print(f"{tables[name]}\n", flush=True)
+    if missed:
+        print(f'Goals missed: {len(missed)}. What stands in the way: tests/bench/README.md, "Goals that are missed".')
+    if options.write:
+        for name, text in tables.items():
+            write(name, text)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What is measured: subjects, which are processes of their own, and their samples."""
+"""What is measured: subjects, which are processes of their own, their samples, and the figures made of them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 Samples = dict[tuple[str, str], list[list[float]]]
 """The samples of each subject and task: CPU time, elapsed time and peak memory, as `Subject.do` returns them."""
@@ -43,3 +44,46 @@ def median(samples: list[list[float]], index: int) -> tuple[float, float]:
     values = [sample[index] for sample in samples]
     low, middle, high = statistics.quantiles(values, n=4)
     return middle, (high - low) / 2 / middle
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a figure should be at most, or at least, in this unit."""
+
+    bound: float
+    unit: str = ""
+    at_least: bool = False
+
+    def __str__(self) -> str:
+        return f"{'≥' if self.at_least else '≤'} {self.bound:g} {self.unit}".rstrip()
+
+    def is_met(self, value: float) -> bool:
+        """Whether a figure of this value meets the goal."""
+        return value >= self.bound if self.at_least else value <= self.bound
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A line of a table: a name, what was measured, and the value that is compared with the goal."""
+
+    name: str
+    cells: Sequence[str]
+    value: float
+    goal: Goal
+
+    @property
+    def line(self) -> str:
+        """The line in Markdown."""
+        return f"| {' | '.join([self.name, *self.cells, str(self.goal), self.verdict])} |"
+
+    @property
+    def verdict(self) -> str:
+        """Whether the goal is met, in a word."""
+        return "met" if self.goal.is_met(self.value) else "missed"
+
+
+def table(headings: Sequence[str], figures: Sequence[Figure]) -> str:
+    """Figures as a table in Markdown."""
+    columns = [*headings, "goal", ""]
+    rule = "|---" * len(columns) + "|"
+    return "\n".join([f"| {' | '.join(columns)} |", rule, *(figure.line for figure in figures)])
