@@ -26,6 +26,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from infra import topology
+from infra.backup import LEDGER_RULE, Copied
 from infra.stack_names import construct_id
 from infra.stage import Stage
 from shared.core import facts
@@ -134,6 +135,11 @@ SLOW_RESPONSES = Kind("SlowResponses", "One request in a hundred or more to {} i
 TABLE_THROTTLES = Kind("TableThrottles", "DynamoDB throttles requests to {}.", 10)
 FAILED_EVENTS = Kind("FailedEvents", "EventBridge could not deliver events of {}.", 1)
 FAILED_NOTIFICATIONS = Kind("FailedNotifications", "SNS could not deliver messages of the topic {}.", 1)
+# More than a day, because a backup takes longer on some nights than on others.
+MISSING_BACKUPS = Kind(
+    "MissingBackups", "No {} of the table was completed within 26 hours.", 1, minutes=60, periods=26, at_least=True
+)
+FAILED_REPLICATION = Kind("FailedReplication", "S3 could not copy the {} to the region of the copies.", 1)
 FAILED_BACKUPS = Kind("FailedBackups", "The nightly backup of the {} or its copy failed.", 1, minutes=60)
 
 Watched = tuple[Kind, str, cloudwatch.IMetric]
@@ -157,7 +163,7 @@ def watch(
     stack: Stack,
     *,
     scope: Construct,
-    table: dynamodb.Table,
+    table: dynamodb.ITable,
     queues: Mapping[str, sqs.Queue],
     machines: Mapping[str, sfn.StateMachine],
     functions: Mapping[str, lambda_.Function],
@@ -165,13 +171,13 @@ def watch(
     topics: Mapping[str, sns.Topic],
     api: apigateway.RestApi,
     access_log: logs.LogGroup,
-    vault: str | None,
+    copied: Copied | None,
     notified: Topics | None,
 ) -> list[cloudwatch.Alarm]:
     """Create the alarms, in the `scope`, for the resources of the stack.
 
-    The mappings have the topology's names as keys. `vault` is the name of the backup vault. `notified` are the topics
-    that are notified when an alarm goes off.
+    The mappings have the topology's names as keys. `copied` is None without backups. `notified` are the topics that
+    are notified when an alarm goes off.
     """
     watched = [
         *_of_queues(queues),
@@ -195,7 +201,7 @@ def watch(
             (FAILED_NOTIFICATIONS, name, each.metric_number_of_notifications_failed())
             for name, each in all_topics(topics, notified).items()
         ),
-        *([(FAILED_BACKUPS, "table", _sum(failed_backups(vault)))] if vault else []),
+        *(_of_copies(copied) if copied else []),
     ]
     return [_alarm(stack, scope, kind, name, metric, notified) for kind, name, metric in watched]
 
@@ -210,7 +216,8 @@ def budget(stack: Stack, amount: int, topic: sns.ITopic) -> None:
         stack,
         "Budget",
         budget=budgets.CfnBudget.BudgetDataProperty(
-            budget_name=stack.stack_name,
+            # Budgets are not regional, and the stage may have to be deployed in another region.
+            budget_name=f"{stack.stack_name}-{stack.region}",
             budget_type="COST",
             time_unit="MONTHLY",
             budget_limit=budgets.CfnBudget.SpendProperty(amount=amount, unit="USD"),
@@ -272,42 +279,42 @@ def all_topics(topics: Mapping[str, sns.Topic], notified: Topics | None) -> dict
     return {**topics} | (notified.created if notified else {})
 
 
-def lateness(table: dynamodb.Table, queue_class: str) -> cloudwatch.Metric:
+def lateness(table: dynamodb.ITable, queue_class: str) -> cloudwatch.Metric:
     """Milliseconds from when an attempt was due to its start; of hanging endpoints, from its wake-up."""
     return _printed(table, facts.DELIVERY_LATENESS, queue_class=queue_class)
 
 
-def lost(table: dynamodb.Table) -> cloudwatch.Metric:
+def lost(table: dynamodb.ITable) -> cloudwatch.Metric:
     """Deliveries that failed because too many workers died during one attempt."""
     return _printed(table, facts.LOST_DELIVERY)
 
 
-def canary_passed(table: dynamodb.Table) -> cloudwatch.Metric:
+def canary_passed(table: dynamodb.ITable) -> cloudwatch.Metric:
     """1 for each run of the canary that passed, 0 for each one that failed."""
     return _printed(table, facts.CANARY_PASSED, facts.CANARY)
 
 
-def canary_webhook(table: dynamodb.Table) -> cloudwatch.Metric:
+def canary_webhook(table: dynamodb.ITable) -> cloudwatch.Metric:
     """Milliseconds in which the canary's change arrived as a webhook."""
     return _printed(table, facts.CANARY_WEBHOOK, facts.CANARY)
 
 
-def failed_turns(table: dynamodb.Table) -> cloudwatch.Metric:
+def failed_turns(table: dynamodb.ITable) -> cloudwatch.Metric:
     """1 for each live turn in which the agent failed, 0 for each other one."""
     return _printed(table, facts.FAILED_TURNS, facts.AGENT)
 
 
-def handoffs(table: dynamodb.Table) -> cloudwatch.Metric:
+def handoffs(table: dynamodb.ITable) -> cloudwatch.Metric:
     """1 for each live turn that handed the conversation to a person, 0 for each other one."""
     return _printed(table, facts.HANDOFFS, facts.AGENT)
 
 
-def failed_calls(table: dynamodb.Table) -> cloudwatch.Metric:
+def failed_calls(table: dynamodb.ITable) -> cloudwatch.Metric:
     """1 for each live call that the carrier or the service failed, 0 for each other one."""
     return _printed(table, facts.FAILED_CALLS, facts.CALLS)
 
 
-def _handoff_rate(table: dynamodb.Table) -> cloudwatch.MathExpression:
+def _handoff_rate(table: dynamodb.ITable) -> cloudwatch.MathExpression:
     """The percentage of turns that handed off; 0 if fewer than `FEWEST_HANDOFFS` did."""
     metric = handoffs(table)
     return cloudwatch.MathExpression(
@@ -317,7 +324,7 @@ def _handoff_rate(table: dynamodb.Table) -> cloudwatch.MathExpression:
     )
 
 
-def _printed(table: dynamodb.Table, name: str, service: str = DELIVER, **dimensions: str) -> cloudwatch.Metric:
+def _printed(table: dynamodb.ITable, name: str, service: str = DELIVER, **dimensions: str) -> cloudwatch.Metric:
     """A metric that the functions print. CloudWatch finds a metric only by all of its dimensions."""
     everywhere = {"service": service, "table": table.table_name}
     return cloudwatch.Metric(namespace=facts.METRIC_NAMESPACE, metric_name=name, dimensions_map=everywhere | dimensions)
@@ -382,7 +389,7 @@ def _unreserved_share() -> cloudwatch.MathExpression:
     )
 
 
-def throttles(table: dynamodb.Table, index: str | None = None) -> tuple[cloudwatch.Metric, ...]:
+def throttles(table: dynamodb.ITable, index: str | None = None) -> tuple[cloudwatch.Metric, ...]:
     """Throttled reads and throttled writes of the table, or of an index."""
     dimensions = {"TableName": table.table_name} | ({"GlobalSecondaryIndexName": index} if index else {})
     return tuple(
@@ -398,13 +405,46 @@ def failed_events(rule: events.Rule) -> cloudwatch.Metric:
     )
 
 
-def failed_backups(vault: str) -> tuple[cloudwatch.Metric, ...]:
-    """Failed backups, and failed copies of backups."""
-    return tuple(
-        cloudwatch.Metric(
-            namespace="AWS/Backup", metric_name=name, dimensions_map={"BackupVaultName": vault}, statistic="Sum"
-        )
-        for name in ("NumberOfBackupJobsFailed", "NumberOfCopyJobsFailed")
+def _of_copies(copied: Copied) -> Iterator[Watched]:
+    yield FAILED_BACKUPS, "table", _sum(failed_backups(copied))
+    for name, metric in completed_backups(copied).items():
+        yield MISSING_BACKUPS, name, metric
+    yield FAILED_REPLICATION, "ledger", failed_replication(copied)
+
+
+def completed_backups(copied: Copied) -> dict[str, cloudwatch.Metric]:
+    """Completed backups, and completed copies of backups, by the names of their alarms."""
+    return {
+        "backup": _jobs("NumberOfBackupJobsCompleted", copied.vault),
+        "copy": _jobs("NumberOfCopyJobsCompleted", copied.copies),
+    }
+
+
+def failed_backups(copied: Copied) -> tuple[cloudwatch.Metric, ...]:
+    """Failed backups, those that did not start in time, and failed copies of backups."""
+    return (
+        _jobs("NumberOfBackupJobsFailed", copied.vault),
+        _jobs("NumberOfBackupJobsExpired", copied.vault),
+        _jobs("NumberOfCopyJobsFailed", copied.copies),
+    )
+
+
+def _jobs(name: str, vault: str) -> cloudwatch.Metric:
+    """A count of jobs. The vault of a copy job is its destination.
+
+    AWS Backup developer guide, "AWS Backup metrics with Amazon CloudWatch":
+    docs.aws.amazon.com/aws-backup/latest/devguide/cloudwatch.html.
+    """
+    return cloudwatch.Metric(
+        namespace="AWS/Backup", metric_name=name, dimensions_map={"BackupVaultName": vault}, statistic="Sum"
+    )
+
+
+def failed_replication(copied: Copied) -> cloudwatch.Metric:
+    """Objects of the ledger that S3 could not replicate."""
+    of_rule = {"SourceBucket": copied.ledger, "DestinationBucket": copied.ledger_copy, "RuleId": LEDGER_RULE}
+    return cloudwatch.Metric(
+        namespace="AWS/S3", metric_name="OperationsFailedReplication", dimensions_map=of_rule, statistic="Sum"
     )
 
 
@@ -438,7 +478,7 @@ def _oldest_message(queue: str) -> Kind:
 
 
 def _of_functions(
-    stack: Stack, functions: Mapping[str, lambda_.Function], table: dynamodb.Table, *, scheduled: Collection[str]
+    stack: Stack, functions: Mapping[str, lambda_.Function], table: dynamodb.ITable, *, scheduled: Collection[str]
 ) -> Iterator[Watched]:
     for described in topology.FUNCTIONS:
         name, function = described.name, functions[described.name]
@@ -456,7 +496,7 @@ def _of_functions(
             yield LOST_BATCHES, name, function.metric("DestinationDeliveryFailures")
 
 
-def put_aside(stack: Stack, function: str, table: dynamodb.Table) -> tuple[cloudwatch.Metric, ...]:
+def put_aside(stack: Stack, function: str, table: dynamodb.ITable) -> tuple[cloudwatch.Metric, ...]:
     """Stream records in the bucket of failed batches: the function or, once they are too old, Lambda wrote them."""
     mapping = stack.node.find_child(f"{construct_id(function)}FromTable")
     assert isinstance(mapping, lambda_.CfnEventSourceMapping)

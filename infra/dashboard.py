@@ -20,6 +20,7 @@ from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
 from infra import alarms, topology
+from infra.backup import Copied
 from shared.core import facts
 
 SHOWN = Duration.hours(3)
@@ -38,14 +39,14 @@ def draw(
     *,
     scope: Construct,
     watched: Sequence[cloudwatch.Alarm],
-    table: dynamodb.Table,
+    table: dynamodb.ITable,
     queues: Mapping[str, sqs.Queue],
     machines: Mapping[str, sfn.StateMachine],
     functions: Mapping[str, lambda_.Function],
     rules: Mapping[str, events.Rule],
     topics: Mapping[str, sns.Topic],
     api: apigateway.RestApi,
-    vault: str | None,
+    copied: Copied | None,
     notified: alarms.Topics | None,
 ) -> None:
     """Create the dashboard. The mappings have the topology's names as keys; the rest is as in `alarms.watch`."""
@@ -69,7 +70,7 @@ def draw(
         _machines(machines),
         _handed_over(rules, alarms.all_topics(topics, notified)),
         _table(table),
-        *([_backups(vault)] if vault else []),
+        *([_backups(copied)] if copied else []),
     ):
         graphs = dict(row)
         made.add_widgets(
@@ -143,7 +144,7 @@ def _queues(queues: Mapping[str, sqs.Queue]) -> Row:
     )
 
 
-def _events(table: dynamodb.Table, functions: Mapping[str, lambda_.Function]) -> Row:
+def _events(table: dynamodb.ITable, functions: Mapping[str, lambda_.Function]) -> Row:
     yield (
         "Stream: iterator age (ms)",
         [functions[name].metric("IteratorAge", statistic="Maximum", label=name) for name in STREAM_READERS],
@@ -158,7 +159,7 @@ def _events(table: dynamodb.Table, functions: Mapping[str, lambda_.Function]) ->
         )
 
 
-def _given_up(stack: Stack, table: dynamodb.Table, functions: Mapping[str, lambda_.Function]) -> Row:
+def _given_up(stack: Stack, table: dynamodb.ITable, functions: Mapping[str, lambda_.Function]) -> Row:
     yield (
         "Failed batches: put aside, and lost",
         [
@@ -173,7 +174,7 @@ def _given_up(stack: Stack, table: dynamodb.Table, functions: Mapping[str, lambd
     yield "Webhooks: deliveries lost because workers died", [alarms.lost(table).with_(statistic="Sum", label="lost")]
 
 
-def _canary(table: dynamodb.Table) -> Row:
+def _canary(table: dynamodb.ITable) -> Row:
     yield (
         "Canary: runs, and those that passed",
         [
@@ -187,7 +188,7 @@ def _canary(table: dynamodb.Table) -> Row:
     )
 
 
-def _live(table: dynamodb.Table) -> Row:
+def _live(table: dynamodb.ITable) -> Row:
     yield (
         "Live turns: share in which the agent failed, and which it handed off",
         [
@@ -214,7 +215,7 @@ def _machines(machines: Mapping[str, sfn.StateMachine]) -> Row:
     yield "Workflows: failed", [made.metric_failed(statistic="Sum", label=name) for name, made in named]
 
 
-def _table(table: dynamodb.Table) -> Row:
+def _table(table: dynamodb.ITable) -> Row:
     yield (
         "Table: capacity used (units)",
         [
@@ -259,7 +260,10 @@ def _handed_over(rules: Mapping[str, events.Rule], topics: Mapping[str, sns.Topi
     )
 
 
-def _backups(vault: str) -> Row:
-    labels = ("backups", "copies")
-    metrics = zip(alarms.failed_backups(vault), labels, strict=True)
-    yield "Backups: failed", [metric.with_(label=label) for metric, label in metrics]
+def _backups(copied: Copied) -> Row:
+    labels = ("backups", "backups that did not start", "copies")
+    metrics = zip(alarms.failed_backups(copied), labels, strict=True)
+    completed = alarms.completed_backups(copied).items()
+    yield "Backups: completed", [metric.with_(label=name) for name, metric in completed]
+    ledger = alarms.failed_replication(copied).with_(label="replication of the ledger")
+    yield "Backups: failed", [*(metric.with_(label=label) for metric, label in metrics), ledger]

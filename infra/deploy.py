@@ -5,21 +5,27 @@ would leave them there when the template names the same versions, and CodeDeploy
 `CurrentVersion` is not the version of the alias (CodeDeploy user guide, "AppSpec 'resources' section":
 docs.aws.amazon.com/codedeploy/latest/userguide/reference-appspec-file-structure-resources.html). So the aliases are
 first deployed as they are, which moves no requests, and then as the template says.
+
+The stack of the copies is deployed before the stage's own, which copies into it, and has a replica of the signing key,
+which is in the stage's own. So that stack is deployed once more when the key is new.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from typing import Any
 
+import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
 from infra import rollback
 from infra.rollback import Deployed
-from infra.stack_names import EMERGENCY, HELD, stack_name
+from infra.stack_names import EMERGENCY, HELD, PRIMARY_KEY, SIGNING_KEY_OUTPUT, copies_name, stack_name
 
 
 class Refused(Exception):
@@ -44,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             held = {function.name: str(function.version) for function in functions}
             _cdk_deploy(*context, "--context", f"{HELD}={json.dumps(held)}")
         _cdk_deploy(*context)
+        if region := rollback.settings_of(options.stage).get("backup", {}).get("region"):
+            replicate_key(options.stage, region, *context)
         if functions:
             rollback.prune(stack_name(options.stage), {function.function: function.version for function in functions})
     except subprocess.CalledProcessError as failed:
@@ -82,8 +90,32 @@ def _any_was_moved(functions: Sequence[Deployed]) -> bool:
     return bool(moved)
 
 
+def replicate_key(stage: str, copies_region: str, *options: str) -> None:
+    """Let the stack of the copies replicate the signing key, unless it does. Later deploys keep the parameter."""
+    sdk: Any = boto3
+    region = os.environ.get("AWS_REGION") or None
+    (made,) = sdk.client("cloudformation", region_name=region).describe_stacks(StackName=stack_name(stage))["Stacks"]
+    key = next(each["OutputValue"] for each in made["Outputs"] if each["OutputKey"] == SIGNING_KEY_OUTPUT)
+    copies = copies_name(stage)
+    formation = sdk.client("cloudformation", region_name=copies_region)
+    (made,) = formation.describe_stacks(StackName=copies)["Stacks"]
+    if {"ParameterKey": PRIMARY_KEY, "ParameterValue": key} in made.get("Parameters", []):
+        return
+    of_region = sdk.client("kms", region_name=region).describe_key(KeyId=key)["KeyMetadata"]["MultiRegionConfiguration"]
+    if of_region["MultiRegionKeyType"] != "PRIMARY":
+        primary = of_region["PrimaryKey"]["Region"]
+        print(f"infra.deploy: the copies have no signing key, because its primary key is in {primary}: see runbook.md")
+        return
+    print(f"infra.deploy: {copies} gets a replica of the signing key")
+    _cdk("--exclusively", copies, "--parameters", f"{copies}:{PRIMARY_KEY}={key}", *options)
+
+
 def _cdk_deploy(*options: str) -> None:
-    subprocess.run(["npx", "--no-install", "cdk", "deploy", "--all", *options], check=True)
+    _cdk("--all", *options)
+
+
+def _cdk(*options: str) -> None:
+    subprocess.run(["npx", "--no-install", "cdk", "deploy", *options], check=True)
 
 
 if __name__ == "__main__":

@@ -54,6 +54,7 @@ def refusals(stage: Stage) -> Iterator[str]:
         yield f"stage {stage.name} belongs to account {stage.account}; these credentials are of account {account}"
         return
     yield from _of_model(stage, region)
+    yield from _of_table(stage)
     limits = boto3.client("lambda", region_name=region).get_account_settings()["AccountLimit"]
     # What no function of the account has reserved ("AccountLimit":
     # docs.aws.amazon.com/lambda/latest/api/API_AccountLimit.html), and what the stage itself reserved before.
@@ -89,6 +90,20 @@ def _of_model(stage: Stage, region: str | None) -> Iterator[str]:
             yield f"stage {stage.name} cannot use {named} in {client.meta.region_name}: {code}: {message} {MODEL_HELP}"
     except BotoCoreError as error:
         yield f"stage {stage.name} cannot use {named} in {client.meta.region_name}: {error} {MODEL_HELP}"
+
+
+def _of_table(stage: Stage) -> Iterator[str]:
+    """Why `replica_region` cannot be set or removed like other settings, if the deployed table is of the other type."""
+    other = "AWS::DynamoDB::Table" if stage.replica_region else "AWS::DynamoDB::GlobalTable"
+    try:
+        tables = rollback.resources(stack_name(stage.name), other)
+    except rollback.NoStage:
+        return
+    if tables:
+        yield (
+            f"a deploy would replace the table of stage {stage.name} by an empty one, because of `replica_region`: "
+            "see infra/runbook.md, A replica of the table"
+        )
 
 
 def _at_once() -> int:

@@ -40,7 +40,7 @@ def shift_gradually(
     *,
     functions: Mapping[str, lambda_.Function],
     aliases: Mapping[str, lambda_.Alias],
-    table: dynamodb.Table,
+    table: dynamodb.ITable,
 ) -> None:
     """Let CodeDeploy move the aliases, by the configuration `how`. The mappings have the topology's names as keys."""
     application = codedeploy.LambdaApplication(stack, "Releases")
@@ -65,7 +65,7 @@ def shift_gradually(
         )
 
 
-def _alarm(stack: Stack, name: str, function: lambda_.Function, table: dynamodb.Table) -> cloudwatch.Alarm:
+def _alarm(stack: Stack, name: str, function: lambda_.Function, table: dynamodb.ITable) -> cloudwatch.Alarm:
     """Goes off if the version that this deploy publishes fails too many of its invocations."""
     version = function.current_version.version
     dimensions = {

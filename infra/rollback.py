@@ -85,9 +85,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def use_region_of(stage: str, settings: Path = SETTINGS) -> None:
     """From now on, use the region of the stage in cdk.json, as the CDK does; without one, that of the environment."""
-    stages = json.loads(settings.read_text(encoding="utf-8"))["context"]["stages"]
-    if region := stages.get(stage, {}).get("region"):
+    if region := settings_of(stage, settings).get("region"):
         os.environ["AWS_REGION"] = region
+
+
+def settings_of(stage: str, settings: Path = SETTINGS) -> Mapping[str, Any]:
+    """The settings of the stage in cdk.json; none if it is not there."""
+    found: Mapping[str, Any] = json.loads(settings.read_text(encoding="utf-8"))["context"]["stages"].get(stage, {})
+    return found
 
 
 def deployed(stack: str) -> list[Deployed]:

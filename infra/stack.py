@@ -22,7 +22,7 @@ from aws_cdk import aws_sqs as sqs
 from aws_cdk import aws_stepfunctions as sfn
 from constructs import Construct
 
-from infra import alarms, backup, contact_center, dashboard, gateway, people, releases, topology
+from infra import alarms, backup, buckets, contact_center, dashboard, gateway, people, releases, topology
 from infra.stack_names import (
     ADMIN_OUTPUT,
     API_OUTPUT,
@@ -34,6 +34,7 @@ from infra.stack_names import (
     LIVE,
     RECORDINGS_OUTPUT,
     SERVICE,
+    SIGNING_KEY_OUTPUT,
     TABLE_OUTPUT,
     USER_POOL_OUTPUT,
     construct_id,
@@ -76,13 +77,7 @@ class ServiceStack(Stack):
         Tags.of(self).add("stage", stage.name)
 
         self.table = self._table()
-        self.signing_key = kms.Key(
-            self,
-            "SigningKey",
-            description="Encrypts the webhook endpoints' signing secrets",
-            enable_key_rotation=True,
-            removal_policy=stage.removal,
-        )
+        self.signing_key = self._signing_key()
         self.recordings = self._recordings()
         self.rules: dict[str, events.Rule] = {}
         self.topics: dict[str, sns.Topic] = {}
@@ -101,7 +96,7 @@ class ServiceStack(Stack):
             if function.client:
                 self.functions[function.name].add_environment("BASE_URL", gateway.address(stage, self.api))
         self._sign_in()
-        vault = backup.back_up(self, stage, stage.backup, self.table) if stage.backup else None
+        copied = backup.back_up(self, stage, stage.backup, self.table, self.erasures) if stage.backup else None
         # A stack may have 500 resources (CloudFormation user guide, "Understand CloudFormation quotas":
         # docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html). A nested stack has its own
         # 500, and is deployed and rolled back with its parent.
@@ -117,7 +112,7 @@ class ServiceStack(Stack):
             topics=self.topics,
             api=self.api,
             access_log=access_log,
-            vault=vault,
+            copied=copied,
             notified=self.notified,
         )
         if stage.traffic_shift:
@@ -141,7 +136,7 @@ class ServiceStack(Stack):
             rules=self.rules,
             topics=self.topics,
             api=self.api,
-            vault=vault,
+            copied=copied,
             notified=self.notified,
         )
 
@@ -151,6 +146,7 @@ class ServiceStack(Stack):
         CfnOutput(self, FAILURES_OUTPUT, value=self.failed_batches.bucket_name)
         CfnOutput(self, RECORDINGS_OUTPUT, value=self.recordings.bucket_name)
         CfnOutput(self, ERASURES_OUTPUT, value=self.erasures.bucket_name)
+        CfnOutput(self, SIGNING_KEY_OUTPUT, value=self.signing_key.key_arn)
         for function in topology.FUNCTIONS:
             if function.stream:
                 CfnOutput(self, FAN_OUT_OUTPUT, value=self.aliases[function.name].function_arn)
@@ -161,25 +157,64 @@ class ServiceStack(Stack):
             value=f".venv/bin/python -m infra.manage --stage {stage.name} projects create NAME",
         )
 
-    def _table(self) -> dynamodb.Table:
+    def _signing_key(self) -> kms.IKey:
+        """The key of the webhook endpoints' secrets, or its replica if the region of the stage was lost.
+
+        A key becomes a multi-Region key only when it is created (KMS developer guide, "How multi-Region keys work":
+        docs.aws.amazon.com/kms/latest/developerguide/mrk-how-it-works.html).
+        """
+        if self.stage.signing_key:
+            return kms.Key.from_key_arn(self, "ReplicatedSigningKey", self.stage.signing_key)
+        return kms.Key(
+            self,
+            "MultiRegionSigningKey",
+            description="Encrypts the webhook endpoints' signing secrets",
+            multi_region=True,
+            enable_key_rotation=True,
+            removal_policy=self.stage.removal,
+        )
+
+    def _table(self) -> dynamodb.Table | dynamodb.TableV2:
+        """The table: a global table if the stage has a replica.
+
+        CloudFormation cannot turn one type into the other, so each has a logical id of its own (CloudFormation template
+        reference, "AWS::DynamoDB::GlobalTable":
+        docs.aws.amazon.com/AWSCloudFormation/latest/TemplateReference/aws-resource-dynamodb-globaltable.html).
+        """
+
         def string(name: str) -> dynamodb.Attribute:
             return dynamodb.Attribute(name=name, type=dynamodb.AttributeType.STRING)
 
-        table = dynamodb.Table(
-            self,
-            "Table",
-            partition_key=string(topology.TABLE.hash_key),
-            sort_key=string(topology.TABLE.range_key),
-            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            stream=dynamodb.StreamViewType[topology.TABLE.stream],
-            time_to_live_attribute=topology.TABLE.ttl,
-            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
-                point_in_time_recovery_enabled=True
-            ),
-            warm_throughput=self._warm("table"),
-            deletion_protection=self.stage.keep_data,
-            removal_policy=self.stage.removal,
-        )
+        recovery = dynamodb.PointInTimeRecoverySpecification(point_in_time_recovery_enabled=True)
+        common: dict[str, Any] = {
+            "partition_key": string(topology.TABLE.hash_key),
+            "sort_key": string(topology.TABLE.range_key),
+            "time_to_live_attribute": topology.TABLE.ttl,
+            "point_in_time_recovery_specification": recovery,
+            "warm_throughput": self._warm("table"),
+            "deletion_protection": self.stage.keep_data,
+            "removal_policy": self.stage.removal,
+        }
+        stream = dynamodb.StreamViewType[topology.TABLE.stream]
+        table: dynamodb.Table | dynamodb.TableV2
+        if self.stage.replica_region:
+            replica = dynamodb.ReplicaTableProps(
+                region=self.stage.replica_region,
+                deletion_protection=self.stage.keep_data,
+                point_in_time_recovery_specification=recovery,
+            )
+            table = dynamodb.TableV2(
+                self,
+                "GlobalTable",
+                billing=dynamodb.Billing.on_demand(),
+                dynamo_stream=stream,
+                replicas=[replica],
+                **common,
+            )
+        else:
+            table = dynamodb.Table(
+                self, "Table", billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST, stream=stream, **common
+            )
         for index in topology.TABLE.indexes:
             table.add_global_secondary_index(
                 index_name=index.name,
@@ -307,7 +342,7 @@ class ServiceStack(Stack):
 
     def _recordings(self) -> s3.Bucket:
         """The bucket of call recordings. It remains when the stage is deleted, because it may not be empty."""
-        bucket = self._bucket("Recordings", RECORDINGS_KEPT, RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
+        bucket = buckets.private(self, "Recordings", RECORDINGS_KEPT, RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE)
         # Set on the resource, because the construct's property would add a function that sets it.
         made = bucket.node.default_child
         assert isinstance(made, s3.CfnBucket)
@@ -318,7 +353,7 @@ class ServiceStack(Stack):
 
     def _failed_batches(self) -> s3.Bucket:
         """The bucket of batches that a function could not process; `infra.manage redrive-stream` retries them."""
-        return self._bucket("FailedBatches", FAILED_BATCHES_KEPT, self.stage.removal)
+        return buckets.private(self, "FailedBatches", FAILED_BATCHES_KEPT, self.stage.removal)
 
     def _erasures(self) -> s3.Bucket:
         """The bucket of the ledger of erased customers and opt-outs, which contains only ids and hashes.
@@ -326,24 +361,10 @@ class ServiceStack(Stack):
         It must outlive every backup. Nothing in it expires, what is overwritten is kept, and it remains when the stage
         is deleted.
         """
-        return self._bucket("Erasures", None, RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE, versioned=True)
-
-    def _bucket(
-        self, name: str, kept: Duration | None, removal: RemovalPolicy, *, versioned: bool = False
-    ) -> s3.Bucket:
-        """Create a private bucket whose objects expire after the time `kept`; None if they do not expire."""
-        return s3.Bucket(
-            self,
-            name,
-            encryption=s3.BucketEncryption.S3_MANAGED,
-            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
-            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
-            enforce_ssl=True,
-            minimum_tls_version=1.2,
-            lifecycle_rules=[s3.LifecycleRule(expiration=kept)] if kept else None,
-            versioned=versioned or None,
-            removal_policy=removal,
-        )
+        bucket = buckets.private(self, "Erasures", None, RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE, versioned=True)
+        if self.stage.backup:
+            backup.replicate_ledger(self, self.stage, self.stage.backup, bucket)
+        return bucket
 
     def _function(self, function: Function, code: lambda_.Code) -> lambda_.Function:
         log = self._log_group(f"{construct_id(function.name)}Log")

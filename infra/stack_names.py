@@ -14,6 +14,9 @@ KEPT = 2
 HELD, EMERGENCY = "held", "emergency"
 """The CDK's context values that `infra.deploy` sets: versions at which aliases stay, and whether they move at once."""
 
+PRIMARY_KEY = "PrimaryKeyArn"
+"""The parameter of the stack of the copies: the signing key, which exists only once the stage is deployed."""
+
 ADMIN_OUTPUT = "AdminUrl"
 API_OUTPUT = "ApiUrl"
 DOMAIN_TARGET_OUTPUT = "DomainTarget"
@@ -22,6 +25,8 @@ DUE_SHARDS_OUTPUT = "DueShards"
 FAILURES_OUTPUT = "FailedBatchesBucket"
 RECORDINGS_OUTPUT = "RecordingsBucket"
 ERASURES_OUTPUT = "ErasuresBucket"
+RESTORE_ROLE_OUTPUT = "RestoreRoleArn"
+SIGNING_KEY_OUTPUT = "SigningKeyArn"
 FAN_OUT_OUTPUT = "FanOutFunction"
 FIRST_KEY_OUTPUT = "FirstKey"
 USER_POOL_OUTPUT = "UserPoolId"
@@ -35,6 +40,11 @@ def stack_name(stage: str) -> str:
 def copies_name(stage: str) -> str:
     """The name of the vault of copied backups, and of its stack. AWS Backup allows 50 characters."""
     return f"{stack_name(stage)}-copy"
+
+
+def ledger_copy_name(stage: str, region: str, account: str) -> str:
+    """The name of the bucket of the copied ledger. It is unique among all buckets, and has at most 63 characters."""
+    return f"{stack_name(stage).lower()}-{region}-{account}"
 
 
 def construct_id(name: str) -> str:

@@ -143,10 +143,14 @@ class Throughput(_Settings):
 
 
 class Backup(_Settings):
-    """Nightly backups of the table, kept for `days`, and copies in another region."""
+    """Nightly backups of the table, kept for `days`, and copies in another region.
+
+    With `lock`, nobody can delete a copy before that without a permission of its own.
+    """
 
     region: Region
     days: int = Field(default=35, ge=1, le=36_500)
+    lock: bool = False
 
 
 class Firewall(_Settings):
@@ -157,6 +161,9 @@ class Firewall(_Settings):
     )
 
 
+LONGEST_NAME_WITH_BACKUP = 22
+"""The longest name of a stage with which `ledger_copy_name` has at most 63 characters in any region."""
+SigningKey = Annotated[str, StringConstraints(pattern=r"^arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/mrk-[0-9a-f]{32}$")]
 TopicArn = Annotated[str, StringConstraints(pattern=r"^(arn:[a-z-]+:sns:.+)?$")]
 Email = Annotated[str, StringConstraints(pattern=r"^([^@\s]+@[^@\s]+\.[^@\s]+)?$")]
 TrafficShift = Annotated[
@@ -197,6 +204,8 @@ class Stage(_Settings):
     - `webhook_notices`: sends notices of failing webhook endpoints to the topic of alarms that can wait.
     - `monthly_budget`: in US dollars.
     - `firewall`: by default, a stage that keeps data has one; `null` turns it off.
+    - `replica_region`: the region of a replica of the table, which must be that of the copies.
+    - `signing_key`: the ARN of a replica of the signing key, for a stage whose region was lost.
     - `canary`: tests the stage every five minutes.
     - `traffic_shift`: shifts requests gradually to new versions of the functions.
     """
@@ -231,6 +240,8 @@ class Stage(_Settings):
     monthly_budget: Annotated[int, Field(ge=1)] | None = None
     traffic_shift: TrafficShift | None = None
     backup: Backup | None = None
+    replica_region: Region | None = None
+    signing_key: SigningKey | None = None
     connect: Connect | None = None
     whatsapp: Whatsapp | None = None
     domain: Domain | None = None
@@ -249,10 +260,19 @@ class Stage(_Settings):
         for setting in ("monthly_budget", "later_topic", "later_email", "webhook_notices"):
             if getattr(self, setting) and not self.keep_data:
                 self._require(f"it has {setting} and", "alarm_topic", "alarm_email")
+        self._check_copies()
         self._check_reserved()
         if unknown := self.warm_throughput.keys() - {"table", *(index.name for index in topology.TABLE.indexes)}:
             raise ValueError(f"warm_throughput names neither the table nor an index: {', '.join(sorted(unknown))}")
         return self
+
+    def _check_copies(self) -> None:
+        if self.backup and len(self.name) > LONGEST_NAME_WITH_BACKUP:
+            raise ValueError(f"a stage with backups has a name of at most {LONGEST_NAME_WITH_BACKUP} characters")
+        if self.replica_region:
+            self._require("it has replica_region and", "region")
+            if self.backup is None or self.replica_region != self.backup.region:
+                raise ValueError("replica_region must be backup.region, where the copies of key and ledger are")
 
     def _check_reserved(self) -> None:
         """Each reservation names a function. If there are any, every function that could starve others needs one.

@@ -42,6 +42,8 @@ _GATEWAY = ("AWS API Gateway Pricing Explained, awsforengineers.com", "2025-05-1
 _LAMBDA = ("AWS Lambda Pricing 2026: What It Really Costs Per Request, wring.co", "2026-03-08")
 _DYNAMODB = ("Amazon DynamoDB Pricing: On-Demand & Provisioned Plans, airbyte.com", "2025-07-21")
 _STREAMS = ("Evaluate your DynamoDB streams usage, DynamoDB Developer Guide", UNDATED)
+_GLOBAL_TABLES = ("AWS DynamoDB Global Tables Pricing, usage.ai", UNDATED)
+_BETWEEN_REGIONS = ("AWS Inter-Region Transfer Costs, redresscompliance.com", UNDATED)
 _SQS = ("Amazon SQS Pricing: Complete Guide + Calculator (2026), cloudburn.io", "2026-03-14")
 _STEPS = ("AWS Step Functions Pricing, aws.amazon.com", UNDATED)
 _EVENTS = ("Amazon EventBridge Pricing: Six Components, One Surprise Bill, factualminds.com", "2026-06-13")
@@ -100,6 +102,10 @@ BY_USE = {
     "DynamoDB, point-in-time recovery": Price(0.20, 1, "GB-month", *_UNCONFIRMED),
     "AWS Backup, backups of the table and their copies": Price(0.10, 1, "GB-month", *_BACKUP),
     "AWS Backup, copies to another region": Price(0.02, 1, "GB", *_BACKUP),
+    "DynamoDB, `replica_region`: every write once more": Price(0.625, MILLION, "write request units", *_GLOBAL_TABLES),
+    "DynamoDB, `replica_region`: storage of the replica": Price(0.25, 1, "GB-month", *_GLOBAL_TABLES),
+    "DynamoDB, `replica_region`: changes that are sent to the replica": Price(0.02, 1, "GB", *_BETWEEN_REGIONS),
+    "CloudWatch, metrics of the ledger's replication": Price(0.30, 1, "metric-month, four of them", *_METRICS),
     "X-Ray, one request per second and 5 % of the rest": Price(5, MILLION, "traces", *_XRAY),
     "CloudWatch, log storage": Price(0.03, 1, "GB-month", *_UNCONFIRMED),
     "CloudWatch, custom metrics with values, and event counts of the stream's mapping": Price(
@@ -123,7 +129,7 @@ PLATFORM_LOG, ACCESS_LOG, MACHINE_LOG = 330, 360, 1_300
 """Bytes that AWS logs for an invocation, a request and a state transition."""
 POLLERS, POLL_SECONDS = 5, 20
 """Lambda sends this many concurrent long polls to an idle queue, each of this length."""
-ALARM_METRICS, RULES = 187, 3
+ALARM_METRICS, RULES = 191, 3
 """The metrics of all alarms of a stage with calls, backups and gradual releases, and the rules in `gateway.py`."""
 
 
@@ -282,9 +288,14 @@ def idle() -> dict[str, float]:
         f"canary, every {CANARY_MINUTES} minutes": MINUTES / CANARY_MINUTES * sum(cost(CANARY).values()),
         f"alarms on {ALARM_METRICS} metrics": priced(alarm=ALARM_METRICS),
         "dashboard": priced(dashboard=1),
-        "KMS keys, for signing secrets and for WhatsApp's topic": priced(key=2),
+        "KMS keys, for signing secrets, its replica, and for WhatsApp's topic": priced(key=3),
         f"AWS WAF with {RULES} rules": priced(web_acl=1, rule=RULES),
     }
+
+
+def replica() -> float:
+    """Dollars for the writes of the example's month to a replica of the table."""
+    return sum(priced(write_unit=WORK[name].writes) * times for name, times in EXAMPLE.items())
 
 
 def markdown() -> str:

@@ -94,7 +94,7 @@ ACKNOWLEDGED = (
         "made for it, and the test that deploys runs them on it.",
     ),
     Acknowledged(
-        r"AwsSolutions-IAM5\[Resource::<Table\w+\.Arn>/index/\*\]",
+        r"AwsSolutions-IAM5\[Resource::<(Global)?Table\w+\.Arn>/index/\*\]",
         r"\w+Role/DefaultPolicy/Resource",
         "The wildcard covers the indexes of this one table and of no other; they hold keys alone, and the rows that a "
         "query finds there are read under the grant on the table.",
@@ -137,12 +137,33 @@ ACKNOWLEDGED = (
         "role's whole list of rights is held against the topology by a test.",
     ),
     Acknowledged(
-        r"AwsSolutions-IAM5\[Resource::<Table\w+\.Arn>/stream/\*\]",
+        r"AwsSolutions-IAM5\[Resource::<(Global)?Table\w+\.Arn>/stream/\*\]",
         "FanOutRole/DefaultPolicy/Resource",
         "Lambda looks for the table's streams by ListStreams before it reads the one of the mapping; the wildcard "
         "covers the streams of this one table.",
     ),
+    Acknowledged(
+        r"AwsSolutions-IAM5\[Resource::<Erasures\w+\.Arn>/opt_outs/\*\]",
+        "FanOutRole/DefaultPolicy/Resource",
+        "Each change of an opt-out is an object of its own below this prefix of the ledger, by hash and time; the "
+        "function may only add to it, and nothing is overwritten, because the bucket has versions.",
+    ),
     # Releases and backups
+    Acknowledged(
+        r"AwsSolutions-IAM5\[Resource::(<Erasures\w+\.Arn>|arn:<AWS::Partition>:s3:::appointments-[\w-]+)/\*\]",
+        "ReplicationRole/DefaultPolicy/Resource",
+        "S3 replicates every object of the ledger to its copy, whatever its name; the role is about these two buckets, "
+        "and lets S3 neither delete nor read anything else.",
+    ),
+    Acknowledged(
+        re.escape(
+            "AwsSolutions-IAM4[Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/"
+            "AWSBackupServiceRolePolicyForRestores]"
+        ),
+        "RestoreRole/Resource",
+        "AWS maintains this policy for its backup service, which alone can take the role; an operator who restores has "
+        "to pass the role on, and a right that a policy of ours came to lack would show on the day of the disaster.",
+    ),
     Acknowledged(
         r"AwsSolutions-IAM5\[Resource::\*\]",
         "ReleaseRole/DefaultPolicy/Resource",

@@ -18,9 +18,10 @@ from tests.support.synth import CALLS, GUARDED, NAMED, OWNED, Synthesized, synth
 def stacks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, ServiceStack]:
     """The stack by its stage's name, in one app, and those that have what the stages of cdk.json lack.
 
-    `prod` has the settings that only its owner knows, `calls` is prod with live calls, `guarded` dev with a host name
-    in a hosted zone, firewall, warm throughput, notified alarms and its own sign-in provider, `named` dev with a host
-    name, a certificate and a cross-region model. The asset is an empty stand-in.
+    `prod` has the settings that only its owner knows, `calls` is prod with live calls, a replica of the table and the
+    signing key of another region, `guarded` dev with a host name in a hosted zone, firewall, warm throughput, notified
+    alarms and its own sign-in provider, `named` dev with a host name, a certificate and a cross-region model. The asset
+    is an empty stand-in.
     """
     asset = tmp_path_factory.mktemp("asset")
     (asset / "empty.py").touch()

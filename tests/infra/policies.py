@@ -49,9 +49,14 @@ TRUSTED_AS_IT_IS = {
 GIVEN = re.compile(
     r"arn:(\$\{AWS::Partition\}|aws):"
     r"(bedrock:.*/[^*]+|connect:.*:instance/[\w-]+/contact/\*|social-messaging:.*:phone-number-id/\w+|"
-    r"secretsmanager:.*:secret:[\w-]+-\w{6}|sns:.*:operators)"
+    r"secretsmanager:.*:secret:[\w-]+-\w{6}|sns:.*:operators|kms:.*:key/mrk-\w{32}|"
+    r"s3:::appointments-(prod|calls)-eu-west-1-[0-9]{12}/\*)"
 )
-"""What a stage's settings name and its stack does not make: model, instance, number, client secret and alarm topic."""
+"""What a stage's settings name and its stack does not make.
+
+They are model, instance, number, client secret, alarm topic and the replica of a key. The stack of the copies has the
+ledger's copy.
+"""
 
 USER_POOL = re.compile(r"arn:\$\{AWS::Partition\}:cognito-idp:[^*/]+:userpool/\$\{(\w+)\}")
 """The ARN of a user pool, composed of its id."""

@@ -9,6 +9,7 @@ import pytest
 
 from infra import alarms, costs, topology
 from infra.app import context
+from infra.stack_names import copies_name
 from shared.core import facts, metrics
 from tests.support.synth import CALLS, GUARDED, OWNED, Resource, Synthesized
 from tests.support.templates import flat, refuses_plain_http, text
@@ -41,8 +42,13 @@ RINGS = {
     "FailedEvents": ("Sum", 5, 1, 1),
     "FailedNotifications": ("Sum", 5, 1, 1),
     "FailedBackups": ("Sum", 60, 1, 1),
+    "MissingBackups": ("Sum", 60, 26, 1),
+    "FailedReplication": ("Sum", 5, 1, 1),
 }
 """When an alarm of each kind rings: statistic, minutes, periods in a row, threshold. The runbook says the same."""
+
+
+OF_BACKUPS = ("FailedBackups", "MissingBackups", "FailedReplication")
 
 
 def watched(stage: Synthesized, metric: str, dimension: str | None = None) -> dict[str, Resource]:
@@ -77,7 +83,7 @@ def within(alarm: Resource) -> int:
 
 def absent(stage: Synthesized) -> set[str]:
     """The kinds of alarms for which a stage has nothing to watch."""
-    backups = set() if stage.all("AWS::Backup::BackupVault") else {"FailedBackups"}
+    backups = set() if stage.all("AWS::Backup::BackupVault") else {*OF_BACKUPS}
     return backups if stage.all("AWS::Events::Rule").keys() & canaries(stage) else {*backups, "CanaryFailed"}
 
 
@@ -318,10 +324,37 @@ def test_what_eventbridge_and_sns_cannot_hand_over_is_an_alarm(prod: Synthesized
 def test_a_backup_or_a_copy_that_fails_is_an_alarm(prod: Synthesized) -> None:
     _, metrics = expressed(prod, "table-FailedBackups")
     (vault,) = prod.all("AWS::Backup::BackupVault")
-    assert sorted(measured(stat) for stat in metrics.values()) == [
-        ("AWS/Backup", name, {"BackupVaultName": f"${{{vault}.BackupVaultName}}"})
-        for name in ("NumberOfBackupJobsFailed", "NumberOfCopyJobsFailed")
+    # The vault of a copy job is the one to which it copies.
+    assert [measured(stat) for stat in metrics.values()] == [
+        ("AWS/Backup", "NumberOfBackupJobsFailed", {"BackupVaultName": f"${{{vault}.BackupVaultName}}"}),
+        ("AWS/Backup", "NumberOfBackupJobsExpired", {"BackupVaultName": f"${{{vault}.BackupVaultName}}"}),
+        ("AWS/Backup", "NumberOfCopyJobsFailed", {"BackupVaultName": copies_name("prod")}),
     ]
+
+
+@pytest.mark.parametrize("job", ["Backup", "Copy"])
+def test_a_night_without_a_backup_or_without_a_copy_is_an_alarm_although_nothing_failed(
+    prod: Synthesized, job: str
+) -> None:
+    ((vault, alarm),) = watched(prod, f"Number{'OfBackup' if job == 'Backup' else 'OfCopy'}JobsCompleted").items()
+    (own,) = prod.all("AWS::Backup::BackupVault")
+    assert vault == (f"${{{own}.BackupVaultName}}" if job == "Backup" else copies_name("prod"))
+    assert within(alarm) == 26 * 60 * MINUTE
+    # CloudWatch allows more than a day only for periods of an hour or more, and a week at most.
+    assert alarm["Period"] >= 60 * MINUTE
+    assert (alarm["ComparisonOperator"], alarm["TreatMissingData"]) == ("LessThanThreshold", "breaching")
+    assert "DatapointsToAlarm" not in alarm
+
+
+def test_an_entry_of_the_ledger_that_is_not_copied_is_an_alarm(prod: Synthesized) -> None:
+    ((_, alarm),) = watched(prod, "OperationsFailedReplication").items()
+    (rule,) = prod[prod.erasures]["ReplicationConfiguration"]["Rules"]
+    assert {name: flat(value) for name, value in dimensions_of(alarm).items()} == {
+        "SourceBucket": f"${{{prod.erasures}}}",
+        "DestinationBucket": flat(rule["Destination"]["Bucket"]).rpartition(":")[2],
+        "RuleId": rule["Id"],
+    }
+    assert rule["Destination"]["Metrics"] == {"Status": "Enabled"}
 
 
 def test_a_month_that_costs_more_than_the_stages_budget_is_told(prod: Synthesized) -> None:
@@ -338,7 +371,8 @@ def test_a_month_that_costs_more_than_the_stages_budget_is_told(prod: Synthesize
 def test_no_report_is_no_alarm_and_each_says_what_is_wrong(stages: dict[str, Synthesized]) -> None:
     for stage in stages.values():
         for alarm in stage.alarms.values():
-            if alarm.get("MetricName") in ("Invocations", facts.CANARY_PASSED):
+            silent = ("Invocations", facts.CANARY_PASSED, "NumberOfBackupJobsCompleted", "NumberOfCopyJobsCompleted")
+            if alarm.get("MetricName") in silent:
                 continue
             assert alarm["TreatMissingData"] == "notBreaching"
             assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
@@ -357,6 +391,9 @@ def test_an_alarms_name_says_stack_thing_and_kind(stages: dict[str, Synthesized]
             "whatsapp",
             "alarms",
             "later_alarms",
+            "backup",
+            "copy",
+            "ledger",
         }
         kinds = {kind.name for kind in vars(alarms).values() if isinstance(kind, alarms.Kind)} - absent(stage)
         assert {each.removeprefix(f"appointments-{name}-").split("-")[0] for each in names} <= things

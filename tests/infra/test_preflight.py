@@ -54,7 +54,7 @@ def account(monkeypatch: pytest.MonkeyPatch, model: dict[str, str]) -> Iterator[
                 self._converse(json.loads(sent))
                 return
             if "ListStackResources" in parse_qs(sent.decode())["Action"]:
-                self._answer(*listed(deployed=limits["stage"] is not None))
+                self._answer(*listed(limits["table"], deployed=limits["stage"] is not None))
                 return
             result = f"<GetCallerIdentityResult><Account>{limits['account']}</Account></GetCallerIdentityResult>"
             self._answer(f"<GetCallerIdentityResponse>{result}</GetCallerIdentityResponse>")
@@ -91,22 +91,26 @@ def account(monkeypatch: pytest.MonkeyPatch, model: dict[str, str]) -> Iterator[
     monkeypatch.setenv("AWS_REGION", REGION)
     monkeypatch.delenv("AWS_PROFILE", raising=False)
 
-    def tell(account: str, allowed: int, *, others: int = 0, stage: int | None = None) -> None:
-        limits.update(account=account, allowed=allowed, others=others, stage=stage)
+    def tell(
+        account: str, allowed: int, *, others: int = 0, stage: int | None = None, table: str = "AWS::DynamoDB::Table"
+    ) -> None:
+        limits.update(account=account, allowed=allowed, others=others, stage=stage, table=table)
 
     yield tell
     server.shutdown()
     server.server_close()
 
 
-def listed(*, deployed: bool) -> tuple[str, int]:
+def listed(table: str, *, deployed: bool) -> tuple[str, int]:
     """CloudFormation's response to a request for the resources of the stack, and its status."""
     if not deployed:
         error = "<Code>ValidationError</Code><Message>Stack with id appointments-prod does not exist</Message>"
         return f"<ErrorResponse><Error>{error}</Error></ErrorResponse>", 400
-    kind = "<ResourceType>AWS::Lambda::Function</ResourceType>"
-    member = f"<member>{kind}<PhysicalResourceId>stage-deliver</PhysicalResourceId></member>"
-    page = f"<StackResourceSummaries>{member}</StackResourceSummaries>"
+    members = "".join(
+        f"<member><ResourceType>{kind}</ResourceType><PhysicalResourceId>{id}</PhysicalResourceId></member>"
+        for kind, id in (("AWS::Lambda::Function", "stage-deliver"), (table, "stage-table"))
+    )
+    page = f"<StackResourceSummaries>{members}</StackResourceSummaries>"
     return f"<R><ListStackResourcesResult>{page}</ListStackResourcesResult></R>", 200
 
 
@@ -198,6 +202,19 @@ def test_a_stage_that_reserves_nothing_is_deployed_to_a_new_account_with_a_word_
     told = capsys.readouterr()
     assert told.err == ""
     assert "the account has 10" in told.out
+
+
+@pytest.mark.parametrize("deployed", ["Table", "GlobalTable"])
+@pytest.mark.parametrize("wanted", ["Table", "GlobalTable"])
+def test_a_deploy_that_would_replace_the_table_by_an_empty_one_is_refused(
+    account: Account, deployed: str, wanted: str
+) -> None:
+    account(ACCOUNT, NEEDED, stage=0, table=f"AWS::DynamoDB::{deployed}")
+    replica = {"replica_region": OWNED["backup"]["region"]} if wanted == "GlobalTable" else {}
+    refusals = [*preflight.refusals(parse("prod", context()["stages"]["prod"] | OWNED | replica))]
+    assert [("empty one" in line, "A replica of the table" in line) for line in refusals] == (
+        [] if deployed == wanted else [(True, True)]
+    )
 
 
 def test_a_stage_that_nobody_described_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

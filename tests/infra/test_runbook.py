@@ -28,6 +28,9 @@ PROCEDURES = {
     "Erasure",
     "Handed-off conversations",
     "Take-down",
+    "A lost region",
+    "A replica of the table",
+    "Members of a new user pool",
     "Restore from point-in-time recovery",
     "Webhook endpoint notices",
 }
@@ -81,6 +84,9 @@ def calls(*program: str) -> list[list[str]]:
     return found
 
 
+OF_BACKUPS = ("FailedBackups", "FailedReplication", "MissingBackups")
+
+
 def test_every_alarm_has_its_entry_and_every_entry_its_alarm(stages: dict[str, Synthesized]) -> None:
     for name, stage in stages.items():
         kinds = set()
@@ -89,7 +95,11 @@ def test_every_alarm_has_its_entry_and_every_entry_its_alarm(stages: dict[str, S
             assert alarm["AlarmDescription"].endswith(f"Runbook: infra/runbook.md, {kind}")
             kinds.add(kind)
         # Only a stage that keeps its data has backups and a canary.
-        absent = set() if name in ("prod", "calls") else {"FailedBackups", "CanaryFailed"}
+        absent = (
+            set()
+            if name in ("prod", "calls")
+            else {"CanaryFailed", "FailedBackups", "FailedReplication", "MissingBackups"}
+        )
         assert kinds == SECTIONS.keys() - PROCEDURES - absent
 
 
@@ -103,7 +113,8 @@ def test_an_entry_says_what_it_means_where_to_look_and_what_to_do(kind: str) -> 
 
 def test_the_procedures_are_there_and_what_was_never_tried_says_so() -> None:
     assert SECTIONS.keys() >= PROCEDURES
-    assert "have not been carried out on AWS" in " ".join(SECTIONS["Restore from point-in-time recovery"].split())
+    for name in ("Restore from point-in-time recovery", "A lost region"):
+        assert "have not been carried out on AWS" in " ".join(SECTIONS[name].split())
 
 
 def test_the_alarms_that_wake_a_person_are_listed() -> None:

@@ -58,6 +58,7 @@ class Kind:
 
 KINDS = {
     "AWS::DynamoDB::Table": Kind("DynamoDB developer guide, Encryption at rest", data=True),
+    "AWS::DynamoDB::GlobalTable": Kind("DynamoDB developer guide, Encryption at rest", data=True),
     "AWS::KMS::Key": Kind(lambda key: key.get("EnableKeyRotation") is True, data=True),
     "AWS::Logs::LogGroup": Kind("CloudWatch Logs user guide, Encrypt log data", data=True),
     "AWS::S3::Bucket": Kind(encrypted_bucket, "AWS::S3::BucketPolicy", data=True, private=private_bucket),
@@ -234,7 +235,10 @@ def deletion(stage: Synthesized, keep: bool) -> list[str]:
         expected = {("RetainExceptOnCreate", "Retain")} if retained else {("Delete", "Delete")}
         if policies not in expected | (set() if kind.data else {(None, None)}):
             found.append(f"{name} has {policies}")
-    for name, table in stage.all("AWS::DynamoDB::Table").items():
+    tables = [*stage.all("AWS::DynamoDB::Table").items()]
+    for name, made in stage.all("AWS::DynamoDB::GlobalTable").items():
+        tables += [(f"{name} in {replica['Region']}", replica) for replica in made["Replicas"]]
+    for name, table in tables:
         if table.get("DeletionProtectionEnabled", False) is not keep:
             found.append(f"{name} is protected from deletion if and only if it should not be")
         if not table.get("PointInTimeRecoverySpecification", {}).get("PointInTimeRecoveryEnabled"):

@@ -19,7 +19,7 @@ from shared.core import clock, facts
 from shared.customers import resource as customers
 from shared.erasure import erasing
 from shared.telephony import contact_lens
-from tests.support.synth import GUARDED, Resource, Synthesized, lint_findings
+from tests.support.synth import GUARDED, REPLICA, Resource, Synthesized, lint_findings
 from tests.support.templates import allowed, arn, below, flat, matches, may, text
 
 MODEL = context()["stages"]["prod"]["model"]
@@ -66,6 +66,9 @@ def test_whatever_can_be_tagged_says_its_stage(stages: dict[str, Synthesized], s
     for kind in ("AWS::Lambda::Function", "AWS::DynamoDB::Table", "AWS::SQS::Queue", "AWS::S3::Bucket"):
         for properties in stages[stage].all(kind).values():
             assert {"Key": "stage", "Value": stage} in properties["Tags"]
+    for table in stages[stage].all("AWS::DynamoDB::GlobalTable").values():
+        for replica in table["Replicas"]:
+            assert {"Key": "stage", "Value": stage} in replica["Tags"]
 
 
 # Functions and their roles
@@ -145,7 +148,8 @@ def test_a_role_allows_what_the_topology_says_and_nothing_else(
     expected |= {("sqs:SendMessage", arn(prod.queues[name])) for name in function.sends}
     expected |= {("states:StartExecution", text({"Ref": prod.machines[name]})) for name in function.starts}
     expected |= {("states:SendTaskSuccess", text({"Ref": prod.machines[name]})) for name in function.completes}
-    expected |= {(action, arn(prod.key)) for action in function.signing_key}
+    signing_key = text(REPLICA) if stage == "calls" else arn(prod.key)
+    expected |= {(action, signing_key) for action in function.signing_key}
     expected |= {(action, below(prod.recordings, "/*")) for action in function.recordings}
     for source in function.queues:
         for action in ("ReceiveMessage", "DeleteMessage", "GetQueueAttributes", "ChangeMessageVisibility"):

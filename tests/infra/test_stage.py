@@ -133,6 +133,18 @@ def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str
         ({"later_email": "me@example.com", "later_topic": TOPIC}, "it has both later_topic and later_email"),
         ({"traffic_shift": "AllAtOnce"}, "traffic_shift should match pattern"),
         ({"backup": {}}, "backup lacks region"),
+        (
+            {"account": ACCOUNT, "region": REGION, "backup": {"region": COPIES_REGION}, "replica_region": "us-east-1"},
+            "replica_region must be backup.region, where the copies of key and ledger are",
+        ),
+        (
+            {"backup": {"region": COPIES_REGION}, "replica_region": COPIES_REGION},
+            "it has replica_region and lacks region",
+        ),
+        (
+            {"signing_key": "arn:aws:kms:eu-west-1:123456789012:key/0123"},
+            "signing_key should match pattern",
+        ),
         ({"backup": {"region": COPIES_REGION, "days": 0}}, "backup.days should be greater than or equal to 1"),
         (
             {"account": ACCOUNT, "region": REGION, "backup": {"region": REGION}},
@@ -154,6 +166,13 @@ def test_a_bad_setting_is_named_in_one_line(settings: dict[str, Any], named: str
         stage(**settings)
     assert str(refused.value).startswith(f"stage trial: {named}")
     assert "\n" not in str(refused.value)
+
+
+def test_a_stage_with_backups_has_a_short_name() -> None:
+    settings = context()["stages"]["dev"] | {"backup": {"region": COPIES_REGION}}
+    assert parse("x" * 22, settings).backup
+    with pytest.raises(BadSetting, match="a stage with backups has a name of at most 22 characters"):
+        parse("x" * 23, settings)
 
 
 def test_a_missing_setting_is_named() -> None:

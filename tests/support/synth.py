@@ -24,8 +24,12 @@ OWNED: dict[str, Any] = {
     "backup": {"region": COPIES_REGION},
 }
 """Settings of a stage with `keep_data` that only its owner knows, so that cdk.json has none."""
+REPLICA = f"arn:aws:kms:{REGION}:{ACCOUNT}:key/mrk-{'0123456789abcdef' * 2}"
 REGIONS = ["eu-central-1", "us-east-1"]
 CALLS: dict[str, Any] = {
+    "backup": {"region": COPIES_REGION, "lock": True},
+    "replica_region": COPIES_REGION,
+    "signing_key": REPLICA,
     "later_email": "team@example.com",
     "connect": {
         "instance_id": "0f1e2d3c-4b5a-4697-8879-6a5b4c3d2e1f",
@@ -35,7 +39,7 @@ CALLS: dict[str, Any] = {
     },
     "whatsapp": {"phone_number_id": "phone-number-id-0123456789abcdef0123456789abcdef", "template": "call/en_US"},
 }
-"""Settings of a stage that places live calls; the stages of cdk.json place none."""
+"""Settings of a stage that places live calls, has a replica of its table, and was moved to another region."""
 DOMAIN_NAME = "api.example.com"
 FIREWALL = {"requests_per_minute": 20_000}
 OIDC = {
@@ -155,7 +159,7 @@ def synthesized(stack: ServiceStack, out: Path) -> Synthesized:
         template=template,
         watch=_with(nested["Properties"]["Parameters"], written(stack.watch)),
         table=logical_id(stack.table),
-        key=logical_id(stack.signing_key),
+        key="" if stack.stage.signing_key else logical_id(stack.signing_key),
         bucket=logical_id(stack.failed_batches),
         recordings=logical_id(stack.recordings),
         erasures=logical_id(stack.erasures),
