@@ -94,7 +94,11 @@ def _deliveries(visit: InProject, event_id: str) -> dict[str, Any]:
     found.sort(key=lambda one: (one["created_at"], one["id"]), reverse=True)
     return {
         "deliveries": [
-            {"doc": one, "refusal": _refusal(visit, one, found, snapshots.get(one["webhook_endpoint_id"]))}
+            {
+                "doc": one,
+                "refusal": _refusal(visit, one, found, snapshots.get(one["webhook_endpoint_id"])),
+                "may_send_now": visit.may_change and _waits(one),
+            }
             for one in found
         ],
         "look_again": _look_again(found),
@@ -111,6 +115,12 @@ def _refusal(visit: InProject, one: Delivery, all: list[Delivery], endpoint: end
     if any(other["status"] == DeliveryStatus.ATTEMPTING for other in same):
         return "A delivery to this endpoint is still in progress."
     return None if endpoint.doc["enabled"] else "The endpoint is disabled. Enable it first."
+
+
+def _waits(one: Delivery) -> bool:
+    """Whether the delivery waits for a later attempt. The first one is made at once, unless it was put off."""
+    at = one["next_attempt_at"]
+    return at is not None and (one["attempt_count"] > 0 or clock.parse(at) > clock.now())
 
 
 def _look_again(found: list[Delivery]) -> int | None:

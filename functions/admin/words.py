@@ -31,6 +31,7 @@ DELIVERY_ERROR = {
     "endpoint_disabled": "The endpoint was disabled or deleted",
     "worker_lost": "The service failed to finish this attempt",
 }
+PUT_OFF = "Put off, because other attempts had no response"
 DISABLED = {
     "manual": "A person or the API disabled it",
     "gone": "It was disabled because the receiver responded with 410 Gone",

@@ -1,4 +1,4 @@
-"""Failed deliveries that nobody has retried, and those that wait for another attempt after a failed one.
+"""Failed deliveries that nobody has retried, and those that wait for a later attempt: after a failed one, or put off.
 
 They are of one endpoint or several. Test events are not among them. Each has an entry in a sparse index. A manual retry
 of the event to the endpoint removes the entry of a failed delivery; the delivery of the retry gets its own if it fails.
@@ -40,7 +40,7 @@ def page(
 ) -> Page:
     """The failed deliveries to these endpoints of events and replays since an instant (milliseconds), newest first.
 
-    With `retrying`, those that wait for another attempt after a failed one. A `starting_after` that is not the id of a
+    With `retrying`, those that wait for a later attempt. A `starting_after` that is not the id of a
     delivery counts as absent. A page may be short, but has a cursor then.
     """
     least = ids.first_of(DELIVERIES.prefix, since)
@@ -86,7 +86,7 @@ def count(scope: Scope, endpoint_id: str, most: int, since: int = 0) -> int:
 
 
 def count_retrying(scope: Scope, endpoint: Snapshot, most: int) -> int:
-    """The number of deliveries to an endpoint that wait for another attempt after a failed one, counted up to `most`.
+    """The number of deliveries to an endpoint that wait for a later attempt, counted up to `most`.
 
     Those that were canceled by disabling the endpoint may still have entries, and do not count.
     """

@@ -1,4 +1,4 @@
-"""Deliveries that wait for another attempt: the list of them, and sending one now instead of at its time."""
+"""Deliveries that wait for a later attempt: the list of them, and sending one now instead of at its time."""
 
 from __future__ import annotations
 
@@ -126,10 +126,37 @@ def test_a_delivery_that_was_put_off_is_sent_now(stage: Stage, stopped_clock: Cl
         assert one.doc["status"] == "succeeded"
 
 
+@pytest.mark.parametrize("hangs_before_its_event", [True, False])
+def test_a_delivery_that_is_put_off_before_its_first_attempt_is_listed_and_sent_now(
+    stage: Stage, stopped_clock: Clock, hangs_before_its_event: bool
+) -> None:
+    obedient = Obedient(500)
+    with Receiver(obedient) as receiver:
+        one = Waiting(stage, receiver)
+        endpoint, others = f"/v1/webhook_endpoints/{one.endpoint}", one.listed()
+        if hangs_before_its_event:
+            mark(stage, endpoint, timeouts=HANGING_FROM)
+        one.path = happen(stage)
+        if not hangs_before_its_event:
+            assert one.listed() == others, "its first attempt is due"
+            mark(stage, endpoint, timeouts=HANGING_FROM)
+            wake_up(stage, one.doc)
+        assert one.doc["attempt_count"] == 0
+        assert one.listed() == [one.doc["id"], *others]
+        obedient.behaviour = answer(200)
+        assert one.send_now()
+        stage.deliver("manual_deliveries")
+        assert one.doc["status"] == "succeeded"
+        assert one.listed() == others
+
+
 def test_a_test_event_that_waits_is_not_listed(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(Obedient(500)) as receiver:
         one = Waiting(stage, receiver)
         test = stage.call("POST", f"/v1/webhook_endpoints/{one.endpoint}/test").json
         stage.deliver("retries")
         assert only(stage, f"/v1/events/{test['event_id']}/deliveries")["attempt_count"] == 1
+        mark(stage, f"/v1/webhook_endpoints/{one.endpoint}", timeouts=HANGING_FROM)
+        stopped_clock.forward(6)
+        wake_up(stage, only(stage, f"/v1/events/{test['event_id']}/deliveries"))
         assert one.listed() == [one.doc["id"]]

@@ -123,7 +123,8 @@ def fail_lost(delivery: ClaimedDelivery, endpoint: Snapshot) -> None:
 
 def release(delivery: ClaimedDelivery, *, until_ms: int | None = None) -> None:
     """End the claim. The attempt stays due. If it is put off, its next wake-up comes at the instant `until_ms`."""
-    tasks.release(delivery.claim, None if until_ms is None else resource.put_off(delivery.doc["id"], until_ms))
+    row = delivery.claim.row
+    tasks.release(delivery.claim, None if until_ms is None else resource.put_off(delivery.scope, row, until_ms))
 
 
 def _save(

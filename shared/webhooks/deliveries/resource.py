@@ -131,7 +131,7 @@ class DeliveryRow(TypedDict):
     test: NotRequired[bool]
     """Whether it is a manual retry of a test event. Absent for all others."""
     f1: NotRequired[str]
-    """The partition of failed deliveries (`failed_partition`) or, while a failed attempt is to be retried, of these
+    """The partition of failed deliveries (`failed_partition`) or of those that wait for a later attempt
     (`retrying_partition`). Absent from all others, and once a failed delivery was retried."""
     by_hand: NotRequired[bool]
     """Whether a person has made the next attempt due now (`send_now`)."""
@@ -156,7 +156,10 @@ def failed_partition(scope: Scope, endpoint_id: str) -> str:
 
 
 def retrying_partition(scope: Scope, endpoint_id: str) -> str:
-    """The index partition of the deliveries to an endpoint that wait for another attempt, test events excepted."""
+    """The index partition of the deliveries to an endpoint that wait for a later attempt, test events excepted.
+
+    An attempt of theirs has failed, or they were put off.
+    """
     return scope.index(DELIVERIES.kind, "retrying_to", endpoint_id)
 
 
@@ -207,8 +210,8 @@ def new_row(
     }
     if not endpoint.doc["enabled"]:
         return row | {"doc": fields.to_json(end(doc, DeliveryStatus.CANCELED, clock.iso(now)))}
-    later = put_off(id, queues.put_off_until(now)) if automatic and endpoint.hanging else {}
-    return row | {"doc": fields.to_json(doc)} | tasks.due_attributes(id, now, SWEEP_GRACE_S) | later
+    row |= {"doc": fields.to_json(doc), **tasks.due_attributes(id, now, SWEEP_GRACE_S)}
+    return row | (put_off(event.scope, row, queues.put_off_until(now)) if automatic and endpoint.hanging else {})
 
 
 def wake_up(row: table.Row, delay_s: int = 0, destination: queues.Destination | None = None) -> WakeUp:
@@ -305,9 +308,10 @@ def end(doc: Delivery, status: DeliveryStatus, at: str) -> Delivery:
     return {**ended, "error_code": DeliveryError.ENDPOINT_DISABLED} if status == DeliveryStatus.CANCELED else ended
 
 
-def put_off(id: str, until_ms: int) -> dict[str, table.Value | None]:
+def put_off(scope: Scope, row: table.Row, until_ms: int) -> dict[str, table.Value | None]:
     """The attributes of a delivery that is put off until the instant `until_ms`."""
-    return {"put_off_until": until_ms, **tasks.woken_from(id, until_ms - clock.scaled(SWEEP_AHEAD_S))}
+    listed = {} if is_test(row) else {"f1": retrying_partition(scope, row["endpoint"])}
+    return {"put_off_until": until_ms, **tasks.woken_from(row["sk"], until_ms - clock.scaled(SWEEP_AHEAD_S)), **listed}
 
 
 def is_test(row: table.Row) -> bool:

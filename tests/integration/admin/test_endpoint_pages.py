@@ -17,7 +17,7 @@ from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.support import receivers
 from tests.support.browsing import Browser, Story, Whole, as_test, signed_in, trail
 from tests.support.clocks import Clock
-from tests.support.delivering import mark
+from tests.support.delivering import happen, mark
 from tests.support.project_of_pages import replaying, retrying
 from tests.support.resources import created, listed, seen
 from tests.support.stage import Stage
@@ -234,7 +234,7 @@ def test_what_is_failing_now_is_said_listed_and_sent_at_once(
         assert [event in shown.text for event in events] == [True] * 3
         assert shown.page.text.count("1 of 9") == 3
         assert "All is well" not in shown.text
-        assert "3 to Broken that wait for another attempt" in member.get(whole.story.path).page.text
+        assert "3 to Broken that wait for a later attempt" in member.get(whole.story.path).page.text
         assert "3 that wait" in member.get(f"{whole.story.path}/webhook_endpoints/{failing}").page.text
 
         obedient.behaviour = receivers.answer(200)
@@ -253,6 +253,31 @@ def test_what_is_failing_now_is_said_listed_and_sent_at_once(
         ended = member.post(path.removeprefix("/dev"), {"csrf": shown.field("csrf")})
         assert ended.status == 409
         assert "has ended" in ended.page.text
+
+
+def test_what_waits_because_its_endpoint_hangs_is_said_listed_and_sent_at_once(
+    stage: Stage, whole: Whole, stopped_clock: Clock, member: Browser
+) -> None:
+    stage.settle()
+    with receivers.Receiver(receivers.Obedient(200)) as receiver:
+        silent = created(stage, "/v1/webhook_endpoints", url=receiver.url, label="Silent")["id"]
+        mark(stage, f"/v1/webhook_endpoints/{silent}", timeouts=HANGING_FROM)
+        [put_off] = [one for one in listed(stage, happen(stage)) if one["webhook_endpoint_id"] == silent]
+        page, event = f"{whole.story.path}/failed_deliveries", put_off["event_id"]
+        shown = member.get(f"{page}?endpoint={silent}").page
+        assert event in shown.text
+        assert "0 of 9" in shown.text
+        assert "other attempts had no response" in shown.text
+        assert "1 to Silent that wait for a later attempt" in member.get(whole.story.path).page.text
+        for where in (page, f"{whole.story.path}/events/{event}"):
+            paths = [action for action, _ in member.get(where).page.forms if f"{put_off['id']}/send_now" in action]
+            assert len(paths) == 1
+        assert member.submit(where, paths[0].removeprefix("/dev")).status == 303
+        assert f"{put_off['id']}/send_now" not in member.get(where).text, "it is being sent"
+        stage.deliver("retries")
+        stage.deliver("manual_deliveries")
+        assert len(receiver.requests) == 1
+        assert event not in member.get(f"{page}?endpoint={silent}").text
 
 
 @pytest.mark.parametrize("enabled", [False, True])
