@@ -44,7 +44,12 @@ from shared.resources.collections import Collection
 from shared.store import table
 
 _WITH_BODY = ("POST", "PATCH")
-_HOST = re.compile(r"[\w.-]+(:[0-9]{1,5})?", re.ASCII)
+_READABLE = {
+    "host": re.compile(r"[\w.-]+(:[0-9]{1,5})?", re.ASCII),
+    "x-forwarded-port": re.compile(r"[0-9]{1,5}"),
+    "x-forwarded-proto": re.compile(r"https?"),
+}
+"""The values of the headers that Mangum and Starlette parse, as API Gateway sends them."""
 
 
 @dataclass(frozen=True)
@@ -209,19 +214,15 @@ def service(*routes: BaseRoute) -> Service:
 def lambda_handler(app: Service) -> Callable[[dict[str, Any], Any], dict[str, Any]]:
     """The Lambda handler of an app, for API Gateway proxy events. It runs on the event loop of its thread."""
     adapter = Mangum(app, lifespan="off")
-    return lambda event, context: adapter(_with_readable_host(event), context)
+    return lambda event, context: adapter(_with_readable_headers(event), context)
 
 
-def _with_readable_host(event: dict[str, Any]) -> dict[str, Any]:
-    """The event without Host headers that are not a name and an optional port, as the domain of every API is.
-
-    Mangum and Starlette raise exceptions for some of them.
-    """
+def _with_readable_headers(event: dict[str, Any]) -> dict[str, Any]:
+    """The event without headers whose value is not one of `_READABLE`: some of these would raise exceptions."""
 
     def is_readable(name: str, value: str | list[str]) -> bool:
-        return (
-            name.lower() != "host" or _HOST.fullmatch(value if isinstance(value, str) else ",".join(value)) is not None
-        )
+        expected = _READABLE.get(name.lower())
+        return expected is None or bool(expected.fullmatch(value if isinstance(value, str) else ",".join(value)))
 
     kept = {
         kind: {name: value for name, value in (event.get(kind) or {}).items() if is_readable(name, value)}

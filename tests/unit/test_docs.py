@@ -95,6 +95,17 @@ def test_a_host_header_that_names_no_host_is_ignored(host: str) -> None:
     assert "export API=https://localhost/dev/v1" in page.text
 
 
+@pytest.mark.parametrize("port", ["443, 443", "x", "-1", ""])
+def test_a_header_with_a_port_that_is_no_number_is_ignored(port: str) -> None:
+    assert get("/docs/getting-started", Host="[::1]", X_Forwarded_Port=port).status == 200
+
+
+@pytest.mark.parametrize("scheme", ["https, http", "javascript", ""])
+def test_a_header_with_another_scheme_than_those_of_the_web_is_ignored(scheme: str) -> None:
+    page = get("/docs/getting-started", X_Forwarded_Proto=scheme)
+    assert "export API=https://api.example.com/v1" in page.text
+
+
 def test_pages_have_a_policy_that_allows_no_inline_code_and_no_other_host() -> None:
     for path in ("/docs", "/docs/webhooks", "/docs/api", "/docs/search"):
         headers = get(path).headers
