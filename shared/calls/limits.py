@@ -94,11 +94,22 @@ def of_project(scope: Scope) -> tuple[Limits, Counts]:
 
 
 def setting(project_id: int, limits: Limits, before: Limits | None = None) -> table.Update:
-    """The write that sets a project's limits; only those that differ from `before`. It fails for an unknown project."""
+    """The write that sets a project's limits. It fails for an unknown project.
+
+    With `before`, it sets only those that differ, on condition that they have not changed since `before` was read.
+    """
     pk, sk = projects.row_key(project_id)
-    unchanged = _attributes(before).items() & _attributes(limits).items() if before else ()
-    changes = dict(item for item in _attributes(limits).items() if item not in unchanged)
-    return table.Update(pk, sk, set=changes)
+    if before is None:
+        return table.Update(pk, sk, set=_attributes(limits))
+    known, default, wanted = _attributes(before), _attributes(Limits()), _attributes(limits)
+    changes = {name: value for name, value in wanted.items() if value != known[name]}
+    conditions = [table.PRESENT]
+    for name in changes:
+        absent = f"attribute_not_exists({name})" if known[name] == default[name] else None
+        same = f"{name} = :{name}" if known[name] is not None else None
+        conditions.append(f"({' OR '.join(filter(None, (absent, same)))})")
+    values = {f":{name}": value for name in changes if (value := known[name]) is not None}
+    return table.Update(pk, sk, set=changes, condition=" AND ".join(conditions), values=values)
 
 
 def set_limits(project_id: int, limits: Limits) -> None:

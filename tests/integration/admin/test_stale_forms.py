@@ -12,6 +12,7 @@ from shared.admin import members
 from shared.calls import limits
 from shared.store.keys import Scope
 from tests.support.browsing import Browser, Shown, Whole, as_test, signed_in, trail
+from tests.support.racing import just_before
 from tests.support.resources import listed, seen
 from tests.support.stage import Stage
 
@@ -214,6 +215,24 @@ def test_limits_that_another_owner_has_changed_are_kept_or_asked_about(stage: St
     assert browser.post(path, asked.form(path)).status == 303
     with as_test():
         assert limits.of_project(Scope(whole.story.project.id, True))[0] == limits.Limits(("+49",), 3, 40)
+
+
+def test_limits_that_another_owner_changes_at_the_same_moment_are_asked_about(stage: Stage, whole: Whole) -> None:
+    browser = signed_in(stage, "owner@example.com", {whole.story.project.id: members.OWNER})
+    path = f"{whole.story.path}/call_limits"
+
+    def theirs() -> None:
+        with as_test():
+            limits.set_limits(whole.story.project.id, limits.Limits(("+49",), 7, limits.PER_DAY))
+
+    with just_before("TransactWriteItems", theirs):
+        asked = browser.submit(path, path, at_once="3")
+    assert asked.status == 409
+    assert "now: 7" in asked.page.text
+    with just_before("TransactWriteItems", theirs):
+        assert browser.submit(path, path, per_day="40").status == 303
+    with as_test():
+        assert limits.of_project(Scope(whole.story.project.id, True))[0] == limits.Limits(("+49",), 7, 40)
 
 
 def test_a_role_that_another_owner_has_given_is_kept_or_asked_about(stage: Stage, whole: Whole) -> None:
