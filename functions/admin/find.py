@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import urllib.parse
 from typing import Any
 
 from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
+from functions.admin import words
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import VIEWER
 from shared.appointments.resource import APPOINTMENTS
@@ -15,6 +17,7 @@ from shared.calls.sessions import SESSIONS
 from shared.conversations import resource as conversations
 from shared.conversations.resource import CONVERSATIONS, MESSAGES
 from shared.core import ids
+from shared.core.errors import Code
 from shared.customers.resource import CUSTOMERS
 from shared.projects import api_keys
 from shared.resources import fields, pages, queries
@@ -34,6 +37,7 @@ _SECTIONS: tuple[tuple[Collection[Any, Any], str], ...] = (
 )
 _REQUEST = "A request has no page: search for its id in the log of the functions."
 _LONGEST = 255
+_LIKE_A_PHONE = re.compile(r"[+(]?[0-9][0-9 ()/.-]{4,}")
 
 
 def find(visit: InProject) -> Response:
@@ -42,8 +46,14 @@ def find(visit: InProject) -> Response:
     path = _path(visit, text) if text else None
     if path is not None:
         return visit.redirect(path)
-    elsewhere = _REQUEST if text.startswith("req_") else None
-    return visit.render("not_found.html", 404 if text else 200, section="", text=text, elsewhere=elsewhere)
+    return visit.render("not_found.html", 404 if text else 200, section="", text=text, advice=_advice(text))
+
+
+def _advice(text: str) -> str | None:
+    """What to search for instead of a text that names nothing; None if there is nothing to say."""
+    if text.startswith("req_"):
+        return _REQUEST
+    return words.ERROR[Code.PHONE_INVALID_FORMAT] if _LIKE_A_PHONE.fullmatch(text) and _phone(text) is None else None
 
 
 def page_of(visit: InProject, id: str) -> str | None:
@@ -73,10 +83,10 @@ def _customers(visit: InProject, text: str) -> str | None:
     """The page of the only customer with this phone, e-mail address or external id, or the list of several."""
     parameters = {"external_id": text}
     if text.startswith("+"):
-        try:
-            parameters = {"phone": fields.phone(text)}
-        except PydanticCustomError:
+        phone = _phone(text)
+        if phone is None:
             return None
+        parameters = {"phone": phone}
     elif "@" in text:
         parameters = {"email": text}
     query = {name: [value] for name, value in parameters.items()} | {"limit": ["2"]}
@@ -84,6 +94,14 @@ def _customers(visit: InProject, text: str) -> str | None:
     if len(rows) == 1:
         return visit.path("customers", rows[0]["sk"])
     return visit.path(f"customers?{urllib.parse.urlencode(parameters)}") if rows else None
+
+
+def _phone(text: str) -> str | None:
+    """The phone number in E.164; None for other formats."""
+    try:
+        return fields.phone(text)
+    except PydanticCustomError:
+        return None
 
 
 def _is_key(visit: InProject, id: str) -> bool:

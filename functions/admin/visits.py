@@ -43,6 +43,7 @@ _LISTS_ENDPOINTS = ("home", "webhook_endpoints")
 """The sections whose pages show the health of endpoints themselves."""
 _PROJECT_ID = re.compile(r"[1-9][0-9]{0,9}")
 _RETURN_TO = re.compile(r"/admin(/[A-Za-z0-9_-]+)*")
+_QUERY = re.compile(r"[A-Za-z0-9_.~%=&+*:@-]{0,1000}")
 
 
 class Refused(Exception):
@@ -270,8 +271,11 @@ def delete_cookie(response: Response, name: str) -> None:
 
 
 def return_path(text: str) -> str:
-    """The path of an admin page to which a sign-in returns; the start page for any other text."""
-    return text if _RETURN_TO.fullmatch(text) and "/sign-" not in text else "/admin"
+    """The path of an admin page, with its query, to which a sign-in returns; the start page for any other text."""
+    path, _, query = text.partition("?")
+    if not _RETURN_TO.fullmatch(path) or "/sign-" in path:
+        return "/admin"
+    return text if _QUERY.fullmatch(query) else path
 
 
 def _to_sign_in(visit: Visit) -> Response:
@@ -281,7 +285,8 @@ def _to_sign_in(visit: Visit) -> Response:
     path = visit.request.url.path
     if visit.request.method == "POST" and path != "/admin/sign-out" and _is_from_our_page(visit):
         return _send_again(visit, 401)
-    query = urllib.parse.urlencode({"return_to": path}) if visit.request.method == "GET" and path != "/admin" else ""
+    page = f"{path}?{visit.request.url.query}".rstrip("?")
+    query = urllib.parse.urlencode({"return_to": page}) if visit.request.method == "GET" and page != "/admin" else ""
     return visit.redirect(f"/admin/sign-in{'?' if query else ''}{query}")
 
 

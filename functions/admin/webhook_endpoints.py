@@ -39,6 +39,7 @@ NOTICES = {
     "enabled": "The endpoint was enabled. It gets new events from now on.",
     "deleted": "The endpoint was deleted.",
     "created": "This form was sent before and created one endpoint. Rotate its secret if you have not stored it.",
+    "rotated": "This form was sent before and rotated the secret once. Rotate it again if you have not stored it.",
 }
 _FORM = ("url", "label", "description", "event_filters")
 _AUDITED = (*_FORM, "enabled")
@@ -164,7 +165,7 @@ def rotate(visit: InProject) -> Response:
             lambda _: visit.once(),
         )
     except SentBefore:
-        return _back(visit, "created")
+        return _back(visit, "rotated")
     return _show_secret(visit, endpoint, is_new=False)
 
 

@@ -131,6 +131,7 @@ def test_a_rotated_secret_is_shown_once(stage: Stage, whole: Whole, member: Brow
     assert seen(stage, api)["secret_prefix"] != before
     again = member.submit(f"{page}/rotate_secret", f"{page}/rotate_secret", **form)
     assert again.status == 303
+    assert "rotated the secret once" in member.get(again.location).text
     assert secret.startswith(seen(stage, api)["secret_prefix"]), "the form was sent before: nothing has changed"
     assert secret not in repr(trail(whole.story.project.id))
     assert seen(stage, api)["previous_secret_expires_at"] is None

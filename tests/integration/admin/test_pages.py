@@ -114,6 +114,11 @@ def test_every_field_has_a_label_and_every_page_one_heading(owner: Browser, stor
                 assert attributes["id"] in labels, path
 
 
+def test_no_link_is_said_to_be_a_button_since_the_space_bar_does_not_follow_it(owner: Browser, story: Story) -> None:
+    for path, shown in all_pages(owner, story).items():
+        assert [attributes for tag, attributes in shown.page.tags if tag == "a" and "role" in attributes] == [], path
+
+
 def test_days_and_times_to_filter_by_are_said_to_be_utc(owner: Browser, story: Story) -> None:
     for section in ("appointments", "events", "failed_deliveries"):
         shown = owner.get(f"{story.path}/{section}").text
@@ -310,6 +315,9 @@ def test_the_find_box_goes_to_what_an_id_names(stage: Stage, story: Story, owner
         shown = owner.get(f"{story.path}/find?q={unknown}")
         assert shown.status == 404, unknown
         assert "Nothing found" in shown.text
+        assert "country code" not in shown.text or unknown == "%2B1"
+    for local in ("0170%201234567", "(500)%20555-0123"):
+        assert "+49 170 1234567 instead of" in owner.get(f"{story.path}/find?q={local}").text
     live = story.path.replace("/test", "/live")
     assert owner.get(f"{live}/find?q={story.event}").status == 404, "modes are separate"
     assert "Nothing found" in owner.get(f"{story.path}/find?q={ids.new('msg_')}").text

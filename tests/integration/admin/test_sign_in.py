@@ -87,7 +87,7 @@ def test_a_member_signs_in_and_is_bound_to_the_identity(
     project = stage.project("Blue Clinic").id
     with as_test() as operator:
         members.add(project, "Ada@Example.com", members.VIEWER, operator)
-    path = f"/admin/projects/{project}/live/api_keys"
+    path = f"/admin/projects/{project}/live/customers?phone=%2B15005550006&email=a%40b.example"
     asked = browser.get(path)
     assert asked.location == f"/admin/sign-in?return_to={urllib.parse.quote(path, safe='')}"
     assert "/admin/sign-in/start?return_to=/admin/projects/" in browser.get(asked.location).text
@@ -285,6 +285,7 @@ def test_a_forged_token_is_refused(issuer: str) -> None:
         "/admin//evil",
         "/v1/ping",
         "/admin/sign-out",
+        "/admin?//evil\nSet-Cookie:a=b",
     ],
 )
 def test_a_sign_in_returns_only_to_admin_pages(browser: Browser, path: str) -> None:
