@@ -57,6 +57,12 @@ if TYPE_CHECKING:
     from shared.store.keys import Scope
 
 
+ANY_HOUR = (
+    "without calling_hours, people are called at any hour; the hours are those of timezone, which must be the one of "
+    "the people who are called"
+)
+
+
 class NotReachable(Exception):
     """The stage cannot be reached. The message says why and what to do."""
 
@@ -382,6 +388,8 @@ def _set_agent(stage: Stage, options: argparse.Namespace) -> None:
         raise ValueError(f"{error.param}: {error.message}" if error.param else error.message) from None
     change = commit.commit(lambda: commands.update(_scope(options), patch), ids.new("req_"))
     print("changed" if change.writes else "nothing to change")
+    if options.mode == "live" and not change.doc["calling_hours"]:
+        print(ANY_HOUR)
 
 
 def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
@@ -591,7 +599,7 @@ def _parser() -> argparse.ArgumentParser:
         required=True
     )
     show = agent.add_parser("show", help="print the settings as JSON")
-    change = agent.add_parser("set", help="apply a JSON merge patch; null brings a default back")
+    change = agent.add_parser("set", help=f"apply a JSON merge patch; null brings a default back; {ANY_HOUR}")
     change.add_argument("--file", type=argparse.FileType(), default=sys.stdin, help="standard input without it")
     for each, command in ((show, _show_agent), (change, _set_agent)):
         each.add_argument("project", type=int)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -23,7 +23,7 @@ from shared.appointments.resource import (
     AppointmentStatus,
 )
 from shared.core import clock
-from shared.core.errors import ApiError, Code
+from shared.core.errors import ApiError
 from shared.customers.resource import CUSTOMERS
 from shared.resources import fields
 from shared.store import table
@@ -172,12 +172,7 @@ def _sent(visit: InProject) -> dict[str, Any]:
 
 def _instant(visit: InProject) -> str:
     """The time of the form, which is local in the time zone of the form, with its UTC offset."""
-    text = visit.form.get("at", "").strip()
-    try:
-        local = datetime.fromisoformat(text)
-    except ValueError:
-        raise ApiError(Code.DATETIME_INVALID, "Times have the form 2027-03-04T15:00.", param="at") from None
-    return local.replace(tzinfo=_zone(visit.form.get("timezone", "").strip())).isoformat()
+    return forms.instant(visit, "at", _zone(visit.form.get("timezone", "").strip()))
 
 
 def _local(appointment: Appointment) -> str:

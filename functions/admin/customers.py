@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 
@@ -12,6 +13,7 @@ from functions.admin import forms, lists
 from functions.admin.conversations import as_shown
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
+from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentStatus
 from shared.calls import commands as calls
 from shared.calls import opting_out
@@ -40,6 +42,7 @@ NOTICES = {
 }
 _TEXTS = ("phone", "name", "email", "external_id")
 _FILTERS = ("phone", "email", "external_id")
+_CALL_FORM = ("appointment_id", "channel", "not_before", "instructions")
 
 
 def show_all(visit: InProject) -> Response:
@@ -160,8 +163,7 @@ def opt_in(visit: InProject) -> Response:
 
 def ask_to_call(visit: InProject) -> Response:
     """Show the form of a call."""
-    form = {"appointment_id": visit.query.get("appointment_id", ""), "channel": "", "instructions": ""}
-    return _call_form(visit, form)
+    return _call_form(visit, {"appointment_id": visit.query.get("appointment_id", "")})
 
 
 def call(visit: InProject) -> Response:
@@ -177,7 +179,9 @@ def call(visit: InProject) -> Response:
         return [*placement.writes, visit.entry("customer.called", visit.params["id"], after=after)]
 
     try:
-        sent = forms.texts(visit, ("appointment_id", "channel", "instructions"))
+        sent = forms.texts(visit, _CALL_FORM)
+        if sent["not_before"] is not None:
+            sent["not_before"] = forms.instant(visit, "not_before", ZoneInfo(_timezone(visit)))
         options = fields.validate(CallCreate, sent)
         visit.commit(decide)
     except ApiError as error:
@@ -207,6 +211,10 @@ def _form(visit: InProject, customer: Customer | None, error: ApiError | None = 
     return visit.render("customer_form.html", status, section=SECTION, customer=customer, form=form, error=error)
 
 
+def _timezone(visit: InProject) -> str:
+    return agent_settings.read(visit.scope).settings["timezone"]
+
+
 def _call_form(visit: InProject, values: Mapping[str, str], error: ApiError | None = None) -> Response:
     customer = _find(visit).doc
     query = queries.parse(APPOINTMENTS, {"customer_id": [customer["id"]], "limit": ["50"]})
@@ -218,7 +226,8 @@ def _call_form(visit: InProject, values: Mapping[str, str], error: ApiError | No
         customer=customer,
         appointments=[one for one in found if one["status"] != AppointmentStatus.CANCELLED],
         channels=[*Channel],
-        form={name: values.get(name, "") for name in ("appointment_id", "channel", "instructions")},
+        form={name: values.get(name, "") for name in _CALL_FORM},
+        timezone=_timezone(visit),
         error=error,
     )
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, tzinfo
 from typing import Any
 
 from functions.admin.visits import InProject
@@ -97,6 +98,15 @@ def integer(visit: InProject, name: str, label: str) -> int | None:
     if not text.isascii() or not text.isdigit() or len(text) > 9:
         raise ApiError(Code.PARAMETER_INVALID_INTEGER, f"“{label}” must be a whole number, such as 30.", param=name)
     return int(text)
+
+
+def instant(visit: InProject, name: str, zone: tzinfo) -> str:
+    """The time of a field, local in this zone, with its UTC offset. Raises `datetime_invalid`."""
+    try:
+        local = datetime.fromisoformat(visit.form.get(name, "").strip())
+    except ValueError:
+        raise ApiError(Code.DATETIME_INVALID, "Times have the form 2027-03-04T15:00.", param=name) from None
+    return local.replace(tzinfo=zone).isoformat()
 
 
 def metadata(visit: InProject) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from shared.core import clock
 from shared.core.errors import ApiError
 from shared.pages import SECURITY
 from shared.store import table
-from shared.telephony import SessionCallStatus
+from shared.telephony import CallOutcome, SessionCallStatus
 
 SECTION = "sessions"
 LOOK_AGAIN = 2
@@ -33,13 +33,14 @@ NOTICES = {
 
 def show_all(visit: InProject) -> Response:
     """List the calls, newest first, by the filters of the API."""
-    wanted = lists.wanted(visit, "call_status", "channel", "customer_id")
+    wanted = lists.wanted(visit, "call_status", "outcome", "channel", "customer_id")
     return lists.show(
         visit,
         SECTION,
         wanted,
         lambda: lists.read(visit, SESSIONS, lists.parameters(visit, wanted)),
         statuses=[*SessionCallStatus],
+        outcomes=[*CallOutcome],
         channels=[*Channel],
     )
 

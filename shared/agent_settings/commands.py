@@ -31,6 +31,11 @@ class Stored:
         name = self.settings["business_name"] or ""
         return name if any(map(str.isalnum, name)) else self.project_name
 
+    @property
+    def known(self) -> AgentSettings:
+        """The settings as the agent gets them: always with a name of the business."""
+        return {**self.settings, "business_name": self.business}
+
 
 def keys(scope: Scope) -> list[tuple[str, str]]:
     """The keys of the rows from which `of_rows` reads the settings."""

@@ -129,7 +129,7 @@ def _reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> Agen
     keys = agent_settings.keys(turn.scope)
     rows = table.get_many(keys if customer_id is None else [*keys, customer_key])
     stored = agent_settings.of_rows(turn.scope, rows)
-    tools.settings = stored.settings
+    tools.settings = stored.known
     if customer_id is not None:
         customer = rows.get(customer_key)
         if customer is None:

@@ -462,6 +462,11 @@ def test_the_settings_of_the_agent_are_shown_and_changed(runner: Runner, tmp_pat
     patch.write_text('{"opening_hours": [{"days": ["monday"], "from": "09:00", "to": "17:00"}]}')
     assert runner.done("agent", "set", *of_project, "--file", str(patch)) == "changed\n"
     assert runner.done("agent", "set", *of_project, "--file", str(patch)) == "nothing to change\n"
+    warned = runner.done("agent", "set", str(project), "--mode", "live", "--file", str(patch))
+    assert warned == (
+        "changed\nwithout calling_hours, people are called at any hour; the hours are those of timezone, which must be "
+        "the one of the people who are called\n"
+    )
     shown = json.loads(runner.done("agent", "show", *of_project))
     assert shown == runner.get(key, "/v1/agent_settings")[1]
     assert shown["opening_hours"][0]["days"] == ["monday"]

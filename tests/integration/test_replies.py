@@ -385,6 +385,23 @@ def test_an_agent_that_fails_for_good_apologizes_in_the_same_request(
     assert found.json["reply"]["actions"] == [{"type": "handoff", "reason": "agent_failed"}]
 
 
+def test_the_model_knows_the_projects_name_if_the_business_has_none(
+    stage: Stage, live_thread: Callable[[], Thread], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Named:
+        def reply(self, utterances: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
+            return Reply(f"This is {tools.settings['business_name']}.")
+
+    monkeypatch.setenv("SIMULATE_LIVE", "0")
+    adapters.use(Named())
+    try:
+        content = send(stage, live_thread(), "Who are you?").json["reply"]["content"]
+    finally:
+        adapters.use(None)
+    introduction, reply = content.split("\n\n")
+    assert reply == f"This is {introduction.removeprefix(replies.INTRODUCTION)}"
+
+
 # Retries with the key
 
 

@@ -153,7 +153,7 @@ def _tools(session: SessionRecord, subject: sessions.Subject, text: str) -> Tool
         appointments=[about] if about is not None and dialogue.is_coming(about.doc) else [],
         message=text,
         customer_id=session.doc["customer_id"],
-        settings=subject.agent.settings,
+        settings=subject.agent.known,
         proposal=Proposal(**json.loads(proposal)) if proposal else None,
         in_call=True,
         instructions=session.row.get("instructions"),

@@ -25,7 +25,7 @@ OF_PROJECT: dict[str, tuple[str, ...]] = {
     "webhook_endpoints/{id}/edit": (),
     "webhook_endpoints/{id}/rotate_secret": (),
     "webhook_endpoints/{id}/delete": (),
-    "sessions": ("call_status", "channel", "customer_id", *LIST),
+    "sessions": ("call_status", "outcome", "channel", "customer_id", *LIST),
     "sessions/{id}": ("notice",),
     "sessions/{id}/progress": (),
     "sessions/{id}/recording": (),

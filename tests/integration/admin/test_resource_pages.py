@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import urllib.parse
+from datetime import UTC
 
 import pytest
 
@@ -181,6 +182,23 @@ def test_a_call_is_placed_and_shown_with_transcript_and_recording(
     assert trail(story.project.id)[0].action == "customer.called"
     assert session in browser.get(f"{story.path}/sessions?call_status=completed").text
     assert session not in browser.get(f"{story.path}/sessions?call_status=failed").text
+    assert session in browser.get(f"{story.path}/sessions?outcome=confirmed").text
+    assert session not in browser.get(f"{story.path}/sessions?outcome=handed_off").text
+
+
+def test_a_call_is_placed_for_a_time_in_the_zone_of_the_settings(stage: Stage, whole: Whole) -> None:
+    story, customer = whole.story, whole.ids["customers"]
+    assert stage.call("PATCH", "/v1/agent_settings", {"timezone": "Europe/Berlin"}).status == 200
+    browser = signed_in(stage, "member@example.com", {story.project.id: members.MEMBER})
+    path = f"{story.path}/customers/{customer}/call"
+    assert "Europe/Berlin" in browser.get(path).page.text
+    for wrong in ("soon", "2400-01-01T09:00"):
+        refused = browser.submit(path, path, not_before=wrong)
+        assert refused.status == 400
+        assert f'value="{wrong}"' in refused.text, "what was typed is kept"
+    at = clock.local(clock.now() + 10 * clock.DAY, UTC)[:10]
+    session = id_of(browser.submit(path, path, not_before=f"{at}T09:30").location)
+    assert seen(stage, f"/v1/sessions/{session}")["dial_at"][:16] in (f"{at}T08:30", f"{at}T07:30")
 
 
 def test_a_conversation_that_waits_for_a_person_is_found_and_given_back(stage: Stage, whole: Whole) -> None:
