@@ -10,14 +10,18 @@ seconds: a load with peaks needs the capacity of its peaks. `tests/unit/test_cap
 from __future__ import annotations
 
 import json
+import math
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from infra import costs, topology
+from infra.costs import MILLION
 from infra.topology import QueueSource
 from shared.core import facts
 
@@ -42,6 +46,18 @@ ADDED_EXECUTIONS = 1_000
 """Executions that Lambda adds to a function in ten seconds (Lambda developer guide, "Lambda scaling behavior")."""
 GATEWAY_REQUESTS = 10_000
 """Requests per second of an account (API Gateway developer guide, "Quotas"). Some regions have 2,500."""
+OPEN_EXECUTIONS = 1_000_000
+"""Open executions of an account in a region. A new one beyond them fails with ExecutionLimitExceeded (Step Functions
+developer guide, "Step Functions service quotas":
+docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html)."""
+SHORTEST_TIMER_S = min(wait for wait in facts.RETRY_SCHEDULE_S if wait > facts.LONGEST_QUEUE_DELAY)
+"""The shortest wait for an attempt that a state machine keeps (seconds)."""
+RECEIVERS_MS = (50, 200, 500, 1_000, 2_000)
+"""Times in which receivers respond."""
+FIRST_ATTEMPTS = 1_500
+"""First attempts per second, the goal of a stage."""
+OUTAGE_S, OUTAGE_EVENTS = 3_600, facts.REQUESTS_PER_SECOND
+"""An outage of a busy receiver: how long it takes, and the events per second."""
 MACHINE_STARTS = 300
 """Executions of state machines started per second (Step Functions developer guide, "Quotas")."""
 DUE_WRITES = 2
@@ -55,11 +71,14 @@ ROW_UNITS = 4
 
 
 RESERVED_OF_API = {
-    "appointments": 400, "customers": 300, "conversations": 200, "sessions": 200, "events": 150,
+    "appointments": 350, "customers": 260, "conversations": 200, "sessions": 200, "events": 150,
     "webhook_endpoints": 60, "admin": 60, "ping": 40, "agent_settings": 20, "fallback": 30,
     "canary_receiver": 5, "canary": 1, "messages": 750, "voice_turn": 150,
 }  # fmt: skip
-"""Reservations at the larger quota, of functions that answer clients. The others keep those of the stage."""
+"""Reservations at the larger quota, of functions that answer clients."""
+RESERVED_OF_DELIVER = 320
+"""The one of `deliver` at the larger quota, with which it makes `FIRST_ATTEMPTS` to receivers that take a second. The
+others keep those of the stage."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +176,12 @@ def parts(stage: Mapping[str, Any]) -> Sequence[Part]:
             MACHINE_STARTS, "quota for StartExecution",
         ),
         Part(
+            "Step Functions: open timers of retries", "executions",
+            # Most are the first ones of their delivery.
+            lambda on: on.rates["machine_retry"] * SHORTEST_TIMER_S,
+            OPEN_EXECUTIONS, "quota for open executions; without a timer, `sweep` sends the wake-up within minutes",
+        ),
+        Part(
             "Amazon Connect: calls started", "per second", lambda on: on.rates["call"],
             connect.get("starts_per_second", facts.CONNECT_STARTS_PER_SECOND),
             "quota for StartOutboundVoiceContact, then setting `connect.starts_per_second`",
@@ -177,6 +202,7 @@ def _functions(reserved: Mapping[str, int]) -> list[Part]:
     """The functions with a limit of their own: reserved concurrency, or the concurrency of a queue."""
     queues = {source.queue: source for function in topology.FUNCTIONS for source in function.queues}
     raise_queue = "`concurrency` of the queue in `topology.py`, then setting `reserved_concurrency.deliver`"
+    raise_first = "setting `reserved_concurrency.deliver`, which gives first attempts what the other queues leave"
     return [
         Part(
             "Lambda: `messages`", "executions",
@@ -191,7 +217,7 @@ def _functions(reserved: Mapping[str, int]) -> list[Part]:
         Part(
             "Lambda: first attempts", "executions",
             lambda on: on.rates["delivery"] / attempts_of_execution(queues["deliveries"]),
-            queues["deliveries"].concurrency, raise_queue,
+            first_executions(reserved), raise_first,
         ),
         Part(
             "Lambda: later attempts", "executions",
@@ -201,11 +227,64 @@ def _functions(reserved: Mapping[str, int]) -> list[Part]:
     ]  # fmt: skip
 
 
-def attempts_of_execution(source: QueueSource) -> float:
-    """Attempts per second of one execution of `deliver`, whose batch waits concurrently and shares one CPU."""
+def attempts_of_execution(source: QueueSource, receiver_ms: int = costs.RECEIVER_MS) -> float:
+    """Attempts per second of one execution of `deliver`, to receivers that respond in `receiver_ms`.
+
+    The attempts of its batch wait concurrently, for the slowest of them, and share one CPU.
+    """
     work = costs.WORK["delivery"]
-    waits, cpu = work.waits + work.calls * costs.CALL_MS, _cpu_ms(costs.CPU_MS["deliver"])
+    waits, cpu = receiver_ms + work.calls * costs.CALL_MS, _cpu_ms(costs.CPU_MS["deliver"])
     return source.batch_size * 1_000 / (waits + source.batch_size * cpu)
+
+
+def first_executions(reserved: Mapping[str, int]) -> int:
+    """Executions of `deliver` for first attempts, with these reservations."""
+    [deliver] = [function for function in topology.FUNCTIONS if function.name == "deliver"]
+    return deliver.concurrency(_first_queue(), reserved.get("deliver"))
+
+
+def _first_queue() -> QueueSource:
+    [deliver] = [function for function in topology.FUNCTIONS if function.name == "deliver"]
+    return deliver.queues[0]
+
+
+@dataclass(frozen=True)
+class Outage:
+    """What an outage of a receiver causes. `dollars` are those of all later attempts, `timers` included.
+
+    `failed`: deliveries whose first attempt fails. `attempts`: later attempts until each delivery succeeds. `timers`:
+    executions of the state machine. `most_open`: the most of them at once.
+    """
+
+    failed: int
+    attempts: int
+    timers: int
+    most_open: int
+    dollars: float
+
+
+def outage(seconds: int = OUTAGE_S, events: int = OUTAGE_EVENTS) -> Outage:
+    """An outage of a receiver that refuses connections, with so many events per second."""
+    waits = {False: 0, True: 0}
+    changes: Counter[int] = Counter()
+    for began in range(seconds):
+        at = began
+        for wait in facts.RETRY_SCHEDULE_S[1:]:
+            if at >= seconds:
+                break
+            timed = wait > facts.LONGEST_QUEUE_DELAY
+            waits[timed] += events
+            if timed:
+                changes.update({at: events, at + wait: -events})
+            at += wait
+    spent = {"queue_retry": waits[False], "machine_retry": waits[True]}
+    return Outage(
+        failed=seconds * events,
+        attempts=sum(waits.values()),
+        timers=waits[True],
+        most_open=max(accumulate(changes[at] for at in sorted(changes))),
+        dollars=sum(count * sum(costs.cost(costs.WORK[name]).values()) for name, count in spent.items()),
+    )
 
 
 def changes_of_execution() -> float:
@@ -222,7 +301,6 @@ def ceilings(stage: Mapping[str, Any]) -> Mapping[str, float]:
 
     The quota of concurrent executions must allow the stage's reservations. A project with more has several keys.
     """
-    queues = {source.queue: source for function in topology.FUNCTIONS for source in function.queues}
     [stream] = [function.stream for function in topology.FUNCTIONS if function.stream]
     shards = stage.get("due_shards", topology.DUE_SHARDS)
     event_writes, delivery_writes = costs.WORK["create"].writes, costs.WORK["delivery"].writes
@@ -233,8 +311,8 @@ def ceilings(stage: Mapping[str, Any]) -> Mapping[str, float]:
         "events per second, `fan_out` with its reserved concurrency": (
             changes_of_execution() * stage.get("reserved_concurrency", {}).get("fan_out", EXECUTIONS)
         ),
-        "first attempts per second, executions": (
-            attempts_of_execution(queues["deliveries"]) * queues["deliveries"].concurrency
+        f"first attempts per second to receivers that respond within {costs.RECEIVER_MS} ms, executions": (
+            attempts_of_execution(_first_queue()) * first_executions(stage.get("reserved_concurrency", {}))
         ),
         "deliveries per second, index of scheduled steps": shards * PARTITION_WRITES / DUE_WRITES,
         "events per second with 1.5 deliveries each, writes of the table": (
@@ -258,7 +336,51 @@ def breaking(stage: Mapping[str, Any], on: Load) -> list[Part]:
 def reservations(stage: Mapping[str, Any]) -> Mapping[int, Mapping[str, int]]:
     """The reserved concurrency of functions by the account's quota: that of the stage, and one for the larger quota."""
     reserved = stage.get("reserved_concurrency", {})
-    return {EXECUTIONS: reserved, LARGER_EXECUTIONS: {**reserved, **RESERVED_OF_API}}
+    return {EXECUTIONS: reserved, LARGER_EXECUTIONS: {**reserved, **RESERVED_OF_API, "deliver": RESERVED_OF_DELIVER}}
+
+
+def _receivers(stage: Mapping[str, Any]) -> str:
+    """The table of first attempts by the time in which receivers respond."""
+    queue = _first_queue()
+    each = [attempts_of_execution(queue, receiver_ms) for receiver_ms in RECEIVERS_MS]
+    needed = [math.ceil(FIRST_ATTEMPTS / rate) for rate in each]
+    seconds = [queue.batch_size / rate * costs.MEMORY_MB / 1024 / queue.batch_size for rate in each]
+    rows = [["first attempts per second of one execution, with full batches", *(f"{rate:.1f}" for rate in each)]]
+    for quota, reserved in reservations(stage).items():
+        executions = first_executions(reserved)
+        rows.append(
+            [f"with the reservations for a quota of {quota:,} ({executions} executions), per second"]
+            + [f"{executions * rate:,.0f}" for rate in each]
+        )
+    own = first_executions(stage["reserved_concurrency"])
+    others = stage["reserved_concurrency"]["deliver"] - own
+    rows += [
+        [f"executions for {FIRST_ATTEMPTS:,} per second", *map(str, needed)],
+        ["`reserved_concurrency.deliver` for that", *(str(others + n) for n in needed)],
+        ["quota of executions for that, all else as it is", *(f"{EXECUTIONS - own + n:,}" for n in needed)],
+        ["Lambda, dollars for a million", *(f"{MILLION * costs.priced(gb_second=s, run=0.1):.2f}" for s in seconds)],
+    ]
+    heads = ("receivers respond within", *(f"{receiver_ms:,} ms" for receiver_ms in RECEIVERS_MS))
+    return costs.table(heads, rows)
+
+
+def _outage() -> str:
+    """The table of an outage."""
+    found = outage()
+    of_timers = found.timers * costs.cost(costs.WORK["machine_retry"])["Step Functions"]
+    rows = [
+        ["deliveries that fail at first", f"{found.failed:,}"],
+        ["later attempts until all have succeeded", f"{found.attempts:,}"],
+        ["timers of the state machine", f"{found.timers:,}"],
+        [f"timers open at once, of {OPEN_EXECUTIONS:,}", f"{found.most_open:,}"],
+        ["such receivers at once before timers are refused", f"{OPEN_EXECUTIONS // found.most_open}"],
+        ["dollars for all of it", f"{found.dollars:,.2f}"],
+        [
+            "of that, for Step Functions",
+            f"{of_timers:,.2f}",
+        ],
+    ]
+    return costs.table((f"an hour's outage of a receiver of {OUTAGE_EVENTS} events per second", "count"), rows)
 
 
 def _reserved(stage: Mapping[str, Any]) -> str:
@@ -299,7 +421,8 @@ def markdown(stage: Mapping[str, Any]) -> str:
             costs.table(heads, needs),
             costs.table(("requests per second", "breaks, in this order"), breaks),
             costs.table(("what a stage sustains", "at most"), most),
-            *([_reserved(stage)] if "reserved_concurrency" in stage else []),
+            *([_receivers(stage), _reserved(stage)] if "reserved_concurrency" in stage else []),
+            _outage(),
         )
     )
 

@@ -57,6 +57,9 @@ def definition(bot_alias: str, *, records: bool) -> str:
 def contact_flow(stack: Stack, instance: str, hook: lambda_.Alias, *, records: bool) -> str:
     """Create the flow, and its bot with the code hook `hook`, in the instance with this ARN. Returns the flow's id."""
     alias = _bot(stack, hook)
+    # It also writes the alias's resource policy, by which Connect may talk to the bot: its handler has the permissions
+    # lex:CreateResourcePolicy, UpdateResourcePolicy and CreateResourcePolicyStatement for that (registry schema of
+    # AWS::Connect::IntegrationAssociation, "handlers"). A policy of ours would be a second writer of the same resource.
     association = connect.CfnIntegrationAssociation(
         stack, "BotInInstance", instance_id=instance, integration_type="LEX_BOT", integration_arn=alias.attr_arn
     )

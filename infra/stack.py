@@ -540,7 +540,9 @@ class ServiceStack(Stack):
             function_name=live.function_arn,
             event_source_arn=self.queues[source.queue].queue_arn,
             batch_size=source.batch_size,
-            scaling_config={"maximumConcurrency": source.concurrency},
+            scaling_config={
+                "maximumConcurrency": function.concurrency(source, self.stage.reserved_concurrency.get(function.name))
+            },
             function_response_types=["ReportBatchItemFailures"],
         )
 

@@ -19,6 +19,10 @@ DUE_SHARDS = 8
 TURNS_PER_PROJECT = 50
 """The live messages of one project that may be under way at once, unless a stage sets another number."""
 
+MAXIMUM_CONCURRENCY = 1_000
+"""The most batches of a queue that run at once, by a mapping's setting (Lambda developer guide, "Configuring maximum
+concurrency for Amazon SQS event sources": docs.aws.amazon.com/lambda/latest/dg/services-sqs-scaling.html)."""
+
 MODEL = ("bedrock:InvokeModel",)
 USERS = ("cognito-idp:AdminCreateUser", "cognito-idp:AdminDeleteSoftwareToken")
 NOTICES = ("sns:Publish",)
@@ -171,6 +175,16 @@ class Function:
     every: int | None = None
     switch: str = ""
     client: bool = False
+
+    def concurrency(self, source: QueueSource, reserved: int | None) -> int:
+        """The batches of one of its queues that may run at once.
+
+        The first queue gets what the function's reserved concurrency has beyond the needs of all.
+        """
+        if reserved is None or source != self.queues[0]:
+            return source.concurrency
+        others = sum(each.concurrency for each in self.queues[1:])
+        return min(reserved - others, MAXIMUM_CONCURRENCY)
 
     @property
     def grants(self) -> tuple[Grant, ...]:

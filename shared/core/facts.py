@@ -51,6 +51,10 @@ STREAM_KINDS = (
 """The values of a row's `kind` whose changes become events or, those of opt-outs, entries of the ledger. The stream's
 event filter passes only these."""
 
+RETRY_SCHEDULE_S = (0, 5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)
+"""The retry schedule of deliveries: seconds before each attempt, from the end of the previous one (the table of
+promise 0.6)."""
+
 REQUESTS_PER_SECOND, REQUESTS_PER_MINUTE = 100, 5000
 """The rate limits of one API key (promise 1.5)."""
 

@@ -13,13 +13,12 @@ from shared.calls.consent import consents
 from shared.conversations import resource as conversations
 from shared.core import clock, facts, limits
 from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE
-from shared.core.facts import EVENT_DESCRIPTIONS, REVISIONS
+from shared.core.facts import EVENT_DESCRIPTIONS, RETRY_SCHEDULE_S, REVISIONS
 from shared.docs import samples
 from shared.resources import pages, queries
 from shared.telephony import SessionCallStatus, test_numbers
 from shared.telephony.test_numbers import ConsentBehaviour
 from shared.webhooks import events, health
-from shared.webhooks.deliveries.rules import RETRY_SCHEDULE_S
 
 LIMITS: Mapping[str, str] = {
     **{name.lower(): f"{value:,}" for name, value in vars(limits).items() if name.isupper()},

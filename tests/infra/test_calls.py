@@ -241,6 +241,7 @@ def test_the_bot_may_only_speak(calls: Synthesized) -> None:
 def test_the_flow_talks_with_the_bot_that_its_instance_knows(calls: Synthesized) -> None:
     alias, _ = only(calls, "AWS::Lex::BotAlias")
     association_name, association = only(calls, "AWS::Connect::IntegrationAssociation")
+    assert "AWS::Lex::ResourcePolicy" not in calls.kinds, "the association writes it"
     flow_name, flow = only(calls, "AWS::Connect::ContactFlow")
     assert flat(association["InstanceId"]) == flat(flow["InstanceArn"]) == INSTANCE
     assert association["IntegrationType"] == "LEX_BOT"

@@ -91,6 +91,18 @@ def test_what_waits_for_an_answer_has_one_who_gives_it() -> None:
     assert waiting == {name for function in topology.FUNCTIONS for name in function.completes}
 
 
+def test_what_is_reserved_beyond_the_needs_of_all_queues_is_the_first_ones() -> None:
+    (deliver,) = (function for function in topology.FUNCTIONS if function.name == "deliver")
+    first, *others = deliver.queues
+    needed = sum(source.concurrency for source in deliver.queues)
+    assert [deliver.concurrency(source, None) for source in deliver.queues] == [
+        source.concurrency for source in deliver.queues
+    ]
+    assert deliver.concurrency(first, needed + 90) == first.concurrency + 90
+    assert [deliver.concurrency(source, needed + 90) for source in others] == [each.concurrency for each in others]
+    assert deliver.concurrency(first, 100_000) == 1_000, "Lambda accepts no more"
+
+
 def test_concurrency_of_queue_sources_is_what_lambda_takes() -> None:
     for function in topology.FUNCTIONS:
         for source in function.queues:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from shared.core import clock, ids
+from shared.core import clock, facts, ids
 from shared.core.errors import ApiError
 from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks import failures
-from shared.webhooks.deliveries import claims, commands, rules
+from shared.webhooks.deliveries import claims, commands
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.support.clocks import Clock
@@ -56,7 +56,7 @@ def test_it_is_sent_now_and_the_ladder_goes_on(stage: Stage, stopped_clock: Cloc
         assert one.send_now()
         assert (len(receiver.requests), one.doc["attempt_count"]) == (2, 2)
         wait = clock.parse(one.doc["next_attempt_at"]) - clock.now()
-        assert wait == clock.scaled(rules.RETRY_SCHEDULE_S[2])
+        assert wait == clock.scaled(facts.RETRY_SCHEDULE_S[2])
         wake_up(stage, one.doc)
         assert len(receiver.requests) == 2, "the timer of the first wait sends nothing"
         obedient.behaviour = answer(200)

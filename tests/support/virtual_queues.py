@@ -22,12 +22,11 @@ from infra.costs import CALL_MS, CPU_MS, MEMORY_MB, WHOLE_CORE_MB
 from infra.local import resources
 from infra.local.sqs import Draft, Engine, Queue, Received
 from infra.topology import QueueSource
-from shared.core import clock
+from shared.core import clock, facts
 from shared.core.facts import LONGEST_QUEUE_DELAY
 from shared.tasks import batches, tasks
 from shared.webhooks import health, queues
 from shared.webhooks.deliveries import resource as deliveries
-from shared.webhooks.deliveries import rules
 from shared.webhooks.deliveries.rules import DeliveryError, Outcome
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.queues import Arrival, Destination
@@ -278,11 +277,11 @@ class DeliveryQueues:
         )
         # The row as it is after the attempts that were recorded meanwhile.
         receiver.mark(health.mark(receiver.snapshot, outcome, arrival))
-        row.claimed, row.ended = False, not timed_out or row.attempt == len(rules.RETRY_SCHEDULE_S)
+        row.claimed, row.ended = False, not timed_out or row.attempt == len(facts.RETRY_SCHEDULE_S)
         if row.ended:
             receiver.ended += 1
             return
-        wait = rules.RETRY_SCHEDULE_S[row.attempt]
+        wait = facts.RETRY_SCHEDULE_S[row.attempt]
         row.attempt, row.due_at, row.wake_ups = row.attempt + 1, self._time.now + wait, 0
         row.wake_up_at, row.planned = row.due_at + deliveries.SWEEP_GRACE_S, row.due_at
         if wait <= LONGEST_QUEUE_DELAY:

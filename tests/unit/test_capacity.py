@@ -72,9 +72,34 @@ def test_one_stage_bears_1000_events_and_1500_deliveries_a_second_at_default_quo
     found = capacity.ceilings(PROD)
     of_events = [most for what, most in found.items() if what.startswith("events per second")]
     of_deliveries = [most for what, most in found.items() if what.startswith(("deliveries per", "first attempts per"))]
+    assert any("within 200 ms" in what for what in found), "it holds for such receivers"
     assert (len(of_events), len(of_deliveries)) == (3, 2)
     assert min(of_events) >= events
     assert min(of_deliveries) >= deliveries
+
+
+def test_an_attempt_to_a_slower_receiver_takes_more_of_an_execution() -> None:
+    (deliver,) = (function for function in topology.FUNCTIONS if function.name == "deliver")
+    # A full batch of ten waits for a second, for five calls of 5 ms, and ten times 10 ms of a whole core on 512 MB.
+    assert capacity.attempts_of_execution(deliver.queues[0], 1_000) == pytest.approx(10 / (1.025 + 0.3455), rel=1e-3)
+    assert capacity.attempts_of_execution(deliver.queues[0]) == capacity.attempts_of_execution(deliver.queues[0], 200)
+
+
+def test_with_the_larger_quota_a_stage_bears_1500_deliveries_a_second_to_receivers_that_take_a_second() -> None:
+    (deliver,) = (function for function in topology.FUNCTIONS if function.name == "deliver")
+    each = capacity.attempts_of_execution(deliver.queues[0], 1_000)
+    small, large = (capacity.first_executions(reserved) * each for reserved in capacity.reservations(PROD).values())
+    assert small < 1_500 <= large
+
+
+def test_an_outage_of_a_receiver_opens_timers_for_what_waits_longer_than_a_queue_can() -> None:
+    # One event a second for 400 s. Attempts at 0, 5, 35 and 335 s fail; what began by then waits half an hour.
+    found = capacity.outage(seconds=400, events=1)
+    assert found.failed == 400
+    assert found.timers == found.most_open == 400 - 335
+    # Each is tried again after 5 s; who began before 395, after 30 s; and so on.
+    assert found.attempts == 400 + 395 + 365 + 65
+    assert capacity.outage(seconds=400, events=3).most_open == 3 * found.most_open
 
 
 @pytest.mark.parametrize("quota", [1_000, 3_000])

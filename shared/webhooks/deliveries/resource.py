@@ -13,6 +13,7 @@ from typing import Annotated, Literal, NotRequired, TypedDict
 
 from shared.core import clock, facts, ids
 from shared.core.errors import not_found
+from shared.core.facts import RETRY_SCHEDULE_S
 from shared.resources import fields
 from shared.resources.collections import Collection
 from shared.resources.schema import Count, DeliveryId, EventId, Keywords, Time, WebhookEndpointId, one_of
@@ -21,7 +22,7 @@ from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
 from shared.tasks.wake_ups import WakeUp
 from shared.webhooks import events, queues
-from shared.webhooks.deliveries.rules import RETRY_SCHEDULE_S, DeliveryError, DeliveryStatus, Phase, phase
+from shared.webhooks.deliveries.rules import DeliveryError, DeliveryStatus, Phase, phase
 from shared.webhooks.endpoints.resource import Snapshot, read
 from shared.webhooks.events import EVENTS, NewEvent
 

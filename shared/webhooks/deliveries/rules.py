@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
+from shared.core.facts import RETRY_SCHEDULE_S
 from shared.store import table
 from shared.webhooks.endpoints.resource import Snapshot
 
-RETRY_SCHEDULE_S = (0, 5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)
-"""The retry schedule: seconds before each attempt, from the end of the previous one (the table of
-promise 0.6)."""
 MAX_LOST_WORKERS = 3
 """The number of workers lost during one attempt after which the delivery fails with `worker_lost` (promises 9)."""
 

@@ -71,7 +71,7 @@ def test_all_members_of_a_project_are_bound_anew_and_get_users_in_a_new_pool(
     project = stage.project().id
     cognito = boto3.client("cognito-idp")
     pool = cognito.create_user_pool(PoolName="New", UsernameAttributes=["email"])["UserPool"]["Id"]
-    bound, waits = "ada@example.com", "grace@example.com"
+    bound, waits = "bound@example.com", "grace@example.com"
     of_old_pool = members.Identity("https://old-pool.example.com", "subject", bound)
     with as_test() as operator:
         for email in (bound, waits):
