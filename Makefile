@@ -112,7 +112,7 @@ bootstrap: $(VENV)/.dev $(VENV)/.node-dev ## Prepare the AWS account and region 
 	npx --no-install cdk bootstrap --context stage=$(STAGE)
 
 deploy: $(VENV)/.dev $(VENV)/.node-dev ## Deploy to the AWS account that the environment names
-	@$(BIN)/python -m infra.preflight $(STAGE)
+	@$(BIN)/python -m infra.preflight $(STAGE) $(if $(EMERGENCY),--emergency)
 	@$(BIN)/python -m infra.deploy $(STAGE) $(if $(EMERGENCY),--emergency)
 
 rollback: $(VENV)/.dev ## Send all requests to the functions' previous versions, within a minute

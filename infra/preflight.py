@@ -1,11 +1,13 @@
-"""`python -m infra.preflight STAGE`: checks that a stage can be deployed to the AWS account, before the deploy.
+"""`python -m infra.preflight STAGE [--emergency]`: checks that a stage can be deployed to the account, before it is.
 
 It uses the AWS credentials and region of the environment, like the CDK's command line. It prints one line for each
-problem, with what to do about it, and nothing if there is none. It calls the stage's model once, for one token.
+problem, with what to do about it, and nothing if there is none. It calls the stage's model once, for one token. In an
+emergency, trouble with the model does not keep a repair from being deployed.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from collections.abc import Iterator, Sequence
@@ -30,14 +32,18 @@ MODEL_HELP = "(set `model` in cdk.json to a model or inference profile that the 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the problems. Returns 0 if the stage can be deployed, 1 otherwise."""
-    (name,) = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(prog="infra.preflight")
+    parser.add_argument("stage")
+    parser.add_argument("--emergency", action="store_true", help="deploy also if the model cannot be called")
+    options = parser.parse_args(arguments)
+    name = options.stage
     settings = context()["stages"]
     if name not in settings:
         print(f"infra.preflight: cdk.json has no stage {name!r}", file=sys.stderr)
         return 1
     rollback.use_region_of(name)
     try:
-        found = [*refusals(parse(name, settings[name]))]
+        found = [*refusals(parse(name, settings[name]), emergency=options.emergency)]
     except (BadSetting, BotoCoreError, ClientError) as problem:
         found = [str(problem)]
     for refusal in found:
@@ -45,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if found else 0
 
 
-def refusals(stage: Stage) -> Iterator[str]:
+def refusals(stage: Stage, *, emergency: bool = False) -> Iterator[str]:
     """The reasons why the stage cannot be deployed with the credentials of the environment, one line each."""
     # The AWS and CDK command lines read either variable for the region; boto3 reads only AWS_DEFAULT_REGION.
     region = stage.region or os.environ.get("AWS_REGION") or None
@@ -53,7 +59,11 @@ def refusals(stage: Stage) -> Iterator[str]:
     if stage.account not in (None, account):
         yield f"stage {stage.name} belongs to account {stage.account}; these credentials are of account {account}"
         return
-    yield from _of_model(stage, region)
+    for refusal in _of_model(stage, region):
+        if emergency:
+            print(f"infra.preflight: {refusal}")
+        else:
+            yield refusal
     yield from _of_table(stage)
     limits = boto3.client("lambda", region_name=region).get_account_settings()["AccountLimit"]
     # What no function of the account has reserved ("AccountLimit":

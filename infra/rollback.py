@@ -178,8 +178,19 @@ def _stop_shifts(stack: str) -> None:
         described = codedeploy.batch_get_deployments(deploymentIds=ids[start : start + AT_ONCE])["deploymentsInfo"]
         for deployment in described:
             if deployment["applicationName"] in applications:
-                codedeploy.stop_deployment(deploymentId=deployment["deploymentId"], autoRollbackEnabled=False)
-                print(f"stopped deployment {deployment['deploymentId']} of {deployment['deploymentGroupName']}")
+                what = "stopped" if _stops(codedeploy, deployment["deploymentId"]) else "too late to stop"
+                print(f"{what} deployment {deployment['deploymentId']} of {deployment['deploymentGroupName']}")
+
+
+def _stops(codedeploy: Any, id: str) -> bool:
+    """Stop a deployment. False if it has ended meanwhile, which must not keep the aliases from being moved."""
+    try:
+        codedeploy.stop_deployment(deploymentId=id, autoRollbackEnabled=False)
+    except ClientError as error:
+        if error.response["Error"]["Code"] != "DeploymentAlreadyCompletedException":
+            raise
+        return False
+    return True
 
 
 def resources(stack: str, kind: str) -> list[str]:

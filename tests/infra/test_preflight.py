@@ -168,6 +168,16 @@ def test_a_model_that_the_account_cannot_call_is_refused_with_what_bedrock_says(
     assert "`model` in cdk.json" in line
 
 
+def test_trouble_with_the_model_does_not_keep_a_repair_from_being_deployed(
+    account: Account, model: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    account(ACCOUNT, NEEDED)
+    status, code, message = RETIRED
+    model.update(status=status, code=code, message=message)
+    assert [*preflight.refusals(PROD, emergency=True)] == []
+    assert f"cannot use the model {PROD.model}" in capsys.readouterr().out
+
+
 def test_credentials_that_may_not_call_models_deploy_without_the_check_and_are_told(
     account: Account, model: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:

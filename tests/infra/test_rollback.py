@@ -114,11 +114,19 @@ def stopped() -> list[str]:
 
 
 @pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch, stopped: list[str]) -> Iterator[Account]:
+def ended() -> set[str]:
+    """The ids of deployments that have ended when they are stopped."""
+    return set()
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch, stopped: list[str], ended: set[str]) -> Iterator[Account]:
     """An account in which CloudFormation lists the stack, and CodeDeploy two deployments that are under way."""
 
     def answer(request: Request) -> bytes:
         if "x-amz-target" in request.headers:
+            if json.loads(request.body).get("deploymentId") in ended:
+                return response(400, {"__type": "DeploymentAlreadyCompletedException", "message": "ended"})
             return response(body=_codedeploy(request, stopped))
         return _cloudformation(parse_qs(request.body.decode()))
 
@@ -233,6 +241,16 @@ def test_a_deploy_that_is_under_way_is_stopped_and_all_requests_go_to_the_previo
     assert rollback.main([STAGE]) == 0
     assert account.live() == ["1", "1", "1"]
     assert stopped == ["d-OURS"], "CodeDeploy would go on to shift requests, or another service's deploy was stopped"
+
+
+def test_a_deploy_that_ends_before_it_is_stopped_is_rolled_back_as_well(
+    account: Account, ended: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    account.release("second")
+    ended.add("d-OURS")
+    assert rollback.main([STAGE]) == 0
+    assert account.live() == ["1", "1", "1"]
+    assert "too late to stop deployment d-OURS" in capsys.readouterr().out
 
 
 def test_a_stage_that_is_not_deployed_is_named(account: Account, capsys: pytest.CaptureFixture[str]) -> None:
