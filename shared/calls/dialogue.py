@@ -16,7 +16,7 @@ from shared.calls.reaching import Callee, Stage
 from shared.calls.transcripts import Line, Speaker
 from shared.core import clock
 from shared.customers.resource import Customer
-from shared.telephony import CallOutcome
+from shared.telephony import CHANGES_OF_APPOINTMENT, CallOutcome
 from shared.telephony.test_numbers import Outcome
 
 LONGEST_NAME = 80
@@ -207,7 +207,7 @@ class _Call:
         self.history.append(Utterance("assistant", words))
         self.texts += [("customer", line), ("agent", words)]
         self.proposal, self.later, self.opts_out = tools.proposed, tools.later, tools.opts_out
-        self.outcome = sessions.later_result(self.outcome, tools)
+        self.outcome = later_result(self.outcome, tools)
         if tools.change is not None:
             changed, after = tools.change
             self.change = next(record for record in self.coming if record.doc["id"] == changed.doc["id"]), after
@@ -271,3 +271,15 @@ def _cut(text: str | None) -> str | None:
 
 def _plain(markdown: str) -> str:
     return " ".join(plain_text.plain(markdown).split())
+
+
+def later_result(before: CallOutcome | None, tools: Tools) -> CallOutcome | None:
+    """What has come of a call after a turn: of several, the first; of two changes of the appointment, the later."""
+    after = [
+        *([tools.done] if tools.done is not None else []),
+        *([CallOutcome.OPTED_OUT] if tools.opts_out else []),
+        *([CallOutcome.HANDED_OFF] if tools.is_handed_over else []),
+    ]
+    if after and after[0] in CHANGES_OF_APPOINTMENT:
+        return after[0]
+    return min([*after, *([before] if before is not None else [])], key=[*CallOutcome].index, default=None)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from shared.agent.tools import Tools
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
 from shared.core import clock
@@ -25,7 +24,6 @@ from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
 from shared.telephony import (
-    CHANGES_OF_APPOINTMENT,
     ENDED,
     OUTCOMES,
     CallOutcome,
@@ -353,18 +351,6 @@ def update(
     after = changes.get("call_status", before)
     assert after == before or after in TRANSITIONS[before]
     return SESSIONS.update(scope, record, documents.touched(record.doc, changes), internal)
-
-
-def later_result(before: CallOutcome | None, tools: Tools) -> CallOutcome | None:
-    """What has come of a call after a turn: of several, the first; of two changes of the appointment, the later."""
-    after = [
-        *([tools.done] if tools.done is not None else []),
-        *([CallOutcome.OPTED_OUT] if tools.opts_out else []),
-        *([CallOutcome.HANDED_OFF] if tools.is_handed_over else []),
-    ]
-    if after and after[0] in CHANGES_OF_APPOINTMENT:
-        return after[0]
-    return min([*after, *([before] if before is not None else [])], key=[*CallOutcome].index, default=None)
 
 
 def ended(session: Session, ending: Ending, now: int) -> dict[str, Any]:

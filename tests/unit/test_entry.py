@@ -57,6 +57,12 @@ print(json.dumps([same, services.dynamodb.cache_info().currsize, unwanted]))
     assert run(code, function.name) == [True, 1, NEEDED.get(function.name, [])]
 
 
+@pytest.mark.parametrize("function", ["customers", "appointments", "sessions", "events", "webhook_endpoints", "ping"])
+def test_functions_that_run_no_agent_load_none(function: str) -> None:
+    code = "import json, sys, functions.entry; print(json.dumps([name for name in sys.modules if '.agent.' in name]))"
+    assert run(code, function) == []
+
+
 @pytest.mark.parametrize("task", subjects.TASKS)
 def test_a_first_request_imports_nothing(task: str) -> None:
     code = f"""

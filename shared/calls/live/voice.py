@@ -170,7 +170,7 @@ def _writes(scope: Scope, session: SessionRecord, tools: Tools, stage: Stage | N
     outcome, before = _outcome(tools), session.row.get("outcome", "")
     if outcome is not None and outcome not in before:
         internal["outcome"] = f"{before} {outcome}".strip()
-    internal["call_result"] = sessions.later_result(session.row.get("call_result"), tools)
+    internal["call_result"] = dialogue.later_result(session.row.get("call_result"), tools)
     writes: list[table.Write] = [sessions.update(scope, session, {}, internal)]
     if tools.change is not None:
         writes.append(APPOINTMENTS.update(scope, *tools.change))
