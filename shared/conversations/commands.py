@@ -122,10 +122,10 @@ def resume(scope: Scope, id: str) -> Change[Conversation]:
     record = CONVERSATIONS.find(scope, id)
     if record.doc["status"] == ConversationStatus.ENDED:
         raise ApiError(Code.CONVERSATION_ENDED)
-    if not record.doc["waiting"]:
+    if not record.doc["waiting"] and "handed_off" not in record.row:
         return Change(record.doc)
     conversation = documents.touched(record.doc, {"waiting": False, "handoff": None})
-    return Change(conversation, [CONVERSATIONS.update(scope, record, conversation, {"held": None})])
+    return Change(conversation, [CONVERSATIONS.update(scope, record, conversation, {"held": None, "handed_off": None})])
 
 
 def add_staff_message(scope: Scope, id: str, content: str) -> Change[PostedMessage]:

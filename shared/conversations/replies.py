@@ -115,13 +115,13 @@ def _reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> Agen
     tools = Tools(appointments=(), message=turn.message["content"], customer_id=customer_id)
     tools.proposal = turns.proposal(conversation)
     # A wish not to be contacted again holds whatever else is the case; whom nobody knows, waits for a person already.
-    wish = None if customer_id is None and is_held(conversation.doc) else opt_out.reply(tools)
+    wish = None if customer_id is None and is_held(conversation) else opt_out.reply(tools)
     if wish is not None and (customer_id is None or not tools.opts_out or _exists(turn.scope, customer_id)):
         return AgentReply(Reply(wish), tools)
     if wish is not None:
         tools.hand_off(HandoffReason.CUSTOMER_DELETED)
         return AgentReply(Reply(f"{wish} {CUSTOMER_DELETED}"), tools)
-    if is_held(conversation.doc):
+    if is_held(conversation):
         return AgentReply(Reply(HOLDING_AGAIN if conversation.row.get("held") else HOLDING), tools, holding=True)
     if turn.must_apologize:
         return _apology(tools)

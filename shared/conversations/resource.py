@@ -181,6 +181,8 @@ class ConversationRow(ResourceRow):
     """A reply has said that an automated assistant replies."""
     held: NotRequired[bool]
     """Whether the agent has sent a holding reply since the handoff."""
+    handed_off: NotRequired[bool]
+    """An earlier release has handed the conversation over, which it did not show. It is not given back yet."""
 
 
 CONVERSATIONS: Collection[Conversation, ConversationRow] = Collection(
@@ -220,8 +222,12 @@ def of_thread(scope: Scope, external_id: str) -> ConversationRecord | None:
     return None if conversation.doc["status"] == ConversationStatus.ENDED else conversation
 
 
-def is_held(conversation: Conversation) -> bool:
+def is_held(record: ConversationRecord) -> bool:
     """Whether the agent only sends holding replies: a person must reply, and not because the agent failed."""
+    return "handed_off" in record.row or _awaits_person(record.doc)
+
+
+def _awaits_person(conversation: Conversation) -> bool:
     handoff = conversation["handoff"]
     return handoff is not None and handoff["reason"] != HandoffReason.AGENT_FAILED
 
@@ -232,7 +238,7 @@ def after_reply(conversation: Conversation, reasons: Values[HandoffReason], at: 
     While a person must reply, nothing changes it. After a failure of the agent, a reply ends it or has another reason.
     """
     before = conversation["handoff"]
-    if before is not None and (is_held(conversation) or HandoffReason.AGENT_FAILED in reasons):
+    if before is not None and (_awaits_person(conversation) or HandoffReason.AGENT_FAILED in reasons):
         return before
     return {"reason": next(iter(reasons)), "at": at} if reasons else None
 

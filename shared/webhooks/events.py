@@ -147,9 +147,9 @@ def build(
     data: EventData = {"object": dict(after)}
     if before is not None:
         data["previous_attributes"] = {
-            name: before.get(name)
+            name: previous
             for name, value in after.items()
-            if name != "updated_at" and not documents.same(before.get(name), value)
+            if name != "updated_at" and not documents.same(previous := _previous(before, name, value), value)
         }
     event: Event = {
         "id": id,
@@ -161,6 +161,11 @@ def build(
         "data": data,
     }
     return NewEvent(scope, id, type, instant, after["id"], fields.to_json(event))
+
+
+def _previous(before: Mapping[str, Any], name: str, value: Any) -> Any:
+    """The previous value of a field; the default of one that an earlier release did not store: false, or null."""
+    return before.get(name, False if isinstance(value, bool) else None)
 
 
 def of_row(scope: Scope, row: EventRow) -> NewEvent:

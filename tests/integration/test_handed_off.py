@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from shared.conversations import commands
@@ -28,6 +30,23 @@ def test_the_agent_replies_to_the_next_message_of_a_conversation_that_is_given_b
     assert resumed(thread)
 
     assert seen(stage, f"/v1/conversations/{thread.id}")["handoff"] is None
+    actions = conversed(stage, stopped_clock, thread, CONFIRM)["reply"]["actions"]
+    assert [action["type"] for action in actions] == ["appointment_confirmed"]
+
+
+def test_a_conversation_that_an_earlier_release_handed_over_stays_with_the_person(
+    stage: Stage, stopped_clock: Clock
+) -> None:
+    thread = opened(stage)
+    row = table.get(thread.scope.pk("conversation"), thread.id)
+    assert row is not None
+    old = {name: value for name, value in json.loads(row["doc"]).items() if name not in ("waiting", "handoff")}
+    table.write([table.Put(row | {"doc": json.dumps(old), "handed_off": True}, condition="")], "req_test")
+    reply = conversed(stage, stopped_clock, thread, CONFIRM)["reply"]
+    assert (reply["actions"], reply["holding"]) == ([], True)
+    assert seen(stage, thread.appointment)["status"] == "pending"
+    assert resumed(thread)
+    assert not resumed(thread)
     actions = conversed(stage, stopped_clock, thread, CONFIRM)["reply"]["actions"]
     assert [action["type"] for action in actions] == ["appointment_confirmed"]
 

@@ -118,6 +118,19 @@ def test_an_update_of_a_customer_tells_what_changed(changes: dict[str, Any], pre
     assert found["data"]["object"] == CUSTOMER | {"updated_at": LATER} | changes
 
 
+@pytest.mark.parametrize(
+    ("changes", "previous"),
+    [
+        ({"name": "Bea", "do_not_call": False, "note": None}, {"name": "Ann"}),
+        ({"do_not_call": True, "note": "x"}, {"do_not_call": False, "note": None}),
+    ],
+)
+def test_a_field_that_an_earlier_release_did_not_store_had_its_default(
+    changes: dict[str, Any], previous: dict[str, Any]
+) -> None:
+    assert body(changed(CUSTOMER, **changes))["data"]["previous_attributes"] == previous
+
+
 def test_a_change_of_a_value_s_type_within_one_millisecond_is_a_change_too() -> None:
     # A clock that stands still, or was set back, gives both writes one `updated_at`.
     event = changed(CUSTOMER, metadata={"a": True, "b": {"c": 2.0}}, updated_at=CUSTOMER["updated_at"])
