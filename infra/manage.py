@@ -459,9 +459,9 @@ def _apply_opt_outs(stage: Stage, options: argparse.Namespace) -> None:
         if writes:
             table.write(writes, uuid.uuid4().hex)
             done[change.opted_out] += 1
-    print(f"{done[True]} phones were opted out again, and {done[False]} opt-outs lifted again")
+    print(f"phones opted out again: {done[True]}, opt-outs lifted again: {done[False]}")
     for project, number in without_key.items():
-        print(f"project {project} is not in the table, or older than opt-outs: {number} phones were left out")
+        print(f"phones left out: {number}, because project {project} is not in the table, or older than opt-outs")
 
 
 def _scope(options: argparse.Namespace) -> Scope:

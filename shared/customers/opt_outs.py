@@ -1,8 +1,9 @@
 """Phones whose owners do not want to be called or written to, per project and mode (promises 11).
 
 A phone's opt-out is a row with a keyed hash of the number and nothing else. It outlives the customers who have the
-phone, and their erasure. The key is made with the project, is an attribute of its row, and never changes
-(`shared/calls/DECISIONS.md`). The ledger has every opt-out and its lifting, too, for a table that is restored.
+phone, and their erasure. The key is made with the project, in its row, and never changes (`shared/calls/DECISIONS.md`).
+The first opt-out in a mode copies it to a row beside the opt-outs, without which nobody has opted out. The ledger has
+every opt-out and its lifting, too, for a table that is restored.
 """
 
 from __future__ import annotations
@@ -22,40 +23,40 @@ _PHONE = "phone#"
 
 def keys(scope: Scope) -> list[tuple[str, str]]:
     """The key of the row that `has_opted_out` takes in `rows`."""
-    return [projects.row_key(scope.project_id)]
+    return [(scope.pk(KIND), "key")]
 
 
 def has_opted_out(scope: Scope, phone: str, rows: Mapping[tuple[str, str], table.Row] | None = None) -> bool:
     """Whether nobody may be called at this phone. `rows` saves a read if it has those of `keys` that exist."""
-    key = _key(scope) if rows is None else rows.get(keys(scope)[0], {}).get("opt_out_key")
-    return key is not None and table.get(*_address(scope, hash_of(key, phone))) is not None
+    row = _key_row(scope) if rows is None else rows.get(keys(scope)[0])
+    return row is not None and table.get(*_address(scope, hash_of(row["key"], phone))) is not None
 
 
 def opt_out(scope: Scope, phone: str) -> Sequence[table.Write]:
     """The writes that opt a phone out; `[]` if it has opted out."""
-    key, writes = _key(scope), list[table.Write]()
-    if key is None:
-        # The project is older than opt-outs. If another first opt-out is faster, this one is decided again.
-        key = secrets.token_hex(32)
-        new = "attribute_exists(pk) AND attribute_not_exists(opt_out_key)"
-        writes.append(table.Update(*projects.row_key(scope.project_id), set={"opt_out_key": key}, condition=new))
-    return [*writes, *_put(scope, hash_of(key, phone))]
+    row = _key_row(scope)
+    # A project without a key is older than opt-outs.
+    key = row["key"] if row else _key_of_project(scope) or secrets.token_hex(32)
+    return [*([] if row else [_first(scope, key)]), *_put(scope, hash_of(key, phone))]
 
 
 def opt_in(scope: Scope, phone: str) -> Sequence[table.Write]:
     """The write that lifts a phone's opt-out; `[]` if it has none."""
-    key = _key(scope)
-    return [] if key is None else _delete(scope, hash_of(key, phone))
+    row = _key_row(scope)
+    return [] if row is None else _delete(scope, hash_of(row["key"], phone))
 
 
 def restore(scope: Scope, phone_hash: str, *, opted_out: bool) -> Sequence[table.Write]:
-    """The write that opts a phone out, of which only the hash is known, or lifts that; `[]` if nothing changes.
+    """The writes that opt a phone out, of which only the hash is known, or lift that; `[]` if nothing changes.
 
     Raises LookupError if the project has no key, so that no phone has this hash.
     """
-    if _key(scope) is None:
+    if _key_row(scope) is not None:
+        return _put(scope, phone_hash) if opted_out else _delete(scope, phone_hash)
+    key = _key_of_project(scope)
+    if key is None:
         raise LookupError(f"project {scope.project_id} is not in the table, or has no key of opt-outs")
-    return _put(scope, phone_hash) if opted_out else _delete(scope, phone_hash)
+    return [_first(scope, key), *_put(scope, phone_hash)] if opted_out else []
 
 
 def hash_of(key: str, phone: str) -> str:
@@ -68,10 +69,20 @@ def phone_hash(row: table.Row) -> str:
     return str(row["sk"]).removeprefix(_PHONE)
 
 
-def _key(scope: Scope) -> str | None:
-    """The key of the hashes; None if there is no such project, or it is older than opt-outs."""
+def _key_row(scope: Scope) -> table.Row | None:
+    """The row with the key of the hashes; None before the first opt-out."""
+    return table.get(*keys(scope)[0])
+
+
+def _key_of_project(scope: Scope) -> str | None:
     row = table.get(*projects.row_key(scope.project_id))
     return None if row is None else row.get("opt_out_key")
+
+
+def _first(scope: Scope, key: str) -> table.Write:
+    """The write before the first opt-out. If another first one is faster, this one is decided again."""
+    [(pk, sk)] = keys(scope)
+    return table.Put({"pk": pk, "sk": sk, "kind": "opt_out_key", "key": key})
 
 
 def _put(scope: Scope, phone_hash: str) -> Sequence[table.Write]:

@@ -18,6 +18,7 @@ lists in creation order.
 | thread of a conversation   | `P#..#thread#{sha256 of external_id}`  | `thread`         | |
 | usage in a month           | `P#..#usage#{YYYY-MM}`                 | `msg_...`, `sess_...`, `erased` | |
 | erasure of a customer      | `P#..#erasure`                         | `cust_...`       | |
+| key of opt-outs            | `P#..#opt_out`                         | `key`            | |
 | opt-out of a phone         | `P#..#opt_out`                         | `phone#{keyed hash of phone}` | |
 | event                      | `P#..#event`                           | `evt_...`        | f1-f2 |
 | delivery of an event       | `P#..#event#{evt_...}`                 | `whd_...`        | due, f1 |

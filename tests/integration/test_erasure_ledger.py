@@ -225,7 +225,7 @@ def apply(capsys: pytest.CaptureFixture[str]) -> list[str]:
 def forget_opt_outs(scope: Scope) -> None:
     """Bring the table back to an instant before the first opt-out of the project."""
     for key, row in rows().items():
-        if row["kind"] == "opt_out" and key[0].startswith(scope.pk("")):
+        if row["kind"] in ("opt_out", "opt_out_key") and key[0].startswith(scope.pk("")):
             table.write([table.Delete(*key)], "restore")
 
 
@@ -251,21 +251,22 @@ def test_a_restored_table_has_the_opt_outs_and_liftings_of_the_ledger(
     # To an instant before the first opt-out, of which only the project's row is left.
     forget_opt_outs(scope)
     assert opted_out(stage, *phones) == [False, False, False]
-    assert apply(capsys) == ["2 phones were opted out again, and 0 opt-outs lifted again"]
+    assert apply(capsys) == ["phones opted out again: 2, opt-outs lifted again: 0"]
     assert opted_out(stage, *phones) == [True, False, True]
 
     # To an instant before the lifting.
     key = table.get("PROJECTS", f"{project.id:010d}")
     assert key is not None
     table.write(opt_outs.restore(scope, opt_outs.hash_of(key["opt_out_key"], phones[1]), opted_out=True), "restore")
-    assert apply(capsys) == ["0 phones were opted out again, and 1 opt-outs lifted again"]
+    assert apply(capsys) == ["phones opted out again: 0, opt-outs lifted again: 1"]
     assert opted_out(stage, *phones) == [True, False, True]
-    assert apply(capsys) == ["0 phones were opted out again, and 0 opt-outs lifted again"]
+    assert apply(capsys) == ["phones opted out again: 0, opt-outs lifted again: 0"]
 
     # To an instant before the project.
+    forget_opt_outs(scope)
     table.write([table.Delete("PROJECTS", f"{project.id:010d}")], "restore")
     assert apply(capsys)[1:] == [
-        f"project {project.id} is not in the table, or older than opt-outs: 3 phones were left out"
+        f"phones left out: 3, because project {project.id} is not in the table, or older than opt-outs"
     ]
 
 

@@ -529,6 +529,20 @@ def test_the_ready_file_has_the_admin_pages_and_a_link_that_works_once(runner: R
     assert signed_in(runner.facts["admin_sign_in_url"])[0] == 403
 
 
+def test_an_opt_out_is_soon_in_the_ledger_and_applying_it_changes_nothing(runner: Runner) -> None:
+    project = runner.new_project("Opted out")
+    _, key = runner.new_key(project)
+    customer = runner.post(key, "/v1/customers", {"phone": "+15005550006"})["id"]
+    conversation = runner.post(key, "/v1/conversations", {"customer": {"id": customer}})["id"]
+    runner.post(key, f"/v1/conversations/{conversation}/messages", {"content": "Please do not call me again."})
+    s3, bucket = runner.client("s3", "aws_url"), runner.known()["erasures"]
+    until = time.monotonic() + PATIENCE
+    while not s3.list_objects_v2(Bucket=bucket, Prefix=f"opt_outs/{project}/test/").get("Contents"):
+        assert time.monotonic() < until, "the ledger has no opt-out"
+        time.sleep(0.1)
+    assert runner.done("opt-outs", "apply") == "phones opted out again: 0, opt-outs lifted again: 0\n"
+
+
 def test_a_member_signs_in_with_a_link_until_they_are_removed(runner: Runner) -> None:
     project = runner.new_project("Members only")
     told = runner.done("members", "add", str(project), "Ada@example.com", "--role", "viewer")
