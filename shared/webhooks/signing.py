@@ -37,8 +37,13 @@ def encrypt(endpoint_id: str, secret: str) -> bytes:
 
 @functools.lru_cache(maxsize=1_000)
 def decrypt(endpoint_id: str, ciphertext: bytes) -> str:
-    """The secret of a ciphertext."""
+    """The secret of a ciphertext, by the signing key of this region: a replica decrypts what its primary key encrypted.
+
+    KMS developer guide, "Multi-Region keys in AWS KMS":
+    docs.aws.amazon.com/kms/latest/developerguide/multi-region-keys-overview.html.
+    """
     parameters = {
+        "KeyId": os.environ["SIGNING_KEY"],
         "CiphertextBlob": base64.b64encode(ciphertext).decode(),
         "EncryptionContext": {"webhook_endpoint": endpoint_id},
     }

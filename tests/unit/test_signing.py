@@ -3,9 +3,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import os
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -14,6 +16,7 @@ from moto import mock_aws
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from shared.aws import services
+from shared.aws.client import Call, Hook, hooked
 from shared.webhooks import signing
 from tests.support import moto_server
 
@@ -113,3 +116,26 @@ def test_a_sealed_secret_opens_for_its_endpoint_only() -> None:
     assert signing.decrypt("whk_1", ciphertext) == secret
     with pytest.raises(services.AwsError):
         signing.decrypt("whk_2", ciphertext)
+
+
+class _Calls(Hook):
+    """Keeps the calls."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    def call(self, call: Call, proceed: Callable[[Call], Any]) -> Any:
+        self.calls.append(call)
+        return proceed(call)
+
+
+@pytest.mark.usefixtures("key")
+def test_a_sealed_secret_is_bound_to_no_region_and_opened_by_the_key_of_this_one() -> None:
+    # A replica in another region has another ARN, and opens what is bound to the endpoint alone.
+    hook = _Calls()
+    with hooked(hook):
+        signing.decrypt("whk_1", signing.encrypt("whk_1", SECRET))
+    for call in hook.calls:
+        assert call.parameters["KeyId"] == os.environ["SIGNING_KEY"]
+        assert call.parameters["EncryptionContext"] == {"webhook_endpoint": "whk_1"}
+    assert [call.operation for call in hook.calls] == ["Encrypt", "Decrypt"]
