@@ -136,6 +136,7 @@ def test_a_delivery_that_is_put_off_before_its_first_attempt_is_listed_and_sent_
         endpoint, others = f"/v1/webhook_endpoints/{one.endpoint}", one.listed()
         if hangs_before_its_event:
             mark(stage, endpoint, timeouts=HANGING_FROM)
+        stopped_clock.forward(1)
         one.path = happen(stage)
         if not hangs_before_its_event:
             assert one.listed() == others, "its first attempt is due"
