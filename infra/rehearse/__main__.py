@@ -25,6 +25,7 @@ from infra.rehearse.rehearsal import EXAMPLE_TIME, MINUTE, RELEASES, Failed, Reh
 from infra.rehearse.steps import CLEAN_UP, STEPS, Step
 from infra.stage import BadSetting, parse
 
+OK = "ok"
 METRICS = 300
 """The custom metrics of a stage, at most. Each is paid for the hours in which it has values."""
 
@@ -59,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--phone", help="your phone, such as +15005550006, for the step live_call")
     parser.add_argument("--account", help="the account's number, which is then not asked for")
     parser.add_argument("--folder", default=str(ROOT / ".rehearsal"), help="has report, log and state")
-    parser.add_argument("--url", help="the API's address, instead of the stack's output ApiUrl")
+    parser.add_argument("--connect-to", metavar="HOST:PORT", help="where the API is, by plain HTTP, whatever its name")
     return parser
 
 
@@ -74,9 +75,9 @@ def _rehearsal(options: argparse.Namespace) -> Rehearsal:
     settings = context()["stages"]
     if options.stage not in settings:
         raise Refused(f'cdk.json has no stage {options.stage!r}: add one, see infra/README.md, "The rehearsal"')
+    if settings[options.stage].get("keep_data") or options.stage.lower().startswith("prod"):
+        raise Refused(f"{options.stage} may not be rehearsed on: its data is kept, or its name begins with prod")
     stage = parse(options.stage, settings[options.stage])
-    if stage.keep_data or stage.name.lower().startswith("prod"):
-        raise Refused(f"{stage.name} may not be rehearsed on: its data is kept, or its name begins with prod")
     sdk: Any = boto3
     region = stage.region or sdk.Session().region_name or os.environ.get("AWS_REGION")
     if region is None and not options.dry_run:
@@ -88,12 +89,12 @@ def _rehearsal(options: argparse.Namespace) -> Rehearsal:
         options.dry_run,
         email=options.email or ("you@example.com" if options.dry_run else None),
         phone=options.phone or ("+15005550006" if options.dry_run else None),
-        url=options.url,
+        connect_to=options.connect_to,
     )
     state = made.folder / "state.json"
     if made.dry:
         ids = dict.fromkeys(("kept", "forgotten", "lost"), "<customer>")
-        made.state = {"instant": EXAMPLE_TIME, "new_table": made.restored_table, **ids}
+        made.state = {"steps": {}, "instant": EXAMPLE_TIME, "new_table": made.restored_table, **ids}
     elif state.exists():
         made.state = json.loads(state.read_text(encoding="utf-8"))
     return made
@@ -122,7 +123,7 @@ def _agree(it: Rehearsal, chosen: Sequence[Step], confirmed: str | None) -> None
     if (confirmed or sys.stdin.readline().strip()) != account:
         raise Refused("not confirmed, so nothing was done")
     print()
-    it.state |= place | {"done": it.state.get("done", {}), "began": it.state.get("began") or _now()}
+    it.state = {"began": _now(), "steps": {}} | it.state | place
     it.save()
 
 
@@ -135,21 +136,23 @@ def price(chosen: Sequence[Step]) -> int:
 
 
 def _rehearse(it: Rehearsal, chosen: Sequence[Step], *, clean: bool) -> int:
-    done = it.state.setdefault("done", {})
+    """Carry out the steps, but for those that have succeeded before."""
     try:
-        for step in chosen:
-            if step.name not in done and not _carry_out(it, step):
+        for step in (*chosen, *([CLEAN_UP] if clean else [])):
+            succeeded = it.state["steps"].get(step.name, {}).get("result") == OK
+            if not succeeded and not _carry_out(it, step):
                 return 1
-        if clean and _carry_out(it, CLEAN_UP) and not it.dry:
-            for release in RELEASES:
-                shutil.rmtree(it.folder / release, ignore_errors=True)
-            (it.folder / "state.json").unlink()
     except KeyboardInterrupt:
         print(f"\ninterrupted. {_what_now(it)}")
         return 1
-    if not it.dry:
-        print(f"The report is {os.path.relpath(it.folder / 'report.md')}.")
-    return 0 if not clean or it.dry or CLEAN_UP.name in done else 1
+    if it.dry:
+        return 0
+    if clean:
+        for release in RELEASES:
+            shutil.rmtree(it.folder / release, ignore_errors=True)
+        (it.folder / "state.json").unlink()
+    print(f"The report is {os.path.relpath(it.folder / 'report.md')}.")
+    return 0
 
 
 def _carry_out(it: Rehearsal, step: Step) -> bool:
@@ -166,7 +169,7 @@ def _carry_out(it: Rehearsal, step: Step) -> bool:
         return True
     began = time.monotonic()
     try:
-        _record(it, step, "ok", step.act(it), time.monotonic() - began)
+        _record(it, step, OK, step.act(it), time.monotonic() - began)
     except (Failed, BotoCoreError, ClientError, OSError) as problem:
         _record(it, step, "FAILED", str(problem), time.monotonic() - began)
         print(_what_now(it))
@@ -175,24 +178,16 @@ def _carry_out(it: Rehearsal, step: Step) -> bool:
 
 
 def _record(it: Rehearsal, step: Step, result: str, saw: str, seconds: float) -> None:
-    """Print the step's line, store it and renew the report. A step that failed is carried out again."""
-    print(
-        f"{step.name}: {result}, {seconds / MINUTE:.1f} min: {saw}"
-        if result != "skipped"
-        else f"{step.name}: skipped: {saw}"
-    )
-    if it.dry:
-        return
-    entry = {"result": result, "minutes": round(seconds / MINUTE, 1), "saw": saw, "at": _now()}
-    it.state.setdefault("failed", {}).pop(step.name, None)
-    it.state["failed" if result == "FAILED" else "done"][step.name] = entry
+    """Print the step's line, store it and renew the report."""
+    minutes = round(seconds / MINUTE, 1)
+    print(f"{step.name}: {result}{f', {minutes} min' if seconds else ''}: {saw}", flush=True)
+    it.state["steps"][step.name] = {"result": result, "minutes": minutes, "saw": saw, "at": _now()}
     it.save()
     (it.folder / "report.md").write_text(report(it), encoding="utf-8")
 
 
 def report(it: Rehearsal) -> str:
     """The report, in Markdown."""
-    entries = it.state["done"] | it.state.get("failed", {})
     lines = [
         f"# Rehearsal of the stage {it.name}",
         "",
@@ -202,7 +197,7 @@ def report(it: Rehearsal) -> str:
         "| --- | --- | ---: | --- | --- |",
     ]
     for step in (*STEPS, CLEAN_UP):
-        entry = entries.get(step.name, {"result": "not yet", "minutes": "", "saw": ""})
+        entry = it.state["steps"].get(step.name, {"result": "not yet", "minutes": "", "saw": ""})
         saw = " ".join(entry["saw"].split()).replace("|", "\\|")
         lines.append(f"| {step.name} | {entry['result']} | {entry['minutes']} | {step.sees} | {saw} |")
     return "\n".join((*lines, ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import io
 import json
 import os
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import boto3
 from botocore.exceptions import ClientError
@@ -84,7 +86,7 @@ class Rehearsal:
     dry: bool
     email: str | None = None
     phone: str | None = None
-    url: str | None = None
+    connect_to: str | None = None
     state: dict[str, Any] = field(default_factory=dict)
     _keys: dict[bool, str] = field(default_factory=dict)
     _printed: set[str] = field(default_factory=set)
@@ -159,11 +161,12 @@ class Rehearsal:
         self.show(f"{where}{shown}")
         if self.dry:
             return ""
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        path, own = os.environ["PATH"], str(Path(sys.executable).parent)
         done = subprocess.run(
             command,
             cwd=folder,
-            env=os.environ | {"PATH": path},
+            # The CDK starts the `node` and the `python3` of the virtual environment.
+            env=os.environ | {"PATH": path if own in path.split(os.pathsep) else f"{own}{os.pathsep}{path}"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -259,12 +262,31 @@ class Rehearsal:
 
     # The API
 
-    @property
+    @functools.cached_property
     def base_url(self) -> str:
         """The API's address."""
-        if self.url is None:
-            self.url = self.outputs()[API_OUTPUT]
-        return self.url
+        return self.outputs()[API_OUTPUT]
+
+    def send(self, key: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Send a request. Returns the status and the JSON of the response; raises OSError without one."""
+        url = urlsplit(self.base_url + path)
+        at = url._replace(scheme="http", netloc=self.connect_to) if self.connect_to else url
+        request = urllib.request.Request(
+            urlunsplit(at),
+            method=method,
+            headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json", "Host": url.netloc},
+            data=None if body is None else json.dumps(body).encode(),
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=RESPONSE_S) as response:
+                status, content = response.status, response.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                status, content = error.code, error.read()
+        try:
+            return status, json.loads(content)
+        except ValueError:
+            return status, content.decode(errors="replace")
 
     def request(self, method: str, path: str, body: Any = None, *, live: bool = False) -> tuple[int, Any]:
         """The status and the JSON of a response."""
@@ -273,7 +295,7 @@ class Rehearsal:
         self.show(f"{method} {self.base_url}{path}{shown}")
         if self.dry:
             return 0, Placeholders(created_at=EXAMPLE_TIME, data=[Placeholders()])
-        return send(self.base_url, key, method, path, body)
+        return self.send(key, method, path, body)
 
     def api(self, method: str, path: str, body: Any = None, *, live: bool = False) -> Any:
         """The JSON of a response, which must be a success."""
@@ -319,7 +341,7 @@ class Rehearsal:
         """Requests that go on during the block."""
         self.show("# meanwhile, five times a second GET /v1/ping, and once a second POST /v1/customers:")
         key = self.key()
-        traffic = Traffic(lambda method, path, body: send(self.base_url, key, method, path, body), PHONE)
+        traffic = Traffic(functools.partial(self.send, key), PHONE)
         if self.dry:
             yield traffic
             return
@@ -345,26 +367,6 @@ def copy(source: Path, target: Path, edits: tuple[Edit, ...]) -> None:
         if text.count(edit.before) != 1:
             raise Failed(f"{edit.path} does not contain {edit.before.strip()} once, so the release cannot be made")
         path.write_text(text.replace(edit.before, edit.after), encoding="utf-8")
-
-
-def send(base_url: str, key: str, method: str, path: str, body: Any) -> tuple[int, Any]:
-    """Send a request. Returns the status and the JSON of the response; raises OSError without one."""
-    request = urllib.request.Request(
-        base_url + path,
-        method=method,
-        headers={"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
-        data=None if body is None else json.dumps(body).encode(),
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=RESPONSE_S) as response:
-            status, content = response.status, response.read()
-    except urllib.error.HTTPError as error:
-        with error:
-            status, content = error.code, error.read()
-    try:
-        return status, json.loads(content)
-    except ValueError:
-        return status, content.decode(errors="replace")
 
 
 def _respond(model: Any, **_: Any) -> tuple[Any, Any]:

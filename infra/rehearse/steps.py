@@ -18,8 +18,8 @@ from infra.rehearse.rehearsal import FIRST_PING, HOUR, MINUTE, SECOND_PING, Rehe
 from infra.rehearse.traffic import Traffic
 from infra.stack_names import ADMIN_OUTPUT, API_OUTPUT, TABLE_OUTPUT, construct_id
 
-MOST_FAILED = 0.01
-"""The share of requests that may fail while a good release is deployed."""
+MOST_FAILED, LONGEST_S = 0.01, 10
+"""While a good release is deployed: the share of requests that may fail, and the seconds without a response."""
 SHIFT_S = 4 * MINUTE
 """Seconds during which both releases must answer. The shortest `traffic_shift` takes five minutes."""
 ROLLBACK_S = 60
@@ -108,13 +108,14 @@ def failing_endpoint(it: Rehearsal) -> str:
         return not it.dry and bool(deliveries) and deliveries[0]["attempt_count"] >= ATTEMPTS
 
     took = it.wait(f"{ATTEMPTS} attempts have failed", failed, within_s=5 * MINUTE)
-    status = deliveries[0]["response_status_code"]
+    last = deliveries[0]["attempts"][-1] if not it.dry else {}
+    seen = last.get("response_status_code") or last.get("error_code")
     if it.stage.canary:
         it.canary()
     it.api("DELETE", f"/v1/webhook_endpoints/{endpoint['id']}")
     it.api("DELETE", f"/v1/customers/{customer['id']}")
     others = "; meanwhile the canary's webhook arrived" if it.stage.canary else ""
-    return f"{ATTEMPTS} attempts in {took:.0f} s, the last one with the status {status}{others}"
+    return f"{ATTEMPTS} attempts in {took:.0f} s, the last one with {seen}{others}"
 
 
 def second_release(it: Rehearsal) -> str:
@@ -124,11 +125,13 @@ def second_release(it: Rehearsal) -> str:
         it.wait("the second release answers", lambda: it.release() == SECOND_PING, within_s=MINUTE)
     it.must(traffic.sent > 0, "no request was sent")
     it.must(len(traffic.failures) <= MOST_FAILED * traffic.sent, f"{_failures(traffic)}")
+    it.must(traffic.longest_s <= LONGEST_S, f"{traffic.longest_s:.0f} s passed without a response")
     for customer in traffic.customers[-10:]:
         it.api("GET", f"/v1/customers/{customer}")
     overlap = traffic.overlap_s(FIRST_PING, SECOND_PING)
     it.must(not it.stage.traffic_shift or overlap >= SHIFT_S, f"both releases answered for {overlap:.0f} s only")
-    return f"{_failures(traffic)}; both releases answered side by side for {overlap:.0f} s"
+    pause = f"the longest time without a response was {traffic.longest_s:.1f} s"
+    return f"{_failures(traffic)}; {pause}; both releases answered side by side for {overlap:.0f} s"
 
 
 def rollback(it: Rehearsal) -> str:

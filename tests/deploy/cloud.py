@@ -121,8 +121,9 @@ class Cloud:
         return self.run("infra.manage", "--stage", "dev", *arguments)
 
     def run(self, module: str, *arguments: str, checkout: Path = ROOT) -> str:
-        """Run a module of a checkout, and return what it wrote."""
-        return _run([sys.executable, "-m", module, *arguments], checkout, self.environment)
+        """Run a module of a checkout, and return what it wrote. What it waits for itself is scaled."""
+        environment = self.environment | {"SPEED": str(SPEED)}
+        return _run([sys.executable, "-m", module, *arguments], checkout, environment)
 
     def pretended(self) -> set[str]:
         """The resource types that LocalStack does not know, and so has not made, whatever it says."""

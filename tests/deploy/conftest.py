@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from infra.rehearse.rehearsal import copy
 from tests.deploy import cloud as clouds
 from tests.deploy.cloud import Cloud, report
 from tests.deploy.deployed import Deployed, client_of, make_keys, outputs_of
@@ -47,9 +48,30 @@ def before_deploy(bootstrapped: Cloud) -> set[str]:
 
 
 @pytest.fixture(scope="session")
-def deployed(bootstrapped: Cloud, before_deploy: set[str]) -> Deployed:
-    report("cdk deploy: making the bundle and the templates")
-    bootstrapped.cdk("deploy", "--all", "--require-approval", "never")
+def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what is deployed from, for the platform of this machine."""
+    folder = tmp_path_factory.mktemp("rehearsal") / "checkout"
+    copy(clouds.ROOT, folder, ())
+    settings = json.loads((folder / "cdk.json").read_text())
+    settings["context"]["bundle_platform"] = clouds.own_platform()
+    (folder / "cdk.json").write_text(json.dumps(settings))
+    return folder
+
+
+Rehearse = Callable[..., str]
+
+
+@pytest.fixture(scope="session")
+def rehearse(cloud: Cloud, checkout: Path) -> Rehearse:
+    """Run `infra.rehearse` with these options, and return what it wrote."""
+    options = ("--stage", "dev", "--account", clouds.ACCOUNT, "--connect-to", f"127.0.0.1:{cloud.port}")
+    return lambda *more: cloud.run("infra.rehearse", *options, *more, checkout=checkout)
+
+
+@pytest.fixture(scope="session")
+def deployed(bootstrapped: Cloud, before_deploy: set[str], rehearse: Rehearse) -> Deployed:
+    report("cdk deploy, the first step of the rehearsal")
+    rehearse("--only", "first_release")
     return outputs_of(bootstrapped)
 
 
@@ -69,22 +91,3 @@ def client(cloud: Cloud, deployed: Deployed) -> Client:
 def receiver() -> Iterator[Receiver]:
     with Receiver() as started:
         yield started
-
-
-@pytest.fixture
-def changed_checkout(tmp_path: Path) -> Path:
-    """A copy of what is deployed from, with a ping that answers something else."""
-    for name in ("functions", "infra", "requirements", "shared"):
-        shutil.copytree(clouds.ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    settings = json.loads((clouds.ROOT / "cdk.json").read_text())
-    settings |= {"requireApproval": "never", "progress": "events", "notices": False}
-    settings["context"]["bundle_platform"] = clouds.own_platform()
-    (tmp_path / "cdk.json").write_text(json.dumps(settings))
-    shutil.copy(clouds.ROOT / "package.json", tmp_path)
-    # The bundle contains files of npm packages.
-    (tmp_path / "node_modules").symlink_to(clouds.ROOT / "node_modules")
-    ping = tmp_path / "functions" / "ping.py"
-    source = ping.read_text()
-    assert '"object": "ping"' in source
-    ping.write_text(source.replace('"object": "ping"', '"object": "second ping"'))
-    return tmp_path

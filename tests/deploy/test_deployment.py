@@ -1,5 +1,7 @@
 """A real `cdk bootstrap`, `deploy`, second `deploy` and `destroy` of the very app, and requests to it in between.
 
+The rehearsal (`infra/rehearse`) makes both deploys, as on AWS, and each of its other steps that LocalStack has.
+
 Real: the CDK's command line, the template, the bundle but for its platform, AWS's runtime client that runs it, and
 DynamoDB Local; LocalStack does API Gateway, event source mappings with filters, SQS, Step Functions, KMS and the
 schedule as the template says. Variables are set at each function's start, outside the stack, because receivers here
@@ -19,7 +21,7 @@ What LocalStack cannot do, and what covers it instead:
 | metrics: alarms exist and never ring; neither a dashboard nor a filter of the access log is made | tests/infra |
 | many things at once: a queue is served one message at a time | `make test`, with what is marked `parallel` |
 | waits long enough to act in, at SPEED 50 | `make test`, with a runner of its own |
-| releases bit by bit, backups, budgets, pinned accounts, reservations: stages other than dev have them | tests/infra |
+| gradual releases, backups, budgets, pinned accounts, reservations: stages other than dev have them | tests/infra |
 | limits on concurrency, a stream's on-failure bucket | tests/integration for what the functions do |
 | TTL, transaction conflicts (DynamoDB Local) | expiry is checked in code: tests/unit, tests/integration |
 | Cognito | tests/infra for the pool; tests/integration/admin signs in at another OpenID Connect provider |
@@ -28,17 +30,12 @@ What LocalStack cannot do, and what covers it instead:
 
 from __future__ import annotations
 
-import contextlib
-import http.client
 import os
+import re
 import socket
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -50,6 +47,7 @@ from infra.stack_names import API_OUTPUT, FAILURES_OUTPUT, FAN_OUT_OUTPUT, TABLE
 from shared.core.facts import HANGING_ENDPOINTS
 from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.deploy.cloud import ROOT, SPEED, Cloud, report
+from tests.deploy.conftest import Rehearse
 from tests.deploy.deployed import STACK, Deployed, client_of, make_keys, outputs_of
 from tests.deploy.inventory import KINDS, all_of, executions, inventory, statuses
 from tests.support.client import Client, eventually
@@ -57,16 +55,12 @@ from tests.support.given import (
     create_appointment,
     create_customer,
     events_about,
-    unique_phone,
 )
 from tests.support.receivers import hang_after_request
 from tests.support.signed_receiver import Receiver, service_signature_is_valid
 
 PATIENCE = 60
 """Seconds; functions start cold, and queues are looked into once a second."""
-
-MOMENT = 10.0
-"""Seconds without an answer while new code is put in place, cold starts on a busy machine included."""
 
 QUEUE_WAITS = 3
 """Waits of 5 s, 30 s and 5 min go through the delay queue; the next, of 30 min, through the state machine."""
@@ -89,45 +83,6 @@ PRETENDED = {
     "AWS::Logs::MetricFilter",
 }
 """Resource types that LocalStack says it has made and has not."""
-
-
-@dataclass
-class Seen:
-    """What a client saw that asked without a pause; times in seconds."""
-
-    answered: int = 0
-    longest: float = 0
-    failures: list[str] = field(default_factory=list)
-    customers: list[Any] = field(default_factory=list)
-
-
-@contextlib.contextmanager
-def requests_going_on(client: Client) -> Iterator[Seen]:
-    """A client that reads and writes ten times a second while the block runs."""
-    seen, end = Seen(), threading.Event()
-
-    def ask() -> None:
-        last = time.monotonic()
-        while not end.wait(0.1):
-            began = time.monotonic()
-            try:
-                response = client.post("/v1/customers", {"phone": unique_phone()})
-                seen.customers.append(response.ok(201))
-                client.get("/v1/ping").ok()
-            except (AssertionError, OSError, http.client.HTTPException, ValueError) as error:
-                seen.failures.append(f"after {time.monotonic() - began:.1f} s: {error!r}")
-                continue
-            seen.answered += 2
-            seen.longest = max(seen.longest, time.monotonic() - last)
-            last = time.monotonic()
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    try:
-        yield seen
-    finally:
-        end.set()
-        thread.join()
 
 
 def run(command: list[str], settings: Mapping[str, str]) -> None:
@@ -293,23 +248,16 @@ def test_nothing_went_wrong_unseen(cloud: Cloud, client: Client) -> None:
 
 
 def test_a_second_deploy_keeps_data_and_goes_unnoticed(
-    cloud: Cloud, deployed: Deployed, client: Client, changed_checkout: Path
+    cloud: Cloud, deployed: Deployed, client: Client, rehearse: Rehearse
 ) -> None:
     kept = create_appointment(client)
-    report("cdk deploy of changed code, under requests")
-    with requests_going_on(client_of(cloud, deployed, client.key)) as seen:
-        eventually(lambda: seen.customers, PATIENCE)
-        cloud.cdk("deploy", "--all", "--require-approval", "never", checkout=changed_checkout)
-        eventually(lambda: client.get("/v1/ping").ok()["object"] == "second ping", PATIENCE)
-    report(f"{seen.answered} requests, {len(seen.failures)} failed, {seen.longest:.1f} s without an answer at the most")
-    assert seen.answered > 20
-    assert seen.longest <= MOMENT, "\n".join(seen.failures)
-
+    report("rehearsal: cdk deploy of changed code, under requests")
+    said = rehearse("--only", "second_release")
+    report(said.splitlines()[-2])
+    assert "second_release: ok" in said
     assert {*statuses(cloud, STACK).values()} == {"CREATE_COMPLETE", "UPDATE_COMPLETE"}
     assert outputs_of(cloud) == deployed
     assert client.get(f"/v1/appointments/{kept['id']}").ok() == kept
-    for customer in seen.customers:
-        assert client.get(f"/v1/customers/{customer['id']}").ok() == customer
 
 
 def test_events_still_reach_a_receiver_after_it(client: Client, receiver: Receiver) -> None:
@@ -320,14 +268,14 @@ def test_events_still_reach_a_receiver_after_it(client: Client, receiver: Receiv
     assert service_signature_is_valid(received, endpoint["secret"])
 
 
-def test_a_rollback_restores_the_previous_answers_and_the_same_deploy_the_new_ones(
-    cloud: Cloud, deployed: Deployed, client: Client, changed_checkout: Path
+def test_the_steps_of_the_rehearsal_that_need_no_more_than_localstack_see_what_they_must(
+    cloud: Cloud, client: Client, rehearse: Rehearse
 ) -> None:
-    report("rollback, and deploy of what is deployed")
-    assert "ping: version" in cloud.run("infra.rollback", "dev")
-    eventually(lambda: client.get("/v1/ping").ok()["object"] == "ping", PATIENCE)
-    assert "ping was moved to version" in cloud.run("infra.deploy", "dev", checkout=changed_checkout)
-    eventually(lambda: client.get("/v1/ping").ok()["object"] == "second ping", PATIENCE)
+    report("rehearsal: rollback, and deploy of what is deployed; a failing endpoint; erasures")
+    steps = ("failing_endpoint", "rollback", "erase", "erase_from_ledger")
+    said = rehearse("--only", *steps)
+    assert re.findall(r"^(\w+): ok", said, re.MULTILINE) == [*steps], said
+    assert client.get("/v1/ping").ok()["object"] == "second ping"
     assert {*statuses(cloud, STACK).values()} == {"CREATE_COMPLETE", "UPDATE_COMPLETE"}
 
 
@@ -354,3 +302,8 @@ def test_destroy_leaves_only_what_is_kept_on_purpose(cloud: Cloud, before_deploy
 
     cloud.cdk("destroy", "--all", "--force")
     assert inventory(cloud) - before_deploy == kept
+
+
+def test_the_rehearsal_deletes_what_a_destroy_leaves(cloud: Cloud, before_deploy: set[str], rehearse: Rehearse) -> None:
+    assert "clean_up: ok" in rehearse("--clean-up")
+    assert not [name for name in inventory(cloud) - before_deploy if name.startswith("s3:")]

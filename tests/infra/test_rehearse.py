@@ -1,0 +1,271 @@
+"""The rehearsal: what it refuses and asks, what it deletes, and what a dry run prints. AWS is moto's.
+
+`tests/deploy` carries out the steps that LocalStack has.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from infra.bundle import ROOT
+from infra.rehearse.__main__ import main, price
+from infra.rehearse.rehearsal import RELEASES, Rehearsal, copy
+from infra.rehearse.steps import CLEAN_UP, STEPS
+from infra.stage import parse
+from tests.support import moto_server
+from tests.support.synth import CALLS
+
+ACCOUNT, REGION, STACK = "123456789012", "eu-central-1", "appointments-dev"
+BY_NAME = {step.name: step for step in (*STEPS, CLEAN_UP)}
+TEMPLATE = {
+    "Resources": {
+        "Recordings": {"Type": "AWS::S3::Bucket", "DeletionPolicy": "Retain", "Properties": {"BucketName": "ours"}}
+    }
+}
+CDK = """#!{python}
+import boto3, json, os, sys
+formation, s3 = boto3.client("cloudformation"), boto3.client("s3")
+with open(os.environ["CALLS"], "a") as calls:
+    calls.write(" ".join(sys.argv[1:]) + "\\n")
+if "deploy" in sys.argv:
+    formation.create_stack(StackName="appointments-dev", TemplateBody='''{template}''')
+    s3.put_bucket_versioning(Bucket="ours", VersioningConfiguration={{"Status": "Enabled"}})
+    for body in (b"1", b"2"):
+        s3.put_object(Bucket="ours", Key="object", Body=body)
+    sys.exit("the deploy failed")
+formation.delete_stack(StackName="appointments-dev")
+"""
+"""In place of npx: a deploy that creates the stack and then fails, and a destroy."""
+
+Rehearse = Callable[..., int]
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    """An account with a bucket of somebody else. Gives a function that creates clients."""
+    npx = tmp_path / "npx"
+    npx.write_text(CDK.format(python=sys.executable, template=json.dumps(TEMPLATE)))
+    npx.chmod(0o755)
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    for name, value in {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": REGION}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    with mock_aws(), moto_server.serving() as urls:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", next(iter(urls.values())))
+        sdk: Any = boto3
+        sdk.client("s3").create_bucket(Bucket="theirs", CreateBucketConfiguration={"LocationConstraint": REGION})
+        yield sdk.client
+
+
+@pytest.fixture
+def rehearse(tmp_path: Path) -> Rehearse:
+    """Run the command, with its files in a folder of the test's."""
+    return lambda *options: main([*options, "--folder", str(tmp_path / "rehearsal")])
+
+
+def buckets(account: Any) -> set[str]:
+    return {each["Name"] for each in account("s3").list_buckets()["Buckets"]}
+
+
+def entry() -> dict[str, Any]:
+    """The stage that infra/README.md describes."""
+    text = (ROOT / "infra" / "README.md").read_text(encoding="utf-8").partition("## The rehearsal\n")[2]
+    found: dict[str, Any] = json.loads(
+        "{" + re.findall(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[0] + "}"
+    )
+    return found
+
+
+@pytest.mark.parametrize(
+    ("stage", "words"),
+    [("other", "cdk.json has no stage 'other'"), ("prod", "prod may not be rehearsed on")],
+)
+def test_a_stage_that_is_unknown_or_keeps_data_is_refused(
+    account: Any, rehearse: Rehearse, capsys: pytest.CaptureFixture[str], stage: str, words: str
+) -> None:
+    assert rehearse("--stage", stage, "--account", ACCOUNT) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_a_stage_that_exists_already_is_refused(
+    account: Any, rehearse: Rehearse, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account("cloudformation").create_stack(StackName=STACK, TemplateBody=json.dumps(TEMPLATE))
+    for options in ((), ("--clean-up",)):
+        assert rehearse("--stage", "dev", "--account", ACCOUNT, *options) == 1
+        assert f"the stack {STACK} is CREATE_COMPLETE, and not from a rehearsal" in capsys.readouterr().err
+    assert buckets(account) == {"ours", "theirs"}
+
+
+@pytest.mark.parametrize("answer", ["yes\n", "\n", "210987654321\n"])
+def test_nothing_is_done_unless_the_accounts_number_confirms_account_and_price(
+    account: Any,
+    rehearse: Rehearse,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    answer: str,
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
+    assert rehearse("--stage", "dev") == 1
+    said = capsys.readouterr()
+    assert f"in account {ACCOUNT}, region {REGION}" in said.out
+    assert f"costs less than ${price(STEPS)} " in said.out
+    assert "not confirmed" in said.err
+    assert not (tmp_path / "rehearsal").exists()
+    assert not (tmp_path / "calls").exists()
+
+
+def test_a_rehearsal_that_fails_is_reported_continued_and_cleaned_up(
+    account: Any, rehearse: Rehearse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--stage", "dev", "--account", ACCOUNT)
+    folder = tmp_path / "rehearsal" / "dev"
+    assert rehearse(*options, "--only", "first_release") == 1
+    said = capsys.readouterr().out
+    assert re.search(r"^first_release: FAILED, .* ended with 1:$", said, re.MULTILINE), said
+    assert "Continue with `python -m infra.rehearse --stage dev`, or delete it" in said
+    assert "| first_release | FAILED |" in (folder / "report.md").read_text()
+    assert "the deploy failed" in (folder / "log.txt").read_text()
+    assert buckets(account) == {"ours", "theirs"}
+
+    assert rehearse(*options, "--clean-up") == 0
+    assert "clean_up: ok" in capsys.readouterr().out
+    assert buckets(account) == {"theirs"}
+    assert not account("cloudformation").list_stacks(StackStatusFilter=["CREATE_COMPLETE"])["StackSummaries"]
+    assert {each.name for each in folder.iterdir()} == {"report.md", "log.txt"}
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert calls == [
+        "--no-install cdk deploy --all --context stage=dev",
+        "--no-install cdk destroy --all --force --context stage=dev",
+    ]
+    assert rehearse(*options, "--clean-up") == 1
+    assert "there is nothing to clean up" in capsys.readouterr().err
+
+
+def test_a_rehearsal_is_continued_only_where_it_began(
+    account: Any,
+    rehearse: Rehearse,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert rehearse("--stage", "dev", "--account", ACCOUNT, "--only", "first_release") == 1
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    assert rehearse("--stage", "dev", "--account", ACCOUNT, "--clean-up") == 1
+    assert f"the rehearsal began in {ACCOUNT}, {REGION}" in capsys.readouterr().err
+    assert "ours" in buckets(account)
+
+
+def test_the_stage_that_the_readme_describes_is_like_prod_but_keeps_nothing() -> None:
+    ((name, settings),) = entry().items()
+    stage = parse(name, settings)
+    assert (stage.keep_data, stage.canary) == (False, True)
+    assert (
+        stage.traffic_shift == json.loads((ROOT / "cdk.json").read_text())["context"]["stages"]["prod"]["traffic_shift"]
+    )
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_each_release_can_be_made_from_the_repository(tmp_path: Path, release: str) -> None:
+    copy(ROOT, tmp_path / release, RELEASES[release])
+    for edit in RELEASES[release]:
+        text = (tmp_path / release / edit.path).read_text()
+        assert edit.after in text
+        compile(text, edit.path, "exec")
+    assert json.loads((tmp_path / release / "cdk.json").read_text())["requireApproval"] == "never"
+
+
+PRINTED = {
+    "preflight": ["python -m infra.preflight rehearsal"],
+    "first_release": ["first && python -m infra.deploy rehearsal", "GET <ApiUrl>/v1/ping"],
+    "canary": [
+        'lambda Invoke {"FunctionName": "<Canary>", "Payload": "{}"}',
+        'cloudwatch DescribeAlarms {"AlarmNames": ["appointments-rehearsal-canary-CanaryFailed"]}',
+    ],
+    "sign_in": [
+        "python -m infra.manage --stage rehearsal members add '<project>' ada@example.com --role owner",
+        "Sign in at <AdminUrl>",
+    ],
+    "failing_endpoint": ['POST <ApiUrl>/v1/webhook_endpoints {"url": "<ApiUrl>/v1/ping"', "lambda Invoke"],
+    "second_release": ["five times a second GET /v1/ping", "second && python -m infra.deploy rehearsal"],
+    "rollback": ["python -m infra.rollback rehearsal", "second && python -m infra.deploy rehearsal"],
+    "bad_release": ['raise RuntimeError("rehearsed")', "bad && python -m infra.deploy rehearsal"],
+    "live_call": ["calls limit '<project>' --prefix +1 ", "POST <ApiUrl>/v1/customers/<id>/call {}"],
+    "erase": ["python -m infra.manage --stage rehearsal customers erase '<project>' '<id>' --mode test"],
+    "restore": [
+        '"path": "/*/*/throttling/rateLimit", "value": "0"',
+        '"path": "/~1v1~1conversations~1{id}~1messages/POST/throttling/burstLimit", "value": "0"',
+        'events DisableRule {"Name": "<SweepSchedule>"}',
+        'events DisableRule {"Name": "<CanarySchedule>"}',
+        'lambda UpdateEventSourceMapping {"UUID": "each-AWS-Lambda-EventSourceMapping-of-the-stack", "Enabled": false}',
+        'lambda PutFunctionConcurrency {"FunctionName": "<VoiceTurn>", "ReservedConcurrentExecutions": 0}',
+        'dynamodb RestoreTableToPointInTime {"SourceTableName": "<TableName>", "TargetTableName": '
+        '"appointments-rehearsal-restored-1", "RestoreDateTime": "2026-11-21T10:15:00+00:00"}',
+        'dynamodb UpdateTable {"TableName": "appointments-rehearsal-restored-1", "StreamSpecification": '
+        '{"StreamEnabled": true, "StreamViewType": "NEW_AND_OLD_IMAGES"}}',
+        "dynamodb UpdateTimeToLive",
+        "dynamodb UpdateContinuousBackups",
+        "dynamodb TagResource",
+        '"Table", -> "RestoredTable",',
+        "npx --no-install cdk import appointments-rehearsal --force --resource-mapping-inline "
+        """'{"RestoredTable": {"TableName": "appointments-rehearsal-restored-1"}}' --context stage=rehearsal""",
+        "restored && python -m infra.deploy rehearsal",
+    ],
+    "erase_from_ledger": [
+        "python -m infra.manage --stage rehearsal customers erase --from-ledger",
+        '"Enabled": true}',
+        'lambda DeleteFunctionConcurrency {"FunctionName": "<VoiceTurn>"}',
+        'events EnableRule {"Name": "<CanarySchedule>"}',
+        '"path": "/*/*/throttling/rateLimit", "value": "500"',
+    ],
+    "clean_up": [
+        "s3 ListObjectVersions",
+        "s3 DeleteObjects",
+        "npx --no-install cdk destroy --all --force --context stage=rehearsal",
+        "s3 DeleteBucket",
+        'dynamodb DeleteTable {"TableName": "new"}',
+    ],
+}
+"""What a dry run prints of each step, in this order."""
+
+
+@pytest.mark.parametrize("name", BY_NAME)
+def test_a_dry_run_prints_the_commands_and_calls_in_order_and_uses_no_network(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(variable, raising=False)
+    # Nobody listens there.
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    ((stage, settings),) = entry().items()
+    state = {"instant": "2026-11-21T10:15:00Z", "kept": "k", "lost": "l", "forgotten": "f", "new_table": "new"}
+    made = Rehearsal(
+        parse(stage, settings | {"connect": CALLS["connect"]}), REGION, ROOT / ".rehearsal", dry=True, state=state
+    )
+    made.email, made.phone = "ada@example.com", "+1"
+    assert BY_NAME[name].skipped(made) == ""
+    BY_NAME[name].act(made)
+    said = capsys.readouterr().out
+    at = 0
+    for line in PRINTED[name]:
+        assert line in said[at:], f"{line} is not in\n{said[at:]}"
+        at += said[at:].index(line)
+
+
+def test_a_dry_run_of_the_command_prints_every_step(rehearse: Rehearse, capsys: pytest.CaptureFixture[str]) -> None:
+    assert rehearse("--stage", "dev", "--dry-run") == 0
+    said = capsys.readouterr().out
+    for step in BY_NAME.values():
+        assert f"{step.name}: {step.does}" in said
+        assert f"# must be seen: {step.sees}" in said
