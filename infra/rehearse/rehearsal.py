@@ -166,7 +166,9 @@ class Rehearsal:
             command,
             cwd=folder,
             # The CDK starts the `node` and the `python3` of the virtual environment.
-            env=os.environ | {"PATH": path if own in path.split(os.pathsep) else f"{own}{os.pathsep}{path}"},
+            env=os.environ
+            | {"PATH": path if own in path.split(os.pathsep) else f"{own}{os.pathsep}{path}"}
+            | dict.fromkeys(("AWS_REGION", "AWS_DEFAULT_REGION"), self.region),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -266,6 +268,11 @@ class Rehearsal:
     def base_url(self) -> str:
         """The API's address."""
         return self.outputs()[API_OUTPUT]
+
+    @property
+    def address(self) -> str:
+        """The URL at which a receiver of webhooks reaches the API."""
+        return f"http://{self.connect_to}" if self.connect_to else self.base_url
 
     def send(self, key: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Send a request. Returns the status and the JSON of the response; raises OSError without one."""

@@ -97,7 +97,7 @@ def failing_endpoint(it: Rehearsal) -> str:
     """Let the webhooks of one endpoint fail, and see its retries and other deliveries."""
     # No route of the API accepts a POST without a key, so each attempt fails.
     endpoint = it.api(
-        "POST", "/v1/webhook_endpoints", {"url": f"{it.base_url}/v1/ping", "event_filters": ["customer.created"]}
+        "POST", "/v1/webhook_endpoints", {"url": f"{it.address}/v1/ping", "event_filters": ["customer.created"]}
     )
     customer = it.create_customer()
     deliveries: list[Any] = []

@@ -16,6 +16,7 @@ from infra import alarms, manage, releases, topology
 from infra.app import context
 from infra.gateway import ACCESS_LOG
 from infra.preflight import CONCURRENCY_QUOTA
+from infra.rehearse.steps import CLEAN_UP, STEPS
 from infra.stack_names import KEPT
 from tests.support.synth import Synthesized
 
@@ -34,6 +35,8 @@ PROCEDURES = {
     "Restore from point-in-time recovery",
     "Webhook endpoint notices",
 }
+TRIED = {"preflight", "first_release", "sign_in", "live_call"}
+"""Steps of the rehearsal that carry out what README.md describes."""
 SECTIONS = dict(re.findall(r"^## (.+?)\n(.*?)(?=^## |\Z)", RUNBOOK, re.MULTILINE | re.DOTALL))
 GLOBAL_OPTIONS = {"query", "output", "max-items", "region"}
 """Options of the AWS command line that every command has; the last one those that come in pages."""
@@ -117,6 +120,23 @@ def test_the_procedures_are_there_and_what_was_never_tried_says_so() -> None:
         assert "have not been carried out on AWS" in " ".join(SECTIONS[name].split())
 
 
+@pytest.mark.parametrize("procedure", sorted(PROCEDURES))
+def test_a_procedure_says_whether_and_by_which_steps_the_rehearsal_covers_it(procedure: str) -> None:
+    (answer, text), *more = re.findall(
+        r"^\*\*(Rehearsed|Not rehearsed)\.\*\* (.+?)\n\n", SECTIONS[procedure], re.M | re.S
+    )
+    assert not more
+    covered = text.partition(" Not: ")[0] if answer == "Rehearsed" else ""
+    named = {word for word in re.findall(r"`(\w+)`", covered) if word != "keep_data"}
+    assert bool(named) is (answer == "Rehearsed")
+    assert named <= {step.name for step in (*STEPS, CLEAN_UP)}
+
+
+def test_each_step_that_carries_out_a_procedure_is_named_there() -> None:
+    text = " ".join(RUNBOOK.split())
+    assert not [step.name for step in (*STEPS, CLEAN_UP) if f"`{step.name}`" not in text and step.name not in TRIED]
+
+
 def test_the_alarms_that_wake_a_person_are_listed() -> None:
     first = " ".join(RUNBOOK.partition("They notify")[0].split())
     listed = re.findall(r"`([A-Za-z]+)`", first.partition("wake a person")[2])
@@ -173,16 +193,12 @@ def test_numbers_are_those_of_the_stack(stages: dict[str, Synthesized]) -> None:
     }
     assert [f"{day} days" for day in days] == re.findall(r"each object is a batch, kept for (\d+ days)", text, re.I)
     prod = context()["stages"]["prod"]
-    opened = re.findall(
-        r"throttling/(rateLimit|burstLimit),value=(\d+)", SECTIONS["Restore from point-in-time recovery"]
-    )
-    assert opened == [
-        ("rateLimit", "0"),
-        ("burstLimit", "0"),
-        ("rateLimit", str(prod["requests_per_second"])),
-        ("burstLimit", str(prod["burst"])),
-    ]
-    reserved = re.findall(r"--reserved-concurrent-executions (\d+)", SECTIONS["Restore from point-in-time recovery"])
+    steps = SECTIONS["Restore from point-in-time recovery"]
+    limits = [prod[name] for name in ("requests_per_second", "burst", "messages_per_second", "messages_burst")]
+    assert re.findall(r"^limit (.+)$", steps, re.MULTILINE) == ["0 0 0 0", " ".join(map(str, limits))]
+    methods = {route.replace("/", "~1") for function in topology.FUNCTIONS for route in function.posts}
+    assert set(re.findall(r"path='?/(\S+)/POST/throttling", steps)) == methods
+    reserved = re.findall(r"--reserved-concurrent-executions (\d+)", steps)
     assert reserved == ["0", str(prod["reserved_concurrency"]["voice_turn"])]
     # Lambda's "Concurrent executions" in Service Quotas.
     assert set(re.findall(r"L-[0-9A-F]{8}", text)) == {CONCURRENCY_QUOTA}
