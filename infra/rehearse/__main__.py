@@ -75,9 +75,10 @@ def _rehearsal(options: argparse.Namespace) -> Rehearsal:
     settings = context()["stages"]
     if options.stage not in settings:
         raise Refused(f'cdk.json has no stage {options.stage!r}: add one, see infra/README.md, "The rehearsal"')
-    if settings[options.stage].get("keep_data") or options.stage.lower().startswith("prod"):
-        raise Refused(f"{options.stage} may not be rehearsed on: its data is kept, or its name begins with prod")
-    stage = parse(options.stage, settings[options.stage])
+    found = settings[options.stage]
+    if options.stage.lower().startswith("prod") or found.get("keep_data") or found.get("backup"):
+        raise Refused(f"{options.stage} may not be rehearsed on: it is prod, or it keeps data or backups")
+    stage = parse(options.stage, found)
     sdk: Any = boto3
     region = stage.region or sdk.Session().region_name or os.environ.get("AWS_REGION")
     if region is None and not options.dry_run:
