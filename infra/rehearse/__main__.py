@@ -60,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--phone", help="your phone, such as +15005550006, for the step live_call")
     parser.add_argument("--account", help="the account's number, which is then not asked for")
     parser.add_argument("--folder", default=str(ROOT / ".rehearsal"), help="has report, log and state")
+    parser.add_argument("--failing-url", help="a receiver that fails, instead of a route of the API")
     parser.add_argument("--connect-to", metavar="HOST:PORT", help="where the API is, by plain HTTP, whatever its name")
     return parser
 
@@ -90,6 +91,7 @@ def _rehearsal(options: argparse.Namespace) -> Rehearsal:
         options.dry_run,
         email=options.email or ("you@example.com" if options.dry_run else None),
         phone=options.phone or ("+15005550006" if options.dry_run else None),
+        failing_url=options.failing_url,
         connect_to=options.connect_to,
     )
     state = made.folder / "state.json"

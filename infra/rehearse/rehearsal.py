@@ -86,6 +86,7 @@ class Rehearsal:
     dry: bool
     email: str | None = None
     phone: str | None = None
+    failing_url: str | None = None
     connect_to: str | None = None
     state: dict[str, Any] = field(default_factory=dict)
     _keys: dict[bool, str] = field(default_factory=dict)
@@ -268,11 +269,6 @@ class Rehearsal:
     def base_url(self) -> str:
         """The API's address."""
         return self.outputs()[API_OUTPUT]
-
-    @property
-    def address(self) -> str:
-        """The URL at which a receiver of webhooks reaches the API."""
-        return f"http://{self.connect_to}" if self.connect_to else self.base_url
 
     def send(self, key: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         """Send a request. Returns the status and the JSON of the response; raises OSError without one."""

@@ -269,11 +269,11 @@ def test_events_still_reach_a_receiver_after_it(client: Client, receiver: Receiv
 
 
 def test_the_steps_of_the_rehearsal_that_need_no_more_than_localstack_see_what_they_must(
-    cloud: Cloud, client: Client, rehearse: Rehearse
+    cloud: Cloud, client: Client, receiver: Receiver, rehearse: Rehearse
 ) -> None:
     report("rehearsal: rollback, and deploy of what is deployed; a failing endpoint; erasures")
     steps = ("failing_endpoint", "rollback", "erase", "erase_from_ledger")
-    said = rehearse("--only", *steps)
+    said = rehearse("--failing-url", receiver.hook(500).url, "--only", *steps)
     assert re.findall(r"^(\w+): ok", said, re.MULTILINE) == [*steps], said
     assert client.get("/v1/ping").ok()["object"] == "second ping"
     assert {*statuses(cloud, STACK).values()} == {"CREATE_COMPLETE", "UPDATE_COMPLETE"}

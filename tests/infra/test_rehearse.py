@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import json
 import re
@@ -12,17 +13,23 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 import pytest
 from moto import mock_aws
 
+from infra import topology
+from infra.app import context
 from infra.bundle import ROOT
 from infra.rehearse.__main__ import main, price
-from infra.rehearse.rehearsal import RELEASES, Rehearsal, copy
+from infra.rehearse.rehearsal import RELEASES, Failed, Rehearsal, copy
 from infra.rehearse.steps import CLEAN_UP, STEPS
+from infra.stack_names import API_OUTPUT, DUE_SHARDS_OUTPUT, ERASURES_OUTPUT, RECORDINGS_OUTPUT, TABLE_OUTPUT
 from infra.stage import parse
 from tests.support import moto_server
+from tests.support.canned_aws import always, endpoint, response
+from tests.support.receivers import Request
 from tests.support.synth import CALLS
 
 ACCOUNT, REGION, STACK = "123456789012", "eu-central-1", "appointments-dev"
@@ -32,20 +39,91 @@ TEMPLATE = {
         "Recordings": {"Type": "AWS::S3::Bucket", "DeletionPolicy": "Retain", "Properties": {"BucketName": "ours"}}
     }
 }
+LIVE: dict[str, Any] = {
+    "Resources": {
+        "Table": {
+            "Type": "AWS::DynamoDB::Table",
+            "Properties": {
+                "TableName": "previous",
+                "KeySchema": [
+                    {"AttributeName": "pk", "KeyType": "HASH"},
+                    {"AttributeName": "sk", "KeyType": "RANGE"},
+                ],
+                "AttributeDefinitions": [
+                    {"AttributeName": "pk", "AttributeType": "S"},
+                    {"AttributeName": "sk", "AttributeType": "S"},
+                ],
+                "BillingMode": "PAY_PER_REQUEST",
+            },
+        },
+        "Queue": {"Type": "AWS::SQS::Queue"},
+        "VoiceTurn": {
+            "Type": "AWS::Lambda::Function",
+            "Properties": {
+                "Handler": "functions.entry.handler",
+                "Role": f"arn:aws:iam::{ACCOUNT}:role/role",
+                "Runtime": "python3.13",
+                "Code": {"ZipFile": "x"},
+            },
+        },
+        "VoiceTurnFromQueue": {
+            "Type": "AWS::Lambda::EventSourceMapping",
+            "Properties": {
+                "FunctionName": {"Ref": "VoiceTurn"},
+                "EventSourceArn": {"Fn::GetAtt": ["Queue", "Arn"]},
+            },
+        },
+        "SweepSchedule": {"Type": "AWS::Events::Rule", "Properties": {"ScheduleExpression": "rate(1 minute)"}},
+        "Api": {"Type": "AWS::ApiGateway::RestApi", "Properties": {"Name": "api"}},
+        "ApiGet": {
+            "Type": "AWS::ApiGateway::Method",
+            "Properties": {
+                "RestApiId": {"Ref": "Api"},
+                "ResourceId": {"Fn::GetAtt": ["Api", "RootResourceId"]},
+                "HttpMethod": "GET",
+                "AuthorizationType": "NONE",
+                "Integration": {"Type": "HTTP", "IntegrationHttpMethod": "GET", "Uri": "http://api.test"},
+            },
+        },
+        "ApiStage": {
+            "Type": "AWS::ApiGateway::Deployment",
+            "DependsOn": ["ApiGet"],
+            "Properties": {"RestApiId": {"Ref": "Api"}, "StageName": "dev"},
+        },
+    },
+    "Outputs": {
+        TABLE_OUTPUT: {"Value": "previous"},
+        API_OUTPUT: {"Value": "https://api.test"},
+        DUE_SHARDS_OUTPUT: {"Value": "8"},
+        RECORDINGS_OUTPUT: {"Value": "recordings"},
+        ERASURES_OUTPUT: {"Value": "erasures"},
+    },
+}
+"""What of a stage a restore touches."""
 CDK = """#!{python}
-import boto3, json, os, sys
+import boto3, json, os, pathlib, sys
+from tests.infra.test_rehearse import LIVE, STACK, TEMPLATE
 formation, s3 = boto3.client("cloudformation"), boto3.client("s3")
 with open(os.environ["CALLS"], "a") as calls:
-    calls.write(" ".join(sys.argv[1:]) + "\\n")
-if "deploy" in sys.argv:
-    formation.create_stack(StackName="appointments-dev", TemplateBody='''{template}''')
+    calls.write(" ".join(sys.argv[1:]) + "\n")
+if "synth" in sys.argv:
+    pathlib.Path("cdk.out").mkdir(exist_ok=True)
+    pathlib.Path(f"cdk.out/{{STACK}}.template.json").write_text('{{"RestoredTable1A2B": {{}}}}')
+elif "import" in sys.argv:
+    sys.exit("the import failed" if os.environ.get("FAILS") else 0)
+elif "deploy" in sys.argv and "RESTORED" in os.environ:
+    outputs = LIVE["Outputs"] | {{"TableName": {{"Value": os.environ["RESTORED"]}}}}
+    formation.update_stack(StackName=STACK, TemplateBody=json.dumps(LIVE | {{"Outputs": outputs}}))
+elif "deploy" in sys.argv:
+    formation.create_stack(StackName=STACK, TemplateBody=json.dumps(TEMPLATE))
     s3.put_bucket_versioning(Bucket="ours", VersioningConfiguration={{"Status": "Enabled"}})
     for body in (b"1", b"2"):
         s3.put_object(Bucket="ours", Key="object", Body=body)
     sys.exit("the deploy failed")
-formation.delete_stack(StackName="appointments-dev")
+else:
+    formation.delete_stack(StackName=STACK)
 """
-"""In place of npx: a deploy that creates the stack and then fails, and a destroy."""
+"""In place of npx: a first deploy that creates the stack and then fails, what a restore needs, and a destroy."""
 
 Rehearse = Callable[..., int]
 
@@ -54,10 +132,11 @@ Rehearse = Callable[..., int]
 def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """An account with a bucket of somebody else. Gives a function that creates clients."""
     npx = tmp_path / "npx"
-    npx.write_text(CDK.format(python=sys.executable, template=json.dumps(TEMPLATE)))
+    npx.write_text(CDK.format(python=sys.executable))
     npx.chmod(0o755)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
     for name, value in {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": REGION}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
@@ -81,9 +160,8 @@ def buckets(account: Any) -> set[str]:
 def entry() -> dict[str, Any]:
     """The stage that infra/README.md describes."""
     text = (ROOT / "infra" / "README.md").read_text(encoding="utf-8").partition("## The rehearsal\n")[2]
-    found: dict[str, Any] = json.loads(
-        "{" + re.findall(r"^```json\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[0] + "}"
-    )
+    block = text.partition("```json\n")[2].partition("```")[0]
+    found: dict[str, Any] = json.loads(f"{{{block}}}")
     return found
 
 
@@ -167,13 +245,61 @@ def test_a_rehearsal_is_continued_only_where_it_began(
     assert "ours" in buckets(account)
 
 
+def test_a_restore_that_was_interrupted_goes_on_and_leaves_a_table_as_the_template_has_it(
+    account: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    account("iam").create_role(RoleName="role", AssumeRolePolicyDocument="{}")
+    account("cloudformation").create_stack(StackName=STACK, TemplateBody=json.dumps(LIVE))
+    gateway, dynamodb, functions = account("apigateway"), account("dynamodb"), account("lambda")
+    (api,) = (each["id"] for each in gateway.get_rest_apis()["items"])
+
+    def respond(_: Request) -> bytes:
+        methods = gateway.get_stage(restApiId=api, stageName="dev")["methodSettings"]
+        rates = {each["throttlingRateLimit"] for each in methods.values()}
+        return response(429) if rates == {0} else response(body={"object": "second ping"})
+
+    recovery = {"PointInTimeRecoveryEnabled": True}
+    dynamodb.update_continuous_backups(TableName="previous", PointInTimeRecoverySpecification=recovery)
+    instant = dt.datetime.now(dt.UTC) - dt.timedelta(minutes=1)
+    new = "appointments-dev-restored-1"
+    with endpoint(always(respond)) as served:
+        address = urlsplit(served.url).netloc
+        made = Rehearsal(parse("dev", context()["stages"]["dev"]), REGION, tmp_path, dry=False, connect_to=address)
+        made.state = {"instant": instant.isoformat()}
+        monkeypatch.setenv("RESTORED", new)
+        monkeypatch.setenv("FAILS", "1")
+        with pytest.raises(Failed, match="the import failed"):
+            BY_NAME["restore"].act(made)
+        monkeypatch.delenv("FAILS")
+        again = Rehearsal(made.stage, REGION, tmp_path, dry=False, connect_to=address)
+        again.state = json.loads((tmp_path / "state.json").read_text())
+        assert BY_NAME["restore"].act(again).startswith(f"{new} has the state of {instant.isoformat()}")
+
+    found = dynamodb.describe_table(TableName=new)["Table"]
+    assert found["StreamSpecification"] == {"StreamEnabled": True, "StreamViewType": topology.TABLE.stream}
+    expiry = dynamodb.describe_time_to_live(TableName=new)["TimeToLiveDescription"]
+    assert expiry == {"TimeToLiveStatus": "ENABLED", "AttributeName": topology.TABLE.ttl}
+    backups = dynamodb.describe_continuous_backups(TableName=new)["ContinuousBackupsDescription"]
+    assert backups["PointInTimeRecoveryDescription"]["PointInTimeRecoveryStatus"] == "ENABLED"
+    tags = dynamodb.list_tags_of_resource(ResourceArn=found["TableArn"])["Tags"]
+    assert {each["Key"]: each["Value"] for each in tags} == {"service": "appointments", "stage": "dev"}
+    assert [each["State"] for each in account("events").list_rules()["Rules"]] == ["DISABLED"]
+    (mapping,) = functions.list_event_source_mappings()["EventSourceMappings"]
+    assert mapping["State"] == "Disabled"
+    (function,) = (each["FunctionName"] for each in functions.list_functions()["Functions"])
+    assert functions.get_function_concurrency(FunctionName=function)["ReservedConcurrentExecutions"] == 0
+    mapping_of_ids = '--resource-mapping-inline {"RestoredTable1A2B": {"TableName": "' + new + '"}}'
+    imported = f"--no-install cdk import {STACK} --force {mapping_of_ids} --context stage=dev"
+    synth = "--no-install cdk synth --quiet --context stage=dev"
+    deploy = "--no-install cdk deploy --all --context stage=dev"
+    assert (tmp_path / "calls").read_text().splitlines() == [synth, imported, synth, imported, deploy]
+
+
 def test_the_stage_that_the_readme_describes_is_like_prod_but_keeps_nothing() -> None:
     ((name, settings),) = entry().items()
-    stage = parse(name, settings)
-    assert (stage.keep_data, stage.canary) == (False, True)
-    assert (
-        stage.traffic_shift == json.loads((ROOT / "cdk.json").read_text())["context"]["stages"]["prod"]["traffic_shift"]
-    )
+    stage, prod = parse(name, settings), context()["stages"]["prod"]
+    assert not stage.keep_data
+    assert (stage.canary, stage.traffic_shift) == (prod["canary"], prod["traffic_shift"])
 
 
 @pytest.mark.parametrize("release", RELEASES)
