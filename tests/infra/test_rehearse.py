@@ -101,21 +101,21 @@ LIVE: dict[str, Any] = {
 }
 """What of a stage a restore touches."""
 CDK = """#!{python}
-import boto3, json, os, pathlib, sys
-from tests.infra.test_rehearse import LIVE, STACK, TEMPLATE
+import boto3, os, pathlib, sys
+STACK, templates = "appointments-dev", pathlib.Path(__file__).parent
 formation, s3 = boto3.client("cloudformation"), boto3.client("s3")
 with open(os.environ["CALLS"], "a") as calls:
-    calls.write(" ".join(sys.argv[1:]) + "\n")
+    calls.write(" ".join(sys.argv[1:]) + "\\n")
 if "synth" in sys.argv:
     pathlib.Path("cdk.out").mkdir(exist_ok=True)
     pathlib.Path(f"cdk.out/{{STACK}}.template.json").write_text('{{"RestoredTable1A2B": {{}}}}')
 elif "import" in sys.argv:
     sys.exit("the import failed" if os.environ.get("FAILS") else 0)
 elif "deploy" in sys.argv and "RESTORED" in os.environ:
-    outputs = LIVE["Outputs"] | {{"TableName": {{"Value": os.environ["RESTORED"]}}}}
-    formation.update_stack(StackName=STACK, TemplateBody=json.dumps(LIVE | {{"Outputs": outputs}}))
+    text = (templates / "live.json").read_text()
+    formation.update_stack(StackName=STACK, TemplateBody=text.replace('"Value": "previous"', os.environ["RESTORED"]))
 elif "deploy" in sys.argv:
-    formation.create_stack(StackName=STACK, TemplateBody=json.dumps(TEMPLATE))
+    formation.create_stack(StackName=STACK, TemplateBody=(templates / "first.json").read_text())
     s3.put_bucket_versioning(Bucket="ours", VersioningConfiguration={{"Status": "Enabled"}})
     for body in (b"1", b"2"):
         s3.put_object(Bucket="ours", Key="object", Body=body)
@@ -134,9 +134,10 @@ def account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     npx = tmp_path / "npx"
     npx.write_text(CDK.format(python=sys.executable))
     npx.chmod(0o755)
+    (tmp_path / "first.json").write_text(json.dumps(TEMPLATE))
+    (tmp_path / "live.json").write_text(json.dumps(LIVE))
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
     for name, value in {"ACCESS_KEY_ID": "test", "SECRET_ACCESS_KEY": "test", "DEFAULT_REGION": REGION}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
@@ -266,7 +267,7 @@ def test_a_restore_that_was_interrupted_goes_on_and_leaves_a_table_as_the_templa
         address = urlsplit(served.url).netloc
         made = Rehearsal(parse("dev", context()["stages"]["dev"]), REGION, tmp_path, dry=False, connect_to=address)
         made.state = {"instant": instant.isoformat()}
-        monkeypatch.setenv("RESTORED", new)
+        monkeypatch.setenv("RESTORED", f'"Value": "{new}"')
         monkeypatch.setenv("FAILS", "1")
         with pytest.raises(Failed, match="the import failed"):
             BY_NAME["restore"].act(made)
