@@ -64,7 +64,7 @@ RELEASES: Mapping[str, tuple[Edit, ...]] = {
     "first": (),
     "second": (_SECOND,),
     "bad": (_SECOND, Edit(_PING, "    body: Ping = {", '    raise RuntimeError("rehearsed")\n    body: Ping = {')),
-    "restored": (_SECOND, Edit("infra/stack.py", '            "Table",', '            "RestoredTable",')),
+    "restored": (_SECOND, Edit("infra/stack.py", 'self, "Table",', 'self, "RestoredTable",')),
 }
 """The releases that the rehearsal deploys, as changes of what the repository has now."""
 

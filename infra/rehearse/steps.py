@@ -322,7 +322,8 @@ def _import(it: Rehearsal, table: str) -> None:
 
 
 def erase_from_ledger(it: Rehearsal) -> str:
-    """Erase again everyone in the ledger. After a restore, then start the stage: the runbook's steps 7 to 9."""
+    """Apply the ledger: opt-outs, and erasures again. After a restore, then start the stage: the runbook's steps 7 to 9."""
+    it.manage("opt-outs", "apply")
     said = it.manage("customers", "erase", "--from-ledger")
     complete = re.search(r"^([1-9]\d*) of \1 erasures are complete", said, re.MULTILINE)
     it.must(complete is not None, f"not all erasures are complete: {said}")
@@ -458,7 +459,7 @@ STEPS = (
     ),
     Step(
         "erase_from_ledger",
-        "erases again everyone in the ledger, and starts the stage",
+        "applies the ledger, which erases everyone in it again, and starts the stage",
         "the erased customer is gone, what was created before the instant is there, what came later is not",
         5,
         erase_from_ledger,

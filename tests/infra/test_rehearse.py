@@ -344,12 +344,13 @@ PRINTED = {
         "dynamodb UpdateTimeToLive",
         "dynamodb UpdateContinuousBackups",
         "dynamodb TagResource",
-        '"Table", -> "RestoredTable",',
+        'self, "Table", -> self, "RestoredTable",',
         "npx --no-install cdk import appointments-rehearsal --force --resource-mapping-inline "
         """'{"RestoredTable": {"TableName": "appointments-rehearsal-restored-1"}}' --context stage=rehearsal""",
         "restored && python -m infra.deploy rehearsal",
     ],
     "erase_from_ledger": [
+        "python -m infra.manage --stage rehearsal opt-outs apply",
         "python -m infra.manage --stage rehearsal customers erase --from-ledger",
         '"Enabled": true}',
         'lambda DeleteFunctionConcurrency {"FunctionName": "<VoiceTurn>"}',
