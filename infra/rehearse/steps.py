@@ -322,7 +322,7 @@ def _import(it: Rehearsal, table: str) -> None:
 
 
 def erase_from_ledger(it: Rehearsal) -> str:
-    """Apply the ledger: opt-outs, and erasures again. After a restore, then start the stage: the runbook's steps 7 to 9."""
+    """Apply the ledger: opt-outs and erasures. After a restore, then start the stage: the runbook's steps 7 to 9."""
     it.manage("opt-outs", "apply")
     said = it.manage("customers", "erase", "--from-ledger")
     complete = re.search(r"^([1-9]\d*) of \1 erasures are complete", said, re.MULTILINE)
