@@ -33,7 +33,7 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, int]:
     """
 
     def has_time() -> bool:
-        return bool(context.get_remaining_time_in_millis() >= services.LONGEST_CALL * clock.SECOND)
+        return bool(context.get_remaining_time_in_millis() >= services.LONGEST_CALL_S * clock.SECOND)
 
     shards = _shards()
     overdue = sum(threads.run_all(lambda shard: _sweep(shard, has_time), shards, at_once=len(shards)))

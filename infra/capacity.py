@@ -50,7 +50,7 @@ OPEN_EXECUTIONS = 1_000_000
 """Open executions of an account in a region. A new one beyond them fails with ExecutionLimitExceeded (Step Functions
 developer guide, "Step Functions service quotas":
 docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html)."""
-SHORTEST_TIMER_S = min(wait for wait in facts.RETRY_SCHEDULE_S if wait > facts.LONGEST_QUEUE_DELAY)
+SHORTEST_TIMER_S = min(wait for wait in facts.RETRY_SCHEDULE_S if wait > facts.LONGEST_QUEUE_DELAY_S)
 """The shortest wait for an attempt that a state machine keeps (seconds)."""
 RECEIVERS_MS = (50, 200, 500, 1_000, 2_000)
 """Times in which receivers respond."""
@@ -272,7 +272,7 @@ def outage(seconds: int = OUTAGE_S, events: int = OUTAGE_EVENTS) -> Outage:
         for wait in facts.RETRY_SCHEDULE_S[1:]:
             if at >= seconds:
                 break
-            timed = wait > facts.LONGEST_QUEUE_DELAY
+            timed = wait > facts.LONGEST_QUEUE_DELAY_S
             waits[timed] += events
             if timed:
                 changes.update({at: events, at + wait: -events})

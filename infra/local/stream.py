@@ -32,7 +32,7 @@ INTERVAL = 0.2
 SHARDS_EVERY = 10.0
 """Seconds between two reads of the list of shards."""
 _PAUSE_AFTER_ERROR = 1.0
-_LONGEST_PAUSE = 30.0
+_LONGEST_PAUSE_S = 30.0
 _DONE = "done"
 _EXPIRED, _TRIMMED = "ExpiredIteratorException", "TrimmedDataAccessException"
 
@@ -189,7 +189,7 @@ class Poller:
             elif time.time() - rest[0]["dynamodb"]["ApproximateCreationDateTime"] < self._source.max_age:
                 tries += 1
                 todo.insert(0, rest)
-                self._stop.wait(min(0.1 * 2**tries, _LONGEST_PAUSE))
+                self._stop.wait(min(0.1 * 2**tries, _LONGEST_PAUSE_S))
             else:
                 self._put_aside(shard, rest, tries + 1)
                 tries = 0

@@ -378,7 +378,7 @@ _ONE_CHANGE = Result(False, "Only one change or proposal can be made in a turn; 
 def _duration(record: AppointmentRecord) -> int:
     """How long an appointment takes (milliseconds)."""
     minutes = record.doc["duration_minutes"]
-    return policy.DURATION if minutes is None else minutes * clock.MINUTE
+    return policy.DURATION_MS if minutes is None else minutes * clock.MINUTE
 
 
 def to_view(doc: Appointment, timezone: str) -> AppointmentView:

@@ -20,7 +20,7 @@ _LAST = clock.LAST - 3 * clock.DAY
 
 DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SEARCHED = 15 * clock.DAY
+_SEARCHED_MS = 15 * clock.DAY
 """How far ahead the next span is looked for. Hours repeat every week, and a change of clocks can skip an entry once."""
 
 _From = TypedDict("_From", {"from": Annotated[str, Keywords(description="The local time `HH:MM` of the beginning.")]})
@@ -65,7 +65,7 @@ def contain(hours: Sequence[Hours], zone: ZoneInfo, start: int, end: int) -> boo
 
 def next_open(hours: Sequence[Hours], zone: ZoneInfo, instant: int) -> int:
     """The first instant within the hours, at or after `instant`."""
-    ahead = spans(hours, zone, instant, instant + _SEARCHED)
+    ahead = spans(hours, zone, instant, instant + _SEARCHED_MS)
     return next(max(first, instant) for first, until in ahead if until > instant)
 
 

@@ -11,10 +11,10 @@ from shared.agent_settings import hours
 from shared.agent_settings.hours import Hours
 from shared.core import clock
 
-DURATION = 30 * clock.MINUTE
+DURATION_MS = 30 * clock.MINUTE
 """The duration of an appointment whose `duration_minutes` is null."""
-QUARTER = 15 * clock.MINUTE
-OFFERED = 14 * clock.DAY
+QUARTER_MS = 15 * clock.MINUTE
+OFFERED_MS = 14 * clock.DAY
 """How far after the wished time an offered time is at most."""
 
 
@@ -52,7 +52,7 @@ class TimePolicy:
     def next_possible(self, wished: int, duration: int) -> int | None:
         """The first local quarter of an hour after `wished` at which it can begin; None if there is none in 14 days."""
         earliest = max(wished + 1, self.earliest)
-        latest = wished + OFFERED
+        latest = wished + OFFERED_MS
         for first, until in hours.spans(self.hours, self.zone, earliest, latest + duration):
             start = _quarter(max(first, earliest), self.zone)
             if start + duration <= until and start <= latest:
@@ -63,4 +63,4 @@ class TimePolicy:
 def _quarter(instant: int, zone: ZoneInfo) -> int:
     """The first full quarter of an hour in local time, at or after the instant."""
     offset = hours.offset(instant, zone)
-    return -(-(instant + offset) // QUARTER) * QUARTER - offset
+    return -(-(instant + offset) // QUARTER_MS) * QUARTER_MS - offset

@@ -45,10 +45,12 @@ from shared.aws.error_codes import THROTTLED_WRITES, CancellationReason, ErrorCo
 from shared.core import clock
 
 ATTEMPTS = 4
-THROTTLED_PAUSE, TRANSIENT_PAUSE, DYNAMODB_PAUSE = 1.0, 0.05, 0.025
+THROTTLED_PAUSE_S, TRANSIENT_PAUSE_S, DYNAMODB_PAUSE_S = 1.0, 0.05, 0.025
 """The longest pause, in seconds, before the second attempt; each later pause may be twice as long as the one before."""
-_LONGEST_PAUSE = 20.0
-LONGEST_CALL = int(ATTEMPTS * (CONNECT_SECONDS + RESPONSE_SECONDS) + THROTTLED_PAUSE * (2 ** (ATTEMPTS - 1) - 1) + 1)
+_LONGEST_PAUSE_S = 20.0
+LONGEST_CALL_S = int(
+    ATTEMPTS * (CONNECT_SECONDS + RESPONSE_SECONDS) + THROTTLED_PAUSE_S * (2 ** (ATTEMPTS - 1) - 1) + 1
+)
 """Seconds that one call takes at most: attempts that time out, and the pauses of up to 1, 2 and 4 s in between."""
 
 _QUOTA = 500
@@ -334,8 +336,8 @@ def judge(service: Service, reply: Reply) -> Success | Failure:
 
 def pause(service: Service, attempt: int, throttled: bool) -> float:
     """Seconds to wait after this failed attempt (from 1): a random part of a time that doubles."""
-    scale = THROTTLED_PAUSE if throttled else DYNAMODB_PAUSE if service is DYNAMODB else TRANSIENT_PAUSE
-    return random.random() * float(min(scale * 2 ** (attempt - 1), _LONGEST_PAUSE))
+    scale = THROTTLED_PAUSE_S if throttled else DYNAMODB_PAUSE_S if service is DYNAMODB else TRANSIENT_PAUSE_S
+    return random.random() * float(min(scale * 2 ** (attempt - 1), _LONGEST_PAUSE_S))
 
 
 def region() -> str:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from shared.aws import client as aws_client
-from shared.aws.client import LONGEST_CALL, AwsError, Client, Unavailable
+from shared.aws.client import LONGEST_CALL_S, AwsError, Client, Unavailable
 from shared.aws.connections import CONNECT_SECONDS, KEPT_MS, RESPONSE_SECONDS
 from shared.aws.credentials import Source
 from shared.aws.error_codes import is_throttled, is_transient
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.client import S3Client
     from mypy_boto3_secretsmanager.client import SecretsManagerClient
 
-__all__ = ["LONGEST_CALL", "AwsError", "Unavailable"]
+__all__ = ["LONGEST_CALL_S", "AwsError", "Unavailable"]
 
 T = TypeVar("T")
 _creating = threading.RLock()

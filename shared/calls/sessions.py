@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
 from shared.core import clock
-from shared.core.facts import LONGEST_QUEUE_DELAY
+from shared.core.facts import LONGEST_QUEUE_DELAY_S
 from shared.customers.resource import CUSTOMERS, Customer, CustomerRecord
 from shared.resources import documents, filters
 from shared.resources.collections import Collection, Record
@@ -310,7 +310,7 @@ def waits_until(session_id: str, at: int) -> dict[str, table.Value | None]:
     """
     if _is_soon(at):
         return tasks.due_attributes(session_id, at)
-    return {"due_at": at, **tasks.woken_from(session_id, at - tasks.SWEEP_AHEAD_MS)}
+    return {"due_at": at, **tasks.woken_from(session_id, at - tasks.SWEEP_AHEAD_S * clock.SECOND)}
 
 
 def waits_since(record: SessionRecord) -> int:
@@ -325,7 +325,7 @@ def dial_wake_ups(scope: Scope, waiting: Sequence[tuple[str, int]]) -> list[wake
 
 
 def _is_soon(at: int) -> bool:
-    return at <= clock.now() + LONGEST_QUEUE_DELAY * clock.SECOND
+    return at <= clock.now() + LONGEST_QUEUE_DELAY_S * clock.SECOND
 
 
 def awaits_consent(session: Session) -> bool:

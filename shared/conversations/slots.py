@@ -15,7 +15,7 @@ from shared.core.errors import ApiError, Code
 from shared.store import table
 from shared.store.keys import Scope, scope_of
 
-LEASE = 120 * clock.SECOND
+LEASE_MS = 120 * clock.SECOND
 """How long a message keeps its slot at most (milliseconds). A turn ends within 120 s of its message."""
 RETRY_SECONDS = 2
 """The `Retry-After` of a project without a free slot."""
@@ -54,4 +54,4 @@ def free(message: table.Row) -> Sequence[table.Delete]:
 
 def _expires_at(message: table.Row) -> int:
     """When the lease of a message's slot expires (Unix seconds)."""
-    return int((message["asked_at"] + LEASE) // clock.SECOND)
+    return int((message["asked_at"] + LEASE_MS) // clock.SECOND)

@@ -52,8 +52,6 @@ LEAST_SECONDS = 3
 """Seconds that the agent must have for a request to begin a turn."""
 APOLOGY_LEASE_MS = 5 * clock.SECOND
 """The lease of an apology (milliseconds). It is short, because an apology only needs one commit."""
-MAX_LOST_WORKERS = 3
-"""The number of workers lost during a turn after which it ends with an apology."""
 MAX_APPOINTMENTS = 50
 """The number of appointments that the agent gets at most: the customer's next ones."""
 
@@ -100,7 +98,7 @@ class Turn:
     @property
     def must_apologize(self) -> bool:
         """Whether the turn must end with an apology: it is too old, or too many workers were lost."""
-        return self.is_too_old or self.claim.lost_workers >= MAX_LOST_WORKERS
+        return self.is_too_old or self.claim.lost_workers >= tasks.MAX_LOST_WORKERS
 
     @property
     def seconds(self) -> float:

@@ -94,7 +94,7 @@ they cause their lateness themselves."""
 MAX_DUE_SHARDS = 64
 """The most partitions that rows with scheduled steps may be spread over in the index `by_due`."""
 
-LONGEST_QUEUE_DELAY = 900
+LONGEST_QUEUE_DELAY_S = 900
 """The longest delay of an SQS message, in seconds. Longer waits use a state machine."""
 
 CONNECT_ACTIVE_CALLS, CONNECT_STARTS_PER_SECOND = 10, 2

@@ -42,8 +42,6 @@ class ResourceRow(TypedDict):
     """The resource as JSON text."""
     v: int
     """The version, from 1. Every write that changes `doc` increases it by 1."""
-    req: NotRequired[str]
-    """The request that last wrote the row, or a worker's token."""
     cause: NotRequired[str]
     """The API request that caused the last write, as far as it is known."""
 

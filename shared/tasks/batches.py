@@ -16,11 +16,11 @@ from shared.store import table
 
 RECORDS_AT_ONCE = 10
 """The stream records of a batch that are processed concurrently."""
-IN_ORDER_FOR = clock.SECOND
+IN_ORDER_FOR_MS = clock.SECOND
 """How long after it was sent (milliseconds) a message waits for the previous messages of its FIFO group."""
-LONGEST_BACKOFF = 60
+LONGEST_BACKOFF_S = 60
 """The longest time, in seconds, until a failed message is received again."""
-SETTLE_EVERY = 1.0
+SETTLE_EVERY_S = 1.0
 """Seconds after which a batch that still runs settles its finished messages, and then again and again."""
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ Work = Callable[[Message], None]
 def each_message(event: Mapping[str, Any], work: Work) -> dict[str, Any]:
     """Run `work` on each SQS message, concurrently. The response names the messages that SQS delivers again.
 
-    The messages of a FIFO group run one after another, but none waits longer than until `IN_ORDER_FOR` after it was
+    The messages of a FIFO group run one after another, but none waits longer than until `IN_ORDER_FOR_MS` after it was
     sent. A failed message is delivered again after 2, 4, 8 … seconds instead of the visibility timeout of its queue.
     """
     messages = [Message.of(record) for record in event["Records"]]
@@ -138,7 +138,7 @@ def each_record(
 
 def in_order_for(sent_at: int) -> float:
     """Seconds for which a message waits for the previous one of its FIFO group. `sent_at` is in milliseconds."""
-    return max(0, sent_at + IN_ORDER_FOR - clock.now()) / clock.SECOND
+    return max(0, sent_at + IN_ORDER_FOR_MS - clock.now()) / clock.SECOND
 
 
 def _run_concurrently(work: Work, messages: Sequence[Message]) -> list[Message]:
@@ -156,7 +156,7 @@ def _run_concurrently(work: Work, messages: Sequence[Message]) -> list[Message]:
             if group:
                 latest[group] = future
         while running:
-            ended, _ = wait(running, SETTLE_EVERY)
+            ended, _ = wait(running, SETTLE_EVERY_S)
             results = [(running.pop(future), future.result()) for future in ended]
             failures = [message for message, succeeded in results if not succeeded]
             _deliver_soon(failures)
@@ -196,7 +196,7 @@ def _deliver_soon(messages: Sequence[Message]) -> None:
         {
             "Id": str(number),
             "ReceiptHandle": message.receipt,
-            "VisibilityTimeout": min(2**message.receives, LONGEST_BACKOFF),
+            "VisibilityTimeout": min(2**message.receives, LONGEST_BACKOFF_S),
         }
         for number, message in enumerate(messages)
     ]

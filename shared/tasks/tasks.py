@@ -39,12 +39,14 @@ SWEEP_GRACE_S = 30
 """Seconds, scaled, after `due_at` from which `sweep` sends another wake-up."""
 MIN_GRACE_MS = 2 * clock.SECOND
 """The shortest grace period (milliseconds): a wake-up needs this time to arrive, whatever `SPEED` is."""
-SWEEP_AHEAD_MS = 75 * clock.SECOND
-"""How long before a step that is due much later `sweep`, which runs each minute, sends its wake-up with a delay."""
+SWEEP_AHEAD_S = 75
+"""Seconds before a step that is due much later from which `sweep`, which runs each minute, sends a delayed wake-up."""
 EARLY_MS = clock.SECOND
 """How early a wake-up may arrive (milliseconds), because queues delay by whole seconds."""
 MAX_LEASE_MS = 10 * clock.MINUTE
 """A lease with more time left than this (milliseconds) comes from a host with a wrong clock, and counts as expired."""
+MAX_LOST_WORKERS = 3
+"""The number of workers lost during one attempt of a delivery, or during a turn, after which it fails for good."""
 MAX_STEPS = 20
 """The most steps that one worker takes before it leaves the rest to a new wake-up."""
 

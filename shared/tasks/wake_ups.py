@@ -14,7 +14,7 @@ from typing import Any
 from shared.aws import services
 from shared.aws.error_codes import ErrorCode
 from shared.core import clock, threads
-from shared.core.facts import LONGEST_QUEUE_DELAY
+from shared.core.facts import LONGEST_QUEUE_DELAY_S
 from shared.core.log import logger
 
 REQUEST_SECONDS = 1
@@ -44,7 +44,7 @@ class WakeUp:
 
 def delay_until(at_ms: int) -> int:
     """The delay, in whole seconds, of a message for the instant `at_ms`; at most the longest that SQS supports."""
-    return min(max(0, round((at_ms - clock.now()) / clock.SECOND)), LONGEST_QUEUE_DELAY)
+    return min(max(0, round((at_ms - clock.now()) / clock.SECOND)), LONGEST_QUEUE_DELAY_S)
 
 
 def send(queue: str, wake_ups: Sequence[WakeUp]) -> None:

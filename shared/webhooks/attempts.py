@@ -10,12 +10,12 @@ from shared.aws.services import Unavailable
 from shared.core import clock, facts, metrics
 from shared.core.log import logger
 from shared.store import commit, table
-from shared.tasks import wake_ups
+from shared.tasks import tasks, wake_ups
 from shared.webhooks import health, http_client, queues, signing
 from shared.webhooks.deliveries import claims
 from shared.webhooks.deliveries.claims import ClaimedDelivery
 from shared.webhooks.deliveries.resource import wake_up
-from shared.webhooks.deliveries.rules import MAX_LOST_WORKERS, next_step
+from shared.webhooks.deliveries.rules import next_step
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS, Snapshot
 from shared.webhooks.events import EVENTS
@@ -60,7 +60,7 @@ def decide(delivery: ClaimedDelivery, endpoint: Snapshot | None, arrival: Arriva
     """What to do about the attempt of a claimed delivery. `endpoint` is None if there is nothing to send any more."""
     if endpoint is None or delivery.is_closed(endpoint):
         return Cancel()
-    if delivery.claim.lost_workers >= MAX_LOST_WORKERS:
+    if delivery.claim.lost_workers >= tasks.MAX_LOST_WORKERS:
         return Fail()
     destination = queues.another(arrival, endpoint, by_hand=delivery.by_hand)
     if destination is not None:

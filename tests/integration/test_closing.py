@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from shared.core import clock
-from shared.webhooks.deliveries import claims, rules
+from shared.tasks import tasks
+from shared.webhooks.deliveries import claims
 from tests.support.clocks import Clock
 from tests.support.delivering import PHONE, delete, dies_over, disable, happen, only, wake_up
 from tests.support.racing import at_once, just_before
@@ -176,7 +177,7 @@ def test_a_delivery_of_a_closed_endpoint_is_canceled_however_many_workers_were_l
         endpoint = made(stage, "webhook_endpoints", url=receiver.url)
         path = happen(stage)
         waiting = only(stage, path)
-        for _ in range(rules.MAX_LOST_WORKERS):
+        for _ in range(tasks.MAX_LOST_WORKERS):
             dies_over(stage, waiting)
             stopped_clock.forward(claims.LEASE_MS / clock.SECOND + 1)
         close(stage, endpoint)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from shared.core import clock, facts
-from shared.webhooks.deliveries import claims, rules
+from shared.tasks import tasks
+from shared.webhooks.deliveries import claims
 from tests.support import calling
 from tests.support.clocks import Clock
 from tests.support.conversing import Thread, conversed, opened
@@ -95,7 +96,7 @@ def test_a_delivery_that_worker_after_worker_died_over_is_counted(
     with Receiver(answer(200)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
         path = happen(stage)
-        for _ in range(rules.MAX_LOST_WORKERS):
+        for _ in range(tasks.MAX_LOST_WORKERS):
             dies_over(stage, only(stage, path))
             stopped_clock.forward(claims.LEASE_MS / clock.SECOND + 1)
         wake_up(stage, only(stage, path))

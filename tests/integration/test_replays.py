@@ -12,8 +12,9 @@ from shared.core import clock, ids
 from shared.core.errors import ApiError
 from shared.store import table
 from shared.store.keys import Scope
+from shared.tasks import tasks
 from shared.webhooks import failures, replays
-from shared.webhooks.deliveries import claims, rules
+from shared.webhooks.deliveries import claims
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.replays import Replay
 from tests.support.clocks import Clock
@@ -185,7 +186,7 @@ def test_a_delivery_that_fails_after_all_its_workers_were_lost_is_listed(stage: 
         stage.fan_out()
         [event] = listed(stage, "/v1/events")
         [row] = deliveries.of_event(case.scope, event["id"])
-        for _ in range(rules.MAX_LOST_WORKERS):
+        for _ in range(tasks.MAX_LOST_WORKERS):
             assert claims.claim(row["pk"], row["sk"]) is not None
             stopped_clock.forward(claims.LEASE_MS / clock.SECOND + 1)
         stage.nudge("deliver", "retries", {"pk": row["pk"], "sk": row["sk"]})

@@ -23,7 +23,7 @@ from infra.local import resources
 from infra.local.sqs import Draft, Engine, Queue, Received
 from infra.topology import QueueSource
 from shared.core import clock, facts
-from shared.core.facts import LONGEST_QUEUE_DELAY
+from shared.core.facts import LONGEST_QUEUE_DELAY_S
 from shared.tasks import batches, tasks
 from shared.webhooks import health, queues
 from shared.webhooks.deliveries import resource as deliveries
@@ -173,7 +173,7 @@ class DeliveryQueues:
 
     def _new(self, receiver: Receiver, about: tuple[str, int] | None) -> str:
         id, now = str(next(self._numbers)), self._time.now
-        self._rows[id] = _Row(receiver, now, now + deliveries.SWEEP_GRACE_S, now, about=about)
+        self._rows[id] = _Row(receiver, now, now + deliveries.DELIVERY_GRACE_S, now, about=about)
         return id
 
     def _sweep(self) -> None:
@@ -214,7 +214,7 @@ class DeliveryQueues:
             chains.setdefault(message["Attributes"]["MessageGroupId"] if fifo else id, []).append(id)
         for chain in chains.values():
             self._start_next(invocation, chain, 0)
-        self._at(self._time.now + batches.SETTLE_EVERY, self._settle, invocation)
+        self._at(self._time.now + batches.SETTLE_EVERY_S, self._settle, invocation)
 
     def _start_next(self, invocation: _Invocation, chain: list[str], position: int) -> None:
         """Start the message at this position, and later the ones after it. Does nothing if it was started before."""
@@ -267,7 +267,7 @@ class DeliveryQueues:
 
     def _put_off(self, row: _Row) -> None:
         row.planned = queues.put_off_until(int(row.due_at * 1000)) / 1000
-        row.wake_up_at, row.wake_ups = row.planned - deliveries.SWEEP_AHEAD_S, 0
+        row.wake_up_at, row.wake_ups = row.planned - tasks.SWEEP_AHEAD_S, 0
 
     def _record(self, id: str, row: _Row, arrival: Arrival, seconds: float) -> None:
         receiver, timed_out = row.receiver, seconds >= TIMEOUT
@@ -283,8 +283,8 @@ class DeliveryQueues:
             return
         wait = facts.RETRY_SCHEDULE_S[row.attempt]
         row.attempt, row.due_at, row.wake_ups = row.attempt + 1, self._time.now + wait, 0
-        row.wake_up_at, row.planned = row.due_at + deliveries.SWEEP_GRACE_S, row.due_at
-        if wait <= LONGEST_QUEUE_DELAY:
+        row.wake_up_at, row.planned = row.due_at + deliveries.DELIVERY_GRACE_S, row.due_at
+        if wait <= LONGEST_QUEUE_DELAY_S:
             self._wake_up(id, Destination(queues.LATER, receiver.id), wait)
         else:
             self._at(row.due_at, self._wake_up, id, Destination(queues.LATER, receiver.id))
@@ -300,7 +300,7 @@ class DeliveryQueues:
         if len(invocation.ended) < len(invocation.messages):
             if self._queues[invocation.source.queue].fifo:
                 self._delete(invocation)
-            self._at(self._time.now + batches.SETTLE_EVERY, self._settle, invocation)
+            self._at(self._time.now + batches.SETTLE_EVERY_S, self._settle, invocation)
 
     def _returned(self, invocation: _Invocation) -> None:
         self._delete(invocation)

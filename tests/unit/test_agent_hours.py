@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from shared.agent_settings import hours
 from shared.agent_settings.hours import DAYS, Hours
-from shared.agent_settings.policy import DURATION, Problem, TimePolicy
+from shared.agent_settings.policy import DURATION_MS, Problem, TimePolicy
 from shared.core import clock
 
 CHANGES = {
@@ -118,18 +118,18 @@ def test_what_is_too_soon_or_outside_the_hours_is_said() -> None:
     week = [cast("Hours", {"days": ["monday"], "from": "09:00", "to": "10:00"})]
     monday = clock.parse("2027-03-01T09:00:00Z")
     policy = TimePolicy(ZoneInfo("UTC"), monday, week)
-    assert policy.problem(monday, DURATION) is None
-    assert policy.problem(monday + DURATION, DURATION) is None
-    assert policy.problem(monday + DURATION + 1, DURATION) is Problem.OUTSIDE_HOURS
-    assert policy.problem(monday - 1, DURATION) is Problem.TOO_SOON
+    assert policy.problem(monday, DURATION_MS) is None
+    assert policy.problem(monday + DURATION_MS, DURATION_MS) is None
+    assert policy.problem(monday + DURATION_MS + 1, DURATION_MS) is Problem.OUTSIDE_HOURS
+    assert policy.problem(monday - 1, DURATION_MS) is Problem.TOO_SOON
 
 
 @pytest.mark.parametrize("last", [clock.LAST, clock.LAST - clock.DAY, clock.LAST - 10 * clock.DAY])
 def test_the_end_of_the_calendar_is_no_error(last: int) -> None:
     week = [cast("Hours", {"days": list(DAYS), "from": "00:00", "to": "24:00"})]
     policy = TimePolicy(ZoneInfo("Pacific/Auckland"), 0, week)
-    policy.problem(last, DURATION)
-    policy.next_possible(last, DURATION)
+    policy.problem(last, DURATION_MS)
+    policy.next_possible(last, DURATION_MS)
 
 
 def test_hours_around_midnight_are_one_span() -> None:

@@ -13,7 +13,6 @@ from shared.store.keys import Scope
 from shared.tasks import tasks
 from shared.webhooks import attempts, health, queues
 from shared.webhooks.attempts import Cancel, Fail, Move, Send
-from shared.webhooks.deliveries import rules
 from shared.webhooks.deliveries.claims import ClaimedDelivery
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.queues import Arrival, Destination
@@ -53,7 +52,7 @@ def decided(
 
 @pytest.mark.parametrize("queue", QUEUES)
 def test_what_must_not_be_sent_is_canceled_and_what_killed_its_workers_fails_in_every_lane(queue: str | None) -> None:
-    killer = claimed(lost=rules.MAX_LOST_WORKERS)
+    killer = claimed(lost=tasks.MAX_LOST_WORKERS)
     for claim in (claimed(), killer):
         assert decided(None, queue, claim) == decided(CLOSED, queue, claim) == Cancel()
     for endpoint in (HEALTHY, SLOW, HANGING):

@@ -173,7 +173,7 @@ def test_a_busy_endpoint_that_begins_to_hang_delays_no_other_and_is_served_again
     busy.seconds = QUICK
     stage.run(51)
     # A batch with its first attempt that hangs holds back their groups for a second.
-    assert latest(*healthy) < 1 + batches.SETTLE_EVERY
+    assert latest(*healthy) < 1 + batches.SETTLE_EVERY_S
     stage.run(180)
     assert busy.ended == 100 * 40, "its backlog is delivered"
     stage.send(busy, 1, 120)
@@ -227,7 +227,7 @@ def test_events_of_an_object_start_in_order_to_a_busy_endpoint(stage: DeliveryQu
 
 def test_the_worker_has_time_for_the_longest_batch() -> None:
     """Its messages run concurrently: one waits for the previous one, until it is due, and for a receiver that hangs."""
-    waits = (batches.IN_ORDER_FOR + tasks.EARLY_MS) / clock.SECOND
+    waits = (batches.IN_ORDER_FOR_MS + tasks.EARLY_MS) / clock.SECOND
     handling = http_client.DEADLINE_S + commit.CONFLICT_SECONDS
     assert waits + handling < DELIVER.timeout
     assert handling < claims.LEASE_MS / clock.SECOND

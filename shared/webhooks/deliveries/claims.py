@@ -13,7 +13,7 @@ from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 from shared.webhooks import queues
 from shared.webhooks.deliveries import resource
-from shared.webhooks.deliveries.resource import SWEEP_GRACE_S, Attempt, Delivery, DeliveryTrigger
+from shared.webhooks.deliveries.resource import DELIVERY_GRACE_S, Attempt, Delivery, DeliveryTrigger
 from shared.webhooks.deliveries.rules import DeliveryError, DeliveryStatus, Ended, Outcome, Phase, Retry, phase
 from shared.webhooks.endpoints.resource import Snapshot, unchanged
 
@@ -100,7 +100,7 @@ def save_attempt(
         return _save(delivery, resource.end(doc, step.status, clock.iso(now)), tasks.NO_WORK, also)
     at = now + clock.scaled(step.wait_s)
     waiting: Delivery = {**doc, "next_attempt_at": clock.iso(at)}
-    saved = _save(delivery, waiting, tasks.due_attributes(doc["id"], at, SWEEP_GRACE_S), also)
+    saved = _save(delivery, waiting, tasks.due_attributes(doc["id"], at, DELIVERY_GRACE_S), also)
     if saved:
         _set_timer(delivery, step.wait_s, now, at)
     return saved
@@ -157,7 +157,7 @@ def _save(
 def _set_timer(delivery: ClaimedDelivery, wait_s: int, now_ms: int, at_ms: int) -> None:
     row = delivery.claim.row
     # The unscaled wait decides between queue and state machine, so that a fast local run uses both.
-    if wait_s <= facts.LONGEST_QUEUE_DELAY:
+    if wait_s <= facts.LONGEST_QUEUE_DELAY_S:
         wake_ups.send(queues.LATER, [resource.wake_up(row, (at_ms - now_ms) // clock.SECOND)])
     else:
         name = f"{delivery.doc['id']}-{delivery.number + 1}"

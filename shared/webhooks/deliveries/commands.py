@@ -18,7 +18,7 @@ from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
 from shared.webhooks import events, queues
 from shared.webhooks.deliveries import resource
-from shared.webhooks.deliveries.resource import SWEEP_GRACE_S, Delivery, DeliveryTrigger
+from shared.webhooks.deliveries.resource import DELIVERY_GRACE_S, Delivery, DeliveryTrigger
 from shared.webhooks.deliveries.rules import DeliveryStatus
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS
@@ -75,7 +75,7 @@ def send_now(scope: Scope, event_id: str, delivery_id: str) -> Change[Delivery]:
     if "lease" in row or resource.planned_at(row) <= now:
         return _change(scope, doc, [])
     sent: Delivery = {**doc, "next_attempt_at": clock.iso(now)}
-    due = tasks.due_attributes(delivery_id, now, SWEEP_GRACE_S)
+    due = tasks.due_attributes(delivery_id, now, DELIVERY_GRACE_S)
     changes = {**due, "doc": fields.to_json(sent), "by_hand": True, "put_off_until": None}
     return _change(scope, sent, [tasks.if_waiting(row, changes)])
 

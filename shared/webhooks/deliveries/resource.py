@@ -26,11 +26,8 @@ from shared.webhooks.deliveries.rules import DeliveryError, DeliveryStatus, Phas
 from shared.webhooks.endpoints.resource import Snapshot, read
 from shared.webhooks.events import EVENTS, NewEvent
 
-SWEEP_GRACE_S = 60
+DELIVERY_GRACE_S = 60
 """Seconds, scaled, after the due time of an attempt from which `sweep` sends another wake-up."""
-SWEEP_AHEAD_S = 75
-"""Seconds, scaled, before the planned time of a delivery that was put off from which `sweep`, which runs each minute,
-sends its wake-up. The wake-up has the delay until that time."""
 OVERDUE_MS = 2 * clock.SECOND
 """How long after its time (milliseconds) an attempt is usually made at the latest: a state machine waits up to a second
 longer."""
@@ -211,7 +208,7 @@ def new_row(
     }
     if not endpoint.doc["enabled"]:
         return row | {"doc": fields.to_json(end(doc, DeliveryStatus.CANCELED, clock.iso(now)))}
-    row |= {"doc": fields.to_json(doc), **tasks.due_attributes(id, now, SWEEP_GRACE_S)}
+    row |= {"doc": fields.to_json(doc), **tasks.due_attributes(id, now, DELIVERY_GRACE_S)}
     return row | (put_off(event.scope, row, queues.put_off_until(now)) if automatic and endpoint.hanging else {})
 
 
@@ -312,7 +309,11 @@ def end(doc: Delivery, status: DeliveryStatus, at: str) -> Delivery:
 def put_off(scope: Scope, row: table.Row, until_ms: int) -> dict[str, table.Value | None]:
     """The attributes of a delivery that is put off until the instant `until_ms`."""
     listed = {} if is_test(row) else {"f1": retrying_partition(scope, row["endpoint"])}
-    return {"put_off_until": until_ms, **tasks.woken_from(row["sk"], until_ms - clock.scaled(SWEEP_AHEAD_S)), **listed}
+    return {
+        "put_off_until": until_ms,
+        **tasks.woken_from(row["sk"], until_ms - clock.scaled(tasks.SWEEP_AHEAD_S)),
+        **listed,
+    }
 
 
 def is_test(row: table.Row) -> bool:

@@ -9,9 +9,6 @@ from shared.core.facts import RETRY_SCHEDULE_S
 from shared.store import table
 from shared.webhooks.endpoints.resource import Snapshot
 
-MAX_LOST_WORKERS = 3
-"""The number of workers lost during one attempt after which the delivery fails with `worker_lost` (promises 9)."""
-
 
 class DeliveryStatus(StrEnum):
     """The status of a delivery (promises 9)."""
