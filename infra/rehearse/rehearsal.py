@@ -258,7 +258,7 @@ class Rehearsal:
 
     def canary(self) -> None:
         """Start the canary once. Raises Failed if it does not pass."""
-        alias = self.resource("AWS::Lambda::Alias", construct_id("canary"))
+        alias = self.resource("AWS::Lambda::Alias", f"{construct_id('canary')}Live")
         answer = self.aws("lambda").invoke(FunctionName=alias, Payload=b"{}")
         result = json.loads(answer["Payload"].read())
         self.must(result == {"passed": True}, f"the canary answered {result}; see the function's log")

@@ -81,15 +81,16 @@ def canary(it: Rehearsal) -> str:
 def sign_in(it: Rehearsal) -> str:
     """Invite the person, who signs in to the admin pages with a browser."""
     address = str(it.email)
-    if address not in it.manage("members", "list", it.project()):
+
+    def listed() -> str:
+        """The person's line in the list of members, which may have the address in another case."""
+        lines = it.manage("members", "list", it.project()).splitlines()
+        return next((line for line in lines if line.casefold().endswith(f"\t{address.casefold()}")), "")
+
+    if not listed():
         it.manage("members", "add", it.project(), address, "--role", "owner")
-    print(f"    Sign in at {it.outputs()[ADMIN_OUTPUT]} with the password that was sent to {address}.")
-
-    def joined() -> bool:
-        members = it.manage("members", "list", it.project())
-        return f"joined not yet\t{address}" not in members and address in members
-
-    took = it.wait(f"{address} has signed in", joined, within_s=HOUR, every_s=10)
+    print(f"    Sign in at {it.outputs()[ADMIN_OUTPUT]} with the password that was sent to {address}.", flush=True)
+    took = it.wait(f"{address} has signed in", lambda: "joined not yet" not in listed(), within_s=HOUR, every_s=10)
     return f"{address} has signed in, {took:.0f} s after the invitation"
 
 

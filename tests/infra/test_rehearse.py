@@ -30,7 +30,7 @@ from infra.stage import parse
 from tests.support import moto_server
 from tests.support.canned_aws import always, endpoint, response
 from tests.support.receivers import Request
-from tests.support.synth import CALLS
+from tests.support.synth import CALLS, Synthesized
 
 ACCOUNT, REGION, STACK = "123456789012", "eu-central-1", "appointments-dev"
 BY_NAME = {step.name: step for step in (*STEPS, CLEAN_UP)}
@@ -317,7 +317,7 @@ PRINTED = {
     "preflight": ["python -m infra.preflight rehearsal"],
     "first_release": ["first && python -m infra.deploy rehearsal", "GET <ApiUrl>/v1/ping"],
     "canary": [
-        'lambda Invoke {"FunctionName": "<Canary>", "Payload": "{}"}',
+        'lambda Invoke {"FunctionName": "<CanaryLive>", "Payload": "{}"}',
         'cloudwatch DescribeAlarms {"AlarmNames": ["appointments-rehearsal-canary-CanaryFailed"]}',
     ],
     "sign_in": [
@@ -368,6 +368,17 @@ PRINTED = {
 """What a dry run prints of each step, in this order."""
 
 
+def dry() -> Rehearsal:
+    """A dry run on the stage that infra/README.md describes, with live calls."""
+    ((stage, settings),) = entry().items()
+    state = {"instant": "2026-11-21T10:15:00Z", "kept": "k", "lost": "l", "forgotten": "f", "new_table": "new"}
+    made = Rehearsal(
+        parse(stage, settings | {"connect": CALLS["connect"]}), REGION, ROOT / ".rehearsal", dry=True, state=state
+    )
+    made.email, made.phone = "ada@example.com", "+1"
+    return made
+
+
 @pytest.mark.parametrize("name", BY_NAME)
 def test_a_dry_run_prints_the_commands_and_calls_in_order_and_uses_no_network(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
@@ -376,12 +387,7 @@ def test_a_dry_run_prints_the_commands_and_calls_in_order_and_uses_no_network(
         monkeypatch.delenv(variable, raising=False)
     # Nobody listens there.
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    ((stage, settings),) = entry().items()
-    state = {"instant": "2026-11-21T10:15:00Z", "kept": "k", "lost": "l", "forgotten": "f", "new_table": "new"}
-    made = Rehearsal(
-        parse(stage, settings | {"connect": CALLS["connect"]}), REGION, ROOT / ".rehearsal", dry=True, state=state
-    )
-    made.email, made.phone = "ada@example.com", "+1"
+    made = dry()
     assert BY_NAME[name].skipped(made) == ""
     BY_NAME[name].act(made)
     said = capsys.readouterr().out
@@ -397,3 +403,22 @@ def test_a_dry_run_of_the_command_prints_every_step(rehearse: Rehearse, capsys: 
     for step in BY_NAME.values():
         assert f"{step.name}: {step.does}" in said
         assert f"# must be seen: {step.sees}" in said
+
+
+def test_what_the_steps_ask_the_stack_for_by_name_is_one_thing(
+    prod: Synthesized, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("canary", "restore"):
+        BY_NAME[name].act(dry())
+    said = capsys.readouterr().out
+    asked = set(re.findall(r'(\w+) \{"(?:FunctionName|Name|restApiId)": "<(\w+)>"', said))
+    kinds = {
+        "Invoke": "AWS::Lambda::Alias",
+        "PutFunctionConcurrency": "AWS::Lambda::Function",
+        "DisableRule": "AWS::Events::Rule",
+        "UpdateStage": "AWS::ApiGateway::RestApi",
+    }
+    assert {operation for operation, _ in asked} == kinds.keys()
+    for operation, name in asked:
+        assert len([found for found in prod.all(kinds[operation]) if found.startswith(name)]) == 1, name
+    assert "appointments-prod-canary-CanaryFailed" in {alarm["AlarmName"] for alarm in prod.alarms.values()}
