@@ -17,7 +17,7 @@ from infra.app import context
 from infra.gateway import ACCESS_LOG
 from infra.preflight import CONCURRENCY_QUOTA
 from infra.rehearse.steps import CLEAN_UP, STEPS
-from infra.stack_names import KEPT
+from infra.stack_names import KEPT, RESTORE_ROLE_OUTPUT, SIGNING_KEY_OUTPUT, ledger_copy_name, stack_name
 from tests.support.synth import Synthesized
 
 ROOT = Path(__file__).parents[2]
@@ -241,6 +241,15 @@ def test_the_aws_commands_exist_and_have_these_options() -> None:
         assert options <= {xform_name(member, "-") for member in shape.members}, (service, command)
         assert options >= {xform_name(member, "-") for member in shape.required_members}, (service, command)
     assert {"sqs start-message-move-task", "dynamodb restore-table-to-point-in-time"} <= used
+
+
+def test_what_a_lost_region_needs_has_the_names_that_the_copies_have() -> None:
+    steps = SECTIONS["A lost region"]
+    (named,) = re.findall(r"s3://(\$STACK-\S+?)\"", steps)
+    for name, value in {"$STACK": stack_name("prod"), "$AWS_REGION": "eu-west-1", "$ACCOUNT": "123456789012"}.items():
+        named = named.replace(name, value)
+    assert named == ledger_copy_name("prod", "eu-west-1", "123456789012")
+    assert {RESTORE_ROLE_OUTPUT, SIGNING_KEY_OUTPUT} <= {word for words in calls("copies") for word in words}
 
 
 def test_a_restored_table_is_set_up_as_the_topology_says(prod: Synthesized) -> None:
