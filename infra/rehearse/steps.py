@@ -90,7 +90,9 @@ def sign_in(it: Rehearsal) -> str:
     if not listed():
         it.manage("members", "add", it.project(), address, "--role", "owner")
     print(f"    Sign in at {it.outputs()[ADMIN_OUTPUT]} with the password that was sent to {address}.", flush=True)
-    took = it.wait(f"{address} has signed in", lambda: "joined not yet" not in listed(), within_s=HOUR, every_s=10)
+    took = it.wait(
+        f"{address} has signed in", lambda: bool(re.search(r"\tjoined \d", listed())), within_s=HOUR, every_s=10
+    )
     return f"{address} has signed in, {took:.0f} s after the invitation"
 
 
