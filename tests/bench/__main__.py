@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from infra.costs import WORK
-from tests.bench import deliveries, requests, runner
+from tests.bench import cli, deliveries, requests, runner
 from tests.bench.samples import Figure, Goal, table
 
 ROUNDS = 15
@@ -62,6 +62,7 @@ def main() -> None:
         "requests": (requests.HEADINGS, lambda: requests.report(requests.measure(options.rounds))),
         "deliveries": (deliveries.HEADINGS, lambda: deliveries.report(deliveries.measure(options.rounds))),
         "write units": (("write units", "ours"), units),
+        "the command line": (cli.HEADINGS, lambda: cli.report(cli.measure(options.rounds))),
         "the local runner": (runner.HEADINGS, lambda: runner.report(runner.measure())),
     }
     tables = {"machine": machine(options.rounds)}
