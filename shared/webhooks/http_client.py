@@ -308,6 +308,12 @@ _starting = threading.Lock()
 _client: Client | None = None
 
 
+def use(client: Client) -> None:
+    """Let this client send from now on, for tests."""
+    global _client
+    _client = client
+
+
 def post(
     url: str, headers: Mapping[str, str], body: bytes, *, allow_loopback: bool, deadline_s: float = DEADLINE_S
 ) -> Outcome:

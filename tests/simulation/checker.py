@@ -1,0 +1,643 @@
+"""Checks a history against the contract (`tests/conformance/promises.md`), whose numbers the findings name.
+
+It knows what clients asked and were told, what receivers got, and what the API shows when all is quiet; nothing of the
+implementation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shared.core import clock
+from shared.webhooks.deliveries.rules import RETRY_SCHEDULE_S
+from tests.simulation.clients import Load, Operation, Scope
+from tests.simulation.receivers import Got, Receiver
+from tests.simulation.world import World
+
+OFF_S = 0.7
+"""Seconds by which the clocks of two hosts may differ."""
+IN_FLIGHT_S = 90
+"""Seconds for which an attempt may go on that began before a change of its endpoint."""
+SLOW_MS = 5_000
+LATE_S = 300
+"""Seconds by which an attempt may be late if nothing goes wrong."""
+MOST_LISTED = 20_000
+KINDS = {"cust": "customers", "appt": "appointments", "sess": "sessions", "conv": "conversations"}
+ENDED_CALLS = ("completed", "no_answer", "failed", "invalid_number", "call_later")
+UNSHOWN = {"appointment": ("session_id", "updated_at"), "customer": ("updated_at",)}
+"""Fields that change without an event of the resource (promise 11.11)."""
+
+
+@dataclass
+class Shown:
+    """What the API shows of a scope in the end."""
+
+    scope: Scope
+    events: list[Any] = field(default_factory=list)
+    """In the order of their ids."""
+    deliveries: dict[str, list[Any]] = field(default_factory=dict)
+    """By event."""
+    resources: dict[str, Any] = field(default_factory=dict)
+    """By id."""
+    messages: dict[str, list[Any]] = field(default_factory=dict)
+    """By conversation, oldest first."""
+    endpoints: dict[str, Any] = field(default_factory=dict)
+    listed: Counter[str] = field(default_factory=Counter)
+    """How often the pages of the lists have each resource."""
+    found: dict[str, set[str]] = field(default_factory=dict)
+    """By customer: the appointments that a filter finds."""
+
+    def events_of(self, id: str) -> list[Any]:
+        """The events of a resource, oldest first."""
+        return [event for event in self.events if event["data"]["object"]["id"] == id]
+
+
+def check(world: World, load: Load) -> list[str]:
+    """What breaks a promise, each with the promise's number."""
+    shown = [_read(world, scope) for scope in load.scopes]
+    found: list[str] = []
+    for each in shown:
+        mine = [operation for operation in load.operations if operation.scope is each.scope]
+        checks = (
+            _responses(world, mine),
+            _effects(each, mine),
+            _changes(each),
+            _order(each, mine),
+            _lists(each, mine),
+            _calls(each, mine),
+            _conversations(each, mine),
+            _deliveries(world, load, each, mine),
+        )
+        found += [f"{finding} [{each.scope.name}]" for findings in checks for finding in findings]
+    found += _tenancy(load, shown)
+    if not found:
+        # Last, because this changes what is shown.
+        found += [finding for each in shown for finding in _nothing_is_held(world, each)]
+    found += [f"a dead-letter queue has messages: {name} {count}" for name, count in world.dead_letters().items()]
+    return found
+
+
+# What the API shows
+
+
+def _read(world: World, scope: Scope) -> Shown:
+    shown = Shown(scope)
+    shown.events = sorted(_all(world, scope, "/v1/events"), key=lambda event: str(event["id"]))
+    for event in shown.events:
+        shown.deliveries[event["id"]] = _all(world, scope, f"/v1/events/{event['id']}/deliveries")
+    listed = [each for kind in KINDS.values() for each in _all(world, scope, f"/v1/{kind}")]
+    shown.listed = Counter(each["id"] for each in [*listed, *shown.events])
+    ids = dict.fromkeys([*(event["data"]["object"]["id"] for event in shown.events), *(each["id"] for each in listed)])
+    for id in ids:
+        if kind := KINDS.get(id.partition("_")[0]):
+            response = _get(world, scope, f"/v1/{kind}/{id}")
+            # The object of a test event does not exist.
+            if response is not None:
+                shown.resources[id] = response
+        if id.startswith("conv_"):
+            shown.messages[id] = _all(world, scope, f"/v1/conversations/{id}/messages", "order=asc&")
+        if id.startswith("cust_"):
+            shown.found[id] = {each["id"] for each in _all(world, scope, "/v1/appointments", f"customer_id={id}&")}
+    shown.endpoints = {each["id"]: each for each in _all(world, scope, "/v1/webhook_endpoints")}
+    return shown
+
+
+def _nothing_is_held(world: World, shown: Shown) -> Iterator[str]:
+    """Whoever can be called or written to, can: no lock is left behind."""
+    for id, resource in shown.resources.items():
+        if resource["object"] == "customer" and resource["deleted_at"] is None:
+            response = world.request("POST", f"/v1/customers/{id}/call", shown.scope.key, {})
+            if response.status == 409 and response.json["error"]["code"] == "call_in_progress":
+                yield f"7.3: {id} cannot be called, although no call is under way"
+        if resource["object"] == "conversation" and resource["status"] == "active":
+            body = {"content": "Hello"}
+            response = world.request("POST", f"/v1/conversations/{id}/messages", shown.scope.key, body)
+            if response.status == 409 and response.json["error"]["code"] == "conversation_busy":
+                yield f"8.4: {id} is busy, although no message is under way"
+
+
+def _get(world: World, scope: Scope, path: str) -> Any:
+    world.scheduler.sleep(0.1)
+    response = world.request("GET", path, scope.key)
+    assert response.status in (200, 404), (path, response)
+    return response.json if response.status == 200 else None
+
+
+def _all(world: World, scope: Scope, path: str, more: str = "") -> list[Any]:
+    found: list[Any] = []
+    while True:
+        after = f"&starting_after={found[-1]['id']}" if found else ""
+        page = _get(world, scope, f"{path}?{more}limit=7{after}")
+        found += page["data"]
+        assert len(found) < MOST_LISTED, f"3.13: the list {path} does not end"
+        if not page["has_more"]:
+            return found
+
+
+# Requests
+
+
+def _responses(world: World, operations: Sequence[Operation]) -> Iterator[str]:
+    for operation in operations:
+        statuses = {each.response.status for each in operation.tries}
+        if 500 in statuses:
+            yield f"2.9: {operation.name} was answered by an internal error"
+        for each in operation.tries:
+            if each.response.status >= 500 and each.response.status != 504 and not each.response.was_hit:
+                yield f"2.9: {operation.name} got {each.response.status}, although nothing went wrong"
+        # The key is free again after 24 hours.
+        if operation.reuses and operation.succeeded and operation.ended - operation.reuses.began < 24 * 3600:
+            yield f"4.2: {operation.name} succeeded with the key of {operation.reuses.name}"
+        bodies = {each.response.body for each in operation.tries if 200 <= each.response.status < 300}
+        if operation.key and len(bodies) > 1:
+            yield f"4.1: {operation.name} got {len(bodies)} different responses for one key"
+
+
+def _effects(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+    """One effect for each request that succeeded, at most one for another, none for a refused one."""
+    marks: Counter[str] = Counter()
+    by_name = {operation.name: operation for operation in operations}
+    for kind in ("customer", "appointment"):
+        for id in _ids(shown, kind):
+            before = None
+            for event in shown.events_of(id):
+                mark = event["data"]["object"]["metadata"].get("mark")
+                if mark != before and mark is not None:
+                    marks[mark] += 1
+                    cause = by_name.get(mark)
+                    if cause is not None and before is not None:
+                        yield from _only_what_was_asked(event, cause)
+                before = mark
+    for operation in operations:
+        if not isinstance(operation.body, dict) or "mark" not in operation.body.get("metadata", {}):
+            continue
+        effects = marks[operation.name]
+        if effects > 1:
+            yield f"4.6: {operation.name} had {effects} effects"
+        if operation.succeeded and effects == 0:
+            yield f"9.1: {operation.name} succeeded, and there is no event of it"
+        if operation.refused and effects:
+            yield f"4.4: {operation.name} was refused, and has an effect"
+
+
+def _only_what_was_asked(event: Any, cause: Operation) -> Iterator[str]:
+    """A patch changes what it names, and nothing that another one has written meanwhile."""
+    previous, after = event["data"].get("previous_attributes", {}), event["data"]["object"]
+    follows = {"status", "cancellation_reason", "failure_reason"} if "appointment_at" in cause.body else set[str]()
+    unasked = set(previous) - set(cause.body) - follows - set(UNSHOWN[after["object"]])
+    before, now = previous.get("metadata", {}), after["metadata"]
+    keys = {key for key in before.keys() | now.keys() if before.get(key) != now.get(key)}
+    unasked |= keys - set(cause.body["metadata"])
+    if unasked:
+        yield f"3.7: {cause.name} changed {sorted(unasked)} of {after['id']} too"
+
+
+def _changes(shown: Shown) -> Iterator[str]:
+    """Events are exactly the committed changes, each with the attributes as they were before."""
+    for id, present in shown.resources.items():
+        events = shown.events_of(id)
+        if not events:
+            yield f"9.1: {id} exists, and there is no event of its creation ({present['object']})"
+            continue
+        if not events[0]["type"].endswith(".created") or "previous_attributes" in events[0]["data"]:
+            yield f"9.1: the first event of {id} is {events[0]['type']}"
+        for event, following in itertools.pairwise(events):
+            yield from _change(event["data"]["object"], following)
+        last, ignored = events[-1]["data"]["object"], UNSHOWN.get(present["object"])
+        if ignored and _without(last, ignored) != _without(present, ignored):
+            yield f"9.1: {id} has changed since its last event {events[-1]['id']}"
+
+
+def _change(before: Any, event: Any) -> Iterator[str]:
+    """Whether an event says what was before."""
+    after, previous = event["data"]["object"], event["data"].get("previous_attributes") or {}
+    ignored = UNSHOWN.get(after["object"])
+    if ignored is None:
+        return
+    changed = {name: before[name] for name in after if name not in ignored and before[name] != after[name]}
+    told = _without(previous, ignored)
+    if not changed:
+        yield f"9.1: {event['id']} ({event['type']} of {after['id']}) is an event of no change"
+    elif changed != told:
+        yield f"6.5: {event['id']} ({event['type']} of {after['id']}) says {told} was before, and {changed} was"
+    if before.get("status") == "cancelled" != after.get("status"):
+        yield f"6.2: {after['id']} was cancelled, and is {after['status']}"
+
+
+def _order(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+    """Responses agree with one order of the changes of each resource, which agrees with time."""
+    seen: dict[str, list[tuple[float, float, int, int, str]]] = defaultdict(list)
+    for operation in operations:
+        for each in operation.tries:
+            if not 200 <= each.response.status < 300 or not each.response.body:
+                continue
+            body = each.response.json
+            kind = body.get("object")
+            if kind not in UNSHOWN:
+                continue
+            states = [_without(event["data"]["object"], UNSHOWN[kind]) for event in shown.events_of(body["id"])]
+            places = [number for number, state in enumerate(states) if state == _without(body, UNSHOWN[kind])]
+            if not places:
+                yield f"3.11: {operation.name} was shown a state of {body['id']} that never was"
+                continue
+            # A write with a saved response may have had its effect at an earlier try.
+            began = each.began if operation.method == "GET" else operation.began
+            seen[body["id"]].append((began, each.ended, places[0], places[-1], operation.name))
+            if operation.method != "GET":
+                break
+    for id, entries in seen.items():
+        for _, ended, first, _, name in entries:
+            for began, _, _, last, later in entries:
+                if ended < began and last < first:
+                    yield f"3.11: {later} was shown {id} as it was before {name}, which had ended"
+
+
+def _lists(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+    """Lists show each resource once, and each write at once if they have no filter."""
+    for id, count in shown.listed.items():
+        if count > 1:
+            yield f"3.13: the pages of a list have {id} {count} times"
+    for id, resource in shown.resources.items():
+        if not resource.get("deleted_at") and id not in shown.listed:
+            yield f"3.13: {id} is in no list"
+    for customer, ids in shown.found.items():
+        theirs = {
+            id
+            for id, each in shown.resources.items()
+            if each["object"] == "appointment" and each["customer_id"] == customer and not each["deleted_at"]
+        }
+        if ids != theirs:
+            yield f"3.15: the appointments of {customer} are {sorted(theirs)}, and the filter finds {sorted(ids)}"
+    for kind in ("customers", "appointments"):
+        created = [
+            each for each in operations if each.method == "POST" and each.path == f"/v1/{kind}" and each.succeeded
+        ]
+        deletions = [each for each in operations if each.method == "DELETE"]
+        for operation in operations:
+            if operation.path != f"/v1/{kind}" or operation.method != "GET" or not operation.succeeded:
+                continue
+            page = operation.result
+            listed = [each["id"] for each in page["data"]]
+            last = operation.tries[-1]
+            for creation in created:
+                id = creation.result["id"]
+                begun = any(each.path.endswith(id) and each.began < last.ended for each in deletions)
+                beyond = page["has_more"] and listed and id < listed[-1]
+                if creation.ended < last.began and not begun and not beyond and id not in listed:
+                    yield f"3.11: {operation.name} does not list {id}, which existed"
+
+
+# Calls and conversations
+
+
+def _calls(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+    of_customer: dict[str, list[Any]] = defaultdict(list)
+    for session in shown.resources.values():
+        if session["object"] == "session":
+            of_customer[session["customer_id"]].append(session)
+            yield from _call(shown, session)
+    for customer, sessions in of_customer.items():
+        for first, second in _at_once(sessions):
+            yield f"7.3: {customer} had two calls at once, {first} and {second}"
+    yield from _one_call_a_key(operations)
+    yield from _calls_of_deleted(shown, operations)
+    yield from _opt_outs(shown, operations)
+
+
+def _call(shown: Shown, session: Any) -> Iterator[str]:
+    """A call goes to exactly one end, which never changes."""
+    id, status = session["id"], session["call_status"]
+    if status not in ENDED_CALLS:
+        yield f"7.5: {id} is {status} in the end"
+    kinds = [event["type"].partition(".")[2] for event in shown.events_of(id)]
+    statuses = [event["data"]["object"]["call_status"] for event in shown.events_of(id)]
+    if sum(kind in ENDED_CALLS for kind in kinds) != 1 or len(set(kinds)) < len(kinds):
+        yield f"7.5: {id} has the events {kinds}"
+    if any(before in ENDED_CALLS and after != before for before, after in itertools.pairwise([*statuses, status])):
+        yield f"7.5: {id} ended and changed: {[*statuses, status]}"
+    for part in ("transcript", "recording"):
+        if session[f"{part}_status"] == "processing":
+            yield f"7.11: the {part} of {id} is never available"
+
+
+def _at_once(those: list[Any]) -> Iterator[tuple[str, str]]:
+    """The pairs of which the second began before the first had ended."""
+    for first, second in itertools.pairwise(sorted(those, key=lambda each: str(each["id"]))):
+        if first["ended_at"] is None or _seconds(second["created_at"]) < _seconds(first["ended_at"]) - OFF_S:
+            yield first["id"], second["id"]
+
+
+def _calls_of_deleted(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+    for deletion in operations:
+        customer = deletion.path.rpartition("/")[2]
+        if deletion.method != "DELETE" or not deletion.succeeded:
+            continue
+        for event in shown.events:
+            session = event["data"]["object"]
+            late = event["type"] == "session.dialing" and session["customer_id"] == customer
+            if late and _seconds(session["updated_at"]) > deletion.ended + IN_FLIGHT_S:
+                yield f"5.4: {session['id']} was dialed after {customer} was deleted"
+
+
+def _one_call_a_key(operations: Sequence[Operation]) -> Iterator[str]:
+    told: dict[str, str] = {}
+    for operation in operations:
+        if operation.path.endswith("/call") and operation.succeeded and operation.result["status"] == "queued":
+            session = operation.result["session_id"]
+            if session in told:
+                yield f"7.1: {operation.name} and {told[session]} got the same call"
+            told[session] = operation.name
+
+
+def _opt_outs(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+    """Who is not to be called is not called."""
+    for stop in operations:
+        if not (isinstance(stop.body, dict) and stop.body.get("do_not_call") is True and stop.succeeded):
+            continue
+        customer = stop.path.rpartition("/")[2]
+        again = [each.began for each in operations if _may_allow_calls(each, customer) and each.ended > stop.began]
+        until = min(again, default=float("inf"))
+        for operation in operations:
+            if operation.path == f"/v1/customers/{customer}/call" and operation.succeeded:
+                first = next(each for each in operation.tries if 200 <= each.response.status < 300)
+                if stop.ended < operation.began and first.ended < until:
+                    yield f"11.15: {operation.name} called {customer}, who is not to be called since {stop.name}"
+        for event in shown.events:
+            session = event["data"]["object"]
+            if event["type"] == "session.dialing" and session["customer_id"] == customer:
+                at = _seconds(session["updated_at"])
+                if stop.ended + OFF_S < at < until:
+                    yield f"11.15: {session['id']} was dialed, although {stop.name} had ended"
+
+
+def _may_allow_calls(operation: Operation, customer: str) -> bool:
+    lifts = isinstance(operation.body, dict) and operation.body.get("do_not_call") is False
+    return (
+        operation.path == f"/v1/customers/{customer}" and lifts
+    ) or operation.path == f"/v1/customers/{customer}/opt_in"
+
+
+def _conversations(shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+    for id, messages in shown.messages.items():
+        roles = [message["role"] for message in messages if message["role"] != "staff"]
+        if roles != ["user", "assistant"] * (len(roles) // 2):
+            yield f"8.6: the messages of {id} do not alternate: {roles}"
+        for message in messages:
+            if message["role"] == "user" and message["reply_status"] not in ("complete", "failed"):
+                yield f"8.6: {message['id']} is {message['reply_status']} in the end"
+    yield from _messages(shown, [each for each in operations if _is_message(each)])
+    threads: dict[str, list[Any]] = defaultdict(list)
+    for conversation in shown.resources.values():
+        if conversation["object"] == "conversation" and conversation["external_id"]:
+            threads[conversation["external_id"]].append(conversation)
+    for name, those in threads.items():
+        for first, second in _at_once(those):
+            yield f"8.1: {name} has two active conversations, {first} and {second}"
+
+
+def _messages(shown: Shown, sent: Sequence[Operation]) -> Iterator[str]:
+    """Each message that was accepted is stored once, with the reply that its sender got."""
+    stored = {message["id"]: message for messages in shown.messages.values() for message in messages}
+    told: dict[str, str] = {}
+    for operation in sent:
+        if not operation.succeeded:
+            continue
+        message, content = operation.result, operation.body["content"]
+        if message["id"] in told:
+            yield f"4.6: {operation.name} and {told[message['id']]} are one message"
+        told[message["id"]] = operation.name
+        if stored.get(message["id"], {}).get("content") != content:
+            yield f"8.6: the message of {operation.name} is not in the conversation"
+        reply = message.get("reply")
+        if reply and stored.get(reply["id"], {}).get("content") != reply["content"]:
+            yield f"8.6: the reply to {operation.name} is not in the conversation"
+    number = sum(message["role"] in ("user", "staff") for message in stored.values())
+    most = len(told) + sum(not each.succeeded and not each.refused for each in sent)
+    if number > most:
+        yield f"4.6: {number} messages were stored, and {most} were sent at most"
+
+
+def _is_message(operation: Operation) -> bool:
+    return operation.method == "POST" and operation.path.endswith("/messages")
+
+
+# Deliveries
+
+
+def _deliveries(world: World, load: Load, shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+    created = {
+        each.result["id"]: each for each in operations if each.path == "/v1/webhook_endpoints" and each.succeeded
+    }
+    for event in shown.events:
+        deliveries = shown.deliveries[event["id"]]
+        for delivery in deliveries:
+            yield from _ending(world, event, delivery, shown, operations)
+        if any(delivery["trigger"] == "test" for delivery in deliveries):
+            continue
+        for id, creation in created.items():
+            automatic = [
+                each for each in deliveries if each["webhook_endpoint_id"] == id and each["trigger"] == "automatic"
+            ]
+            yield from _reached(event, creation, automatic, shown, operations)
+    for id, creation in created.items():
+        receiver = load.endpoints[creation.body["url"]]
+        yield from _received(shown, id, receiver)
+        yield from _signed(receiver, operations, creation)
+        yield from _closed(id, receiver, operations)
+
+
+def _reached(
+    event: Any, creation: Operation, automatic: Sequence[Any], shown: Shown, operations: Sequence[Operation]
+) -> Iterator[str]:
+    """Whether the event has the delivery that it must have, and no other."""
+    id, filters = creation.result["id"], creation.body["event_filters"]
+    at = _seconds(_instant(event["data"]["object"]))
+    wanted = not filters or event["type"] in filters or event["type"].partition(".")[0] + ".*" in filters
+    deleted = [each for each in operations if each.method == "DELETE" and each.path.endswith(id)]
+    if len(automatic) > 1:
+        yield f"9.1: {event['id']} has {len(automatic)} deliveries to {id}"
+    if automatic and (not wanted or at < creation.began - OFF_S):
+        yield f"9.3: {event['id']} ({event['type']}) was delivered to {id}, which does not want it"
+    if wanted and not automatic and at > creation.ended + OFF_S and not deleted:
+        yield f"9.1: {event['id']} ({event['type']}) was not delivered to {id}"
+
+
+def _ending(world: World, event: Any, delivery: Any, shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+    """A delivery ends for a stated reason."""
+    attempts, status, id = delivery["attempts"], delivery["status"], delivery["id"]
+    codes = [each["response_status_code"] for each in attempts]
+    last = codes[-1] if codes else None
+    if status == "attempting":
+        yield f"9.1: {id} never ends"
+    if [each["number"] for each in attempts] != list(range(1, delivery["attempt_count"] + 1)):
+        yield f"9.15: the attempts of {id} are numbered {[each['number'] for each in attempts]}"
+    if any(map(_is_success, codes[:-1])):
+        yield f"9.8: {id} was attempted again after a success"
+    if status == "succeeded" and not _is_success(last):
+        yield f"9.8: {id} succeeded with {last}"
+    final = last is not None and 400 <= last < 500 and last not in (408, 429)
+    if status == "failed" and not (final or len(attempts) == 9 or delivery["error_code"] == "worker_lost"):
+        yield f"0.6: {id} failed after {codes}"
+    if delivery["error_code"] == "worker_lost" and not world.faults.injected:
+        yield f"9.15: the worker of {id} was lost although nothing went wrong"
+    yield from _disabled(delivery, shown, operations)
+    yield from _ladder(world, delivery, shown)
+
+
+def _disabled(delivery: Any, shown: Shown, operations: Sequence[Operation]) -> Iterator[str]:
+    """A 410 disables the endpoint, and only a disabled or deleted one cancels."""
+    id, status, endpoint = delivery["id"], delivery["status"], delivery["webhook_endpoint_id"]
+    changes = [each for each in operations if each.path.endswith(endpoint)]
+    enabled = [isinstance(each.body, dict) and each.body.get("enabled") for each in changes]
+    gone = any(attempt["response_status_code"] == 410 for attempt in _attempts_to(endpoint, shown))
+    shown_enabled = shown.endpoints.get(endpoint, {}).get("enabled")
+    if status == "failed" and delivery["response_status_code"] == 410 and True not in enabled and shown_enabled:
+        yield f"9.14: {endpoint} responded to {id} with 410, and is enabled"
+    closed = False in enabled or gone or any(each.method == "DELETE" for each in changes)
+    if status == "canceled" and not closed and not shown.endpoints.get(endpoint, {}).get("disabled_reason"):
+        yield f"9.13: {id} was canceled, and its endpoint was never disabled"
+
+
+def _ladder(world: World, delivery: Any, shown: Shown) -> Iterator[str]:
+    """Attempts are made at the times of the ladder."""
+    # Attempts to an endpoint that is slow or hangs wait for each other.
+    slow = any(each["duration_ms"] >= SLOW_MS for each in _attempts_to(delivery["webhook_endpoint_id"], shown))
+    for before, after in itertools.pairwise(delivery["attempts"]):
+        end = _seconds(before["at"]) + before["duration_ms"] / 1000
+        wait, planned = _seconds(after["at"]) - end, RETRY_SCHEDULE_S[before["number"]]
+        if wait < planned - OFF_S:
+            yield f"0.6: attempt {after['number']} of {delivery['id']} came after {wait:.1f} s, not {planned}"
+        if wait > planned + LATE_S and not world.faults.injected and not slow:
+            yield f"0.6: attempt {after['number']} of {delivery['id']} came {wait - planned:.0f} s late"
+
+
+def _attempts_to(endpoint: str, shown: Shown) -> list[Any]:
+    deliveries = [each for found in shown.deliveries.values() for each in found]
+    return [attempt for each in deliveries if each["webhook_endpoint_id"] == endpoint for attempt in each["attempts"]]
+
+
+def _received(shown: Shown, id: str, receiver: Receiver) -> Iterator[str]:
+    """The audit log is the receiver's log, but for attempts that were cut off."""
+    events = {event["id"]: event for event in shown.events}
+    got: dict[str, list[Got]] = defaultdict(list)
+    for each in receiver.log:
+        got[each.headers["webhook-id"]].append(each)
+    for event_id, posts in got.items():
+        if event_id not in events:
+            yield f"9.1: {receiver.name} got {event_id}, which does not exist"
+        elif posts[0].event != events[event_id]:
+            yield f"9.16: the body of {event_id} to {receiver.name} is not the event as it is shown"
+        if len({post.body for post in posts}) > 1:
+            yield f"9.7: the bodies of {event_id} to {receiver.name} differ"
+    for event_id, deliveries in shown.deliveries.items():
+        mine = [each for each in deliveries if each["webhook_endpoint_id"] == id]
+        yield from _recorded(event_id, id, mine, got.get(event_id, []))
+
+
+def _recorded(event_id: str, id: str, deliveries: Sequence[Any], posts: Sequence[Got]) -> Iterator[str]:
+    attempts = [attempt for delivery in deliveries for attempt in delivery["attempts"]]
+    unrecorded = list(posts)
+    for attempt in attempts:
+        if attempt["error_code"] == "connection_refused":
+            continue
+        at = _seconds(attempt["at"])
+        same = [post for post in unrecorded if post.status == attempt["response_status_code"]]
+        match = min(same, key=lambda post: abs(post.at - at), default=None)
+        if match is None or abs(match.at - at) > OFF_S:
+            yield f"9.1: an attempt of {event_id} at {attempt['at']} is recorded, and {id} got none"
+        else:
+            unrecorded.remove(match)
+    for post in unrecorded:
+        if not post.cut_off:
+            yield f"9.1: {id} got {event_id} at {post.at:.3f}, and no attempt of that time is recorded"
+    ends = [_seconds(each["completed_at"]) for each in deliveries if each["completed_at"]]
+    if ends and len(ends) == len(deliveries) and any(post.at > max(ends) + IN_FLIGHT_S for post in unrecorded):
+        yield f"9.8: {event_id} was sent to {id} after its deliveries had ended"
+
+
+def _is_success(status: int | None) -> bool:
+    return status is not None and 200 <= status < 300
+
+
+def _signed(receiver: Receiver, operations: Sequence[Operation], creation: Operation) -> Iterator[str]:
+    """Each attempt is signed with a secret that is valid: after a rotation, with the new one only."""
+    id = creation.result["id"]
+    rotations = [each for each in operations if each.path == f"/v1/webhook_endpoints/{id}/rotate_secret"]
+    if any(not each.succeeded and not each.refused for each in rotations):
+        return  # Nobody knows the secret.
+    rotations = [each for each in rotations if each.succeeded]
+    for post in receiver.log:
+        # A secret may be in use until the next rotation has ended, and what was under way has arrived.
+        valid = []
+        for secret_of in [creation, *rotations]:
+            later = [each for each in rotations if each.began > secret_of.ended and each is not secret_of]
+            replaced = min((each.ended for each in later), default=float("inf"))
+            if secret_of.began - OFF_S <= post.at <= replaced + IN_FLIGHT_S:
+                valid.append(secret_of.result["secret"])
+        if not any(_is_signed(post, secret) for secret in valid):
+            yield f"9.5: {post.headers['webhook-id']} to {id} at {post.at} is not signed with a valid secret"
+            return
+
+
+def _is_signed(post: Got, secret: str) -> bool:
+    parts = dict(part.split("=", 1) for part in post.headers["Service-Signature"].split(",")[:2])
+    text = f"{parts['t']}.{post.body}".encode()
+    return hmac.compare_digest(hmac.new(secret.encode(), text, hashlib.sha256).hexdigest(), parts["v1"])
+
+
+def _closed(id: str, receiver: Receiver, operations: Sequence[Operation]) -> Iterator[str]:
+    """A disabled or deleted endpoint is sent nothing."""
+    opening = [
+        each
+        for each in operations
+        if each.path.endswith(id) and isinstance(each.body, dict) and each.body.get("enabled") is True
+    ]
+    for operation in operations:
+        disables = isinstance(operation.body, dict) and operation.body.get("enabled") is False
+        if not operation.path.endswith(id) or not operation.succeeded or not (disables or operation.method == "DELETE"):
+            continue
+        until = min((each.began for each in opening if each.ended > operation.began), default=float("inf"))
+        if operation.method == "DELETE":
+            until = float("inf")
+        for post in receiver.log:
+            if operation.ended + IN_FLIGHT_S < post.at < until:
+                yield f"9.13: {id} got {post.headers['webhook-id']} at {post.at}, after {operation.name} closed it"
+                return
+
+
+# Tenants
+
+
+def _tenancy(load: Load, shown: Sequence[Shown]) -> Iterator[str]:
+    owners = {id: each.scope for each in shown for id in each.resources}
+    for operation in load.operations:
+        if operation.method == "GET" and operation.succeeded:
+            owner = owners.get(operation.path.rpartition("/")[2])
+            if owner is not None and owner is not operation.scope:
+                yield f"1.10: {operation.name} of {operation.scope.name} was shown a resource of {owner.name}"
+    for each in shown:
+        for event in each.events:
+            if event["livemode"] != each.scope.livemode:
+                yield f"1.10: {event['id']} of {each.scope.name} has the other mode"
+
+
+def _ids(shown: Shown, kind: str) -> list[str]:
+    return [id for id, resource in shown.resources.items() if resource["object"] == kind]
+
+
+def _without(document: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name, value in document.items() if name not in names}
+
+
+def _instant(resource: Mapping[str, Any]) -> str:
+    return str(resource.get("updated_at") or resource["created_at"])
+
+
+def _seconds(instant: str) -> float:
+    return clock.parse(instant) / 1000

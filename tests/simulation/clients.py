@@ -1,0 +1,356 @@
+"""Clients of the API: what they ask for, how they retry, and what they were told. The checker reads their records.
+
+Each client has a script that the seed draws. It retries as the documentation advises: under the same Idempotency-Key,
+while the response says so or there is none.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.receivers import Receiver
+from tests.simulation.world import Response, World
+
+PHONES = [f"+150055500{number:02}" for number in (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 20, 21, 22, 24)]
+"""Numbers of test mode: the last digits decide how a call ends, and whether there is consent."""
+WORDS = (
+    "Hello",
+    "When is my appointment?",
+    "Please confirm my appointment.",
+    "Could you cancel my appointment, please?",
+    "Yes, please.",
+    "Please move it to tomorrow at 10:00.",
+    "I want to talk to a person.",
+    "Please do not call me again.",
+    "[[sim:error]]",
+    "[[sim:handoff]]",
+)
+MOST_TRIES = 8
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A project and a mode, and a key of theirs."""
+
+    project: int
+    livemode: bool
+    key: str
+
+    @property
+    def name(self) -> str:
+        """What tells it from others."""
+        return f"{self.project}/{'live' if self.livemode else 'test'}"
+
+
+@dataclass
+class Try:
+    """A request as it was sent once: when it began and ended, and its response."""
+
+    began: float
+    ended: float
+    response: Response
+
+
+@dataclass
+class Operation:
+    """What a client wanted to have done, and all its tries."""
+
+    number: int
+    scope: Scope
+    method: str
+    path: str
+    body: Any
+    key: str | None
+    tries: list[Try] = field(default_factory=list)
+    reuses: Operation | None = None
+    """The operation whose key it uses, which it must not."""
+
+    @property
+    def name(self) -> str:
+        """The mark by which its effect is recognized."""
+        return f"op{self.number}"
+
+    @property
+    def began(self) -> float:
+        """When it was first sent."""
+        return self.tries[0].began
+
+    @property
+    def ended(self) -> float:
+        """When its last response arrived."""
+        return self.tries[-1].ended
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether a response says that it was done."""
+        return any(200 <= each.response.status < 300 for each in self.tries)
+
+    @property
+    def result(self) -> Any:
+        """The body of the success."""
+        return next(each.response.json for each in self.tries if 200 <= each.response.status < 300)
+
+    @property
+    def refused(self) -> bool:
+        """Whether every response says that nothing was done."""
+        return all(400 <= each.response.status < 500 for each in self.tries)
+
+
+@dataclass
+class Load:
+    """What all clients of a history did."""
+
+    operations: list[Operation] = field(default_factory=list)
+    endpoints: dict[str, Receiver] = field(default_factory=dict)
+    """The receiver of each endpoint's URL."""
+    scopes: list[Scope] = field(default_factory=list)
+    hot: int = 4
+    """Of how many of the latest resources clients think most."""
+    left: int = 0
+    """The clients that have not ended."""
+    known: dict[tuple[str, str], list[str]] = field(default_factory=dict)
+    """By scope's name and kind: the ids that clients of the scope know."""
+
+
+class Client:
+    """One client of a scope."""
+
+    def __init__(self, seed: str, number: int, scope: Scope, world: World, load: Load) -> None:
+        self._random = random.Random(f"{seed}/client/{number}")
+        self._scope, self._world, self._load = scope, world, load
+        self._hurry = self._random.choice((0.05, 1.0, 30.0, 600.0))
+
+    def run(self, steps: int) -> None:
+        """Take so many steps."""
+        for _ in range(steps):
+            step = self._random.choices(list(STEPS), list(STEPS.values()))[0]
+            getattr(self, f"_{step}")()
+            self._world.scheduler.sleep(self._random.expovariate(1 / self._hurry))
+        self._load.left -= 1
+
+    # Steps
+
+    def _create_customer(self) -> None:
+        body = {"phone": self._random.choice(PHONES), "name": self._random.choice(("Ada", "Bo", None))}
+        self._create("customers", "/v1/customers", body)
+
+    def _create_appointment(self) -> None:
+        if customer := self._any("customers"):
+            at = f"2027-01-{self._random.randint(20, 28)}T{self._random.randint(9, 16):02}:00:00Z"
+            body = {"customer_id": customer, "appointment_at": at, "title": "Visit"}
+            self._create("appointments", "/v1/appointments", body)
+
+    def _change_customer(self) -> None:
+        if customer := self._any("customers"):
+            body: dict[str, Any] = {"metadata": {"mark": "?"}}
+            if self._random.random() < 0.2:
+                body["do_not_call"] = self._random.random() < 0.5
+            if self._random.random() < 0.2:
+                body["phone"] = self._random.choice(PHONES)
+            self._do("PATCH", f"/v1/customers/{customer}", body)
+
+    def _change_appointment(self) -> None:
+        if appointment := self._any("appointments"):
+            body: dict[str, Any] = {"metadata": {"mark": "?"}}
+            chosen = self._random.random()
+            if chosen < 0.3:
+                body["status"] = self._random.choice(("confirmed", "cancelled", "failed"))
+            elif chosen < 0.5:
+                body["appointment_at"] = f"2027-02-{self._random.randint(1, 28):02}T10:00:00Z"
+            self._do("PATCH", f"/v1/appointments/{appointment}", body)
+
+    def _delete(self) -> None:
+        kind = self._random.choice(("customers", "appointments", "webhook_endpoints"))
+        if id := self._any(kind):
+            self._do("DELETE", f"/v1/{kind}/{id}")
+
+    def _read(self) -> None:
+        kind = self._random.choice(("customers", "appointments", "sessions", "conversations"))
+        if id := self._any(kind):
+            self._do("GET", f"/v1/{kind}/{id}")
+
+    def _list(self) -> None:
+        self._do("GET", f"/v1/{self._random.choice(('customers', 'appointments', 'sessions', 'events'))}")
+
+    def _read_of_others(self) -> None:
+        others = [ids for (scope, _), ids in sorted(self._load.known.items()) if scope != self._scope.name and ids]
+        if others:
+            id = self._random.choice(self._random.choice(others))
+            kinds = {"cust": "customers", "appt": "appointments", "sess": "sessions", "conv": "conversations"}
+            if kind := kinds.get(id.partition("_")[0]):
+                self._do("GET", f"/v1/{kind}/{id}")
+
+    def _create_endpoint(self) -> None:
+        receiver = self._world.receivers.new()
+        filters = self._random.choice(([], [], ["customer.*"], ["appointment.created", "session.*"]))
+        body = {"url": receiver.url, "event_filters": filters}
+        self._load.endpoints[receiver.url] = receiver
+        self._create("webhook_endpoints", "/v1/webhook_endpoints", body, marked=False)
+
+    def _change_endpoint(self) -> None:
+        if endpoint := self._any("webhook_endpoints"):
+            if self._random.random() < 0.3:
+                self._do("POST", f"/v1/webhook_endpoints/{endpoint}/rotate_secret", {})
+            elif self._random.random() < 0.3:
+                self._do("POST", f"/v1/webhook_endpoints/{endpoint}/test", {})
+            else:
+                body = {"enabled": self._random.random() < 0.6}
+                self._do("PATCH", f"/v1/webhook_endpoints/{endpoint}", body)
+
+    def _call(self) -> None:
+        if customer := self._any("customers"):
+            body: dict[str, Any] = {}
+            if (appointment := self._any("appointments")) and self._random.random() < 0.3:
+                body["appointment_id"] = appointment
+            operation = self._do("POST", f"/v1/customers/{customer}/call", body)
+            if operation.succeeded:
+                self._know("sessions", operation.result["session_id"])
+
+    def _cancel(self) -> None:
+        if session := self._any("sessions"):
+            self._do("POST", f"/v1/sessions/{session}/cancel", {})
+
+    def _opt_in(self) -> None:
+        if customer := self._any("customers"):
+            self._do("POST", f"/v1/customers/{customer}/opt_in", {})
+
+    def _message(self) -> None:
+        body: dict[str, Any] = {"content": self._random.choice(WORDS)}
+        body["external_conversation_id"] = f"thread{self._random.randint(1, 3)}"
+        if (customer := self._any("customers")) and self._random.random() < 0.7:
+            body["customer"] = {"id": customer}
+        operation = self._do("POST", "/v1/messages", body)
+        if operation.succeeded:
+            self._know("conversations", operation.result["conversation"]["id"])
+
+    def _message_in_conversation(self) -> None:
+        if conversation := self._any("conversations"):
+            body: dict[str, Any] = {"content": self._random.choice(WORDS)}
+            if self._random.random() < 0.2:
+                body["role"] = "staff"
+            self._do("POST", f"/v1/conversations/{conversation}/messages", body)
+
+    def _end_conversation(self) -> None:
+        if conversation := self._any("conversations"):
+            action = self._random.choice(("end", "resume"))
+            self._do("POST", f"/v1/conversations/{conversation}/{action}", {})
+
+    def _retry_delivery(self) -> None:
+        found = self._do("GET", "/v1/events")
+        events = found.result["data"] if found.succeeded else []
+        if not events:
+            return
+        path = f"/v1/events/{self._random.choice(events)['id']}/deliveries"
+        found = self._do("GET", path)
+        deliveries = found.result["data"] if found.succeeded else []
+        if deliveries:
+            self._do("POST", f"{path}/{self._random.choice(deliveries)['id']}/retry", {})
+
+    def _reuse_key(self) -> None:
+        """Another request under the key of an earlier one."""
+        mine = [each for each in self._load.operations if each.scope is self._scope and each.key and each.succeeded]
+        if mine:
+            other = self._random.choice(mine)
+            number = len(self._load.operations)
+            body = {"phone": PHONES[0], "metadata": {"mark": f"op{number}"}}
+            operation = Operation(number, self._scope, "POST", "/v1/customers", body, other.key, reuses=other)
+            self._load.operations.append(operation)
+            self._send(operation, 1)
+
+    def _wait(self) -> None:
+        self._world.scheduler.sleep(self._random.choice((1, 60, 3600, 20_000)))
+
+    # Requests
+
+    def _create(self, kind: str, path: str, body: Any, *, marked: bool = True) -> None:
+        operation = self._do("POST", path, body | ({"metadata": {"mark": "?"}} if marked else {}))
+        if operation.succeeded:
+            self._know(kind, operation.result["id"])
+
+    def _know(self, kind: str, id: str) -> None:
+        ids = self._load.known.setdefault((self._scope.name, kind), [])
+        if id not in ids:
+            ids.append(id)
+
+    def _any(self, kind: str) -> str | None:
+        """One of the ids that clients of the scope know, more often a late one."""
+        ids = self._load.known.get((self._scope.name, kind), [])
+        late = ids[-self._load.hot :]
+        return self._random.choice(late if self._random.random() < 0.8 else ids) if ids else None
+
+    def _do(self, method: str, path: str, body: Any = None) -> Operation:
+        """Send a request, and again while that is advised. Sometimes it is sent twice at once."""
+        number = len(self._load.operations)
+        if isinstance(body, dict) and "metadata" in body:
+            body = body | {"metadata": {"mark": f"op{number}", f"key{number % 3}": f"op{number}"}}
+        key = f"key-{number}" if method in ("POST", "PATCH") and self._random.random() < 0.85 else None
+        operation = Operation(number, self._scope, method, path, body, key)
+        self._load.operations.append(operation)
+        twice = key is not None and self._random.random() < 0.1
+        patience = self._random.choice((1, 3, MOST_TRIES))
+        if twice:
+            self._load.left += 1
+            self._world.scheduler.spawn(f"twice {number}", lambda: self._send_second(operation))
+        self._send(operation, patience)
+        return operation
+
+    def _send_second(self, operation: Operation) -> None:
+        self._send(operation, 1)
+        self._load.left -= 1
+
+    def _send(self, operation: Operation, patience: int) -> None:
+        for number in itertools.count(1):
+            began = self._world.now
+            headers = {"Idempotency-Key": operation.key} if operation.key else {}
+            response = self._world.request(
+                operation.method, operation.path, operation.scope.key, operation.body, headers
+            )
+            operation.tries.append(Try(began, self._world.now, response))
+            self._world.note(
+                *(operation.name, operation.method, operation.path, json.dumps(operation.body)),
+                *(response.status, response.body[:300]),
+            )
+            if not _may_repeat(operation, response) or number >= patience:
+                return
+            self._world.scheduler.sleep(self._random.uniform(0.2, 1.0) * 2**number)
+
+
+def _may_repeat(operation: Operation, response: Response) -> bool:
+    """Whether the documentation advises to send the request again."""
+    if response.status in (502, 504):
+        return operation.key is not None or operation.method in ("GET", "DELETE")
+    return response.headers.get("service-should-retry", response.headers.get("Service-Should-Retry")) == "true"
+
+
+STEPS = {
+    "create_customer": 6,
+    "create_appointment": 6,
+    "change_customer": 6,
+    "change_appointment": 8,
+    "delete": 2,
+    "read": 6,
+    "list": 1,
+    "read_of_others": 2,
+    "create_endpoint": 2,
+    "change_endpoint": 3,
+    "call": 5,
+    "cancel": 2,
+    "opt_in": 1,
+    "message": 6,
+    "message_in_conversation": 4,
+    "end_conversation": 1,
+    "retry_delivery": 2,
+    "reuse_key": 1,
+    "wait": 2,
+}
+"""The steps of a client, and how often each is taken."""
+
+
+def scopes(world: World, create: Callable[[int, bool], str]) -> list[Scope]:
+    """Two projects, the first with both modes."""
+    return [Scope(project, live, create(project, live)) for project, live in ((1, False), (1, True), (2, False))]

@@ -1,0 +1,116 @@
+"""One history: a seed, its world, its clients, and what the checker found."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections import Counter
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from tests.simulation import checker, clients, scheduler
+from tests.simulation.clients import Client, Load
+from tests.simulation.faults import Fault, Faults
+from tests.simulation.hosts import Host
+from tests.simulation.scheduler import MICROSECONDS, Stuck
+from tests.simulation.world import MOST_SWITCHES, QUIET_WITHIN_S, START, Invocation, World, prepare
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a history consists of. A failing one is shortened by fewer clients, steps and faults."""
+
+    seed: str
+    clients: int | None = None
+    steps: int | None = None
+    only: Collection[Fault] | None = None
+    most_faults: int | None = None
+
+
+@dataclass
+class Outcome:
+    """What came of a history."""
+
+    problems: list[str]
+    digest: str = ""
+    operations: int = 0
+    calls: Counter[str] = field(default_factory=Counter)
+    faults: Counter[Fault] = field(default_factory=Counter)
+    virtual_s: float = 0
+    clients: int = 0
+    steps: int = 0
+    lines: list[str] = field(default_factory=list)
+
+
+def run(plan: Plan, hosts: list[Host], sqs: Any) -> Outcome:
+    """Run a history in this process, which can run no other afterwards."""
+    world: World | None = None
+    prepare(plan.seed, lambda: world.now if world else START / MICROSECONDS)
+    faults = Faults(plan.seed, plan.only, plan.most_faults)
+    world = World(plan.seed, hosts, sqs, faults)
+    scheduler.use(world.scheduler)
+    draw = random.Random(f"{plan.seed}/load")
+    load = Load(hot=draw.choice((1, 2, 6)))
+    count, steps = draw.randint(2, 5), draw.choice((10, 25, 40))
+    count, steps = min(count, plan.clients or count), min(steps, plan.steps or steps)
+    linger = draw.choice((0, 60, 3600, 40_000))
+    findings: list[str] = []
+    state = {"phase": "load"}
+
+    def direct() -> None:
+        faults.on = False
+        load.scopes = clients.scopes(world, lambda project, live: _new_key(world, project, live))
+        faults.on = True
+        load.left = count
+        together = draw.random() < 0.6
+        for number in range(count):
+            scope = load.scopes[0] if together else draw.choice(load.scopes)
+            client = Client(plan.seed, number, scope, world, load)
+            world.scheduler.spawn(f"client {number}", partial(client.run, steps))
+        while load.left:
+            world.scheduler.sleep(5)
+        world.scheduler.sleep(linger)
+        faults.on = False
+        world.note("no more faults")
+        state["phase"] = "rest"
+        end = world.now + QUIET_WITHIN_S
+        while not world.is_quiet():
+            if world.now > end:
+                findings.append("9.1/7.5/8.6: the service does not come to rest")
+                break
+            world.scheduler.sleep(30)
+        world.note("quiet")
+        findings.extend(checker.check(world, load))
+        state["phase"] = "done"
+
+    world.start()
+    world.scheduler.spawn("director", direct)
+    try:
+        world.scheduler.run(lambda: state["phase"] == "done", MOST_SWITCHES)
+    except Stuck as stuck:
+        findings.append(f"stuck in the phase {state['phase']}: {stuck}")
+    return Outcome(
+        problems=findings + world.errors,
+        digest=hashlib.sha256("\n".join(world.history).encode()).hexdigest()[:16],
+        operations=len(load.operations),
+        calls=world.calls,
+        faults=faults.injected,
+        virtual_s=world.now - START / MICROSECONDS,
+        clients=count,
+        steps=steps,
+        lines=world.history,
+    )
+
+
+def _new_key(world: World, project: int, live: bool) -> str:
+    """A project with this number, and a key of one of its modes."""
+    host = world.hosts[0]
+    task = world.scheduler.current
+    assert task is not None
+    task.group = Invocation("operator", host=host)
+    host.module("shared.projects.projects").ensure(project, f"Project {project}")
+    _, plaintext = host.module("shared.projects.api_keys").create(project, live, "simulation")
+    task.group = None
+    return str(plaintext)

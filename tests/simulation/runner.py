@@ -1,0 +1,223 @@
+"""Runs histories in child processes, each of which begins with the same memory, and shortens those that fail."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import pickle
+import re
+import sys
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from tests.simulation import history, hosts, world
+from tests.simulation.faults import Fault
+from tests.simulation.history import Outcome, Plan
+from tests.simulation.planted import PLANTED, Planted
+
+HOSTS = 4
+MOST_LINES = 60
+PLANTED_WITHIN = 2_000
+"""The seeds in which each planted fault must be found."""
+YEAR_S = 365.25 * 86_400
+
+
+class Runner:
+    """The service, loaded once; `planted` is a fault in it."""
+
+    def __init__(self, planted: Planted | None = None) -> None:
+        os.environ.update(world.environment())
+        self._hosts = hosts.load(HOSTS, [planted.change] if planted else [])
+        self._sqs = hosts.load_module("infra.local.sqs")
+
+    def run_all(self, plans: Iterable[Plan], processes: int) -> Iterator[tuple[Plan, Outcome]]:
+        """Run these, so many at once. The outcomes come in the order of the plans."""
+        waiting = iter(plans)
+        running: dict[int, tuple[Plan, int]] = {}
+        try:
+            while True:
+                while len(running) < processes and (plan := next(waiting, None)) is not None:
+                    pid, pipe = self._start(plan)
+                    running[pid] = plan, pipe
+                if not running:
+                    return
+                pid = next(iter(running))
+                plan, pipe = running.pop(pid)
+                with os.fdopen(pipe, "rb") as stream:
+                    content = stream.read()
+                os.waitpid(pid, 0)
+                yield plan, pickle.loads(content)
+        finally:
+            for pid, (_, pipe) in running.items():
+                os.kill(pid, 9)
+                os.waitpid(pid, 0)
+                os.close(pipe)
+
+    def run(self, plan: Plan) -> Outcome:
+        """Run one."""
+        ((_, outcome),) = self.run_all([plan], 1)
+        return outcome
+
+    def first_failure(self, plans: Iterable[Plan], processes: int) -> tuple[Plan, Outcome] | None:
+        """The first of these that fails; None if none does."""
+        for plan, outcome in self.run_all(plans, processes):
+            if outcome.problems:
+                return plan, outcome
+        return None
+
+    def shorten(self, plan: Plan, outcome: Outcome) -> tuple[Plan, Outcome]:
+        """The plan with fewer clients, steps, kinds of faults and faults, as long as the same promise is broken."""
+        promise = _promise(outcome)
+
+        def attempt(**changes: object) -> bool:
+            nonlocal plan, outcome
+            shorter = dataclasses.replace(plan, **changes)  # type: ignore[arg-type]
+            found = self.run(shorter)
+            if not found.problems or _promise(found) != promise:
+                return False
+            plan, outcome = shorter, found
+            return True
+
+        if not attempt(only=()):
+            for kind in sorted(outcome.faults):
+                attempt(only=tuple(each for each in sorted(outcome.faults) if each != kind))
+            _fewer(outcome.faults.total(), lambda most: attempt(most_faults=most))
+        _fewer(outcome.steps, lambda steps: attempt(steps=steps))
+        _fewer(outcome.clients, lambda clients: attempt(clients=clients))
+        return plan, outcome
+
+    def _start(self, plan: Plan) -> tuple[int, int]:
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid:
+            os.close(write)
+            return pid, read
+        os.close(read)
+        # The service writes its log and metrics to standard output.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        try:
+            outcome = history.run(plan, self._hosts, self._sqs)
+        except BaseException:
+            outcome = Outcome([f"the simulation failed: {traceback.format_exc()}"])
+        with os.fdopen(write, "wb") as stream:
+            pickle.dump(outcome, stream)
+        os._exit(0)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command. Returns its exit status."""
+    options = _options(arguments)
+    if options.planted:
+        chosen = [each for each in PLANTED if options.planted in ("all", each.name)]
+        return max((_find(each, options) for each in chosen), default=2)
+    return _simulate(options)
+
+
+def _options(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Runs histories from seeds.")
+    parser.add_argument("--seeds", type=int, default=1_000, help="how many")
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--faults", help="the only kinds of faults, with commas; `none` for none")
+    parser.add_argument("--planted", help="the name of a planted fault, or `all`")
+    parser.add_argument("--clients", type=int)
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--most-faults", type=int)
+    parser.add_argument("--history", type=Path, help="a file for the whole history of a failure, or of one seed")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    return parser.parse_args(arguments)
+
+
+def _plans(options: argparse.Namespace, count: int) -> Iterator[Plan]:
+    kinds = None
+    if options.faults is not None:
+        kinds = tuple(Fault(kind) for kind in options.faults.split(",") if kind not in ("", "none"))
+    for seed in range(options.first, options.first + count):
+        yield Plan(str(seed), options.clients, options.steps, kinds, options.most_faults)
+
+
+def _simulate(options: argparse.Namespace) -> int:
+    runner, began = Runner(), time.monotonic()
+    calls: Counter[str] = Counter()
+    faults: Counter[Fault] = Counter()
+    virtual, operations, shown = 0.0, 0, began
+    for count, (plan, outcome) in enumerate(runner.run_all(_plans(options, options.seeds), options.processes), start=1):
+        calls.update(outcome.calls)
+        faults.update(outcome.faults)
+        virtual, operations = virtual + outcome.virtual_s, operations + outcome.operations
+        now = time.monotonic()
+        if now - shown >= 5:
+            shown = now
+            print(f"{count} histories, {count / (now - began):.1f} a second", file=sys.stderr, flush=True)
+        if options.history and options.seeds == 1:
+            options.history.write_text("\n".join(outcome.lines))
+        if outcome.problems:
+            return _report(runner, plan, outcome, options)
+    seconds = time.monotonic() - began
+    print(f"{options.seeds} histories without a failure in {seconds:.0f} s, {options.seeds / seconds:.1f} a second")
+    print(f"{operations} requests of clients, {calls.total()} calls of AWS and functions, {virtual / YEAR_S:.2f} years")
+    print("faults: " + (", ".join(f"{kind} {count}" for kind, count in sorted(faults.items())) or "none"))
+    return 0
+
+
+def _report(runner: Runner, plan: Plan, outcome: Outcome, options: argparse.Namespace) -> int:
+    print(f"seed {plan.seed} fails:")
+    print("\n".join(f"  {problem}" for problem in outcome.problems))
+    plan, outcome = runner.shorten(plan, outcome)
+    print("shortened:")
+    print("\n".join(f"  {problem}" for problem in outcome.problems))
+    print("\n".join(_lines_about(outcome)))
+    print(f"to repeat it: {_command(plan)}")
+    if options.history:
+        options.history.write_text("\n".join(outcome.lines))
+    return 1
+
+
+def _find(planted: Planted, options: argparse.Namespace) -> int:
+    """Look for a planted fault in its known seed, or in many if `--seeds` is given. In a process of its own."""
+    began = time.monotonic()
+    pid = os.fork()
+    if pid:
+        _, status = os.waitpid(pid, 0)
+        return os.waitstatus_to_exitcode(status)
+    found = Runner(planted).first_failure(_plans(options, min(options.seeds, PLANTED_WITHIN)), options.processes)
+    result = f"seed {found[0].seed}: {found[1].problems[0][:150]}" if found else "NOT FOUND"
+    print(f"{planted.name}\n    {result} ({time.monotonic() - began:.0f} s)", flush=True)
+    os._exit(0 if found else 1)
+
+
+def _promise(outcome: Outcome) -> str:
+    return outcome.problems[0].partition(":")[0]
+
+
+def _fewer(present: int, attempt: object) -> None:
+    """Look for the least number that still fails, by halving."""
+    assert callable(attempt)
+    least, most = 1, present
+    while least < most:
+        middle = (least + most) // 2
+        if attempt(middle):
+            most = middle
+        else:
+            least = middle + 1
+
+
+def _lines_about(outcome: Outcome) -> list[str]:
+    """The lines of the history about what the first finding names, and what went wrong."""
+    names = re.findall(r"\b[a-z]{3,4}_[0-9a-z]{26}\b|\bop\d+\b", outcome.problems[0])
+    about = [
+        line[:220]
+        for line in outcome.lines
+        if any(name in line for name in names) or re.search(r"  (killed|timed out|no more faults)", line)
+    ]
+    return about if len(about) <= MOST_LINES else [*about[: MOST_LINES - 1], f"… {len(about) - MOST_LINES + 1} more"]
+
+
+def _command(plan: Plan) -> str:
+    only = None if plan.only is None else ",".join(plan.only) or "none"
+    options = {"clients": plan.clients, "steps": plan.steps, "faults": only, "most-faults": plan.most_faults}
+    given = "".join(f" --{name} {value}" for name, value in options.items() if value is not None)
+    return f"python -m tests.simulation --seeds 1 --first {plan.seed}{given}"
