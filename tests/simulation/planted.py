@@ -16,7 +16,7 @@ class Planted:
 
     name: str
     change: Replacement
-    promise: str
+    promise: str = ""
     seed: int = 0
 
 
@@ -24,7 +24,8 @@ PLANTED = (
     Planted(
         "a row is inserted without a condition",
         ("shared/store/table.py", "    condition: str = ABSENT\n", '    condition: str = ""\n'),
-        "",
+        "9.1",
+        seed=1,
     ),
     Planted(
         "the record of an Idempotency-Key is overwritten",
@@ -33,12 +34,14 @@ PLANTED = (
             '"attribute_not_exists(pk) OR expires_at <= :now"',
             '"attribute_not_exists(k) OR expires_at <= :now"',
         ),
-        "4.",
+        "4.1",
+        seed=1,
     ),
     Planted(
         "the record of an Idempotency-Key is not written with the change",
         ("shared/api/requests.py", "[*change.writes, *record])", "[*change.writes])"),
-        "4.",
+        "4.1",
+        seed=1,
     ),
     Planted(
         "a change does not check the version that it was read with",
@@ -47,17 +50,20 @@ PLANTED = (
             '            condition="v = :v",\n            values={":v": record.version},',
             '            condition="v >= :v",\n            values={":v": record.version},',
         ),
-        "",
+        "3.7",
+        seed=39,
     ),
     Planted(
         "a lease is not checked by a claim",
         ("shared/tasks/tasks.py", '"due_at <= :now AND attribute_not_exists(lease)"', '"due_at <= :now"'),
-        "",
+        "9.1",
+        seed=5,
     ),
     Planted(
         "a lease that has not expired is taken over",
         ("shared/tasks/tasks.py", "    return bool(now < row.get", "    return False and bool(now < row.get"),
-        "",
+        "9.1",
+        seed=5,
     ),
     Planted(
         "the result of a step is written without the claim",
@@ -68,6 +74,7 @@ PLANTED = (
         "previous attributes are the new ones",
         ("shared/webhooks/events.py", "            name: before.get(name)\n", "            name: value\n"),
         "6.5",
+        seed=1,
     ),
     Planted(
         "a deletion loses what was before",
@@ -76,7 +83,8 @@ PLANTED = (
             'before_text = new.get("before") if old is None',
             "before_text = None if old is None",
         ),
-        "",
+        "6.5",
+        seed=2,
     ),
     Planted(
         "an event has a new id each time it is derived",
@@ -85,7 +93,8 @@ PLANTED = (
             'ids.derived(EVENTS.prefix, instant, new["pk"], new["sk"], new["v"], order=new["v"])',
             "ids.new(EVENTS.prefix, instant)",
         ),
-        "9.1",
+        "7.5",
+        seed=1,
     ),
     Planted(
         "deliveries are written only with a new event",
@@ -94,12 +103,12 @@ PLANTED = (
             "        if _put_once(change.row(), change.id):\n",
             "        if not _put_once(change.row(), change.id):\n            return ()\n        if True:\n",
         ),
-        "9.1",
+        "",
     ),
     Planted(
         "an endpoint gets events from before its creation",
         ("functions/fan_out.py", 'if clock.parse(endpoint.doc["created_at"]) <= change.instant\n            and', "if"),
-        "9.3",
+        "",
     ),
     Planted(
         "filters of endpoints are ignored",
@@ -108,12 +117,12 @@ PLANTED = (
             "    return not filters or type in filters",
             "    return True or type in filters",
         ),
-        "9.3",
+        "",
     ),
     Planted(
         "a disabled endpoint's deliveries are sent",
         ("shared/webhooks/deliveries/rules.py", "endpoint.generation > row", "endpoint.generation < row"),
-        "9.13",
+        "",
     ),
     Planted(
         "disabling an endpoint does not begin a generation",
@@ -122,7 +131,7 @@ PLANTED = (
             'if before["enabled"] and endpoint["disabled_at"] is not None:',
             "if False:",
         ),
-        "9.13",
+        "",
     ),
     Planted(
         "the retry ladder is off by one",
@@ -131,7 +140,7 @@ PLANTED = (
             "return Retry(RETRY_SCHEDULE_S[number])",
             "return Retry(RETRY_SCHEDULE_S[number - 1])",
         ),
-        "0.6",
+        "",
     ),
     Planted(
         "a delivery fails after eight attempts",
@@ -140,7 +149,7 @@ PLANTED = (
             "if number < len(RETRY_SCHEDULE_S)",
             "if number < len(RETRY_SCHEDULE_S) - 1",
         ),
-        "0.6",
+        "",
     ),
     Planted(
         "a timer's row is due when its timer is set",
@@ -149,17 +158,17 @@ PLANTED = (
             'tasks.due_attributes(doc["id"], at, SWEEP_GRACE_S), also)',
             'tasks.due_attributes(doc["id"], now, SWEEP_GRACE_S), also)',
         ),
-        "0.6",
+        "",
     ),
     Planted(
         "two calls to one customer at once",
         ("shared/calls/commands.py", '"v = :v AND attribute_not_exists(active_session)"', '"v >= :v"'),
-        "7.3",
+        "",
     ),
     Planted(
         "who is not to be called is called",
         ("shared/calls/commands.py", "        raise ApiError(Code.CUSTOMER_OPTED_OUT)", "        pass"),
-        "11.15",
+        "",
     ),
     Planted(
         "test and live mode share their rows",
@@ -173,7 +182,7 @@ PLANTED = (
             "    return ids.before(collection.prefix, queries.id_of_cursor(collection, cursor))",
             "    return queries.id_of_cursor(collection, cursor)",
         ),
-        "3.13",
+        "",
     ),
     Planted(
         "a rotated secret goes on signing",
@@ -182,12 +191,12 @@ PLANTED = (
             '"secret": signing.encrypt(endpoint["id"], secret),',
             '"secret": record.row["secret"],',
         ),
-        "9.5",
+        "",
     ),
     Planted(
         "an endpoint that is gone stays enabled",
         ("shared/webhooks/health.py", "if isinstance(step, Ended) and step.gone:", "if False:"),
-        "9.14",
+        "",
     ),
     Planted(
         "the index entry of an ended task is left behind",
@@ -210,17 +219,17 @@ PLANTED = (
             "self.context.may_have_written = failure.uncertain",
             "self.context.may_have_written = False",
         ),
-        "4.6",
+        "",
     ),
     Planted(
         "a change that failed is not given again",
         ("shared/tasks/batches.py", "                        found.failed.append(position)\n", ""),
-        "9.1",
+        "",
     ),
     Planted(
         "only the last change that failed is given again",
         ("shared/tasks/batches.py", "self.records[min(self.failed)]", "self.records[max(self.failed)]"),
-        "9.1",
+        "",
     ),
     Planted(
         "sweep leaves out a shard",
@@ -239,7 +248,7 @@ PLANTED = (
     Planted(
         "a second message is taken while the agent replies",
         ("shared/conversations/resource.py", '    if "turn" in record.row:', "    if False:"),
-        "8.",
+        "",
     ),
     Planted(
         "a reply is written without the conversation's lock being freed",
@@ -249,7 +258,7 @@ PLANTED = (
     Planted(
         "a cancelled appointment is changed",
         ("shared/appointments/commands.py", "    if target not in TRANSITIONS[current]:", "    if False:"),
-        "6.2",
+        "",
     ),
     Planted(
         "a call goes on after its customer was deleted",
@@ -258,17 +267,17 @@ PLANTED = (
             "    return [*ending(scope, active, CUSTOMER_DELETED, frees_customer=False), *_leave",
             "    return [] and [*ending(scope, active, CUSTOMER_DELETED, frees_customer=False), *_leave",
         ),
-        "5.4",
+        "",
     ),
     Planted(
         "the last workers of an attempt are not counted",
         ("shared/tasks/tasks.py", '"lost": old.get("lost", 0) + 1', '"lost": 0'),
-        "9.15",
+        "",
     ),
     Planted(
         "a key of another body gets the saved response",
         ("shared/api/idempotency.py", '    if row["fingerprint"] != key.fingerprint:', "    if False:"),
-        "4.2",
+        "",
     ),
     Planted(
         "a session's end frees no customer",

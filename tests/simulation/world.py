@@ -85,6 +85,8 @@ class Invocation(Group):
     host: Host | None = None
     ended: Ended | None = None
     caller: Task | None = None
+    was_frozen: bool = False
+    """Whether it may go on after its time limit."""
     hit_at: float = 0.0
     """When a fault hit one of its calls last, or it was killed, in Unix seconds."""
 
@@ -251,10 +253,12 @@ class World:
         self.scheduler.park(timeout)
         if invocation.ended is None:
             self.note("timed out")
-            self._end(invocation, Ended(error="timeout"), restart=True)
-            self.scheduler.kill(invocation)
-            if previous is not None:
-                self.scheduler.kill(previous)
+            invocation.ended = Ended(error="timeout")
+            if not invocation.frozen:
+                self._restart(host)
+                self.scheduler.kill(invocation)
+                if previous is not None:
+                    self.scheduler.kill(previous)
         self.running -= 1
         assert invocation.ended is not None
         ended = replace(invocation.ended, was_hit=invocation.hit_at > 0)
@@ -264,17 +268,27 @@ class World:
                 self.errors.append(f"{function}: {ended.error}, although nothing went wrong")
         return ended
 
-    def _end(self, invocation: Invocation, ended: Ended, restart: bool = False) -> None:
+    def _end(self, invocation: Invocation, ended: Ended) -> None:
+        """The handler returned, or the function is gone."""
         host, caller = invocation.host, invocation.caller
         assert host is not None
         assert caller is not None
-        invocation.ended = ended
-        if ended.error in ("killed", "timeout"):
-            invocation.hit_at = invocation.hit_at or (self.now if ended.error == "killed" else 0.0)
-        if restart:
-            host.reset()
-            self._set_clock(host)
-        self.scheduler.wake(caller)
+        in_time = invocation.ended is None
+        if in_time:
+            invocation.ended = ended
+            self.scheduler.wake(caller)
+        if in_time and ended.error != "killed":
+            self._free_host(host)
+        else:
+            self._restart(host)
+
+    def _restart(self, host: Host) -> None:
+        """Begin a new execution environment."""
+        host.reset()
+        self._set_clock(host)
+        self._free_host(host)
+
+    def _free_host(self, host: Host) -> None:
         self._free.append(host)
         if self._waiting_for_host:
             self.scheduler.wake(self._waiting_for_host.pop(0))
@@ -291,8 +305,7 @@ class World:
         """The function that makes the present call is gone."""
         invocation = self.invocation()
         self.note("killed")
-        if invocation.ended is None:
-            self._end(invocation, Ended(error="killed"), restart=True)
+        self._end(invocation, Ended(error="killed"))
         self.scheduler.kill(invocation)
 
     def strikes(self, kind: Fault) -> bool:
@@ -333,6 +346,8 @@ class World:
         strikes = self.strikes
         if strikes(Fault.KILLED):
             self._kill_around(partial(self._answer, call), call.operation)
+        if strikes(Fault.FROZEN):
+            self._freeze()
         if strikes(Fault.STALLED):
             self._note_call(call, "stalled")
             self.scheduler.sleep(self.faults.among(Fault.STALLED).choice((1, 5, 10, 20, 40)))
@@ -352,6 +367,23 @@ class World:
             raise connections.ConnectionFailed("response_timeout")
         self.scheduler.sleep(self._latency())
         return connections.Reply(status, {}, json.dumps(body).encode())
+
+    def _freeze(self) -> None:
+        """Let the present invocation stand still for minutes."""
+        invocation = self.invocation()
+        invocation.was_frozen = True
+        self.note("frozen")
+        self.scheduler.freeze(invocation)
+        seconds = self.faults.among(Fault.FROZEN).choice((45, 75, 150, 600))
+        self.timers.add(name := f"frozen {invocation.name}")
+        self.scheduler.spawn("thaw", partial(self._thaw, invocation, name), _NOBODY, after=seconds)
+        self.scheduler.pause()
+
+    def _thaw(self, invocation: Invocation, name: str) -> None:
+        self.scheduler.thaw(invocation)
+        # All is not quiet until it has had the time to end.
+        self.scheduler.sleep(120)
+        self.timers.discard(name)
 
     def _kill_around(self, effect: Callable[[], Any], operation: str) -> None:
         """Kill the function before a call has its effect, or after."""

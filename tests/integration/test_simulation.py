@@ -1,0 +1,42 @@
+"""The simulation (`tests/simulation`): histories without a failure, one history for a seed, and planted faults.
+
+`make simulate` runs more. Each run is in a process of its own, because it replaces clocks and random numbers.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+HISTORIES = 20
+
+
+def simulate(*options: str) -> str:
+    """What the command prints. Fails the test if it ends with another status than 0."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.simulation", "--processes", "1", *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_histories_with_faults_break_no_promise() -> None:
+    simulate("--seeds", str(HISTORIES))
+
+
+def test_the_same_seed_gives_the_same_history(tmp_path: Path) -> None:
+    files = [tmp_path / name for name in ("first", "second")]
+    for file in files:
+        simulate("--seeds", "1", "--first", "4", "--history", str(file))
+    first, second = (file.read_bytes() for file in files)
+    assert first == second
+    assert b"killed" in first
+
+
+def test_each_planted_fault_is_found_by_its_seed() -> None:
+    assert "NOT FOUND" not in simulate("--planted", "known")
