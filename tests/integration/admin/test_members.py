@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -176,6 +177,15 @@ SIGNED_IN, DELETED = "signed-in@example.com", "deleted@example.com"
 REFUSALS = {SIGNED_IN: "UnsupportedUserStateException", DELETED: "UserNotFoundException"}
 
 
+@pytest.fixture
+def colleague(story: Story) -> str:
+    """The address of a new member who is in no other test's project."""
+    email = f"{uuid.uuid4().hex}@example.com"
+    with as_test() as operator:
+        members.add(story.project.id, email, members.MEMBER, operator)
+    return email
+
+
 def send(owner: Browser, story: Story, email: str, action: str) -> Shown:
     path = f"{story.path}/members/{id_of(story, email)}"
     return owner.submit(path, path, action=action)
@@ -215,37 +225,42 @@ def test_a_user_who_was_deleted_in_the_pool_is_invited_anew(
 
 
 def test_a_lost_second_factor_is_reset_by_an_owner_and_the_trail_says_so(
-    stage: Stage, story: Story, owner: Browser, pool: list[tuple[str, dict[str, Any]]]
+    stage: Stage, story: Story, owner: Browser, colleague: str, pool: list[tuple[str, dict[str, Any]]]
 ) -> None:
-    refused = send(owner, story, STAFF, "reset")
+    refused = send(owner, story, colleague, "reset")
     assert (refused.status, pool) == (409, []), "they have not signed in"
-    signed_in(stage, STAFF)
-    shown = send(owner, story, STAFF, "reset")
+    signed_in(stage, colleague)
+    shown = send(owner, story, colleague, "reset")
     assert "asks for an authenticator app" in owner.get(shown.location).text
-    assert pool == [("AdminDeleteSoftwareToken", {"UserPoolId": "eu-central-1_Pool", "Username": STAFF})]
-    assert changes(story) == [("member.second_factor_reset_requested", STAFF, OWNER)]
+    assert pool == [("AdminDeleteSoftwareToken", {"UserPoolId": "eu-central-1_Pool", "Username": colleague})]
+    assert changes(story) == [("member.second_factor_reset_requested", colleague, OWNER)]
 
 
 @pytest.mark.parametrize("joined", [True, False])
 def test_an_owner_cannot_weaken_the_sign_in_of_a_person_of_another_project(
-    stage: Stage, story: Story, owner: Browser, pool: list[tuple[str, dict[str, Any]]], joined: bool
+    stage: Stage,
+    story: Story,
+    owner: Browser,
+    colleague: str,
+    pool: list[tuple[str, dict[str, Any]]],
+    joined: bool,
 ) -> None:
     """Whoever knows a person's password could otherwise add them to a project of one's own, and reset the rest."""
-    signed_in(stage, STAFF)
+    signed_in(stage, colleague)
     others = stage.project("Another clinic").id
     if joined:
-        signed_in(stage, STAFF, {others: members.OWNER})
+        signed_in(stage, colleague, {others: members.OWNER})
     else:
         with as_test() as operator:
-            members.add(others, STAFF, members.OWNER, operator)
-    refused = send(owner, story, STAFF, "reset")
+            members.add(others, colleague, members.OWNER, operator)
+    refused = send(owner, story, colleague, "reset")
     assert refused.status == 409
     assert "operator" in refused.text
-    assert "Reset second factor" not in owner.get(f"{story.path}/members/{id_of(story, STAFF)}").text
+    assert "Reset second factor" not in owner.get(f"{story.path}/members/{id_of(story, colleague)}").text
     assert (pool, changes(story)) == ([], [])
     # The owner of both may.
     signed_in(stage, OWNER, {others: members.OWNER})
-    assert send(owner, story, STAFF, "reset").status == 303
+    assert send(owner, story, colleague, "reset").status == 303
 
 
 @pytest.mark.parametrize("action", ["invite", "reset"])
