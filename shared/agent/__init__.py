@@ -4,7 +4,8 @@
     bedrock     live mode: a model on Amazon Bedrock
 
 An agent gets the messages of a conversation and the tools, and returns a reply. It does not write: the tools stage at
-most one change, which the turn commits together with the reply (promises 8).
+most one change, which the turn commits together with the reply, and a wish to be contacted no more, which is kept
+before it (promises 8 and 11).
 """
 
 from __future__ import annotations

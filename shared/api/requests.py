@@ -34,13 +34,14 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 B = TypeVar("B")
 D = TypeVar("D", bound=Mapping[str, Any])
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class _Committed(Generic[D]):
-    """A change, the response to it, and its writes with the record of the response."""
+class Committed(Generic[T]):
+    """A committed change, the response to it, and its writes with the record of the response."""
 
-    change: Change[D]
+    change: Change[T]
     response: Response
     writes: Sequence[table.Write]
 
@@ -80,21 +81,32 @@ class Request(Generic[B]):
     def commit(
         self, command: Callable[[], Change[D]], respond: Callable[[D], Response] = lambda doc: responses.ok(doc)
     ) -> Response:
+        """As `commit_or_replay`, and run `after` of the committed change. Returns the response."""
+        committed = self.commit_or_replay(command, respond)
+        if isinstance(committed, Response):
+            return committed
+        if committed.change.after is not None:
+            committed.change.after()
+        return committed.response
+
+    def commit_or_replay(
+        self, command: Callable[[], Change[T]], respond: Callable[[T], Response]
+    ) -> Committed[T] | Response:
         """Commit the change of `command`, and save the response under the Idempotency-Key if the request has one.
 
         `command` reads the rows it needs. It runs again if they are modified concurrently. Without writes and without a
-        key, nothing is written. Returns the saved response if the key has a record; `after` of the change does not run
-        then. Raises ApiError, `conflict` after too many concurrent changes.
+        key, nothing is written. Returns the saved response if the key has a record. Raises ApiError, `conflict` after
+        too many concurrent changes.
         """
 
-        def decide() -> _Committed[D]:
+        def decide() -> Committed[T]:
             change = command()
             response = respond(change.doc)
             record = [] if self.key is None else [idempotency.record(self.key, response, self.request_id)]
-            return _Committed(change, response, [*change.writes, *record])
+            return Committed(change, response, [*change.writes, *record])
 
         try:
-            done = commit.commit(decide, self.request_id, seconds=self.seconds_left(commit.CONFLICT_SECONDS))
+            committed = commit.commit(decide, self.request_id, seconds=self.seconds_left(commit.CONFLICT_SECONDS))
         except (table.ConditionFailed, table.Contended):
             raise ApiError(Code.CONFLICT, headers={"Retry-After": "1"}) from None
         except idempotency.Recorded as recorded:
@@ -102,10 +114,8 @@ class Request(Generic[B]):
         except (AwsError, Unavailable) as failure:
             self.context.may_have_written = failure.uncertain
             raise
-        self.context.may_have_written = bool(done.writes)
-        if done.change.after is not None:
-            done.change.after()
-        return done.response
+        self.context.may_have_written = bool(committed.writes)
+        return committed
 
     def replay_or_raise(self, error: ApiError) -> Response:
         """Apply the Idempotency-Key to an error (promises 4).

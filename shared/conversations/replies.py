@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from functools import partial
 
 from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, adapters, opt_out
@@ -12,9 +11,10 @@ from shared.agent.wording import escaped
 from shared.agent_settings import commands as agent_settings
 from shared.aws.services import Unavailable
 from shared.calls import commands as calls
+from shared.calls import opting_out
 from shared.conversations import turns
 from shared.conversations.resource import CONVERSATIONS, ConversationRecord, Message, Role, is_held, transcript
-from shared.conversations.turns import Turn
+from shared.conversations.turns import AgentReply, Turn
 from shared.core.errors import ApiError
 from shared.core.log import logger
 from shared.customers.resource import CUSTOMERS
@@ -37,19 +37,6 @@ HOLDING_AGAIN = "I have passed on this message, too."
 HOLDING = "Someone from our team has taken over this conversation and will reply here. I have passed on your message."
 BY_STAFF = "(Someone from our team wrote:) {}"
 CUSTOMER_DELETED = "I cannot help with this one myself. I have asked someone from our team to get back to you."
-
-
-@dataclass(frozen=True)
-class AgentReply:
-    """The agent's reply, and the tools with their changes. If `failed`, the reply is an apology."""
-
-    reply: Reply
-    tools: Tools
-    failed: bool = False
-    holding: bool = False
-    introduces: bool = False
-    business: str | None = None
-    """What the agent calls the business, if that was read."""
 
 
 def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
@@ -87,16 +74,11 @@ def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
         raise
 
 
-def _commit(turn: Turn, conversation: ConversationRecord, result: AgentReply) -> str:
-    return turns.commit(
-        turn,
-        conversation,
-        result.reply,
-        result.tools,
-        failed=result.failed,
-        holding=result.holding,
-        introduces=result.introduces,
-    )
+def _commit(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> str:
+    """Commit the reply. A wish not to be contacted is kept before it, and holds whatever becomes of the turn."""
+    if agent.tools.opts_out and agent.tools.customer_id is not None:
+        opting_out.keep(turn.scope, agent.tools.customer_id)
+    return turns.commit(turn, conversation, agent)
 
 
 def _agent_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> AgentReply:

@@ -207,6 +207,11 @@ def messages_pk(scope: Scope, conversation_id: str) -> str:
     return scope.pk(CONVERSATIONS.kind, conversation_id)
 
 
+def messages_path(conversation_id: str) -> str:
+    """The path of a conversation's messages in the API."""
+    return f"/v1/conversations/{conversation_id}/messages"
+
+
 def thread_key(scope: Scope, external_id: str) -> tuple[str, str]:
     """The key of the row that makes an `external_id` unique among active conversations."""
     return scope.pk("thread", hashlib.sha256(external_id.encode()).hexdigest()), "thread"

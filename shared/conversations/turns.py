@@ -1,4 +1,4 @@
-"""Turns: the agent's reply to one message, and all changes of the reply, in one transaction (promises 8).
+"""Turns: the agent's reply to one message, and all its changes but an opt-out, in one transaction (promises 8).
 
 The message's row is a task until the reply (`shared/tasks/tasks.py`). Whoever claims the row gets the reply from the
 agent (`shared/conversations/replies.py`): the request itself, within its window, or the `turn` worker. One transaction
@@ -15,7 +15,6 @@ from shared.agent import Reply, measures, plain_text
 from shared.agent.tools import Proposal, Tools
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
 from shared.calls import commands as calls
-from shared.calls import opting_out
 from shared.calls.commands import CallCreate
 from shared.conversations import commands, slots
 from shared.conversations import resource as conversations
@@ -168,24 +167,29 @@ def proposal(conversation: ConversationRecord) -> Proposal | None:
     return None if text is None else Proposal(**json.loads(text))
 
 
-def commit(
-    turn: Turn,
-    conversation: ConversationRecord,
-    reply: Reply,
-    tools: Tools,
-    *,
-    failed: bool = False,
-    holding: bool = False,
-    introduces: bool = False,
-) -> str:
+@dataclass(frozen=True)
+class AgentReply:
+    """The agent's reply, and the tools with their changes."""
+
+    reply: Reply
+    tools: Tools
+    failed: bool = False
+    """Whether the reply is an apology."""
+    holding: bool = False
+    """Whether it only says that a person will reply."""
+    introduces: bool = False
+    """Whether it begins with who replies."""
+    business: str | None = None
+    """What the agent calls the business, if that was read."""
+
+
+def commit(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> str:
     """Commit the reply and its changes. Returns the body of the request's response.
 
     If the conversation has ended since the message, the reply is written without the changes of the tools. Raises
     ConditionFailed or Contended if a row was modified concurrently, ApiError if the requested call cannot be placed.
     """
-    scope = turn.scope
-    if tools.opts_out and tools.customer_id is not None:
-        opting_out.keep(scope, tools.customer_id)
+    scope, reply, tools = turn.scope, agent.reply, agent.tools
     if conversation.doc["status"] == ConversationStatus.ENDED:
         kept = [action for action in tools.actions if action["type"] == "customer_opted_out"]
         tools = Tools(appointments=(), message=tools.message, actions=kept)
@@ -202,10 +206,10 @@ def commit(
         "content": reply.content,
         "created_at": clock.iso(now),
         "actions": actions,
-        "holding": holding,
+        "holding": agent.holding,
     }
-    change = _after(turn, conversation, reply_message, tools, introduces=introduces)
-    message: Message = {**turn.message, "reply_status": ReplyStatus.FAILED if failed else ReplyStatus.COMPLETE}
+    change = _after(turn, conversation, reply_message, tools, introduces=agent.introduces)
+    message: Message = {**turn.message, "reply_status": ReplyStatus.FAILED if agent.failed else ReplyStatus.COMPLETE}
     response = response_body(message, reply_message, change.doc, markdown=turn.claim.row["markdown"])
     writes = [
         table.Put(_message_row(turn, reply_message)),
