@@ -52,8 +52,9 @@ class Host:
         """Keep the present state, to which `reset` returns."""
         for name, module in self.modules.items():
             for value in list(vars(module).values()):
-                # What threads share has a lock, and is the only state that outlives an invocation.
-                if type(value).__module__ == name and _has_lock(value):
+                # Pools, and what threads share, which has a lock, are the only state that outlives an invocation.
+                shared = type(value).__module__ == name and _has_lock(value)
+                if shared or isinstance(value, scheduler.Executor):
                     self._memory.append((value, copy.deepcopy(vars(value))))
 
     def reset(self) -> None:
@@ -64,8 +65,6 @@ class Host:
         services = self.module("shared.aws.services")
         for client in (services.dynamodb, services.sqs, services.stepfunctions, services.kms, services.s3):
             client.cache_clear()
-        readers = self.module("shared.store.table")
-        readers._readers = scheduler.Executor(128, readers.READ_AHEAD)
         self.group = None
 
 

@@ -72,7 +72,7 @@ PLANTED = (
     ),
     Planted(
         "previous attributes are the new ones",
-        ("shared/webhooks/events.py", "            name: before.get(name)\n", "            name: value\n"),
+        ("shared/webhooks/events.py", "            name: previous\n", "            name: value\n"),
         "6.5",
         seed=1,
     ),
@@ -93,7 +93,7 @@ PLANTED = (
             'ids.derived(EVENTS.prefix, instant, new["pk"], new["sk"], new["v"], order=new["v"])',
             "ids.new(EVENTS.prefix, instant)",
         ),
-        "7.5",
+        "9.1",
         seed=1,
     ),
     Planted(
@@ -155,8 +155,8 @@ PLANTED = (
         "a timer's row is due when its timer is set",
         (
             "shared/webhooks/deliveries/claims.py",
-            'tasks.due_attributes(doc["id"], at, SWEEP_GRACE_S), also)',
-            'tasks.due_attributes(doc["id"], now, SWEEP_GRACE_S), also)',
+            'tasks.due_attributes(doc["id"], at, DELIVERY_GRACE_S), also)',
+            'tasks.due_attributes(doc["id"], now, DELIVERY_GRACE_S), also)',
         ),
         "",
     ),

@@ -139,7 +139,7 @@ class World:
         """The tasks that wait for a record of their shard."""
         self._sweeper: Task | None = None
         self.table.on_change = self._on_change
-        hosts_module.REPLACED["boto3"] = SimpleNamespace(client=lambda service, config: _S3(self))
+        hosts_module.REPLACED["boto3"] = SimpleNamespace(client=lambda service, **_: _S3(self))
         for host in self.hosts:
             self._connect(host)
 
@@ -690,10 +690,11 @@ class _Hook:
 
 
 class _S3:
-    """In place of boto3's client of S3."""
+    """In place of boto3's client of S3. It has no connections, so nothing happens at its events."""
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self.meta = SimpleNamespace(events=SimpleNamespace(register=lambda *_, **__: None))
 
     def generate_presigned_url(self, operation: str, Params: Mapping[str, str], ExpiresIn: int) -> str:
         """A link, which nobody follows."""
@@ -741,6 +742,7 @@ def environment() -> dict[str, str]:
             signing_key="key",
             recordings="recordings",
             failed_batches="failed",
+            erasures="erasures",
         )
     return found | {"SERVICE_NAME": "simulation"}
 
