@@ -7,7 +7,7 @@ from typing import Any
 
 from shared.calls.live import events
 from shared.tasks import batches
-from shared.tasks.batches import Message
+from shared.tasks.batches import QueueMessage
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -15,6 +15,6 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     return batches.each_message(event, process)
 
 
-def process(message: Message) -> None:
+def process(message: QueueMessage) -> None:
     """Store the data of an event and send a wake-up for its call. Events of unknown calls are ignored."""
     events.store(json.loads(message.body))

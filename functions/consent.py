@@ -11,7 +11,7 @@ from typing import Any
 
 from shared.calls.consent import consent_requests
 from shared.tasks import batches
-from shared.tasks.batches import Message
+from shared.tasks.batches import QueueMessage
 from shared.telephony import whatsapp
 
 
@@ -20,7 +20,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     return batches.each_message(event, process)
 
 
-def process(received: Message) -> None:
+def process(received: QueueMessage) -> None:
     """Run the steps of a consent request that are due, or store a customer's reply or a failure from WhatsApp."""
     message = json.loads(received.body)
     if "whatsAppWebhookEntry" in message:

@@ -8,7 +8,7 @@ from typing import Any
 from shared.aws import services
 from shared.core import clock
 from shared.tasks import batches
-from shared.tasks.batches import Message
+from shared.tasks.batches import QueueMessage
 from shared.webhooks import attempts
 from shared.webhooks.queues import Arrival
 
@@ -18,7 +18,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     return batches.each_message(event, deliver)
 
 
-def deliver(message: Message) -> None:
+def deliver(message: QueueMessage) -> None:
     """Make the attempt that is due for the delivery of a wake-up. Does nothing if none is due."""
     wake_up = json.loads(message.body)
     waited = clock.now() - message.sent_at

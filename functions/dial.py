@@ -10,7 +10,7 @@ from shared.calls.sessions import SESSIONS
 from shared.core.log import logger
 from shared.store.keys import Scope, scope_of
 from shared.tasks import batches, tasks, wake_ups
-from shared.tasks.batches import Message
+from shared.tasks.batches import QueueMessage
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
@@ -18,7 +18,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     return batches.each_message(event, dial)
 
 
-def dial(message: Message) -> None:
+def dial(message: QueueMessage) -> None:
     """Run the steps of a session that are due, and send the wake-up for the next one."""
     wake_up = json.loads(message.body)
     pk, sk = wake_up["pk"], wake_up["sk"]

@@ -90,7 +90,7 @@ def send(request: Request[MessageCreate]) -> Response:
     if request.body.role == "staff":
         return _send_as_staff(request)
     participants.check(request.body.customer)
-    return _reply(request, lambda: _next_message(request, CONVERSATIONS.find(request.scope, request.id)))
+    return _store_and_answer(request, lambda: _next_message(request, CONVERSATIONS.find(request.scope, request.id)))
 
 
 def _send_as_staff(request: Request[MessageCreate]) -> Response:
@@ -113,7 +113,7 @@ def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:
         record = conversations.of_thread(request.scope, request.body.external_conversation_id)
         return _first_message(request) if record is None else _next_message(request, record)
 
-    return _reply(request, decide)
+    return _store_and_answer(request, decide)
 
 
 def _next_message(request: Request[Any], record: ConversationRecord) -> NewMessage:
@@ -136,7 +136,7 @@ def _first_message(request: Request[ThreadMessageCreate]) -> NewMessage:
     return NewMessage(message, CONVERSATIONS.after(None, insert), [*writes, insert, *thread])
 
 
-def _reply(request: Request[Any], decide: Callable[[], NewMessage]) -> Response:
+def _store_and_answer(request: Request[Any], decide: Callable[[], NewMessage]) -> Response:
     """Store the message with its claimed turn, then reply in the request's window. `_resume` replies to a retry."""
 
     def store_message() -> Change[_Stored]:

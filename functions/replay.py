@@ -7,7 +7,7 @@ from typing import Any
 
 from shared.core import clock
 from shared.tasks import batches, tasks, wake_ups
-from shared.tasks.batches import Message
+from shared.tasks.batches import QueueMessage
 from shared.webhooks import replays
 
 
@@ -16,7 +16,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     return batches.each_message(event, replay)
 
 
-def replay(message: Message) -> None:
+def replay(message: QueueMessage) -> None:
     """Run the steps of a replay that are due, and send the wake-up for the next one."""
     wake_up = json.loads(message.body)
     at = tasks.run_due_steps(wake_up["pk"], wake_up["sk"], replays.LEASE_MS, replays.step)

@@ -12,7 +12,7 @@ from typing import Any
 from shared.conversations import replies, turns
 from shared.conversations import resource as conversations
 from shared.tasks import batches, wake_ups
-from shared.tasks.batches import Message
+from shared.tasks.batches import QueueMessage
 
 RETRY_SECONDS = 5
 """Seconds before a turn is retried after the agent or the table was unavailable."""
@@ -23,7 +23,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
     return batches.each_message(event, take_turn)
 
 
-def take_turn(message: Message) -> None:
+def take_turn(message: QueueMessage) -> None:
     """Reply to the message of a wake-up, if its reply is still pending and nobody else has claimed it."""
     wake_up = json.loads(message.body)
     turn = turns.claim(wake_up["pk"], wake_up["sk"])

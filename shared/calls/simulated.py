@@ -31,7 +31,7 @@ ENDED_AFTER_S = 2
 
 def step(scope: Scope, claim: tasks.Claim) -> None:
     """Run the next step of a call. Raises ConditionFailed or Contended if the rows were modified concurrently."""
-    tasks.commit(claim, _step(scope, SESSIONS.record(claim.row)))
+    tasks.save_step(claim, _step(scope, SESSIONS.record(claim.row)))
 
 
 def _step(scope: Scope, record: SessionRecord) -> list[table.Write]:

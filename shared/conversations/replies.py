@@ -50,14 +50,14 @@ def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
 
     def attempt(current: ConversationRecord) -> str:
         nonlocal may_call
-        result = _agent_reply(turn, current, may_call)
+        result = _introduced_reply(turn, current, may_call)
         try:
-            body = _commit(turn, current, result)
+            body = _keep_wish_and_save(turn, current, result)
         except ApiError as error:
             logger().info("call refused", extra={"message_id": turn.id, "code": error.code})
             may_call = False
-            result = _agent_reply(turn, current, may_call)
-            body = _commit(turn, current, result)
+            result = _introduced_reply(turn, current, may_call)
+            body = _keep_wish_and_save(turn, current, result)
         logger().info("turn", extra={"message_id": turn.id, "failed": result.failed})
         return body
 
@@ -74,16 +74,16 @@ def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
         raise
 
 
-def _commit(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> str:
+def _keep_wish_and_save(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> str:
     """Commit the reply. A wish not to be contacted is kept before it, and holds whatever becomes of the turn."""
     if agent.tools.opts_out and agent.tools.customer_id is not None:
         opting_out.keep(turn.scope, agent.tools.customer_id)
-    return turns.commit(turn, conversation, agent)
+    return turns.save_reply(turn, conversation, agent)
 
 
-def _agent_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
+def _introduced_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
     """The agent's reply and changes, for the current rows. The first one that is not forced says who replies."""
-    result = _reply(turn, conversation, may_call)
+    result = _choose_reply(turn, conversation, may_call)
     is_forced = turn.scope.is_simulated and turn.message["content"].startswith(FORCED)
     if is_forced or conversation.row.get("introduced"):
         return result
@@ -92,7 +92,7 @@ def _agent_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -
     return dataclasses.replace(result, reply=dataclasses.replace(result.reply, content=content), introduces=True)
 
 
-def _reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
+def _choose_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
     customer_id = conversation.doc["customer_id"]
     tools = Tools(appointments=(), message=turn.message["content"], customer_id=customer_id)
     tools.proposal = turns.proposal(conversation)

@@ -183,7 +183,7 @@ class AgentReply:
     """What the agent calls the business, if that was read."""
 
 
-def commit(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> str:
+def save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> str:
     """Commit the reply and its changes. Returns the body of the request's response.
 
     If the conversation has ended since the message, the reply is written without the changes of the tools. Raises
@@ -220,7 +220,7 @@ def commit(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> s
         *slots.free(turn.claim.row),
         _completion(turn, message, response),
     ]
-    tasks.commit(turn.claim, writes)
+    tasks.save_step(turn.claim, writes)
     measures.count_turn(scope, actions)
     if placed is not None:
         calls.send_wake_ups(scope, placed)

@@ -20,7 +20,6 @@ lists in creation order.
 | erasure of a customer      | `P#..#erasure`                         | `cust_...`       | |
 | key of opt-outs            | `P#..#opt_out`                         | `key`            | |
 | opt-out of a phone         | `P#..#opt_out`                         | `phone#{keyed hash of phone}` | |
-| key of the hashes of phones | `P#..#opt_out`                        | `key`            | |
 | event                      | `P#..#event`                           | `evt_...`        | f1-f2 |
 | delivery of an event       | `P#..#event#{evt_...}`                 | `whd_...`        | due, f1 |
 | replay of failed deliveries | `P#..#replay`                         | `whk_...`        | due |

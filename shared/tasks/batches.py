@@ -29,7 +29,7 @@ Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Message:
+class QueueMessage:
     """A queue message, as Lambda passes it on. `queue` is the ARN of its queue, `group` its message group.
 
     `sent_at` is in milliseconds, and `receives` says how often the message was received, this time included.
@@ -44,7 +44,7 @@ class Message:
     group: str | None
 
     @classmethod
-    def of(cls, record: Mapping[str, Any]) -> Message:
+    def of(cls, record: Mapping[str, Any]) -> QueueMessage:
         """The message of a record of Lambda's event."""
         attributes = record["attributes"]
         return cls(
@@ -63,7 +63,7 @@ class Message:
         return self.group if self.queue.endswith(".fifo") else None
 
 
-Work = Callable[[Message], None]
+Work = Callable[[QueueMessage], None]
 
 
 def each_message(event: Mapping[str, Any], work: Work) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def each_message(event: Mapping[str, Any], work: Work) -> dict[str, Any]:
     The messages of a FIFO group run one after another, but none waits longer than until `IN_ORDER_FOR_MS` after it was
     sent. A failed message is delivered again after 2, 4, 8 … seconds instead of the visibility timeout of its queue.
     """
-    messages = [Message.of(record) for record in event["Records"]]
+    messages = [QueueMessage.of(record) for record in event["Records"]]
     if len(messages) > 1:
         failed = _run_concurrently(work, messages)
     else:
@@ -141,10 +141,10 @@ def in_order_for(sent_at: int) -> float:
     return max(0, sent_at + IN_ORDER_FOR_MS - clock.now()) / clock.SECOND
 
 
-def _run_concurrently(work: Work, messages: Sequence[Message]) -> list[Message]:
+def _run_concurrently(work: Work, messages: Sequence[QueueMessage]) -> list[QueueMessage]:
     """Run `work` on each message in a thread of its own. Returns the messages on which it failed."""
-    failed: list[Message] = []
-    running: dict[Future[bool], Message] = {}
+    failed: list[QueueMessage] = []
+    running: dict[Future[bool], QueueMessage] = {}
     latest: dict[str, Future[bool]] = {}
     with ThreadPoolExecutor(len(messages)) as pool:
         for message in messages:
@@ -166,7 +166,7 @@ def _run_concurrently(work: Work, messages: Sequence[Message]) -> list[Message]:
     return failed
 
 
-def _process(work: Work, message: Message, previous: Future[bool] | None = None) -> bool:
+def _process(work: Work, message: QueueMessage, previous: Future[bool] | None = None) -> bool:
     """Run `work` on the message, after the previous message of its group. Whether it succeeded."""
     if previous is not None:
         wait([previous], in_order_for(message.sent_at))
@@ -174,7 +174,7 @@ def _process(work: Work, message: Message, previous: Future[bool] | None = None)
         return _succeeds(work, message)
 
 
-def _succeeds(work: Callable[[Any], None], item: Message | Record) -> bool:
+def _succeeds(work: Callable[[Any], None], item: QueueMessage | Record) -> bool:
     try:
         work(item)
     except Exception:
@@ -190,7 +190,7 @@ def _may_pass(error: Exception) -> bool:
     return isinstance(error, services.Unavailable | table.Contended)
 
 
-def _deliver_soon(messages: Sequence[Message]) -> None:
+def _deliver_soon(messages: Sequence[QueueMessage]) -> None:
     """Make failed messages visible again soon. In a FIFO queue, they hold back their group until then. Best effort."""
     entries = [
         {
@@ -204,7 +204,7 @@ def _deliver_soon(messages: Sequence[Message]) -> None:
         _settle("ChangeMessageVisibilityBatch", messages[0], entries)
 
 
-def _release_groups(messages: Sequence[Message]) -> None:
+def _release_groups(messages: Sequence[QueueMessage]) -> None:
     """Delete processed messages of a FIFO queue before the end of the batch. Best effort.
 
     Lambda deletes them only when the whole batch ends, and until then SQS holds back the next messages of their groups.
@@ -218,7 +218,7 @@ def _release_groups(messages: Sequence[Message]) -> None:
         _settle("DeleteMessageBatch", messages[0], entries)
 
 
-def _settle(operation: str, message: Message, entries: Sequence[Mapping[str, Any]]) -> None:
+def _settle(operation: str, message: QueueMessage, entries: Sequence[Mapping[str, Any]]) -> None:
     """Call an operation with the queue of the message and these entries. A failure is logged."""
     queue = services.queue_of(message.queue)
     if queue is None:

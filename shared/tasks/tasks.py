@@ -178,7 +178,7 @@ def if_waiting(row: table.Row, changes: Attributes) -> table.Update:
     return table.Update(row["pk"], row["sk"], set=changes, condition=condition, values={":due_at": row["due_at"]})
 
 
-def commit(claim: Claim, writes: Sequence[table.Write], *, keep: bool = False) -> None:
+def save_step(claim: Claim, writes: Sequence[table.Write], *, keep: bool = False) -> None:
     """Execute the writes of a step, all or none. The write to the claimed row is made conditional on the claim.
 
     Raises ConditionFailed or Contended.
@@ -199,7 +199,7 @@ def release(claim: Claim, changes: Attributes | None = None, *, failed: bool = F
     end = {**(changes or {}), "lease": None, "lease_until": None, "lost": lost or None}
     with contextlib.suppress(table.ConditionFailed, table.Contended, Unavailable):
         # `keep`, because `sweep` may have counted a wake-up during the claim.
-        commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set=end)], keep=True)
+        save_step(claim, [table.Update(claim.row["pk"], claim.row["sk"], set=end)], keep=True)
 
 
 def run_due_steps(pk: str, sk: str, lease_ms: int, step: Callable[[Claim], None]) -> int | None:

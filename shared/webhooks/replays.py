@@ -209,7 +209,7 @@ def step(claim: tasks.Claim) -> None:
 def _continue(claim: tasks.Claim, wait_s: int, **changes: table.Value | None) -> None:
     """End the step. The next one is due in `wait_s` seconds, not scaled."""
     due = tasks.due_attributes(claim.row["sk"], clock.now() + clock.scaled(wait_s))
-    tasks.commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**changes, **due})])
+    tasks.save_step(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**changes, **due})])
 
 
 def _retry(
@@ -243,7 +243,7 @@ def _retry(
                 new_wake_ups.append(deliveries.wake_up_of(scope, retry.doc))
             changes[name] = counts[name] = counts[name] + 1
             update = table.Update(claim.row["pk"], claim.row["sk"], set={**counted, **changes, "sent": sent})
-            tasks.commit(claim, [*writes, update], keep=True)
+            tasks.save_step(claim, [*writes, update], keep=True)
         return sent, None
     finally:
         # A wake-up whose transaction failed names a row that does not exist, and is ignored.
@@ -282,7 +282,7 @@ def _retry_status(delivery: Delivery) -> RetryStatus:
 
 
 def _end(claim: tasks.Claim, how: ReplayEnd, counted: Mapping[str, table.Value | None]) -> None:
-    tasks.commit(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**counted, **_ended(how)})])
+    tasks.save_step(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**counted, **_ended(how)})])
     logger().info("replay ended", extra={"endpoint_id": claim.row["sk"], "how": how})
 
 

@@ -318,7 +318,7 @@ def test_a_lease_is_held_by_one_worker_and_its_work_is_recorded_once(stage: Stag
 
     def record(claim: tasks.Claim) -> None:
         update = table.Update(pk, "job", expressions=("done = done + :one",), values={":one": 1})
-        tasks.commit(claim, [update])
+        tasks.save_step(claim, [update])
 
     others: list[Any] = []
     with response_lost(lambda: others.append(claim())):

@@ -83,7 +83,7 @@ def test_a_row_may_be_inserted_with_a_claim(stage: Stage, stopped_clock: Clock) 
     # Whoever inserted it did not come back.
     assert job.claimed().lost_workers == 1
     with pytest.raises(table.ConditionFailed):
-        tasks.commit(claim, [job.done(1)])
+        tasks.save_step(claim, [job.done(1)])
 
 
 def test_a_wake_up_that_is_a_little_early_waits_until_the_work_is_due(job: Job, stopped_clock: Clock) -> None:
@@ -105,11 +105,11 @@ def test_a_wake_up_that_is_a_little_early_waits_until_the_work_is_due(job: Job, 
 
 def test_the_commit_of_a_worker_that_lost_its_claim_after_another_commit_fails(job: Job, stopped_clock: Clock) -> None:
     claim = job.claimed()
-    tasks.commit(claim, [job.done(1, at=clock.now())], keep=True)
+    tasks.save_step(claim, [job.done(1, at=clock.now())], keep=True)
     stopped_clock.forward(LEASE / clock.SECOND)
     job.claimed()
     with pytest.raises(table.ConditionFailed):
-        tasks.commit(claim, [job.done(2)])
+        tasks.save_step(claim, [job.done(2)])
     assert job.row["done"] == 1
 
 
@@ -224,14 +224,14 @@ def test_a_kept_claim_holds_for_the_next_write(job: Job) -> None:
 
 def test_a_late_worker_commits_none_of_its_writes(job: Job, stopped_clock: Clock) -> None:
     late, other = job.claimed(), Job().schedule()
-    tasks.commit(late, [job.done(1, clock.now()), other.done(1)], keep=True)
+    tasks.save_step(late, [job.done(1, clock.now()), other.done(1)], keep=True)
     stopped_clock.forward(LEASE / clock.SECOND)
     present = job.claimed()
     with pytest.raises(table.ConditionFailed):
-        tasks.commit(late, [job.done(2), other.done(2)])
+        tasks.save_step(late, [job.done(2), other.done(2)])
     with pytest.raises(table.ConditionFailed):
-        tasks.commit(late, [job.done(2)])
-    tasks.commit(present, [job.done(3), other.done(3)])
+        tasks.save_step(late, [job.done(2)])
+    tasks.save_step(present, [job.done(3), other.done(3)])
     assert (job.row["done"], other.row["done"]) == (3, 3)
     assert "lease" not in job.row
 

@@ -104,7 +104,7 @@ def close(
     if claim is None:
         table.write(writes, uuid.uuid4().hex)
     else:
-        tasks.commit(claim, writes)
+        tasks.save_step(claim, writes)
     wake_ups.send("dials", sessions.dial_wake_ups(scope, to_dial))
     if consent.task_token is not None:
         _resume_machine(consent.task_token)
@@ -154,7 +154,7 @@ def _step(scope: Scope, claim: tasks.Claim) -> None:
     """Run one step. Raises ConditionFailed or Contended if the rows were modified concurrently."""
     consent, now = consents.of_row(scope, claim.row), clock.now()
     if not consent.pending:
-        tasks.commit(claim, [consents.update(consent, consent.doc, tasks.NO_WORK)])
+        tasks.save_step(claim, [consents.update(consent, consent.doc, tasks.NO_WORK)])
     elif now >= consent.expires_at:
         doc = consents.answered(consent, ConsentStatus.EXPIRED, now)
         close(consent, doc, calls.CONSENT_EXPIRED, claim=claim)
@@ -164,18 +164,20 @@ def _step(scope: Scope, claim: tasks.Claim) -> None:
         doc = consents.answered(consent, consent.simulated_answer, now)
         close(consent, doc, ENDINGS[consent.simulated_answer], claim=claim)
     else:
-        tasks.commit(claim, [consents.update(consent, consent.doc, tasks.due_attributes(consent.key, consent.due_at))])
+        tasks.save_step(
+            claim, [consents.update(consent, consent.doc, tasks.due_attributes(consent.key, consent.due_at))]
+        )
 
 
 def _ask(claim: tasks.Claim, consent: Consent) -> None:
     """Send the request, unless the customer has permitted calls. If it cannot be sent, the calls that wait fail."""
     if consent.scope.is_simulated:
-        tasks.commit(claim, [_asked(consent)])
+        tasks.save_step(claim, [_asked(consent)])
         return
     tries = consent.ask_tries + 1
     started = consents.update(consent, consent.doc, {"ask_tries": tries})
     # The answer may arrive before this worker records that the request was sent.
-    tasks.commit(claim, [started, consents.asker(consent, "")], keep=True)
+    tasks.save_step(claim, [started, consents.asker(consent, "")], keep=True)
     consent = consents.after(consent, started)
     try:
         if tries > ASK_TRIES:
@@ -197,7 +199,7 @@ def _ask(claim: tasks.Claim, consent: Consent) -> None:
         _while_pending(
             claim,
             consent,
-            lambda present: tasks.commit(claim, [_asked(present), consents.asker(present, message_id)]),
+            lambda present: tasks.save_step(claim, [_asked(present), consents.asker(present, message_id)]),
         )
 
 
@@ -225,7 +227,7 @@ def _asked(consent: Consent) -> table.Update:
 
 def _ask_again(claim: tasks.Claim, consent: Consent) -> None:
     """Postpone the next try of a request that may have been sent."""
-    tasks.commit(
+    tasks.save_step(
         claim, [consents.update(consent, consent.doc, tasks.due_attributes(consent.key, clock.now() + ASK_AGAIN_MS))]
     )
 

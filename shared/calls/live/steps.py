@@ -73,15 +73,15 @@ def step(scope: Scope, claim: tasks.Claim) -> None:
     record = SESSIONS.record(claim.row)
     if sessions.is_starting(record):
         if clock.now() - record.row["started_at"] >= START_WITHIN_MS:
-            tasks.commit(claim, _end(scope, record, TIMEOUT, None, clock.now()))
+            tasks.save_step(claim, _end(scope, record, TIMEOUT, None, clock.now()))
         else:
             _place(scope, claim, record, first=False)
     elif record.doc["call_status"] == SessionCallStatus.QUEUED:
         _start(scope, claim, record)
     elif record.doc["call_status"] == SessionCallStatus.DIALING:
-        tasks.commit(claim, _poll(scope, record, record.row["contact_id"]))
+        tasks.save_step(claim, _poll(scope, record, record.row["contact_id"]))
     else:
-        tasks.commit(claim, [_update_files(scope, record)])
+        tasks.save_step(claim, [_update_files(scope, record)])
 
 
 def of_contact(contact_id: str) -> tuple[Scope, str] | None:
@@ -199,11 +199,11 @@ def _store_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, r
 def _start(scope: Scope, claim: tasks.Claim, record: SessionRecord) -> None:
     """Place a queued call, if its limits and the carrier's allow it now."""
     if "customer_deleted" in record.row:
-        tasks.commit(claim, calls.ending(scope, record, calls.CUSTOMER_DELETED))
+        tasks.save_step(claim, calls.ending(scope, record, calls.CUSTOMER_DELETED))
         return
     clear = calls.clearance(scope, record)
     if isinstance(clear, calls.Denied) or (isinstance(clear, calls.PutOff) and clear.closed):
-        tasks.commit(claim, calls.not_dialing(scope, record, clear))
+        tasks.save_step(claim, calls.not_dialing(scope, record, clear))
         return
     session_id = record.doc["id"]
     if record.doc["channel"] == Channel.WHATSAPP and not adapters.dials_whatsapp_by_phone():
@@ -212,17 +212,17 @@ def _start(scope: Scope, claim: tasks.Claim, record: SessionRecord) -> None:
             extra={"session_id": session_id},
         )
         changes = {"summary": NO_MEDIA_BRIDGE}
-        tasks.commit(claim, calls.ending(scope, record, calls.PROVIDER_ERROR, changes))
+        tasks.save_step(claim, calls.ending(scope, record, calls.PROVIDER_ERROR, changes))
         return
     if clock.now() - sessions.waits_since(record) >= DIALED_WITHIN_MS:
-        tasks.commit(claim, calls.ending(scope, record, TIMEOUT, {"summary": WAITED_TOO_LONG}))
+        tasks.save_step(claim, calls.ending(scope, record, TIMEOUT, {"summary": WAITED_TOO_LONG}))
         return
     if not isinstance(clear, Clearance):
-        tasks.commit(claim, calls.not_dialing(scope, record, clear))
+        tasks.save_step(claim, calls.not_dialing(scope, record, clear))
         return
     admission = capacity.admit(scope, session_id)
     if isinstance(admission, capacity.Wait):
-        tasks.commit(claim, [calls.waiting(scope, record, admission.until), *admission.writes])
+        tasks.save_step(claim, [calls.waiting(scope, record, admission.until), *admission.writes])
         return
     now = clock.now()
     # Stored before the customer hears it: the first turn needs it, and a repeated start must say the same.
@@ -234,7 +234,7 @@ def _start(scope: Scope, claim: tasks.Claim, record: SessionRecord) -> None:
         "stage": callee.first_stage,
     }
     starts = sessions.update(scope, record, {"to": clear.to}, attributes)
-    tasks.commit(claim, [starts, *clear.writes, *admission.writes], keep=True)
+    tasks.save_step(claim, [starts, *clear.writes, *admission.writes], keep=True)
     _place(scope, claim, SESSIONS.find(scope, session_id), first=True)
 
 
@@ -248,15 +248,15 @@ def _place(scope: Scope, claim: tasks.Claim, record: SessionRecord, *, first: bo
         contact_id = adapters.carrier().start(session["to"], session["id"], scope.project_id, scope.livemode, opening)
     except Busy as busy:
         logger().warning("carrier busy", extra={"session_id": session["id"], "error": str(busy)})
-        tasks.commit(claim, _try_again(scope, record, placed_none=first and isinstance(busy, NoCapacity)))
+        tasks.save_step(claim, _try_again(scope, record, placed_none=first and isinstance(busy, NoCapacity)))
     except CallRefused as refused:
-        tasks.commit(claim, calls.ending(scope, record, refused.ending))
+        tasks.save_step(claim, calls.ending(scope, record, refused.ending))
     except NotConfigured as error:
         logger().error("live calls are not set up", extra={"error": str(error)})
         changes = {"summary": NOT_SET_UP + str(error)}
-        tasks.commit(claim, calls.ending(scope, record, calls.PROVIDER_ERROR, changes))
+        tasks.save_step(claim, calls.ending(scope, record, calls.PROVIDER_ERROR, changes))
     else:
-        tasks.commit(claim, _placed(scope, record, contact_id, clock.now() + POLL_MS))
+        tasks.save_step(claim, _placed(scope, record, contact_id, clock.now() + POLL_MS))
 
 
 def _try_again(scope: Scope, record: SessionRecord, *, placed_none: bool) -> list[table.Write]:

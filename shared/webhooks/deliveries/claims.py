@@ -146,7 +146,7 @@ def _save(
     if partition and not resource.is_test(row):
         changes["f1"] = partition(delivery.scope, doc["webhook_endpoint_id"])
     try:
-        tasks.commit(delivery.claim, [table.Update(*key, set=changes), *also])
+        tasks.save_step(delivery.claim, [table.Update(*key, set=changes), *also])
     except table.ConditionFailed as failed:
         if isinstance(failed.op, table.Update) and (failed.op.pk, failed.op.sk) == key:
             return False
