@@ -116,11 +116,13 @@ _WORD = re.compile(r"[^\s<>]+")
 _AROUND = "*_~`'\"“”\u2018\u2019()[]{}.,;:!?"
 _ADDRESS = re.compile(
     r"""://
+    # Whatever is before it: "https@www.evil.example" is no email address that anybody has.
+    | (?<![\w.-]) www\. \w
     # Not after the "@" of an email address.
-    | (?:^|[^\w@.-]|(?<!\w)@) (?: //\w | www\. | (?:https?|ftp|mailto|data|javascript|vbscript|tel|sms|file|blob):\S )
+    | (?:^|[^\w@.-]|(?<!\w)@) (?: //\w | (?:https?|ftp|mailto|data|javascript|vbscript|tel|sms|file|blob):\S )
     # A host with a path or a subdomain, unlike "Dr.Smith" and "3.30".
     | (?:^|[^\w@.-]|(?<!\w)@) (?:[\w-]+\.)+ [^\W\d_]{2,} (?::\d+)? [/?#]
-    | (?:^|[^\w@.-]|(?<!\w)@) (?:[\w-]+\.){2,} [^\W\d_]{2,} (?:$|[^\w.-])
+    | (?:^|[^\w@.-]|(?<!\w)@) (?:[\w-]+\.){2,} [^\W\d_]{2,} \.* (?:$|[^\w.-])
     """,
     re.IGNORECASE | re.VERBOSE,
 )

@@ -18,7 +18,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from shared.agent import AgentFailed, Reply, Utterance, bedrock, opt_out, wording
@@ -466,6 +466,8 @@ PIECES += ["\u200b", "\u200d", "\n", " ", "a", "'", '"', "img src=", "a href=", 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map("".join))
+@example("https@www.evil.example")
+@example("httpswww.evil.examplewww.\\")
 def test_nothing_in_a_reply_can_be_followed(said: str) -> None:
     shown = wording.without_links(said)
     assert not re.search(r"\w://\w", shown)
