@@ -1,4 +1,8 @@
-"""Limits that texts for clients state: errors, the API description, `/docs`. Code that enforces one uses it, too."""
+"""Limits that texts for clients state: errors, the API description, `/docs`. Code that enforces one uses it, too.
+
+Rate limits and the retry schedule are in `facts.py`, because the infrastructure states them, too. Retention times are
+beside what is kept; `LIMITS` in `shared/docs/tables.py` collects what the pages state.
+"""
 
 BODY_BYTES = 256 * 1024
 """The largest body of a request (promises 2)."""
