@@ -47,7 +47,8 @@ _WITH_BODY = ("POST", "PATCH")
 _READABLE = {
     "host": re.compile(r"[\w.-]+(:[0-9]{1,5})?", re.ASCII),
     "x-forwarded-port": re.compile(r"[0-9]{1,5}"),
-    "x-forwarded-proto": re.compile(r"https?"),
+    # Schemes are the same in capitals (RFC 3986, section 3.1).
+    "x-forwarded-proto": re.compile(r"https?", re.IGNORECASE),
 }
 """The values of the headers that Mangum and Starlette parse, as API Gateway sends them."""
 
