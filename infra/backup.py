@@ -160,9 +160,8 @@ def replicate_ledger(stack: Stack, stage: Stage, settings: Backup, ledger: s3.Bu
     role = iam.Role(
         stack,
         "ReplicationRole",
-        assumed_by=iam.ServicePrincipal(
-            "s3.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}
-        ),
+        # As that page has it, without a condition. IAM lets nobody pass a role to a service of another account.
+        assumed_by=iam.ServicePrincipal("s3.amazonaws.com"),
         description="Permissions of S3 to replicate the ledger",
     )
     objects = ledger.arn_for_objects("*")
@@ -195,9 +194,7 @@ def _role(stack: Stack, id: str, policy: str, description: str) -> iam.Role:
     return iam.Role(
         stack,
         id,
-        assumed_by=iam.ServicePrincipal(
-            "backup.amazonaws.com", conditions={"StringEquals": {"aws:SourceAccount": stack.account}}
-        ),
+        assumed_by=iam.ServicePrincipal("backup.amazonaws.com"),
         description=description,
         managed_policies=[iam.ManagedPolicy.from_aws_managed_policy_name(policy)],
     )

@@ -104,12 +104,14 @@ def _of_model(stage: Stage, region: str | None) -> Iterator[str]:
 
 def _of_table(stage: Stage) -> Iterator[str]:
     """Why `replica_region` cannot be set or removed like other settings, if the deployed table is of the other type."""
-    other = "AWS::DynamoDB::Table" if stage.replica_region else "AWS::DynamoDB::GlobalTable"
+    types = ["AWS::DynamoDB::Table", "AWS::DynamoDB::GlobalTable"]
+    other, wanted = types if stage.replica_region else reversed(types)
     try:
-        tables = rollback.resources(stack_name(stage.name), other)
+        deployed = [bool(rollback.resources(stack_name(stage.name), each)) for each in (other, wanted)]
     except rollback.NoStage:
         return
-    if tables:
+    # With tables of both types, the wanted one was imported: the runbook's procedure ends with this deploy.
+    if deployed == [True, False]:
         yield (
             f"a deploy would replace the table of stage {stage.name} by an empty one, because of `replica_region`: "
             "see infra/runbook.md, A replica of the table"

@@ -318,8 +318,8 @@ def _import(it: Rehearsal, table: str) -> None:
     folder = it.checkout("restored")
     it.cdk("synth", "--quiet", folder=folder)
     template = folder / "cdk.out" / f"{it.stack}.template.json"
-    text = "RestoredTable" if it.dry else template.read_text(encoding="utf-8")
-    (logical_id,) = set(re.findall(r"RestoredTable[0-9A-F]*", text))
+    resources = ["RestoredTable"] if it.dry else json.loads(template.read_text(encoding="utf-8"))["Resources"]
+    (logical_id,) = (each for each in resources if re.fullmatch(r"RestoredTable([0-9A-F]{8})?", each))
     mapping = json.dumps({logical_id: {"TableName": table}})
     it.cdk("import", it.stack, "--force", "--resource-mapping-inline", mapping, folder=folder)
 

@@ -43,6 +43,8 @@ UNBOUND = (
 TRUSTED_AS_IT_IS = {
     "lambda.amazonaws.com": "Lambda developer guide: aws:SourceArn is for policies on functions, not for their roles",
     "apigateway.amazonaws.com": "API Gateway developer guide, Set up CloudWatch logging: one role for the account",
+    "s3.amazonaws.com": "S3 user guide, Setting up permissions for live replication: the trust policy has no condition",
+    "backup.amazonaws.com": "AWS Backup developer guide, IAM service roles: the trust policy has no condition",
 }
 """Services that assume a role without naming in whose name; passing them one takes iam:PassRole in this account."""
 

@@ -101,14 +101,20 @@ def account(monkeypatch: pytest.MonkeyPatch, model: dict[str, str]) -> Iterator[
     server.server_close()
 
 
-def listed(table: str, *, deployed: bool) -> tuple[str, int]:
-    """CloudFormation's response to a request for the resources of the stack, and its status."""
+def listed(tables: str, *, deployed: bool) -> tuple[str, int]:
+    """CloudFormation's response to a request for the resources of the stack, and its status.
+
+    `tables` are the types of its tables, with spaces in between.
+    """
     if not deployed:
         error = "<Code>ValidationError</Code><Message>Stack with id appointments-prod does not exist</Message>"
         return f"<ErrorResponse><Error>{error}</Error></ErrorResponse>", 400
     members = "".join(
         f"<member><ResourceType>{kind}</ResourceType><PhysicalResourceId>{id}</PhysicalResourceId></member>"
-        for kind, id in (("AWS::Lambda::Function", "stage-deliver"), (table, "stage-table"))
+        for kind, id in (
+            ("AWS::Lambda::Function", "stage-deliver"),
+            *((each, "stage-table") for each in tables.split()),
+        )
     )
     page = f"<StackResourceSummaries>{members}</StackResourceSummaries>"
     return f"<R><ListStackResourcesResult>{page}</ListStackResourcesResult></R>", 200
@@ -225,6 +231,14 @@ def test_a_deploy_that_would_replace_the_table_by_an_empty_one_is_refused(
     assert [("empty one" in line, "A replica of the table" in line) for line in refusals] == (
         [] if deployed == wanted else [(True, True)]
     )
+
+
+@pytest.mark.parametrize("replica", [{}, {"replica_region": OWNED["backup"]["region"]}])
+def test_the_deploy_after_the_import_of_a_table_of_the_other_type_is_allowed(
+    account: Account, replica: dict[str, str]
+) -> None:
+    account(ACCOUNT, NEEDED, stage=0, table="AWS::DynamoDB::Table AWS::DynamoDB::GlobalTable")
+    assert [*preflight.refusals(parse("prod", context()["stages"]["prod"] | OWNED | replica))] == []
 
 
 def test_a_stage_that_nobody_described_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

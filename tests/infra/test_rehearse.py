@@ -108,7 +108,9 @@ with open(os.environ["CALLS"], "a") as calls:
     calls.write(" ".join(sys.argv[1:]) + "\\n")
 if "synth" in sys.argv:
     pathlib.Path("cdk.out").mkdir(exist_ok=True)
-    pathlib.Path(f"cdk.out/{{STACK}}.template.json").write_text('{{"RestoredTable1A2B": {{}}}}')
+    pathlib.Path(f"cdk.out/{{STACK}}.template.json").write_text('''
+        {{"Resources": {{"RestoredTable1A2B3C4D": {{"Metadata": {{"aws:cdk:path": "dev/RestoredTable/Resource"}}}}}}}}
+    ''')
 elif "import" in sys.argv:
     sys.exit("the import failed" if os.environ.get("FAILS") else 0)
 elif "deploy" in sys.argv and "RESTORED" in os.environ:
@@ -289,7 +291,7 @@ def test_a_restore_that_was_interrupted_goes_on_and_leaves_a_table_as_the_templa
     assert mapping["State"] == "Disabled"
     (function,) = (each["FunctionName"] for each in functions.list_functions()["Functions"])
     assert functions.get_function_concurrency(FunctionName=function)["ReservedConcurrentExecutions"] == 0
-    mapping_of_ids = '--resource-mapping-inline {"RestoredTable1A2B": {"TableName": "' + new + '"}}'
+    mapping_of_ids = '--resource-mapping-inline {"RestoredTable1A2B3C4D": {"TableName": "' + new + '"}}'
     imported = f"--no-install cdk import {STACK} --force {mapping_of_ids} --context stage=dev"
     synth = "--no-install cdk synth --quiet --context stage=dev"
     deploy = "--no-install cdk deploy --all --context stage=dev"
