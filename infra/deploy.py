@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             held = {function.name: str(function.version) for function in functions}
             _cdk_deploy(*context, "--context", f"{HELD}={json.dumps(held)}")
         _cdk_deploy(*context)
-        if region := rollback.settings_of(options.stage).get("backup", {}).get("region"):
+        if region := (rollback.settings_of(options.stage).get("backup") or {}).get("region"):
             replicate_key(options.stage, region, *context)
         if functions:
             rollback.prune(stack_name(options.stage), {function.function: function.version for function in functions})
