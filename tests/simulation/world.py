@@ -13,7 +13,6 @@ import json
 import math
 import os
 import random
-import urllib.parse
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -34,6 +33,7 @@ from tests.simulation.hosts import Host
 from tests.simulation.receivers import Receivers
 from tests.simulation.scheduler import MICROSECONDS, Group, Scheduler, Task
 from tests.simulation.table import Refused, Table, cancelled
+from tests.support import gateway_events
 
 START = 1_800_000_000 * MICROSECONDS
 """When each history begins."""
@@ -192,30 +192,10 @@ class World:
         self, method: str, path: str, key: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> Response:
         """An API request through the gateway."""
-        target, _, query = path.partition("?")
-        match = ROUTES.match(method, target)
+        match = ROUTES.match(method, path.partition("?")[0])
         assert match is not None
-        given = {"Host": "api.example.test", "X-Forwarded-Proto": "https", "Authorization": f"Bearer {key}"}
-        given |= {"Content-Type": "application/json"} if body is not None else {}
-        given |= headers or {}
-        parameters = urllib.parse.parse_qs(query, keep_blank_values=True) or None
-        event = {
-            "resource": "/{proxy+}",
-            "path": urllib.parse.unquote(target),
-            "httpMethod": method,
-            "headers": given,
-            "multiValueHeaders": {name: [value] for name, value in given.items()},
-            "queryStringParameters": {name: values[-1] for name, values in parameters.items()} if parameters else None,
-            "multiValueQueryStringParameters": parameters,
-            "requestContext": {
-                "path": f"/dev{target}",
-                "stage": "dev",
-                "identity": {"sourceIp": "127.0.0.1"},
-                "requestId": f"r-{self.calls.total()}",
-            },
-            "body": None if body is None else json.dumps(body),
-            "isBase64Encoded": False,
-        }
+        request_id = f"r-{self.calls.total()}"
+        event = gateway_events.request(method, path, body, key=key, headers=headers, request_id=request_id)
         ended = self.invoke(match.function.name, event)
         if not ended.succeeded:
             return Response(502, {}, "{}", ended.was_hit)

@@ -13,7 +13,6 @@ import json
 import os
 import re
 import time
-import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,7 +28,7 @@ from infra.local.stream import STREAMS, stream_record
 from shared.aws import client as aws_client
 from shared.aws import credentials, services
 from shared.core.facts import STREAM_KINDS
-from tests.support import moto_server, privileges
+from tests.support import gateway_events, moto_server, privileges
 from tests.support.wire import forget_clients
 
 if TYPE_CHECKING:
@@ -131,37 +130,10 @@ class Stage:
         raw: str | bytes | None = None,
     ) -> dict[str, Any]:
         """An API request as the gateway gives it to a function."""
-        target, _, query = path.partition("?")
         key = self._key if key is None else key
-        given = {"Host": "api.example.test", "X-Forwarded-Proto": "https"}
-        given |= {"Authorization": f"Bearer {key}"} if key else {}
-        if raw is None and body is not None:
-            raw = json.dumps(body)
-        given |= {"Content-Type": "application/json"} if raw is not None else {}
-        given |= headers or {}
-        parameters = urllib.parse.parse_qs(query, keep_blank_values=True) or None
-        event = {
-            "resource": "/{proxy+}",
-            "path": urllib.parse.unquote(target),
-            "httpMethod": method,
-            "headers": given,
-            "multiValueHeaders": {name: [value] for name, value in given.items()},
-            "queryStringParameters": {name: values[-1] for name, values in parameters.items()} if parameters else None,
-            "multiValueQueryStringParameters": parameters,
-            "requestContext": {
-                "path": f"/dev{target}",
-                "stage": "dev",
-                "identity": {"sourceIp": "127.0.0.1"},
-                "requestId": str(uuid.uuid4()),
-            },
-            "body": raw if isinstance(raw, str | None) else raw.decode("latin-1"),
-            "isBase64Encoded": False,
-        }
-        if isinstance(raw, bytes):
-            import base64
-
-            event |= {"body": base64.b64encode(raw).decode(), "isBase64Encoded": True}
-        return event
+        return gateway_events.request(
+            method, path, body, key=key, headers=headers, raw=raw, request_id=str(uuid.uuid4())
+        )
 
     def invoke(self, function: str, event: Any, seconds: float = 60) -> Any:
         """Call a function as Lambda does, `seconds` before its time is over."""
