@@ -43,11 +43,11 @@ def machine(rounds: int) -> str:
 
 
 def write(name: str, text: str) -> None:
-    """Replace the part of README.md between the comments with this name."""
-    begin, end = f"<!-- {name}: written by make bench WRITE=1 -->\n", f"\n<!-- end of {name} -->"
-    before, _, rest = README.read_text().partition(begin)
-    _, _, after = rest.partition(end)
-    README.write_text(f"{before}{begin}{text}{end}{after}")
+    """Replace the part of README.md between the comments with this name. Raises ValueError if they are not there."""
+    begin, end = f"<!-- {name}: written by make bench WRITE=1 -->\n", f"<!-- end of {name} -->"
+    page = README.read_text()
+    start = page.index(begin) + len(begin)
+    README.write_text(f"{page[:start]}{text}\n{page[page.index(end, start) :]}")
 
 
 def main() -> None:
