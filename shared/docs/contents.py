@@ -34,6 +34,7 @@ MENU: Mapping[str, tuple[Page, ...]] = {
         Page("rate-limits", "Rate limits", "How many requests a key may send, and what to do at the limit"),
         Page("errors", "Errors", "Every error code: what it means and what to do"),
         Page("versioning", "Versioning", "What may change in v1, and what never does"),
+        Page("changelog", "Changelog", "What each revision of the API added"),
     ),
     "Resources": (
         Page("appointments", "Customers and appointments", "Statuses, and the changes that each one allows"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from shared.api import idempotency
 from shared.appointments import resource as appointments
@@ -14,8 +15,10 @@ from shared.conversations import resource as conversations
 from shared.core import clock, facts, limits
 from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE
 from shared.core.facts import EVENT_DESCRIPTIONS, RETRY_SCHEDULE_S, REVISIONS
+from shared.customers.resource import CUSTOMERS
 from shared.docs import samples
 from shared.resources import pages, queries
+from shared.resources.collections import Collection
 from shared.telephony import SessionCallStatus, test_numbers
 from shared.telephony.test_numbers import ConsentBehaviour
 from shared.webhooks import events, health
@@ -36,6 +39,44 @@ LIMITS: Mapping[str, str] = {
     "recording_link_minutes": str(recordings.LINK_LASTS_MS // clock.MINUTE),
 }
 """Limits as the pages state them: `{{ limits.webhook_endpoints }}`."""
+CHANGES: Mapping[str, tuple[str, ...]] = {
+    "2026-06-01": (
+        "Customers and appointments, with filters, pages and `metadata`.",
+        "Conversations with the agent, by their ids or by your own thread ids.",
+        "Sessions, read only, with transcript and recording.",
+        "Webhook endpoints with signing secrets that can be rotated.",
+        "Signed events of appointments, their log, deliveries, manual retries.",
+        "API keys of test and live mode, Idempotency-Keys, rate limits.",
+    ),
+    "2026-08-03": (
+        "`POST /v1/customers/{id}/call` places a call. Its response is 202 while consent is pending.",
+        "Sessions have `call_status`.",
+    ),
+    "2026-08-22": ("Messages take `markdown`: with `false`, the reply is plain text.",),
+    "2026-12-01": (
+        "`/v1/agent_settings`: what the [agent](/docs/agent) knows, which new times it may agree to, when it calls.",
+        "Calls take `not_before`. Calls and sessions have `not_before` and `dial_at`. `POST /v1/sessions/{id}/cancel` "
+        "cancels a [call that waits](/docs/calls#when-calls-are-made).",
+        "Sessions have `outcome`, and a filter of this name.",
+        "Customers have `do_not_call`, and `POST /v1/customers/{id}/opt_in` lifts an "
+        "[opt-out](/docs/calls#people-who-do-not-want-to-be-called). The action `customer_opted_out` reports one.",
+        "Conversations have `waiting` and `handoff`, and a filter `waiting`. "
+        "`POST /v1/conversations/{id}/resume` gives one back to the agent.",
+        "Messages take the role `staff`, and replies have `holding`: see [Handoff](/docs/conversations#handoff).",
+        "Events of conversations, `conversation.*`, and `appointment.updated`.",
+        "`rotate_secret` takes `previous_secret_valid_seconds`; webhook endpoints have `previous_secret_expires_at`.",
+        "What the agent says first, in calls and conversations: that it is an automated assistant.",
+    ),
+}
+"""What each revision added."""
+LISTS: Mapping[str, Collection[Any, Any]] = {
+    "/v1/customers": CUSTOMERS,
+    "/v1/appointments": appointments.APPOINTMENTS,
+    "/v1/sessions": sessions.SESSIONS,
+    "/v1/conversations": conversations.CONVERSATIONS,
+    "/v1/events": events.EVENTS,
+}
+"""The lists with filters."""
 _APPOINTMENT_EFFECTS = {
     8: "rescheduled to a day later",
     9: "cancelled",
@@ -71,6 +112,24 @@ def transient() -> str:
 def revisions() -> str:
     """The dates of the revisions."""
     return _words(REVISIONS)
+
+
+def changelog() -> str:
+    """What each revision added, the newest first."""
+    return "\n\n".join(
+        f"## {revision}\n\n" + "\n".join(f"- {change}" for change in CHANGES[revision])
+        for revision in reversed(REVISIONS)
+    )
+
+
+def list_filters() -> str:
+    """The filters of each list."""
+    rows = []
+    for path, collection in LISTS.items():
+        names = (f"`{name}`" + " (may be repeated)" * (name in collection.repeatable) for name in collection.filters)
+        ranges = (f"`{name}`" for name in (collection.time_field, collection.created) if name)
+        rows.append((f"`{path}`", ", ".join(names), ", ".join(ranges)))
+    return _table(("List", "Filters", "Ranges"), rows)
 
 
 def retry_schedule() -> str:

@@ -61,7 +61,7 @@ class Reader:
 
     def read(self, blocks: list[Block], receive: Callable[[Reader, Block], None]) -> None:
         """Run every example of a page; `receive` tries out a program that receives webhooks."""
-        following = [*blocks[1:], None]
+        following = [*blocks, None][1:]
         for block, after in zip(blocks, following, strict=True):
             if block.language == "request":
                 expected = after.text if after is not None and after.language == "response" else None

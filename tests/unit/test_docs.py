@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import base64
 import gzip
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ import pytest
 from functions import fallback
 from infra import bundle
 from shared.core.errors import ERRORS
-from shared.core.facts import EVENT_TYPES
+from shared.core.facts import EVENT_TYPES, REVISIONS
 from shared.docs import markdown, samples, search, tables
 from shared.docs.contents import PAGES
 from shared.docs.examples import Request
@@ -223,3 +225,25 @@ def test_a_request_is_the_same_in_three_languages() -> None:
         "});\n"
         "console.log(response.status, await response.text());"
     )
+
+
+def test_errors_are_shown_with_their_real_texts() -> None:
+    for name in PAGES:
+        for block in markdown.document(name).blocks:
+            _, _, body = block.text.partition("\n\n")
+            if block.language == "response" and '"error"' in body:
+                assert "…" not in json.loads(body)["error"]["message"], name
+
+
+def test_the_changelog_has_every_revision() -> None:
+    assert tuple(tables.CHANGES) == REVISIONS
+
+
+def test_the_table_of_filters_has_every_parameter_of_the_lists() -> None:
+    described = json.loads(Path("tests/openapi.json").read_text())["paths"]
+    text = tables.list_filters()
+    for path in tables.LISTS:
+        row = next(line for line in text.splitlines() if line.startswith(f"| `{path}` |"))
+        names = {one["name"] for one in described[path]["get"]["parameters"] if one.get("in") == "query"}
+        for name in names - {"limit", "starting_after"}:
+            assert f"`{name.partition('[')[0]}`" in row, (path, name)
