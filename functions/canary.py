@@ -6,7 +6,7 @@ import os
 from typing import Any
 
 from shared.canary import runs
-from shared.core import facts, metrics, trace
+from shared.core import metrics, trace
 from shared.core.log import logger
 
 
@@ -17,9 +17,9 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, bool]:
             took = runs.run(os.environ["BASE_URL"])
         except Exception as error:
             logger().error("canary failed", extra={"reason": str(error)}, exc_info=not isinstance(error, runs.Failed))
-            metrics.rate(facts.CANARY_PASSED, False, service=facts.CANARY)
+            metrics.rate(metrics.CANARY_PASSED, False, service=metrics.CANARY)
             return {"passed": False}
     logger().info("canary passed", extra={"webhook_ms": took})
-    metrics.rate(facts.CANARY_PASSED, True, service=facts.CANARY)
-    metrics.milliseconds(facts.CANARY_WEBHOOK, took, service=facts.CANARY)
+    metrics.rate(metrics.CANARY_PASSED, True, service=metrics.CANARY)
+    metrics.milliseconds(metrics.CANARY_WEBHOOK, took, service=metrics.CANARY)
     return {"passed": True}

@@ -16,7 +16,7 @@ from typing import Any
 
 from shared.aws import services
 from shared.core import log, metrics
-from shared.core.facts import FAILED_INVOCATIONS
+from shared.core.metrics import FAILED_INVOCATIONS
 
 MODULES = {
     "ping": "functions.ping",

@@ -13,8 +13,8 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from shared.api.routes import lambda_handler, service
+from shared.core.api_description import API_DESCRIPTION, DESCRIBED_SERVER
 from shared.core.errors import ApiError, Code
-from shared.core.facts import API_DESCRIPTION, DESCRIBED_SERVER
 
 
 class Docs:

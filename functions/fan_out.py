@@ -17,7 +17,7 @@ from cachetools import cached
 
 from shared.aws import objects
 from shared.calls import measures
-from shared.core import clock, facts, metrics, threads, trace
+from shared.core import clock, metrics, threads, trace
 from shared.core.log import logger
 from shared.customers import opt_outs
 from shared.customers import resource as customers
@@ -89,7 +89,7 @@ def _put_aside(record: batches.Record) -> None:
     """Store a change in the bucket of failed batches, as Lambda's on-failure destination does. Raises Unavailable."""
     batch = {"payload": json.dumps({"Records": [record]})}
     objects.write(os.environ["FAILED_BATCHES_BUCKET"], f"put_aside/{record['eventID']}.json", json.dumps(batch))
-    metrics.count(facts.PUT_ASIDE)
+    metrics.count(metrics.PUT_ASIDE)
 
 
 def _put_once(row: table.Row, request: str) -> bool:

@@ -29,7 +29,7 @@ from infra import topology
 from infra.backup import LEDGER_RULE, Copied
 from infra.stack_names import construct_id
 from infra.stage import Stage
-from shared.core import facts
+from shared.core import metrics
 
 DELIVER = "deliver"
 
@@ -79,7 +79,7 @@ LOST_BATCHES = Kind(
 )
 # Milliseconds; a first attempt is promised within about a second. One lost wake-up costs two minutes, so that a
 # minute's lateness means something only if it lasts.
-DELIVERY_LATENESS = Kind(facts.DELIVERY_LATENESS, "Webhooks are late: {}.", 60_000, "p99", periods=3, wakes=True)
+DELIVERY_LATENESS = Kind(metrics.DELIVERY_LATENESS, "Webhooks are late: {}.", 60_000, "p99", periods=3, wakes=True)
 # Milliseconds. Slow endpoints share a few attempts and cause most of their lateness themselves.
 SLOW_DELIVERY_LATENESS = Kind(
     "SlowDeliveryLateness",
@@ -97,8 +97,8 @@ HANGING_DELIVERY_LATENESS = Kind(
     "p99",
     periods=3,
 )
-_LATENESS = {facts.SLOW_ENDPOINTS: SLOW_DELIVERY_LATENESS, facts.HANGING_ENDPOINTS: HANGING_DELIVERY_LATENESS}
-LOST_DELIVERY = Kind(facts.LOST_DELIVERY, "A delivery failed: three workers of {} died during one attempt.", 1)
+_LATENESS = {metrics.SLOW_ENDPOINTS: SLOW_DELIVERY_LATENESS, metrics.HANGING_ENDPOINTS: HANGING_DELIVERY_LATENESS}
+LOST_DELIVERY = Kind(metrics.LOST_DELIVERY, "A delivery failed: three workers of {} died during one attempt.", 1)
 # One failed or missing run may be a deploy or a lost schedule.
 CANARY_FAILED = Kind(
     "CanaryFailed",
@@ -110,10 +110,10 @@ CANARY_FAILED = Kind(
 )
 # The share of a quarter of an hour's turns or calls, so that with little traffic a single failure counts.
 FAILED_TURNS = Kind(
-    facts.FAILED_TURNS, "The {} failed to answer one live message in ten or more.", 0.1, "Average", minutes=15
+    metrics.FAILED_TURNS, "The {} failed to answer one live message in ten or more.", 0.1, "Average", minutes=15
 )
 FAILED_CALLS = Kind(
-    facts.FAILED_CALLS,
+    metrics.FAILED_CALLS,
     "One in ten or more of the live {} failed because of the carrier or the service.",
     0.1,
     "Average",
@@ -121,7 +121,7 @@ FAILED_CALLS = Kind(
 )
 # Per cent of the turns of an hour, from ten on; customers who ask for a person are no fault by themselves.
 HANDOFFS = Kind(
-    facts.HANDOFFS, "The {} hands the conversation to a person in half of the live turns or more.", 50, minutes=60
+    metrics.HANDOFFS, "The {} hands the conversation to a person in half of the live turns or more.", 50, minutes=60
 )
 FEWEST_HANDOFFS = 10
 # Per cent of the requests, from five on; an agent that took too long is a 504, and no fault by itself.
@@ -183,15 +183,15 @@ def watch(
         *_of_queues(queues),
         *((FAILED_EXECUTIONS, name, machine.metric_failed()) for name, machine in machines.items()),
         *_of_functions(stack, functions, table, scheduled={*rules}),
-        *([(CANARY_FAILED, facts.CANARY, canary_passed(table))] if facts.CANARY in rules else []),
+        *([(CANARY_FAILED, metrics.CANARY, canary_passed(table))] if metrics.CANARY in rules else []),
         *(
             (_LATENESS.get(queue_class, DELIVERY_LATENESS), queue_class, lateness(table, queue_class))
-            for queue_class in facts.QUEUE_CLASSES
+            for queue_class in metrics.QUEUE_CLASSES
         ),
         (LOST_DELIVERY, DELIVER, lost(table)),
-        (FAILED_TURNS, facts.AGENT, failed_turns(table)),
-        (HANDOFFS, facts.AGENT, _handoff_rate(table)),
-        (FAILED_CALLS, facts.CALLS, failed_calls(table)),
+        (FAILED_TURNS, metrics.AGENT, failed_turns(table)),
+        (HANDOFFS, metrics.AGENT, _handoff_rate(table)),
+        (FAILED_CALLS, metrics.CALLS, failed_calls(table)),
         (SERVER_ERRORS, "api", _error_rate(stack, api, access_log)),
         (ACCOUNT_CONCURRENCY, "account", _unreserved_share()),
         (TABLE_THROTTLES, "table", _sum(throttles(table))),
@@ -281,37 +281,37 @@ def all_topics(topics: Mapping[str, sns.Topic], notified: Topics | None) -> dict
 
 def lateness(table: dynamodb.ITable, queue_class: str) -> cloudwatch.Metric:
     """Milliseconds from when an attempt was due to its start; of hanging endpoints, from its wake-up."""
-    return _printed(table, facts.DELIVERY_LATENESS, queue_class=queue_class)
+    return _printed(table, metrics.DELIVERY_LATENESS, queue_class=queue_class)
 
 
 def lost(table: dynamodb.ITable) -> cloudwatch.Metric:
     """Deliveries that failed because too many workers died during one attempt."""
-    return _printed(table, facts.LOST_DELIVERY)
+    return _printed(table, metrics.LOST_DELIVERY)
 
 
 def canary_passed(table: dynamodb.ITable) -> cloudwatch.Metric:
     """1 for each run of the canary that passed, 0 for each one that failed."""
-    return _printed(table, facts.CANARY_PASSED, facts.CANARY)
+    return _printed(table, metrics.CANARY_PASSED, metrics.CANARY)
 
 
 def canary_webhook(table: dynamodb.ITable) -> cloudwatch.Metric:
     """Milliseconds in which the canary's change arrived as a webhook."""
-    return _printed(table, facts.CANARY_WEBHOOK, facts.CANARY)
+    return _printed(table, metrics.CANARY_WEBHOOK, metrics.CANARY)
 
 
 def failed_turns(table: dynamodb.ITable) -> cloudwatch.Metric:
     """1 for each live turn in which the agent failed, 0 for each other one."""
-    return _printed(table, facts.FAILED_TURNS, facts.AGENT)
+    return _printed(table, metrics.FAILED_TURNS, metrics.AGENT)
 
 
 def handoffs(table: dynamodb.ITable) -> cloudwatch.Metric:
     """1 for each live turn that handed the conversation to a person, 0 for each other one."""
-    return _printed(table, facts.HANDOFFS, facts.AGENT)
+    return _printed(table, metrics.HANDOFFS, metrics.AGENT)
 
 
 def failed_calls(table: dynamodb.ITable) -> cloudwatch.Metric:
     """1 for each live call that the carrier or the service failed, 0 for each other one."""
-    return _printed(table, facts.FAILED_CALLS, facts.CALLS)
+    return _printed(table, metrics.FAILED_CALLS, metrics.CALLS)
 
 
 def _handoff_rate(table: dynamodb.ITable) -> cloudwatch.MathExpression:
@@ -327,13 +327,13 @@ def _handoff_rate(table: dynamodb.ITable) -> cloudwatch.MathExpression:
 def _printed(table: dynamodb.ITable, name: str, service: str = DELIVER, **dimensions: str) -> cloudwatch.Metric:
     """A metric that the functions print. CloudWatch finds a metric only by all of its dimensions."""
     everywhere = {"service": service, "table": table.table_name}
-    return cloudwatch.Metric(namespace=facts.METRIC_NAMESPACE, metric_name=name, dimensions_map=everywhere | dimensions)
+    return cloudwatch.Metric(namespace=metrics.NAMESPACE, metric_name=name, dimensions_map=everywhere | dimensions)
 
 
 def failed_requests(stack: Stack) -> cloudwatch.Metric:
     """Requests that were answered with 500 or above, but for those whose agent took too long; by the access log."""
     return cloudwatch.Metric(
-        namespace=f"{facts.METRIC_NAMESPACE}/{stack.stack_name}", metric_name="FailedRequests", statistic="Sum"
+        namespace=f"{metrics.NAMESPACE}/{stack.stack_name}", metric_name="FailedRequests", statistic="Sum"
     )
 
 
@@ -483,12 +483,12 @@ def _of_functions(
     for described in topology.FUNCTIONS:
         name, function = described.name, functions[described.name]
         yield THROTTLES, name, function.metric_throttles()
-        if name != facts.CANARY:
+        if name != metrics.CANARY:
             # The alarm of the canary's results also covers its crashes and its schedule.
             yield FUNCTION_ERRORS, name, function.metric_errors()
         if described.routes and not described.posts:
             yield SLOW_RESPONSES, name, function.metric_duration()
-        if name in scheduled and name != facts.CANARY:
+        if name in scheduled and name != metrics.CANARY:
             yield NOT_RUNNING, name, function.metric_invocations()
         if described.stream:
             yield ITERATOR_AGE, name, function.metric("IteratorAge")
@@ -507,7 +507,7 @@ def put_aside(stack: Stack, function: str, table: dynamodb.ITable) -> tuple[clou
         statistic="Sum",
         label="too old",
     )
-    return _printed(table, facts.PUT_ASIDE, function).with_(statistic="Sum", label="put aside at once"), by_lambda
+    return _printed(table, metrics.PUT_ASIDE, function).with_(statistic="Sum", label="put aside at once"), by_lambda
 
 
 def _in_periods(kind: Kind, metric: cloudwatch.IMetric) -> cloudwatch.IMetric:

@@ -22,7 +22,8 @@ from pathlib import Path
 from uv import find_uv_bin
 
 from infra.openapi.document import compact
-from shared.core import facts
+from shared.core.api_description import API_DESCRIPTION
+from shared.core.vendored import VENDORED_FILES
 
 ROOT = Path(__file__).resolve().parent.parent
 REQUIREMENTS = ROOT / "requirements" / "runtime.txt"
@@ -95,7 +96,7 @@ def build(
     """
     if not requirements.is_file():
         raise BundleError(f"{requirements} is missing: it lists the pinned packages of the functions")
-    if missing := [name for name in facts.VENDORED if not (NODE_MODULES / name).is_file()]:
+    if missing := [name for name in VENDORED_FILES if not (NODE_MODULES / name).is_file()]:
         raise BundleError(f"{NODE_MODULES / missing[0]} is missing: run `npm ci`, as make does")
     python = find_python()
     description = compact()
@@ -109,10 +110,10 @@ def build(
             unwanted = shutil.ignore_patterns("__pycache__", "README.md", "DECISIONS.md")
             for package in PACKAGES:
                 shutil.copytree(sources / package, made / package, ignore=unwanted)
-            for name in facts.VENDORED:
+            for name in VENDORED_FILES:
                 (made / VENDORED / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(NODE_MODULES / name, made / VENDORED / name)
-            (made / "functions" / facts.API_DESCRIPTION).write_text(description, encoding="utf-8")
+            (made / "functions" / API_DESCRIPTION).write_text(description, encoding="utf-8")
             if python:
                 _compile(made, python)
             _open_up(made)
@@ -208,7 +209,7 @@ def _inputs(requirements: Path, sources: Path, python: str | None, platform: str
     """A hash of the inputs of the asset, including this file."""
     seen = hashlib.sha256(f"{platform} compiled={python is not None}\n{description}\n".encode())
     packages = (path for package in PACKAGES for path in _files(sources / package))
-    for path in (Path(__file__), requirements, *(NODE_MODULES / name for name in facts.VENDORED), *packages):
+    for path in (Path(__file__), requirements, *(NODE_MODULES / name for name in VENDORED_FILES), *packages):
         if path.suffix != ".pyc":
             name = path.relative_to(sources) if path.is_relative_to(sources) else path.name
             seen.update(f"{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())

@@ -23,7 +23,7 @@ from typing import Any
 from infra import costs, topology
 from infra.costs import MILLION
 from infra.topology import QueueSource
-from shared.core import facts
+from shared.core import limits
 
 SETTINGS = Path(__file__).parents[1] / "cdk.json"
 LOADS = (100, 1_000, 10_000, 100_000)
@@ -50,13 +50,13 @@ OPEN_EXECUTIONS = 1_000_000
 """Open executions of an account in a region. A new one beyond them fails with ExecutionLimitExceeded (Step Functions
 developer guide, "Step Functions service quotas":
 docs.aws.amazon.com/step-functions/latest/dg/service-quotas.html)."""
-SHORTEST_TIMER_S = min(wait for wait in facts.RETRY_SCHEDULE_S if wait > facts.LONGEST_QUEUE_DELAY_S)
+SHORTEST_TIMER_S = min(wait for wait in limits.RETRY_SCHEDULE_S if wait > limits.LONGEST_QUEUE_DELAY_S)
 """The shortest wait for an attempt that a state machine keeps (seconds)."""
 RECEIVERS_MS = (50, 200, 500, 1_000, 2_000)
 """Times in which receivers respond."""
 FIRST_ATTEMPTS = 1_500
 """First attempts per second, the goal of a stage."""
-OUTAGE_S, OUTAGE_EVENTS = 3_600, facts.REQUESTS_PER_SECOND
+OUTAGE_S, OUTAGE_EVENTS = 3_600, limits.REQUESTS_PER_SECOND
 """An outage of a busy receiver: how long it takes, and the events per second."""
 MACHINE_STARTS = 300
 """Executions of state machines started per second (Step Functions developer guide, "Quotas")."""
@@ -183,12 +183,12 @@ def parts(stage: Mapping[str, Any]) -> Sequence[Part]:
         ),
         Part(
             "Amazon Connect: calls started", "per second", lambda on: on.rates["call"],
-            connect.get("starts_per_second", facts.CONNECT_STARTS_PER_SECOND),
+            connect.get("starts_per_second", limits.CONNECT_STARTS_PER_SECOND),
             "quota for StartOutboundVoiceContact, then setting `connect.starts_per_second`",
         ),
         Part(
             "Amazon Connect: active calls", "calls", lambda on: on.rates["call"] * CALL_SECONDS,
-            connect.get("active_calls", facts.CONNECT_ACTIVE_CALLS),
+            connect.get("active_calls", limits.CONNECT_ACTIVE_CALLS),
             "quota for concurrent active calls, then setting `connect.active_calls`",
         ),
         Part(
@@ -269,10 +269,10 @@ def outage(seconds: int = OUTAGE_S, events: int = OUTAGE_EVENTS) -> Outage:
     changes: Counter[int] = Counter()
     for began in range(seconds):
         at = began
-        for wait in facts.RETRY_SCHEDULE_S[1:]:
+        for wait in limits.RETRY_SCHEDULE_S[1:]:
             if at >= seconds:
                 break
-            timed = wait > facts.LONGEST_QUEUE_DELAY_S
+            timed = wait > limits.LONGEST_QUEUE_DELAY_S
             waits[timed] += events
             if timed:
                 changes.update({at: events, at + wait: -events})
@@ -322,7 +322,7 @@ def ceilings(stage: Mapping[str, Any]) -> Mapping[str, float]:
         "live messages per second from a standing start, executions added in ten seconds": (
             ADDED_EXECUTIONS / seconds(costs.WORK["model_message"])
         ),
-        "requests per second of one API key": facts.REQUESTS_PER_SECOND,
+        "requests per second of one API key": limits.REQUESTS_PER_SECOND,
         "changes per second of one kind in one project": PARTITION_WRITES / ROW_UNITS,
     }
 
@@ -391,11 +391,11 @@ def _reserved(stage: Mapping[str, Any]) -> str:
     left, _ = unreserved = [EXECUTIONS - sum(small.values()), LARGER_EXECUTIONS - sum(large.values())]
     rows.append([f"unreserved, of which Lambda requires {UNRESERVED}", *map(str, unreserved)])
     heads = ("reserved executions, by quota", f"{EXECUTIONS:,}", f"{LARGER_EXECUTIONS:,}")
-    of_key = facts.REQUESTS_PER_SECOND * seconds(costs.WORK["retrieve"])
+    of_key = limits.REQUESTS_PER_SECOND * seconds(costs.WORK["retrieve"])
     traded = (
         f"A reservation is also a ceiling, and no other function may use it. With a quota of {EXECUTIONS:,}, the"
         f" functions without one share {left} executions, so a busy one can throttle the others. Divided among them,"
-        f" they would leave some with too few for a single key: one that sends {facts.REQUESTS_PER_SECOND} quick"
+        f" they would leave some with too few for a single key: one that sends {limits.REQUESTS_PER_SECOND} quick"
         f" requests a second uses {of_key:.1f}, and one that asks for slow lists uses many more. With"
         f" {LARGER_EXECUTIONS:,}, each function has its own."
     )

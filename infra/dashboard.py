@@ -21,7 +21,7 @@ from constructs import Construct
 
 from infra import alarms, topology
 from infra.backup import Copied
-from shared.core import facts
+from shared.core import metrics
 
 SHOWN = Duration.hours(3)
 WIDTH = 24
@@ -66,7 +66,7 @@ def draw(
         _events(table, functions),
         _given_up(stack, table, functions),
         _live(table),
-        *([_canary(table)] if facts.CANARY in rules else []),
+        *([_canary(table)] if metrics.CANARY in rules else []),
         _machines(machines),
         _handed_over(rules, alarms.all_topics(topics, notified)),
         _table(table),
@@ -154,7 +154,7 @@ def _events(table: dynamodb.ITable, functions: Mapping[str, lambda_.Function]) -
             f"Webhooks: lateness of attempts, {statistic} (ms)",
             [
                 alarms.lateness(table, queue_class).with_(statistic=statistic, label=queue_class)
-                for queue_class in facts.QUEUE_CLASSES
+                for queue_class in metrics.QUEUE_CLASSES
             ],
         )
 

@@ -22,7 +22,7 @@ from infra.capacity import UNRESERVED
 from infra.stack_names import stack_name
 from infra.stage import BadSetting, Stage, parse
 from infra.topology import FUNCTIONS
-from shared.core.facts import TRANSIENT_MODEL_ERRORS
+from shared.aws.error_codes import TRANSIENT_MODEL_ERRORS
 
 CONCURRENCY_QUOTA = "L-B99A9384"
 NO_PERMISSION = "no identity-based policy allows"

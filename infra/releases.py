@@ -27,7 +27,7 @@ from aws_cdk import aws_lambda as lambda_
 
 from infra import topology
 from infra.stack_names import LIVE, construct_id
-from shared.core import facts
+from shared.core import metrics
 
 FEWEST_INVOCATIONS, FAILED_PERCENT = 20, 10
 """A release is rolled back if a new version fails this share of at least so many invocations in five minutes."""
@@ -81,8 +81,8 @@ def _alarm(stack: Stack, name: str, function: lambda_.Function, table: dynamodb.
     }
     # A handler reports these in its response, so that Lambda does not count them as errors.
     counted["failed"] = cloudwatch.Metric(
-        namespace=facts.METRIC_NAMESPACE,
-        metric_name=facts.FAILED_INVOCATIONS,
+        namespace=metrics.NAMESPACE,
+        metric_name=metrics.FAILED_INVOCATIONS,
         dimensions_map={"service": name, "table": table.table_name, "version": version},
         statistic="Sum",
     )

@@ -22,7 +22,7 @@ from pydantic import (
 
 from infra import topology
 from infra.stack_names import RUNNER
-from shared.core import facts
+from shared.core import limits
 
 INFERENCE_GEOGRAPHIES = frozenset({"apac", "au", "ca", "eu", "global", "jp", "us", "us-gov"})
 """Prefixes of cross-region inference profile ids (Bedrock user guide, "Geographic cross-Region inference")."""
@@ -75,8 +75,8 @@ class Connect(_Settings):
     create_flow: bool = False
     record_calls: bool = True
     store_recordings: bool = False
-    active_calls: int = Field(default=facts.CONNECT_ACTIVE_CALLS, ge=1, le=2_000)
-    starts_per_second: int = Field(default=facts.CONNECT_STARTS_PER_SECOND, ge=1, le=100)
+    active_calls: int = Field(default=limits.CONNECT_ACTIVE_CALLS, ge=1, le=2_000)
+    starts_per_second: int = Field(default=limits.CONNECT_STARTS_PER_SECOND, ge=1, le=100)
 
     @model_validator(mode="after")
     def _complete(self) -> Self:
@@ -157,7 +157,7 @@ class Firewall(_Settings):
     """AWS WAF. `requests_per_minute` is the limit of one IP address: by default that of six API keys."""
 
     requests_per_minute: int = Field(
-        default=6 * facts.REQUESTS_PER_MINUTE, ge=facts.REQUESTS_PER_MINUTE, le=2_000_000_000
+        default=6 * limits.REQUESTS_PER_MINUTE, ge=limits.REQUESTS_PER_MINUTE, le=2_000_000_000
     )
 
 
@@ -222,21 +222,21 @@ class Stage(_Settings):
     log_retention: Annotated[str, AfterValidator(_retention)]
     access_log_retention: Annotated[str, AfterValidator(_retention)] = "ONE_MONTH"
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"]
-    requests_per_second: int = Field(gt=2 * facts.REQUESTS_PER_SECOND)
-    burst: int = Field(gt=2 * facts.REQUESTS_PER_SECOND)
+    requests_per_second: int = Field(gt=2 * limits.REQUESTS_PER_SECOND)
+    burst: int = Field(gt=2 * limits.REQUESTS_PER_SECOND)
     model: Annotated[str, StringConstraints(pattern=r"^[a-z0-9-]+(\.[a-z0-9:-]+)+$")]
     alarm_topic: TopicArn = ""
     alarm_email: Email = ""
     later_topic: TopicArn = ""
     later_email: Email = ""
     webhook_notices: bool = False
-    messages_per_second: int = Field(gt=facts.REQUESTS_PER_SECOND)
-    messages_burst: int = Field(gt=facts.REQUESTS_PER_SECOND)
+    messages_per_second: int = Field(gt=limits.REQUESTS_PER_SECOND)
+    messages_burst: int = Field(gt=limits.REQUESTS_PER_SECOND)
     turns_per_project: int = Field(default=topology.TURNS_PER_PROJECT, ge=1, le=1_000)
     reserved_concurrency: dict[str, Annotated[int, Field(ge=1, le=100_000)]] = {}
     warm_throughput: dict[str, Throughput] = {}
     canary: bool = False
-    due_shards: int = Field(default=topology.DUE_SHARDS, ge=1, le=facts.MAX_DUE_SHARDS)
+    due_shards: int = Field(default=topology.DUE_SHARDS, ge=1, le=limits.MAX_DUE_SHARDS)
     monthly_budget: Annotated[int, Field(ge=1)] | None = None
     traffic_shift: TrafficShift | None = None
     backup: Backup | None = None

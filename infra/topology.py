@@ -1,6 +1,6 @@
 """The parts of the service, as plain data: both the stack and the local runner are built from these lists.
 
-This module imports neither the AWS CDK nor `functions`, and of `shared` only `core.facts`. Each grant is listed once,
+This module imports neither the AWS CDK nor `functions`, and of `shared` only constants. Each grant is listed once,
 with the function that needs it. The stack creates the function's role from its grants. The environment variables with
 the function's queues and state machines follow from the same lines (`Function.environment`).
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from shared.core.facts import STREAM_KINDS
+from shared.core.event_types import STREAM_KINDS
 
 ENTRY_POINT = "functions.entry.handler"
 """The handler that Lambda calls, in every function."""

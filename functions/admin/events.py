@@ -12,7 +12,7 @@ from functions.admin.find import page_of
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.core import clock
-from shared.core.facts import EVENT_TYPES
+from shared.core.event_types import EVENT_TYPES
 from shared.webhooks import events
 from shared.webhooks.deliveries import commands
 from shared.webhooks.deliveries import resource as deliveries

@@ -12,7 +12,7 @@ from functions.admin import forms
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.core.errors import ApiError
-from shared.core.facts import EVENT_TYPES
+from shared.core.event_types import EVENT_TYPES
 from shared.resources import fields
 from shared.store import table
 from shared.webhooks import failures, replays, statistics

@@ -33,7 +33,7 @@ from infra.local.settings import Settings, read
 from infra.local.sqs import Engine
 from shared.aws import client as aws_client
 from shared.aws import credentials
-from shared.core.facts import API_DESCRIPTION
+from shared.core.api_description import API_DESCRIPTION
 
 _ROOT = Path(__file__).parents[2]
 _LOG_SIZE = 20 * 1024 * 1024

@@ -20,7 +20,7 @@ from infra.openapi import errors, headers, links, operations, webhooks
 from infra.openapi.schemas import Schemas
 from shared.api import idempotency
 from shared.api.routes import Route
-from shared.core import clock, facts
+from shared.core import api_description, clock
 
 _TAGS = (
     ("Account", "The project and the mode behind an API key.", (ping,)),
@@ -77,11 +77,11 @@ def document() -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {
             "title": "Appointment and Conversation Service API",
-            "version": facts.NEWEST_REVISION,
+            "version": api_description.NEWEST_REVISION,
             "summary": "Customers, appointments, calls, conversations and signed webhooks.",
             "description": _DESCRIPTION,
         },
-        "servers": [{"url": facts.DESCRIBED_SERVER}],
+        "servers": [{"url": api_description.DESCRIBED_SERVER}],
         "security": [{"api_key": []}],
         "tags": [*({"name": name, "description": text} for name, text, _ in _TAGS), _WEBHOOKS_TAG],
         "paths": paths,

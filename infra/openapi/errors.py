@@ -8,7 +8,7 @@ from infra.gateway_responses import GATEWAY_RESPONSES
 from infra.openapi import headers
 from infra.openapi.schemas import Schema, ref
 from shared.api.routes import Operation
-from shared.core import facts
+from shared.core import api_description
 from shared.core.errors import ERRORS, Code
 from shared.resources import fields, schema
 
@@ -192,7 +192,7 @@ def _example(code: str) -> Schema:
         }
     return found | {
         "request_id": "req_01kacx5d6n8q2r4s6t8v0w1x2y",
-        "doc_url": f"{facts.DESCRIBED_SERVER}/docs/errors#{code}",
+        "doc_url": f"{api_description.DESCRIBED_SERVER}/docs/errors#{code}",
     }
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from infra.openapi.schemas import ref
-from shared.core import facts
+from shared.core import limits
 
-_RATE = f'"second";q={facts.REQUESTS_PER_SECOND};w=1, "minute";q={facts.REQUESTS_PER_MINUTE};w=60'
+_RATE = f'"second";q={limits.REQUESTS_PER_SECOND};w=1, "minute";q={limits.REQUESTS_PER_MINUTE};w=60'
 
 HEADERS: dict[str, Any] = {
     "Service-Request-Id": {

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_or
 
 from infra.openapi import examples, text
 from shared.conversations.resource import AddedMessage
-from shared.core.facts import EVENT_TYPES
+from shared.core.event_types import EVENT_TYPES
 from shared.resources import fields, queries, schema
 from shared.resources.fields import Input
 from shared.resources.schema import Keywords

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from infra.openapi.schemas import Schema, ref, resource_of
 from shared.core import limits
-from shared.core.facts import EVENT_DESCRIPTIONS, RETRY_SCHEDULE_S
+from shared.core.event_types import EVENT_DESCRIPTIONS
+from shared.core.limits import RETRY_SCHEDULE_S
 
 _HEADERS = {
     "Service-Signature": (

@@ -25,8 +25,8 @@ from shared.agent.tools import HandoffReason, Result, Tools
 from shared.agent.wording import visible, why_not, without_links
 from shared.agent_settings.resource import DEFAULTS
 from shared.aws import services
+from shared.aws.error_codes import TRANSIENT_MODEL_ERRORS
 from shared.core import clock
-from shared.core.facts import TRANSIENT_MODEL_ERRORS
 
 ROUNDS = 6
 """The most responses with tool calls in one turn."""

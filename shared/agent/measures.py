@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from shared.agent.tools import Action, HandoffReason
-from shared.core import facts, metrics
+from shared.core import metrics
 from shared.store.keys import Scope
 
 
@@ -13,5 +13,5 @@ def count_turn(scope: Scope, actions: Sequence[Action]) -> None:
     """Record a turn that ended with these actions: whether the agent failed, and whether it handed off."""
     if scope.livemode:
         reasons = {action["reason"] for action in actions if action["type"] == "handoff"}
-        metrics.rate(facts.FAILED_TURNS, HandoffReason.AGENT_FAILED in reasons, service=facts.AGENT)
-        metrics.rate(facts.HANDOFFS, bool(reasons - {HandoffReason.AGENT_FAILED}), service=facts.AGENT)
+        metrics.rate(metrics.FAILED_TURNS, HandoffReason.AGENT_FAILED in reasons, service=metrics.AGENT)
+        metrics.rate(metrics.HANDOFFS, bool(reasons - {HandoffReason.AGENT_FAILED}), service=metrics.AGENT)

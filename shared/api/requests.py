@@ -19,7 +19,7 @@ from starlette.requests import Request as StarletteRequest
 from shared.api import idempotency, responses
 from shared.api.responses import RequestContext, Response, error_body
 from shared.aws.services import AwsError, Unavailable
-from shared.core import facts, limits
+from shared.core import api_description, limits
 from shared.core.errors import NEVER_SAVED, ApiError, Code
 from shared.resources import fields
 from shared.store import commit, table
@@ -154,9 +154,9 @@ def read_version(request: StarletteRequest) -> str:
     """The API revision that the request selects; the newest without the header. Raises `api_version_invalid`."""
     version = request.headers.get("Service-Version")
     if version is None:
-        return facts.NEWEST_REVISION
-    if version not in facts.REVISIONS:
-        known = ", ".join(facts.REVISIONS)
+        return api_description.NEWEST_REVISION
+    if version not in api_description.REVISIONS:
+        known = ", ".join(api_description.REVISIONS)
         raise ApiError(Code.API_VERSION_INVALID, f"The known revisions are {known}.", param="Service-Version")
     return version
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from starlette.responses import Response as StarletteResponse
 
-from shared.core import facts
+from shared.core import api_description
 from shared.core.errors import RETRYABLE, ApiError
 from shared.projects import api_keys, rate_limits
 from shared.resources import fields
@@ -28,7 +28,7 @@ class RequestContext:
     base_url: str
     prefix: str
     """The part of the path before the API's paths: the stage's path, or empty."""
-    version: str = facts.NEWEST_REVISION
+    version: str = api_description.NEWEST_REVISION
     caller: api_keys.Caller | None = None
     route: str | None = None
     repeatable: bool = False

@@ -51,6 +51,16 @@ THROTTLED = frozenset(
 THROTTLED_WRITES = frozenset({CancellationReason.THROTTLED, CancellationReason.THROUGHPUT_EXCEEDED})
 """The reasons of a transaction that throttling cancels (DynamoDB API reference, "TransactWriteItems")."""
 TRANSIENT = frozenset({"ReplicatedWriteConflictException", "RequestTimeout", "RequestTimeoutException"})
+TRANSIENT_MODEL_ERRORS = frozenset(
+    {
+        "InternalServerException",
+        "ModelNotReadyException",
+        "ModelTimeoutException",
+        "ServiceUnavailableException",
+        ErrorCode.THROTTLED,
+    }
+)
+"""Errors of Bedrock that pass. They do not concern the id of the model or access to it."""
 TOO_MANY_REQUESTS = 429
 TRANSIENT_STATUSES = frozenset({500, 502, 503, 504})
 

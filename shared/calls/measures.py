@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from shared.core import facts, metrics
+from shared.core import metrics
 
 ENDS = frozenset(f"session.{status}" for status in ("completed", "no_answer", "failed", "invalid_number", "call_later"))
 """The types of the events of a call's end (promises 7)."""
@@ -21,4 +21,4 @@ def count_event(type: str, row: Mapping[str, Any]) -> None:
     session = json.loads(row["doc"])
     # Test keys choose the outcome of a call themselves.
     if session["livemode"]:
-        metrics.rate(facts.FAILED_CALLS, session["ended_reason"] in FAILURES, service=facts.CALLS)
+        metrics.rate(metrics.FAILED_CALLS, session["ended_reason"] in FAILURES, service=metrics.CALLS)

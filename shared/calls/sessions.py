@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
 from shared.core import clock
-from shared.core.facts import LONGEST_QUEUE_DELAY_S
+from shared.core.limits import LONGEST_QUEUE_DELAY_S
 from shared.customers.resource import CUSTOMERS, Customer, CustomerRecord
 from shared.resources import documents, filters
 from shared.resources.collections import Collection, Record

@@ -1,1 +1,1 @@
-"""The base layer, which depends on nothing else of the service: the clock, ids, errors, the log, metrics and facts."""
+"""The base layer, which depends on nothing else of the service: the clock, ids, errors, limits, the log and metrics."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from shared.core import facts, limits
+from shared.core import limits
 
 INVALID_REQUEST = "invalid_request_error"
 IDEMPOTENCY = "idempotency_error"
@@ -128,7 +128,7 @@ ERRORS: Mapping[Code, Kind] = {
     Code.IDEMPOTENCY_KEY_IN_USE: Kind(409, IDEMPOTENCY, "Another request with this Idempotency-Key is in progress.", "Retry after a second."),
     Code.REQUEST_TOO_LARGE: Kind(413, INVALID_REQUEST, f"The body is larger than {limits.BODY_BYTES // 1024} KiB.", "Send a smaller body."),
     Code.UNSUPPORTED_MEDIA_TYPE: Kind(415, INVALID_REQUEST, "The body is not `application/json`.", "Send `Content-Type: application/json` without a content encoding."),
-    Code.RATE_LIMIT_EXCEEDED: Kind(429, "rate_limit_error", f"The API key has exceeded {facts.REQUESTS_PER_SECOND} requests per second or {facts.REQUESTS_PER_MINUTE} requests per minute, or the project has too many live messages under way.", "Retry after the number of seconds in `Retry-After`."),
+    Code.RATE_LIMIT_EXCEEDED: Kind(429, "rate_limit_error", f"The API key has exceeded {limits.REQUESTS_PER_SECOND} requests per second or {limits.REQUESTS_PER_MINUTE} requests per minute, or the project has too many live messages under way.", "Retry after the number of seconds in `Retry-After`."),
     Code.INTERNAL_ERROR: Kind(500, "api_error", "An internal error occurred.", "Retry with the same Idempotency-Key. If the error persists, contact support with the `request_id`."),
     Code.SERVICE_UNAVAILABLE: Kind(503, "api_error", "The service is temporarily unavailable.", "If `Service-Should-Retry` is `true`, retry after the number of seconds in `Retry-After`."),
     Code.AGENT_TIMEOUT: Kind(504, "api_error", "The agent did not reply in time.", "List the messages of the conversation to read the reply."),

@@ -1,7 +1,7 @@
-"""Limits that texts for clients state: errors, the API description, `/docs`. Code that enforces one uses it, too.
+"""Limits of the API, the retry schedule, and quotas of AWS: numbers that texts or the infrastructure state, too.
 
-Rate limits and the retry schedule are in `facts.py`, because the infrastructure states them, too. Retention times are
-beside what is kept; `LIMITS` in `shared/docs/tables.py` collects what the pages state.
+Code that enforces one uses it, too. Retention times are beside what is kept; `LIMITS` in `shared/docs/tables.py`
+collects what the pages state.
 """
 
 BODY_BYTES = 256 * 1024
@@ -17,3 +17,16 @@ RECEIVER_SECONDS = 15
 """Seconds in which a receiver must respond: DNS lookup, connect, TLS, request, head and body (promises 9)."""
 WEBHOOK_ENDPOINTS = 16
 """The most endpoints of a project and mode."""
+REQUESTS_PER_SECOND, REQUESTS_PER_MINUTE = 100, 5000
+"""The rate limits of one API key (promise 1.5)."""
+
+RETRY_SCHEDULE_S = (0, 5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)
+"""The retry schedule of deliveries: seconds before each attempt, from the end of the previous one (the table of
+promise 0.6)."""
+
+MAX_DUE_SHARDS = 64
+"""The most partitions that rows with scheduled steps may be spread over in the index `by_due`."""
+LONGEST_QUEUE_DELAY_S = 900
+"""The longest delay of an SQS message, in seconds. Longer waits use a state machine."""
+CONNECT_ACTIVE_CALLS, CONNECT_STARTS_PER_SECOND = 10, 2
+"""Amazon Connect's default quotas: active calls in an instance, and calls that an account starts in a second."""

@@ -2,7 +2,7 @@
 
 Each combination of dimensions is billed as a metric, so the project is not a dimension. Every metric has two: the name
 of the table, which tells the stages of an account apart, and `service`, the function's name. A metric that several
-functions record has a `service` of its own.
+functions record has a `service` of its own. Alarms and dashboard take their names from here.
 """
 
 from __future__ import annotations
@@ -11,7 +11,39 @@ import json
 import os
 
 from shared.core import clock, log
-from shared.core.facts import METRIC_NAMESPACE
+
+NAMESPACE = "Appointments"
+"""The CloudWatch namespace of the service's own metrics."""
+DELIVERY_LATENESS = "DeliveryLateness"
+"""Milliseconds from an attempt's due time to its start, by `queue_class`. For a hanging endpoint, from its wake-up."""
+LOST_DELIVERY = "LostDelivery"
+"""Deliveries that failed with `worker_lost`: too many workers died during one attempt."""
+PUT_ASIDE = "PutAside"
+"""Changes that failed for themselves, which `fan_out` wrote to the bucket of failed batches."""
+FAILED_INVOCATIONS = "FailedInvocations"
+"""Invocations that ended with a response of 500 or above, except 504, or with failed messages, by `version`."""
+FAILED_TURNS = "FailedTurns"
+"""1 for a live turn that ended with an apology because the agent failed, 0 for every other one."""
+HANDOFFS = "Handoffs"
+"""1 for a live turn that handed its conversation to a person for another reason, 0 for every other one."""
+FAILED_CALLS = "FailedCalls"
+"""1 for a live call that ended because of the carrier or the service, 0 for every other one."""
+AGENT, CALLS = "agent", "calls"
+"""The `service` of these metrics, which several functions record."""
+CANARY_PASSED = "CanaryPassed"
+"""1 for a run of the canary that found everything in order, 0 for one that failed."""
+CANARY_WEBHOOK = "CanaryWebhook"
+"""Milliseconds from the creation of the canary's customer to the arrival of the webhook."""
+CANARY = "canary"
+"""The `service` of the canary's metrics, and the name of its function."""
+FIRST_ATTEMPTS, LATER_ATTEMPTS, SLOW_ENDPOINTS, HANGING_ENDPOINTS = QUEUE_CLASSES = (
+    "first_attempts",
+    "later_attempts",
+    "slow_endpoints",
+    "hanging_endpoints",
+)
+"""The values of the metric's `queue_class`, which are no queues. Slow and hanging endpoints have their own, because
+they cause their lateness themselves."""
 
 
 def milliseconds(name: str, value: int, **dimensions: str) -> None:
@@ -33,7 +65,7 @@ def _put(name: str, unit: str, value: int, dimensions: dict[str, str]) -> None:
     everywhere = {"table": os.environ["TABLE_NAME"], **dimensions}
     everywhere.setdefault("service", os.environ["SERVICE_NAME"])
     described = {
-        "Namespace": METRIC_NAMESPACE,
+        "Namespace": NAMESPACE,
         "Dimensions": [list(everywhere)],
         "Metrics": [{"Name": name, "Unit": unit}],
     }

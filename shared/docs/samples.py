@@ -15,7 +15,7 @@ from shared.calls import sessions
 from shared.calls.sessions import Channel, Session
 from shared.conversations.resource import Conversation, ConversationStatus, Message, Role
 from shared.core import clock, ids
-from shared.core.facts import EVENT_TYPES
+from shared.core.event_types import EVENT_TYPES
 from shared.customers.resource import Customer
 from shared.store.keys import Scope
 from shared.telephony import OUTCOMES, SessionCallStatus

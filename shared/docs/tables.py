@@ -12,9 +12,11 @@ from shared.appointments.resource import AppointmentStatus
 from shared.calls import recordings, sessions
 from shared.calls.consent import consents
 from shared.conversations import resource as conversations
-from shared.core import clock, facts, limits
+from shared.core import clock, limits
+from shared.core.api_description import REVISIONS
 from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE
-from shared.core.facts import EVENT_DESCRIPTIONS, RETRY_SCHEDULE_S, REVISIONS
+from shared.core.event_types import EVENT_DESCRIPTIONS
+from shared.core.limits import RETRY_SCHEDULE_S
 from shared.customers.resource import CUSTOMERS
 from shared.docs import samples
 from shared.resources import pages, queries
@@ -24,9 +26,7 @@ from shared.telephony.test_numbers import ConsentBehaviour
 from shared.webhooks import events, health
 
 LIMITS: Mapping[str, str] = {
-    **{name.lower(): f"{value:,}" for name, value in vars(limits).items() if name.isupper()},
-    "requests_per_second": f"{facts.REQUESTS_PER_SECOND:,}",
-    "requests_per_minute": f"{facts.REQUESTS_PER_MINUTE:,}",
+    **{name.lower(): f"{value:,}" for name, value in vars(limits).items() if isinstance(value, int)},
     "metadata_kb": str(limits.METADATA_BYTES // 1024),
     "page_items": str(queries.MAX_LIMIT),
     "list_seconds": str(pages.SECONDS),

@@ -20,7 +20,7 @@ _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=ut
 
 
 def vendored(name: str) -> Path:
-    """The file of an npm package, by its path below `node_modules` (`facts.VENDORED`)."""
+    """The file of an npm package, by its path below `node_modules` (`shared/core/vendored.py`)."""
     return Path(os.environ.get("VENDORED") or Path(__file__).parent / "vendored") / name
 
 

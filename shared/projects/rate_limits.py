@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from shared.core import clock, facts
+from shared.core import clock, limits
 from shared.store import table
 
-PER_SECOND, PER_MINUTE = facts.REQUESTS_PER_SECOND, facts.REQUESTS_PER_MINUTE
+PER_SECOND, PER_MINUTE = limits.REQUESTS_PER_SECOND, limits.REQUESTS_PER_MINUTE
 CONDITION = "attribute_exists(pk) AND attribute_not_exists(revoked_at)"
 """The condition of every update that counts a request: the key exists and is not revoked."""
 

@@ -71,7 +71,7 @@ import hashlib
 import os
 from dataclasses import dataclass
 
-from shared.core.facts import MAX_DUE_SHARDS
+from shared.core.limits import MAX_DUE_SHARDS
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 from shared.aws import services
 from shared.aws.error_codes import ErrorCode
 from shared.core import clock, threads
-from shared.core.facts import LONGEST_QUEUE_DELAY_S
+from shared.core.limits import LONGEST_QUEUE_DELAY_S
 from shared.core.log import logger
 
 REQUEST_SECONDS = 1

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shared.aws.services import Unavailable
-from shared.core import clock, facts, metrics
+from shared.core import clock, metrics
 from shared.core.log import logger
 from shared.store import commit, table
 from shared.tasks import tasks, wake_ups
@@ -70,10 +70,10 @@ def decide(delivery: ClaimedDelivery, endpoint: Snapshot | None, arrival: Arriva
     late_ms = clock.now() - delivery.due_at_ms
     # These endpoints cause their lateness themselves. That of the wake-ups shows whether the queue has room for all.
     if arrival.queue in (queues.HANGING, queues.MANUAL):
-        return Send(facts.HANGING_ENDPOINTS, arrival.waited_ms)
+        return Send(metrics.HANGING_ENDPOINTS, arrival.waited_ms)
     if arrival.queue == queues.SLOW:
-        return Send(facts.SLOW_ENDPOINTS, late_ms)
-    return Send(facts.FIRST_ATTEMPTS if delivery.number == 1 else facts.LATER_ATTEMPTS, late_ms)
+        return Send(metrics.SLOW_ENDPOINTS, late_ms)
+    return Send(metrics.FIRST_ATTEMPTS if delivery.number == 1 else metrics.LATER_ATTEMPTS, late_ms)
 
 
 def make(pk: str, sk: str, arrival: Arrival) -> None:
@@ -95,13 +95,13 @@ def make(pk: str, sk: str, arrival: Arrival) -> None:
             assert endpoint is not None
             claims.fail_lost(delivery, endpoint)
             logger().error("worker lost", extra={"delivery_id": delivery.doc["id"]})
-            metrics.count(facts.LOST_DELIVERY)
+            metrics.count(metrics.LOST_DELIVERY)
         case Move(destination, put_off_until_ms):
             claims.release(delivery, until_ms=put_off_until_ms)
             wake_ups.send(destination.queue, [wake_up(delivery.claim.row, destination=destination)])
         case Send(queue_class, late_ms):
             assert endpoint is not None
-            metrics.milliseconds(facts.DELIVERY_LATENESS, late_ms, queue_class=queue_class)
+            metrics.milliseconds(metrics.DELIVERY_LATENESS, late_ms, queue_class=queue_class)
             _send(delivery, endpoint, rows[event_key]["doc"].encode(), arrival)
 
 

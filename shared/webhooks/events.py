@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
 
-from shared.core import clock, facts, ids
+from shared.core import api_description, clock, ids
 from shared.core.errors import not_found
-from shared.core.facts import EVENT_TYPES
+from shared.core.event_types import EVENT_TYPES
 from shared.resources import documents, fields, filters
 from shared.resources.collections import Collection
 from shared.resources.schema import EventId, one_of
@@ -56,7 +56,7 @@ class Event(TypedDict):
     """When it happened, in Unix seconds."""
     livemode: bool
     """False for an event of test mode."""
-    api_version: Annotated[str, one_of(facts.REVISIONS, "ApiVersion")]
+    api_version: Annotated[str, one_of(api_description.REVISIONS, "ApiVersion")]
     """The newest API revision at the time of the event, `YYYY-MM-DD`."""
     data: EventData
     """The resource, and what changed."""
@@ -118,7 +118,7 @@ class NewEvent:
 def derive(old: table.Row | None, new: table.Row | None) -> NewEvent | None:
     """The event of the change from the old to the new image of a row; None if the change has no event.
 
-    The rows are of one of `facts.STREAM_KINDS`: the stream's filter passes no others.
+    The rows are of one of `event_types.STREAM_KINDS`: the stream's filter passes no others.
     """
     if new is None:
         return None
@@ -157,7 +157,7 @@ def build(
         "type": type,
         "created": instant // clock.SECOND,
         "livemode": scope.livemode,
-        "api_version": facts.NEWEST_REVISION,
+        "api_version": api_description.NEWEST_REVISION,
         "data": data,
     }
     return NewEvent(scope, id, type, instant, after["id"], fields.to_json(event))

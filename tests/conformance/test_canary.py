@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shared.core import facts
+from shared.core import metrics
 from tests.support.runner import Service, local_runner, quick_folder
 
 PATIENCE = 120
@@ -35,7 +35,7 @@ def runs(folder: Path) -> list[float]:
     """The results of the runs so far."""
     log = (folder / "data" / "service.log").read_text(errors="replace")
     lines: list[Any] = [json.loads(line) for line in log.splitlines() if line.startswith('{"_aws"')]
-    return [line[facts.CANARY_PASSED][0] for line in lines if facts.CANARY_PASSED in line]
+    return [line[metrics.CANARY_PASSED][0] for line in lines if metrics.CANARY_PASSED in line]
 
 
 def test_the_canary_passes_again_and_again_and_its_traffic_is_in_no_other_project(

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from shared.core.facts import EVENT_TYPES
+from shared.core.event_types import EVENT_TYPES
 from shared.docs import markdown
 from shared.docs.contents import PAGES
 from shared.docs.markdown import Block

@@ -30,7 +30,7 @@ from infra.local import processes, resources, sqs_endpoint
 from infra.local.data_dir import DataDir
 from infra.local.sqs import Engine
 from infra.topology import Function
-from shared.core.facts import STREAM_KINDS
+from shared.core.event_types import STREAM_KINDS
 from tests.deploy import providers, samples
 from tests.deploy.cloud import ROOT
 from tests.deploy.providers import Providers

@@ -44,7 +44,7 @@ from infra import topology
 from infra.gateway_responses import GATEWAY_RESPONSES
 from infra.local import processes
 from infra.stack_names import API_OUTPUT, FAILURES_OUTPUT, FAN_OUT_OUTPUT, TABLE_OUTPUT
-from shared.core.facts import HANGING_ENDPOINTS
+from shared.core.metrics import HANGING_ENDPOINTS
 from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.deploy.cloud import ROOT, SPEED, Cloud, report
 from tests.deploy.conftest import Rehearse

@@ -10,7 +10,7 @@ import pytest
 from infra import alarms, costs, topology
 from infra.app import context
 from infra.stack_names import copies_name
-from shared.core import facts, metrics
+from shared.core import metrics
 from tests.support.synth import CALLS, GUARDED, OWNED, Resource, Synthesized
 from tests.support.templates import flat, refuses_plain_http, text
 
@@ -90,7 +90,7 @@ def absent(stage: Synthesized) -> set[str]:
 def canaries(stage: Synthesized) -> set[str]:
     """The rules that run the canary."""
     rules = stage.all("AWS::Events::Rule").items()
-    return {name for name, rule in rules if rule["Targets"][0]["Arn"] == stage.live(facts.CANARY)}
+    return {name for name, rule in rules if rule["Targets"][0]["Arn"] == stage.live(metrics.CANARY)}
 
 
 def test_every_queue_has_an_alarm_for_messages_that_nobody_takes(prod: Synthesized) -> None:
@@ -124,7 +124,7 @@ def test_every_function_has_an_alarm_for_throttles(prod: Synthesized) -> None:
 
 def test_every_function_has_an_alarm_for_crashes(prod: Synthesized) -> None:
     found = watched(prod, "Errors")
-    others = {name: function for name, function in prod.functions.items() if name != facts.CANARY}
+    others = {name: function for name, function in prod.functions.items() if name != metrics.CANARY}
     assert found.keys() == {f"${{{function}}}" for function in others.values()}
     # What runs on a schedule must be able to fail often enough.
     for function in topology.FUNCTIONS:
@@ -138,7 +138,7 @@ def test_a_schedule_that_stops_is_an_alarm_by_its_silence(prod: Synthesized) -> 
     scheduled = {
         prod.functions[function.name]: function.every
         for function in topology.FUNCTIONS
-        if function.every and function.name != facts.CANARY
+        if function.every and function.name != metrics.CANARY
     }
     assert found.keys() == {f"${{{function}}}" for function in scheduled}
     for function, every in scheduled.items():
@@ -165,12 +165,12 @@ def test_a_batch_that_is_put_aside_or_lost_is_an_alarm(prod: Synthesized) -> Non
             assert source["MetricsConfig"] == {"Metrics": ["EventCount"]}
     mappings = prod.all("AWS::Lambda::EventSourceMapping").items()
     streams = {f"${{{name}}}" for name, mapping in mappings if "DestinationConfig" in mapping}
-    expression, metrics = expressed(prod, "fan_out-FailedBatches")
+    expression, parts = expressed(prod, "fan_out-FailedBatches")
     assert expression == "FILL(m0, 0) + FILL(m1, 0)"
-    by_function, by_lambda = (metrics[name]["Metric"] for name in ("m0", "m1"))
-    assert {metric["Stat"] for metric in metrics.values()} == {"Sum"}
+    by_function, by_lambda = (parts[name]["Metric"] for name in ("m0", "m1"))
+    assert {metric["Stat"] for metric in parts.values()} == {"Sum"}
     assert (by_function["MetricName"], by_lambda["MetricName"]) == (
-        facts.PUT_ASIDE,
+        metrics.PUT_ASIDE,
         "OnFailureDestinationDeliveredEventCount",
     )
     assert flat(dimensions_of(by_function)["service"]) == "fan_out"
@@ -181,15 +181,15 @@ def test_a_batch_that_is_put_aside_or_lost_is_an_alarm(prod: Synthesized) -> Non
     assert {(alarm["Statistic"], alarm["Threshold"]) for alarm in lost.values()} == {("Sum", 1)}
 
 
-@pytest.mark.parametrize("name", [facts.DELIVERY_LATENESS, facts.LOST_DELIVERY])
+@pytest.mark.parametrize("name", [metrics.DELIVERY_LATENESS, metrics.LOST_DELIVERY])
 def test_what_deliver_prints_is_what_its_alarms_go_by(
     prod: Synthesized, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     monkeypatch.setenv("TABLE_NAME", f"${{{prod.table}}}")
     monkeypatch.setenv("SERVICE_NAME", "deliver")
     queue_classes = (
-        [{"queue_class": queue_class} for queue_class in facts.QUEUE_CLASSES]
-        if name == facts.DELIVERY_LATENESS
+        [{"queue_class": queue_class} for queue_class in metrics.QUEUE_CLASSES]
+        if name == metrics.DELIVERY_LATENESS
         else [{}]
     )
     for queue_class in queue_classes:
@@ -209,22 +209,22 @@ def test_what_deliver_prints_is_what_its_alarms_go_by(
 
 def test_a_canary_that_fails_twice_or_falls_silent_is_an_alarm_where_it_runs(stages: dict[str, Synthesized]) -> None:
     for name, stage in stages.items():
-        found = watched(stage, facts.CANARY_PASSED, "service")
+        found = watched(stage, metrics.CANARY_PASSED, "service")
         assert bool(found) is bool(canaries(stage)) is (name in ("prod", "calls"))
         for alarm in found.values():
             assert (alarm["Statistic"], alarm["Threshold"], alarm["EvaluationPeriods"]) == ("Sum", 1, 2)
             assert (alarm["ComparisonOperator"], alarm["TreatMissingData"]) == ("LessThanThreshold", "breaching")
-            (every,) = [function.every for function in topology.FUNCTIONS if function.name == facts.CANARY]
+            (every,) = [function.every for function in topology.FUNCTIONS if function.name == metrics.CANARY]
             assert alarm["Period"] == every
 
 
 @pytest.mark.parametrize(
     ("name", "service"),
     [
-        (facts.CANARY_PASSED, facts.CANARY),
-        (facts.FAILED_TURNS, facts.AGENT),
-        (facts.HANDOFFS, facts.AGENT),
-        (facts.FAILED_CALLS, facts.CALLS),
+        (metrics.CANARY_PASSED, metrics.CANARY),
+        (metrics.FAILED_TURNS, metrics.AGENT),
+        (metrics.HANDOFFS, metrics.AGENT),
+        (metrics.FAILED_CALLS, metrics.CALLS),
     ],
 )
 def test_what_is_printed_of_turns_calls_and_the_canary_is_what_one_alarm_goes_by(
@@ -256,14 +256,14 @@ def test_handoffs_are_an_alarm_only_if_there_are_several(prod: Synthesized) -> N
 
 
 def test_webhooks_that_stay_late_are_an_alarm_and_a_late_one_is_not(prod: Synthesized) -> None:
-    found = watched(prod, facts.DELIVERY_LATENESS, "queue_class")
+    found = watched(prod, metrics.DELIVERY_LATENESS, "queue_class")
     minutes = {
-        facts.FIRST_ATTEMPTS: 1,
-        facts.LATER_ATTEMPTS: 1,
-        facts.SLOW_ENDPOINTS: 15,
-        facts.HANGING_ENDPOINTS: 5,
+        metrics.FIRST_ATTEMPTS: 1,
+        metrics.LATER_ATTEMPTS: 1,
+        metrics.SLOW_ENDPOINTS: 15,
+        metrics.HANGING_ENDPOINTS: 5,
     }
-    assert found.keys() == {*facts.QUEUE_CLASSES}
+    assert found.keys() == {*metrics.QUEUE_CLASSES}
     for queue_class, alarm in found.items():
         assert (alarm["ExtendedStatistic"], alarm["Threshold"]) == ("p99", minutes[queue_class] * MINUTE * 1000)
         assert alarm["EvaluationPeriods"] > 1
@@ -371,7 +371,7 @@ def test_a_month_that_costs_more_than_the_stages_budget_is_told(prod: Synthesize
 def test_no_report_is_no_alarm_and_each_says_what_is_wrong(stages: dict[str, Synthesized]) -> None:
     for stage in stages.values():
         for alarm in stage.alarms.values():
-            silent = ("Invocations", facts.CANARY_PASSED, "NumberOfBackupJobsCompleted", "NumberOfCopyJobsCompleted")
+            silent = ("Invocations", metrics.CANARY_PASSED, "NumberOfBackupJobsCompleted", "NumberOfCopyJobsCompleted")
             if alarm.get("MetricName") in silent:
                 continue
             assert alarm["TreatMissingData"] == "notBreaching"
@@ -383,8 +383,8 @@ def test_an_alarms_name_says_stack_thing_and_kind(stages: dict[str, Synthesized]
     for name, stage in stages.items():
         names = [alarm["AlarmName"] for alarm in stage.alarms.values()]
         assert len(set(names)) == len(names)
-        things = {*stage.queues, *stage.machines, *stage.functions, *facts.QUEUE_CLASSES, "api", "account", "table"}
-        things |= {facts.AGENT, facts.CALLS, facts.CANARY}
+        things = {*stage.queues, *stage.machines, *stage.functions, *metrics.QUEUE_CLASSES, "api", "account", "table"}
+        things |= {metrics.AGENT, metrics.CALLS, metrics.CANARY}
         things |= {index.name for index in topology.TABLE.indexes} | {
             "connect",
             "s3",

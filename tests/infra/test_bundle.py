@@ -14,7 +14,8 @@ import pytest
 from functions.admin import rendering
 from infra import bundle
 from infra.bundle import Bundle
-from shared.core.facts import API_DESCRIPTION, VENDORED
+from shared.core.api_description import API_DESCRIPTION
+from shared.core.vendored import VENDORED_FILES
 from shared.docs import pages
 
 
@@ -43,7 +44,7 @@ def test_the_same_inputs_give_the_same_bytes(built: Bundle, place: Path) -> None
 
 def test_it_holds_our_packages_and_theirs_and_fits_into_lambda(built: Bundle) -> None:
     templates = "functions/admin/templates/layout.html"
-    vendored = [f"shared/pages/vendored/{name}" for name in VENDORED]
+    vendored = [f"shared/pages/vendored/{name}" for name in VENDORED_FILES]
     ours = (
         "functions/ping.py",
         f"functions/{API_DESCRIPTION}",
@@ -59,13 +60,13 @@ def test_it_holds_our_packages_and_theirs_and_fits_into_lambda(built: Bundle) ->
     assert built.size < 100e6  # Lambda's limit is 250 MB; a start gets slower long before
 
 
-@pytest.mark.parametrize("name", VENDORED)
+@pytest.mark.parametrize("name", VENDORED_FILES)
 def test_a_vendored_file_is_the_one_that_the_list_names(name: str) -> None:
     file = bundle.NODE_MODULES / name
     described = next(path for folder in file.parents if (path := folder / "package.json").is_file())
     package = json.loads(described.read_text())
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
-    assert VENDORED[name] == (package["version"], package["license"], digest)
+    assert VENDORED_FILES[name] == (package["version"], package["license"], digest)
     assert package["version"] == json.loads((bundle.ROOT / "package.json").read_text())["dependencies"][package["name"]]
 
 
@@ -73,7 +74,7 @@ def test_every_vendored_file_is_loaded_by_a_page(monkeypatch: pytest.MonkeyPatch
     # Both remember where the files are.
     monkeypatch.setenv("VENDORED", str(bundle.NODE_MODULES))
     loaded = pages.assets().by_name.keys() | rendering.assets().by_name.keys()
-    assert {Path(name).name for name in VENDORED} <= loaded
+    assert {Path(name).name for name in VENDORED_FILES} <= loaded
 
 
 def test_native_code_is_for_lambdas_processor_and_python(built: Bundle) -> None:

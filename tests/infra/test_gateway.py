@@ -12,7 +12,7 @@ from infra import stack_names, topology
 from infra.stack import ServiceStack
 from infra.topology import Function
 from shared.core.errors import ERRORS
-from shared.core.facts import REQUESTS_PER_MINUTE
+from shared.core.limits import REQUESTS_PER_MINUTE
 from tests.support.synth import DOMAIN_NAME, FIREWALL, Resource, Synthesized
 from tests.support.templates import text
 

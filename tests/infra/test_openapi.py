@@ -18,7 +18,7 @@ from infra.local.routes import Routes
 from infra.openapi.document import compact, document, readable
 from shared.api.routes import Route
 from shared.core.errors import ERRORS
-from shared.core.facts import EVENT_TYPES
+from shared.core.event_types import EVENT_TYPES
 from shared.resources.schema import CODE, NAME
 
 GOLDEN = Path(__file__).parents[1] / "openapi.json"

@@ -17,7 +17,7 @@ from infra.app import context, create_stacks
 from infra.stack_names import LIVE
 from infra.stage import parse
 from infra.topology import Function
-from shared.core import facts, metrics
+from shared.core import metrics
 from tests.support.synth import ACCOUNT, OWNED, REGION, Synthesized, synthesized
 from tests.support.templates import allowed, flat, text
 
@@ -95,7 +95,7 @@ def test_a_release_alarm_looks_only_at_the_version_that_the_alias_moves_to(prod:
     for name, alarm in release_alarms(prod).items():
         version = prod[prod.aliases[name]]["FunctionVersion"]
         assert version in alarm["AlarmName"]["Fn::Join"][1]
-        metrics = {part["Id"]: part["MetricStat"]["Metric"] for part in alarm["Metrics"] if "MetricStat" in part}
+        watched = [part["MetricStat"]["Metric"] for part in alarm["Metrics"] if "MetricStat" in part]
         function = f"${{{prod.functions[name]}}}"
         lambdas = {"FunctionName": function, "Resource": f"{function}:{LIVE}", "ExecutedVersion": flat(version)}
         own = {"service": name, "table": f"${{{prod.table}}}", "version": flat(version)}
@@ -103,12 +103,12 @@ def test_a_release_alarm_looks_only_at_the_version_that_the_alias_moves_to(prod:
             (metric["Namespace"], metric["MetricName"]): {
                 each["Name"]: flat(each["Value"]) for each in metric["Dimensions"]
             }
-            for metric in metrics.values()
+            for metric in watched
         }
         assert described == {
             ("AWS/Lambda", "Invocations"): lambdas,
             ("AWS/Lambda", "Errors"): lambdas,
-            (facts.METRIC_NAMESPACE, facts.FAILED_INVOCATIONS): own,
+            (metrics.NAMESPACE, metrics.FAILED_INVOCATIONS): own,
         }
 
 
@@ -129,13 +129,13 @@ def test_a_new_version_counts_the_failures_that_the_alarm_of_its_release_looks_a
 ) -> None:
     monkeypatch.setenv("TABLE_NAME", f"${{{prod.table}}}")
     monkeypatch.setenv("SERVICE_NAME", "customers")
-    metrics.count(facts.FAILED_INVOCATIONS, version="7")
+    metrics.count(metrics.FAILED_INVOCATIONS, version="7")
     line = json.loads(capsys.readouterr().out)
     [described] = line["_aws"]["CloudWatchMetrics"]
     (alarmed,) = [
         part["MetricStat"]["Metric"]
         for part in release_alarms(prod)["customers"]["Metrics"]
-        if part.get("MetricStat", {}).get("Metric", {}).get("MetricName") == facts.FAILED_INVOCATIONS
+        if part.get("MetricStat", {}).get("Metric", {}).get("MetricName") == metrics.FAILED_INVOCATIONS
     ]
     assert described["Namespace"] == alarmed["Namespace"]
     dimensions = {each["Name"]: flat(each["Value"]) for each in alarmed["Dimensions"]}

@@ -15,7 +15,7 @@ from infra.app import context
 from infra.capacity import UNRESERVED
 from infra.stack import ServiceStack
 from infra.topology import Function, Queue
-from shared.core import clock, facts
+from shared.core import clock, metrics
 from shared.customers import resource as customers
 from shared.erasure import erasing
 from shared.telephony import contact_lens
@@ -116,7 +116,7 @@ def test_the_canary_calls_the_stage_at_the_address_that_clients_have(
 ) -> None:
     made = stages[stage]
     clients = [function for function in topology.FUNCTIONS if function.client]
-    assert [function.name for function in clients] == [facts.CANARY]
+    assert [function.name for function in clients] == [metrics.CANARY]
     for function in clients:
         called = flat(made[made.functions[function.name]]["Environment"]["Variables"]["BASE_URL"])
         # The function cannot refer to the API's deployment, which depends on it.

@@ -10,7 +10,7 @@ from aws_cdk import App
 from infra import costs, topology
 from infra.app import UnknownStage, context, stage_of
 from infra.stage import BadSetting, Firewall, Stage, parse
-from shared.core import facts
+from shared.core import limits
 from tests.support.synth import ACCOUNT, COPIES_REGION, OWNED, REGION
 
 NAMED = {"name": "api.example.com", "certificate_arn": "arn:aws:acm:eu-central-1:123456789012:certificate/1"}
@@ -249,7 +249,7 @@ def test_a_stage_that_keeps_data_has_a_firewall_unless_it_says_otherwise() -> No
     limit = parse("trial", prod).wall
     assert limit is not None
     # Several keys behind one address are not refused, and one address cannot use up the stage's requests.
-    assert 2 * facts.REQUESTS_PER_MINUTE <= limit.requests_per_minute <= prod["requests_per_second"] * 60 / 10
+    assert 2 * limits.REQUESTS_PER_MINUTE <= limit.requests_per_minute <= prod["requests_per_second"] * 60 / 10
     assert parse("trial", prod | {"firewall": {"requests_per_minute": 6_000}}).wall == Firewall(
         requests_per_minute=6_000
     )

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from shared.canary import receipts, runs
-from shared.core import clock, facts
+from shared.core import clock, metrics
 from shared.projects import api_keys, projects
 from shared.store import table
 from tests.support.clocks import Clock
@@ -58,9 +58,9 @@ def assert_nothing_is_left() -> None:
 def results(printed: pytest.CaptureFixture[str]) -> dict[str, float]:
     """The canary's metrics since the last look."""
     found = [json.loads(line) for line in printed.readouterr().out.splitlines() if line.startswith('{"_aws"')]
-    mine = [line for line in found if line["service"] == facts.CANARY]
+    mine = [line for line in found if line["service"] == metrics.CANARY]
     return {
-        name: line[name][0] for line in mine for name in (facts.CANARY_PASSED, facts.CANARY_WEBHOOK) if name in line
+        name: line[name][0] for line in mine for name in (metrics.CANARY_PASSED, metrics.CANARY_WEBHOOK) if name in line
     }
 
 
@@ -82,8 +82,8 @@ def test_the_canary_passes_and_leaves_nothing(stage: Stage, base_url: str, capsy
             with delivering(stage):
                 assert run(stage) is True
     measured = results(capsys)
-    assert measured[facts.CANARY_PASSED] == 1
-    assert 0 < measured[facts.CANARY_WEBHOOK] < 20_000
+    assert measured[metrics.CANARY_PASSED] == 1
+    assert 0 < measured[metrics.CANARY_WEBHOOK] < 20_000
     assert ids(logged, "attempt", "status") == [(204,), (204,)]
     assert_nothing_is_left()
 
@@ -100,7 +100,7 @@ def test_a_webhook_that_does_not_arrive_fails_the_run_and_says_so(
 ) -> None:
     with lines() as logged:
         assert run(stage) is False
-    assert results(capsys) == {facts.CANARY_PASSED: 0}
+    assert results(capsys) == {metrics.CANARY_PASSED: 0}
     assert ids(logged, "canary failed", "reason") == [("no webhook arrived within 20 seconds",)]
     assert_nothing_is_left()
 
@@ -126,7 +126,7 @@ def test_a_forged_webhook_is_refused_and_fails_the_run(
     assert ids(logged, "canary failed", "reason") == [("the webhook has no valid signature",)]
     [(status, error)] = answered
     assert (status, error["code"]) == (404, "route_not_found")
-    assert results(capsys) == {facts.CANARY_PASSED: 0}
+    assert results(capsys) == {metrics.CANARY_PASSED: 0}
     assert_nothing_is_left()
 
 
@@ -138,7 +138,7 @@ def test_an_api_that_does_not_respond_fails_the_run(
         assert run(stage) is False
     [(reason,)] = ids(logged, "canary failed", "reason")
     assert reason.startswith("GET /v1/ping: ")
-    assert results(capsys) == {facts.CANARY_PASSED: 0}
+    assert results(capsys) == {metrics.CANARY_PASSED: 0}
     assert api_keys.of_project(runs.PROJECT_ID) == []
 
 

@@ -11,7 +11,7 @@ import pytest
 from shared.admin import members, sign_in
 from shared.aws import client as aws_client
 from shared.aws.connections import ConnectionFailed, Reply
-from shared.core import clock, facts, ids
+from shared.core import clock, ids, limits
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks
@@ -292,12 +292,12 @@ def test_an_attempt_is_recorded_once_although_the_next_one_follows_at_once(
         stage.invoke("deliver", {"Records": [message]})
 
         def next_attempt() -> None:
-            stopped_clock.forward(facts.RETRY_SCHEDULE_S[2])
+            stopped_clock.forward(limits.RETRY_SCHEDULE_S[2])
             again = sqs_record(message["body"], stage.queues["retries"].arn)
             stage.invoke("deliver", {"Records": [again]})
 
         # The second attempt is a single write: the endpoint is known to be failing.
-        stopped_clock.forward(facts.RETRY_SCHEDULE_S[1])
+        stopped_clock.forward(limits.RETRY_SCHEDULE_S[1])
         woken(stage, Scope(project.id, False), "retries")
         with response_lost(next_attempt, writes_before=1):
             again = sqs_record(message["body"], stage.queues["retries"].arn)

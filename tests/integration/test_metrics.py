@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.core import clock, facts
+from shared.core import clock, metrics
 from shared.tasks import tasks
 from shared.webhooks.deliveries import claims
 from tests.support import calling
@@ -29,7 +29,8 @@ def measured(printed: pytest.CaptureFixture[str], name: str) -> list[dict[str, A
 def lateness(printed: pytest.CaptureFixture[str]) -> list[tuple[str, float]]:
     """Queue class and milliseconds of each attempt since the last look."""
     return [
-        (line["queue_class"], line[facts.DELIVERY_LATENESS][0]) for line in measured(printed, facts.DELIVERY_LATENESS)
+        (line["queue_class"], line[metrics.DELIVERY_LATENESS][0])
+        for line in measured(printed, metrics.DELIVERY_LATENESS)
     ]
 
 
@@ -80,14 +81,14 @@ def test_a_line_is_a_metric_of_the_stage_and_of_no_project(
     with Receiver(answer(200)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
         wake_up(stage, only(stage, happen(stage)), "deliveries")
-    [line] = measured(capsys, facts.DELIVERY_LATENESS)
+    [line] = measured(capsys, metrics.DELIVERY_LATENESS)
     [described] = line.pop("_aws")["CloudWatchMetrics"]
     assert described == {
-        "Namespace": facts.METRIC_NAMESPACE,
+        "Namespace": metrics.NAMESPACE,
         "Dimensions": [["table", "queue_class", "service"]],
-        "Metrics": [{"Name": facts.DELIVERY_LATENESS, "Unit": "Milliseconds"}],
+        "Metrics": [{"Name": metrics.DELIVERY_LATENESS, "Unit": "Milliseconds"}],
     }
-    assert line.keys() == {"table", "queue_class", "service", facts.DELIVERY_LATENESS}
+    assert line.keys() == {"table", "queue_class", "service", metrics.DELIVERY_LATENESS}
 
 
 def test_a_delivery_that_worker_after_worker_died_over_is_counted(
@@ -104,7 +105,7 @@ def test_a_delivery_that_worker_after_worker_died_over_is_counted(
         assert receiver.requests == []
     printed = capsys.readouterr().out
     [line] = [json.loads(line) for line in printed.splitlines() if line.startswith('{"_aws"')]
-    assert line[facts.LOST_DELIVERY] == [1.0]
+    assert line[metrics.LOST_DELIVERY] == [1.0]
 
 
 def rates(printed: pytest.CaptureFixture[str], *names: str) -> list[tuple[str, str, float]]:
@@ -113,7 +114,7 @@ def rates(printed: pytest.CaptureFixture[str], *names: str) -> list[tuple[str, s
     return [(name, line["service"], line[name][0]) for line in lines for name in names if name in line]
 
 
-TURN = (facts.FAILED_TURNS, facts.HANDOFFS)
+TURN = (metrics.FAILED_TURNS, metrics.HANDOFFS)
 
 
 @pytest.mark.parametrize(
@@ -131,8 +132,8 @@ def test_a_live_turn_is_measured_by_whether_the_agent_failed_or_handed_off(
     thread = live_thread()
     conversed(stage, stopped_clock, thread, content)
     assert rates(capsys, *TURN) == [
-        (facts.FAILED_TURNS, facts.AGENT, failed),
-        (facts.HANDOFFS, facts.AGENT, handed_off),
+        (metrics.FAILED_TURNS, metrics.AGENT, failed),
+        (metrics.HANDOFFS, metrics.AGENT, handed_off),
     ]
 
 
@@ -158,7 +159,7 @@ def test_a_live_call_is_measured_at_its_end_by_whether_the_carrier_failed(
     whom = calling.callee(stage, f"+150055500{number}", livemode=livemode)
     calling.dial(stage, stopped_clock, whom.scope, calling.placed(stage, whom))
     stage.fan_out()
-    assert rates(capsys, facts.FAILED_CALLS) == ([(facts.FAILED_CALLS, facts.CALLS, failed)] if livemode else [])
+    assert rates(capsys, metrics.FAILED_CALLS) == ([(metrics.FAILED_CALLS, metrics.CALLS, failed)] if livemode else [])
 
 
 def test_each_attempt_of_a_batch_has_a_line_of_its_own(

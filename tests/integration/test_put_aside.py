@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shared.aws import objects, services
-from shared.core import facts
+from shared.core import metrics
 from shared.erasure import batches
 from shared.store.keys import Scope
 from tests.support import rows
@@ -55,7 +55,7 @@ def test_one_poison_record_among_a_thousand_is_put_aside_with_its_alarm_and_the_
     [aside] = stored(bucket)
     assert aside["dynamodb"]["Keys"]["sk"] == {"S": poison["sk"]}
     assert aside in records
-    assert capsys.readouterr().out.count(f'"{facts.PUT_ASIDE}":[1.0]') == 1
+    assert capsys.readouterr().out.count(f'"{metrics.PUT_ASIDE}":[1.0]') == 1
     others = {row["sk"] for row in customers if row is not poison}
     found: set[str] = set()
     cursor = ""

@@ -26,7 +26,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.aws import services
-from shared.core.facts import STREAM_KINDS
+from shared.core.event_types import STREAM_KINDS
 from tests.simulation.expressions import Unsupported
 from tests.simulation.table import Refused, Table
 from tests.support import privileges

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shared.core import clock
-from shared.core.facts import RETRY_SCHEDULE_S
+from shared.core.limits import RETRY_SCHEDULE_S
 from tests.simulation.clients import Load, Operation, Scope
 from tests.simulation.receivers import Got, Receiver
 from tests.simulation.world import World

@@ -26,7 +26,8 @@ from infra.local import names, resources
 from infra.local.queues import failed_items, sqs_record
 from infra.local.routes import Routes
 from shared.core import clock
-from shared.core.facts import MAX_DUE_SHARDS, STREAM_KINDS
+from shared.core.event_types import STREAM_KINDS
+from shared.core.limits import MAX_DUE_SHARDS
 from tests.simulation import hosts as hosts_module
 from tests.simulation.faults import Fault, Faults
 from tests.simulation.hosts import Host

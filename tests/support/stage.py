@@ -27,7 +27,7 @@ from infra.local.routes import Routes
 from infra.local.stream import STREAMS, stream_record
 from shared.aws import client as aws_client
 from shared.aws import credentials, services
-from shared.core.facts import STREAM_KINDS
+from shared.core.event_types import STREAM_KINDS
 from tests.support import gateway_events, moto_server, privileges
 from tests.support.wire import forget_clients
 

@@ -22,8 +22,8 @@ from infra.costs import CALL_MS, CPU_MS, MEMORY_MB, WHOLE_CORE_MB
 from infra.local import resources
 from infra.local.sqs import Draft, Engine, Queue, Received
 from infra.topology import QueueSource
-from shared.core import clock, facts
-from shared.core.facts import LONGEST_QUEUE_DELAY_S
+from shared.core import clock, limits
+from shared.core.limits import LONGEST_QUEUE_DELAY_S
 from shared.tasks import batches, tasks
 from shared.webhooks import health, queues
 from shared.webhooks.deliveries import resource as deliveries
@@ -277,11 +277,11 @@ class DeliveryQueues:
         )
         # The row as it is after the attempts that were recorded meanwhile.
         receiver.mark(health.mark(receiver.snapshot, outcome, arrival))
-        row.claimed, row.ended = False, not timed_out or row.attempt == len(facts.RETRY_SCHEDULE_S)
+        row.claimed, row.ended = False, not timed_out or row.attempt == len(limits.RETRY_SCHEDULE_S)
         if row.ended:
             receiver.ended += 1
             return
-        wait = facts.RETRY_SCHEDULE_S[row.attempt]
+        wait = limits.RETRY_SCHEDULE_S[row.attempt]
         row.attempt, row.due_at, row.wake_ups = row.attempt + 1, self._time.now + wait, 0
         row.wake_up_at, row.planned = row.due_at + deliveries.DELIVERY_GRACE_S, row.due_at
         if wait <= LONGEST_QUEUE_DELAY_S:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shared.core import clock, facts
+from shared.core import clock, metrics
 from shared.store.keys import Scope
 from shared.tasks import tasks
 from shared.webhooks import attempts, health, queues
@@ -85,14 +85,14 @@ def test_an_attempt_to_a_hanging_endpoint_is_put_off_unless_it_is_the_one_of_its
 def test_the_first_attempt_that_a_person_asks_for_does_not_wait_for_others(trigger: str) -> None:
     asked = claimed(trigger=trigger)
     assert decided(HANGING, queues.LATER, asked) == Move(Destination(queues.MANUAL, "whk_1"), put_off_until_ms=None)
-    assert decided(HANGING, queues.MANUAL, asked, waited=70) == Send(facts.HANGING_ENDPOINTS, 70)
+    assert decided(HANGING, queues.MANUAL, asked, waited=70) == Send(metrics.HANGING_ENDPOINTS, 70)
     assert isinstance(decided(SLOW, queues.MANUAL, asked), Send)
     assert decided(HANGING, queues.LATER, claimed(2, trigger=trigger)) == decided(HANGING, queues.LATER)
 
 
 def test_lateness_is_that_of_the_lane() -> None:
-    assert decided(HEALTHY, queues.FIRST) == Send(facts.FIRST_ATTEMPTS, LATE)
-    assert decided(HEALTHY, queues.LATER) == Send(facts.FIRST_ATTEMPTS, LATE), "sweep found it"
-    assert decided(HEALTHY, queues.LATER, claimed(number=2)) == Send(facts.LATER_ATTEMPTS, LATE)
-    assert decided(SLOW, queues.SLOW) == Send(facts.SLOW_ENDPOINTS, LATE)
-    assert decided(HANGING, queues.HANGING, waited=70) == Send(facts.HANGING_ENDPOINTS, 70)
+    assert decided(HEALTHY, queues.FIRST) == Send(metrics.FIRST_ATTEMPTS, LATE)
+    assert decided(HEALTHY, queues.LATER) == Send(metrics.FIRST_ATTEMPTS, LATE), "sweep found it"
+    assert decided(HEALTHY, queues.LATER, claimed(number=2)) == Send(metrics.LATER_ATTEMPTS, LATE)
+    assert decided(SLOW, queues.SLOW) == Send(metrics.SLOW_ENDPOINTS, LATE)
+    assert decided(HANGING, queues.HANGING, waited=70) == Send(metrics.HANGING_ENDPOINTS, 70)

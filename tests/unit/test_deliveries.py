@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shared.core import facts
+from shared.core import limits
 from shared.webhooks.deliveries import rules
 from shared.webhooks.deliveries.rules import DeliveryError, DeliveryStatus, Ended, Outcome, Phase, Retry
 from shared.webhooks.endpoints import resource as endpoints
@@ -109,4 +109,4 @@ def test_a_receiver_that_never_succeeds_gets_nine_attempts_in_41_hours_and_36_mi
 
     assert made == 9
     assert round(waited / 60) == 41 * 60 + 36
-    assert len(facts.RETRY_SCHEDULE_S) == 9
+    assert len(limits.RETRY_SCHEDULE_S) == 9

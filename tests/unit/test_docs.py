@@ -14,8 +14,9 @@ import pytest
 
 from functions import fallback
 from infra import bundle
+from shared.core.api_description import REVISIONS
 from shared.core.errors import ERRORS
-from shared.core.facts import EVENT_TYPES, REVISIONS
+from shared.core.event_types import EVENT_TYPES
 from shared.docs import markdown, samples, search, tables
 from shared.docs.contents import PAGES
 from shared.docs.examples import Request

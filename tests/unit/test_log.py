@@ -14,7 +14,7 @@ from aws_lambda_powertools import Logger, single_metric
 from aws_lambda_powertools.metrics import MetricUnit
 
 from shared.core import clock, log, metrics, trace
-from shared.core.facts import METRIC_NAMESPACE
+from shared.core.metrics import NAMESPACE
 
 TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
 
@@ -103,7 +103,7 @@ def test_a_metric_is_the_line_that_powertools_writes(
 ) -> None:
     def by_powertools() -> None:
         everywhere = {"table": "appointments"} | dimensions
-        with single_metric(name, unit, value, namespace=METRIC_NAMESPACE, default_dimensions=everywhere):
+        with single_metric(name, unit, value, namespace=NAMESPACE, default_dimensions=everywhere):
             pass
 
     clock.use(lambda: 1_790_000_000.0, lambda seconds: None)

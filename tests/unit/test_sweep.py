@@ -15,7 +15,7 @@ from functions import sweep
 from infra import topology
 from shared.aws import services
 from shared.core import clock
-from shared.core.facts import MAX_DUE_SHARDS
+from shared.core.limits import MAX_DUE_SHARDS
 from tests.support.virtual_aws import START, Invocation, Throttled, VirtualAws, virtual_aws
 
 LATENCY = 0.010

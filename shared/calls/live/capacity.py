@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared.core import clock
-from shared.core.facts import CONNECT_ACTIVE_CALLS, CONNECT_STARTS_PER_SECOND
+from shared.core.limits import CONNECT_ACTIVE_CALLS, CONNECT_STARTS_PER_SECOND
 from shared.store import table
 from shared.store.keys import Scope
 

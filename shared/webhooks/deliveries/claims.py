@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared.core import clock, facts, trace
+from shared.core import clock, limits, trace
 from shared.resources import fields
 from shared.store import table
 from shared.store.keys import Scope, scope_of
@@ -157,7 +157,7 @@ def _save(
 def _set_timer(delivery: ClaimedDelivery, wait_s: int, now_ms: int, at_ms: int) -> None:
     row = delivery.claim.row
     # The unscaled wait decides between queue and state machine, so that a fast local run uses both.
-    if wait_s <= facts.LONGEST_QUEUE_DELAY_S:
+    if wait_s <= limits.LONGEST_QUEUE_DELAY_S:
         wake_ups.send(queues.LATER, [resource.wake_up(row, (at_ms - now_ms) // clock.SECOND)])
     else:
         name = f"{delivery.doc['id']}-{delivery.number + 1}"

@@ -11,9 +11,9 @@ import uuid
 from enum import StrEnum
 from typing import Annotated, Literal, NotRequired, TypedDict
 
-from shared.core import clock, facts, ids
+from shared.core import clock, event_types, ids
 from shared.core.errors import not_found
-from shared.core.facts import RETRY_SCHEDULE_S
+from shared.core.limits import RETRY_SCHEDULE_S
 from shared.resources import fields
 from shared.resources.collections import Collection
 from shared.resources.schema import Count, DeliveryId, EventId, Keywords, Time, WebhookEndpointId, one_of
@@ -69,7 +69,7 @@ class Delivery(TypedDict):
     """The type of the object."""
     event_id: EventId
     """The event that is delivered."""
-    event_type: Annotated[str, one_of(facts.EVENT_TYPES, "EventType")]
+    event_type: Annotated[str, one_of(event_types.EVENT_TYPES, "EventType")]
     """The event's type."""
     webhook_endpoint_id: WebhookEndpointId
     """The endpoint to which it is delivered."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from shared.core.facts import RETRY_SCHEDULE_S
+from shared.core.limits import RETRY_SCHEDULE_S
 from shared.store import table
 from shared.webhooks.endpoints.resource import Snapshot
 

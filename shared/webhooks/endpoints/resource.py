@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 
 from shared.core import clock, limits
 from shared.core.errors import ApiError, Code
-from shared.core.facts import EVENT_TYPES
+from shared.core.event_types import EVENT_TYPES
 from shared.resources import fields
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow

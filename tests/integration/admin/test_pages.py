@@ -14,7 +14,7 @@ import pytest
 from functions.admin import rendering
 from shared.admin import members
 from shared.core import ids
-from shared.core.facts import EVENT_TYPES
+from shared.core.event_types import EVENT_TYPES
 from shared.webhooks.deliveries.rules import Outcome
 from tests.support.browsing import HERE, STAFF, Browser, Shown, Story, Whole, as_test, keys_of, signed_in, trail
 from tests.support.clocks import Clock

@@ -16,7 +16,7 @@ from botocore.exceptions import ConnectTimeoutError, NoCredentialsError, ReadTim
 from shared.agent import AgentFailed, AgentUnavailable, Utterance, bedrock
 from shared.agent.bedrock import Bedrock
 from shared.agent.wording import without_links
-from shared.core.facts import TRANSIENT_MODEL_ERRORS
+from shared.aws.error_codes import TRANSIENT_MODEL_ERRORS
 from tests.support.models import MODEL_ID, Model, Passing, answer, asked, found, handed_off, tools_of, use
 
 # How an answer ends

@@ -1,0 +1,9 @@
+"""What the service and the builder of its API description share: revisions, server and file."""
+
+REVISIONS = ("2026-06-01", "2026-08-03", "2026-08-22", "2026-12-01")
+"""The dated revisions of API v1 (promise 1.2). All are additive so far and render the same."""
+NEWEST_REVISION = REVISIONS[-1]
+DESCRIBED_SERVER = "https://api.example.com"
+"""The server in the API description. The function that serves the description replaces it by its own address."""
+API_DESCRIPTION = "openapi.json"
+"""The file of the API description, in the folder of the functions in the bundle. It is generated with the bundle."""
