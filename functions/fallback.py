@@ -26,7 +26,7 @@ class Docs:
         # Only a request for a page pays for this import.
         from shared.docs import pages
 
-        response = pages.respond(request, scope["context"])
+        response = pages.respond(request, scope["context"], _description)
         await response(scope, receive, send)
 
 

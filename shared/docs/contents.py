@@ -26,6 +26,7 @@ MENU: Mapping[str, tuple[Page, ...]] = {
         Page("getting-started", "Getting started", "From an API key to a verified webhook in five minutes"),
         Page("authentication", "Authentication and modes", "API keys, test mode and live mode"),
         Page("test-mode", "Test mode", "Phone numbers and messages that select an outcome"),
+        Page("local", "Develop locally", "Test webhooks on your own machine, without a public tunnel"),
     ),
     "Requests": (
         Page("requests", "Requests and resources", "Fields, times, metadata, updates and deletion"),

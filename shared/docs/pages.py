@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -28,10 +29,10 @@ _VENDORED = (
 )
 
 
-def respond(request: Request, context: RequestContext) -> Response:
+def respond(request: Request, context: RequestContext, description: Callable[[], str]) -> Response:
     """The response to a GET of a path below /docs, or of /docs itself. Raises `route_not_found`.
 
-    A browser gets a page with the menu instead of that error.
+    A browser gets a page with the menu instead of that error. `description` returns the OpenAPI document.
     """
     path = request.url.path
     name = path.removeprefix("/docs").removeprefix("/")
@@ -49,7 +50,7 @@ def respond(request: Request, context: RequestContext) -> Response:
             return _render("reference.html", context)
         case "search":
             query = request.query_params.get("q", "")[: search.MOST_CHARACTERS]
-            return _render("search.html", context, query=query, results=search.find(query))
+            return _render("search.html", context, query=query, results=search.find(query, description()))
     page = PAGES.get(name)
     if page is not None:
         return _page(page, context)

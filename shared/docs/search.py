@@ -1,60 +1,250 @@
-"""Finds sections of the pages by words. The words of a section are its heading, its text and its code."""
+"""Finds sections of the pages, and operations of the API, by words.
+
+Words are compared by their stems. A word may have synonyms; one that is on no page stands for those that begin with it,
+or else for those that differ by one typing error. Entries with all words come first; each is ranked by BM25 (Robertson
+and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009), to which the words of headings are added.
+"""
 
 from __future__ import annotations
 
+import functools
+import json
+import math
 import re
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote
 
-from shared.docs.contents import PAGES, Page
-from shared.docs.markdown import Section, document
+from shared.docs.contents import MENU
+from shared.docs.markdown import document
 
 MOST_RESULTS = 30
 MOST_CHARACTERS = 100
 """The characters of a query that are read."""
 _EXCERPT = 160
 _WORD = re.compile(r"[\w.]+")
+_PART = re.compile(r"[^\W_]+")
+_SUFFIXES = (
+    *("ications", "ication", "ations", "ation", "ates", "ated", "ate", "ions", "ion", "ings", "ing"),
+    *("ies", "ied", "ed", "es", "s", "e", "y"),
+)
+_SHORTEST = 3
+"""The letters that a suffix leaves, and those from which a word may stand for longer ones."""
+_FOR_TYPING_ERRORS = 4
+"""The letters from which a word may have a typing error."""
+_SYNONYM, _GUESS = 0.5, 0.6
+"""What another word counts, compared to the one that was asked for: a synonym, or what a word on no page stands for."""
+_HEADING, _PAGE_TITLE = 5.0, 2.0
+"""What a word of a heading adds, and one of the titles of the page and of its part of the menu."""
+_LISTED, _OPERATION = 0.8, 0.6
+"""What an entry of a list counts, compared to the guides: an error code or an event type, and an operation."""
+_LISTS = frozenset({"errors", "events"})
+_SATURATION, _LENGTH = 1.2, 0.75
+"""The parameters k1 and b of BM25, with their usual values."""
+_UNIMPORTANT = frozenset(
+    re.findall(r"\w+", "a an and are can do does for how i if in is it my of on or the to what when which with")
+)
+_SYNONYMS: Mapping[str, str] = {
+    "ai": "agent",
+    "answering": "machine",
+    "auth": "authentication",
+    "authorization": "authentication",
+    "bearer": "authentication",
+    "bot": "agent",
+    "ccpa": "erase erasure",
+    "client": "sdk generate",
+    "cursor": "pagination",
+    "delete": "erase erasure",
+    "data": "person erasure",
+    "date": "time range",
+    "deduplicate": "duplicates idempotency",
+    "download": "url",
+    "double": "duplicates idempotency",
+    "dsgvo": "erase erasure",
+    "escalate": "handoff",
+    "forget": "erase erasure",
+    "gdpr": "erase erasure retention",
+    "hmac": "signature",
+    "hook": "webhook",
+    "human": "person handoff",
+    "llm": "model agent",
+    "localhost": "local",
+    "ngrok": "tunnel local",
+    "operator": "person handoff",
+    "paginate": "pages",
+    "privacy": "erase erasure retention",
+    "production": "live",
+    "quota": "limits",
+    "remove": "delete erase",
+    "reschedule": "move",
+    "resend": "retry",
+    "sandbox": "test",
+    "sdk": "client generate",
+    "sequence": "order",
+    "sort": "order",
+    "staging": "test",
+    "throttle": "rate limit",
+    "throttling": "rate limit",
+    "token": "key",
+    "tunnel": "local",
+    "unsubscribe": "opted opt",
+    "upgrade": "revision version",
+    "working": "opening",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A section of a page, or an operation of the API."""
+
+    path: str
+    page: str
+    """The title of its page."""
+    title: str
+    text: str
+    scale: float = 1.0
+    words: Counter[str] = field(default_factory=Counter, repr=False)
+    """The stems of the text, with their numbers."""
+    heading: frozenset[str] = frozenset()
+    above: frozenset[str] = frozenset()
+    """The stems of the title, and of the titles of the page and of its part of the menu."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """A section that has all words of the query."""
+    """An entry that was found. `is_complete` if it has all words of the query."""
 
-    page: Page
-    section: Section
+    entry: Entry
     excerpt: str
-
-    @property
-    def path(self) -> str:
-        """The path of the section."""
-        return self.page.path + (f"#{self.section.anchor}" if self.section.anchor else "")
-
-    @property
-    def title(self) -> str:
-        """The heading of the section."""
-        return self.section.title or self.page.title
+    is_complete: bool
 
 
-def find(query: str) -> list[Result]:
-    """The sections that have all words of the query, those with them in their heading first."""
-    words = _WORD.findall(query[:MOST_CHARACTERS].lower())
-    if not words:
-        return []
-    found: list[tuple[int, Result]] = []
-    for page in PAGES.values():
-        for section in document(page.name).sections:
-            title = section.title or f"{page.title} {page.about}"
-            heading, text = title.lower(), section.text.lower()
-            if all(word in heading or word in text for word in words):
-                score = sum(10 if word in heading else min(text.count(word), 5) for word in words)
-                found.append((score, Result(page, section, _excerpt(section.text, words))))
-    found.sort(key=lambda pair: -pair[0])
-    return [result for _, result in found[:MOST_RESULTS]]
+def find(query: str, description: str) -> list[Result]:
+    """What has words of the query, the best first. `description` is the OpenAPI document."""
+    index = _index(description)
+    wanted = [index.meanings(word) for word in _asked(query[:MOST_CHARACTERS].lower())]
+    found: list[tuple[bool, float, Entry]] = []
+    for entry in index.entries:
+        scores = [index.score(entry, meanings) for meanings in wanted]
+        if any(scores):
+            found.append((all(scores), sum(scores) * entry.scale, entry))
+    found.sort(key=lambda one: (not one[0], -one[1]))
+    known = {stem for meanings in wanted for stem in meanings}
+    return [Result(entry, _excerpt(entry.text, known), complete) for complete, _, entry in found[:MOST_RESULTS]]
 
 
-def _excerpt(text: str, words: list[str]) -> str:
+def stem(word: str) -> str:
+    """The part of a word that its forms share: `pagin` of paginate and of pagination."""
+    shortened = True
+    while shortened:
+        suffix = next((one for one in _SUFFIXES if word.endswith(one) and len(word) - len(one) >= _SHORTEST), "")
+        shortened = bool(suffix) and not word.isdigit()
+        word = word.removesuffix(suffix) if shortened else word
+    return word[:-1] if len(word) > _SHORTEST and word[-1] == word[-2] and not word.isdigit() else word
+
+
+class _Index:
+    """The entries, with what the ranking needs to know of all of them."""
+
+    def __init__(self, entries: Sequence[Entry]) -> None:
+        self.entries = entries
+        self.length = sum(entry.words.total() for entry in entries) / len(entries)
+        self.words = {word for entry in entries for word in _words(f"{entry.title} {entry.text}".lower())}
+        self.documents = Counter(one for entry in entries for one in {*entry.words, *entry.heading})
+
+    def meanings(self, word: str) -> dict[str, float]:
+        """The stems that a word of a query stands for, and what each counts."""
+        own = stem(word)
+        found = dict.fromkeys(map(stem, _SYNONYMS.get(word, "").split()), _SYNONYM)
+        if own in self.documents:
+            return found | {own: 1.0}
+        if found:
+            return found
+        longer = [one for one in self.documents if len(own) >= _SHORTEST and one.startswith(own)]
+        return dict.fromkeys(longer or map(stem, self._similar(word)), _GUESS)
+
+    def _similar(self, word: str) -> Iterator[str]:
+        if len(word) >= _FOR_TYPING_ERRORS and not word.isdigit():
+            yield from (one for one in self.words if _differ_by_one_error(word, one))
+
+    def score(self, entry: Entry, meanings: Mapping[str, float]) -> float:
+        """How much an entry is about a word of the query; 0 if not at all."""
+        return max((factor * self._about(entry, one) for one, factor in meanings.items()), default=0)
+
+    def _about(self, entry: Entry, one: str) -> float:
+        count = entry.words[one]
+        longer = 1 - _LENGTH + _LENGTH * entry.words.total() / self.length
+        times = count * (_SATURATION + 1) / (count + _SATURATION * longer)
+        others = self.documents[one]
+        rarity = math.log(1 + (len(self.entries) - others + 0.5) / (others + 0.5))
+        above = _HEADING / max(1, math.sqrt(len(entry.heading))) if one in entry.heading else 0
+        return rarity * (times + above + (_PAGE_TITLE if one in entry.above else 0))
+
+
+@functools.lru_cache(1)
+def _index(description: str) -> _Index:
+    return _Index([*_sections(), *_operations(description)])
+
+
+def _sections() -> Iterator[Entry]:
+    for part, pages in MENU.items():
+        for page in pages:
+            for section in document(page.name).sections:
+                title = section.title or page.title
+                path = page.path + (f"#{section.anchor}" if section.anchor else "")
+                about = "" if section.anchor else f"{page.about}. "
+                scale = _LISTED if page.name in _LISTS and section.anchor else 1.0
+                yield _entry(path, page.title, title, about + section.text, scale, part)
+
+
+def _operations(description: str) -> Iterator[Entry]:
+    for path, methods in json.loads(description)["paths"].items():
+        for method, operation in methods.items():
+            if not isinstance(operation, dict) or "operationId" not in operation:
+                continue
+            name = operation["operationId"]
+            anchor = f"/docs/api#/{quote(operation['tags'][0])}/{name}"
+            text = f"{method.upper()} {path} {name}. {operation.get('description', '')}"
+            yield _entry(anchor, "API reference", operation["summary"], text, _OPERATION, operation["tags"][0])
+
+
+def _entry(path: str, page: str, title: str, text: str, scale: float, part: str) -> Entry:
+    words, heading, above = Counter(_stems(text)), frozenset(_stems(title)), frozenset(_stems(f"{part} {page}"))
+    return Entry(path, page, title, text, scale, words, heading, above)
+
+
+def _stems(text: str) -> Iterator[str]:
+    return map(stem, _words(text.lower()))
+
+
+def _words(text: str) -> Iterator[str]:
+    """The words of a text, and the parts of those with `_` or a period."""
+    for word in _WORD.findall(text.replace("time zone", "timezone")):
+        parts = _PART.findall(word)
+        if len(parts) > 1:
+            yield word.strip(".")
+        yield from parts
+
+
+def _asked(query: str) -> Iterable[str]:
+    """The words of a query, without those that say nothing, if there are others."""
+    words = [word.strip(".") for word in _WORD.findall(query.replace("time zone", "timezone")) if _PART.search(word)]
+    return dict.fromkeys([word for word in words if word not in _UNIMPORTANT] or words)
+
+
+def _differ_by_one_error(one: str, other: str) -> bool:
+    """Whether a letter more, less or other, or two in another order, makes one word of the other."""
+    if one[0] != other[0] or abs(len(one) - len(other)) > 1:
+        return False
+    start = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    a, b = one[start:], other[start:]
+    return a[1:] == b[1:] or a[1:] == b or a == b[1:] or (a[:2] == b[1::-1] and a[2:] == b[2:])
+
+
+def _excerpt(text: str, stems: set[str]) -> str:
     """The text around the first of the words."""
-    lower = text.lower()
-    position = min((at for at in (lower.find(word) for word in words) if at >= 0), default=0)
-    start = text.rfind(" ", 0, max(0, position - _EXCERPT // 3) + 1) + 1
+    found = (match.start() for match in _WORD.finditer(text) if stems.intersection(_stems(match[0])))
+    start = text.rfind(" ", 0, max(0, next(found, 0) - _EXCERPT // 3) + 1) + 1
     end = text.find(" ", start + _EXCERPT)
     return ("… " if start else "") + (text[start:] if end < 0 else f"{text[start:end]} …")

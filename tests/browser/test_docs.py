@@ -100,6 +100,17 @@ def test_the_pages_work_by_keyboard(site: Site, reader: Page) -> None:
     expect(reader.locator("fieldset.tabs").first.locator(".panel.python")).to_be_visible()
 
 
+def test_a_slash_leads_to_the_search_unless_the_reader_writes(site: Site, reader: Page) -> None:
+    reader.goto(f"{site.service.base_url}/docs/webhooks")
+    reader.keyboard.press("/")
+    reader.keyboard.type("a/b")
+    expect(reader.get_by_role("searchbox")).to_have_value("a/b")
+    reader.get_by_role("searchbox").fill("human handof")
+    reader.keyboard.press("Enter")
+    reader.locator("ol.results a").first.click()
+    expect(reader).to_have_url(f"{site.service.base_url}/docs/conversations#handoff")
+
+
 def test_the_menu_is_below_the_text_on_a_phone(site: Site, chromium: Browser) -> None:
     context = chromium.new_context(**VIEWS["phone"])
     page = context.new_page()

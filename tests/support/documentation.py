@@ -58,6 +58,10 @@ class Reader:
     def __post_init__(self) -> None:
         # Node looks for packages in the folders above a module.
         (self.folder / "node_modules").symlink_to(ROOT / "node_modules")
+        command = self.folder / "bin/appt"
+        command.parent.mkdir()
+        command.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT} exec {sys.executable} -m infra.cli "$@"\n')
+        command.chmod(0o755)
 
     def read(self, blocks: list[Block], receive: Callable[[Reader, Block], None]) -> None:
         """Run every example of a page; `receive` tries out a program that receives webhooks."""
@@ -66,7 +70,7 @@ class Reader:
             if block.language == "request":
                 expected = after.text if after is not None and after.language == "response" else None
                 self._request(block, expected)
-            elif block.language == "sh" and "export " in block.text:
+            elif block.language == "sh" and all(line.startswith("export ") for line in block.text.splitlines()):
                 self._export(block)
             elif block.language == self.language and "receiver" in block.options:
                 receive(self, block)
@@ -158,7 +162,8 @@ class Reader:
         return [*COMMANDS.get(language, (sys.executable,)), name]
 
     def _environment(self) -> dict[str, str]:
-        return {"PATH": os.environ["PATH"], "HOME": str(self.folder)} | self.variables
+        path = f"{self.folder / 'bin'}:{os.environ['PATH']}"
+        return {"PATH": path, "HOME": str(self.folder)} | self.variables
 
 
 def _outcome(language: str, printed: str, *, shows_headers: bool) -> Outcome:

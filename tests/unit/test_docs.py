@@ -22,10 +22,46 @@ from shared.docs.contents import PAGES
 from shared.docs.examples import Request
 from tests.support.browsing import Markup
 
+DESCRIPTION = Path("tests/openapi.json")
+RIGHT = {
+    "paginate": "/docs/pagination",
+    "gdpr": "/docs/retention",
+    "human handoff": "/docs/conversations#handoff",
+    "webhook ordering": "/docs/deliveries#order",
+    "filter appointments by date": "/docs/pagination#filters",
+    "local webhook testing": "/docs/local",
+    "opening hours": "/docs/agent",
+    "retry schedule": "/docs/deliveries#retry-schedule",
+    "verify signature python": "/docs/webhooks#verify-the-signature",
+    "rotate secret": "/docs/webhooks#rotate-the-secret",
+    "idempotency key reused": "/docs/errors#idempotency_key_reused",
+    "rate limit 429": "/docs/rate-limits",
+    "test phone numbers": "/docs/test-mode",
+    "voicemail": "/docs/agent#what-a-caller-hears",
+    "cancel appointment": "/docs/appointments#cancel-or-delete",
+    "recording download": "/docs/calls#transcript-and-recording",
+    "api version": "/docs/versioning",
+    "time zone": "/docs/appointments",
+    "delete customer data": "/docs/retention",
+    "error 409": "/docs/errors#http-409",
+    "handof": "/docs/conversations#handoff",
+    "verfiy": "/docs/webhooks#verify-",
+    "paginatoin": "/docs/pagination",
+    "consent_pending": "/docs/calls#consent-on-whatsapp",
+    "phone_invalid_format": "/docs/errors#phone_invalid_format",
+    "session.completed": "/docs/events#session.completed",
+    "Standard webhooks LIBRARY": "/docs/webhooks#verify-with-the-standard-webhooks-library",
+    "webhook zebra": "/docs/webhooks",
+    "rotate_webhook_endpoint_secret": "/docs/api#/Webhook%20endpoints/rotate_webhook_endpoint_secret",
+    "send a test event to a webhook endpoint": "/docs/webhooks#send-a-test-event",
+}
+"""The beginning of the path that is found first."""
+
 
 @pytest.fixture(autouse=True)
 def vendored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("VENDORED", str(bundle.NODE_MODULES))
+    monkeypatch.setenv("OPENAPI_FILE", str(DESCRIPTION))
 
 
 @dataclass(frozen=True)
@@ -167,13 +203,30 @@ def test_every_event_type_is_explained_and_has_a_sample(type: str) -> None:
     assert f"`{type}`" in tables.event_list()
 
 
-def test_the_search_finds_headings_first_and_needs_all_words() -> None:
-    found = search.find("Standard webhooks LIBRARY")
-    assert found[0].path == "/docs/webhooks#verify-with-the-standard-webhooks-library"
-    assert search.find("consent_pending")[0].page.name == "calls"
-    assert search.find("phone_invalid_format")[0].path == "/docs/errors#phone_invalid_format"
-    assert search.find("webhook zebra") == []
-    assert search.find("  ?! ") == []
+@pytest.mark.parametrize("query", RIGHT)
+def test_the_search_finds_the_right_page_first(query: str) -> None:
+    assert search.find(query, DESCRIPTION.read_text())[0].entry.path.startswith(RIGHT[query])
+
+
+def test_the_search_says_whether_everything_was_found() -> None:
+    description = DESCRIPTION.read_text()
+    found = search.find("consent channel", description)
+    assert [one.is_complete for one in found] == sorted((one.is_complete for one in found), reverse=True)
+    assert found[0].is_complete
+    assert not search.find("webhook zebra", description)[0].is_complete
+    assert search.find("zebra", description) == []
+    assert search.find("  ?! ", description) == []
+    assert search.find("the", description)
+
+
+@pytest.mark.parametrize("forms", ["paginate pagination", "verify verification verified", "retry retries retried"])
+def test_forms_of_a_word_have_one_stem(forms: str) -> None:
+    assert len({search.stem(word) for word in forms.split()}) == 1
+
+
+def test_an_operation_is_found_and_opened_in_the_reference() -> None:
+    page = get("/docs/search", query={"q": "rotate the signing secret of a webhook endpoint"}).text
+    assert 'href="/docs/api#/Webhook%20endpoints/rotate_webhook_endpoint_secret"' in page
 
 
 def test_a_query_is_shown_as_text() -> None:

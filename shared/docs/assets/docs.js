@@ -1,4 +1,4 @@
-// Copy buttons, one choice of language for all examples, and wide tables by keyboard. The pages work without this file.
+// Copy buttons, one choice of language for all examples, and search and wide tables by keyboard. The pages work without this file.
 "use strict";
 
 const LANGUAGE = "docs-language";
@@ -63,6 +63,17 @@ function reachWideTables() {
   }
 }
 
+// "/" leads to the search, unless the reader is writing.
+function searchByKey() {
+  document.addEventListener("keydown", event => {
+    const isWriting = event.target.closest("input:not([type=radio]), textarea, select, [contenteditable]");
+    if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || isWriting) return;
+    event.preventDefault();
+    document.querySelector(".find input").select();
+  });
+}
+
 followChoices();
+searchByKey();
 offerCopies();
 reachWideTables();
