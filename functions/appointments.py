@@ -27,9 +27,7 @@ def update(request: Request[AppointmentPatch]) -> Response:
     `pending`, and `cancelled` is final. Each change emits one event: that of the status or the time, or else
     `appointment.updated` (promises 3, 6 and 11).
     """
-    return request.commit(
-        lambda: commands.update(request.scope, APPOINTMENTS.find(request.scope, request.id), request.body)
-    )
+    return request.commit(lambda: commands.update(request.scope, request.find(APPOINTMENTS), request.body))
 
 
 def delete(request: Request[None]) -> Response:
@@ -38,7 +36,7 @@ def delete(request: Request[None]) -> Response:
     Cancels the appointment if it is not cancelled, with the event `appointment.cancelled`, and sets `deleted_at`. Lists
     no longer include it, but it can still be retrieved. A repeated request returns the same appointment (promises 6).
     """
-    return request.commit(lambda: commands.delete(request.scope, request.id))
+    return request.commit(lambda: commands.delete(request.scope, request.find(APPOINTMENTS)))
 
 
 app = service(

@@ -29,9 +29,7 @@ def update(request: Request[CustomerPatch]) -> Response:
     A merge patch: an absent field keeps its value, and null clears it. Emits the event `customer.updated`, unless
     nothing changes (promises 3 and 5).
     """
-    return request.commit(
-        lambda: commands.update(request.scope, CUSTOMERS.find(request.scope, request.id), request.body)
-    )
+    return request.commit(lambda: commands.update(request.scope, request.find(CUSTOMERS), request.body))
 
 
 def delete(request: Request[None]) -> Response:
@@ -40,7 +38,7 @@ def delete(request: Request[None]) -> Response:
     Sets `deleted_at` and emits the event `customer.deleted`. Lists no longer include the customer, but it can still be
     retrieved. Its queued and consent-pending calls fail. A repeated request returns the same customer (promises 5).
     """
-    return request.commit(lambda: commands.delete(request.scope, request.id))
+    return request.commit(lambda: commands.delete(request.scope, request.find(CUSTOMERS)))
 
 
 def opt_in(request: Request[fields.Nothing]) -> Response:
@@ -49,7 +47,7 @@ def opt_in(request: Request[fields.Nothing]) -> Response:
     The person agrees to be called again: `do_not_call` is false afterwards, and the opt-out of the phone is lifted. A
     repeated request returns the same customer (promises 11).
     """
-    return request.commit(lambda: commands.opt_in(request.scope, request.id))
+    return request.commit(lambda: commands.opt_in(request.scope, request.find(CUSTOMERS)))
 
 
 app = service(

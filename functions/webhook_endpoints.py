@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from shared.api import responses
 from shared.api.collections import list_operation, retrieve_operation
 from shared.api.requests import Request
@@ -21,7 +19,6 @@ from shared.webhooks.endpoints.resource import (
     WebhookEndpoint,
     WebhookEndpointCreate,
     WebhookEndpointPatch,
-    WebhookEndpointRecord,
     WebhookEndpointWithSecret,
 )
 
@@ -42,7 +39,7 @@ def update(request: Request[WebhookEndpointPatch]) -> Response:
     A merge patch: an absent field keeps its value, and null clears it. If the endpoint is disabled, its waiting
     deliveries are canceled (promises 3 and 9).
     """
-    return request.commit(lambda: commands.update(request.scope, _find(request), request.body))
+    return request.commit(lambda: commands.update(request.scope, request.find(WEBHOOK_ENDPOINTS), request.body))
 
 
 def delete(request: Request[None]) -> Response:
@@ -50,7 +47,7 @@ def delete(request: Request[None]) -> Response:
 
     The endpoint no longer exists, and its waiting deliveries are canceled (promises 9).
     """
-    return request.commit(lambda: commands.delete(request.scope, _find(request)))
+    return request.commit(lambda: commands.delete(request.scope, request.find(WEBHOOK_ENDPOINTS)))
 
 
 def rotate_secret(request: Request[SecretRotation]) -> Response:
@@ -72,10 +69,6 @@ def test(request: Request[fields.Nothing]) -> Response:
     delivery (promises 9).
     """
     return request.commit(lambda: deliveries.test(request.scope, request.id), responses.accepted)
-
-
-def _find(request: Request[Any]) -> WebhookEndpointRecord:
-    return WEBHOOK_ENDPOINTS.find(request.scope, request.id)
 
 
 def _with_secret(status: int, endpoint: WebhookEndpointWithSecret) -> Response:

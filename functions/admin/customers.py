@@ -137,7 +137,7 @@ def ask_to_delete(visit: InProject) -> Response:
 def delete(visit: InProject) -> Response:
     """Soft-delete a customer, whose queued calls fail."""
     visit.execute(
-        lambda: customers.delete(visit.scope, visit.params["id"]),
+        lambda: customers.delete(visit.scope, _find(visit)),
         lambda one: visit.entry("customer.deleted", one["id"]),
     )
     return _back(visit, "deleted")
@@ -155,7 +155,7 @@ def opt_out(visit: InProject) -> Response:
 def opt_in(visit: InProject) -> Response:
     """Note that the person agrees to be called again."""
     visit.execute(
-        lambda: customers.opt_in(visit.scope, visit.params["id"]),
+        lambda: customers.opt_in(visit.scope, _find(visit)),
         lambda one: visit.entry("customer.opted_in", one["id"]),
     )
     return _back(visit, "opted_in")

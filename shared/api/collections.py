@@ -36,7 +36,7 @@ def retrieve_operation(collection: Collection[Any, Any], resource: Any) -> Opera
     noun = collection.kind.replace("_", " ")
 
     def retrieve(request: Request[None]) -> Response:
-        return responses.ok(collection.find(request.scope, request.id).json)
+        return responses.ok(request.find(collection).json)
 
     deleted = f" A deleted {noun} can still be retrieved." if collection.keeps_deleted else ""
     article = "an" if noun[0] in "aeiou" else "a"

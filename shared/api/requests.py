@@ -22,6 +22,7 @@ from shared.aws.services import AwsError, Unavailable
 from shared.core import api_description, limits
 from shared.core.errors import NEVER_SAVED, ApiError, Code
 from shared.resources import fields
+from shared.resources.collections import Collection, Record
 from shared.store import commit, table
 from shared.store.commit import Change
 from shared.store.keys import Scope
@@ -34,6 +35,7 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 B = TypeVar("B")
 D = TypeVar("D", bound=Mapping[str, Any])
+R = TypeVar("R", bound=Mapping[str, Any])
 T = TypeVar("T")
 
 
@@ -58,6 +60,8 @@ class Request(Generic[B]):
     context: RequestContext
     body: B
     key: idempotency.Key | None = field(repr=False)
+    ahead: table.ReadAhead | None = field(repr=False)
+    """The read of the resource in the path, if it was sent before the key was authenticated."""
 
     @property
     def request_id(self) -> str:
@@ -68,6 +72,10 @@ class Request(Generic[B]):
     def id(self) -> str:
         """The id in the path."""
         return self.params["id"]
+
+    def find(self, collection: Collection[D, R]) -> Record[D, R]:
+        """The resource that the path names. Raises `resource_not_found`."""
+        return collection.find(self.scope, self.id, self.ahead)
 
     def seconds_left(self, window: float) -> float:
         """The remaining seconds of a window that starts with the request and ends before the function times out."""

@@ -76,7 +76,7 @@ class Operation:
     reads: Collection[Any, Any] | None = None
     """The collection of the resource that `id` in the path names, if the operation begins by reading it.
 
-    It is read while the key is authenticated.
+    `Request.find` reads it, and its request is sent before the key is authenticated.
     """
     resume: Callable[[Request[Any], Response], str] | None = None
     """For a retry: waits for the work of the saved `Response.deferred`, or does it, and returns the body."""
@@ -128,11 +128,17 @@ class _Dispatch:
             allowed = self._route.allowed
             raise ApiError(Code.METHOD_NOT_ALLOWED, f"Use one of {allowed}.", headers={"Allow": allowed})
         api_key = read_api_key(request)
-        with _reading_ahead(operation, request, api_key):
-            return self._serve(operation, request, context, raw, api_key)
+        with _read_ahead(operation, request, api_key) as ahead:
+            return self._serve(operation, request, context, raw, api_key, ahead)
 
     def _serve(
-        self, operation: Operation, request: StarletteRequest, context: RequestContext, raw: bytes, api_key: str
+        self,
+        operation: Operation,
+        request: StarletteRequest,
+        context: RequestContext,
+        raw: bytes,
+        api_key: str,
+        ahead: table.ReadAhead | None,
     ) -> StarletteResponse:
         caller = context.caller = _authenticate(api_key, context)
         context.version = read_version(request)
@@ -151,6 +157,7 @@ class _Dispatch:
             context=context,
             body=None,
             key=key,
+            ahead=ahead,
         )
         try:
             check_query(request, operation.query)
@@ -232,12 +239,14 @@ def _with_readable_headers(event: dict[str, Any]) -> dict[str, Any]:
     return event | kept
 
 
-def _reading_ahead(operation: Operation, request: StarletteRequest, api_key: str) -> AbstractContextManager[None]:
+def _read_ahead(
+    operation: Operation, request: StarletteRequest, api_key: str
+) -> AbstractContextManager[table.ReadAhead | None]:
     """Begin to read the operation's resource if the key's project is known: its partition contains the project."""
     scope = api_keys.expected_scope(api_key) if operation.reads else None
     if operation.reads is None or scope is None:
         return nullcontext()
-    return operation.reads.reading_ahead(scope, request.path_params["id"])
+    return operation.reads.read_ahead(scope, request.path_params["id"])
 
 
 def _authenticate(api_key: str, context: RequestContext) -> api_keys.Caller:

@@ -77,9 +77,8 @@ def update(scope: Scope, record: AppointmentRecord, patch: AppointmentPatch) -> 
     return Change(record.doc) if changed is None else Change(changed, [APPOINTMENTS.update(scope, record, changed)])
 
 
-def delete(scope: Scope, id: str) -> Change[Appointment]:
-    """Cancel and soft-delete an appointment. Nothing changes if it is deleted already. Raises `resource_not_found`."""
-    record = APPOINTMENTS.find(scope, id)
+def delete(scope: Scope, record: AppointmentRecord) -> Change[Appointment]:
+    """Cancel and soft-delete an appointment. Nothing changes if it is deleted already."""
     if record.doc["deleted_at"] is not None:
         return Change(record.doc)
     appointment = documents.deleted(record.doc, {"status": AppointmentStatus.CANCELLED, "failure_reason": None})

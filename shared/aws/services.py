@@ -51,7 +51,7 @@ _credentials = _Once(Source)
 
 @_Once
 def dynamodb() -> Client:
-    """The DynamoDB client. Only `shared/store/table.py` makes calls with it."""
+    """The DynamoDB client. Only `shared/store/table` makes calls with it."""
     return Client(aws_client.DYNAMODB, _credentials())
 
 

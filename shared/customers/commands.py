@@ -63,12 +63,11 @@ def update(scope: Scope, record: CustomerRecord, patch: CustomerPatch) -> Change
     return Change(customer, [CUSTOMERS.update(scope, record, customer)])
 
 
-def opt_in(scope: Scope, id: str) -> Change[Customer]:
+def opt_in(scope: Scope, record: CustomerRecord) -> Change[Customer]:
     """Lift the opt-out of a customer and of its phone: the person agrees to be called again.
 
-    Nothing changes if there is none. Raises `resource_not_found` or `customer_deleted`.
+    Nothing changes if there is none. Raises `customer_deleted`.
     """
-    record = CUSTOMERS.find(scope, id)
     if record.doc["deleted_at"] is not None:
         raise ApiError(Code.CUSTOMER_DELETED)
     customer = documents.touched(record.doc, {"do_not_call": False})
@@ -78,17 +77,16 @@ def opt_in(scope: Scope, id: str) -> Change[Customer]:
         writes.append(CUSTOMERS.update(scope, record, customer))
     elif writes:
         # The phone may have changed since it was read.
-        unchanged = table.Check(scope.pk(CUSTOMERS.kind), id, condition="v = :v", values={":v": record.version})
-        writes.append(unchanged)
+        pk, id = scope.pk(CUSTOMERS.kind), customer["id"]
+        writes.append(table.Check(pk, id, condition="v = :v", values={":v": record.version}))
     return Change(customer, writes)
 
 
-def delete(scope: Scope, id: str) -> Change[Customer]:
+def delete(scope: Scope, record: CustomerRecord) -> Change[Customer]:
     """Soft-delete a customer, and end its queued call. Nothing changes if it is deleted already.
 
-    The writes fail if a call of the customer has started or ended since. Raises `resource_not_found`.
+    The writes fail if a call of the customer has started or ended since.
     """
-    record = CUSTOMERS.find(scope, id)
     if record.doc["deleted_at"] is not None:
         return Change(record.doc)
     customer = documents.deleted(record.doc, {})

@@ -117,7 +117,7 @@ def _delete_customer(scope: Scope, customer_id: str) -> bool:
     """Delete the customer as the API does. Returns whether it was not deleted yet."""
     if CUSTOMERS.row(scope, customer_id) is None:
         return False
-    change = commit.commit(lambda: commands.delete(scope, customer_id), uuid.uuid4().hex)
+    change = commit.commit(lambda: commands.delete(scope, CUSTOMERS.find(scope, customer_id)), uuid.uuid4().hex)
     return bool(change.writes)
 
 

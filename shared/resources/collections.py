@@ -76,9 +76,9 @@ class Collection(Generic[D, R]):
     keeps_deleted: bool = False
     """Whether a deleted row moves to another partition: lists do not read it, but it can be retrieved by its id."""
 
-    def find(self, scope: Scope, id: str) -> Record[D, R]:
-        """The resource with this id, deleted or not. Raises `resource_not_found`."""
-        row = self.row(scope, id) if ids.is_id(self.prefix, id) else None
+    def find(self, scope: Scope, id: str, ahead: table.ReadAhead | None = None) -> Record[D, R]:
+        """The resource with this id, deleted or not. `ahead` may have sent the read. Raises `resource_not_found`."""
+        row = self.row(scope, id, ahead) if ids.is_id(self.prefix, id) else None
         if row is None:
             raise not_found(self.kind.replace("_", " "), id)
         return self.record(row)
@@ -97,14 +97,14 @@ class Collection(Generic[D, R]):
             changes[self.expires] = None
         return {**row, "doc": fields.to_json(doc | changes)} if changes else row
 
-    def row(self, scope: Scope, id: str) -> table.Row | None:
+    def row(self, scope: Scope, id: str, ahead: table.ReadAhead | None = None) -> table.Row | None:
         """The row with this id, deleted or not; None if it does not exist."""
-        row = table.get(scope.pk(self.kind), id)
+        row = table.get(scope.pk(self.kind), id, ahead)
         return self.deleted_row(scope, id) if row is None and self.keeps_deleted else row
 
-    def reading_ahead(self, scope: Scope, id: str) -> AbstractContextManager[None]:
-        """Send the request that reads the row with this id; `find` in the block reads the response."""
-        return table.reading_ahead(scope.pk(self.kind), id) if ids.is_id(self.prefix, id) else nullcontext()
+    def read_ahead(self, scope: Scope, id: str) -> AbstractContextManager[table.ReadAhead | None]:
+        """Send the request of a `find` in the block; None if no resource can have this id."""
+        return table.ReadAhead(scope.pk(self.kind), id) if ids.is_id(self.prefix, id) else nullcontext()
 
     def deleted_row(self, scope: Scope, id: str) -> table.Row | None:
         """The row with this id if the resource is deleted, otherwise None. A deletion is final."""

@@ -53,7 +53,7 @@ SHA-256 digests. `shared/admin` has the rows of the admin pages.
 
 Attributes: `doc` is the public object as JSON text, `v` the version of a resource or a consent, which every write that
 changes `doc` increases by 1, `w0`-`w7` the writers of its last versions and `writer` that of a row without a version
-(`shared/store/table.py`), `cause` the API request that caused the last write, `kind` the row's kind, and `expires_at`
+(`shared/store/table`), `cause` the API request that caused the last write, `kind` the row's kind, and `expires_at`
 (Unix seconds) the time to live. The index partitions `f1`-`f4` are scope, kind, field and hashed value, sorted by id;
 `t1`-`t4` are the same, sorted by `sort_time` (time and id), and `t0` is scope and kind.
 Client text enters an index key only as a hash. f1 of a delivery and f4 of a conversation are sparse: only deliveries

@@ -15,6 +15,7 @@ from shared.calls import sessions
 from shared.calls.consent import consents
 from shared.core import clock, ids
 from shared.customers import commands as customer_commands
+from shared.customers.resource import CUSTOMERS
 from shared.store import table
 from shared.store.keys import Scope
 from tests.support import rows
@@ -43,7 +44,7 @@ def delete_customers(scope: Scope, rows: Sequence[table.Row]) -> None:
     """Delete these customers, by the writes of a request that deletes one."""
     writes: list[table.Write] = []
     for row in rows:
-        writes += customer_commands.delete(scope, row["sk"]).writes
+        writes += customer_commands.delete(scope, CUSTOMERS.record(row)).writes
     for start in range(0, len(writes), _TRANSACTION):
         table.write(writes[start : start + _TRANSACTION], ids.new("req_"))
 

@@ -24,7 +24,7 @@ class Planted:
 PLANTED = (
     Planted(
         "a row is inserted without a condition",
-        ("shared/store/table.py", "    condition: str = ABSENT\n", '    condition: str = ""\n'),
+        ("shared/store/table/writes.py", "    condition: str = ABSENT\n", '    condition: str = ""\n'),
         "9.1",
         seed=4,
     ),
@@ -214,7 +214,11 @@ PLANTED = (
     ),
     Planted(
         "a write whose response was lost is not recognized",
-        ("shared/store/table.py", "    if writer == _digest(request):", "    if writer == _digest(request) and False:"),
+        (
+            "shared/store/table/writes.py",
+            "    if writer == _digest(request):",
+            "    if writer == _digest(request) and False:",
+        ),
         "",
     ),
     Planted(

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from shared.store import table
+from shared.store.table import writes
 
 LONG = json.dumps({"notes": "Bitte Überweisung mitbringen. " * 40}, ensure_ascii=False)
 SHORT = json.dumps({"notes": "Bitte Überweisung mitbringen."}, ensure_ascii=False)
@@ -29,7 +30,8 @@ def test_short_documents_and_other_attributes_are_stored_as_they_are() -> None:
     assert table.decode(table.encode({"sealed": b"\x00\xff"})) == {"sealed": b"\x00\xff"}
 
 
-def test_an_update_stores_a_long_document_compressed() -> None:
-    put = table._parameters(table.Put({"pk": "p", "sk": "s", "doc": LONG}), {})
-    update = table._parameters(table.Update("p", "s", set={"doc": LONG}), {})
+def test_an_update_stores_a_long_document_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TABLE_NAME", "table")
+    put = writes._parameters(table.Put({"pk": "p", "sk": "s", "doc": LONG}), {})
+    update = writes._parameters(table.Update("p", "s", set={"doc": LONG}), {})
     assert update["ExpressionAttributeValues"][":s_doc"] == put["Item"]["doc"]

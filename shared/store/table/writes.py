@@ -1,0 +1,286 @@
+"""Writes of rows: one operation, or several as one transaction.
+
+The client sends a write again if a response is lost. DynamoDB recognizes a transaction by its token. A single write is
+recognized in the row that fails its condition: a row with a version `v` stores who wrote each of its last versions, so
+that a later write does not hide an earlier one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import random
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from shared.aws import services
+from shared.aws.error_codes import THROTTLED_WRITES, CancellationReason, ErrorCode
+from shared.aws.services import AwsError, Unavailable
+from shared.core import clock, trace
+from shared.store.table.encoding import Row, Value, decode, encode, key, stored
+
+OnConditionFailed = Callable[[Row | None], Exception | None]
+"""From the row that failed an operation's condition (None if it is absent) to the error for the client.
+
+None means that the caller reads again and retries.
+"""
+
+ABSENT = "attribute_not_exists(pk)"
+PRESENT = "attribute_exists(pk)"
+MAX_CONFLICTS = 3
+"""The number of consecutive transaction conflicts after which a write raises Contended."""
+WRITERS = 8
+"""The number of latest versions of a row whose writers are stored, that of version `v` in the attribute `w{v % 8}`.
+
+A row without a version stores the writer of its last single write in `writer`.
+"""
+
+
+def decide_again(old: Row | None) -> None:
+    """The row was modified concurrently: the caller reads it again and retries."""
+
+
+@dataclass(frozen=True)
+class Put:
+    """Write a row, by default only if it does not exist. `commit` raises `on_contended` instead of Contended."""
+
+    row: Row
+    condition: str = ABSENT
+    values: Mapping[str, Value] = field(default_factory=dict)
+    on_condition_failed: OnConditionFailed = decide_again
+    on_contended: Exception | None = None
+
+
+@dataclass(frozen=True)
+class Update:
+    """Change attributes of a row: to the values in `set` (None removes one), and by further SET clauses."""
+
+    pk: str
+    sk: str
+    set: Mapping[str, Value | None] = field(default_factory=dict)
+    expressions: tuple[str, ...] = ()
+    condition: str = PRESENT
+    values: Mapping[str, Value] = field(default_factory=dict)
+    on_condition_failed: OnConditionFailed = decide_again
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Delete a row."""
+
+    pk: str
+    sk: str
+    condition: str = PRESENT
+    values: Mapping[str, Value] = field(default_factory=dict)
+    on_condition_failed: OnConditionFailed = decide_again
+
+
+@dataclass(frozen=True)
+class Check:
+    """Require a condition on a row that the transaction does not write."""
+
+    pk: str
+    sk: str
+    condition: str = PRESENT
+    values: Mapping[str, Value] = field(default_factory=dict)
+    on_condition_failed: OnConditionFailed = decide_again
+
+
+def versioned(row: Row, version: int) -> Put:
+    """The write that replaces a row of this version `v` (0 if the row does not exist yet) with the next version.
+
+    The row loses the writers of its earlier versions.
+    """
+    condition, values = (ABSENT, {}) if version == 0 else ("v = :v", {":v": version})
+    return Put(row | {"v": version + 1}, condition=condition, values=values)
+
+
+Write = Put | Update | Delete | Check
+"""One operation of a transaction. A check changes nothing; the transaction fails if its condition fails."""
+
+
+class ConditionFailed(Exception):
+    """The condition of `op` failed. `old` is the row at that time, None if it does not exist.
+
+    Only `update` raises it if it is `uncertain` whether an earlier attempt of the write took effect.
+    """
+
+    def __init__(self, op: Write, old: Row | None, *, uncertain: bool = False) -> None:
+        super().__init__(type(op).__name__)
+        self.op = op
+        self.old = old
+        self.uncertain = uncertain
+
+
+class Contended(Exception):
+    """Other transactions on the row of `op` cancelled the write `MAX_CONFLICTS` times in a row."""
+
+    def __init__(self, op: Write) -> None:
+        super().__init__(type(op).__name__)
+        self.op = op
+
+
+def write(ops: Sequence[Write], request: str) -> None:
+    """Execute the writes, all or none, on behalf of the request with this id.
+
+    A condition that fails because an earlier attempt of the same request took effect counts as success. Workers use a
+    token of their own as the request. `cause` is the API request that caused the write; if it is unknown, the row keeps
+    its previous one. Raises ConditionFailed, Contended or Unavailable.
+    """
+    # A single deletion with a condition is a transaction, too: no row would show that an earlier attempt took effect.
+    if len(ops) == 1 and not (isinstance(ops[0], Check | Delete) and ops[0].condition):
+        _write_one(ops[0], request)
+    else:
+        _write_all(ops, request)
+
+
+def update(op: Update) -> Row:
+    """Execute one update and return the whole row after it. Raises ConditionFailed, Contended or Unavailable.
+
+    It does not store the request's id: a caller that must know whether an earlier attempt took effect compares the row.
+    """
+    return decode(_send(op, {}, ReturnValues="ALL_NEW")["Attributes"])
+
+
+def _write_one(op: Write, request: str) -> None:
+    try:
+        _send(op, _author(op, request, single=True))
+    except ConditionFailed as failed:
+        if not _took_effect(failed, request):
+            raise
+
+
+def _took_effect(failed: ConditionFailed, request: str) -> bool:
+    """Whether an earlier attempt of a single write took effect. Raises Unavailable if that is unknown."""
+    old, version = failed.old, _version(failed.op)
+    writer = (old or {}).get(_writer(version))
+    if writer == _digest(request):
+        return True
+    surely_not = (
+        old is not None
+        and version is not None
+        and (old["v"] < version or (writer is not None and old["v"] < version + WRITERS))
+    )
+    if failed.uncertain and not surely_not:
+        raise Unavailable("a response was lost, and others have written the row since", uncertain=True)
+    return False
+
+
+def _send(op: Write, author: Mapping[str, Value], **options: str) -> Any:
+    """Send a single write and return the response. Raises ConditionFailed, Contended or Unavailable."""
+    operation = {Put: "PutItem", Update: "UpdateItem", Delete: "DeleteItem"}[type(op)]
+    uncertain = False
+    for conflicts in range(MAX_CONFLICTS):
+        try:
+            return services.dynamodb().call(operation, _parameters(op, author) | options)
+        except (AwsError, Unavailable) as error:
+            uncertain = error.uncertain = uncertain or error.uncertain
+            if isinstance(error, AwsError) and error.code == ErrorCode.CONDITION_FAILED:
+                old = error.body.get("Item")
+                raise ConditionFailed(op, decode(old) if old else None, uncertain=uncertain) from None
+            if isinstance(error, Unavailable) or error.code != ErrorCode.TRANSACTION_CONFLICT:
+                raise
+        _pause(conflicts)
+    raise Unavailable("conflicts", uncertain=True) if uncertain else Contended(op)
+
+
+def _write_all(ops: Sequence[Write], request: str) -> None:
+    names = {Put: "Put", Update: "Update", Delete: "Delete", Check: "ConditionCheck"}
+    items = [{names[type(op)]: _parameters(op, _author(op, request, single=False))} for op in ops]
+    # One token for all attempts: a transaction that took effect, but whose response was lost, is not repeated.
+    token = uuid.uuid4().hex
+    failure: Contended | Unavailable = Contended(ops[-1])
+    for conflicts in range(MAX_CONFLICTS):
+        try:
+            services.dynamodb().call("TransactWriteItems", {"TransactItems": items, "ClientRequestToken": token})
+            return
+        except AwsError as error:
+            if error.code == ErrorCode.TRANSACTION_IN_PROGRESS:
+                failure = Unavailable(error.code, uncertain=True)
+            elif error.code == ErrorCode.TRANSACTION_CANCELED:
+                failure = _cancelled(ops, error.body.get("CancellationReasons", []))
+            else:
+                raise
+        except Unavailable as error:
+            error.uncertain = error.uncertain or isinstance(failure, Unavailable)
+            raise
+        _pause(conflicts)
+    raise failure
+
+
+def _cancelled(ops: Sequence[Write], reasons: Sequence[Any]) -> Contended:
+    """The conflict that cancelled a transaction. Raises ConditionFailed for another reason."""
+    failed, contended = [], []
+    for op, reason in zip(ops, reasons, strict=True):
+        if reason["Code"] == CancellationReason.CONDITION_FAILED:
+            failed.append(ConditionFailed(op, decode(reason["Item"]) if reason.get("Item") else None))
+        elif reason["Code"] == CancellationReason.CONFLICT:
+            contended.append(Contended(op))
+        elif reason["Code"] != CancellationReason.NONE and reason["Code"] not in THROTTLED_WRITES:
+            raise RuntimeError(f"transaction cancelled: {reason['Code']}")
+    if failed:
+        # The idempotency record is the last operation. It decides if another condition fails too.
+        raise failed[-1] from None
+    return contended[-1]
+
+
+def _pause(conflicts: int) -> None:
+    clock.sleep(random.uniform(0.01, 0.04) * 2**conflicts)
+
+
+def _parameters(op: Write, author: Mapping[str, Value]) -> dict[str, Any]:
+    """The parameters of the operation, as a call of its own or in a transaction."""
+    parameters: dict[str, Any] = {
+        "TableName": os.environ["TABLE_NAME"],
+        "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
+    }
+    values = op.values
+    if isinstance(op, Put):
+        parameters["Item"] = encode({**op.row, **author})
+    else:
+        parameters["Key"] = key(op.pk, op.sk)
+    if isinstance(op, Update):
+        attributes = {**op.set, **author}
+        parameters["UpdateExpression"] = _update_expression(attributes, op.expressions)
+        sets = {f":s_{name}": stored(name, value) for name, value in attributes.items() if value is not None}
+        values = {**sets, **values}
+    if op.condition:
+        parameters["ConditionExpression"] = op.condition
+    if values:
+        parameters["ExpressionAttributeValues"] = encode(values)
+    return parameters
+
+
+def _update_expression(attributes: Mapping[str, Value | None], expressions: Sequence[str]) -> str:
+    """The update expression that sets these attributes (None removes one), and has these SET clauses."""
+    sets = [f"{name} = :s_{name}" for name, value in attributes.items() if value is not None] + list(expressions)
+    removes = [name for name, value in attributes.items() if value is None]
+    return " ".join(f"{verb} {', '.join(clauses)}" for verb, clauses in (("SET", sets), ("REMOVE", removes)) if clauses)
+
+
+def _author(op: Write, request: str, *, single: bool) -> dict[str, Value]:
+    """The attributes that say who wrote a row, and which API request caused it."""
+    version = _version(op)
+    cause = request if request.startswith("req_") else trace.request_id()
+    # DynamoDB recognizes a transaction, but other requests must see that this version is not theirs.
+    author: dict[str, Value] = {_writer(version): _digest(request)} if single or version is not None else {}
+    return author if cause is None else author | {"cause": cause}
+
+
+def _version(op: Write) -> int | None:
+    """The version of the row that a write makes; None if it does not say."""
+    row: Mapping[str, Any] = op.row if isinstance(op, Put) else op.set if isinstance(op, Update) else {}
+    return row.get("v")
+
+
+def _digest(request: str) -> str:
+    """The text by which a row names a request that wrote it: short, because each KB of a row costs a unit."""
+    return base64.b64encode(hashlib.sha256(request.encode()).digest())[:6].decode()
+
+
+def _writer(version: int | None) -> str:
+    """The attribute of the request that wrote this version of a row."""
+    return "writer" if version is None else f"w{version % WRITERS}"
