@@ -511,12 +511,19 @@ def put_aside(stack: Stack, function: str, table: dynamodb.ITable) -> tuple[clou
 
 
 def _in_periods(kind: Kind, metric: cloudwatch.IMetric) -> cloudwatch.IMetric:
-    """The metric with the kind's period and statistic. The metrics in an expression have their own statistics."""
+    """The metric with the kind's period and statistic. The metrics in an expression have their own statistics.
+
+    If silence is the fault, a period without data counts as 0. Missing data alone would set off the alarm late, because
+    CloudWatch looks further back than the alarm's periods and prefers an older value to a missing one (CloudWatch user
+    guide, "Configuring how CloudWatch alarms treat missing data":
+    docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html).
+    """
     period = Duration.minutes(kind.minutes)
     if isinstance(metric, cloudwatch.MathExpression):
         return metric.with_(period=period)
     assert isinstance(metric, cloudwatch.Metric)
-    return metric.with_(period=period, statistic=kind.statistic)
+    simple = metric.with_(period=period, statistic=kind.statistic)
+    return _sum((simple,)).with_(period=period) if kind.at_least else simple
 
 
 def _alarm(

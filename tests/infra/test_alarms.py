@@ -53,8 +53,17 @@ OF_BACKUPS = ("FailedBackups", "MissingBackups", "FailedReplication")
 
 def watched(stage: Synthesized, metric: str, dimension: str | None = None) -> dict[str, Resource]:
     """The alarms of a metric, by the value of their dimension (the first one)."""
-    found = [alarm for alarm in stage.alarms.values() if alarm.get("MetricName") == metric]
+    found = [alarm for alarm in map(of_one_metric, stage.alarms.values()) if alarm.get("MetricName") == metric]
     return {flat(dimensions_of(alarm)[dimension or alarm["Dimensions"][0]["Name"]]): alarm for alarm in found}
+
+
+def of_one_metric(alarm: Resource) -> Resource:
+    """The alarm as if it had its metric itself, if its expression only makes silence a 0."""
+    parts = alarm.get("Metrics", [])
+    if "FILL(m0, 0)" not in [part.get("Expression") for part in parts]:
+        return alarm
+    (stat,) = [part["MetricStat"] for part in parts if "MetricStat" in part]
+    return {**alarm, **stat["Metric"]} | {"Statistic": stat["Stat"], "Period": stat["Period"], "SilenceIsZero": True}
 
 
 def dimensions_of(alarm: Resource) -> dict[str, object]:
@@ -144,7 +153,7 @@ def test_a_schedule_that_stops_is_an_alarm_by_its_silence(prod: Synthesized) -> 
     for function, every in scheduled.items():
         alarm = found[f"${{{function}}}"]
         assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("LessThanThreshold", 1)
-        assert alarm["TreatMissingData"] == "breaching"
+        assert (alarm["TreatMissingData"], alarm["SilenceIsZero"]) == ("breaching", True)
         assert every is not None
         assert alarm["Period"] >= every
         assert within(alarm) <= 5 * MINUTE
@@ -214,6 +223,7 @@ def test_a_canary_that_fails_twice_or_falls_silent_is_an_alarm_where_it_runs(sta
         for alarm in found.values():
             assert (alarm["Statistic"], alarm["Threshold"], alarm["EvaluationPeriods"]) == ("Sum", 1, 2)
             assert (alarm["ComparisonOperator"], alarm["TreatMissingData"]) == ("LessThanThreshold", "breaching")
+            assert alarm["SilenceIsZero"]
             (every,) = [function.every for function in topology.FUNCTIONS if function.name == metrics.CANARY]
             assert alarm["Period"] == every
 
@@ -343,6 +353,8 @@ def test_a_night_without_a_backup_or_without_a_copy_is_an_alarm_although_nothing
     # CloudWatch allows more than a day only for periods of an hour or more, and a week at most.
     assert alarm["Period"] >= 60 * MINUTE
     assert (alarm["ComparisonOperator"], alarm["TreatMissingData"]) == ("LessThanThreshold", "breaching")
+    # Missing data would set it off hours later, because CloudWatch first looks for older values.
+    assert alarm["SilenceIsZero"]
     assert "DatapointsToAlarm" not in alarm
 
 
@@ -372,7 +384,7 @@ def test_no_report_is_no_alarm_and_each_says_what_is_wrong(stages: dict[str, Syn
     for stage in stages.values():
         for alarm in stage.alarms.values():
             silent = ("Invocations", metrics.CANARY_PASSED, "NumberOfBackupJobsCompleted", "NumberOfCopyJobsCompleted")
-            if alarm.get("MetricName") in silent:
+            if of_one_metric(alarm).get("MetricName") in silent:
                 continue
             assert alarm["TreatMissingData"] == "notBreaching"
             assert alarm["ComparisonOperator"] == "GreaterThanOrEqualToThreshold"
