@@ -27,6 +27,8 @@ from shared.aws.error_codes import TRANSIENT_MODEL_ERRORS
 CONCURRENCY_QUOTA = "L-B99A9384"
 NO_PERMISSION = "no identity-based policy allows"
 """In the message of an AccessDeniedException: these credentials lack the permission, which the functions have."""
+BACKUP_ACTION = "backup:DescribeRegionSettings"
+BACKUP_SETTINGS = "--resource-type-opt-in-preference DynamoDB=true --resource-type-management-preference DynamoDB=true"
 MODEL_HELP = "(set `model` in cdk.json to a model or inference profile that the account may use in this region)"
 
 
@@ -65,6 +67,7 @@ def refusals(stage: Stage, *, emergency: bool = False) -> Iterator[str]:
         else:
             yield refusal
     yield from _of_table(stage)
+    yield from _of_backups(stage)
     limits = boto3.client("lambda", region_name=region).get_account_settings()["AccountLimit"]
     # What no function of the account has reserved ("AccountLimit":
     # docs.aws.amazon.com/lambda/latest/api/API_AccountLimit.html), and what the stage itself reserved before.
@@ -116,6 +119,28 @@ def _of_table(stage: Stage) -> Iterator[str]:
             f"a deploy would replace the table of stage {stage.name} by an empty one, because of `replica_region`: "
             "see infra/runbook.md, A replica of the table"
         )
+
+
+def _of_backups(stage: Stage) -> Iterator[str]:
+    """Why nothing would be backed up or copied: AWS Backup's settings of the account, which each region has of its own.
+
+    AWS Backup developer guide, "Advanced DynamoDB backup":
+    docs.aws.amazon.com/aws-backup/latest/devguide/advanced-ddb-backup.html.
+    """
+    for region in (stage.region, stage.backup.region) if stage.backup else ():
+        try:
+            settings = boto3.client("backup", region_name=region).describe_region_settings()
+        except ClientError as error:
+            if NO_PERMISSION not in error.response["Error"]["Message"]:
+                raise
+            print(f"infra.preflight: AWS Backup was not checked in {region}: these credentials lack {BACKUP_ACTION}")
+            continue
+        preferences = (settings["ResourceTypeOptInPreference"], settings["ResourceTypeManagementPreference"])
+        if not all(preference.get("DynamoDB") for preference in preferences):
+            yield (
+                f"stage {stage.name} has backups, but AWS Backup's settings in {region} exclude DynamoDB or its "
+                f"advanced features: aws backup update-region-settings {BACKUP_SETTINGS} --region {region}"
+            )
 
 
 def _at_once() -> int:

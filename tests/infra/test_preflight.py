@@ -15,8 +15,9 @@ import pytest
 from infra import preflight
 from infra.app import context
 from infra.stage import parse
-from tests.support.synth import ACCOUNT, OWNED, REGION
+from tests.support.synth import ACCOUNT, COPIES_REGION, OWNED, REGION
 
+REGIONS = (REGION, COPIES_REGION)
 OTHER_ACCOUNT = "111122223333"
 NEEDED = sum(context()["stages"]["prod"]["reserved_concurrency"].values()) + 100
 
@@ -30,7 +31,13 @@ def model() -> dict[str, str]:
 
 
 @pytest.fixture
-def account(monkeypatch: pytest.MonkeyPatch, model: dict[str, str]) -> Iterator[Account]:
+def excluded() -> dict[str, str]:
+    """By region, the setting of AWS Backup that excludes DynamoDB, or the message with which it refuses to tell."""
+    return {}
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch, model: dict[str, str], excluded: dict[str, str]) -> Iterator[Account]:
     """Says whose the credentials are, how many executions the account may have at once, and who has reserved some.
 
     `others` are reserved by functions of other stacks, `stage` by the one function that the deployed stage has.
@@ -39,6 +46,9 @@ def account(monkeypatch: pytest.MonkeyPatch, model: dict[str, str]) -> Iterator[
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if self.path == "/account-settings":
+                self._answer(*settings_of_backups(self.headers["Authorization"], excluded))
+                return
             assert f"/{REGION}/lambda/" in self.headers["Authorization"]
             if self.path.endswith("/functions/stage-deliver/concurrency"):
                 self._answer(json.dumps({"ReservedConcurrentExecutions": limits["stage"]}))
@@ -63,14 +73,7 @@ def account(monkeypatch: pytest.MonkeyPatch, model: dict[str, str]) -> Iterator[
             assert f"/{REGION}/bedrock/" in self.headers["Authorization"]
             assert unquote(self.path) == f"/model/{PROD.model}/converse"
             assert asked["inferenceConfig"] == {"maxTokens": 1}
-            if "code" in model:
-                headers = {"x-amzn-ErrorType": model["code"]}
-                self._answer(json.dumps({"message": model["message"]}), int(model["status"]), headers)
-            else:
-                reply = {"message": {"role": "assistant", "content": [{"text": "Hi"}]}}
-                usage = {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}
-                told = {"output": reply, "stopReason": "max_tokens", "usage": usage, "metrics": {"latencyMs": 1}}
-                self._answer(json.dumps(told))
+            self._answer(*reply_of(model))
 
         def _answer(self, body: str, status: int = 200, headers: Mapping[str, str] = MappingProxyType({})) -> None:
             self.send_response(status)
@@ -99,6 +102,29 @@ def account(monkeypatch: pytest.MonkeyPatch, model: dict[str, str]) -> Iterator[
     yield tell
     server.shutdown()
     server.server_close()
+
+
+def reply_of(model: Mapping[str, str]) -> tuple[str, int, dict[str, str]]:
+    """Bedrock's response to a conversation with the model, its status and headers."""
+    if "code" in model:
+        return json.dumps({"message": model["message"]}), int(model["status"]), {"x-amzn-ErrorType": model["code"]}
+    reply = {"message": {"role": "assistant", "content": [{"text": "Hi"}]}}
+    usage = {"inputTokens": 1, "outputTokens": 1, "totalTokens": 2}
+    return (
+        json.dumps({"output": reply, "stopReason": "max_tokens", "usage": usage, "metrics": {"latencyMs": 1}}),
+        200,
+        {},
+    )
+
+
+def settings_of_backups(authorization: str, excluded: Mapping[str, str]) -> tuple[str, int, dict[str, str]]:
+    """AWS Backup's response to a request for the settings of a region, its status and headers."""
+    (region,) = [each for each in REGIONS if f"/{each}/backup/" in authorization]
+    wrong = excluded.get(region, "")
+    if "no identity-based policy" in wrong:
+        return json.dumps({"Message": wrong}), 403, {"x-amzn-ErrorType": "AccessDeniedException"}
+    names = ("ResourceTypeOptInPreference", "ResourceTypeManagementPreference")
+    return json.dumps({name: {"DynamoDB": name != wrong} for name in names}), 200, {}
 
 
 def listed(tables: str, *, deployed: bool) -> tuple[str, int]:
@@ -239,6 +265,27 @@ def test_the_deploy_after_the_import_of_a_table_of_the_other_type_is_allowed(
 ) -> None:
     account(ACCOUNT, NEEDED, stage=0, table="AWS::DynamoDB::Table AWS::DynamoDB::GlobalTable")
     assert [*preflight.refusals(parse("prod", context()["stages"]["prod"] | OWNED | replica))] == []
+
+
+@pytest.mark.parametrize("setting", ["ResourceTypeOptInPreference", "ResourceTypeManagementPreference"])
+@pytest.mark.parametrize("region", REGIONS)
+def test_a_region_whose_settings_exclude_backups_of_dynamodb_is_refused_with_the_command(
+    account: Account, excluded: dict[str, str], region: str, setting: str
+) -> None:
+    account(ACCOUNT, NEEDED)
+    excluded[region] = setting
+    (line,) = preflight.refusals(PROD)
+    assert f"AWS Backup's settings in {region} exclude DynamoDB" in line
+    assert line.endswith(f"--resource-type-management-preference DynamoDB=true --region {region}")
+
+
+def test_credentials_that_may_not_read_the_settings_of_backups_deploy_without_the_check_and_are_told(
+    account: Account, excluded: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    account(ACCOUNT, NEEDED)
+    excluded[COPIES_REGION] = "no identity-based policy allows the backup:DescribeRegionSettings action"
+    assert [*preflight.refusals(PROD)] == []
+    assert f"AWS Backup was not checked in {COPIES_REGION}" in capsys.readouterr().out
 
 
 def test_a_stage_that_nobody_described_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
