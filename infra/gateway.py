@@ -36,6 +36,13 @@ ACCESS_LOG = {
 all routes, those of the admin pages included ("Variables for access logging for API Gateway":
 docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-variables-for-access-logging.html)."""
 
+MESSAGES_PATH = r"/messages/*$"
+"""The paths of the routes that have a limit of their own (`topology.Function.posts`), as AWS WAF sees them.
+
+Under the `execute-api` address they begin with the stage's name, under a host name of the stage's own they do not
+(AWS WAF developer guide, "Log examples": docs.aws.amazon.com/waf/latest/developerguide/logging-examples.html).
+"""
+
 MANAGED_RULES = ("AWSManagedRulesAmazonIpReputationList", "AWSManagedRulesKnownBadInputsRuleSet")
 """AWS's rule groups that block no legitimate JSON. The common rule group is omitted: it blocks bodies over 8 KB."""
 
@@ -160,17 +167,25 @@ def _protect(stack: Stack, settings: Firewall, api: apigateway.RestApi) -> None:
             cloud_watch_metrics_enabled=True, metric_name=f"{stack.stack_name}-{name}", sampled_requests_enabled=False
         )
 
-    rate = waf.CfnWebACL.RuleProperty(
-        name="RequestsOfOneAddress",
-        priority=0,
-        action=waf.CfnWebACL.RuleActionProperty(block={}),
-        statement=waf.CfnWebACL.StatementProperty(
-            rate_based_statement=waf.CfnWebACL.RateBasedStatementProperty(
-                aggregate_key_type="IP", limit=settings.requests_per_minute, evaluation_window_sec=60
+    rates = [
+        waf.CfnWebACL.RuleProperty(
+            name=name,
+            priority=number,
+            action=waf.CfnWebACL.RuleActionProperty(block={}),
+            statement=waf.CfnWebACL.StatementProperty(
+                rate_based_statement=waf.CfnWebACL.RateBasedStatementProperty(
+                    aggregate_key_type="IP", limit=limit, evaluation_window_sec=60, scope_down_statement=counted
+                )
+            ),
+            visibility_config=visible(metric),
+        )
+        for number, (name, metric, limit, counted) in enumerate(
+            (
+                ("RequestsOfOneAddress", "requests-of-one-address", settings.requests_per_minute, None),
+                ("MessagesOfOneAddress", "messages-of-one-address", settings.messages_per_minute, _is_message()),
             )
-        ),
-        visibility_config=visible("requests-of-one-address"),
-    )
+        )
+    ]
     managed = [
         waf.CfnWebACL.RuleProperty(
             name=name,
@@ -183,16 +198,46 @@ def _protect(stack: Stack, settings: Firewall, api: apigateway.RestApi) -> None:
             ),
             visibility_config=visible(name),
         )
-        for number, name in enumerate(MANAGED_RULES, start=1)
+        for number, name in enumerate(MANAGED_RULES, start=len(rates))
     ]
     acl = waf.CfnWebACL(
         stack,
         "Firewall",
         scope="REGIONAL",
         default_action=waf.CfnWebACL.DefaultActionProperty(allow={}),
-        rules=[rate, *managed],
+        rules=[*rates, *managed],
         visibility_config=visible("firewall"),
     )
     waf.CfnWebACLAssociation(
         stack, "FirewallOfApi", resource_arn=api.deployment_stage.stage_arn, web_acl_arn=acl.attr_arn
+    )
+
+
+def _is_message() -> waf.CfnWebACL.StatementProperty:
+    """Matches what API Gateway may route to one of the routes of `MESSAGES_PATH`.
+
+    The path is decoded first, because API Gateway decodes it too: an encoded letter would avoid the limit.
+    """
+
+    def transformed(*kinds: str) -> list[waf.CfnWebACL.TextTransformationProperty]:
+        return [waf.CfnWebACL.TextTransformationProperty(priority=n, type=kind) for n, kind in enumerate(kinds)]
+
+    method = waf.CfnWebACL.ByteMatchStatementProperty(
+        field_to_match=waf.CfnWebACL.FieldToMatchProperty(method={}),
+        positional_constraint="EXACTLY",
+        search_string="POST",
+        text_transformations=transformed("NONE"),
+    )
+    path = waf.CfnWebACL.RegexMatchStatementProperty(
+        field_to_match=waf.CfnWebACL.FieldToMatchProperty(uri_path={}),
+        regex_string=MESSAGES_PATH,
+        text_transformations=transformed("URL_DECODE", "NORMALIZE_PATH"),
+    )
+    return waf.CfnWebACL.StatementProperty(
+        and_statement=waf.CfnWebACL.AndStatementProperty(
+            statements=[
+                waf.CfnWebACL.StatementProperty(byte_match_statement=method),
+                waf.CfnWebACL.StatementProperty(regex_match_statement=path),
+            ]
+        )
     )

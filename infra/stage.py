@@ -154,11 +154,16 @@ class Backup(_Settings):
 
 
 class Firewall(_Settings):
-    """AWS WAF. `requests_per_minute` is the limit of one IP address: by default that of six API keys."""
+    """AWS WAF. Its limits are those of one IP address, and never below that of one API key.
+
+    - `requests_per_minute`: by default that of six API keys.
+    - `messages_per_minute`: of the routes that receive messages, together.
+    """
 
     requests_per_minute: int = Field(
         default=6 * limits.REQUESTS_PER_MINUTE, ge=limits.REQUESTS_PER_MINUTE, le=2_000_000_000
     )
+    messages_per_minute: int = Field(default=6_000, ge=limits.REQUESTS_PER_MINUTE, le=2_000_000_000)
 
 
 LONGEST_NAME_WITH_BACKUP = 22
@@ -260,11 +265,18 @@ class Stage(_Settings):
         for setting in ("monthly_budget", "later_topic", "later_email", "webhook_notices"):
             if getattr(self, setting) and not self.keep_data:
                 self._require(f"it has {setting} and", "alarm_topic", "alarm_email")
+        self._check_firewall()
         self._check_copies()
         self._check_reserved()
         if unknown := self.warm_throughput.keys() - {"table", *(index.name for index in topology.TABLE.indexes)}:
             raise ValueError(f"warm_throughput names neither the table nor an index: {', '.join(sorted(unknown))}")
         return self
+
+    def _check_firewall(self) -> None:
+        """No address may send as much as the routes of messages accept of all addresses together."""
+        accepted = 60 * self.messages_per_second
+        if self.wall and self.wall.messages_per_minute >= accepted:
+            raise ValueError(f"firewall.messages_per_minute must be less than {accepted}, 60 times messages_per_second")
 
     def _check_copies(self) -> None:
         if self.backup and len(self.name) > LONGEST_NAME_WITH_BACKUP:

@@ -135,7 +135,7 @@ PLATFORM_LOG, ACCESS_LOG, MACHINE_LOG = 330, 360, 1_300
 """Bytes that AWS logs for an invocation, a request and a state transition."""
 POLLERS, POLL_SECONDS = 5, 20
 """Lambda sends this many concurrent long polls to an idle queue, each of this length."""
-ALARM_METRICS, RULES = 191, 3
+ALARM_METRICS, RULES = 191, 4
 """The metrics of all alarms of a stage with calls, backups and gradual releases, and the rules in `gateway.py`."""
 
 

@@ -250,9 +250,11 @@ def test_a_stage_without_these_settings_has_neither(stages: dict[str, Synthesize
     assert not api.get("DisableExecuteApiEndpoint")
 
 
-@pytest.mark.parametrize(("stage", "requests"), [("guarded", FIREWALL["requests_per_minute"]), ("prod", 30_000)])
+@pytest.mark.parametrize(
+    ("stage", "requests", "messages"), [("guarded", FIREWALL["requests_per_minute"], 6_000), ("prod", 30_000, 6_000)]
+)
 def test_the_firewall_stands_before_the_api_and_lets_an_honest_key_through(
-    stages: dict[str, Synthesized], stage: str, requests: int
+    stages: dict[str, Synthesized], stage: str, requests: int, messages: int
 ) -> None:
     made = stages[stage]
     ((acl_id, acl),) = made.all("AWS::WAFv2::WebACL").items()
@@ -261,21 +263,62 @@ def test_the_firewall_stands_before_the_api_and_lets_an_honest_key_through(
     assert association["WebACLArn"] == {"Fn::GetAtt": [acl_id, "Arn"]}
     assert stage_id in text(association["ResourceArn"])
     assert (acl["Scope"], acl["DefaultAction"]) == ("REGIONAL", {"Allow": {}})
-    (rate,) = [rule for rule in acl["Rules"] if "RateBasedStatement" in rule["Statement"]]
-    limit = rate["Statement"]["RateBasedStatement"]
-    assert rate["Action"] == {"Block": {}}
-    assert (limit["AggregateKeyType"], limit["EvaluationWindowSec"]) == ("IP", 60)
-    assert limit["Limit"] == requests >= REQUESTS_PER_MINUTE
+    rates = [rule for rule in acl["Rules"] if "RateBasedStatement" in rule["Statement"]]
+    of_all, of_messages = (rule["Statement"]["RateBasedStatement"] for rule in rates)
+    for rule, limit in zip(rates, (of_all, of_messages), strict=True):
+        assert rule["Action"] == {"Block": {}}
+        assert (limit["AggregateKeyType"], limit["EvaluationWindowSec"]) == ("IP", 60)
+    assert of_all["Limit"] == requests >= REQUESTS_PER_MINUTE
+    assert of_messages["Limit"] == messages >= REQUESTS_PER_MINUTE
+    assert "ScopeDownStatement" not in of_all
     groups = {
         rule["Statement"]["ManagedRuleGroupStatement"]["Name"]: rule["OverrideAction"]
         for rule in acl["Rules"]
-        if rule is not rate
+        if rule not in rates
     }
     assert groups
     assert {*map(str, groups.values())} == {"{'None': {}}"}, "the groups count only, and refuse nothing"
     # It refuses bodies of more than 8 KB; promise 2.7 takes 256.
     assert "AWSManagedRulesCommonRuleSet" not in groups
     assert len({rule["Priority"] for rule in acl["Rules"]}) == len(acl["Rules"])
+
+
+@pytest.mark.parametrize("name", ["guarded", "prod"])
+def test_an_address_cannot_use_up_a_route_that_has_a_limit_of_its_own(
+    stages: dict[str, Synthesized], name: str
+) -> None:
+    stage = stages[name]
+    (deployed,) = stage.all("AWS::ApiGateway::Stage").values()
+    limited = {
+        (each["HttpMethod"], each["ResourcePath"].replace("~1", "/")[1:]): each["ThrottlingRateLimit"]
+        for each in deployed["MethodSettings"]
+        if each["ResourcePath"] != "/*"
+    }
+    assert len(limited) == 2
+    (acl,) = stage.all("AWS::WAFv2::WebACL").values()
+    limits = [rule["Statement"].get("RateBasedStatement", {}) for rule in acl["Rules"]]
+    (limit,) = [each for each in limits if "ScopeDownStatement" in each]
+    method, path = (each for each in limit["ScopeDownStatement"]["AndStatement"]["Statements"])
+    assert method["ByteMatchStatement"] == {
+        "FieldToMatch": {"Method": {}},
+        "PositionalConstraint": "EXACTLY",
+        "SearchString": "POST",
+        "TextTransformations": [{"Priority": 0, "Type": "NONE"}],
+    }
+    assert path["RegexMatchStatement"]["FieldToMatch"] == {"UriPath": {}}
+    # Otherwise `/v1/%6Dessages` or `/v1/./messages` would not count.
+    kinds = [each["Type"] for each in path["RegexMatchStatement"]["TextTransformations"]]
+    assert kinds == ["URL_DECODE", "NORMALIZE_PATH"]
+    pattern = re.compile(path["RegexMatchStatement"]["RegexString"])
+    for (verb, route), per_second in limited.items():
+        assert verb == "POST"
+        assert limit["Limit"] < 60 * per_second
+        # Without a host name of its own, the stage's name is the first part of the path.
+        for made in (route, f"/{name}{route}", f"{route}/", route.replace("{id}", "a/b")):
+            assert pattern.search(made), made
+    others = {route for function in topology.FUNCTIONS for route in function.routes}
+    messages = {route for _, route in limited}
+    assert not [route for route in others - messages if pattern.search(route)]
 
 
 # Reading templates

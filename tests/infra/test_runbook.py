@@ -246,7 +246,8 @@ def test_the_aws_commands_exist_and_have_these_options() -> None:
 def test_what_a_lost_region_needs_has_the_names_that_the_copies_have() -> None:
     steps = SECTIONS["A lost region"]
     (named,) = re.findall(r"s3://(\$LEDGER-\S+?)\"", steps)
-    for name, value in {"$LEDGER": stack_name("Prod").lower(), "$AWS_REGION": "eu-west-1", "$ACCOUNT": "123456789012"}.items():
+    values = {"$LEDGER": stack_name("Prod").lower(), "$AWS_REGION": "eu-west-1", "$ACCOUNT": "123456789012"}
+    for name, value in values.items():
         named = named.replace(name, value)
     assert named == ledger_copy_name("Prod", "eu-west-1", "123456789012")
     assert {RESTORE_ROLE_OUTPUT, SIGNING_KEY_OUTPUT} <= {word for words in calls("copies") for word in words}

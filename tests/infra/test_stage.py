@@ -158,6 +158,11 @@ def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str
             "firewall.requests_per_minute should be greater than",
         ),
         ({"firewall": {"requests_per_minute": 3_000_000_000}}, "firewall.requests_per_minute should be less"),
+        ({"firewall": {"messages_per_minute": 4_999}}, "firewall.messages_per_minute should be greater than"),
+        (
+            {"messages_per_second": 200, "firewall": {"messages_per_minute": 12_000}},
+            "firewall.messages_per_minute must be less than 12000, 60 times messages_per_second",
+        ),
         ({"firewall": True}, "firewall should be an object"),
     ],
 )
@@ -250,6 +255,7 @@ def test_a_stage_that_keeps_data_has_a_firewall_unless_it_says_otherwise() -> No
     assert limit is not None
     # Several keys behind one address are not refused, and one address cannot use up the stage's requests.
     assert 2 * limits.REQUESTS_PER_MINUTE <= limit.requests_per_minute <= prod["requests_per_second"] * 60 / 10
+    assert limits.REQUESTS_PER_MINUTE <= limit.messages_per_minute <= prod["messages_per_second"] * 60 / 3
     assert parse("trial", prod | {"firewall": {"requests_per_minute": 6_000}}).wall == Firewall(
         requests_per_minute=6_000
     )
