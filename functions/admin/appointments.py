@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from datetime import UTC
 from typing import Any
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from starlette.responses import Response
 
-from functions.admin import forms, lists
+from functions.admin import forms, lists, names, times
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.appointments import commands as appointments
@@ -55,13 +52,11 @@ def show_all(visit: InProject) -> Response:
 def show(visit: InProject) -> Response:
     """Show an appointment."""
     appointment = _find(visit).doc
-    customer = CUSTOMERS.row(visit.scope, appointment["customer_id"])
     return visit.render(
         "appointment.html",
         section=SECTION,
         appointment=appointment,
-        customer=json.loads(customer["doc"]) if customer else None,
-        local=_local(appointment),
+        named=names.of(visit, (appointment["customer_id"], appointment["session_id"])),
         notice=NOTICES.get(visit.query.get("notice", "")),
     )
 
@@ -97,7 +92,7 @@ def edit(visit: InProject) -> Response:
     """Change an appointment. Another time reschedules it."""
 
     def patch(appointment: Appointment) -> dict[str, Any]:
-        edited = forms.edited(visit, _shown(appointment), together=("at", "timezone"))
+        edited = forms.edited(visit, _shown(visit, appointment), together=("at", "timezone"))
         values = {name: value for name, value in _sent(visit).items() if name in edited}
         if "metadata" in edited:
             values["metadata"] = forms.metadata_patch(appointment["metadata"], values["metadata"])
@@ -172,32 +167,21 @@ def _sent(visit: InProject) -> dict[str, Any]:
 
 def _instant(visit: InProject) -> str:
     """The time of the form, which is local in the time zone of the form, with its UTC offset."""
-    return forms.instant(visit, "at", _zone(visit.form.get("timezone", "").strip()))
-
-
-def _local(appointment: Appointment) -> str:
-    """The time of an appointment in its time zone, as the text of a field."""
-    return clock.local(clock.parse(appointment["appointment_at"]), _zone(appointment["timezone"])).replace(" ", "T")
-
-
-def _zone(name: str | None) -> Any:
-    """The time zone; UTC without a name, and for one that validation refuses."""
-    try:
-        return ZoneInfo(name) if name else UTC
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        return UTC
+    return forms.instant(visit, "at", times.zone_of(visit.form.get("timezone", "").strip(), visit.zone))
 
 
 def _parameters(visit: InProject, wanted: Mapping[str, str]) -> dict[str, list[str]]:
     """The API's query parameters for those of the page."""
     parameters = lists.parameters(visit, {name: wanted[name] for name in ("status", "customer_id")})
-    return parameters | lists.days(wanted, "appointment_at", clock.iso)
+    return parameters | lists.days(wanted, "appointment_at", visit.zone, clock.iso)
 
 
-def _shown(appointment: Appointment) -> dict[str, str]:
-    """The texts of the form's fields."""
+def _shown(visit: InProject, appointment: Appointment) -> dict[str, str]:
+    """The texts of the form's fields. The time is local in the appointment's time zone."""
     texts = forms.shown(appointment, ("duration_minutes", *_TEXTS))
-    return texts | {"at": _local(appointment), "metadata": forms.metadata_text(appointment["metadata"])}
+    zone = times.zone_of(appointment["timezone"], visit.zone)
+    at = times.local(clock.parse(appointment["appointment_at"]), zone).isoformat(timespec="minutes")
+    return texts | {"at": at, "metadata": forms.metadata_text(appointment["metadata"])}
 
 
 def _form(visit: InProject, appointment: Appointment | None, error: ApiError | None = None) -> Response:
@@ -208,7 +192,7 @@ def _form(visit: InProject, appointment: Appointment | None, error: ApiError | N
         section=SECTION,
         appointment=appointment,
         customer=CUSTOMERS.find(visit.scope, customer_id).doc,
-        form=forms.view(visit, _shown(appointment) if appointment else dict.fromkeys(_FORM, ""), error),
+        form=forms.view(visit, _shown(visit, appointment) if appointment else dict.fromkeys(_FORM, ""), error),
         error=error,
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from functions.admin import lists
+from functions.admin import lists, names
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.conversations import commands
@@ -62,13 +62,17 @@ def _thread(visit: InProject, error: ApiError | None = None) -> Response:
     query = queries.parse(MESSAGES, visit.page_parameters(MESSAGES_SHOWN) | {"order": ["desc"]})
     partition = conversations.messages_pk(visit.scope, record.doc["id"])
     page = pages.read(visit.scope, MESSAGES, query, partition=partition)
+    messages = [json.loads(row["doc"]) for row in reversed(page.rows)]
+    actions = [action for one in messages for action in one.get("actions", ())]
+    ids = [action.get(name) for action in actions for name in ("appointment_id", "session_id")]
     return visit.render(
         "conversation.html",
         section=SECTION,
         conversation=record.doc,
         form={"once": secrets.token_urlsafe(16), "content": visit.form.get("content", "")},
         error=error,
-        messages=[json.loads(row["doc"]) for row in reversed(page.rows)],
+        messages=messages,
+        named=names.of(visit, [record.doc["customer_id"], *ids]),
         cursor=page.next_cursor,
         notice=NOTICES.get(visit.query.get("notice", "")),
     )

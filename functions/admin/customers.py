@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from starlette.responses import Response
 
@@ -13,7 +12,6 @@ from functions.admin import forms, lists
 from functions.admin.conversations import as_shown
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
-from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentStatus
 from shared.calls import commands as calls
 from shared.calls import opting_out
@@ -72,6 +70,7 @@ def show(visit: InProject) -> Response:
         "customer.html",
         section=SECTION,
         customer=record.doc,
+        named={record.doc["id"]: record.doc},
         shown=SHOWN,
         has_opted_out=phone is not None and opt_outs.has_opted_out(visit.scope, phone),
         active_session=record.row.get("active_session"),
@@ -181,7 +180,7 @@ def call(visit: InProject) -> Response:
     try:
         sent = forms.texts(visit, _CALL_FORM)
         if sent["not_before"] is not None:
-            sent["not_before"] = forms.instant(visit, "not_before", ZoneInfo(_timezone(visit)))
+            sent["not_before"] = forms.instant(visit, "not_before", visit.zone)
         options = fields.validate(CallCreate, sent)
         visit.commit(decide)
     except ApiError as error:
@@ -211,10 +210,6 @@ def _form(visit: InProject, customer: Customer | None, error: ApiError | None = 
     return visit.render("customer_form.html", status, section=SECTION, customer=customer, form=form, error=error)
 
 
-def _timezone(visit: InProject) -> str:
-    return agent_settings.read(visit.scope).settings["timezone"]
-
-
 def _call_form(visit: InProject, values: Mapping[str, str], error: ApiError | None = None) -> Response:
     customer = _find(visit).doc
     query = queries.parse(APPOINTMENTS, {"customer_id": [customer["id"]], "limit": ["50"]})
@@ -227,7 +222,6 @@ def _call_form(visit: InProject, values: Mapping[str, str], error: ApiError | No
         appointments=[one for one in found if one["status"] != AppointmentStatus.CANCELLED],
         channels=[*Channel],
         form={name: values.get(name, "") for name in _CALL_FORM},
-        timezone=_timezone(visit),
         error=error,
     )
 

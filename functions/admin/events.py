@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from functions.admin import lists
+from functions.admin import lists, names
 from functions.admin.find import page_of
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import MEMBER, VIEWER
@@ -38,6 +38,7 @@ def show_all(visit: InProject) -> Response:
         "events",
         wanted,
         lambda: lists.read(visit, EVENTS, _parameters(visit, wanted)),
+        lambda event: event["data"]["object"],
         types=[*FAMILIES, *EVENT_TYPES],
     )
 
@@ -52,6 +53,7 @@ def show(visit: InProject) -> Response:
         section="events",
         is_test=any(one["doc"]["trigger"] == DeliveryTrigger.TEST for one in parts["deliveries"]),
         event=event,
+        named=names.of(visit, [event["data"]["object"].get("customer_id")]),
         page_of_object=page_of(visit, event["data"]["object"]["id"]),
         notice=notice,
         **parts,
@@ -101,6 +103,7 @@ def _deliveries(visit: InProject, event_id: str) -> dict[str, Any]:
             }
             for one in found
         ],
+        "endpoints": snapshots,
         "look_again": _look_again(found),
     }
 
@@ -133,7 +136,7 @@ def _look_again(found: list[Delivery]) -> int | None:
 def _parameters(visit: InProject, wanted: dict[str, str]) -> dict[str, list[str]]:
     """The API's query parameters for those of the page."""
     parameters = lists.parameters(visit, {name: wanted[name] for name in ("type", "object_id")})
-    return parameters | lists.days(wanted, "created", lambda instant: str(instant // clock.SECOND))
+    return parameters | lists.days(wanted, "created", visit.zone, lambda instant: str(instant // clock.SECOND))
 
 
 PAGES = (

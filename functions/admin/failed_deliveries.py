@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from functions.admin import times
 from functions.admin.visits import PROJECT, InProject, Page, Refused, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.core import clock
@@ -42,7 +43,7 @@ def show_progress(visit: InProject) -> Response:
 def start(visit: InProject) -> Response:
     """Start a replay for the chosen endpoint, or for each that has failed deliveries and can get them."""
     known = _endpoints(visit)
-    wanted, since = visit.form.get("endpoint", ""), _since(visit.form.get("since", "").strip())
+    wanted, since = visit.form.get("endpoint", ""), _since(visit, visit.form.get("since", "").strip())
     asked = _chosen(known, wanted)
     running = _running(replays.find(visit.scope, asked).values())
     chosen = [
@@ -100,7 +101,7 @@ def _parts(visit: InProject) -> dict[str, Any]:
     found = sorted(replays.find(visit.scope, [*known]).values(), key=lambda one: one.started_at, reverse=True)
     error, chosen, failed, retrying = None, list[str](), failures.Page([], None), failures.Page([], None)
     try:
-        chosen, since = _chosen(known, wanted["endpoint"]), _since(wanted["since"])
+        chosen, since = _chosen(known, wanted["endpoint"]), _since(visit, wanted["since"])
         failed = failures.page(visit.scope, chosen, PAGE, since, starting_after)
         if not starting_after:
             retrying = failures.page(visit.scope, chosen, PAGE, since, retrying=True)
@@ -120,12 +121,12 @@ def _parts(visit: InProject) -> dict[str, Any]:
     }
 
 
-def _since(text: str) -> int:
-    """The instant of a UTC time of a form; without one, the time since which deliveries are stored."""
+def _since(visit: InProject, text: str) -> int:
+    """The instant of a local time of a form; without one, the time since which deliveries are stored."""
     if not text:
         return clock.now() - RETENTION_MS
     try:
-        return clock.parse(f"{text}Z" if "T" in text else f"{text}T00:00:00Z")
+        return times.instant(text, visit.zone)
     except ValueError:
         raise ApiError(Code.DATETIME_INVALID, "Times have the form 2027-03-04T15:00.", param="since") from None
 

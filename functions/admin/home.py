@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from functions.admin import names
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import VIEWER
 from shared.calls.sessions import SESSIONS
@@ -49,6 +50,7 @@ def show(visit: InProject) -> Response:
         "calls": [json.loads(row["doc"]) for row in calls.rows],
         "unused": [key for key in active if _is_unused(key, now)],
     }
+    named = names.of(visit, (one["customer_id"] for one in (*found["waiting"], *found["calls"])))
     running = [one for one in replays.find(scope, [*failed]).values() if one.ended_as is None]
     return visit.render(
         "home.html",
@@ -58,6 +60,7 @@ def show(visit: InProject) -> Response:
         is_unused=all(key.last_used_at is None for key in active),
         endpoints={one.doc["id"]: one for one in known},
         running=running,
+        named=named,
         more_calls=calls.next_cursor is not None,
         more_waiting=waiting.next_cursor is not None,
         shown=SHOWN,

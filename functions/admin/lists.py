@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
+from datetime import date, tzinfo
 from typing import Any
 
 from starlette.responses import Response
 
+from functions.admin import names, times
 from functions.admin.visits import InProject
-from shared.core import clock
 from shared.core.errors import ApiError, Code
 from shared.resources import pages, queries
 from shared.resources.collections import Collection
@@ -17,6 +19,7 @@ from shared.store import table
 
 PAGE = 50
 """The rows of a page."""
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def wanted(visit: InProject, *names: str) -> dict[str, str]:
@@ -29,21 +32,30 @@ def parameters(visit: InProject, filters: Mapping[str, str]) -> dict[str, list[s
     return {name: [value] for name, value in filters.items() if value} | visit.page_parameters(PAGE)
 
 
-def days(filters: Mapping[str, str], field: str, text: Callable[[int], str]) -> dict[str, list[str]]:
-    """The API's range of `field` for the days `since` and `until` (UTC) of the form; `text` writes an instant.
+def days(filters: Mapping[str, str], field: str, zone: tzinfo, text: Callable[[int], str]) -> dict[str, list[str]]:
+    """The API's range of `field` for the days `since` and `until` of the form, in `zone`; `text` writes an instant.
 
     Raises `datetime_invalid`.
     """
     found = {}
-    # The end of a day is its last millisecond: after 9999-12-31 there is no other day.
-    for name, comparison, distance in (("since", "gte", 0), ("until", "lte", clock.DAY - 1)):
+    for name, comparison in (("since", "gte"), ("until", "lte")):
         if filters[name]:
-            try:
-                start = clock.parse(f"{filters[name]}T00:00:00Z")
-            except ValueError:
-                raise ApiError(Code.DATETIME_INVALID, "Days have the form 2027-03-04.", param=name) from None
-            found[f"{field}[{comparison}]"] = [text(start + distance)]
+            day = day_of(filters[name], name)
+            # The end of a day is its last millisecond: after 9999-12-31 there is no other day.
+            found[f"{field}[{comparison}]"] = [
+                text(times.start(day, zone) if name == "since" else times.end(day, zone) - 1)
+            ]
     return found
+
+
+def day_of(text: str, name: str) -> date:
+    """The day that the field `name` has. Raises `datetime_invalid`."""
+    try:
+        if not _DAY.fullmatch(text):
+            raise ValueError(text)
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ApiError(Code.DATETIME_INVALID, "Days have the form 2027-03-04.", param=name) from None
 
 
 def document(row: table.Row) -> dict[str, Any]:
@@ -68,10 +80,12 @@ def show(
     section: str,
     filters: Mapping[str, str],
     page: Callable[[], tuple[list[Any], str | None]],
+    subject: Callable[[Any], Mapping[str, Any]] = dict,
     **values: Any,
 ) -> Response:
     """The list of a section, which is also the name of its template and of the rows in it.
 
+    The template gets the names of the customers of the rows. `subject` returns the object of a row that may have one.
     If the API refuses a filter, the response has status 400, the error and no rows.
     """
     error, rows, cursor = None, list[Any](), None
@@ -86,6 +100,7 @@ def show(
         cursor=cursor,
         wanted=filters,
         error=error,
+        named=names.of(visit, (subject(row).get("customer_id") for row in rows)),
         **{section: rows},
         **values,
     )

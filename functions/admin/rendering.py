@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import json
+from datetime import UTC
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment
+from jinja2 import Environment, pass_context
+from jinja2.runtime import Context
+from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
-from functions.admin import words
+from functions.admin import times, words
 from shared.core import clock
 from shared.pages import SECURITY, templates
 from shared.pages.assets import Assets, vendored
@@ -24,7 +27,7 @@ HTMX = json.dumps({"includeIndicatorStyles": False, "allowEval": False, "selfReq
 
 def render(template: str, status: int = 200, **values: Any) -> HTMLResponse:
     """The response with this template."""
-    return HTMLResponse(_environment().get_template(template).render(values), status, SECURITY)
+    return HTMLResponse(_environment().get_template(template).render({"zone": UTC} | values), status, SECURITY)
 
 
 @functools.cache
@@ -37,8 +40,8 @@ def assets() -> Assets:
 @functools.cache
 def _environment() -> Environment:
     environment = templates.environment(_HERE / "templates", assets())
-    times = {"minute": functools.partial(_utc, to=16), "second": functools.partial(_utc, to=19)}
-    environment.filters |= {"pretty": _pretty, "from_now": words.from_now} | times
+    environment.filters |= {"pretty": _pretty, "time": _time, "span": _span, "minute": _minute}
+    environment.filters |= {"field": _field, "elsewhere": _elsewhere}
     environment.globals |= {"htmx_config": HTMX, "words": words}
     return environment
 
@@ -47,6 +50,34 @@ def _pretty(document: Any) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
-def _utc(iso: str, to: int) -> str:
-    """A time as shown without JavaScript, which shows it in the viewer's time zone: its first `to` characters."""
-    return f"{clock.iso(clock.parse(iso))[:to].replace('T', ' ')} UTC"
+# `zone` is the time zone of the page: the project's. What the clock parses needs no escaping.
+
+
+@pass_context
+def _time(context: Context, iso: str, to: str = "minutes") -> Markup:
+    return _element(iso, f"{iso[:10]} {iso[11:19]} UTC", times.shown(iso, context["zone"], to))
+
+
+@pass_context
+def _span(context: Context, iso: str) -> Markup:
+    return _element(iso, times.shown(iso, context["zone"]), words.from_now(iso))
+
+
+def _element(iso: str, title: str, text: str) -> Markup:
+    return Markup(f'<time datetime="{iso}" title="{title}">{text}</time>')
+
+
+@pass_context
+def _minute(context: Context, iso: str) -> str:
+    return times.shown(iso, context["zone"])
+
+
+@pass_context
+def _field(context: Context, iso: str) -> str:
+    """A time as the value of a field."""
+    return times.local(clock.parse(iso), context["zone"]).isoformat(timespec="seconds")
+
+
+@pass_context
+def _elsewhere(context: Context, appointment: Any) -> str | None:
+    return times.elsewhere(appointment, context["zone"])

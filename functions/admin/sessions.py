@@ -8,7 +8,7 @@ from typing import Any
 
 from starlette.responses import RedirectResponse, Response
 
-from functions.admin import lists
+from functions.admin import lists, names
 from functions.admin.visits import PROJECT, InProject, Page, View, not_found
 from shared.admin.members import MEMBER, VIEWER
 from shared.calls import commands as calls
@@ -124,7 +124,8 @@ def _parts(visit: InProject, record: SessionRecord) -> dict[str, Any]:
     look_again = 60 if waits_long else LOOK_AGAIN if under_way or working else None
     lines = transcripts.lines(row) if row else []
     is_queued = session["call_status"] == SessionCallStatus.QUEUED
-    return {"session": session, "lines": lines, "look_again": look_again, "is_queued": is_queued}
+    named = names.of(visit, (session["customer_id"], session["appointment_id"]))
+    return {"session": session, "named": named, "lines": lines, "look_again": look_again, "is_queued": is_queued}
 
 
 PAGES = (

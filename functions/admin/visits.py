@@ -12,7 +12,10 @@ import secrets
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import tzinfo
+from functools import cached_property
 from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -24,6 +27,8 @@ from functions.admin import rendering
 from shared.admin import audit, members, sessions, sign_in
 from shared.admin.members import MEMBER, Membership, Person
 from shared.admin.sessions import Session
+from shared.agent_settings import commands as agent_settings
+from shared.agent_settings.resource import AgentSettings
 from shared.api.responses import RequestContext
 from shared.core import clock
 from shared.pages import SECURITY
@@ -130,8 +135,19 @@ class InProject(SignedIn):
         """Whether the person may change what is neither a key, a member nor a limit."""
         return self.membership.may(MEMBER)
 
+    @cached_property
+    def settings(self) -> AgentSettings:
+        """The agent's settings, which have the time zone and the opening hours. They are read once."""
+        return agent_settings.read(self.scope).settings
+
+    @cached_property
+    def zone(self) -> tzinfo:
+        """The project's time zone, in which the page shows and reads every time."""
+        return ZoneInfo(self.settings["timezone"])
+
     def render(self, template: str, status: int = 200, **values: Any) -> Response:
         """The response with a template. Whole pages, which have a `section`, say which webhook endpoints fail."""
+        values["zone"] = self.zone
         if values.get("section", _LISTS_ENDPOINTS[0]) not in _LISTS_ENDPOINTS:
             values["announced"] = [one for one in endpoints.of_project(self.scope) if one.is_announced]
         return super().render(template, status, **values)

@@ -6,6 +6,7 @@ import calendar
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from shared.calls.consent import consents
 from shared.core import clock, limits
@@ -199,6 +200,19 @@ ROLE = {
     "owner": "can change everything",
 }
 _UNITS = ((clock.DAY, "d"), (clock.HOUR, "h"), (clock.MINUTE, "min"), (clock.SECOND, "s"))
+
+
+def subject(object: Mapping[str, Any], named: Mapping[str, Mapping[str, Any]]) -> str:
+    """The object of an event, as the event describes it: `Ada`, `Check-up, Ada`, `Call to Ada`."""
+    kind, person = object["object"], named.get(object.get("customer_id") or "")
+    name = (person["name"] or person["phone"]) if person else object.get("external_id")
+    if kind == "customer":
+        return object["name"] or object["phone"] or "Customer"
+    if kind == "appointment":
+        return ", ".join(filter(None, (object["title"] or "Appointment", name)))
+    if kind == "session":
+        return f"Call to {name or object['to']}"
+    return ", ".join(filter(None, (kind.replace("_", " ").capitalize(), name)))
 
 
 def from_now(iso: str) -> str:

@@ -101,7 +101,7 @@ def test_an_appointment_is_made_moved_confirmed_and_cancelled(stage: Stage, whol
     assert appointment["appointment_at"] == "2030-07-01T08:30:00.000Z"
     assert appointment["duration_minutes"] == 30
     page = f"{story.path}/appointments/{appointment['id']}"
-    assert "2030-07-01 10:30 in Europe/Berlin" in browser.get(page).page.text
+    assert "Mon 1 Jul 2030, 08:30 (10:30 in Europe/Berlin)" in browser.get(page).page.text
     assert f"{page}" in browser.get(f"{story.path}/customers/{customer}").text
 
     # The time is not sent again as a new one: only the title changes.

@@ -1,0 +1,78 @@
+"""Times as the pages show and read them: local in the project's time zone, never in the browser's."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from typing import Any
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from shared.core import clock
+
+FIRST = clock.parse("0001-01-01T00:00:00Z")
+_EPOCH = datetime(1970, 1, 1)
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def zone_of(name: str | None, default: tzinfo) -> tzinfo:
+    """The time zone of this name; `default` without a name, and for a name that validation refuses."""
+    try:
+        return ZoneInfo(name) if name else default
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return default
+
+
+def shown(iso: str, zone: tzinfo, to: str = "minutes") -> str:
+    """A time of the API in a zone: `Tue 6 May 2031, 10:30`."""
+    at = local(clock.parse(iso), zone)
+    return f"{day(at)}, {at.isoformat(timespec=to)[11:]}"
+
+
+def day(at: date) -> str:
+    """A day: `Tue 6 May 2031`."""
+    return f"{_DAYS[at.weekday()]} {at.day} {_MONTHS[at.month - 1]} {at.year}"
+
+
+def elsewhere(appointment: Mapping[str, Any], zone: tzinfo) -> str | None:
+    """The time of an appointment in its own time zone, if that differs from its time in `zone`."""
+    own = zone_of(appointment["timezone"], zone)
+    at = clock.parse(appointment["appointment_at"])
+    there, here = local(at, own), local(at, zone)
+    if there == here:
+        return None
+    text = f"{there:%H:%M}" if there.date() == here.date() else shown(appointment["appointment_at"], own)
+    return f"{text} in {appointment['timezone']}"
+
+
+def local(instant: int, zone: tzinfo) -> datetime:
+    """An instant as a local time. On the first and last day of the calendar, some zones have none, and it is in UTC."""
+    moment = _EPOCH.replace(tzinfo=UTC) + timedelta(milliseconds=instant)
+    with contextlib.suppress(OverflowError):
+        moment = moment.astimezone(zone)
+    return moment.replace(tzinfo=None)
+
+
+def instant(text: str, zone: tzinfo) -> int:
+    """The instant of a local time `2027-03-04T15:00`, or of the beginning of a day. Raises ValueError."""
+    at = datetime.fromisoformat(text)
+    if at.tzinfo is not None:
+        raise ValueError("a local time has no UTC offset")
+    return _instant(at, zone)
+
+
+def start(day: date, zone: tzinfo) -> int:
+    """The first instant of a day."""
+    return _instant(datetime.combine(day, time.min), zone)
+
+
+def end(day: date, zone: tzinfo) -> int:
+    """The first instant after a day."""
+    return clock.LAST + 1 if day == date.max else start(day + timedelta(days=1), zone)
+
+
+def _instant(at: datetime, zone: tzinfo) -> int:
+    # A local time that a change of clocks skips is taken with the offset before the change.
+    offset = at.replace(tzinfo=zone).utcoffset() or timedelta()
+    return max(FIRST, min((at - _EPOCH - offset) // timedelta(milliseconds=1), clock.LAST + 1))
