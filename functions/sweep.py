@@ -12,7 +12,7 @@ from typing import Any
 from shared.aws import services
 from shared.calls import sessions
 from shared.calls.consent import consents
-from shared.conversations import resource as conversations
+from shared.conversations import turns
 from shared.core import clock, threads
 from shared.core.log import logger
 from shared.store import keys, table
@@ -84,7 +84,7 @@ def _send_wake_ups(rows: Sequence[table.Row], has_time: Callable[[], bool]) -> N
 
 WORKERS: dict[str, tuple[str, Callable[[table.Row], wake_ups.WakeUp]]] = {
     "delivery": (queues.LATER, deliveries.planned_wake_up),
-    "message": ("turns", conversations.turn_wake_up),
+    "message": ("turns", turns.wake_up),
     "session": ("dials", lambda row: sessions.wake_up(keys.scope_of(row["pk"]), row["sk"], row["due_at"])),
     "consent": ("consents", lambda row: consents.wake_up(row["pk"])),
     "replay": ("replays", replays.wake_up),

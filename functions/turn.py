@@ -10,7 +10,6 @@ import json
 from typing import Any
 
 from shared.conversations import replies, turns
-from shared.conversations import resource as conversations
 from shared.tasks import batches, wake_ups
 from shared.tasks.batches import QueueMessage
 
@@ -35,4 +34,4 @@ def take_turn(message: QueueMessage) -> None:
         # Fail, so that SQS delivers the message again and moves it to the dead-letter queue in the end.
         if turn.is_too_old:
             raise
-        wake_ups.send("turns", [conversations.turn_wake_up(turn.claim.row, delay_s=RETRY_SECONDS)])
+        wake_ups.send("turns", [turns.wake_up(turn.claim.row, delay_s=RETRY_SECONDS)])

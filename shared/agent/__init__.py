@@ -10,11 +10,13 @@ before it (promises 8 and 11).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from shared.agent.tools import Tools
+from shared.store.keys import Scope
 
 Role = Literal["user", "assistant"]
 
@@ -60,3 +62,34 @@ class Agent(Protocol):
 
         Raises AgentFailed; AgentUnavailable if the agent has no reply by then.
         """
+
+
+_live_agent: Agent | None = None
+
+
+def use_agent(agent: Agent | None) -> None:
+    """Use this agent in live mode, for tests. None restores the stage's model."""
+    global _live_agent
+    _live_agent = agent
+
+
+def agent_for(scope: Scope) -> Agent:
+    """The agent for the customers of this project and mode."""
+    if scope.is_simulated:
+        return _scripted()
+    return _live_agent or _bedrock()
+
+
+@functools.cache
+def _scripted() -> Agent:
+    from shared.agent.scripted import Scripted
+
+    return Scripted()
+
+
+@functools.cache
+def _bedrock() -> Agent:
+    # Imported here, because only functions that reply to live customers need it.
+    from shared.agent.bedrock import Bedrock
+
+    return Bedrock.from_environment()

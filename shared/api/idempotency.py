@@ -15,7 +15,7 @@ from typing import Any
 
 from starlette.requests import Request as StarletteRequest
 
-from shared.api.responses import Response
+from shared.api.responses import PendingReply, Response
 from shared.core import clock, limits
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
@@ -83,7 +83,9 @@ def record(key: Key, response: Response, request_id: str) -> table.Put:
     """The write that saves a response. It raises Recorded if the key has a record that is not expired."""
     row: table.Row = {"pk": key.pk, "sk": "record", "kind": "idempotency", "req": request_id}
     row |= {"fingerprint": key.fingerprint, "code": response.status, "location": response.location}
-    row |= {"deferred": response.deferred, "expires_at": (clock.now() + SAVED_MS) // clock.SECOND}
+    row |= {"expires_at": (clock.now() + SAVED_MS) // clock.SECOND}
+    if response.pending is not None:
+        row["deferred"] = f"{response.pending.conversation_id}/{response.pending.message_id}"
     row |= _seal(key, response.body) if response.holds_secret else {"body": response.body}
     return table.Put(
         row,
@@ -109,7 +111,8 @@ def read(key: Key, row: table.Row) -> Response:
     if row["fingerprint"] != key.fingerprint:
         raise _key_reused()
     body = _unseal(key, row) if "sealed" in row else row["body"]
-    return Response(row["code"], body, row.get("location"), deferred=row.get("deferred"), original_request=row["req"])
+    pending = PendingReply(*row["deferred"].split("/")) if row.get("deferred") else None
+    return Response(row["code"], body, row.get("location"), pending=pending, original_request=row["req"])
 
 
 def _seal(key: Key, body: str) -> table.Row:

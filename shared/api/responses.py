@@ -38,18 +38,26 @@ class RequestContext:
 
 
 @dataclass(frozen=True)
+class PendingReply:
+    """The message whose reply will be the body of a response that was saved with the message, before the reply."""
+
+    conversation_id: str
+    message_id: str
+
+
+@dataclass(frozen=True)
 class Response:
     """The response of an operation."""
 
     status: int
     body: str
-    """JSON text; empty if the response is `deferred`."""
+    """JSON text; empty if it is `pending`."""
     location: str | None = None
     """The path for the `Location` header."""
     holds_secret: bool = False
     """Whether the body is saved encrypted (promises 4)."""
-    deferred: str | None = None
-    """Only in a saved response: the work whose result is the body. A retry waits for it (`Operation.resume`)."""
+    pending: PendingReply | None = None
+    """Only in a saved response: the reply that a retry waits for, with `Operation.resume`."""
     original_request: str | None = None
     """On a replay: the id of the request to which this response was first sent."""
 

@@ -34,7 +34,7 @@ from starlette.types import Scope as ASGIScope
 
 from shared.api import idempotency, responses
 from shared.api.requests import Request, check_query, read_api_key, read_json, read_version
-from shared.api.responses import RequestContext, Response
+from shared.api.responses import PendingReply, RequestContext, Response
 from shared.aws.services import Unavailable
 from shared.core import clock, ids, log, trace
 from shared.core.errors import ApiError, Code
@@ -78,8 +78,8 @@ class Operation:
 
     `Request.find` reads it, and its request is sent before the key is authenticated.
     """
-    resume: Callable[[Request[Any], Response], str] | None = None
-    """For a retry: waits for the work of the saved `Response.deferred`, or does it, and returns the body."""
+    resume: Callable[[Request[Any], PendingReply], str] | None = None
+    """For a retry whose saved response waits for a reply: returns the body, once there is one."""
 
     @property
     def query(self) -> frozenset[str]:
@@ -166,9 +166,9 @@ class _Dispatch:
             response = operation.handle(prepared)
         except ApiError as error:
             response = prepared.replay_or_raise(error)
-        if response.deferred is not None:
+        if response.pending is not None:
             assert operation.resume is not None
-            response = dataclasses.replace(response, body=operation.resume(prepared, response))
+            response = dataclasses.replace(response, body=operation.resume(prepared, response.pending))
         return responses.render(response, context)
 
 

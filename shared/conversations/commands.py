@@ -6,27 +6,40 @@ A command returns the conversation afterwards and the writes of one transaction,
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from shared.conversations import participants
+from shared.conversations import participants, slots, turns
 from shared.conversations.resource import (
     CONVERSATIONS,
+    MESSAGES,
     Conversation,
     ConversationCreate,
     ConversationRecord,
     ConversationStatus,
     Message,
+    MessageCreate,
     PostedMessage,
-    staff_message,
+    ReplyStatus,
+    Role,
+    ThreadMessageCreate,
+    UserMessageCreate,
+    messages_pk,
+    of_thread,
     thread_key,
 )
-from shared.core import clock
+from shared.conversations.turns import Turn
+from shared.core import clock, ids
 from shared.core.errors import ApiError, Code
-from shared.resources import documents
+from shared.resources import documents, fields
 from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
+from shared.tasks import tasks
+
+BUSY_RETRY_S = 2
+"""The `Retry-After` of `conversation_busy` (seconds)."""
 
 
 def create(scope: Scope, body: ConversationCreate) -> Change[Conversation]:
@@ -36,15 +49,15 @@ def create(scope: Scope, body: ConversationCreate) -> Change[Conversation]:
     """
     participants.check(body.customer)
     customer_id, writes = participants.resolve(scope, body.customer)
-    conversation = new(scope, body.external_id, customer_id, body.metadata)
+    conversation = _new(scope, body.external_id, customer_id, body.metadata)
 
     def on_thread_taken(old: table.Row | None) -> ApiError:
         return ApiError(Code.CONVERSATION_EXISTS, param="external_id")
 
-    return Change(conversation, [*writes, *insert(scope, conversation, on_thread_taken=on_thread_taken)])
+    return Change(conversation, [*writes, *_insert(scope, conversation, on_thread_taken=on_thread_taken)])
 
 
-def new(
+def _new(
     scope: Scope, external_id: str | None, customer_id: str | None, metadata: Mapping[str, Any] | None
 ) -> Conversation:
     """A new conversation without messages, which is not stored."""
@@ -62,7 +75,7 @@ def new(
     }
 
 
-def insert(
+def _insert(
     scope: Scope,
     conversation: Conversation,
     internal: Mapping[str, table.Value] | None = None,
@@ -137,8 +150,122 @@ def add_staff_message(scope: Scope, id: str, content: str) -> Change[PostedMessa
     record = CONVERSATIONS.find(scope, id)
     if record.doc["status"] == ConversationStatus.ENDED:
         raise ApiError(Code.CONVERSATION_ENDED)
-    row = staff_message(scope, record.doc, content)
+    row = _staff_message(scope, record.doc, content)
     active = {":active": scope.index(CONVERSATIONS.kind, "status", ConversationStatus.ACTIVE)}
     is_active = table.Check(scope.pk(CONVERSATIONS.kind), id, condition="f3 = :active", values=active)
     message: Message = json.loads(row["doc"])
     return Change({**message, "reply": None, "conversation": record.doc}, [table.Put(row), is_active])
+
+
+@dataclass(frozen=True)
+class SentMessage:
+    """A user's message that was stored."""
+
+    row: table.Row
+    turn: Turn | None
+    """Its turn, if the request that stores it has claimed it."""
+    conversation: ConversationRecord
+    """The conversation after the message."""
+
+
+def send(scope: Scope, id: str, body: MessageCreate, seconds_left: Callable[[], float]) -> Change[SentMessage]:
+    """Add a user's message, which locks the conversation. The request takes its turn if `seconds_left` are enough.
+
+    Raises `resource_not_found`, `conversation_ended`, `conversation_busy`, `rate_limit_exceeded` or an error of the
+    customer.
+    """
+    participants.check(body.customer)
+    return _send(scope, CONVERSATIONS.find(scope, id), body, seconds_left)
+
+
+def send_to_thread(scope: Scope, body: ThreadMessageCreate, seconds_left: Callable[[], float]) -> Change[SentMessage]:
+    """As `send`, to the active conversation of a thread. If there is none, the message begins one."""
+    participants.check(body.customer)
+    record = of_thread(scope, body.external_conversation_id)
+    if record is not None:
+        return _send(scope, record, body, seconds_left)
+    customer_id, writes = participants.resolve(scope, body.customer)
+    conversation = _new(scope, body.external_conversation_id, customer_id, body.metadata)
+    message = _new_message(scope, conversation, body)
+    row, *thread = _insert(scope, _after(conversation, message), {"turn": message["sk"]})
+    return _sent(scope, message, CONVERSATIONS.after(None, row), [*writes, row, *thread], seconds_left)
+
+
+def _send(
+    scope: Scope, record: ConversationRecord, body: UserMessageCreate, seconds_left: Callable[[], float]
+) -> Change[SentMessage]:
+    if record.doc["status"] == ConversationStatus.ENDED:
+        raise ApiError(Code.CONVERSATION_ENDED)
+    if "turn" in record.row:
+        raise ApiError(Code.CONVERSATION_BUSY, headers={"Retry-After": str(BUSY_RETRY_S)})
+    message = _new_message(scope, record.doc, body)
+    update = CONVERSATIONS.update(scope, record, _after(record.doc, message), {"turn": message["sk"]})
+    return _sent(scope, message, CONVERSATIONS.after(record, update), [update], seconds_left)
+
+
+def _sent(
+    scope: Scope,
+    message: table.Row,
+    conversation: ConversationRecord,
+    writes: Sequence[table.Write],
+    seconds_left: Callable[[], float],
+) -> Change[SentMessage]:
+    """The message with its slot and its turn, besides the `writes` of its conversation."""
+    row, slot = slots.take(scope, message)
+    turn = turns.begin(row, seconds_left())
+    row = row if turn is None else turn.claim.row
+    return Change(SentMessage(row, turn, conversation), [*writes, table.Put(row), *slot])
+
+
+def _after(conversation: Conversation, message: table.Row) -> Conversation:
+    return documents.touched(conversation, {"last_message_at": clock.iso(message["asked_at"])})
+
+
+def _new_message(scope: Scope, conversation: Conversation, body: UserMessageCreate) -> table.Row:
+    """The row of a new user's message, whose reply is due."""
+    now, last = clock.now(), conversation["last_message_at"]
+    # The message is ordered after the previous reply, even if this host's clock is behind.
+    asked_at = now if last is None else max(now, clock.parse(last) + 1)
+    message: Message = {
+        "id": ids.new(MESSAGES.prefix, asked_at),
+        "object": "message",
+        "role": Role.USER,
+        "content": body.content,
+        "created_at": clock.iso(asked_at),
+        "reply_status": ReplyStatus.PENDING,
+    }
+    return {
+        "pk": messages_pk(scope, conversation["id"]),
+        "sk": message["id"],
+        "kind": MESSAGES.kind,
+        "doc": fields.to_json(message),
+        "conversation_id": conversation["id"],
+        "markdown": body.markdown,
+        "asked_at": asked_at,
+        **tasks.due_attributes(message["id"], now + turns.reply_delay_ms(scope, body.content)),
+    }
+
+
+def _staff_message(scope: Scope, conversation: Conversation, content: str) -> table.Row:
+    """The row of a new message of a person of the business.
+
+    It has a kind of its own, by which its stream record is found, and the customer, whose erasure removes its event.
+    """
+    now, last = clock.now(), conversation["last_message_at"]
+    at = now if last is None else max(now, clock.parse(last) + 1)
+    message: Message = {
+        "id": ids.new(MESSAGES.prefix, at),
+        "object": "message",
+        "role": Role.STAFF,
+        "content": content,
+        "created_at": clock.iso(at),
+    }
+    row: table.Row = {
+        "pk": messages_pk(scope, conversation["id"]),
+        "sk": message["id"],
+        "kind": "staff_message",
+        "v": 1,
+        "doc": fields.to_json(message),
+        "conversation_id": conversation["id"],
+    }
+    return row if conversation["customer_id"] is None else {**row, "customer_id": conversation["customer_id"]}

@@ -1,24 +1,60 @@
-"""Answering: one turn of the agent, from the claim to the commit (promises 8)."""
+"""Replies: the agent's reply to a message, and all its changes but an opt-out, in one transaction (promises 8).
+
+`reply_to` chooses the reply, and commits it with the changes of the tools, the response of the request, and the end of
+the conversation's lock.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import json
+from dataclasses import dataclass
 from functools import partial
 
-from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, adapters, opt_out
-from shared.agent.tools import HandoffReason, Tools
+from shared.agent import (
+    AgentFailed,
+    AgentUnavailable,
+    Reply,
+    Utterance,
+    agent_for,
+    measures,
+    opt_out,
+    plain_text,
+)
+from shared.agent.tools import HandoffReason, Proposal, Tools
 from shared.agent.wording import escaped
 from shared.agent_settings import commands as agent_settings
+from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
 from shared.aws.services import Unavailable
 from shared.calls import commands as calls
 from shared.calls import opting_out
-from shared.conversations import turns
-from shared.conversations.resource import CONVERSATIONS, ConversationRecord, Message, Role, is_held, transcript
-from shared.conversations.turns import AgentReply, Turn
+from shared.calls.commands import CallCreate
+from shared.conversations import commands, slots
+from shared.conversations.resource import (
+    CONVERSATIONS,
+    MESSAGES,
+    AnsweredMessage,
+    Conversation,
+    ConversationRecord,
+    ConversationStatus,
+    Message,
+    ReplyStatus,
+    Role,
+    after_reply,
+    is_held,
+    transcript,
+)
+from shared.conversations.turns import Turn
+from shared.core import clock, ids
 from shared.core.errors import ApiError
 from shared.core.log import logger
-from shared.customers.resource import CUSTOMERS
+from shared.customers.resource import CUSTOMERS, must_exist
+from shared.projects import usage
+from shared.resources import documents, fields, pages
+from shared.resources.queries import Query
 from shared.store import commit, table
+from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.tasks import tasks
 
@@ -26,6 +62,8 @@ HISTORY = 40
 """The number of latest messages that the agent gets."""
 ATTEMPTS = 3
 """The most requests to an agent that fails, and the most commits of a turn whose rows are modified concurrently."""
+MAX_APPOINTMENTS = 50
+"""The number of appointments that the agent gets at most: the customer's next ones."""
 RETRYABLE = (AgentUnavailable, Unavailable, table.ConditionFailed, table.Contended)
 """The failures after which a turn is retried soon, by a worker."""
 SIMULATED_ERROR = "[[sim:error]]"
@@ -37,6 +75,22 @@ HOLDING_AGAIN = "I have passed on this message, too."
 HOLDING = "Someone from our team has taken over this conversation and will reply here. I have passed on your message."
 BY_STAFF = "(Someone from our team wrote:) {}"
 CUSTOMER_DELETED = "I cannot help with this one myself. I have asked someone from our team to get back to you."
+
+
+@dataclass(frozen=True)
+class AgentReply:
+    """The agent's reply, and the tools with their changes."""
+
+    reply: Reply
+    tools: Tools
+    failed: bool = False
+    """Whether the reply is an apology."""
+    holding: bool = False
+    """Whether it only says that a person will reply."""
+    introduces: bool = False
+    """Whether it begins with who replies."""
+    business: str | None = None
+    """What the agent calls the business, if that was read."""
 
 
 def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
@@ -78,7 +132,7 @@ def _keep_wish_and_save(turn: Turn, conversation: ConversationRecord, agent: Age
     """Commit the reply. A wish not to be contacted is kept before it, and holds whatever becomes of the turn."""
     if agent.tools.opts_out and agent.tools.customer_id is not None:
         opting_out.keep(turn.scope, agent.tools.customer_id)
-    return turns.save_reply(turn, conversation, agent)
+    return _save_reply(turn, conversation, agent)
 
 
 def _introduced_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
@@ -95,7 +149,7 @@ def _introduced_reply(turn: Turn, conversation: ConversationRecord, may_call: bo
 def _choose_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
     customer_id = conversation.doc["customer_id"]
     tools = Tools(appointments=(), message=turn.message["content"], customer_id=customer_id)
-    tools.proposal = turns.proposal(conversation)
+    tools.proposal = _proposal(conversation)
     # A wish not to be contacted again holds whatever else is the case; whom nobody knows, waits for a person already.
     wish = None if customer_id is None and is_held(conversation) else opt_out.reply(tools)
     if wish is not None and (customer_id is None or not tools.opts_out or _exists(turn.scope, customer_id)):
@@ -118,8 +172,27 @@ def _choose_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) 
             tools.hand_off(HandoffReason.CUSTOMER_DELETED)
             return AgentReply(Reply(CUSTOMER_DELETED), tools, business=stored.business)
         tools.can_call = may_call and calls.can_be_called(customer)
-        tools.appointments = turns.upcoming_appointments(turn.scope, customer_id)
+        tools.appointments = upcoming_appointments(turn.scope, customer_id)
     return dataclasses.replace(_ask_agent(turn, tools), business=stored.business)
+
+
+def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRecord]:
+    """The customer's next appointments that are not cancelled, soonest first, at most `MAX_APPOINTMENTS`."""
+    query = Query(
+        limit=MAX_APPOINTMENTS,
+        starting_after=None,
+        filters={"customer_id": (customer_id,)},
+        min_time=clock.iso(clock.now()),
+    )
+    future = pages.earliest_first(scope, APPOINTMENTS, query)
+    upcoming = (record for record in future if record.doc["status"] != AppointmentStatus.CANCELLED)
+    return list(itertools.islice(upcoming, MAX_APPOINTMENTS))
+
+
+def _proposal(conversation: ConversationRecord) -> Proposal | None:
+    """The agent's proposal from the previous turn; None if there is none."""
+    text = conversation.row.get("proposal")
+    return None if text is None else Proposal(**json.loads(text))
 
 
 def _exists(scope: Scope, customer_id: str) -> bool:
@@ -139,7 +212,7 @@ def _ask_agent(turn: Turn, tools: Tools) -> AgentReply:
     for _ in range(ATTEMPTS):
         attempt_tools = dataclasses.replace(tools, actions=[])
         try:
-            reply = adapters.agent_for(turn.scope).reply(history, attempt_tools, turn.seconds)
+            reply = agent_for(turn.scope).reply(history, attempt_tools, turn.seconds)
         except AgentFailed as error:
             logger().warning("agent failed", extra={"message_id": turn.id, "error": str(error)})
             failure = error
@@ -166,3 +239,108 @@ def _utterance(message: Message) -> Utterance:
 def _apology(tools: Tools) -> AgentReply:
     tools.hand_off(HandoffReason.AGENT_FAILED)
     return AgentReply(Reply(APOLOGY), tools, failed=True)
+
+
+def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> str:
+    """Commit the reply and its changes. Returns the body of the request's response.
+
+    If the conversation has ended since the message, the reply is written without the changes of the tools. Raises
+    ConditionFailed or Contended if a row was modified concurrently, ApiError if the requested call cannot be placed.
+    """
+    scope, reply, tools = turn.scope, agent.reply, agent.tools
+    if conversation.doc["status"] == ConversationStatus.ENDED:
+        kept = [action for action in tools.actions if action["type"] == "customer_opted_out"]
+        tools = Tools(appointments=(), message=tools.message, actions=kept)
+    now = max(clock.now(), turn.asked_at_ms + 1)
+    actions, placed = list(tools.actions), None
+    if tools.wants_call:
+        assert conversation.doc["customer_id"] is not None
+        placed = calls.place(scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
+        actions.append({"type": "call_requested", "session_id": placed.session["id"]})
+    reply_message: Message = {
+        "id": ids.new(MESSAGES.prefix, now),
+        "object": "message",
+        "role": Role.ASSISTANT,
+        "content": reply.content,
+        "created_at": clock.iso(now),
+        "actions": actions,
+        "holding": agent.holding,
+    }
+    change = _after(turn, conversation, reply_message, tools, introduces=agent.introduces)
+    message: Message = {**turn.message, "reply_status": ReplyStatus.FAILED if agent.failed else ReplyStatus.COMPLETE}
+    response = _response_body(message, reply_message, change.doc, markdown=turn.claim.row["markdown"])
+    writes = [
+        table.Put(_message_row(turn, reply_message)),
+        *change.writes,
+        *_change_writes(scope, conversation.doc, tools),
+        *(placed.writes if placed is not None else []),
+        *([table.Put(_usage(turn, reply, now))] if scope.livemode else []),
+        *slots.free(turn.claim.row),
+        _completion(turn, message, response),
+    ]
+    tasks.save_step(turn.claim, writes)
+    measures.count_turn(scope, actions)
+    if placed is not None:
+        calls.send_wake_ups(scope, placed)
+    return response
+
+
+def _response_body(message: Message, reply: Message, conversation: Conversation, *, markdown: bool) -> str:
+    """The body of the 201: the user's message with the reply and the conversation."""
+    rendered: Message = reply if markdown else {**reply, "content": plain_text.plain(reply["content"])}
+    body: AnsweredMessage = {**message, "reply": rendered, "conversation": conversation}
+    return fields.to_json(body)
+
+
+def _after(
+    turn: Turn, conversation: ConversationRecord, reply: Message, tools: Tools, *, introduces: bool
+) -> Change[Conversation]:
+    """The conversation after the reply, which may end it."""
+    at, before = reply["created_at"], conversation.doc
+    reasons = [action["reason"] for action in tools.actions if action["type"] == "handoff"]
+    handoff = after_reply(before, reasons, at)
+    unlocked = _unlocked(turn, conversation, tools)
+    unlocked["introduced"] = introduces or conversation.row.get("introduced")
+    unlocked["held"] = (reply["holding"] or conversation.row.get("held") or None) if handoff is not None else None
+    if any(action["type"] == "conversation_ended" for action in reply["actions"]):
+        return commands.end(turn.scope, conversation, at, unlocked)
+    changes: dict[str, object] = {"last_message_at": at}
+    if before["status"] == ConversationStatus.ACTIVE:
+        changes |= {"waiting": handoff is not None, "handoff": handoff}
+    after = documents.touched(before, changes)
+    return Change(after, [CONVERSATIONS.update(turn.scope, conversation, after, unlocked)])
+
+
+def _change_writes(scope: Scope, conversation: Conversation, tools: Tools) -> list[table.Write]:
+    """The write of the appointment that the tools changed, and the check that the customer is not deleted."""
+    if tools.change is None:
+        return []
+    assert conversation["customer_id"] is not None
+    customer_exists = must_exist(scope, conversation["customer_id"], "customer")
+    return [APPOINTMENTS.update(scope, *tools.change), customer_exists]
+
+
+def _message_row(turn: Turn, reply: Message) -> table.Row:
+    row = {"pk": turn.claim.row["pk"], "sk": reply["id"], "kind": MESSAGES.kind, "doc": fields.to_json(reply)}
+    return row | {"conversation_id": turn.conversation_id}
+
+
+def _unlocked(turn: Turn, conversation: ConversationRecord, tools: Tools) -> dict[str, table.Value | None]:
+    """The conversation's attributes after the turn."""
+    unlocked: dict[str, table.Value | None] = {}
+    unlocked["proposal"] = fields.to_json(vars(tools.proposed)) if tools.proposed else None
+    # Another turn may hold the lock if this turn ended with an apology before.
+    if conversation.row.get("turn") == turn.id:
+        unlocked["turn"] = None
+    return unlocked
+
+
+def _completion(turn: Turn, message: Message, response: str) -> table.Update:
+    """The write that ends the turn. It stores the body of the response."""
+    row, attributes = turn.claim.row, {"doc": fields.to_json(message), "response_body": response}
+    return table.Update(row["pk"], row["sk"], set={**tasks.NO_WORK, **attributes})
+
+
+def _usage(turn: Turn, reply: Reply, now: int) -> table.Row:
+    tokens = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
+    return usage.row(turn.scope, turn.id, now, messages=1, model=reply.usage.model, **tokens)

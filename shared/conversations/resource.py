@@ -16,25 +16,13 @@ from typing import Annotated, Literal, NotRequired, TypedDict, cast
 
 from shared.agent.tools import Action, HandoffReason
 from shared.conversations.participants import CustomerReference
-from shared.core import clock, ids
-from shared.core.errors import ApiError, Code
-from shared.resources import documents, fields, filters
+from shared.core import ids
+from shared.resources import fields, filters
 from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
 from shared.resources.schema import ConversationId, CustomerId, MessageId, Metadata, Time, at_most
 from shared.store import table
-from shared.store.keys import Scope, scope_of
-from shared.tasks import tasks, wake_ups
-
-WINDOW_S = 20
-"""Seconds that a request has for the reply, from its start. Never scaled."""
-GIVE_UP_MS = 108 * clock.SECOND
-"""The age of a message (milliseconds) from which its turn ends with an apology. A turn then ends within 120 s."""
-BUSY_RETRY_S = 2
-"""The `Retry-After` of `conversation_busy` (seconds)."""
-SIMULATED_TIMEOUT = "[[sim:timeout]]"
-_SIMULATED_WINDOW_S = 2
-_SIMULATED_REPLY_MS = 7 * clock.SECOND
+from shared.store.keys import Scope
 
 
 class ConversationStatus(StrEnum):
@@ -163,6 +151,33 @@ class ConversationCreate(fields.Input):
 Content = Annotated[str, fields.text(8000, least=1)]
 
 
+class UserMessageCreate(fields.Input):
+    """A message of the user."""
+
+    content: Content
+    """The text of the message."""
+    markdown: bool = True
+    """Whether the reply may contain Markdown. If false, it is plain text; the transcript keeps the original."""
+    customer: CustomerReference | None = None
+    """The customer in the conversation. It has an effect only if a message to a thread creates the conversation."""
+    metadata: fields.Metadata | None = None
+    """Your own keys and values for the conversation. They have an effect only if a message to a thread creates it."""
+
+
+class MessageCreate(UserMessageCreate):
+    """A message to the conversation in the path. `customer` and `metadata` have no effect (promises 8)."""
+
+    role: Literal["user", "staff"] = "user"
+    """Who writes: the user, or a person of the business. The agent does not reply to `staff`."""
+
+
+class ThreadMessageCreate(UserMessageCreate):
+    """A message to a thread. `customer` and `metadata` apply only if it creates a conversation (promises 8)."""
+
+    external_conversation_id: fields.ExternalId
+    """Your own identifier of the thread: the `external_id` of the conversation."""
+
+
 class StaffMessageCreate(fields.Input):
     """A message of a person of the business, as the admin page sends it."""
 
@@ -259,103 +274,7 @@ def conversation_of(scope: Scope, message_id: str) -> str | None:
     return None
 
 
-def check_open(record: ConversationRecord) -> None:
-    """Raises `conversation_ended`, or `conversation_busy` if a turn holds the lock."""
-    if record.doc["status"] == ConversationStatus.ENDED:
-        raise ApiError(Code.CONVERSATION_ENDED)
-    if "turn" in record.row:
-        raise ApiError(Code.CONVERSATION_BUSY, headers={"Retry-After": str(BUSY_RETRY_S)})
-
-
-def new_message(scope: Scope, conversation: Conversation, content: str, markdown: bool) -> table.Row:
-    """The row of a new user's message, whose reply is due."""
-    now, last = clock.now(), conversation["last_message_at"]
-    # The message is ordered after the previous reply, even if this host's clock is behind.
-    asked_at = now if last is None else max(now, clock.parse(last) + 1)
-    message: Message = {
-        "id": ids.new(MESSAGES.prefix, asked_at),
-        "object": "message",
-        "role": Role.USER,
-        "content": content,
-        "created_at": clock.iso(asked_at),
-        "reply_status": ReplyStatus.PENDING,
-    }
-    at = now + (_SIMULATED_REPLY_MS if _is_simulated_timeout(scope, content) else 0)
-    return {
-        "pk": messages_pk(scope, conversation["id"]),
-        "sk": message["id"],
-        "kind": MESSAGES.kind,
-        "doc": fields.to_json(message),
-        "conversation_id": conversation["id"],
-        "markdown": markdown,
-        "asked_at": asked_at,
-        **tasks.due_attributes(message["id"], at),
-    }
-
-
-def staff_message(scope: Scope, conversation: Conversation, content: str) -> table.Row:
-    """The row of a new message of a person of the business.
-
-    It has a kind of its own, by which its stream record is found, and the customer, whose erasure removes its event.
-    """
-    now, last = clock.now(), conversation["last_message_at"]
-    at = now if last is None else max(now, clock.parse(last) + 1)
-    message: Message = {
-        "id": ids.new(MESSAGES.prefix, at),
-        "object": "message",
-        "role": Role.STAFF,
-        "content": content,
-        "created_at": clock.iso(at),
-    }
-    row: table.Row = {
-        "pk": messages_pk(scope, conversation["id"]),
-        "sk": message["id"],
-        "kind": "staff_message",
-        "v": 1,
-        "doc": fields.to_json(message),
-        "conversation_id": conversation["id"],
-    }
-    return row if conversation["customer_id"] is None else {**row, "customer_id": conversation["customer_id"]}
-
-
-def window_s(scope: Scope, content: str) -> int:
-    """Seconds from its start that the first request with this message has for the reply.
-
-    A retry with the same Idempotency-Key always has `WINDOW_S` (promises 10).
-    """
-    return _SIMULATED_WINDOW_S if _is_simulated_timeout(scope, content) else WINDOW_S
-
-
-def lock(conversation: Conversation, message: table.Row) -> tuple[Conversation, dict[str, table.Value]]:
-    """The conversation after a new message, and the attributes that lock it."""
-    at = clock.iso(message["asked_at"])
-    return documents.touched(conversation, {"last_message_at": at}), {"turn": message["sk"]}
-
-
-def turn_wait_ms(message: table.Row) -> int:
-    """Milliseconds until the turn of a message can be claimed: it is due, and its lease has expired a second ago."""
-    free_at = message.get("lease_until", -clock.SECOND) + clock.SECOND
-    return int(max(0, message["due_at"] - clock.now(), free_at - clock.now()))
-
-
-def turn_wake_up(message: table.Row, delay_s: int | None = None) -> wake_ups.WakeUp:
-    """The wake-up for the turn of a message, `delay_s` seconds from now; by default, for when it can be claimed."""
-    if delay_s is None:
-        delay_s = -(-turn_wait_ms(message) // clock.SECOND)
-    return wake_ups.WakeUp(message["pk"], message["sk"], group=scope_of(message["pk"]).pk("turns"), delay_s=delay_s)
-
-
-def turn_wake_ups(message: table.Row) -> list[wake_ups.WakeUp]:
-    """The wake-ups for the turn of a message: for when it can be claimed, and for when it must end with an apology."""
-    give_up = message["asked_at"] + GIVE_UP_MS - clock.now()
-    return [turn_wake_up(message), turn_wake_up(message, delay_s=max(0, give_up // clock.SECOND + 1))]
-
-
 def transcript(scope: Scope, conversation_id: str, limit: int) -> Sequence[Message]:
     """The last `limit` messages of a conversation, oldest first."""
     page = next(table.query(messages_pk(scope, conversation_id), limit=limit), [])
     return [cast("Message", json.loads(row["doc"])) for row in reversed(page)]
-
-
-def _is_simulated_timeout(scope: Scope, content: str) -> bool:
-    return content == SIMULATED_TIMEOUT and scope.is_simulated

@@ -1,44 +1,24 @@
-"""Turns: the agent's reply to one message, and all its changes but an opt-out, in one transaction (promises 8).
+"""Turns: who may reply to a message, and until when (promises 8).
 
 The message's row is a task until the reply (`shared/tasks/tasks.py`). Whoever claims the row gets the reply from the
-agent (`shared/conversations/replies.py`): the request itself, within its window, or the `turn` worker. One transaction
-commits the reply, the changes of the tools, the response of the request, and the end of the conversation's lock.
+agent and commits it (`shared/conversations/replies.py`): the request itself, within its window, or the `turn` worker.
 """
 
 from __future__ import annotations
 
-import itertools
 import json
 from dataclasses import dataclass
 
-from shared.agent import Reply, measures, plain_text
-from shared.agent.tools import Proposal, Tools
-from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
-from shared.calls import commands as calls
-from shared.calls.commands import CallCreate
-from shared.conversations import commands, slots
-from shared.conversations import resource as conversations
-from shared.conversations.resource import (
-    CONVERSATIONS,
-    MESSAGES,
-    AnsweredMessage,
-    Conversation,
-    ConversationRecord,
-    ConversationStatus,
-    Message,
-    ReplyStatus,
-    Role,
-)
+from shared.conversations.resource import MESSAGES, Message
 from shared.core import clock, ids
-from shared.customers import resource as customers
-from shared.projects import usage
-from shared.resources import documents, fields, pages
-from shared.resources.queries import Query
 from shared.store import table
-from shared.store.commit import Change
 from shared.store.keys import Scope, scope_of
-from shared.tasks import tasks
+from shared.tasks import tasks, wake_ups
 
+WINDOW_S = 20
+"""Seconds that a request has for the reply, from its start. Never scaled."""
+GIVE_UP_MS = 108 * clock.SECOND
+"""The age of a message (milliseconds) from which its turn ends with an apology. A turn then ends within 120 s."""
 LEASE_MS = 50 * clock.SECOND
 """The longest lease of a worker (milliseconds)."""
 COMMIT_SECONDS = 5
@@ -51,8 +31,9 @@ LEAST_SECONDS = 3
 """Seconds that the agent must have for a request to begin a turn."""
 APOLOGY_LEASE_MS = 5 * clock.SECOND
 """The lease of an apology (milliseconds). It is short, because an apology only needs one commit."""
-MAX_APPOINTMENTS = 50
-"""The number of appointments that the agent gets at most: the customer's next ones."""
+SIMULATED_TIMEOUT = "[[sim:timeout]]"
+_SIMULATED_WINDOW_S = 2
+_SIMULATED_REPLY_MS = 7 * clock.SECOND
 
 
 @dataclass(frozen=True)
@@ -92,7 +73,7 @@ class Turn:
     @property
     def is_too_old(self) -> bool:
         """Whether the turn must end with an apology because of its age."""
-        return clock.now() >= self.asked_at_ms + conversations.GIVE_UP_MS
+        return clock.now() >= self.asked_at_ms + GIVE_UP_MS
 
     @property
     def must_apologize(self) -> bool:
@@ -144,145 +125,41 @@ def _lease_end(sk: str, seconds: float) -> int:
     """The instant at which a lease of `seconds` from now ends; earlier if the turn must end with an apology by then."""
     now = clock.now()
     # The id of a message holds the time at which it was sent.
-    give_up = ids.instant(MESSAGES.prefix, sk) + conversations.GIVE_UP_MS
+    give_up = ids.instant(MESSAGES.prefix, sk) + GIVE_UP_MS
     return now + APOLOGY_LEASE_MS if now >= give_up else min(now + int(seconds * clock.SECOND), give_up)
 
 
-def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRecord]:
-    """The customer's next appointments that are not cancelled, soonest first, at most `MAX_APPOINTMENTS`."""
-    query = Query(
-        limit=MAX_APPOINTMENTS,
-        starting_after=None,
-        filters={"customer_id": (customer_id,)},
-        min_time=clock.iso(clock.now()),
-    )
-    future = pages.earliest_first(scope, APPOINTMENTS, query)
-    upcoming = (record for record in future if record.doc["status"] != AppointmentStatus.CANCELLED)
-    return list(itertools.islice(upcoming, MAX_APPOINTMENTS))
+def window_s(scope: Scope, content: str) -> int:
+    """Seconds from its start that the first request with this message has for the reply.
 
-
-def proposal(conversation: ConversationRecord) -> Proposal | None:
-    """The agent's proposal from the previous turn; None if there is none."""
-    text = conversation.row.get("proposal")
-    return None if text is None else Proposal(**json.loads(text))
-
-
-@dataclass(frozen=True)
-class AgentReply:
-    """The agent's reply, and the tools with their changes."""
-
-    reply: Reply
-    tools: Tools
-    failed: bool = False
-    """Whether the reply is an apology."""
-    holding: bool = False
-    """Whether it only says that a person will reply."""
-    introduces: bool = False
-    """Whether it begins with who replies."""
-    business: str | None = None
-    """What the agent calls the business, if that was read."""
-
-
-def save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> str:
-    """Commit the reply and its changes. Returns the body of the request's response.
-
-    If the conversation has ended since the message, the reply is written without the changes of the tools. Raises
-    ConditionFailed or Contended if a row was modified concurrently, ApiError if the requested call cannot be placed.
+    A retry with the same Idempotency-Key always has `WINDOW_S` (promises 10).
     """
-    scope, reply, tools = turn.scope, agent.reply, agent.tools
-    if conversation.doc["status"] == ConversationStatus.ENDED:
-        kept = [action for action in tools.actions if action["type"] == "customer_opted_out"]
-        tools = Tools(appointments=(), message=tools.message, actions=kept)
-    now = max(clock.now(), turn.asked_at_ms + 1)
-    actions, placed = list(tools.actions), None
-    if tools.wants_call:
-        assert conversation.doc["customer_id"] is not None
-        placed = calls.place(scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
-        actions.append({"type": "call_requested", "session_id": placed.session["id"]})
-    reply_message: Message = {
-        "id": ids.new(MESSAGES.prefix, now),
-        "object": "message",
-        "role": Role.ASSISTANT,
-        "content": reply.content,
-        "created_at": clock.iso(now),
-        "actions": actions,
-        "holding": agent.holding,
-    }
-    change = _after(turn, conversation, reply_message, tools, introduces=agent.introduces)
-    message: Message = {**turn.message, "reply_status": ReplyStatus.FAILED if agent.failed else ReplyStatus.COMPLETE}
-    response = response_body(message, reply_message, change.doc, markdown=turn.claim.row["markdown"])
-    writes = [
-        table.Put(_message_row(turn, reply_message)),
-        *change.writes,
-        *_change_writes(scope, conversation.doc, tools),
-        *(placed.writes if placed is not None else []),
-        *([table.Put(_usage(turn, reply, now))] if scope.livemode else []),
-        *slots.free(turn.claim.row),
-        _completion(turn, message, response),
-    ]
-    tasks.save_step(turn.claim, writes)
-    measures.count_turn(scope, actions)
-    if placed is not None:
-        calls.send_wake_ups(scope, placed)
-    return response
+    return _SIMULATED_WINDOW_S if _is_simulated_timeout(scope, content) else WINDOW_S
 
 
-def response_body(message: Message, reply: Message, conversation: Conversation, *, markdown: bool) -> str:
-    """The body of the 201: the user's message with the reply and the conversation."""
-    rendered: Message = reply if markdown else {**reply, "content": plain_text.plain(reply["content"])}
-    body: AnsweredMessage = {**message, "reply": rendered, "conversation": conversation}
-    return fields.to_json(body)
+def reply_delay_ms(scope: Scope, content: str) -> int:
+    """Milliseconds until the reply to a new message is due: at once, unless it simulates a timeout."""
+    return _SIMULATED_REPLY_MS if _is_simulated_timeout(scope, content) else 0
 
 
-def _after(
-    turn: Turn, conversation: ConversationRecord, reply: Message, tools: Tools, *, introduces: bool
-) -> Change[Conversation]:
-    """The conversation after the reply, which may end it."""
-    at, before = reply["created_at"], conversation.doc
-    reasons = [action["reason"] for action in tools.actions if action["type"] == "handoff"]
-    handoff = conversations.after_reply(before, reasons, at)
-    unlocked = _unlocked(turn, conversation, tools)
-    unlocked["introduced"] = introduces or conversation.row.get("introduced")
-    unlocked["held"] = (reply["holding"] or conversation.row.get("held") or None) if handoff is not None else None
-    if any(action["type"] == "conversation_ended" for action in reply["actions"]):
-        return commands.end(turn.scope, conversation, at, unlocked)
-    changes: dict[str, object] = {"last_message_at": at}
-    if before["status"] == ConversationStatus.ACTIVE:
-        changes |= {"waiting": handoff is not None, "handoff": handoff}
-    after = documents.touched(before, changes)
-    return Change(after, [CONVERSATIONS.update(turn.scope, conversation, after, unlocked)])
+def _is_simulated_timeout(scope: Scope, content: str) -> bool:
+    return content == SIMULATED_TIMEOUT and scope.is_simulated
 
 
-def _change_writes(scope: Scope, conversation: Conversation, tools: Tools) -> list[table.Write]:
-    """The write of the appointment that the tools changed, and the check that the customer is not deleted."""
-    if tools.change is None:
-        return []
-    assert conversation["customer_id"] is not None
-    customer_exists = customers.must_exist(scope, conversation["customer_id"], "customer")
-    return [APPOINTMENTS.update(scope, *tools.change), customer_exists]
+def wait_ms(message: table.Row) -> int:
+    """Milliseconds until the turn of a message can be claimed: it is due, and its lease has expired a second ago."""
+    free_at = message.get("lease_until", -clock.SECOND) + clock.SECOND
+    return int(max(0, message["due_at"] - clock.now(), free_at - clock.now()))
 
 
-def _message_row(turn: Turn, reply: Message) -> table.Row:
-    row = {"pk": turn.claim.row["pk"], "sk": reply["id"], "kind": MESSAGES.kind, "doc": fields.to_json(reply)}
-    return row | {"conversation_id": turn.conversation_id}
+def wake_up(message: table.Row, delay_s: int | None = None) -> wake_ups.WakeUp:
+    """The wake-up for the turn of a message, `delay_s` seconds from now; by default, for when it can be claimed."""
+    if delay_s is None:
+        delay_s = -(-wait_ms(message) // clock.SECOND)
+    return wake_ups.WakeUp(message["pk"], message["sk"], group=scope_of(message["pk"]).pk("turns"), delay_s=delay_s)
 
 
-def _unlocked(turn: Turn, conversation: ConversationRecord, tools: Tools) -> dict[str, table.Value | None]:
-    """The conversation's attributes after the turn."""
-    unlocked: dict[str, table.Value | None] = {}
-    unlocked["proposal"] = fields.to_json(vars(tools.proposed)) if tools.proposed else None
-    # Another turn may hold the lock if this turn ended with an apology before.
-    if conversation.row.get("turn") == turn.id:
-        unlocked["turn"] = None
-    return unlocked
-
-
-def _completion(turn: Turn, message: Message, response: str) -> table.Update:
-    """The write that ends the turn. It stores the body of the response."""
-    row, attributes = turn.claim.row, {"doc": fields.to_json(message), "response_body": response}
-    return table.Update(row["pk"], row["sk"], set={**tasks.NO_WORK, **attributes})
-
-
-def _usage(turn: Turn, reply: Reply, now: int) -> table.Row:
-    tokens = {"input_tokens": reply.usage.input_tokens, "output_tokens": reply.usage.output_tokens}
-    return usage.row(turn.scope, turn.id, now, messages=1, model=reply.usage.model, **tokens)
+def both_wake_ups(message: table.Row) -> list[wake_ups.WakeUp]:
+    """The wake-ups for the turn of a message: for when it can be claimed, and for when it must end with an apology."""
+    give_up = message["asked_at"] + GIVE_UP_MS - clock.now()
+    return [wake_up(message), wake_up(message, delay_s=max(0, give_up // clock.SECOND + 1))]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from shared.aws.services import Unavailable
 from shared.conversations import replies, turns
-from shared.conversations import resource as conversations
+from shared.conversations.commands import SentMessage
 from shared.conversations.resource import ConversationRecord, messages_path, messages_pk
 from shared.conversations.turns import Turn
 from shared.core import clock
@@ -32,18 +32,19 @@ class Window:
     seconds_left: Callable[[], float]
     """Returns the seconds until its end."""
 
-    def first_reply(self, message: table.Row, turn: Turn | None, conversation: ConversationRecord) -> str:
-        """The body of the response to the request that stored the message. Raises `agent_timeout`.
-
-        `turn` is None if the request has not claimed it. `conversation` is the conversation after the message.
-        """
-        if turn is None:
-            _send(conversations.turn_wake_ups(message))
-        elif (body := self._take(turn, conversation)) is not None:
+    def first_reply(self, sent: SentMessage) -> str:
+        """The body of the response to the request that stored the message. Raises `agent_timeout`."""
+        if sent.turn is None:
+            _send(turns.both_wake_ups(sent.row))
+        elif (body := self._take(sent.turn, sent.conversation)) is not None:
             return body
-        return self.wait_for_reply(POLLS, may_take=False, woken=True)
+        return self._wait_for_reply(POLLS, may_take=False, woken=True)
 
-    def wait_for_reply(self, polls: Sequence[float], *, may_take: bool, woken: bool) -> str:
+    def resumed_reply(self) -> str:
+        """The body of the response to a retry. Raises `agent_timeout`, or `resource_not_found` once it is erased."""
+        return self._wait_for_reply((0, *POLLS), may_take=True, woken=False)
+
+    def _wait_for_reply(self, polls: Sequence[float], *, may_take: bool, woken: bool) -> str:
         """Poll for the reply. Returns the body. Raises `agent_timeout`, or `resource_not_found` once it is erased.
 
         `polls` are the waits (seconds). With `may_take`, the request takes the turn once, if it is free. `woken` says
@@ -59,10 +60,10 @@ class Window:
                     return body
                 may_take = False
                 woken = True
-            elif not woken and not turns.fits(self.seconds_left() - conversations.turn_wait_ms(row) / clock.SECOND):
+            elif not woken and not turns.fits(self.seconds_left() - turns.wait_ms(row) / clock.SECOND):
                 # The first request may have died before it sent them, and this one cannot take the turn itself.
                 woken = True
-                _send(conversations.turn_wake_ups(row))
+                _send(turns.both_wake_ups(row))
         raise self._timeout()
 
     def _take(self, turn: Turn, conversation: ConversationRecord | None = None) -> str | None:
@@ -70,12 +71,12 @@ class Window:
 
         Raises `agent_timeout` if the window leaves the worker no time for that.
         """
-        _send(conversations.turn_wake_ups(turn.claim.row))
+        _send(turns.both_wake_ups(turn.claim.row))
         try:
             return replies.reply_to(turn, conversation)
         except replies.RETRYABLE:
             # The message is stored, so the request does not fail.
-            _send([conversations.turn_wake_up(turn.claim.row, delay_s=0)])
+            _send([turns.wake_up(turn.claim.row, delay_s=0)])
         if not turns.fits(self.seconds_left()):
             raise self._timeout()
         return None
@@ -108,6 +109,6 @@ class Window:
         return ApiError(Code.AGENT_TIMEOUT, headers={"Location": messages_path(self.conversation_id)}, extra=extra)
 
 
-def _send(turn_wake_ups: Sequence[wake_ups.WakeUp]) -> None:
+def _send(of_turn: Sequence[wake_ups.WakeUp]) -> None:
     # SQS must not use up the time of the agent, or delay the response.
-    wake_ups.send_within(wake_ups.REQUEST_SECONDS, "turns", turn_wake_ups)
+    wake_ups.send_within(wake_ups.REQUEST_SECONDS, "turns", of_turn)

@@ -12,6 +12,7 @@ from shared.appointments.resource import AppointmentStatus
 from shared.calls import recordings, sessions
 from shared.calls.consent import consents
 from shared.conversations import resource as conversations
+from shared.conversations import turns
 from shared.core import clock, limits
 from shared.core.api_description import REVISIONS
 from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE
@@ -30,7 +31,7 @@ LIMITS: Mapping[str, str] = {
     "metadata_kb": str(limits.METADATA_BYTES // 1024),
     "page_items": str(queries.MAX_LIMIT),
     "list_seconds": str(pages.SECONDS),
-    "agent_seconds": str(conversations.WINDOW_S),
+    "agent_seconds": str(turns.WINDOW_S),
     "event_days": str(events.RETENTION_MS // clock.DAY),
     "failing_days": str(health.FAILING_LIMIT_S * clock.SECOND // clock.DAY),
     "idempotency_hours": str(idempotency.SAVED_MS // clock.HOUR),

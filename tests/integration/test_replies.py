@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, adapters
+from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, use_agent
 from shared.agent.tools import Tools
 from shared.conversations import replies
 from tests.support.clocks import Clock
@@ -287,11 +287,11 @@ def slow(
 
     def use(*takes: float | None) -> Slow:
         agent = Slow(stopped_clocks, takes)
-        adapters.use(agent)
+        use_agent(agent)
         return agent
 
     yield use
-    adapters.use(None)
+    use_agent(None)
 
 
 def test_an_agent_is_cut_off_two_seconds_before_the_window_ends_and_the_worker_takes_over(
@@ -376,11 +376,11 @@ def test_an_agent_that_fails_for_good_apologizes_in_the_same_request(
             raise AgentFailed("AccessDeniedException")
 
     monkeypatch.setenv("SIMULATE_LIVE", "0")
-    adapters.use(Broken())
+    use_agent(Broken())
     try:
         found = send(stage, live_thread(), "Hello", "k")
     finally:
-        adapters.use(None)
+        use_agent(None)
     assert (found.status, found.json["reply_status"]) == (201, "failed")
     assert found.json["reply"]["actions"] == [{"type": "handoff", "reason": "agent_failed"}]
 
@@ -393,11 +393,11 @@ def test_the_model_knows_the_projects_name_if_the_business_has_none(
             return Reply(f"This is {tools.settings['business_name']}.")
 
     monkeypatch.setenv("SIMULATE_LIVE", "0")
-    adapters.use(Named())
+    use_agent(Named())
     try:
         content = send(stage, live_thread(), "Who are you?").json["reply"]["content"]
     finally:
-        adapters.use(None)
+        use_agent(None)
     introduction, reply = content.split("\n\n")
     assert reply == f"This is {introduction.removeprefix(replies.INTRODUCTION)}"
 

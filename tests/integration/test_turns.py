@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from shared.conversations import replies, turns
+from shared.conversations import replies
 from shared.core import clock
 from shared.store.keys import Scope
 from tests.support import rows
@@ -349,7 +349,7 @@ def test_the_agent_gets_the_next_appointments_of_a_customer_who_has_many(stage: 
     stored(-3, 5)
     stored(1, 60, status="cancelled")
     following = stored(2, 55)
-    found = turns.upcoming_appointments(scope, customer)
+    found = replies.upcoming_appointments(scope, customer)
     assert [record.doc["id"] for record in found] == following[:50]
 
 

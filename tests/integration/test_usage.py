@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from botocore.stub import Stubber
 
-from shared.agent import adapters
+from shared.agent import use_agent
 from shared.agent.bedrock import Bedrock
 from shared.core import clock
 from shared.projects import usage
@@ -106,8 +106,8 @@ def test_a_live_message_is_answered_by_the_stages_model_and_its_tokens_are_count
     monkeypatch.setenv("SIMULATE_LIVE", "0")
     monkeypatch.setenv("MODEL_ID", "model")
     agent = Bedrock.from_environment()
-    adapters.use(agent)
-    request.addfinalizer(lambda: adapters.use(None))
+    use_agent(agent)
+    request.addfinalizer(lambda: use_agent(None))
     thread = live_thread()
     with Stubber(agent.client) as model:
         model.add_response("converse", models.answer("end_turn", [{"text": "Good morning."}], tokens=(100, 10)))

@@ -12,8 +12,7 @@ import pytest
 from botocore.stub import Stubber
 
 from functions import voice_turn
-from shared.agent import AgentFailed, Reply, Utterance
-from shared.agent import adapters as agents
+from shared.agent import AgentFailed, Reply, Utterance, use_agent
 from shared.agent.bedrock import Bedrock
 from shared.agent.scripted import Scripted
 from shared.agent.tools import Tools
@@ -78,9 +77,9 @@ def logged(stage: Stage) -> Iterator[list[logging.LogRecord]]:
 def scripted(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Live mode, with an agent that costs nothing."""
     monkeypatch.setenv("SIMULATE_LIVE", "0")
-    agents.use(Scripted())
+    use_agent(Scripted())
     yield
-    agents.use(None)
+    use_agent(None)
 
 
 @pytest.fixture
@@ -375,7 +374,7 @@ def test_a_person_who_is_not_there_is_called_later(
 
 def test_who_does_not_say_who_they_are_hears_a_goodbye(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     agent = Watched()
-    agents.use(agent)
+    use_agent(agent)
     call = answered(stage, line)
     _, closes = talks(stage, stopped_clock, call, "Cancel it!", "Yes, please cancel it.")
     assert closes
@@ -452,7 +451,7 @@ def test_the_agent_says_that_a_call_is_recorded_only_where_it_is(
 
 def test_the_agent_knows_the_instructions_and_what_was_said(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     agent = Watched()
-    agents.use(agent)
+    use_agent(agent)
     call = reached(stage, line, instructions=INSTRUCTIONS)
     first, _ = talks(stage, stopped_clock, call, "When is it?")
     talks(stage, stopped_clock, call, "Thank you.")
@@ -475,7 +474,7 @@ def test_a_live_calls_turn_is_answered_by_the_stages_model(
 ) -> None:
     monkeypatch.setenv("MODEL_ID", "model")
     agent = Bedrock.from_environment()
-    agents.use(agent)
+    use_agent(agent)
     call = reached(stage, line)
     with Stubber(agent.client) as model:
         model.add_response("converse", models.answer("end_turn", [{"text": "See you then."}]))
@@ -487,7 +486,7 @@ def test_a_test_calls_turn_never_reaches_the_live_agent(
     stage: Stage, stopped_clock: Clock, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     agent = Watched()
-    agents.use(agent)
+    use_agent(agent)
     monkeypatch.setenv("SIMULATE_LIVE", "1")
     call = placed(stage)
     say(stage, call, "Hello")
@@ -636,7 +635,7 @@ def test_an_appointment_that_changes_during_a_turn_is_looked_at_again(
 
 def test_a_call_that_ends_during_a_turn_stays_as_it_ended(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = reached(stage, line)
-    agents.use(Watched(lambda: hangs_up(stage, stopped_clock, call, line)))
+    use_agent(Watched(lambda: hangs_up(stage, stopped_clock, call, line)))
     assert say(stage, call, "Yes, I'll be there.") == (voice.LOST, True)
     assert outcome(call) == ("completed", "customer_hangup", "human")
     assert appointment(call)["status"] == "pending"
@@ -657,7 +656,7 @@ def test_a_look_during_a_turn_is_no_harm_and_costs_no_second_answer_unless_somet
         assert call.row["due_at"] > due
 
     agent = Watched(looks)
-    agents.use(agent)
+    use_agent(agent)
     talks(stage, stopped_clock, call, "Yes, I'll be there.")
     assert appointment(call)["status"] == "confirmed"
     assert [one["role"] for one in transcript(call)] == ["agent", "customer"] * 2 + ["agent"]
@@ -687,7 +686,7 @@ def test_a_call_that_is_nobodys_is_an_error(stage: Stage, livemode: str, line: L
 def test_an_agent_that_fails_apologises_ends_the_call_and_has_a_person_call_back(
     stage: Stage, stopped_clock: Clock, line: Line, logged: list[logging.LogRecord]
 ) -> None:
-    agents.use(Broken())
+    use_agent(Broken())
     call = reached(stage, line)
     assert talks(stage, stopped_clock, call, "Yes, I'll be there.") == (voice.LOST, True)
     assert [text for text in map(text_of, logged) if "agent failed" in text and "ModelTimeout" in text]

@@ -256,12 +256,12 @@ PLANTED = (
     ),
     Planted(
         "a second message is taken while the agent replies",
-        ("shared/conversations/resource.py", '    if "turn" in record.row:', "    if False:"),
+        ("shared/conversations/commands.py", '    if "turn" in record.row:', "    if False:"),
         "",
     ),
     Planted(
         "a reply is written without the conversation's lock being freed",
-        ("shared/conversations/turns.py", '        unlocked["turn"] = None', "        pass"),
+        ("shared/conversations/replies.py", '        unlocked["turn"] = None', "        pass"),
         "8.4",
         seed=1,
     ),
