@@ -407,8 +407,13 @@ def failed_events(rule: events.Rule) -> cloudwatch.Metric:
 
 def _of_copies(copied: Copied) -> Iterator[Watched]:
     yield FAILED_BACKUPS, "table", _sum(failed_backups(copied))
+    # An hour without a report is 0. As missing data it would delay the alarm by hours: CloudWatch looks further back
+    # than the alarm's periods, and prefers an older value to a missing one (CloudWatch user guide, "Configuring how
+    # CloudWatch alarms treat missing data":
+    # docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html).
+    # In the short periods of other alarms, a report that is only late would be 0 too.
     for name, metric in completed_backups(copied).items():
-        yield MISSING_BACKUPS, name, metric
+        yield MISSING_BACKUPS, name, _sum((metric,))
     yield FAILED_REPLICATION, "ledger", failed_replication(copied)
 
 
@@ -511,19 +516,12 @@ def put_aside(stack: Stack, function: str, table: dynamodb.ITable) -> tuple[clou
 
 
 def _in_periods(kind: Kind, metric: cloudwatch.IMetric) -> cloudwatch.IMetric:
-    """The metric with the kind's period and statistic. The metrics in an expression have their own statistics.
-
-    If silence is the fault, a period without data counts as 0. Missing data alone would set off the alarm late, because
-    CloudWatch looks further back than the alarm's periods and prefers an older value to a missing one (CloudWatch user
-    guide, "Configuring how CloudWatch alarms treat missing data":
-    docs.aws.amazon.com/AmazonCloudWatch/latest/monitoring/alarms-and-missing-data.html).
-    """
+    """The metric with the kind's period and statistic. The metrics in an expression have their own statistics."""
     period = Duration.minutes(kind.minutes)
     if isinstance(metric, cloudwatch.MathExpression):
         return metric.with_(period=period)
     assert isinstance(metric, cloudwatch.Metric)
-    simple = metric.with_(period=period, statistic=kind.statistic)
-    return _sum((simple,)).with_(period=period) if kind.at_least else simple
+    return metric.with_(period=period, statistic=kind.statistic)
 
 
 def _alarm(
