@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from starlette.responses import Response
 
@@ -99,8 +99,7 @@ def _shown(settings: AgentSettings) -> dict[str, str]:
     """The texts of the form's fields."""
     shown = forms.shown(settings, (*_TEXTS, "minimum_notice_minutes"))
     shown["facts"] = "\n\n".join(f"{_line(fact['question'])}\n{_paragraph(fact)}" for fact in settings["facts"])
-    for name in _WEEKS:
-        week = cast("list[Hours]", settings[name])  # type: ignore[literal-required]
+    for name, week in forms.part(settings, _WEEKS).items():
         shown |= {f"{name}_{day}": _day(week, day) for day in DAYS}
     return shown
 

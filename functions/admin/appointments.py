@@ -73,7 +73,7 @@ def create(visit: InProject) -> Response:
         values = _sent(visit) | {"customer_id": customer["id"], "appointment_at": _instant(visit)}
         change = appointments.create(visit.scope, fields.validate(AppointmentCreate, values))
         appointment = change.doc
-        after = {"customer": customer["id"], **{name: appointment[name] for name in _AUDITED}}  # type: ignore[literal-required]
+        after = {"customer": customer["id"], **forms.part(appointment, _AUDITED)}
         entry = visit.entry("appointment.created", appointment["id"], after=after)
         visit.commit(lambda: [*change.writes, entry, visit.once()])
     except ApiError as error:
@@ -143,8 +143,8 @@ def _change(visit: InProject, patch_of: Any, action: str) -> None:
         entry = visit.entry(
             action,
             appointment["id"],
-            before={name: record.doc[name] for name in audited},  # type: ignore[literal-required]
-            after={"fields": ", ".join(names), **{name: appointment[name] for name in audited}},  # type: ignore[literal-required]
+            before=forms.part(record.doc, audited),
+            after={"fields": ", ".join(names), **forms.part(appointment, audited)},
         )
         return [*change.writes, entry]
 

@@ -128,6 +128,11 @@ def metadata_patch(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[
     return {**dict.fromkeys(before), **after}
 
 
+def part(document: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """These fields of a document."""
+    return {name: document[name] for name in names}
+
+
 def changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """The names of the fields that differ, without the time of the change."""
     return [name for name in after if name != "updated_at" and not documents.same(before.get(name), after[name])]

@@ -73,7 +73,7 @@ def create(visit: InProject) -> Response:
         change = commands.create(visit.scope, fields.validate(WebhookEndpointCreate, _sent(visit)))
         endpoint = visit.execute(
             lambda: change,
-            lambda new: visit.entry("webhook_endpoint.created", new["id"], after=_facts(new)),
+            lambda new: visit.entry("webhook_endpoint.created", new["id"], after=forms.part(new, _AUDITED)),
             lambda _: visit.once(),
         )
     except ApiError as error:
@@ -179,7 +179,7 @@ def delete(visit: InProject) -> Response:
 
     def decide() -> list[table.Write]:
         record = _find(visit)
-        entry = visit.entry("webhook_endpoint.deleted", record.doc["id"], before=_facts(record.doc))
+        entry = visit.entry("webhook_endpoint.deleted", record.doc["id"], before=forms.part(record.doc, _AUDITED))
         return [*commands.delete(visit.scope, record).writes, entry]
 
     visit.commit(decide)
@@ -201,8 +201,8 @@ def _change(visit: InProject, patch_of: Callable[[WebhookEndpoint], WebhookEndpo
         if not change.writes:
             return []
         endpoint = change.doc
-        changed = [name for name in _AUDITED if endpoint[name] != record.doc[name]]  # type: ignore[literal-required]
-        before, after = _facts(record.doc), _facts(endpoint)
+        before, after = forms.part(record.doc, _AUDITED), forms.part(endpoint, _AUDITED)
+        changed = [name for name in _AUDITED if before[name] != after[name]]
         entry = visit.entry(
             action,
             endpoint["id"],
@@ -219,10 +219,6 @@ def _sent(visit: InProject) -> dict[str, Any]:
     texts = forms.texts(visit, ("label", "description"))
     filters = visit.form.get("event_filters", "").replace(",", " ").split()
     return {**texts, "url": visit.form.get("url", "").strip(), "event_filters": filters}
-
-
-def _facts(endpoint: WebhookEndpoint) -> dict[str, Any]:
-    return {name: endpoint[name] for name in _AUDITED}  # type: ignore[literal-required]
 
 
 def _shown(endpoint: WebhookEndpoint) -> dict[str, str]:

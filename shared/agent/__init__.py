@@ -3,9 +3,9 @@
     scripted    test mode and the local runner: deterministic, no network
     bedrock     live mode: a model on Amazon Bedrock
 
-An agent gets the messages of a conversation and the tools, and returns a reply. It does not write: the tools stage at
-most one change, which the turn commits together with the reply, and a wish to be contacted no more, which is kept
-before it (promises 8 and 11).
+An agent gets the messages of a conversation and the input of a turn, and returns a reply with what it did. It does not
+write: the tools stage at most one change, which the turn commits together with the reply, and a wish to be contacted no
+more, which is kept before it (promises 8 and 11).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from shared.agent.tools import Tools
+from shared.agent.tools import TurnInput, TurnResult
 from shared.store.keys import Scope
 
 Role = Literal["user", "assistant"]
@@ -40,9 +40,10 @@ class Usage:
 
 @dataclass(frozen=True)
 class Reply:
-    """The agent's reply. The content is Markdown."""
+    """The agent's reply, and what it did. The content is Markdown."""
 
     content: str
+    result: TurnResult = field(default_factory=TurnResult)
     usage: Usage = field(default_factory=Usage)
 
 
@@ -57,7 +58,7 @@ class AgentUnavailable(AgentFailed):
 class Agent(Protocol):
     """An agent that replies to customers."""
 
-    def reply(self, utterances: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
+    def reply(self, utterances: Sequence[Utterance], turn: TurnInput, seconds: float) -> Reply:
         """Reply to the last utterance, which is a user's, within `seconds`.
 
         Raises AgentFailed; AgentUnavailable if the agent has no reply by then.

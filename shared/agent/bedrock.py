@@ -21,7 +21,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from shared.agent import AgentFailed, AgentUnavailable, Reply, Usage, Utterance, opt_out
-from shared.agent.tools import HandoffReason, Result, Tools
+from shared.agent.tools import HandoffReason, Result, Tools, TurnInput, TurnResult, handoff
 from shared.agent.wording import visible, why_not, without_links
 from shared.agent_settings.resource import DEFAULTS
 from shared.aws import services
@@ -158,13 +158,14 @@ class Bedrock:
             raise AgentFailed("MODEL_ID is not set: the id of a Bedrock model or inference profile.")
         return cls(_client(), model_id)
 
-    def reply(self, utterances: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
+    def reply(self, utterances: Sequence[Utterance], turn: TurnInput, seconds: float) -> Reply:
         """Reply to the last utterance, which is a user's, within `seconds`.
 
         Raises AgentFailed; AgentUnavailable if the model is throttled or has not responded by then.
         """
         deadline = self.monotonic() + seconds
-        messages = history(utterances, tools.in_call)
+        tools = Tools(turn)
+        messages = history(utterances, tools.turn.in_call)
         if about := _about_the_business(tools):
             messages[0]["content"].insert(0, {"text": about})
         tokens_in = tokens_out = rounds = mistakes = 0
@@ -175,13 +176,13 @@ class Bedrock:
             usage = Usage(self.model_id, tokens_in, tokens_out)
             stop = response["stopReason"]
             if stop in FILTER_STOPS:
-                return _give_up(tools, HandoffReason.CONTENT_FILTERED, FILTERED_REPLY, usage)
+                return _give_up(HandoffReason.CONTENT_FILTERED, FILTERED_REPLY, usage)
             message = response["output"]["message"]
             if stop != "tool_use" and stop not in MALFORMED_STOPS:
                 return _reply(stop, message, tools, usage)
             rounds += 1
             if rounds > ROUNDS:
-                return _give_up(tools, HandoffReason.CANNOT_HELP, STUCK_REPLY, usage)
+                return _give_up(HandoffReason.CANNOT_HELP, STUCK_REPLY, usage)
             calls = [block["toolUse"] for block in message["content"] if "toolUse" in block]
             results = [_run(tools, call) for call in calls] if stop == "tool_use" else []
             # The model can correct one mistake; the second one ends the attempt.
@@ -189,8 +190,8 @@ class Bedrock:
                 mistakes += 1
                 if mistakes > 1:
                     raise AgentFailed("the model made two invalid tool calls in a turn")
-            if tools.proposed is not None and not tools.is_handed_over:
-                return Reply(question(tools), usage)
+            if tools.result.proposed is not None and not tools.result.has("handoff"):
+                return Reply(question(tools), tools.result, usage)
             if results:
                 messages += [message, {"role": "user", "content": [{"toolResult": result} for result in results]}]
 
@@ -269,7 +270,7 @@ def history(utterances: Sequence[Utterance], in_call: bool = False) -> list[dict
 
 def question(tools: Tools) -> str:
     """The question whether to commit the proposal. It is generated, because a model's text could differ from it."""
-    proposal = tools.proposed
+    proposal = tools.result.proposed
     assert proposal is not None
     if proposal.kind == "opt_out":
         return opt_out.QUESTION
@@ -278,13 +279,13 @@ def question(tools: Tools) -> str:
     name = f"your appointment “{title}”" if title else "your appointment"
     present, zone = appointment.local, f" ({appointment.timezone})"
     new = proposal.at and clock.local(clock.parse(proposal.at), ZoneInfo(appointment.timezone))
-    if tools.in_call:
+    if tools.turn.in_call:
         present, zone, new = _to_speech(present), "", new and _to_speech(new)
     offer = (
         f"I would move {name} from {present} to {new}{zone}." if new else f"I would cancel {name} on {present}{zone}."
     )
-    if tools.problem is not None:
-        offer = f"{why_not(tools.problem)} The next possible time is {new}{zone}. {offer}"
+    if tools.result.problem is not None:
+        offer = f"{why_not(tools.result.problem)} The next possible time is {new}{zone}. {offer}"
     return f"{offer} Shall I do that? Please answer yes or no."
 
 
@@ -301,7 +302,7 @@ def _about_the_business(tools: Tools) -> str:
     """What the agent knows of the business, as data; nothing if no setting is set."""
     names = ("business_name", "business_phone", "timezone", "opening_hours", "facts")
     defaults: Mapping[str, Any] = DEFAULTS
-    about = {name: value for name, value in tools.settings.items() if name in names and value != defaults[name]}
+    about = {name: value for name, value in tools.turn.settings.items() if name in names and value != defaults[name]}
     return visible(json.dumps({"about_the_business": about}, ensure_ascii=False)) if about else ""
 
 
@@ -311,8 +312,8 @@ def _quote(text: str) -> str:
 
 
 def _available_tools(tools: Tools) -> Mapping[str, Tool]:
-    hidden = {"request_call"} if tools.in_call or not tools.can_call else set()
-    if not tools.in_call:
+    hidden = {"request_call"} if tools.turn.in_call or not tools.turn.can_call else set()
+    if not tools.turn.in_call:
         hidden.add("call_later")
     return {name: tool for name, tool in TOOLS.items() if name not in hidden}
 
@@ -321,12 +322,12 @@ def _system(tools: Tools) -> list[str]:
     """The system prompt in blocks. It contains only our text and, in a call, the instructions of the business."""
     now = clock.now()
     blocks = [SYSTEM, f"It is now {clock.iso(now)} (UTC), a {_weekday(now)}."]
-    if tools.in_call:
+    if tools.turn.in_call:
         blocks.append(IN_CALL)
-        if tools.timezone:
-            blocks.append(f"Without an appointment, times that the customer names are in {tools.timezone}.")
-        if tools.instructions and tools.instructions.strip():
-            blocks.append(f"{INSTRUCTIONS_INTRO}\n\n{tools.instructions}")
+        if tools.turn.timezone:
+            blocks.append(f"Without an appointment, times that the customer names are in {tools.turn.timezone}.")
+        if tools.turn.instructions and tools.turn.instructions.strip():
+            blocks.append(f"{INSTRUCTIONS_INTRO}\n\n{tools.turn.instructions}")
     return blocks
 
 
@@ -368,23 +369,19 @@ def _reply(stop: str, message: Mapping[str, Any], tools: Tools, usage: Usage) ->
         # Only complete sentences are kept.
         whole = _SENTENCES.match(text)
         if whole is None:
-            return _give_up(tools, HandoffReason.CANNOT_HELP, STUCK_REPLY, usage)
+            return _give_up(HandoffReason.CANNOT_HELP, STUCK_REPLY, usage)
         text = whole[0]
     elif stop not in ("end_turn", "stop_sequence"):
         raise AgentFailed(f"the model stopped with {stop}")
     content = without_links(text)
     if not content:
         raise AgentFailed("the model returned no text")
-    return Reply(content, usage)
+    return Reply(content, tools.result, usage)
 
 
-def _give_up(tools: Tools, reason: HandoffReason, content: str, usage: Usage) -> Reply:
+def _give_up(reason: HandoffReason, content: str, usage: Usage) -> Reply:
     # The reply does not mention the changes of the tools, so they are discarded.
-    tools.actions.clear()
-    tools.change, tools.proposed, tools.done, tools.later = None, None, None, None
-    tools.wants_call = tools.ends_for_later = False
-    tools.hand_off(reason)
-    return Reply(content, usage)
+    return Reply(content, TurnResult([handoff(reason)]), usage)
 
 
 def _weekday(instant: int) -> str:

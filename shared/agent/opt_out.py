@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from shared.agent import assent
-from shared.agent.tools import OPT_OUT, HandoffReason, Tools
+from shared.agent import Reply, assent
+from shared.agent.tools import OPT_OUT, HandoffReason, TurnInput, TurnResult, handoff
 
 LONGEST = 500
 """Characters of the longest message that can be an explicit wish."""
@@ -121,24 +121,20 @@ def may_opt_out(text: str) -> bool:
     return bool(_MAY_BE.search(plain)) and not _LIMITED.search(plain) and not opts_out(text)
 
 
-def reply(tools: Tools) -> str | None:
-    """The reply to a message that opts out, or may do so; None for every other message. A wish is kept in `tools`."""
-    is_answer = tools.proposal is not None and tools.proposal.kind == OPT_OUT.kind
-    refuses_proposal = tools.proposal is not None and not is_answer and assent.refuses(tools.message)
-    if is_answer:
-        tools.proposal = None
-    is_wish = opts_out(tools.message)
+def reply(turn: TurnInput) -> Reply | None:
+    """The reply to a message that opts out, or may do so; None for every other message."""
+    is_answer = turn.proposal == OPT_OUT
+    refuses_proposal = turn.proposal is not None and not is_answer and assent.refuses(turn.message)
+    is_wish = opts_out(turn.message)
     # "Stop" can refuse what the agent proposed.
-    if (is_wish and not refuses_proposal) or (is_answer and assent.agrees(tools.message, OPT_OUT.kind)):
-        if tools.customer_id is None:
-            tools.hand_off(HandoffReason.CANNOT_HELP)
-            return NOBODY
-        tools.actions.append({"type": "customer_opted_out", "customer_id": tools.customer_id})
-        return f"{DONE}{' Goodbye!' * tools.in_call}"
-    if is_answer or not (is_wish or may_opt_out(tools.message)):
+    if (is_wish and not refuses_proposal) or (is_answer and assent.agrees(turn.message, OPT_OUT.kind)):
+        if turn.customer_id is None:
+            return Reply(NOBODY, TurnResult([handoff(HandoffReason.CANNOT_HELP)]))
+        result = TurnResult([{"type": "customer_opted_out", "customer_id": turn.customer_id}])
+        return Reply(f"{DONE}{' Goodbye!' * turn.in_call}", result)
+    if is_answer or not (is_wish or may_opt_out(turn.message)):
         return None
-    tools.proposed = OPT_OUT
-    return QUESTION
+    return Reply(QUESTION, TurnResult(proposed=OPT_OUT))
 
 
 def _plain(text: str) -> str:

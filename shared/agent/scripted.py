@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
 
 from shared.agent import Reply, Utterance, assent, dates
-from shared.agent.tools import AppointmentView, HandoffReason, Tools
+from shared.agent.tools import AppointmentView, HandoffReason, Tools, TurnInput
 from shared.agent.wording import ATTEND, describe, describe_hours, escaped, local_time, long_time, why_not
 from shared.core import clock
 
@@ -168,10 +168,11 @@ _PLACE = f"({'|'.join(_PLACES)})"
 class Scripted:
     """An Agent that follows `RULES`."""
 
-    def reply(self, utterances: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
+    def reply(self, utterances: Sequence[Utterance], turn: TurnInput, seconds: float) -> Reply:
         """Answer the last message; takes no time to speak of."""
-        turn = _Turn(utterances, tools)
-        return Reply(next(answer for rule in RULES if (answer := rule.answer(turn)) is not None))
+        tools = Tools(turn)
+        message = _Turn(utterances, tools)
+        return Reply(next(answer for rule in RULES if (answer := rule.answer(message)) is not None), tools.result)
 
 
 @dataclass(frozen=True)
@@ -202,15 +203,15 @@ class _Turn:
     """The last message with what it answers, and the answers of the rules: None if a rule does not apply."""
 
     def __init__(self, utterances: Sequence[Utterance], tools: Tools) -> None:
-        self.tools, self.thread = tools, _thread(utterances)
+        self.tools, self.turn, self.result, self.thread = tools, tools.turn, tools.result, _thread(utterances)
         self.text, self.plain, self.previous = self.thread[-1].text, self.thread[-1].plain, self.thread[-1].previous
-        self.topic = CONFIRM if tools.in_call and self.previous.endswith(ATTEND) else self.thread[-1].topic
+        self.topic = CONFIRM if tools.turn.in_call and self.previous.endswith(ATTEND) else self.thread[-1].topic
         self.now = datetime.fromtimestamp(clock.now() / clock.SECOND, UTC)
         self.upcoming = [a for a in tools.list_appointments() if a.status != "cancelled"]
         self.numbered_list = "\n".join(f"{n}. {describe(a, details=True)}" for n, a in enumerate(self.upcoming, 1))
         self.yes, self.no = assent.agrees(self.text), assent.refuses(self.text)
         # In a call, to have no time now is to ask for another call, and the time of that one may be given.
-        call_text = dates.without(re.sub(_BUSY, "call me", self.plain)) if tools.in_call else self.plain
+        call_text = dates.without(re.sub(_BUSY, "call me", self.plain)) if tools.turn.in_call else self.plain
         rows = {CONFIRM: dates.without(self.plain), CALL: call_text}
         self.requests = [change for change, text in rows.items() if _is_row(text, change)]
         self.wanted = self.requests or self._wanted()
@@ -248,11 +249,11 @@ class _Turn:
             return f"All right, {name} stays as it is. {_ELSE}"
         if not (assent.agrees(self.text, proposal.kind) or assent.is_doubtful(self.text, proposal.kind)):
             return None
-        if not self.tools.commit_proposal().ok and self.tools.proposed:
+        if not self.tools.commit_proposal().ok and self.result.proposed:
             return f"Shall I {CANCEL if proposal.at is None else MOVE} {name}? Please answer yes or no, to be sure."
-        if self.tools.is_handed_over:
+        if self.result.has("handoff"):
             return self._staff_decides()
-        if not self.tools.actions:
+        if not self.result.actions:
             return f"I could not do that, because something has changed in the meantime. {_UNCHANGED}"
         at = local_time(proposal.at, choice.timezone) if proposal.at and choice else None
         return f"Done: {name} is {f'moved to {long_time(at)}' if at else 'cancelled'}. {_ELSE}"
@@ -270,7 +271,7 @@ class _Turn:
         if len(self.wanted) > 1:
             return f"I can only do one thing at a time. {_UNCHANGED} What first: {' or '.join(self.wanted)}?"
         if self.wanted == [CALL]:
-            return self._call_later() if self.tools.in_call else self._call_now()
+            return self._call_later() if self.turn.in_call else self._call_now()
         if self.wanted and not self.upcoming:
             return f"You have no upcoming appointment to {self.wanted[0]}. {_OFFER}"
         return self._change(self.wanted[0]) if self.wanted else None
@@ -278,7 +279,7 @@ class _Turn:
     def exact_fact(self) -> str | None:
         """Answer the very question of a fact, which may mention a change: "What is your cancellation policy?"."""
         asked = _question_words(self.plain)
-        facts = [] if self.requests or not asked else self.tools.settings["facts"]
+        facts = [] if self.requests or not asked else self.turn.settings["facts"]
         answer = next((fact["answer"] for fact in facts if _question_words(fact["question"]) == asked), None)
         return None if answer is None else f"{escaped(answer)} {_ELSE}"
 
@@ -288,15 +289,15 @@ class _Turn:
             return None
         asked = _terms(self.plain)
         # A fact without all the words may answer another question. What is asked of one's own appointment is no fact.
-        facts = [] if asked <= _terms(_OWN) else self.tools.settings["facts"]
+        facts = [] if asked <= _terms(_OWN) else self.turn.settings["facts"]
         told = [fact for fact in facts if asked <= _terms(f"{fact['question']} {fact['answer']}")]
         shared = [(len(_terms(fact["question"]) & asked), fact["answer"]) for fact in told]
         best, answer = max(shared, key=lambda each: each[0], default=(0, ""))
         if best:
             return f"{escaped(answer)} {_ELSE}"
-        if _HOURS.search(self.plain) and self.tools.settings["opening_hours"]:
-            return f"{describe_hours(self.tools.settings)} {_ELSE}"
-        if _NUMBER.search(self.plain) and (phone := self.tools.settings["business_phone"]):
+        if _HOURS.search(self.plain) and self.turn.settings["opening_hours"]:
+            return f"{describe_hours(self.turn.settings)} {_ELSE}"
+        if _NUMBER.search(self.plain) and (phone := self.turn.settings["business_phone"]):
             return f"You can reach us at {phone}. {_ELSE}"
         return None
 
@@ -348,38 +349,38 @@ class _Turn:
             if isinstance(at, dates.Unclear):
                 return f"{_WHEN} {name}? {at.ask}"
             result = self.tools.propose_reschedule(choice.id, at.astimezone(UTC).isoformat())
-            if self.tools.is_handed_over:
+            if self.result.has("handoff"):
                 return self._staff_decides()
             answer = self._offer(name, choice)
         return answer if result.ok else f"I could not do that. {result.message}"
 
     def _offer(self, name: str, choice: AppointmentView) -> str:
         """The question whether to move it to the proposed time, which may be another than the wished one."""
-        proposal = self.tools.proposed
+        proposal = self.result.proposed
         if proposal is None or proposal.at is None:
             return ""
         at = long_time(local_time(proposal.at, choice.timezone))
-        if self.tools.problem is None:
+        if self.result.problem is None:
             return f"Shall I move {name} to {at}?"
-        return f"{why_not(self.tools.problem)} The next possible time is {at}. Shall I move {name} to it?"
+        return f"{why_not(self.result.problem)} The next possible time is {at}. Shall I move {name} to it?"
 
     def _staff_decides(self) -> str:
-        why = "Our team decides about new times." if self.tools.problem is None else why_not(self.tools.problem)
-        return f"{why} Someone will be in touch with you.{' Goodbye!' * self.tools.in_call}"
+        why = "Our team decides about new times." if self.result.problem is None else why_not(self.result.problem)
+        return f"{why} Someone will be in touch with you.{' Goodbye!' * self.turn.in_call}"
 
     def _call_now(self) -> str:
         if not (self.yes or self.requests):
             return _CALL_NOW
         if not self.tools.request_call().ok:
             return f"I cannot arrange a call. {_OFFER}"
-        if (at := self.tools.calls_at) is None:
+        if (at := self.turn.calls_at) is None:
             return "All right, we will call you in a moment."
-        when = long_time(local_time(clock.iso(at), self.tools.settings["timezone"]))
+        when = long_time(local_time(clock.iso(at), self.turn.settings["timezone"]))
         return f"All right. We do not call at this hour; we will call you on {when}."
 
     def _call_later(self) -> str:
         """End the call for now, as soon as the time of the next one is clear."""
-        zone = self.upcoming[0].timezone if self.upcoming else self.tools.timezone or self.tools.settings["timezone"]
+        zone = self.upcoming[0].timezone if self.upcoming else self.turn.timezone or self.turn.settings["timezone"]
         is_request = self.requests or (self.topic == CALL and dates.names_any(self.plain))
         at = self._read([re.sub(_BUSY, "", one.plain) for one in self.thread if is_request], zone)
         if isinstance(at, dates.Unclear):

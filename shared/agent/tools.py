@@ -1,7 +1,7 @@
 """The tools of an agent: domain operations that the server binds to one customer (promises 8).
 
-Tools are created for a project, a mode and a customer. The agent's arguments cannot change that: the id of another
-customer's appointment is an unknown id. A turn stages at most one change, which is committed with the reply. A
+Tools are created for a turn's input, which has one customer. The agent's arguments cannot change that: the id of
+another customer's appointment is an unknown id. A turn stages at most one change, which is committed with the reply. A
 cancellation or a new time is first proposed. The next turn can commit exactly this proposal, and only if the user's
 message agrees (`shared/agent/assent.py`).
 """
@@ -117,12 +117,12 @@ class Result:
     message: str
 
 
-@dataclass
-class Tools:
-    """The tools of one turn of a conversation or call."""
+@dataclass(frozen=True)
+class TurnInput:
+    """What the agent gets for one turn of a conversation or call."""
 
     appointments: Sequence[AppointmentRecord]
-    """The customer's next appointments, soonest first (`turns.MAX_APPOINTMENTS`); in a call, only its own."""
+    """The customer's next appointments, soonest first (`replies.MAX_APPOINTMENTS`); in a call, only its own."""
     message: str
     """The user's message of this turn."""
     settings: Settings = field(default_factory=lambda: DEFAULTS)
@@ -141,27 +141,6 @@ class Tools:
     """In a call: the zone of its appointment, for the time of the next call."""
     changed_before: bool = False
     """In a call: whether an earlier turn changed an appointment."""
-    actions: list[Action] = field(default_factory=list)
-    """After the turn: the `actions` of the reply."""
-    done: CallOutcome | None = None
-    """After the turn: what became of an appointment, also if it was so before."""
-    change: tuple[AppointmentRecord, Appointment] | None = None
-    """After the turn: the appointment as read, and as it must be written."""
-    proposed: Proposal | None = None
-    """After the turn: the proposal for the next turn."""
-    problem: Problem | None = None
-    """After the turn: why the wished time is not possible. `proposed` is then the next possible one."""
-    wants_call: bool = False
-    """After the turn: whether the customer requested a call."""
-    later: int | None = None
-    """After the turn: the instant (milliseconds) of the next call that was requested, if a time was named."""
-    ends_for_later: bool = False
-    """After the turn: whether this call ends because another one was requested."""
-
-    @property
-    def is_handed_over(self) -> bool:
-        """Whether a person must take over after this turn."""
-        return any(action["type"] == "handoff" for action in self.actions)
 
     @property
     def calls_at(self) -> int | None:
@@ -169,9 +148,49 @@ class Tools:
         at = hours.next_open(self.settings["calling_hours"], ZoneInfo(self.settings["timezone"]), clock.now())
         return at if at > clock.now() else None
 
+
+def handoff(reason: HandoffReason) -> Action:
+    """The action that hands over to a person."""
+    return {"type": "handoff", "reason": reason}
+
+
+@dataclass
+class TurnResult:
+    """What the agent did in one turn, to be committed with its reply."""
+
+    actions: list[Action] = field(default_factory=list)
+    """The `actions` of the reply."""
+    done: CallOutcome | None = None
+    """What became of an appointment, also if it was so before."""
+    change: tuple[AppointmentRecord, Appointment] | None = None
+    """The appointment as read, and as it must be written."""
+    proposed: Proposal | None = None
+    """The proposal for the next turn."""
+    problem: Problem | None = None
+    """Why the wished time is not possible. `proposed` is then the next possible one."""
+    wants_call: bool = False
+    """Whether the customer requested a call."""
+    later: int | None = None
+    """The instant (milliseconds) of the next call that was requested, if a time was named."""
+    ends_for_later: bool = False
+    """Whether this call ends because another one was requested."""
+
+    def has(self, *types: str) -> bool:
+        """Whether one of the actions has one of these types."""
+        return any(action["type"] in types for action in self.actions)
+
+
+class Tools:
+    """The tools of one turn. What the agent does with them is in `result`."""
+
+    def __init__(self, turn: TurnInput) -> None:
+        self.turn, self.result = turn, TurnResult()
+        # The answer to the question whether the person opts out is not the agent's to give.
+        self.proposal = None if turn.proposal == OPT_OUT else turn.proposal
+
     def list_appointments(self) -> list[AppointmentView]:
         """The appointments as the agent sees them."""
-        return [to_view(record.doc, self.settings["timezone"]) for record in self.appointments]
+        return [to_view(record.doc, self.turn.settings["timezone"]) for record in self.turn.appointments]
 
     def confirm(self, appointment_id: str) -> Result:
         """Confirm an appointment in this turn, unless the message may mean the proposal."""
@@ -217,7 +236,7 @@ class Tools:
             return Result(False, "Nothing was proposed in the previous turn.")
         if (doubt := self._doubt()) is not None:
             return doubt
-        if not assent.agrees(self.message, self.proposal.kind):
+        if not assent.agrees(self.turn.message, self.proposal.kind):
             return Result(False, "The user's message does not agree; the proposal is dropped.")
         record = self._appointment(self.proposal.appointment_id)
         if record is None or record.doc["appointment_at"] != self.proposal.present_at:
@@ -240,21 +259,21 @@ class Tools:
 
     def request_call(self) -> Result:
         """Request a phone call to the customer now."""
-        if not self.can_call or self.in_call:
+        if not self.turn.can_call or self.turn.in_call:
             return Result(False, "Calls cannot be placed for this customer; offer to hand off to a person.")
         if refusal := self._refusal():
             return refusal
-        self.wants_call = True
-        if (at := self.calls_at) is None:
+        self.result.wants_call = True
+        if (at := self.turn.calls_at) is None:
             return Result(True, "The customer will be called.")
-        local = clock.local(at, ZoneInfo(self.settings["timezone"]))
+        local = clock.local(at, ZoneInfo(self.turn.settings["timezone"]))
         return Result(True, f"No calls are made at this hour. The customer will be called at {local}: say so.")
 
     def call_later(self, at: str) -> Result:
         """End the call because the customer wants the next call at this time, RFC 3339 with an offset."""
-        if not self.in_call:
+        if not self.turn.in_call:
             return Result(False, "This is not a phone call.")
-        if self.changed_before:
+        if self.turn.changed_before:
             return Result(False, "An appointment was already changed in this call; another call is not needed.")
         if refusal := self._refusal():
             return refusal
@@ -264,63 +283,59 @@ class Tools:
             return Result(False, "The time must be RFC 3339 with a UTC offset.")
         if not clock.now() < instant < clock.now() + LATEST_CALL_MS:
             return Result(False, "The time of the next call must be in the future, and within a year.")
-        self.later, self.ends_for_later = instant, True
+        self.result.later, self.result.ends_for_later = instant, True
         return Result(True, "Saved. The call ends with your reply.")
 
     def hand_off(self, reason: HandoffReason) -> Result:
         """Hand the conversation to a person. The agent can change nothing afterwards."""
-        if not self.is_handed_over:
-            self.actions.append({"type": "handoff", "reason": reason})
+        if not self.result.has("handoff"):
+            self.result.actions.append(handoff(reason))
         return Result(True, "A person will take over.")
-
-    @property
-    def opts_out(self) -> bool:
-        """Whether the person opts out in this turn."""
-        return any(action["type"] == "customer_opted_out" for action in self.actions)
 
     def ask_about_opt_out(self) -> Result:
         """Ask whether the person does not want to be called or written to again; the next message may say so."""
         if refusal := self._refusal():
             return refusal
-        self.proposed = OPT_OUT
+        self.result.proposed = OPT_OUT
         return Result(True, "The reply asks whether the customer wants no more calls and messages.")
 
     def end_conversation(self) -> Result:
         """End the conversation with this reply."""
-        if not any(action["type"] == "conversation_ended" for action in self.actions):
-            self.actions.append({"type": "conversation_ended"})
+        if not self.result.has("conversation_ended"):
+            self.result.actions.append({"type": "conversation_ended"})
         return Result(True, "The conversation ends with your reply.")
 
     def _propose_time(self, record: AppointmentRecord, wished: int) -> Result:
         """Propose the wished time, or the next possible one. Hands over if there is none."""
-        rules = self._rules(self.settings["minimum_notice_minutes"])
+        rules = self._rules(self.turn.settings["minimum_notice_minutes"])
         if rules is None:
             return self._leave_to_staff()
         duration = _duration(record)
-        self.problem = rules.problem(wished, duration)
-        at = wished if self.problem is None else rules.next_possible(wished, duration)
+        self.result.problem = rules.problem(wished, duration)
+        at = wished if self.result.problem is None else rules.next_possible(wished, duration)
         if at is None:
             return self._leave_to_staff()
         return self._propose(Proposal("reschedule", record.doc["id"], record.doc["appointment_at"], clock.iso(at)))
 
     def _rules(self, notice: int) -> TimePolicy | None:
         """The rules for new times at least `notice` minutes from now; None if a person decides about them."""
-        if self.settings["change_policy"] == ChangePolicy.ASK_STAFF:
+        if self.turn.settings["change_policy"] == ChangePolicy.ASK_STAFF:
             return None
-        is_bound = self.settings["change_policy"] == ChangePolicy.WITHIN_HOURS
-        week = self.settings["opening_hours"] if is_bound else []
-        return TimePolicy(ZoneInfo(self.settings["timezone"]), clock.now() + notice * clock.MINUTE, week)
+        is_bound = self.turn.settings["change_policy"] == ChangePolicy.WITHIN_HOURS
+        week = self.turn.settings["opening_hours"] if is_bound else []
+        return TimePolicy(ZoneInfo(self.turn.settings["timezone"]), clock.now() + notice * clock.MINUTE, week)
 
     def _leave_to_staff(self) -> Result:
         self.hand_off(HandoffReason.CHANGE_REQUESTED)
-        why = "" if self.problem is None else f"{_NOT_POSSIBLE[self.problem]} No other time within 14 days is. "
+        problem = self.result.problem
+        why = "" if problem is None else f"{_NOT_POSSIBLE[problem]} No other time within 14 days is. "
         message = f"{why}A person decides about this change, and was asked to. Say so, and that they will be in touch."
         return Result(False, message)
 
     def _doubt(self) -> Result | None:
         """Repeat the proposal if "confirm" can mean the proposal or the appointment; the user is asked again."""
         proposal = self.proposal
-        if proposal is None or not assent.is_doubtful(self.message, proposal.kind):
+        if proposal is None or not assent.is_doubtful(self.turn.message, proposal.kind):
             return None
         record = self._appointment(proposal.appointment_id)
         if record is None or record.doc["appointment_at"] != proposal.present_at:
@@ -341,30 +356,30 @@ class Tools:
             after = commands.apply(record.doc, patch)
         except ApiError as error:
             return Result(False, error.message)
-        self.done = done
+        self.result.done = done
         if after is None:
             return Result(True, "No change was necessary.")
-        self.change = (record, after)
-        self.actions.append({"type": f"appointment_{done}", "appointment_id": appointment_id})
+        self.result.change = (record, after)
+        self.result.actions.append({"type": f"appointment_{done}", "appointment_id": appointment_id})
         return Result(True, "Done.")
 
     def _propose(self, proposal: Proposal) -> Result:
         if refusal := self._refusal():
             return refusal
-        self.proposed = proposal
+        self.result.proposed = proposal
         return Result(True, "Proposed, but not done yet. Describe the change and ask whether the user agrees.")
 
     def _refusal(self) -> Result | None:
         """The reason why this turn can make no further change; None if it can."""
-        if self.is_handed_over:
+        if self.result.has("handoff"):
             return Result(False, "The conversation was handed to a person; nothing more can be changed.")
-        changed = any(action["type"].startswith("appointment_") for action in self.actions)
-        if self.ends_for_later:
+        changed = any(action["type"].startswith("appointment_") for action in self.result.actions)
+        if self.result.ends_for_later:
             return Result(False, "The customer wants to be called again; nothing more can be done in this call.")
-        return _ONE_CHANGE if changed or self.wants_call or self.proposed else None
+        return _ONE_CHANGE if changed or self.result.wants_call or self.result.proposed else None
 
     def _appointment(self, id: str) -> AppointmentRecord | None:
-        return next((record for record in self.appointments if record.doc["id"] == id), None)
+        return next((record for record in self.turn.appointments if record.doc["id"] == id), None)
 
 
 _NOT_POSSIBLE = {

@@ -6,13 +6,13 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from shared.agent import Agent, Utterance, assent, opt_out, plain_text
-from shared.agent.tools import AppointmentView, Proposal, Tools, to_view
+from shared.agent import Agent, Reply, Utterance, assent, opt_out, plain_text
+from shared.agent.tools import AppointmentView, Proposal, Tools, TurnInput, TurnResult, to_view
 from shared.agent.wording import ATTEND, describe, escaped, local_time, long_time
 from shared.agent_settings.resource import Settings
 from shared.appointments.resource import Appointment, AppointmentRecord, AppointmentStatus
-from shared.calls import reaching, sessions
-from shared.calls.reaching import Callee, Stage
+from shared.calls import identity_check, sessions
+from shared.calls.identity_check import Callee, Stage
 from shared.calls.transcripts import Line, Speaker
 from shared.core import clock
 from shared.customers.resource import Customer
@@ -87,19 +87,20 @@ def reply(
     opening: str,
     stage: Stage | None,
     history: Sequence[Utterance],
-    tools: Tools,
+    turn: TurnInput,
     seconds: float,
-) -> tuple[str, Stage | None]:
-    """What the agent says to the last utterance, in plain text, and the next stage of reaching the person.
+) -> tuple[Reply, Stage | None]:
+    """The agent's reply to the last utterance, in plain text, and the next stage of the identity check.
 
     A wish not to be called holds whoever speaks. Raises AgentFailed.
     """
-    text = opt_out.reply(tools)
-    if text is None:
-        text, stage = reaching.reply(callee, opening, stage, history, tools)
-    if text is None:
-        text = agent.reply(history, tools, seconds).content
-    return farewell(_plain(text), tools.settings) if ends_call(tools) else _plain(text), stage
+    reply = opt_out.reply(turn)
+    if reply is None:
+        reply, stage = identity_check.reply(callee, opening, stage, history, turn)
+    if reply is None:
+        reply = agent.reply(history, turn, seconds)
+    text = _plain(reply.content)
+    return replace(reply, content=farewell(text, turn.settings) if ends_call(reply.result) else text), stage
 
 
 def farewell(text: str, settings: Settings) -> str:
@@ -177,7 +178,7 @@ class _Call:
         self.later: int | None = None
         self.opts_out = False
         self.outcome: CallOutcome | None = None
-        views = self.tools("").list_appointments()
+        views = Tools(self.turn_input("")).list_appointments()
         zone = timezone or settings["timezone"]
         self.callee = callee(customer["name"], business, views[0] if views else None, zone)
         self.opening = opening(self.callee, recorded=True)
@@ -185,9 +186,9 @@ class _Call:
         self.history = [Utterance("assistant", self.opening)]
         self.texts: list[tuple[Speaker, str]] = [("agent", self.opening)]
 
-    def tools(self, message: str) -> Tools:
-        """The tools of a turn, which see the appointments with the changes of earlier turns."""
-        return Tools(
+    def turn_input(self, message: str) -> TurnInput:
+        """The input of a turn, with the appointments as earlier turns have changed them."""
+        return TurnInput(
             appointments=[self._changed(record) for record in self.coming],
             message=message,
             customer_id=self.customer_id,
@@ -201,17 +202,18 @@ class _Call:
 
     def turn(self, line: str) -> bool:
         """Let the agent answer the customer's line; returns whether the call goes on."""
-        tools = self.tools(line)
+        turn = self.turn_input(line)
         self.history.append(Utterance("user", line))
-        words, self.stage = reply(self.agent, self.callee, self.opening, self.stage, self.history, tools, SECONDS)
-        self.history.append(Utterance("assistant", words))
-        self.texts += [("customer", line), ("agent", words)]
-        self.proposal, self.later, self.opts_out = tools.proposed, tools.later, tools.opts_out
-        self.outcome = later_result(self.outcome, tools)
-        if tools.change is not None:
-            changed, after = tools.change
+        answer, self.stage = reply(self.agent, self.callee, self.opening, self.stage, self.history, turn, SECONDS)
+        self.history.append(Utterance("assistant", answer.content))
+        self.texts += [("customer", line), ("agent", answer.content)]
+        result = answer.result
+        self.proposal, self.later, self.opts_out = result.proposed, result.later, result.has("customer_opted_out")
+        self.outcome = later_result(self.outcome, result)
+        if result.change is not None:
+            changed, after = result.change
             self.change = next(record for record in self.coming if record.doc["id"] == changed.doc["id"]), after
-        return not ends_call(tools)
+        return not ends_call(result)
 
     def _changed(self, record: AppointmentRecord) -> AppointmentRecord:
         if self.change is None or self.change[0] is not record:
@@ -219,10 +221,9 @@ class _Call:
         return replace(record, doc=self.change[1])
 
 
-def ends_call(tools: Tools) -> bool:
+def ends_call(result: TurnResult) -> bool:
     """Whether the call ends with the reply of this turn."""
-    types = {action["type"] for action in tools.actions}
-    return not types.isdisjoint({"conversation_ended", "handoff", "customer_opted_out"}) or tools.ends_for_later
+    return result.has("conversation_ended", "handoff", "customer_opted_out") or result.ends_for_later
 
 
 def is_coming(appointment: Appointment) -> bool:
@@ -273,12 +274,12 @@ def _plain(markdown: str) -> str:
     return " ".join(plain_text.plain(markdown).split())
 
 
-def later_result(before: CallOutcome | None, tools: Tools) -> CallOutcome | None:
+def later_result(before: CallOutcome | None, turn: TurnResult) -> CallOutcome | None:
     """What has come of a call after a turn: of several, the first; of two changes of the appointment, the later."""
     after = [
-        *([tools.done] if tools.done is not None else []),
-        *([CallOutcome.OPTED_OUT] if tools.opts_out else []),
-        *([CallOutcome.HANDED_OFF] if tools.is_handed_over else []),
+        *([turn.done] if turn.done is not None else []),
+        *([CallOutcome.OPTED_OUT] if turn.has("customer_opted_out") else []),
+        *([CallOutcome.HANDED_OFF] if turn.has("handoff") else []),
     ]
     if after and after[0] in CHANGES_OF_APPOINTMENT:
         return after[0]

@@ -153,7 +153,7 @@ class SessionRow(ResourceRow):
     opening: NotRequired[str]
     """The agent's first words in a live call."""
     stage: NotRequired[str]
-    """What the agent waits for in a live call, until it has reached the person (`Stage` of `calls/reaching.py`)."""
+    """What the agent of a live call waits for, until the person speaks (`Stage` of `calls/identity_check.py`)."""
     voicemail: NotRequired[bool]
     """A machine has answered the live call."""
     talked: NotRequired[bool]

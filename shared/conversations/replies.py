@@ -22,7 +22,7 @@ from shared.agent import (
     opt_out,
     plain_text,
 )
-from shared.agent.tools import HandoffReason, Proposal, Tools
+from shared.agent.tools import HandoffReason, Proposal, TurnInput, TurnResult, handoff
 from shared.agent.wording import escaped
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
@@ -79,10 +79,9 @@ CUSTOMER_DELETED = "I cannot help with this one myself. I have asked someone fro
 
 @dataclass(frozen=True)
 class AgentReply:
-    """The agent's reply, and the tools with their changes."""
+    """The reply of a turn, and what it is beside the agent's words."""
 
     reply: Reply
-    tools: Tools
     failed: bool = False
     """Whether the reply is an apology."""
     holding: bool = False
@@ -130,8 +129,9 @@ def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
 
 def _keep_wish_and_save(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> str:
     """Commit the reply. A wish not to be contacted is kept before it, and holds whatever becomes of the turn."""
-    if agent.tools.opts_out and agent.tools.customer_id is not None:
-        opting_out.keep(turn.scope, agent.tools.customer_id)
+    customer_id = conversation.doc["customer_id"]
+    if customer_id is not None and agent.reply.result.has("customer_opted_out"):
+        opting_out.keep(turn.scope, customer_id)
     return _save_reply(turn, conversation, agent)
 
 
@@ -148,32 +148,38 @@ def _introduced_reply(turn: Turn, conversation: ConversationRecord, may_call: bo
 
 def _choose_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) -> AgentReply:
     customer_id = conversation.doc["customer_id"]
-    tools = Tools(appointments=(), message=turn.message["content"], customer_id=customer_id)
-    tools.proposal = _proposal(conversation)
+    known = TurnInput((), turn.message["content"], proposal=_proposal(conversation), customer_id=customer_id)
     # A wish not to be contacted again holds whatever else is the case; whom nobody knows, waits for a person already.
-    wish = None if customer_id is None and is_held(conversation) else opt_out.reply(tools)
-    if wish is not None and (customer_id is None or not tools.opts_out or _exists(turn.scope, customer_id)):
-        return AgentReply(Reply(wish), tools)
+    wish = None if customer_id is None and is_held(conversation) else opt_out.reply(known)
     if wish is not None:
-        tools.hand_off(HandoffReason.CUSTOMER_DELETED)
-        return AgentReply(Reply(f"{wish} {CUSTOMER_DELETED}"), tools)
+        gone = (
+            customer_id is not None and wish.result.has("customer_opted_out") and not _exists(turn.scope, customer_id)
+        )
+        return AgentReply(_of_deleted_customer(wish) if gone else wish)
     if is_held(conversation):
-        return AgentReply(Reply(HOLDING_AGAIN if conversation.row.get("held") else HOLDING), tools, holding=True)
+        return AgentReply(Reply(HOLDING_AGAIN if conversation.row.get("held") else HOLDING), holding=True)
     if turn.must_apologize:
-        return _apology(tools)
+        return _apology()
     customer_key = (turn.scope.pk(CUSTOMERS.kind), customer_id or "")
     keys = agent_settings.keys(turn.scope)
     rows = table.get_many(keys if customer_id is None else [*keys, customer_key])
     stored = agent_settings.of_rows(turn.scope, rows)
-    tools.settings = stored.known
+    known = dataclasses.replace(known, settings=stored.known)
     if customer_id is not None:
         customer = rows.get(customer_key)
         if customer is None:
-            tools.hand_off(HandoffReason.CUSTOMER_DELETED)
-            return AgentReply(Reply(CUSTOMER_DELETED), tools, business=stored.business)
-        tools.can_call = may_call and calls.can_be_called(customer)
-        tools.appointments = upcoming_appointments(turn.scope, customer_id)
-    return dataclasses.replace(_ask_agent(turn, tools), business=stored.business)
+            return AgentReply(_of_deleted_customer(), business=stored.business)
+        known = dataclasses.replace(
+            known,
+            can_call=may_call and calls.can_be_called(customer),
+            appointments=upcoming_appointments(turn.scope, customer_id),
+        )
+    return dataclasses.replace(_ask_agent(turn, known), business=stored.business)
+
+
+def _of_deleted_customer(wish: Reply | None = None) -> Reply:
+    actions = [*(wish.result.actions if wish is not None else []), handoff(HandoffReason.CUSTOMER_DELETED)]
+    return Reply(CUSTOMER_DELETED if wish is None else f"{wish.content} {CUSTOMER_DELETED}", TurnResult(actions))
 
 
 def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRecord]:
@@ -199,30 +205,27 @@ def _exists(scope: Scope, customer_id: str) -> bool:
     return table.get(scope.pk(CUSTOMERS.kind), customer_id) is not None
 
 
-def _ask_agent(turn: Turn, tools: Tools) -> AgentReply:
-    if turn.scope.is_simulated and tools.message == SIMULATED_ERROR:
-        return _apology(tools)
+def _ask_agent(turn: Turn, known: TurnInput) -> AgentReply:
+    if turn.scope.is_simulated and known.message == SIMULATED_ERROR:
+        return _apology()
     history = [
         _utterance(message)
         for message in transcript(turn.scope, turn.conversation_id, HISTORY)
         if message["id"] < turn.id
     ]
     # Not from the transcript, from which an erasure may have removed it.
-    history.append(Utterance("user", tools.message))
+    history.append(Utterance("user", known.message))
     for _ in range(ATTEMPTS):
-        attempt_tools = dataclasses.replace(tools, actions=[])
         try:
-            reply = agent_for(turn.scope).reply(history, attempt_tools, turn.seconds)
+            return AgentReply(agent_for(turn.scope).reply(history, known, turn.seconds))
         except AgentFailed as error:
             logger().warning("agent failed", extra={"message_id": turn.id, "error": str(error)})
             failure = error
             if turn.seconds <= 1:
                 break
-        else:
-            return AgentReply(reply, attempt_tools)
     if isinstance(failure, AgentUnavailable):
         raise failure
-    return _apology(tools)
+    return _apology()
 
 
 def _utterance(message: Message) -> Utterance:
@@ -236,9 +239,8 @@ def _utterance(message: Message) -> Utterance:
     return Utterance("assistant", content.partition("\n\n")[2] if content.startswith(INTRODUCTION) else content)
 
 
-def _apology(tools: Tools) -> AgentReply:
-    tools.hand_off(HandoffReason.AGENT_FAILED)
-    return AgentReply(Reply(APOLOGY), tools, failed=True)
+def _apology() -> AgentReply:
+    return AgentReply(Reply(APOLOGY, TurnResult([handoff(HandoffReason.AGENT_FAILED)])), failed=True)
 
 
 def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> str:
@@ -247,13 +249,12 @@ def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply)
     If the conversation has ended since the message, the reply is written without the changes of the tools. Raises
     ConditionFailed or Contended if a row was modified concurrently, ApiError if the requested call cannot be placed.
     """
-    scope, reply, tools = turn.scope, agent.reply, agent.tools
+    scope, reply, result = turn.scope, agent.reply, agent.reply.result
     if conversation.doc["status"] == ConversationStatus.ENDED:
-        kept = [action for action in tools.actions if action["type"] == "customer_opted_out"]
-        tools = Tools(appointments=(), message=tools.message, actions=kept)
+        result = TurnResult([action for action in result.actions if action["type"] == "customer_opted_out"])
     now = max(clock.now(), turn.asked_at_ms + 1)
-    actions, placed = list(tools.actions), None
-    if tools.wants_call:
+    actions, placed = list(result.actions), None
+    if result.wants_call:
         assert conversation.doc["customer_id"] is not None
         placed = calls.place(scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
         actions.append({"type": "call_requested", "session_id": placed.session["id"]})
@@ -266,13 +267,13 @@ def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply)
         "actions": actions,
         "holding": agent.holding,
     }
-    change = _after(turn, conversation, reply_message, tools, introduces=agent.introduces)
+    change = _after(turn, conversation, reply_message, result, introduces=agent.introduces)
     message: Message = {**turn.message, "reply_status": ReplyStatus.FAILED if agent.failed else ReplyStatus.COMPLETE}
     response = _response_body(message, reply_message, change.doc, markdown=turn.claim.row["markdown"])
     writes = [
         table.Put(_message_row(turn, reply_message)),
         *change.writes,
-        *_change_writes(scope, conversation.doc, tools),
+        *_change_writes(scope, conversation.doc, result),
         *(placed.writes if placed is not None else []),
         *([table.Put(_usage(turn, reply, now))] if scope.livemode else []),
         *slots.free(turn.claim.row),
@@ -293,13 +294,13 @@ def _response_body(message: Message, reply: Message, conversation: Conversation,
 
 
 def _after(
-    turn: Turn, conversation: ConversationRecord, reply: Message, tools: Tools, *, introduces: bool
+    turn: Turn, conversation: ConversationRecord, reply: Message, result: TurnResult, *, introduces: bool
 ) -> Change[Conversation]:
     """The conversation after the reply, which may end it."""
     at, before = reply["created_at"], conversation.doc
-    reasons = [action["reason"] for action in tools.actions if action["type"] == "handoff"]
+    reasons = [action["reason"] for action in result.actions if action["type"] == "handoff"]
     handoff = after_reply(before, reasons, at)
-    unlocked = _unlocked(turn, conversation, tools)
+    unlocked = _unlocked(turn, conversation, result)
     unlocked["introduced"] = introduces or conversation.row.get("introduced")
     unlocked["held"] = (reply["holding"] or conversation.row.get("held") or None) if handoff is not None else None
     if any(action["type"] == "conversation_ended" for action in reply["actions"]):
@@ -311,13 +312,13 @@ def _after(
     return Change(after, [CONVERSATIONS.update(turn.scope, conversation, after, unlocked)])
 
 
-def _change_writes(scope: Scope, conversation: Conversation, tools: Tools) -> list[table.Write]:
+def _change_writes(scope: Scope, conversation: Conversation, result: TurnResult) -> list[table.Write]:
     """The write of the appointment that the tools changed, and the check that the customer is not deleted."""
-    if tools.change is None:
+    if result.change is None:
         return []
     assert conversation["customer_id"] is not None
     customer_exists = must_exist(scope, conversation["customer_id"], "customer")
-    return [APPOINTMENTS.update(scope, *tools.change), customer_exists]
+    return [APPOINTMENTS.update(scope, *result.change), customer_exists]
 
 
 def _message_row(turn: Turn, reply: Message) -> table.Row:
@@ -325,10 +326,10 @@ def _message_row(turn: Turn, reply: Message) -> table.Row:
     return row | {"conversation_id": turn.conversation_id}
 
 
-def _unlocked(turn: Turn, conversation: ConversationRecord, tools: Tools) -> dict[str, table.Value | None]:
+def _unlocked(turn: Turn, conversation: ConversationRecord, result: TurnResult) -> dict[str, table.Value | None]:
     """The conversation's attributes after the turn."""
     unlocked: dict[str, table.Value | None] = {}
-    unlocked["proposal"] = fields.to_json(vars(tools.proposed)) if tools.proposed else None
+    unlocked["proposal"] = fields.to_json(vars(result.proposed)) if result.proposed else None
     # Another turn may hold the lock if this turn ended with an apology before.
     if conversation.row.get("turn") == turn.id:
         unlocked["turn"] = None

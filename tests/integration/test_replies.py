@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, use_agent
-from shared.agent.tools import Tools
+from shared.agent.tools import TurnInput
 from shared.conversations import replies
 from tests.support.clocks import Clock
 from tests.support.conversing import (
@@ -267,7 +267,7 @@ class Slow:
     takes: Sequence[float | None]
     given: list[float] = field(default_factory=list)
 
-    def reply(self, utterances: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
+    def reply(self, utterances: Sequence[Utterance], turn: TurnInput, seconds: float) -> Reply:
         self.given.append(seconds)
         takes = self.takes[min(len(self.given), len(self.takes)) - 1]
         if takes is None:
@@ -372,7 +372,7 @@ def test_an_agent_that_fails_for_good_apologizes_in_the_same_request(
     stage: Stage, stopped_clocks: Clock, live_thread: Callable[[], Thread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Broken:
-        def reply(self, utterances: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
+        def reply(self, utterances: Sequence[Utterance], turn: TurnInput, seconds: float) -> Reply:
             raise AgentFailed("AccessDeniedException")
 
     monkeypatch.setenv("SIMULATE_LIVE", "0")
@@ -389,8 +389,8 @@ def test_the_model_knows_the_projects_name_if_the_business_has_none(
     stage: Stage, live_thread: Callable[[], Thread], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Named:
-        def reply(self, utterances: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
-            return Reply(f"This is {tools.settings['business_name']}.")
+        def reply(self, utterances: Sequence[Utterance], turn: TurnInput, seconds: float) -> Reply:
+            return Reply(f"This is {turn.settings['business_name']}.")
 
     monkeypatch.setenv("SIMULATE_LIVE", "0")
     use_agent(Named())

@@ -15,8 +15,8 @@ from functions import voice_turn
 from shared.agent import AgentFailed, Reply, Utterance, use_agent
 from shared.agent.bedrock import Bedrock
 from shared.agent.scripted import Scripted
-from shared.agent.tools import Tools
-from shared.calls import reaching
+from shared.agent.tools import TurnInput
+from shared.calls import identity_check
 from shared.calls.live import voice
 from shared.calls.live.steps import FILES_WITHIN_MS, LONGEST_MS, POLL_MS, START_AGAIN_MS
 from shared.core import clock
@@ -93,7 +93,7 @@ def line() -> Iterator[Line]:
 class Broken:
     """An agent that cannot."""
 
-    def reply(self, said: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
+    def reply(self, said: Sequence[Utterance], turn: TurnInput, seconds: float) -> Reply:
         raise AgentFailed("ModelTimeout")
 
 
@@ -101,19 +101,19 @@ class Watched:
     """The scripted agent, and what it was given."""
 
     def __init__(self, meanwhile: Callable[[], Any] | None = None) -> None:
-        self.tools: list[Tools] = []
+        self.turns: list[TurnInput] = []
         self.said: list[list[Utterance]] = []
         self.seconds: list[float] = []
         self._meanwhile = [meanwhile] if meanwhile else []
 
-    def reply(self, said: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
-        self.tools.append(tools)
+    def reply(self, said: Sequence[Utterance], turn: TurnInput, seconds: float) -> Reply:
+        self.turns.append(turn)
         self.said.append(list(said))
         self.seconds.append(seconds)
         if self._meanwhile:
             with privileges.running(None):
                 self._meanwhile.pop()()
-        return Scripted().reply(said, tools, seconds)
+        return Scripted().reply(said, turn, seconds)
 
 
 def say(stage: Stage, call: LiveCall, text: str | None) -> tuple[str, bool]:
@@ -351,7 +351,7 @@ def test_a_wrong_number_hears_no_personal_data_and_the_call_has_that_outcome(
     stage: Stage, stopped_clock: Clock, line: Line
 ) -> None:
     call = answered(stage, line)
-    assert talks(stage, stopped_clock, call, "You have the wrong number.") == (reaching.WRONG, True)
+    assert talks(stage, stopped_clock, call, "You have the wrong number.") == (identity_check.WRONG, True)
     hangs_up(stage, stopped_clock, call, line, Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP))
     assert outcome(call) == ("completed", "agent_hangup", "human")
     assert (call.doc["outcome"], call.doc["summary"]) == ("wrong_person", "Somebody else answered.")
@@ -386,7 +386,7 @@ def test_who_does_not_say_who_they_are_hears_a_goodbye(stage: Stage, stopped_clo
 
 def test_the_agent_waits_longer_for_a_person_who_is_fetched(stage: Stage, stopped_clock: Clock, line: Line) -> None:
     call = answered(stage, line)
-    assert talks(stage, stopped_clock, call, "One moment, please.") == (reaching.PERSON_COMES, False)
+    assert talks(stage, stopped_clock, call, "One moment, please.") == (identity_check.PERSON_COMES, False)
     silences = [say(stage, call, None) for _ in range(voice.WAITING_SILENCES - 1)]
     assert silences == [(voice.WAITING, False)] * (voice.WAITING_SILENCES - 1)
     assert talks(stage, stopped_clock, call, "Hello?")[0] == line.started[0][-1]
@@ -455,8 +455,8 @@ def test_the_agent_knows_the_instructions_and_what_was_said(stage: Stage, stoppe
     call = reached(stage, line, instructions=INSTRUCTIONS)
     first, _ = talks(stage, stopped_clock, call, "When is it?")
     talks(stage, stopped_clock, call, "Thank you.")
-    assert [tools.instructions for tools in agent.tools] == [INSTRUCTIONS] * 2
-    assert all(tools.in_call for tools in agent.tools)
+    assert [turn.instructions for turn in agent.turns] == [INSTRUCTIONS] * 2
+    assert all(turn.in_call for turn in agent.turns)
     assert all(0 < seconds <= 60 - voice_turn.COMMIT_SECONDS for seconds in agent.seconds)
     opening = line.started[0][-1]
     introduced, matter = agent.said[1][1:3]

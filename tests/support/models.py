@@ -14,7 +14,7 @@ from botocore.stub import Stubber
 
 from shared.agent import Reply, Utterance
 from shared.agent.bedrock import Bedrock
-from shared.agent.tools import Proposal, Tools
+from shared.agent.tools import Proposal, TurnInput
 from shared.appointments import commands as appointments
 from shared.appointments.resource import AppointmentCreate, AppointmentRecord
 from shared.store.keys import Scope
@@ -105,13 +105,13 @@ def use(id: str, name: str, given: Any) -> dict[str, Any]:
 
 
 def asked(
-    tools: Tools,
+    turn: TurnInput,
     said: Sequence[Utterance] = (),
     seconds: float = 45,
     passing: Passing | None = None,
 ) -> Reply:
     agent = Bedrock(client(), MODEL_ID, passing.monotonic if passing else time.monotonic)
-    return agent.reply(said or [Utterance("user", tools.message)], tools, seconds)
+    return agent.reply(said or [Utterance("user", turn.message)], turn, seconds)
 
 
 SCOPE = Scope(1, True)
@@ -122,12 +122,12 @@ def found(customer_id: str = "cust_1", scope: Scope = SCOPE, version: int = 1, *
     return rows.record(appointments.new(scope, AppointmentCreate.model_construct(**given)), version)
 
 
-def tools_of(*mine: AppointmentRecord, message: str = "Hello", proposal: Proposal | None = None) -> Tools:
-    return Tools(appointments=mine or (found(),), message=message, proposal=proposal)
+def turn_of(*mine: AppointmentRecord, message: str = "Hello", proposal: Proposal | None = None) -> TurnInput:
+    return TurnInput(appointments=mine or (found(),), message=message, proposal=proposal)
 
 
-def handed_off(tools: Tools) -> str | None:
-    return next((action["reason"] for action in tools.actions if action["type"] == "handoff"), None)
+def handed_off(reply: Reply) -> str | None:
+    return next((action["reason"] for action in reply.result.actions if action["type"] == "handoff"), None)
 
 
 OTHER_TIME = "2026-10-01T12:00:00.000Z"

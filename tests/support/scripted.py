@@ -7,7 +7,7 @@ from typing import Any
 
 from shared.agent import Utterance
 from shared.agent.scripted import Scripted
-from shared.agent.tools import Tools
+from shared.agent.tools import TurnInput, TurnResult
 from shared.agent.wording import ATTEND
 from shared.appointments import commands as appointments
 from shared.appointments.resource import Appointment, AppointmentCreate
@@ -44,32 +44,33 @@ class Dialogue:
         self.documents = list(documents)
         self.given = {"can_call": can_call} | given
         self.said = [Utterance("assistant", opening)] if opening else []
-        self.tools = Tools(appointments=[], message="")
+        self.result = TurnResult()
 
     def say(self, text: str) -> str:
         """The agent's answer, after the turn has committed what it staged."""
         found = [rows.record(doc) for doc in self.documents]
-        self.tools = Tools(found, text, proposal=self.tools.proposed, **self.given)
+        turn = TurnInput(found, text, proposal=self.result.proposed, **self.given)
         self.said.append(Utterance("user", text))
-        reply = Scripted().reply(self.said, self.tools, seconds=10)
+        reply = Scripted().reply(self.said, turn, seconds=10)
+        self.result = reply.result
         self.said.append(Utterance("assistant", reply.content))
-        if self.tools.change:
-            before, after = self.tools.change
+        if self.result.change:
+            before, after = self.result.change
             self.documents = [after if doc["id"] == before.doc["id"] else doc for doc in self.documents]
         return reply.content
 
     @property
     def actions(self) -> list[str]:
-        return [action["type"] for action in self.tools.actions]
+        return [action["type"] for action in self.result.actions]
 
     @property
     def proposed(self) -> tuple[str, str, str | None] | None:
         """What waits for a yes: its kind, the appointment and the new time."""
-        proposal = self.tools.proposed
+        proposal = self.result.proposed
         return (proposal.kind, proposal.appointment_id, proposal.at) if proposal else None
 
     def untouched(self) -> bool:
-        return not self.tools.actions and self.tools.change is None and not self.tools.wants_call
+        return not self.result.actions and self.result.change is None and not self.result.wants_call
 
 
 def phoned(*documents: Appointment, **given: Any) -> Dialogue:

@@ -13,7 +13,7 @@ import pytest
 
 from shared.agent import Reply, Utterance
 from shared.agent.scripted import Scripted
-from shared.agent.tools import AppointmentView, HandoffReason, Tools
+from shared.agent.tools import AppointmentView, HandoffReason, Tools, TurnInput, TurnResult, handoff
 from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.appointments import commands as appointments
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentCreate, AppointmentRecord
@@ -246,27 +246,27 @@ def test_a_call_about_nothing_has_a_summary_too() -> None:
 
 
 class Watched:
-    """The scripted agent, and the tools that it was given."""
+    """The scripted agent, and the input of each turn."""
 
     def __init__(self) -> None:
-        self.given: list[tuple[Tools, list[AppointmentView]]] = []
+        self.given: list[tuple[TurnInput, list[AppointmentView]]] = []
 
-    def reply(self, said: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
-        self.given.append((tools, tools.list_appointments()))
-        return Scripted().reply(said, tools, seconds)
+    def reply(self, said: Sequence[Utterance], turn: TurnInput, seconds: float) -> Reply:
+        self.given.append((turn, Tools(turn).list_appointments()))
+        return Scripted().reply(said, turn, seconds)
 
 
-def test_each_turn_has_tools_of_its_own_that_know_what_the_call_has_done() -> None:
+def test_each_turn_has_an_input_of_its_own_that_knows_what_the_call_has_done() -> None:
     agent = Watched()
     simulate(OUTCOMES[9], agent, [found()], samples.CUSTOMER, "Blue Clinic", DEFAULTS, "Be brief.")
-    tools = [tools for tools, _ in agent.given]
-    assert len({id(one) for one in tools}) == 3
-    assert {(one.in_call, one.can_call, one.instructions, one.timezone) for one in tools} == {
+    turns = [turn for turn, _ in agent.given]
+    assert len({id(one) for one in turns}) == 3
+    assert {(one.in_call, one.can_call, one.instructions, one.timezone) for one in turns} == {
         (True, False, "Be brief.", BERLIN)
     }
-    assert [one.message for one in tools] == list(OUTCOMES[9].says)
-    assert [one.proposal is not None for one in tools] == [False, True, False]
-    assert [one.changed_before for one in tools] == [False, False, True]
+    assert [one.message for one in turns] == list(OUTCOMES[9].says)
+    assert [one.proposal is not None for one in turns] == [False, True, False]
+    assert [one.changed_before for one in turns] == [False, False, True]
     assert [[one.status for one in shown] for _, shown in agent.given] == [["pending"], ["pending"], ["cancelled"]]
 
 
@@ -286,10 +286,9 @@ class Saying:
     def __init__(self, content: str, tool: str | None = None) -> None:
         self.content, self.tool = content, tool
 
-    def reply(self, said: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
-        if self.tool == "hand_off":
-            tools.hand_off(HandoffReason.CANNOT_HELP)
-        return Reply(self.content)
+    def reply(self, said: Sequence[Utterance], turn: TurnInput, seconds: float) -> Reply:
+        result = TurnResult([handoff(HandoffReason.CANNOT_HELP)] if self.tool == "hand_off" else [])
+        return Reply(self.content, result)
 
 
 @pytest.mark.parametrize("nn", [nn for nn in TALKING if nn not in (12, 13)])
@@ -321,7 +320,7 @@ def test_what_the_agent_says_is_spoken_as_plain_words() -> None:
 
 
 def shown(**given: Any) -> AppointmentView:
-    return Tools(appointments=[found(**given)], message="").list_appointments()[0]
+    return Tools(TurnInput(appointments=[found(**given)], message="")).list_appointments()[0]
 
 
 def first_words(name: str | None, business: str, about: AppointmentView | None = None, *, recorded: bool = True) -> str:

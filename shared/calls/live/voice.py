@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared.agent import Agent, AgentFailed, Utterance, agent_for, measures, voicemail
-from shared.agent.tools import Action, HandoffReason, Proposal, Tools
+from shared.agent.tools import Action, HandoffReason, Proposal, TurnInput, TurnResult, handoff
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls import dialogue, opting_out, sessions, transcripts
-from shared.calls.reaching import Stage
+from shared.calls.identity_check import Stage
 from shared.calls.sessions import SESSIONS, SessionRecord
 from shared.calls.transcripts import Line
 from shared.core import clock, trace
@@ -115,22 +115,21 @@ def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, secon
         machine = sessions.update(scope, session, {}, {"voicemail": True})
         return _Turn(response, [machine, _spoken(scope, session, transcript, lines, text, response)])
     subject = sessions.subject(scope, session.doc)
-    tools = _tools(session, subject, text)
     stage = Stage(session.row["stage"]) if "stage" in session.row else None
     try:
         callee, opening = dialogue.callee_of(subject), session.row.get("opening", "")
         history = [*history, Utterance("user", text)]
-        words, stage = dialogue.reply(agent, callee, opening, stage, history, tools, seconds)
-        response = Response(words or LOST, dialogue.ends_call(tools))
+        turn = _turn_input(session, subject, text)
+        reply, stage = dialogue.reply(agent, callee, opening, stage, history, turn, seconds)
+        result, response = reply.result, Response(reply.content or LOST, dialogue.ends_call(reply.result))
     except AgentFailed as error:
         logger().warning("agent failed", extra={"session_id": session.doc["id"], "error": str(error)})
-        tools = Tools(appointments=(), message=text, in_call=True)
-        tools.hand_off(HandoffReason.AGENT_FAILED)
+        result = TurnResult([handoff(HandoffReason.AGENT_FAILED)])
         response = Response(dialogue.farewell(LOST, subject.agent.settings), ends_call=True)
-    if tools.opts_out:
+    if result.has("customer_opted_out"):
         opting_out.keep(scope, session.doc["customer_id"], in_call=session.doc["id"], to=session.doc["to"])
-    writes = _writes(scope, session, tools, stage)
-    return _Turn(response, [*writes, _spoken(scope, session, transcript, lines, text, response)], tools.actions)
+    writes = _writes(scope, session, result, stage)
+    return _Turn(response, [*writes, _spoken(scope, session, transcript, lines, text, response)], result.actions)
 
 
 def _spoken(
@@ -146,10 +145,10 @@ def _spoken(
     return transcripts.write(scope, session.doc["id"], lines, transcript["v"] if transcript else 0)
 
 
-def _tools(session: SessionRecord, subject: sessions.Subject, text: str) -> Tools:
+def _turn_input(session: SessionRecord, subject: sessions.Subject, text: str) -> TurnInput:
     about = subject.appointment
     proposal = session.row.get("proposal")
-    return Tools(
+    return TurnInput(
         appointments=[about] if about is not None and dialogue.is_coming(about.doc) else [],
         message=text,
         customer_id=session.doc["customer_id"],
@@ -162,31 +161,31 @@ def _tools(session: SessionRecord, subject: sessions.Subject, text: str) -> Tool
     )
 
 
-def _writes(scope: Scope, session: SessionRecord, tools: Tools, stage: Stage | None) -> list[table.Write]:
-    """The writes of a turn: the tools' change, and the session's new state."""
-    proposal = fields.to_json(vars(tools.proposed)) if tools.proposed else None
+def _writes(scope: Scope, session: SessionRecord, turn: TurnResult, stage: Stage | None) -> list[table.Write]:
+    """The writes of a turn: the change of the appointment, and the session's new state."""
+    proposal = fields.to_json(vars(turn.proposed)) if turn.proposed else None
     internal: dict[str, table.Value | None] = {"proposal": proposal, "talked": True, "silences": None}
-    internal |= {"stage": stage, "later": tools.later, "ends_for_later": tools.ends_for_later or None}
-    outcome, before = _outcome(tools), session.row.get("outcome", "")
+    internal |= {"stage": stage, "later": turn.later, "ends_for_later": turn.ends_for_later or None}
+    outcome, before = _outcome(turn), session.row.get("outcome", "")
     if outcome is not None and outcome not in before:
         internal["outcome"] = f"{before} {outcome}".strip()
-    internal["call_result"] = dialogue.later_result(session.row.get("call_result"), tools)
+    internal["call_result"] = dialogue.later_result(session.row.get("call_result"), turn)
     writes: list[table.Write] = [sessions.update(scope, session, {}, internal)]
-    if tools.change is not None:
-        writes.append(APPOINTMENTS.update(scope, *tools.change))
+    if turn.change is not None:
+        writes.append(APPOINTMENTS.update(scope, *turn.change))
         writes.append(customers.must_exist(scope, session.doc["customer_id"], "customer"))
     return writes
 
 
-def _outcome(tools: Tools) -> str | None:
+def _outcome(turn: TurnResult) -> str | None:
     """The turn's outcome as a sentence of the session's summary; None if there is none."""
     sentences = {**CHANGES, "handoff": dialogue.HANDOFF, "customer_opted_out": dialogue.OPTED_OUT}
-    for action in tools.actions:
+    for action in turn.actions:
         if action["type"] in sentences:
             return sentences[action["type"]]
-    if tools.done == CallOutcome.WRONG_PERSON:
+    if turn.done == CallOutcome.WRONG_PERSON:
         return dialogue.WRONG_PERSON
-    return CALL_LATER if tools.ends_for_later else None
+    return CALL_LATER if turn.ends_for_later else None
 
 
 def _opening(session: SessionRecord) -> list[Line]:

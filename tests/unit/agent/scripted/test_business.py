@@ -8,7 +8,7 @@ import pytest
 
 from shared.agent import Utterance
 from shared.agent.scripted import Scripted
-from shared.agent.tools import Tools
+from shared.agent.tools import TurnInput, TurnResult
 from shared.agent_settings.policy import ChangePolicy
 from shared.agent_settings.resource import DEFAULTS, Settings
 from tests.support.models import found
@@ -35,15 +35,16 @@ class Chat:
         self.settings = cast("Settings", DEFAULTS | {"facts": FACTS} | settings)
         self.said: list[Utterance] = []
         self.appointment = found(title="Check-up")
-        self.tools = Tools((), "")
+        self.result = TurnResult()
 
     def say(self, text: str) -> str:
-        proposal = self.tools.proposed
-        self.tools = Tools([self.appointment], text, self.settings, proposal, can_call=True)
+        proposal = self.result.proposed
+        turn = TurnInput([self.appointment], text, self.settings, proposal, can_call=True)
         self.said.append(Utterance("user", text))
-        reply = Scripted().reply(self.said, self.tools, 10).content
-        self.said.append(Utterance("assistant", reply))
-        return reply
+        reply = Scripted().reply(self.said, turn, 10)
+        self.result = reply.result
+        self.said.append(Utterance("assistant", reply.content))
+        return reply.content
 
 
 @pytest.mark.parametrize(
@@ -63,7 +64,7 @@ class Chat:
 def test_a_question_is_answered_from_the_fact_whose_words_match(asked: str, answer: str) -> None:
     chat = Chat()
     assert chat.say(asked).startswith(answer)
-    assert (chat.tools.actions, chat.tools.change, chat.tools.proposed) == ([], None, None)
+    assert (chat.result.actions, chat.result.change, chat.result.proposed) == ([], None, None)
 
 
 @pytest.mark.parametrize(
@@ -83,16 +84,16 @@ def test_a_question_is_answered_from_the_fact_whose_words_match(asked: str, answ
 def test_what_is_not_known_is_not_invented_and_a_person_is_offered(asked: str) -> None:
     chat = Chat()
     assert chat.say(asked) == OFFER
-    assert chat.tools.actions == []
+    assert chat.result.actions == []
     chat.say("yes please")
-    assert [action["type"] for action in chat.tools.actions] == ["handoff"]
+    assert [action["type"] for action in chat.result.actions] == ["handoff"]
 
 
 def test_a_person_who_is_not_wanted_is_not_asked() -> None:
     chat = Chat()
     chat.say("Do you treat dogs?")
     chat.say("no")
-    assert chat.tools.actions == []
+    assert chat.result.actions == []
 
 
 def test_opening_hours_are_told() -> None:
@@ -133,10 +134,10 @@ def test_a_time_outside_the_hours_is_explained_and_the_next_one_is_offered() -> 
     reply = chat.say("Move my appointment to 4 October at 03:00")
     assert "not within our opening hours" in reply
     assert "Monday 5 October 2026 at 09:00" in reply
-    assert chat.tools.change is None
+    assert chat.result.change is None
     assert "moved to" in chat.say("yes")
-    assert chat.tools.change is not None
-    assert chat.tools.change[1]["appointment_at"] == "2026-10-05T09:00:00.000Z"
+    assert chat.result.change is not None
+    assert chat.result.change[1]["appointment_at"] == "2026-10-05T09:00:00.000Z"
 
 
 @pytest.mark.parametrize(
@@ -154,22 +155,22 @@ def test_if_no_time_is_possible_it_is_said_why_and_a_person_is_asked(settings: d
     reply = chat.say("Move my appointment to 4 October at 10:00")
     assert reply.startswith(why)
     assert "will be in touch" in reply
-    assert chat.tools.actions == [{"type": "handoff", "reason": "change_requested"}]
-    assert chat.tools.proposed is None
+    assert chat.result.actions == [{"type": "handoff", "reason": "change_requested"}]
+    assert chat.result.proposed is None
 
 
 def test_a_person_decides_if_the_business_wants_that() -> None:
     chat = Chat(change_policy=ChangePolicy.ASK_STAFF)
     assert "will be in touch" in chat.say("Move my appointment to 5 October at 10:00")
-    assert chat.tools.actions == [{"type": "handoff", "reason": "change_requested"}]
-    assert chat.tools.proposed is None
+    assert chat.result.actions == [{"type": "handoff", "reason": "change_requested"}]
+    assert chat.result.proposed is None
 
 
 def test_a_call_outside_the_calling_hours_is_announced_for_their_beginning() -> None:
     hours = [{"days": ["wednesday"], "from": "09:00", "to": "17:00"}]
     chat = Chat(calling_hours=hours, timezone="Europe/Berlin")
     assert "Wednesday 23 September 2026 at 09:00" in chat.say("Please call me")
-    assert chat.tools.wants_call
+    assert chat.result.wants_call
 
 
 @pytest.mark.parametrize("asked", ["What is your phone number?", "How can I reach you?", "What's your number?"])

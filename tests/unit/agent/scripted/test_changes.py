@@ -77,21 +77,21 @@ def test_it_lists_several_and_leaves_out_what_is_cancelled() -> None:
 def test_it_has_the_customer_called(text: str) -> None:
     dialogue = Dialogue(dental())
     assert "we will call you" in dialogue.say(text)
-    assert dialogue.tools.wants_call
+    assert dialogue.result.wants_call
 
 
 def test_it_offers_a_person_where_no_call_can_be_placed() -> None:
     dialogue = Dialogue(dental(), can_call=False)
     assert dialogue.say("call me").endswith("Would you like a person to get back to you?")
     dialogue.say("yes please")
-    assert dialogue.tools.actions == [{"type": "handoff", "reason": "person_requested"}]
+    assert dialogue.result.actions == [{"type": "handoff", "reason": "person_requested"}]
 
 
 @pytest.mark.parametrize("text", ["don't call me", "call me tomorrow at 3pm"])
 def test_it_calls_neither_against_the_wish_nor_later(text: str) -> None:
     dialogue = Dialogue(dental())
     dialogue.say(text)
-    assert not dialogue.tools.wants_call
+    assert not dialogue.result.wants_call
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_it_calls_neither_against_the_wish_nor_later(text: str) -> None:
 def test_who_asks_for_a_person_gets_one(text: str) -> None:
     dialogue = Dialogue(dental())
     dialogue.say(text)
-    assert dialogue.tools.actions == [{"type": "handoff", "reason": "person_requested"}]
+    assert dialogue.result.actions == [{"type": "handoff", "reason": "person_requested"}]
 
 
 @pytest.mark.parametrize("text", ["I don't want to talk to a person", "no person please", "are you a person?"])
@@ -236,7 +236,7 @@ def test_the_tool_has_the_last_word() -> None:
 def test_it_forces_a_handoff_and_rich_markdown_when_a_test_asks() -> None:
     dialogue = Dialogue(dental())
     dialogue.say("[[sim:handoff]]")
-    assert dialogue.tools.actions == [{"type": "handoff", "reason": "person_requested"}]
+    assert dialogue.result.actions == [{"type": "handoff", "reason": "person_requested"}]
     assert dialogue.say("[[sim:markdown]]") == RICH
 
 

@@ -11,7 +11,7 @@ def test_confirming_happens_at_once() -> None:
     dialogue = Dialogue(dental())
     answer = dialogue.say("I confirm my appointment")
     assert answer.startswith("**Dental check-up** on **Friday 5 March 2027 at 14:30** (Europe/Berlin) is confirmed.")
-    assert dialogue.tools.actions == [{"type": "appointment_confirmed", "appointment_id": dialogue.documents[0]["id"]}]
+    assert dialogue.result.actions == [{"type": "appointment_confirmed", "appointment_id": dialogue.documents[0]["id"]}]
     assert dialogue.documents[0]["status"] == "confirmed"
     assert "already confirmed" in dialogue.say("confirm it please")
     assert dialogue.untouched()

@@ -64,10 +64,10 @@ def test_a_question_or_a_remark_about_calling_places_no_call(text: str) -> None:
 def test_a_remark_about_calling_ends_no_call(text: str) -> None:
     dialogue = phoned(dental())
     assert dialogue.say(text).endswith("?") or "Please tell me" in dialogue.said[-1].content
-    assert dialogue.tools.later is None
+    assert dialogue.result.later is None
     for answer in ("hm hm", "at 10"):
         dialogue.say(answer)
-        assert dialogue.tools.later is None
+        assert dialogue.result.later is None
 
 
 def test_a_doubtful_confirmation_is_asked_about_and_a_yes_confirms() -> None:
@@ -122,7 +122,7 @@ def test_a_doubtful_call_is_asked_about_and_a_yes_places_it() -> None:
     assert dialogue.untouched()
     assert dialogue.say("call me tomorrow").endswith("Would you like us to call you now?")
     dialogue.say("yes")
-    assert dialogue.tools.wants_call
+    assert dialogue.result.wants_call
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_plain_request_confirms(text: str) -> None:
 def test_a_plain_request_places_a_call(text: str) -> None:
     dialogue = Dialogue(dental())
     dialogue.say(text)
-    assert dialogue.tools.wants_call is ("no:" not in text)
+    assert dialogue.result.wants_call is ("no:" not in text)
 
 
 @pytest.mark.parametrize("text", ["I would like to confirm my dental check-up.", "confirm the physio", "confirm both"])

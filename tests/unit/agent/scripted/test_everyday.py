@@ -435,7 +435,7 @@ def test_a_wish_for_a_person(text: str) -> None:
 def test_a_wish_for_a_call(text: str) -> None:
     dialogue = Dialogue(dental())
     dialogue.say(text)
-    assert dialogue.tools.wants_call
+    assert dialogue.result.wants_call
 
 
 @pytest.mark.parametrize("text", texts(LIST))
@@ -450,4 +450,4 @@ def test_what_is_none_of_these_does_nothing(text: str) -> None:
     dialogue = Dialogue(dental())
     dialogue.say(text)
     assert dialogue.untouched()
-    assert not dialogue.tools.wants_call
+    assert not dialogue.result.wants_call

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 import pytest
 
 from shared.agent import Reply, Utterance
-from shared.agent.tools import Tools
+from shared.agent.tools import TurnInput, TurnResult
 from shared.agent_settings.resource import DEFAULTS
-from shared.calls import dialogue, reaching
-from shared.calls.reaching import Stage
+from shared.calls import dialogue, identity_check
+from shared.calls.identity_check import Stage
 from shared.core import clock
 from tests.unit.test_dialogue import shown
 
@@ -41,7 +41,7 @@ def wednesday_morning() -> Iterator[None]:
 class Agent:
     """An agent, which must not be asked before the person is reached."""
 
-    def reply(self, said: Sequence[Utterance], tools: Tools, seconds: float) -> Reply:
+    def reply(self, said: Sequence[Utterance], turn: TurnInput, seconds: float) -> Reply:
         return Reply(AGENT)
 
 
@@ -56,29 +56,30 @@ class Call:
         self.opening = dialogue.opening(self.callee, recorded=True)
         self.stage: Stage | None = self.callee.first_stage
         self.history = [Utterance("assistant", self.opening)]
-        self.tools = Tools(appointments=(), message="")
+        self.result = TurnResult()
         self.proposal = None
 
     def hears(self, text: str) -> str:
         """What the agent answers."""
-        self.tools = Tools(
+        turn = TurnInput(
             appointments=(),
             message=text,
             in_call=True,
             customer_id="cust_1",
             settings=DEFAULTS,
-            proposal=self.tools.proposed,
+            proposal=self.result.proposed,
         )
         self.history.append(Utterance("user", text))
-        words, self.stage = dialogue.reply(
-            Agent(), self.callee, self.opening, self.stage, self.history, self.tools, seconds=5
+        reply, self.stage = dialogue.reply(
+            Agent(), self.callee, self.opening, self.stage, self.history, turn, seconds=5
         )
-        self.history.append(Utterance("assistant", words))
-        return words
+        self.result = reply.result
+        self.history.append(Utterance("assistant", reply.content))
+        return reply.content
 
     @property
     def is_over(self) -> bool:
-        return dialogue.ends_call(self.tools)
+        return dialogue.ends_call(self.result)
 
 
 def test_only_after_a_yes_the_appointment_is_named() -> None:
@@ -94,7 +95,7 @@ def test_what_is_not_understood_is_asked_once_more_and_then_it_is_goodbye() -> N
     assert call.hears("Hm.") == AGAIN
     assert call.hears("Maybe.") == GIVES_UP
     assert call.is_over
-    assert (call.tools.done, call.tools.ends_for_later) == (None, False)
+    assert (call.result.done, call.result.ends_for_later) == (None, False)
 
 
 def test_a_yes_to_the_second_question_is_a_yes() -> None:
@@ -110,7 +111,7 @@ def test_a_wrong_number_ends_the_call(before: Sequence[str]) -> None:
         call.hears(text)
     assert call.hears("You have the wrong number.") == WRONG
     assert call.is_over
-    assert call.tools.done == "wrong_person"
+    assert call.result.done == "wrong_person"
 
 
 def test_who_asks_who_is_calling_hears_it_and_is_asked_again() -> None:
@@ -155,15 +156,15 @@ def test_who_cannot_talk_now_is_called_later_at_the_time_that_is_named(
     words = [call.hears(text) for text in answers]
     assert last in words[-1]
     assert call.is_over
-    assert call.tools.ends_for_later
-    assert call.tools.later == (None if at is None else clock.parse(at))
-    assert call.tools.done is None
+    assert call.result.ends_for_later
+    assert call.result.later == (None if at is None else clock.parse(at))
+    assert call.result.done is None
 
 
 def test_a_time_in_the_first_answer_is_not_asked_for() -> None:
     call = Call()
     assert "Thursday 4 March 2027 at 10:00" in call.hears("She's not here, call back tomorrow at 10 am please.")
-    assert call.tools.later == clock.parse("2027-03-04T09:00:00.000Z")
+    assert call.result.later == clock.parse("2027-03-04T09:00:00.000Z")
 
 
 def test_whoever_answers_may_opt_the_phone_out() -> None:
@@ -172,7 +173,7 @@ def test_whoever_answers_may_opt_the_phone_out() -> None:
         for text in before:
             call.hears(text)
         call.hears("Stop calling me!")
-        assert call.tools.opts_out
+        assert call.result.has("customer_opted_out")
         assert call.is_over
 
 
@@ -186,7 +187,7 @@ def test_a_doubtful_wish_is_asked_about_and_the_person_still_to_be_reached() -> 
 @pytest.mark.parametrize("text", ["One moment.", "Who is this?", "Yes? Hello?"])
 def test_nobody_is_held_in_the_line_for_ever(text: str) -> None:
     call = Call()
-    for _ in range(reaching.MOST_LINES):
+    for _ in range(identity_check.MOST_LINES):
         words = call.hears(text)
         assert "Dental" not in words
         if call.is_over:
@@ -220,7 +221,7 @@ def test_a_wrong_number_is_understood_later_in_the_call_too(name: str | None, te
     call = Call(name)
     call.hears("Yes.")
     assert call.hears(text) == WRONG
-    assert call.tools.done == "wrong_person"
+    assert call.result.done == "wrong_person"
     assert call.is_over
 
 
@@ -238,7 +239,7 @@ def test_a_customer_without_a_name_may_ask_who_is_calling() -> None:
 def test_a_wrong_number_of_a_customer_without_a_name(text: str) -> None:
     call = Call(name=None)
     assert call.hears(text) == WRONG
-    assert call.tools.done == "wrong_person"
+    assert call.result.done == "wrong_person"
     assert call.is_over
 
 
@@ -247,4 +248,4 @@ def test_a_customer_who_was_deleted_meanwhile_is_not_spoken_about() -> None:
     call.stage = Stage.ASKED
     assert call.hears("Yes, speaking.") == WRONG
     assert call.is_over
-    assert call.tools.done is None
+    assert call.result.done is None

@@ -1,4 +1,4 @@
-"""Reaching the person of a call, before the agent speaks of anything (promises 11).
+"""The identity check of a call: who answers is found out before the agent speaks of anything (promises 11).
 
 The agent asks for a customer with a name, and names the appointment only after a yes. It tells a customer without a
 name the appointment's time at once. The steps are fixed, and their words are not a model's.
@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
-from shared.agent import Utterance, dates, identity
+from shared.agent import Reply, Utterance, dates, identity
 from shared.agent.identity import Answer
-from shared.agent.tools import Tools
+from shared.agent.tools import Tools, TurnInput
 from shared.agent.wording import long_time
 from shared.core import clock
 from shared.telephony import CallOutcome
@@ -28,7 +28,7 @@ UNREACHED = "I am sorry, I can only speak with {} about this. Goodbye."
 
 
 class Stage(StrEnum):
-    """What the agent waits for, until it has reached the person."""
+    """What the agent waits for, until the person of the call speaks."""
 
     TOLD = "told"
     """The first answer of a customer without a name, who was told of the appointment."""
@@ -80,17 +80,25 @@ class Callee:
 
 
 def reply(
-    callee: Callee, opening: str, stage: Stage | None, history: Sequence[Utterance], tools: Tools
-) -> tuple[str | None, Stage | None]:
+    callee: Callee, opening: str, stage: Stage | None, history: Sequence[Utterance], turn: TurnInput
+) -> tuple[Reply | None, Stage | None]:
     """The agent's reply to the last utterance, and the next stage.
 
-    No reply: the agent itself answers. No stage: the person is reached, or the call ends with the reply.
+    No reply: the agent itself answers. No stage: the person speaks, or the call ends with the reply.
     """
+    tools = Tools(turn)
+    text, after = _reply(callee, opening, stage, history, tools)
+    return None if text is None else Reply(text, tools.result), after
+
+
+def _reply(
+    callee: Callee, opening: str, stage: Stage | None, history: Sequence[Utterance], tools: Tools
+) -> tuple[str | None, Stage | None]:
     if stage is None:
         return _reply_to_reached(callee, tools)
     if callee.name is None:
         return _reply_to_told(callee, stage, tools)
-    answer = identity.understood(tools.message, callee.name)
+    answer = identity.understood(tools.turn.message, callee.name)
     if answer == Answer.WRONG:
         return _wrong_person(tools)
     if stage in (Stage.CALLBACK, Stage.CALLBACK_TIME):
@@ -116,9 +124,9 @@ def reply(
 
 
 def _reply_to_reached(callee: Callee, tools: Tools) -> tuple[str | None, Stage | None]:
-    if identity.is_wrong_number(tools.message):
+    if identity.is_wrong_number(tools.turn.message):
         return _wrong_person(tools)
-    if identity.asks_for_caller(tools.message):
+    if identity.asks_for_caller(tools.turn.message):
         return f"Hello, {callee.who} {callee.matter_in_short if callee.name is None else callee.matter}", None
     return None, None
 
@@ -127,22 +135,22 @@ def _reply_to_told(callee: Callee, stage: Stage, tools: Tools) -> tuple[str | No
     if stage != Stage.TOLD:
         # The customer was deleted meanwhile.
         return _wrong_person(tools, done=None)
-    if identity.is_wrong_number(tools.message):
+    if identity.is_wrong_number(tools.turn.message):
         return _wrong_person(tools)
-    if identity.asks_who(tools.message):
+    if identity.asks_who(tools.turn.message):
         return f"Hello, {callee.who} {callee.matter_in_short}", None
     return None, None
 
 
 def _wrong_person(tools: Tools, done: CallOutcome | None = CallOutcome.WRONG_PERSON) -> tuple[str | None, Stage | None]:
-    tools.done = done
+    tools.result.done = done
     tools.end_conversation()
     return WRONG, None
 
 
 def _away(callee: Callee, tools: Tools) -> tuple[str, Stage | None]:
     """Ask when to call again, unless the answer says so already."""
-    at = _time([tools.message], callee.zone)
+    at = _time([tools.turn.message], callee.zone)
     if isinstance(at, datetime) and tools.call_later(at.astimezone(UTC).isoformat()).ok:
         return _later(at), None
     return f"When should we call {callee.name} again?", Stage.CALLBACK
@@ -155,13 +163,13 @@ def _callback(
     if answer == Answer.WHO and stage == Stage.CALLBACK and len(history) < MOST_LINES:
         return f"Hello, {callee.who} When should we call {callee.name} again?", Stage.CALLBACK
     before = [one.content for one in history[:-1] if one.role == "user"]
-    texts = [*before[-1:], tools.message] if stage == Stage.CALLBACK_TIME else [tools.message]
+    texts = [*before[-1:], tools.turn.message] if stage == Stage.CALLBACK_TIME else [tools.turn.message]
     at = _time(texts, callee.zone)
     if isinstance(at, datetime) and tools.call_later(at.astimezone(UTC).isoformat()).ok:
         return _later(at), None
-    if isinstance(at, dates.Unclear) and stage == Stage.CALLBACK and dates.names_any(tools.message):
+    if isinstance(at, dates.Unclear) and stage == Stage.CALLBACK and dates.names_any(tools.turn.message):
         return at.ask, Stage.CALLBACK_TIME
-    tools.ends_for_later = True
+    tools.result.ends_for_later = True
     return _later(None), None
 
 
