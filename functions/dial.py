@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from typing import Any
 
 from shared.calls import sessions
-from shared.calls.sessions import SESSIONS
+from shared.calls.sessions import SESSIONS, SessionRow
 from shared.core.log import logger
 from shared.store.keys import Scope, scope_of
 from shared.tasks import batches, tasks, wake_ups
@@ -20,15 +20,15 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
 def dial(message: QueueMessage) -> None:
     """Run the steps of a session that are due, and send the wake-up for the next one."""
-    wake_up = json.loads(message.body)
-    pk, sk = wake_up["pk"], wake_up["sk"]
+    pk, sk = message.task
     scope = scope_of(pk)
-    at = tasks.run_due_steps(pk, sk, sessions.LEASE_MS, lambda claim: _step(scope, claim))
+
+    at = tasks.run_due_steps(pk, sk, sessions.LEASE_MS, partial(_step, scope))
     if at is not None:
         wake_ups.send("dials", [sessions.wake_up(scope, sk, at)])
 
 
-def _step(scope: Scope, claim: tasks.Claim) -> None:
+def _step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
     """Run one step. Raises ConditionFailed or Contended if the rows were modified concurrently."""
     # Imported here, because a step needs only one of the two modules.
     if scope.is_simulated:

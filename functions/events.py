@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from shared.api import responses
 from shared.api.collections import list_operation
 from shared.api.requests import Request
@@ -13,7 +15,7 @@ from shared.resources.queries import Page
 from shared.webhooks import events
 from shared.webhooks.deliveries import commands
 from shared.webhooks.deliveries import resource as deliveries
-from shared.webhooks.deliveries.resource import DELIVERIES, Delivery
+from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRow
 from shared.webhooks.events import EVENTS, Event
 
 
@@ -36,8 +38,8 @@ def list_deliveries(request: Request[None]) -> Response:
     if not page.rows:
         # The event has no deliveries, or it does not exist.
         events.find(request.scope, request.id)
-    docs = deliveries.views(request.scope, page.rows)
-    return responses.ok(page.envelope(request.path, [fields.to_json(delivery) for delivery in docs]))
+    rows = commands.cancel_closed(request.scope, cast("list[DeliveryRow]", page.rows))
+    return responses.ok(page.envelope(request.path, [fields.to_json(deliveries.view(row)) for row in rows]))
 
 
 def retrieve_delivery(request: Request[None]) -> Response:
@@ -45,8 +47,9 @@ def retrieve_delivery(request: Request[None]) -> Response:
 
     Returns the delivery with all of its attempts (promises 9).
     """
-    row = deliveries.find(request.scope, request.id, request.params["delivery_id"])
-    return responses.ok(deliveries.views(request.scope, [row])[0])
+    found = deliveries.find(request.scope, request.id, request.params["delivery_id"])
+    [row] = commands.cancel_closed(request.scope, [found])
+    return responses.ok(deliveries.view(row))
 
 
 def retry_delivery(request: Request[fields.Nothing]) -> Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from shared.core import clock
@@ -18,8 +17,8 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
 def replay(message: QueueMessage) -> None:
     """Run the steps of a replay that are due, and send the wake-up for the next one."""
-    wake_up = json.loads(message.body)
-    at = tasks.run_due_steps(wake_up["pk"], wake_up["sk"], replays.LEASE_MS, replays.step)
+    pk, sk = message.task
+    at = tasks.run_due_steps(pk, sk, replays.LEASE_MS, replays.step)
     if at is not None:
         delay = max(0, -(-(at - clock.now()) // clock.SECOND))
-        wake_ups.send(replays.QUEUE, [replays.wake_up(wake_up, delay)])
+        wake_ups.send(replays.QUEUE, [replays.wake_up(pk, sk, delay)])

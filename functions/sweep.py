@@ -82,11 +82,11 @@ def _send_wake_ups(rows: Sequence[table.Row], has_time: Callable[[], bool]) -> N
             wake_ups.send(queue, unsent)
 
 
-WORKERS: dict[str, tuple[str, Callable[[table.Row], wake_ups.WakeUp]]] = {
+WORKERS: dict[str, tuple[str, Callable[[Any], wake_ups.WakeUp]]] = {
     "delivery": (queues.LATER, deliveries.planned_wake_up),
     "message": ("turns", turns.wake_up),
     "session": ("dials", lambda row: sessions.wake_up(keys.scope_of(row["pk"]), row["sk"], row["due_at"])),
     "consent": ("consents", lambda row: consents.wake_up(row["pk"])),
-    "replay": ("replays", replays.wake_up),
+    "replay": (replays.QUEUE, lambda row: replays.wake_up(row["pk"], row["sk"])),
 }
 """By the kind of a row: the queue of its worker, and the function that returns its wake-up."""

@@ -6,7 +6,6 @@ request has finished.
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from shared.conversations import replies, turns
@@ -24,8 +23,7 @@ def handler(event: dict[str, Any], context: Any) -> Any:
 
 def take_turn(message: QueueMessage) -> None:
     """Reply to the message of a wake-up, if its reply is still pending and nobody else has claimed it."""
-    wake_up = json.loads(message.body)
-    turn = turns.claim(wake_up["pk"], wake_up["sk"])
+    turn = turns.claim(*message.task)
     if turn is None:
         return
     try:

@@ -90,7 +90,8 @@ def send_now(visit: InProject) -> Response:
 
 def _deliveries(visit: InProject, event_id: str) -> dict[str, Any]:
     """The deliveries as the template shows them, and after how many seconds to look again (None: never)."""
-    found = deliveries.views(visit.scope, deliveries.of_event(visit.scope, event_id))
+    rows = commands.cancel_closed(visit.scope, deliveries.of_event(visit.scope, event_id))
+    found = [deliveries.view(row) for row in rows]
     snapshots = endpoints.read(visit.scope, [one["webhook_endpoint_id"] for one in found]) if found else {}
     # An id is the time of the event, so several of an event sort by the time of the delivery instead.
     found.sort(key=lambda one: (one["created_at"], one["id"]), reverse=True)

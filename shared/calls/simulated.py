@@ -15,7 +15,7 @@ from shared.calls import commands as calls
 from shared.calls import dialogue, opting_out, recordings, sessions, transcripts, wav
 from shared.calls.commands import Clearance
 from shared.calls.dialogue import Dialogue
-from shared.calls.sessions import SESSIONS, FileStatus, SessionRecord
+from shared.calls.sessions import SESSIONS, FileStatus, SessionRecord, SessionRow
 from shared.core import clock
 from shared.customers.resource import CUSTOMERS
 from shared.store import table
@@ -29,7 +29,7 @@ ENDED_AFTER_S = 2
 """Seconds, scaled, after the call was dialed."""
 
 
-def step(scope: Scope, claim: tasks.Claim) -> None:
+def step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
     """Run the next step of a call. Raises ConditionFailed or Contended if the rows were modified concurrently."""
     tasks.save_step(claim, _step(scope, SESSIONS.record(claim.row)))
 

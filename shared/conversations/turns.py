@@ -40,7 +40,7 @@ _SIMULATED_REPLY_MS = 7 * clock.SECOND
 class Turn:
     """A message to which only this worker or request may reply until its lease expires."""
 
-    claim: tasks.Claim
+    claim: tasks.Claim[table.Row]
     reserved_s: int = COMMIT_SECONDS
     """Seconds of the lease that the agent may not use."""
 
@@ -98,7 +98,7 @@ def begin(message: table.Row, seconds_left: float) -> Turn | None:
 
 def claim(pk: str, sk: str) -> Turn | None:
     """Claim the turn for a worker, if it is due and nobody else has claimed it. None otherwise."""
-    work = tasks.claim_soon(pk, sk, lambda: _lease_end(sk, LEASE_MS / clock.SECOND))
+    work: tasks.Claim[table.Row] | None = tasks.claim_soon(pk, sk, lambda: _lease_end(sk, LEASE_MS / clock.SECOND))
     return None if work is None else Turn(work)
 
 
@@ -106,7 +106,7 @@ def claim_in_window(message: table.Row, seconds_left: float) -> Turn | None:
     """Claim the turn for a request with `seconds_left`, if the turn is free and fits into that time."""
     if not fits(seconds_left) or not tasks.is_free(message):
         return None
-    work = tasks.claim_soon(
+    work: tasks.Claim[table.Row] | None = tasks.claim_soon(
         message["pk"], message["sk"], lambda: _lease_end(message["sk"], seconds_left + AFTER_WINDOW_S)
     )
     return None if work is None else _in_window(work)
@@ -117,7 +117,7 @@ def fits(seconds_left: float) -> bool:
     return seconds_left >= LEAST_SECONDS + RESPONSE_SECONDS
 
 
-def _in_window(work: tasks.Claim) -> Turn:
+def _in_window(work: tasks.Claim[table.Row]) -> Turn:
     return Turn(work, reserved_s=AFTER_WINDOW_S + RESPONSE_SECONDS)
 
 

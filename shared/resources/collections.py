@@ -27,6 +27,7 @@ _LATEST_MS = clock.HOUR
 
 D = TypeVar("D", bound=Mapping[str, Any])
 R = TypeVar("R", bound=Mapping[str, Any])
+T = TypeVar("T", bound=Mapping[str, Any])
 
 
 @dataclass(frozen=True)
@@ -83,19 +84,19 @@ class Collection(Generic[D, R]):
             raise not_found(self.kind.replace("_", " "), id)
         return self.record(row)
 
-    def record(self, row: table.Row) -> Record[D, R]:
+    def record(self, row: Mapping[str, Any]) -> Record[D, R]:
         """The resource of a row."""
-        row = self.complete(row)
-        return Record(cast("D", json.loads(row["doc"])), cast("R", row))
+        complete = self.complete(row)
+        return Record(cast("D", json.loads(complete["doc"])), cast("R", complete))
 
-    def complete(self, row: table.Row) -> table.Row:
+    def complete(self, row: T) -> T:
         """The row with every field of the resource as it is now, if an earlier release may have written the row."""
         doc = json.loads(row["doc"]) if self.added else {}
         missing = {name: value for name, value in self.added.items() if name not in doc}
         changes = {name: value(doc) if callable(value) else value for name, value in missing.items()}
         if self.expires is not None and (doc.get(self.expires) or "~") <= clock.iso(clock.now()):
             changes[self.expires] = None
-        return {**row, "doc": fields.to_json(doc | changes)} if changes else row
+        return cast("T", {**row, "doc": fields.to_json(doc | changes)}) if changes else row
 
     def row(self, scope: Scope, id: str, ahead: table.ReadAhead | None = None) -> table.Row | None:
         """The row with this id, deleted or not; None if it does not exist."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -56,6 +57,12 @@ class QueueMessage:
             receives=int(attributes["ApproximateReceiveCount"]),
             group=attributes.get("MessageGroupId"),
         )
+
+    @property
+    def task(self) -> tuple[str, str]:
+        """The key of the task that a wake-up names."""
+        wake_up = json.loads(self.body)
+        return wake_up["pk"], wake_up["sk"]
 
     @property
     def fifo_group(self) -> str | None:

@@ -1,16 +1,7 @@
 """Tasks: rows that store when their next step is due, and which worker has claimed it.
 
 The row is the truth. Queue messages and timers are wake-ups: a lost wake-up only causes a delay, because `sweep` finds
-every row whose work is overdue and sends another. A row with a scheduled step has these attributes:
-
-| attribute           | meaning |
-|---------------------|---------|
-| `due_at`            | the instant (milliseconds) at which the next step is due |
-| `due`, `due_shard`  | its place in the index `by_due`: the instant from which `sweep` sends wake-ups |
-| `wake_ups`          | the number of wake-ups that `sweep` has sent since the last step |
-| `lease`             | the token of the worker that has claimed the row |
-| `lease_until`       | the instant at which the lease expires |
-| `lost`              | the number of consecutive workers that failed or let their lease expire |
+every row whose work is overdue and sends another. A row with a scheduled step has the attributes of `TaskRow`.
 
 A worker claims the row (`claim`), works, and writes the outcome on condition that it still has the claim
 (`commit`). If the worker dies, its lease expires and the next worker takes over the row. A claim does not change
@@ -25,7 +16,7 @@ import dataclasses
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Generic, TypedDict, TypeVar, cast
 
 from shared.aws.services import Unavailable
 from shared.core import clock, trace
@@ -50,6 +41,7 @@ MAX_LOST_WORKERS = 3
 MAX_STEPS = 20
 """The most steps that one worker takes before it leaves the rest to a new wake-up."""
 
+R = TypeVar("R", bound=Mapping[str, Any])
 W = TypeVar("W", table.Put, table.Update)
 Attributes = Mapping[str, table.Value | None]
 
@@ -58,14 +50,33 @@ NO_WORK: Attributes = dict.fromkeys(("due_at", "due", "due_shard", "wake_ups"))
 """The attributes of a row without a scheduled step."""
 
 
+class TaskRow(TypedDict, total=False):
+    """The attributes of a row with a scheduled step. A row without one has no `due_at`."""
+
+    due_at: int
+    """When the next step is due (milliseconds)."""
+    due: str
+    """Its place in the index `by_due`: the instant from which `sweep` sends wake-ups."""
+    due_shard: str
+    """Its partition of that index."""
+    wake_ups: int
+    """The number of wake-ups that `sweep` has sent since the last step."""
+    lease: str
+    """The token of the worker that has claimed the row."""
+    lease_until: int
+    """When the lease expires (milliseconds)."""
+    lost: int
+    """The number of consecutive workers that failed or let their lease expire."""
+
+
 @dataclass(frozen=True)
-class Claim:
+class Claim(Generic[R]):
     """A row whose due step only this worker may record, until another worker takes over after the lease has expired.
 
     Others may change other attributes of the row meanwhile. `row` is its state when it was claimed.
     """
 
-    row: table.Row
+    row: R
     token: str
 
     @property
@@ -99,63 +110,63 @@ def woken_from(sk: str, at_ms: int) -> dict[str, table.Value | None]:
     return {"due": due(at_ms), "due_shard": due_shard(sk), "wake_ups": None}
 
 
-def new_claim(row: table.Row, until_ms: int) -> Claim:
+def new_claim(row: R, until_ms: int) -> Claim[R]:
     """A claim on a new row until the instant `until_ms`. The caller inserts the claim's `row`, which has the lease."""
     token = uuid.uuid4().hex
-    return Claim({**row, "lease": token, "lease_until": until_ms}, token)
+    return Claim(cast("R", {**row, "lease": token, "lease_until": until_ms}), token)
 
 
-def is_free(row: table.Row) -> bool:
+def is_free(row: Mapping[str, Any]) -> bool:
     """Whether the row's work is due and no other worker has claimed it, so that `claim` would succeed."""
     return "due_at" in row and row["due_at"] <= clock.now() and not _is_leased(row)
 
 
-def claim(pk: str, sk: str, until_ms: int) -> Claim | NotDue | None:
+def claim(pk: str, sk: str, until_ms: int) -> Claim[R] | NotDue | None:
     """Claim the row until the instant `until_ms`, if its work is due and no worker has a lease that has not expired.
 
     A claim with an expired lease is taken over, and its worker counts as lost. NotDue if the work is due later; None if
     the row has no scheduled step, or another worker's lease has not expired. Makes one write in the common case.
     From then on, log lines and writes name the API request that caused the work.
     """
-    result = _claim(pk, sk, until_ms)
+    result: Claim[R] | NotDue | None = _claim(pk, sk, until_ms)
     if isinstance(result, Claim):
         trace.follow(result.row)
     return result
 
 
-def _claim(pk: str, sk: str, until_ms: int) -> Claim | NotDue | None:
+def _claim(pk: str, sk: str, until_ms: int) -> Claim[R] | NotDue | None:
     now, token = clock.now(), uuid.uuid4().hex
     lease: dict[str, table.Value | None] = {"lease": token, "lease_until": until_ms}
     free = table.Update(
         pk, sk, set=lease, condition="due_at <= :now AND attribute_not_exists(lease)", values={":now": now}
     )
     try:
-        return Claim(table.update(free), token)
+        return Claim(cast("R", table.update(free)), token)
     except table.ConditionFailed as failed:
         old = failed.old
     if old is None or "due_at" not in old:
         return None
     if old.get("lease") == token:
         # An earlier attempt of this write took effect, but its response was lost.
-        return Claim(old, token)
+        return Claim(cast("R", old), token)
     if old["due_at"] > now:
         return NotDue(int(old["due_at"]) - now)
     return None if _is_leased(old) else _take_over(pk, sk, lease, old)
 
 
-def claim_soon(pk: str, sk: str, until: Callable[[], int]) -> Claim | None:
+def claim_soon(pk: str, sk: str, until: Callable[[], int]) -> Claim[R] | None:
     """Claim the row like `claim`; if its wake-up arrived a little early, wait until the work is due.
 
     `until` returns the instant at which the lease is to expire. None if the row's work is not due soon either.
     """
-    result = claim(pk, sk, until())
+    result: Claim[R] | NotDue | None = claim(pk, sk, until())
     if isinstance(result, NotDue) and result.wait_ms <= EARLY_MS:
         clock.sleep(result.wait_ms / clock.SECOND)
         result = claim(pk, sk, until())
     return result if isinstance(result, Claim) else None
 
 
-def if_claimed(claim: Claim, write: W, *, keep: bool = False) -> W:
+def if_claimed(claim: Claim[Any], write: W, *, keep: bool = False) -> W:
     """`write`, a write to the claimed row, on condition that the worker still has the claim.
 
     The write ends the claim and resets the counts of lost workers and of wake-ups, unless `keep` is set.
@@ -171,14 +182,14 @@ def if_claimed(claim: Claim, write: W, *, keep: bool = False) -> W:
     return dataclasses.replace(write, set=changes, condition=condition, values=values)
 
 
-def if_waiting(row: table.Row, changes: Attributes) -> table.Update:
+def if_waiting(row: Mapping[str, Any], changes: Attributes) -> table.Update:
     """The write of these attributes, on condition that the step is due as in `row` and no worker has claimed it."""
     # A worker that records a step changes `due_at`.
     condition = "due_at = :due_at AND attribute_not_exists(lease)"
     return table.Update(row["pk"], row["sk"], set=changes, condition=condition, values={":due_at": row["due_at"]})
 
 
-def save_step(claim: Claim, writes: Sequence[table.Write], *, keep: bool = False) -> None:
+def save_step(claim: Claim[Any], writes: Sequence[table.Write], *, keep: bool = False) -> None:
     """Execute the writes of a step, all or none. The write to the claimed row is made conditional on the claim.
 
     Raises ConditionFailed or Contended.
@@ -189,7 +200,7 @@ def save_step(claim: Claim, writes: Sequence[table.Write], *, keep: bool = False
     table.write([_if_claimed_row(row, claim, write, keep) for write in writes], uuid.uuid4().hex)
 
 
-def release(claim: Claim, changes: Attributes | None = None, *, failed: bool = False) -> None:
+def release(claim: Claim[Any], changes: Attributes | None = None, *, failed: bool = False) -> None:
     """End the claim. The work stays due, so that the next wake-up can claim it. Best effort: the lease expires anyway.
 
     Only a recorded step resets the counts of lost workers and of wake-ups. If `failed` is set, the worker counts as
@@ -202,7 +213,7 @@ def release(claim: Claim, changes: Attributes | None = None, *, failed: bool = F
         save_step(claim, [table.Update(claim.row["pk"], claim.row["sk"], set=end)], keep=True)
 
 
-def run_due_steps(pk: str, sk: str, lease_ms: int, step: Callable[[Claim], None]) -> int | None:
+def run_due_steps(pk: str, sk: str, lease_ms: int, step: Callable[[Claim[R]], None]) -> int | None:
     """Run all steps of a row that are due, each under a claim of `lease_ms` milliseconds.
 
     Returns the instant of the next step, for which the caller sends a wake-up; None if the row has no step, or the
@@ -211,7 +222,7 @@ def run_due_steps(pk: str, sk: str, lease_ms: int, step: Callable[[Claim], None]
     """
     stepped = False
     for _ in range(MAX_STEPS):
-        result = claim(pk, sk, clock.now() + lease_ms)
+        result: Claim[R] | NotDue | None = claim(pk, sk, clock.now() + lease_ms)
         if result is None:
             return None
         if isinstance(result, NotDue):
@@ -261,13 +272,13 @@ def postpone_wake_up(row: table.Row) -> None:
         table.update(update)
 
 
-def _is_leased(row: table.Row) -> bool:
+def _is_leased(row: Mapping[str, Any]) -> bool:
     """Whether a worker has claimed the row and its lease has not expired."""
     now = clock.now()
     return bool(now < row.get("lease_until", 0) <= now + MAX_LEASE_MS)
 
 
-def _if_claimed_row(row: tuple[str, str], claim: Claim, write: table.Write, keep: bool) -> table.Write:
+def _if_claimed_row(row: tuple[str, str], claim: Claim[Any], write: table.Write, keep: bool) -> table.Write:
     """`write`, conditional on the claim if it is a write to the claimed row."""
     if isinstance(write, table.Update) and (write.pk, write.sk) == row:
         return if_claimed(claim, write, keep=keep)
@@ -276,7 +287,7 @@ def _if_claimed_row(row: tuple[str, str], claim: Claim, write: table.Write, keep
     return write
 
 
-def _take_over(pk: str, sk: str, lease: Attributes, old: table.Row) -> Claim | None:
+def _take_over(pk: str, sk: str, lease: Attributes, old: table.Row) -> Claim[R] | None:
     """Claim a row whose lease has expired."""
     update = table.Update(
         pk,
@@ -287,6 +298,6 @@ def _take_over(pk: str, sk: str, lease: Attributes, old: table.Row) -> Claim | N
     )
     token = str(lease["lease"])
     try:
-        return Claim(table.update(update), token)
+        return Claim(cast("R", table.update(update)), token)
     except table.ConditionFailed as failed:
-        return Claim(failed.old, token) if failed.old and failed.old.get("lease") == token else None
+        return Claim(cast("R", failed.old), token) if failed.old and failed.old.get("lease") == token else None

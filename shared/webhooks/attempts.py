@@ -6,11 +6,13 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shared.aws import services
 from shared.aws.services import Unavailable
 from shared.core import clock, metrics
 from shared.core.log import logger
 from shared.store import commit, table
 from shared.tasks import tasks, wake_ups
+from shared.tasks.batches import QueueMessage
 from shared.webhooks import health, http_client, queues, signing
 from shared.webhooks.deliveries import claims
 from shared.webhooks.deliveries.claims import ClaimedDelivery
@@ -76,9 +78,10 @@ def decide(delivery: ClaimedDelivery, endpoint: Snapshot | None, arrival: Arriva
     return Send(metrics.FIRST_ATTEMPTS if delivery.number == 1 else metrics.LATER_ATTEMPTS, late_ms)
 
 
-def make(pk: str, sk: str, arrival: Arrival) -> None:
-    """Make the attempt that is due for a delivery. Does nothing if none is due."""
-    delivery = claims.claim(pk, sk)
+def make(message: QueueMessage) -> None:
+    """Make the attempt that is due for the delivery of a wake-up. Does nothing if none is due."""
+    arrival = Arrival(services.queue_of(message.queue), clock.now() - message.sent_at)
+    delivery = claims.claim(*message.task)
     if delivery is None:
         return
     scope, endpoint_id = delivery.scope, delivery.doc["webhook_endpoint_id"]

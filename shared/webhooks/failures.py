@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from shared.core import ids
 from shared.store import table
 from shared.store.keys import Scope
+from shared.webhooks.deliveries import commands
 from shared.webhooks.deliveries import resource as deliveries
-from shared.webhooks.deliveries.resource import DELIVERIES, Delivery
-from shared.webhooks.deliveries.rules import DeliveryStatus, Phase, phase
+from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRow, Phase, phase
+from shared.webhooks.deliveries.rules import DeliveryStatus
 from shared.webhooks.endpoints.resource import Snapshot
 
 _KEYS = 1_000
@@ -51,7 +53,7 @@ def page(
         entries += entries_of(_partition(scope, endpoint_id, retrying), limit + 1, least, most)
     entries.sort(key=lambda entry: str(entry["sk"]), reverse=True)
     found = entries[:limit]
-    docs = deliveries.views(scope, read(found))
+    docs = [deliveries.view(row) for row in commands.cancel_closed(scope, read(found))]
     status = DeliveryStatus.ATTEMPTING if retrying else DeliveryStatus.FAILED
     return Page([doc for doc in docs if doc["status"] == status], found[-1]["sk"] if len(entries) > limit else None)
 
@@ -69,9 +71,9 @@ def entries_of(
     return found[:limit]
 
 
-def read(entries: Sequence[table.Row]) -> list[table.Row]:
+def read(entries: Sequence[table.Row]) -> list[DeliveryRow]:
     """The rows of index entries, in their order, without those that were retried or have expired meanwhile."""
-    return [row for row in table.rows_of(entries) if "f1" in row]
+    return [cast("DeliveryRow", row) for row in table.rows_of(entries) if "f1" in row]
 
 
 def count(scope: Scope, endpoint_id: str, most: int, since: int = 0) -> int:

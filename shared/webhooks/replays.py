@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Any
+from typing import NotRequired, cast
 
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code
@@ -24,7 +24,7 @@ from shared.tasks.wake_ups import WakeUp
 from shared.webhooks import failures, queues
 from shared.webhooks.deliveries import commands
 from shared.webhooks.deliveries import resource as deliveries
-from shared.webhooks.deliveries.resource import DELIVERIES, Delivery
+from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRow
 from shared.webhooks.deliveries.rules import DeliveryStatus
 from shared.webhooks.endpoints import resource as endpoints
 
@@ -81,6 +81,33 @@ class Replay:
     ended_at: str | None
 
 
+class ReplayRow(tasks.TaskRow):
+    """The row of the latest replay of an endpoint, whose id is the sort key."""
+
+    pk: str
+    sk: str
+    since_instant: int
+    last_id: str
+    """The latest delivery id that is replayed: later failures are not."""
+    total_count: int
+    replayed_count: int
+    skipped_count: int
+    started_on: str
+    started_by: str
+    accepted_count: NotRequired[int]
+    refused_count: NotRequired[int]
+    batch_size: NotRequired[int]
+    """The size of the latest batch. Absent before the first."""
+    refusals: NotRequired[int]
+    """The consecutive refused attempts before it."""
+    replayed_up_to: NotRequired[str]
+    """The latest delivery id that was retried or skipped."""
+    sent: NotRequired[str]
+    """The new deliveries of the latest step: event id and delivery id of each."""
+    ended_as: NotRequired[str]
+    ended_on: NotRequired[str]
+
+
 class RetryStatus(Enum):
     """What became of a delivery of the previous step."""
 
@@ -120,7 +147,7 @@ def next_batch(previous: Batch, outcome: RetryStatus) -> Batch | None:
 def find(scope: Scope, endpoint_ids: Sequence[str]) -> dict[str, Replay]:
     """The latest replays of these endpoints, by the endpoint's id."""
     rows = table.get_many([_key(scope, id) for id in endpoint_ids])
-    return {row["sk"]: _of_row(row) for row in rows.values()}
+    return {row["sk"]: _of_row(cast("ReplayRow", row)) for row in rows.values()}
 
 
 def start(scope: Scope, endpoint_id: str, since_ms: int, who: str) -> Change[None]:
@@ -154,7 +181,7 @@ def start(scope: Scope, endpoint_id: str, since_ms: int, who: str) -> Change[Non
         condition="attribute_not_exists(pk) OR attribute_not_exists(due_at)",
         on_condition_failed=lambda old: ApiError(Code.DELIVERY_IN_PROGRESS, "A replay to this endpoint is running."),
     )
-    first = wake_up(row)
+    first = wake_up(pk, sk)
     return Change(None, [put], after=lambda: wake_ups.send_within(wake_ups.REQUEST_SECONDS, QUEUE, [first]))
 
 
@@ -172,12 +199,12 @@ def stop(scope: Scope, endpoint_id: str) -> Change[None]:
     return Change(None, [table.Update(row["pk"], row["sk"], set=changes, condition="attribute_exists(due_at)")])
 
 
-def wake_up(row: Mapping[str, Any], delay_s: int = 0) -> WakeUp:
+def wake_up(pk: str, sk: str, delay_s: int = 0) -> WakeUp:
     """The wake-up for the next step, `delay_s` seconds from now."""
-    return WakeUp(row["pk"], row["sk"], group=scope_of(row["pk"]).pk("replays"), delay_s=delay_s)
+    return WakeUp(pk, sk, group=scope_of(pk).pk("replays"), delay_s=delay_s)
 
 
-def step(claim: tasks.Claim) -> None:
+def step(claim: tasks.Claim[ReplayRow]) -> None:
     """Retry the next deliveries, or end the replay. Raises ConditionFailed or Contended if a row was modified."""
     row, scope = claim.row, scope_of(claim.row["pk"])
     outcomes = _retry_statuses(scope, row)
@@ -206,14 +233,14 @@ def step(claim: tasks.Claim) -> None:
     return _continue(claim, batch.wait_s, **counted, **pace, sent=sent)
 
 
-def _continue(claim: tasks.Claim, wait_s: int, **changes: table.Value | None) -> None:
+def _continue(claim: tasks.Claim[ReplayRow], wait_s: int, **changes: table.Value | None) -> None:
     """End the step. The next one is due in `wait_s` seconds, not scaled."""
     due = tasks.due_attributes(claim.row["sk"], clock.now() + clock.scaled(wait_s))
     tasks.save_step(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**changes, **due})])
 
 
 def _retry(
-    scope: Scope, claim: tasks.Claim, rows: Sequence[table.Row], counted: Mapping[str, table.Value | None]
+    scope: Scope, claim: tasks.Claim[ReplayRow], rows: Sequence[DeliveryRow], counted: Mapping[str, table.Value | None]
 ) -> tuple[str | None, ReplayEnd | None]:
     """Retry these deliveries, each in one transaction with its count, and with what the step has `counted` before.
 
@@ -255,7 +282,7 @@ def _is_deleted(scope: Scope, endpoint_id: str) -> bool:
     return endpoint is None or endpoint.deleted
 
 
-def _entries(scope: Scope, row: table.Row, limit: int) -> list[table.Row]:
+def _entries(scope: Scope, row: ReplayRow, limit: int) -> list[table.Row]:
     """The index entries that are next, oldest first."""
     least = ids.first_of(DELIVERIES.prefix, row["since_instant"])
     if "replayed_up_to" in row:
@@ -265,7 +292,7 @@ def _entries(scope: Scope, row: table.Row, limit: int) -> list[table.Row]:
     )
 
 
-def _retry_statuses(scope: Scope, row: table.Row) -> list[RetryStatus]:
+def _retry_statuses(scope: Scope, row: ReplayRow) -> list[RetryStatus]:
     """The outcomes of the deliveries of the previous step."""
     sent = [one.split("/") for one in row.get("sent", "").split()]
     keys = [(deliveries.partition(scope, event_id), delivery_id) for event_id, delivery_id in sent]
@@ -281,7 +308,7 @@ def _retry_status(delivery: Delivery) -> RetryStatus:
     return RetryStatus.ACCEPTED if delivery["status"] == DeliveryStatus.SUCCEEDED else RetryStatus.REFUSED
 
 
-def _end(claim: tasks.Claim, how: ReplayEnd, counted: Mapping[str, table.Value | None]) -> None:
+def _end(claim: tasks.Claim[ReplayRow], how: ReplayEnd, counted: Mapping[str, table.Value | None]) -> None:
     tasks.save_step(claim, [table.Update(claim.row["pk"], claim.row["sk"], set={**counted, **_ended(how)})])
     logger().info("replay ended", extra={"endpoint_id": claim.row["sk"], "how": how})
 
@@ -290,7 +317,7 @@ def _ended(how: ReplayEnd) -> dict[str, table.Value | None]:
     return {**tasks.NO_WORK, "ended_as": how, "ended_on": clock.iso(clock.now())}
 
 
-def _of_row(row: table.Row) -> Replay:
+def _of_row(row: ReplayRow) -> Replay:
     return Replay(
         endpoint_id=row["sk"],
         since=clock.iso(row["since_instant"]),

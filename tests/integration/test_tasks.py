@@ -37,10 +37,10 @@ class Job:
         table.write([table.Put(row | tasks.due_attributes(self.sk, due_at), condition="")], ids.new("req_"))
         return self
 
-    def claim(self, lease: int = LEASE) -> Claim | NotDue | None:
+    def claim(self, lease: int = LEASE) -> Claim[table.Row] | NotDue | None:
         return tasks.claim(self.pk, self.sk, clock.now() + lease)
 
-    def claimed(self) -> Claim:
+    def claimed(self) -> Claim[table.Row]:
         found = self.claim()
         assert isinstance(found, Claim)
         return found
@@ -67,7 +67,7 @@ def job(stage: Stage, stopped_clock: Clock) -> Job:
     return Job().schedule()
 
 
-def record(claim: Claim, write: table.Update, *, keep: bool = False) -> None:
+def record(claim: Claim[table.Row], write: table.Update, *, keep: bool = False) -> None:
     table.write([tasks.if_claimed(claim, write, keep=keep)], claim.token)
 
 
@@ -87,7 +87,7 @@ def test_a_row_may_be_inserted_with_a_claim(stage: Stage, stopped_clock: Clock) 
 
 
 def test_a_wake_up_that_is_a_little_early_waits_until_the_work_is_due(job: Job, stopped_clock: Clock) -> None:
-    def soon() -> Claim | None:
+    def soon() -> Claim[table.Row] | None:
         return tasks.claim_soon(job.pk, job.sk, lambda: clock.now() + LEASE)
 
     job.schedule(at=clock.now() + tasks.EARLY_MS + 1)
@@ -269,7 +269,7 @@ def test_a_claim_whose_response_was_lost_holds(job: Job) -> None:
 
 
 def test_all_steps_that_are_due_are_taken(job: Job) -> None:
-    def step(claim: Claim) -> None:
+    def step(claim: Claim[table.Row]) -> None:
         number = claim.row["done"] + 1
         record(claim, job.done(number, clock.now() if number < 3 else clock.now() + 5000))
 
@@ -281,8 +281,11 @@ def test_all_steps_that_are_due_are_taken(job: Job) -> None:
 
 
 def test_a_wake_up_that_comes_early_is_waited_for(job: Job) -> None:
+    def step(claim: Claim[table.Row]) -> None:
+        record(claim, job.done(1))
+
     job.schedule(clock.now() + 900)
-    assert tasks.run_due_steps(job.pk, job.sk, LEASE, lambda claim: record(claim, job.done(1))) is None
+    assert tasks.run_due_steps(job.pk, job.sk, LEASE, step) is None
     assert job.row["done"] == 1
 
 
@@ -290,7 +293,7 @@ def test_a_step_that_loses_a_race_is_taken_again_on_the_row_as_it_is(job: Job) -
     job.schedule(v=1)
     seen: list[int] = []
 
-    def step(claim: Claim) -> None:
+    def step(claim: Claim[table.Row]) -> None:
         seen.append(claim.row["v"])
         if len(seen) == 1:
             table.write([table.Update(job.pk, job.sk, set={"v": 2})], "somebody else")
@@ -303,7 +306,7 @@ def test_a_step_that_loses_a_race_is_taken_again_on_the_row_as_it_is(job: Job) -
 
 
 def test_a_step_that_fails_gives_the_row_back(job: Job) -> None:
-    def step(claim: Claim) -> None:
+    def step(claim: Claim[table.Row]) -> None:
         raise ValueError("the provider's response makes no sense")
 
     tasks.postpone_wake_up(job.row)
@@ -336,7 +339,7 @@ def test_a_worker_that_dies_at_any_write_loses_nothing(job: Job, stopped_clock: 
     """Three steps in a row; the worker dies just before its write number `number`."""
     left = [number]
 
-    def step(claim: Claim) -> None:
+    def step(claim: Claim[table.Row]) -> None:
         following = claim.row["done"] + 1
         record(claim, job.done(following, clock.now() if following < 3 else None))
 

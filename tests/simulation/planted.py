@@ -97,15 +97,15 @@ PLANTED = (
     Planted(
         "deliveries are written only with a new event",
         (
-            "functions/fan_out.py",
-            "        if _put_once(change.row(), change.id):\n",
-            "        if not _put_once(change.row(), change.id):\n            return ()\n        if True:\n",
+            "shared/webhooks/fan_out.py",
+            "        if _put_once(event.row(), event.id):\n",
+            "        if not _put_once(event.row(), event.id):\n            return ()\n        if True:\n",
         ),
         "",
     ),
     Planted(
         "an endpoint gets events from before its creation",
-        ("functions/fan_out.py", 'if clock.parse(endpoint.doc["created_at"]) <= change.instant\n            and', "if"),
+        ("shared/webhooks/fan_out.py", "return existed and", "return"),
         "",
     ),
     Planted(
@@ -120,7 +120,7 @@ PLANTED = (
     ),
     Planted(
         "a disabled endpoint's deliveries are sent",
-        ("shared/webhooks/deliveries/rules.py", "endpoint.generation > row", "endpoint.generation < row"),
+        ("shared/webhooks/deliveries/resource.py", "endpoint.generation > row", "endpoint.generation < row"),
         "",
     ),
     Planted(

@@ -39,7 +39,7 @@ def stopped() -> Iterator[None]:
 
 
 def claimed(number: int = 1, lost: int = 0, trigger: str = "automatic") -> ClaimedDelivery:
-    row = {"generation": 2, "due_at": NOW - LATE, "lease": "mine", "lease_until": NOW + 60_000, "lost": lost}
+    row: Any = {"generation": 2, "due_at": NOW - LATE, "lease": "mine", "lease_until": NOW + 60_000, "lost": lost}
     doc: Any = {"attempt_count": number - 1, "trigger": trigger}
     return ClaimedDelivery(Scope(1, False), tasks.Claim(row, "mine"), doc)
 

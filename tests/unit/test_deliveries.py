@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.core import limits
-from shared.webhooks.deliveries import rules
-from shared.webhooks.deliveries.rules import DeliveryError, DeliveryStatus, Ended, Outcome, Phase, Retry
+from shared.webhooks.deliveries import resource, rules
+from shared.webhooks.deliveries.resource import Phase
+from shared.webhooks.deliveries.rules import DeliveryError, DeliveryStatus, Ended, Outcome, Retry
 from shared.webhooks.endpoints import resource as endpoints
 from tests.support.snapshots import snapshot
 
@@ -70,7 +71,8 @@ def test_an_attempt_whose_endpoint_was_closed_meanwhile_succeeds_or_is_canceled(
 
 
 OPEN, REOPENED, DELETED = snapshot(generation=2), snapshot(generation=3), snapshot(generation=3, deleted=True)
-SCHEDULED = {"generation": 2, "due_at": 1}
+ENDED: Any = {"generation": 2}
+SCHEDULED: Any = ENDED | {"due_at": 1}
 LEASED = SCHEDULED | {"lease": "mine", "lease_until": 0}
 
 
@@ -79,19 +81,17 @@ def test_neither_what_has_ended_nor_what_a_worker_has_depends_on_the_endpoint(
     state: endpoints.Snapshot | None,
 ) -> None:
     for token in (None, "other"):
-        assert rules.phase({"generation": 2}, state, token) is Phase.ENDED
-        assert rules.phase(LEASED, state, token) is Phase.UNDER_WAY
+        assert resource.phase(ENDED, state, token) is Phase.ENDED
+        assert resource.phase(LEASED, state, token) is Phase.UNDER_WAY
 
 
 @pytest.mark.parametrize(("row", "token"), [(SCHEDULED, None), (LEASED, "mine")])
-def test_what_waits_or_is_ones_own_is_closed_with_the_endpoint_it_was_made_for(
-    row: dict[str, Any], token: str | None
-) -> None:
-    assert rules.phase(row, OPEN, token) is Phase.WAITING
+def test_what_waits_or_is_ones_own_is_closed_with_the_endpoint_it_was_made_for(row: Any, token: str | None) -> None:
+    assert resource.phase(row, OPEN, token) is Phase.WAITING
     # The delivery was made after the endpoint was read.
-    assert rules.phase(row, snapshot(generation=1), token) is Phase.WAITING
+    assert resource.phase(row, snapshot(generation=1), token) is Phase.WAITING
     for state in (REOPENED, DELETED, None):
-        assert rules.phase(row, state, token) is Phase.CLOSED
+        assert resource.phase(row, state, token) is Phase.CLOSED
 
 
 @given(st.lists(st.sampled_from([408, 429, 500, 503, 301, None]), min_size=9, max_size=9))

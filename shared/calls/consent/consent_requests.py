@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from shared.agent_settings import commands as agent_settings
@@ -14,7 +15,7 @@ from shared.aws import services
 from shared.calls import commands as calls
 from shared.calls import sessions
 from shared.calls.consent import consents
-from shared.calls.consent.consents import Consent, ConsentDocument
+from shared.calls.consent.consents import Consent, ConsentDocument, ConsentRow
 from shared.calls.sessions import SESSIONS, ConsentStatus
 from shared.core import clock
 from shared.core.log import logger
@@ -45,7 +46,7 @@ ENDINGS = {
 def run_due_steps(pk: str) -> None:
     """Run the steps of a consent that are due, and send the wake-up for the next one."""
     scope = scope_of(pk)
-    at = tasks.run_due_steps(pk, "consent", LEASE_MS, lambda claim: _step(scope, claim))
+    at = tasks.run_due_steps(pk, "consent", LEASE_MS, partial(_step, scope))
     if at is not None:
         wake_ups.send("consents", [consents.wake_up(pk, at)])
 
@@ -74,7 +75,7 @@ def close(
     ending: Ending | None,
     *,
     summary: str | None = None,
-    claim: tasks.Claim | None = None,
+    claim: tasks.Claim[ConsentRow] | None = None,
 ) -> None:
     """Make `doc` the phone's consent and dial the sessions that wait, or end them if there is an `ending`.
 
@@ -150,7 +151,7 @@ def keep_task_token(pk: str, task_token: str) -> None:
     commit.retry_on_conflict(attempt)
 
 
-def _step(scope: Scope, claim: tasks.Claim) -> None:
+def _step(scope: Scope, claim: tasks.Claim[ConsentRow]) -> None:
     """Run one step. Raises ConditionFailed or Contended if the rows were modified concurrently."""
     consent, now = consents.of_row(scope, claim.row), clock.now()
     if not consent.pending:
@@ -169,7 +170,7 @@ def _step(scope: Scope, claim: tasks.Claim) -> None:
         )
 
 
-def _ask(claim: tasks.Claim, consent: Consent) -> None:
+def _ask(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
     """Send the request, unless the customer has permitted calls. If it cannot be sent, the calls that wait fail."""
     if consent.scope.is_simulated:
         tasks.save_step(claim, [_asked(consent)])
@@ -203,7 +204,7 @@ def _ask(claim: tasks.Claim, consent: Consent) -> None:
         )
 
 
-def _while_pending(claim: tasks.Claim, consent: Consent, record: Callable[[Consent], None]) -> None:
+def _while_pending(claim: tasks.Claim[ConsentRow], consent: Consent, record: Callable[[Consent], None]) -> None:
     """Let `record` write the outcome of the request on the current consent, which other sessions may have joined.
 
     If the request has been settled meanwhile, nothing is written.
@@ -225,21 +226,21 @@ def _asked(consent: Consent) -> table.Update:
     return consents.update(consent, consent.doc, attributes)
 
 
-def _ask_again(claim: tasks.Claim, consent: Consent) -> None:
+def _ask_again(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
     """Postpone the next try of a request that may have been sent."""
     tasks.save_step(
         claim, [consents.update(consent, consent.doc, tasks.due_attributes(consent.key, clock.now() + ASK_AGAIN_MS))]
     )
 
 
-def _grant(claim: tasks.Claim, consent: Consent) -> None:
+def _grant(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
     """Settle the request with a permission that the customer gave in another way."""
     now = clock.now()
     doc = consents.answered(consent, ConsentStatus.GRANTED, now, now + PERMISSION_LASTS_MS)
     close(consent, doc, None, claim=claim)
 
 
-def _give_up(claim: tasks.Claim, consent: Consent, summary: str, *, sent: bool) -> None:
+def _give_up(claim: tasks.Claim[ConsentRow], consent: Consent, summary: str, *, sent: bool) -> None:
     """Fail the calls that wait for a request that cannot be sent. `sent` if an earlier try may have been sent."""
     doc = _given_up(consent, sent=sent)
     close(consent, doc, calls.PROVIDER_ERROR, summary=summary, claim=claim)

@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NotRequired, TypedDict, cast
+from typing import Any, NotRequired, TypedDict, cast
 
 from shared.calls.sessions import ConsentStatus, SessionConsent
 from shared.core import clock, trace
@@ -203,7 +203,7 @@ def find_by_key(scope: Scope, key: str) -> Consent | None:
     return None if row is None else of_row(scope, row)
 
 
-def of_row(scope: Scope, row: table.Row) -> Consent:
+def of_row(scope: Scope, row: Mapping[str, Any]) -> Consent:
     """The consent in a row."""
     doc: ConsentDocument = json.loads(row["doc"])
     return Consent(scope, doc["phone"], doc, cast("ConsentRow", row))

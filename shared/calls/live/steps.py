@@ -20,7 +20,7 @@ from shared.calls import commands as calls
 from shared.calls import dialogue, limits, recordings, sessions, transcripts
 from shared.calls.commands import Clearance
 from shared.calls.live import capacity
-from shared.calls.sessions import SESSIONS, Channel, FileStatus, Session, SessionRecord
+from shared.calls.sessions import SESSIONS, Channel, FileStatus, Session, SessionRecord, SessionRow
 from shared.calls.transcripts import Line
 from shared.core import clock, trace
 from shared.core.log import logger
@@ -68,7 +68,7 @@ NO_MEDIA_BRIDGE = "Live calls on WhatsApp need a media bridge, which this deploy
 WAITED_TOO_LONG = "The call waited for an hour, because too many calls were under way."
 
 
-def step(scope: Scope, claim: tasks.Claim) -> None:
+def step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
     """Run the next step of a call. Raises ConditionFailed or Contended if the rows were modified concurrently."""
     record = SESSIONS.record(claim.row)
     if sessions.is_starting(record):
@@ -196,7 +196,7 @@ def _store_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, r
         logger().info("transcript exists", extra={"session_id": session_id})
 
 
-def _start(scope: Scope, claim: tasks.Claim, record: SessionRecord) -> None:
+def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) -> None:
     """Place a queued call, if its limits and the carrier's allow it now."""
     if "customer_deleted" in record.row:
         tasks.save_step(claim, calls.ending(scope, record, calls.CUSTOMER_DELETED))
@@ -238,7 +238,7 @@ def _start(scope: Scope, claim: tasks.Claim, record: SessionRecord) -> None:
     _place(scope, claim, SESSIONS.find(scope, session_id), first=True)
 
 
-def _place(scope: Scope, claim: tasks.Claim, record: SessionRecord, *, first: bool) -> None:
+def _place(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord, *, first: bool) -> None:
     """Let the carrier place the call, and record its id. `first` if no earlier request can have placed it."""
     session = record.doc
     # For the next worker, if this one dies. `sweep`, or the present message if the queue repeats it, comes too late.

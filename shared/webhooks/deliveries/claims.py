@@ -13,8 +13,16 @@ from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 from shared.webhooks import queues
 from shared.webhooks.deliveries import resource
-from shared.webhooks.deliveries.resource import DELIVERY_GRACE_S, Attempt, Delivery, DeliveryTrigger
-from shared.webhooks.deliveries.rules import DeliveryError, DeliveryStatus, Ended, Outcome, Phase, Retry, phase
+from shared.webhooks.deliveries.resource import (
+    DELIVERY_GRACE_S,
+    Attempt,
+    Delivery,
+    DeliveryRow,
+    DeliveryTrigger,
+    Phase,
+    phase,
+)
+from shared.webhooks.deliveries.rules import DeliveryError, DeliveryStatus, Ended, Outcome, Retry
 from shared.webhooks.endpoints.resource import Snapshot, unchanged
 
 LEASE_MS = 60 * clock.SECOND
@@ -26,7 +34,7 @@ class ClaimedDelivery:
     """A delivery that only this worker may send until its lease expires."""
 
     scope: Scope
-    claim: tasks.Claim
+    claim: tasks.Claim[DeliveryRow]
     doc: Delivery
 
     @property
@@ -43,7 +51,7 @@ class ClaimedDelivery:
     @property
     def due_at_ms(self) -> int:
         """When the attempt is due (milliseconds)."""
-        return int(self.claim.row["due_at"])
+        return self.claim.row["due_at"]
 
     def is_closed(self, endpoint: Snapshot | None) -> bool:
         """Whether the endpoint was disabled or deleted since the delivery's creation, so that nothing may be sent."""
@@ -55,7 +63,7 @@ def claim(pk: str, sk: str) -> ClaimedDelivery | None:
 
     An attempt that is due later has its own timer, and is found by `sweep`.
     """
-    claim = tasks.claim_soon(pk, sk, lambda: clock.now() + LEASE_MS)
+    claim: tasks.Claim[DeliveryRow] | None = tasks.claim_soon(pk, sk, lambda: clock.now() + LEASE_MS)
     if claim is None:
         return None
     doc: Delivery = json.loads(claim.row["doc"])

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import cast
 
 from shared.appointments import commands as appointments
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code, not_found
 from shared.resources import fields
-from shared.store import table
+from shared.store import commit, table
 from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
 from shared.webhooks import events, queues
 from shared.webhooks.deliveries import resource
-from shared.webhooks.deliveries.resource import DELIVERY_GRACE_S, Delivery, DeliveryTrigger
+from shared.webhooks.deliveries.resource import DELIVERY_GRACE_S, Delivery, DeliveryRow, DeliveryTrigger, Phase, phase
 from shared.webhooks.deliveries.rules import DeliveryStatus
 from shared.webhooks.endpoints import resource as endpoints
-from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS
+from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS, Snapshot
 from shared.webhooks.events import EVENTS
 
 
@@ -37,7 +38,7 @@ def retry(scope: Scope, event_id: str, delivery_id: str, *, unless_retried: bool
     if endpoint is None or endpoint.deleted:
         raise not_found("webhook endpoint", old["endpoint"])
     to_endpoint = [row for row in resource.of_event(scope, event_id) if row["endpoint"] == old["endpoint"]]
-    if any(resource.view(row, endpoint)["status"] == DeliveryStatus.ATTEMPTING for row in to_endpoint):
+    if any("due_at" in _cancel_if_closed(row, endpoint) for row in to_endpoint):
         raise ApiError(Code.DELIVERY_IN_PROGRESS)
     if unless_retried and not any("f1" in row for row in to_endpoint):
         raise ApiError(Code.DELIVERY_IN_PROGRESS)
@@ -58,7 +59,7 @@ def retry(scope: Scope, event_id: str, delivery_id: str, *, unless_retried: bool
     )
     unlist = [table.Update(row["pk"], row["sk"], set={"f1": None}) for row in to_endpoint if "f1" in row]
     doc: Delivery = json.loads(new["doc"])
-    return _change(scope, doc, [count_retry, table.Put(new), *unlist, endpoints.unchanged(scope, endpoint)])
+    return _change(scope, doc, [count_retry, table.Put(dict(new)), *unlist, endpoints.unchanged(scope, endpoint)])
 
 
 def send_now(scope: Scope, event_id: str, delivery_id: str) -> Change[Delivery]:
@@ -67,8 +68,8 @@ def send_now(scope: Scope, event_id: str, delivery_id: str) -> Change[Delivery]:
     Nothing changes if an attempt is due already or under way. Raises `resource_not_found`, or
     `invalid_status_transition` if the delivery has ended.
     """
-    row = resource.find(scope, event_id, delivery_id)
-    [doc] = resource.views(scope, [row])
+    [row] = cancel_closed(scope, [resource.find(scope, event_id, delivery_id)])
+    doc = resource.view(row)
     if doc["status"] != DeliveryStatus.ATTEMPTING:
         raise ApiError(Code.INVALID_STATUS_TRANSITION, "The delivery has ended, so there is no other attempt.")
     now = clock.now()
@@ -94,7 +95,31 @@ def test(scope: Scope, endpoint_id: str) -> Change[Delivery]:
     event = events.build(scope, event_id, "appointment.created", instant_ms, appointment, None)
     new = resource.new_row(event, endpoint, trigger=DeliveryTrigger.TEST)
     doc: Delivery = json.loads(new["doc"])
-    return _change(scope, doc, [table.Put(event.row()), table.Put(new), endpoints.unchanged(scope, endpoint)])
+    return _change(scope, doc, [table.Put(event.row()), table.Put(dict(new)), endpoints.unchanged(scope, endpoint)])
+
+
+def cancel_closed(scope: Scope, rows: Sequence[DeliveryRow]) -> list[DeliveryRow]:
+    """The rows, after those that wait for a closed endpoint were canceled in the table.
+
+    A delivery is canceled in the table before clients see it as canceled. Otherwise a worker could claim it afterwards,
+    and its status would go back to `attempting`. Raises ConditionFailed or Contended if a row is modified concurrently.
+    """
+    endpoint_ids = [row["endpoint"] for row in rows if "due_at" in row]
+    known = endpoints.read(scope, endpoint_ids) if endpoint_ids else {}
+    return [_cancel_if_closed(row, known.get(row["endpoint"])) for row in rows]
+
+
+def _cancel_if_closed(row: DeliveryRow, endpoint: Snapshot | None) -> DeliveryRow:
+    def cancel(latest: DeliveryRow) -> DeliveryRow:
+        if phase(latest, endpoint) is not Phase.CLOSED:
+            return latest
+        changes = {**tasks.NO_WORK, "doc": fields.to_json(resource.close(latest, endpoint)), "f1": None}
+        return cast("DeliveryRow", table.update(tasks.if_waiting(latest, changes)))
+
+    def read() -> DeliveryRow:
+        return cast("DeliveryRow", table.get(row["pk"], row["sk"])) or row
+
+    return commit.retry_with_latest([row], read, cancel)
 
 
 def _change(scope: Scope, delivery: Delivery, writes: Sequence[table.Write]) -> Change[Delivery]:

@@ -7,9 +7,8 @@ A delivery's row schedules its next attempt (`shared/tasks/tasks.py`). `rules.py
 from __future__ import annotations
 
 import json
-import uuid
-from enum import StrEnum
-from typing import Annotated, Literal, NotRequired, TypedDict
+from enum import Enum, StrEnum
+from typing import Annotated, Literal, NotRequired, TypedDict, cast
 
 from shared.core import clock, event_types, ids
 from shared.core.errors import not_found
@@ -17,13 +16,13 @@ from shared.core.limits import RETRY_SCHEDULE_S
 from shared.resources import fields
 from shared.resources.collections import Collection
 from shared.resources.schema import Count, DeliveryId, EventId, Keywords, Time, WebhookEndpointId, one_of
-from shared.store import commit, table
+from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
 from shared.tasks.wake_ups import WakeUp
 from shared.webhooks import events, queues
-from shared.webhooks.deliveries.rules import DeliveryError, DeliveryStatus, Phase, phase
-from shared.webhooks.endpoints.resource import Snapshot, read
+from shared.webhooks.deliveries.rules import DeliveryError, DeliveryStatus
+from shared.webhooks.endpoints.resource import Snapshot
 from shared.webhooks.events import EVENTS, NewEvent
 
 DELIVERY_GRACE_S = 60
@@ -110,7 +109,7 @@ class Delivery(TypedDict):
     """When the delivery ended. Null while its status is `attempting`."""
 
 
-class DeliveryRow(TypedDict):
+class DeliveryRow(tasks.TaskRow):
     """A delivery's row. It schedules the next attempt until the delivery has ended (`shared/tasks/tasks.py`)."""
 
     pk: str
@@ -122,8 +121,6 @@ class DeliveryRow(TypedDict):
     generation: int
     """The endpoint's generation at the delivery's creation."""
     expires_at: int
-    due_at: NotRequired[int]
-    """When the next attempt is due (milliseconds). Absent after the delivery has ended."""
     put_off_until: NotRequired[int]
     """When a put-off attempt is planned (milliseconds), which is due already. Absent if it has not been put off."""
     test: NotRequired[bool]
@@ -133,6 +130,28 @@ class DeliveryRow(TypedDict):
     (`retrying_partition`). Absent from all others, and once a failed delivery was retried."""
     by_hand: NotRequired[bool]
     """Whether a person has made the next attempt due now (`send_now`)."""
+
+
+class Phase(Enum):
+    """The state of a delivery that decides who may change it."""
+
+    ENDED = "The delivery has ended and never changes."
+    UNDER_WAY = "A worker, which may be dead, has claimed it. The outcome of its attempt decides."
+    WAITING = "Its next attempt is scheduled."
+    CLOSED = "Its endpoint was disabled or deleted since, so it must be canceled."
+
+
+def phase(row: DeliveryRow, endpoint: Snapshot | None, token: str | None = None) -> Phase:
+    """The phase of a delivery's row, or its phase for the worker whose claim has this token."""
+    if "due_at" not in row:
+        return Phase.ENDED
+    # A claim with an expired lease counts too: its worker may have sent the event.
+    if "lease" in row and row["lease"] != token:
+        return Phase.UNDER_WAY
+    # The row may be newer than the snapshot of the endpoint, so the generations need not be equal.
+    if endpoint is None or endpoint.generation > row["generation"]:
+        return Phase.CLOSED
+    return Phase.WAITING
 
 
 DELIVERIES: Collection[Delivery, DeliveryRow] = Collection(kind="delivery", prefix="whd_", created=None)
@@ -167,7 +186,7 @@ def new_row(
     *,
     trigger: DeliveryTrigger = DeliveryTrigger.AUTOMATIC,
     retry_of: str | None = None,
-) -> table.Row:
+) -> DeliveryRow:
     """The row of a new delivery, due now; already `canceled` if the endpoint is disabled (promises 9).
 
     The id of an automatic delivery is derived from the event and the endpoint, so that it is created only once.
@@ -198,21 +217,24 @@ def new_row(
         "created_at": clock.iso(now),
         "completed_at": None,
     }
-    row: table.Row = {
+    row: DeliveryRow = {
         "pk": partition(event.scope, event.id),
         "sk": id,
         "kind": DELIVERIES.kind,
+        "doc": fields.to_json(doc),
         "endpoint": endpoint_id,
         "generation": endpoint.generation,
         "expires_at": (now + events.RETENTION_MS) // clock.SECOND,
     }
     if not endpoint.doc["enabled"]:
-        return row | {"doc": fields.to_json(end(doc, DeliveryStatus.CANCELED, clock.iso(now)))}
-    row |= {"doc": fields.to_json(doc), **tasks.due_attributes(id, now, DELIVERY_GRACE_S)}
-    return row | (put_off(event.scope, row, queues.put_off_until(now)) if automatic and endpoint.hanging else {})
+        return {**row, "doc": fields.to_json(end(doc, DeliveryStatus.CANCELED, clock.iso(now)))}
+    due = tasks.due_attributes(id, now, DELIVERY_GRACE_S)
+    if automatic and endpoint.hanging:
+        due |= put_off(event.scope, row, queues.put_off_until(now))
+    return cast("DeliveryRow", {**row, **due})
 
 
-def wake_up(row: table.Row, delay_s: int = 0, destination: queues.Destination | None = None) -> WakeUp:
+def wake_up(row: DeliveryRow, delay_s: int = 0, destination: queues.Destination | None = None) -> WakeUp:
     """The wake-up for a delivery, `delay_s` seconds from now, in the message group of its endpoint.
 
     With a `destination`, it has the group and `once` of the destination, and no delay.
@@ -227,56 +249,30 @@ def wake_up_of(scope: Scope, delivery: Delivery) -> WakeUp:
     return WakeUp(partition(scope, delivery["event_id"]), delivery["id"], group=delivery["webhook_endpoint_id"])
 
 
-def planned_wake_up(row: table.Row) -> WakeUp:
+def planned_wake_up(row: DeliveryRow) -> WakeUp:
     """The wake-up of `sweep` for a delivery. If the delivery was put off, the wake-up has the delay until its time."""
     return wake_up(row, wake_ups.delay_until(row.get("put_off_until", 0)))
 
 
-def find(scope: Scope, event_id: str, delivery_id: str) -> table.Row:
+def find(scope: Scope, event_id: str, delivery_id: str) -> DeliveryRow:
     """The delivery's row. Raises `resource_not_found`."""
     well_formed = ids.is_id(EVENTS.prefix, event_id) and ids.is_id(DELIVERIES.prefix, delivery_id)
     row = table.get(partition(scope, event_id), delivery_id) if well_formed else None
     if row is None:
         raise not_found("webhook delivery", delivery_id)
-    return row
+    return cast("DeliveryRow", row)
 
 
-def of_event(scope: Scope, event_id: str) -> list[table.Row]:
+def of_event(scope: Scope, event_id: str) -> list[DeliveryRow]:
     """All deliveries of an event, newest first."""
-    return [row for page in table.query(partition(scope, event_id), limit=100) for row in page]
+    pages = table.query(partition(scope, event_id), limit=100)
+    return cast("list[DeliveryRow]", [row for page in pages for row in page])
 
 
-def views(scope: Scope, rows: list[table.Row]) -> list[Delivery]:
-    """The deliveries as clients see them. First cancels, in the table, those that wait for a closed endpoint."""
-    endpoint_ids = [row["endpoint"] for row in rows if "due_at" in row]
-    known = read(scope, endpoint_ids) if endpoint_ids else {}
-    return [view(row, known.get(row["endpoint"])) for row in rows]
+def view(row: DeliveryRow) -> Delivery:
+    """The delivery as clients see it: with the time of its next attempt as planned now.
 
-
-def view(row: table.Row, endpoint: Snapshot | None) -> Delivery:
-    """The delivery as clients see it. Raises ConditionFailed or Contended if the row is modified concurrently.
-
-    A delivery is canceled in the table before clients see it as canceled. Otherwise a worker could claim it afterwards,
-    and its status would go back to `attempting`.
-    """
-    if phase(row, endpoint) is not Phase.CLOSED:
-        return _as_planned(row)
-
-    def cancel_unless_claimed(latest: table.Row) -> Delivery:
-        if phase(latest, endpoint) is not Phase.CLOSED:
-            return _as_planned(latest)
-        doc = close(latest, endpoint)
-        changes = {**tasks.NO_WORK, "doc": fields.to_json(doc), "f1": None}
-        table.write([tasks.if_waiting(latest, changes)], uuid.uuid4().hex)
-        return doc
-
-    return commit.retry_with_latest([row], lambda: table.get(row["pk"], row["sk"]) or row, cancel_unless_claimed)
-
-
-def _as_planned(row: table.Row) -> Delivery:
-    """The delivery with the time of its next attempt as planned now.
-
-    An attempt that is under way or overdue has the present time.
+    An attempt that is under way or overdue has the present time. The row must be one of `commands.cancel_closed`.
     """
     doc: Delivery = json.loads(row["doc"])
     if "due_at" not in row:
@@ -306,7 +302,7 @@ def end(doc: Delivery, status: DeliveryStatus, at: str) -> Delivery:
     return {**ended, "error_code": DeliveryError.ENDPOINT_DISABLED} if status == DeliveryStatus.CANCELED else ended
 
 
-def put_off(scope: Scope, row: table.Row, until_ms: int) -> dict[str, table.Value | None]:
+def put_off(scope: Scope, row: DeliveryRow, until_ms: int) -> dict[str, table.Value | None]:
     """The attributes of a delivery that is put off until the instant `until_ms`."""
     listed = {} if is_test(row) else {"f1": retrying_partition(scope, row["endpoint"])}
     return {
@@ -316,12 +312,12 @@ def put_off(scope: Scope, row: table.Row, until_ms: int) -> dict[str, table.Valu
     }
 
 
-def is_test(row: table.Row) -> bool:
+def is_test(row: DeliveryRow) -> bool:
     """Whether the delivery is of a test event."""
     return "test" in row or json.loads(row["doc"])["trigger"] == DeliveryTrigger.TEST
 
 
-def close(row: table.Row, endpoint: Snapshot | None) -> Delivery:
+def close(row: DeliveryRow, endpoint: Snapshot | None) -> Delivery:
     """The delivery, canceled when its endpoint was disabled or deleted, but not before its latest attempt."""
     doc: Delivery = json.loads(row["doc"])
     closed_at = endpoint.closed_at(row["generation"]) if endpoint else None
@@ -333,6 +329,6 @@ def close(row: table.Row, endpoint: Snapshot | None) -> Delivery:
     return end(doc, DeliveryStatus.CANCELED, max(closed_at, clock.iso(waits_since_ms)))
 
 
-def planned_at(row: table.Row) -> int:
+def planned_at(row: DeliveryRow) -> int:
     """When the next attempt of a delivery is planned (milliseconds)."""
-    return int(row["put_off_until"] if "put_off_until" in row else row["due_at"])
+    return row["put_off_until"] if "put_off_until" in row else row["due_at"]

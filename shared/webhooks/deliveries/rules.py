@@ -1,13 +1,11 @@
-"""The rules of deliveries: what follows an attempt, and who may change a delivery. Pure functions."""
+"""The rules of deliveries: what follows an attempt."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import StrEnum
 
 from shared.core.limits import RETRY_SCHEDULE_S
-from shared.store import table
-from shared.webhooks.endpoints.resource import Snapshot
 
 
 class DeliveryStatus(StrEnum):
@@ -71,25 +69,3 @@ def next_step(number: int, outcome: Outcome, *, closed: bool = False) -> Retry |
     if outcome.status is not None and 400 <= outcome.status < 500 and outcome.status not in (408, 429):
         return Ended(DeliveryStatus.FAILED, gone=outcome.status == 410)
     return Retry(RETRY_SCHEDULE_S[number]) if number < len(RETRY_SCHEDULE_S) else Ended(DeliveryStatus.FAILED)
-
-
-class Phase(Enum):
-    """The state of a delivery that decides who may change it."""
-
-    ENDED = "The delivery has ended and never changes."
-    UNDER_WAY = "A worker, which may be dead, has claimed it. The outcome of its attempt decides."
-    WAITING = "Its next attempt is scheduled."
-    CLOSED = "Its endpoint was disabled or deleted since, so it must be canceled."
-
-
-def phase(row: table.Row, endpoint: Snapshot | None, token: str | None = None) -> Phase:
-    """The phase of a delivery's row, or its phase for the worker whose claim has this token."""
-    if "due_at" not in row:
-        return Phase.ENDED
-    # A claim with an expired lease counts too: its worker may have sent the event.
-    if "lease" in row and row["lease"] != token:
-        return Phase.UNDER_WAY
-    # The row may be newer than the snapshot of the endpoint, so the generations need not be equal.
-    if endpoint is None or endpoint.generation > row["generation"]:
-        return Phase.CLOSED
-    return Phase.WAITING
