@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from shared.conversations import participants, slots, turns
 from shared.conversations.resource import (
@@ -20,6 +20,7 @@ from shared.conversations.resource import (
     ConversationStatus,
     Message,
     MessageCreate,
+    MessageRow,
     PostedMessage,
     ReplyStatus,
     Role,
@@ -161,7 +162,7 @@ def add_staff_message(scope: Scope, id: str, content: str) -> Change[PostedMessa
 class SentMessage:
     """A user's message that was stored."""
 
-    row: table.Row
+    row: MessageRow
     turn: Turn | None
     """Its turn, if the request that stores it has claimed it."""
     conversation: ConversationRecord
@@ -205,7 +206,7 @@ def _send(
 
 def _sent(
     scope: Scope,
-    message: table.Row,
+    message: MessageRow,
     conversation: ConversationRecord,
     writes: Sequence[table.Write],
     seconds_left: Callable[[], float],
@@ -214,14 +215,14 @@ def _sent(
     row, slot = slots.take(scope, message)
     turn = turns.begin(row, seconds_left())
     row = row if turn is None else turn.claim.row
-    return Change(SentMessage(row, turn, conversation), [*writes, table.Put(row), *slot])
+    return Change(SentMessage(row, turn, conversation), [*writes, table.Put(dict(row)), *slot])
 
 
-def _after(conversation: Conversation, message: table.Row) -> Conversation:
+def _after(conversation: Conversation, message: MessageRow) -> Conversation:
     return documents.touched(conversation, {"last_message_at": clock.iso(message["asked_at"])})
 
 
-def _new_message(scope: Scope, conversation: Conversation, body: UserMessageCreate) -> table.Row:
+def _new_message(scope: Scope, conversation: Conversation, body: UserMessageCreate) -> MessageRow:
     """The row of a new user's message, whose reply is due."""
     now, last = clock.now(), conversation["last_message_at"]
     # The message is ordered after the previous reply, even if this host's clock is behind.
@@ -234,7 +235,7 @@ def _new_message(scope: Scope, conversation: Conversation, body: UserMessageCrea
         "created_at": clock.iso(asked_at),
         "reply_status": ReplyStatus.PENDING,
     }
-    return {
+    row: MessageRow = {
         "pk": messages_pk(scope, conversation["id"]),
         "sk": message["id"],
         "kind": MESSAGES.kind,
@@ -242,8 +243,9 @@ def _new_message(scope: Scope, conversation: Conversation, body: UserMessageCrea
         "conversation_id": conversation["id"],
         "markdown": body.markdown,
         "asked_at": asked_at,
-        **tasks.due_attributes(message["id"], now + turns.reply_delay_ms(scope, body.content)),
     }
+    due = tasks.due_attributes(message["id"], now + turns.reply_delay_ms(scope, body.content))
+    return cast("MessageRow", {**row, **due})
 
 
 def _staff_message(scope: Scope, conversation: Conversation, content: str) -> table.Row:

@@ -23,6 +23,7 @@ from shared.resources.documents import Resource, ResourceRow
 from shared.resources.schema import ConversationId, CustomerId, MessageId, Metadata, Time, at_most
 from shared.store import table
 from shared.store.keys import Scope
+from shared.tasks import tasks
 
 
 class ConversationStatus(StrEnum):
@@ -198,6 +199,25 @@ class ConversationRow(ResourceRow):
     """Whether the agent has sent a holding reply since the handoff."""
     handed_off: NotRequired[bool]
     """An earlier release has handed the conversation over, which it did not show. It is not given back yet."""
+
+
+class MessageRow(tasks.TaskRow):
+    """The row of a user's message. It schedules the reply, too (`shared/tasks/tasks.py`)."""
+
+    pk: str
+    sk: str
+    """The message's id."""
+    kind: str
+    doc: str
+    conversation_id: str
+    markdown: bool
+    """Whether the response shows the reply's Markdown."""
+    asked_at: int
+    """When the message was sent (milliseconds)."""
+    slot: NotRequired[str]
+    """The slot of a live message (`slots.py`)."""
+    response_body: NotRequired[str]
+    """The body of the response to the message's request, once there is a reply."""
 
 
 CONVERSATIONS: Collection[Conversation, ConversationRow] = Collection(

@@ -10,6 +10,7 @@ import os
 import random
 from collections.abc import Sequence
 
+from shared.conversations.resource import MessageRow
 from shared.core import clock
 from shared.core.errors import ApiError, Code
 from shared.store import table
@@ -21,7 +22,7 @@ RETRY_SECONDS = 2
 """The `Retry-After` of a project without a free slot."""
 
 
-def take(scope: Scope, message: table.Row) -> tuple[table.Row, Sequence[table.Put]]:
+def take(scope: Scope, message: MessageRow) -> tuple[MessageRow, Sequence[table.Put]]:
     """The row of a new message with its slot, and the write that takes the slot; in test mode no slot is needed.
 
     Raises `rate_limit_exceeded` if the project has no free slot.
@@ -44,7 +45,7 @@ def take(scope: Scope, message: table.Row) -> tuple[table.Row, Sequence[table.Pu
     return {**message, "slot": slot}, [table.Put(row, condition=condition, values=values)]
 
 
-def free(message: table.Row) -> Sequence[table.Delete]:
+def free(message: MessageRow) -> Sequence[table.Delete]:
     """The write that frees the slot of a message whose turn ends."""
     # Another message may have taken a slot whose lease has expired. A condition could fail the turn.
     if "slot" not in message or _expires_at(message) <= clock.now() // clock.SECOND:
@@ -52,6 +53,6 @@ def free(message: table.Row) -> Sequence[table.Delete]:
     return [table.Delete(scope_of(message["pk"]).pk("slot"), message["slot"], condition="")]
 
 
-def _expires_at(message: table.Row) -> int:
+def _expires_at(message: MessageRow) -> int:
     """When the lease of a message's slot expires (Unix seconds)."""
-    return int((message["asked_at"] + LEASE_MS) // clock.SECOND)
+    return (message["asked_at"] + LEASE_MS) // clock.SECOND

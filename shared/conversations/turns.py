@@ -9,9 +9,8 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from shared.conversations.resource import MESSAGES, Message
+from shared.conversations.resource import MESSAGES, Message, MessageRow
 from shared.core import clock, ids
-from shared.store import table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 
@@ -40,7 +39,7 @@ _SIMULATED_REPLY_MS = 7 * clock.SECOND
 class Turn:
     """A message to which only this worker or request may reply until its lease expires."""
 
-    claim: tasks.Claim[table.Row]
+    claim: tasks.Claim[MessageRow]
     reserved_s: int = COMMIT_SECONDS
     """Seconds of the lease that the agent may not use."""
 
@@ -52,12 +51,12 @@ class Turn:
     @property
     def id(self) -> str:
         """The message's id."""
-        return str(self.claim.row["sk"])
+        return self.claim.row["sk"]
 
     @property
     def conversation_id(self) -> str:
         """The id of the message's conversation."""
-        return str(self.claim.row["conversation_id"])
+        return self.claim.row["conversation_id"]
 
     @property
     def message(self) -> Message:
@@ -68,7 +67,7 @@ class Turn:
     @property
     def asked_at_ms(self) -> int:
         """When the message was sent (milliseconds)."""
-        return int(self.claim.row["asked_at"])
+        return self.claim.row["asked_at"]
 
     @property
     def is_too_old(self) -> bool:
@@ -86,7 +85,7 @@ class Turn:
         return self.claim.seconds_left - self.reserved_s
 
 
-def begin(message: table.Row, seconds_left: float) -> Turn | None:
+def begin(message: MessageRow, seconds_left: float) -> Turn | None:
     """The turn of a new message, claimed by the request that stores it. The caller inserts `claim.row`.
 
     None if the `seconds_left` of the request are too few, or the reply is due later.
@@ -98,15 +97,15 @@ def begin(message: table.Row, seconds_left: float) -> Turn | None:
 
 def claim(pk: str, sk: str) -> Turn | None:
     """Claim the turn for a worker, if it is due and nobody else has claimed it. None otherwise."""
-    work: tasks.Claim[table.Row] | None = tasks.claim_soon(pk, sk, lambda: _lease_end(sk, LEASE_MS / clock.SECOND))
+    work: tasks.Claim[MessageRow] | None = tasks.claim_soon(pk, sk, lambda: _lease_end(sk, LEASE_MS / clock.SECOND))
     return None if work is None else Turn(work)
 
 
-def claim_in_window(message: table.Row, seconds_left: float) -> Turn | None:
+def claim_in_window(message: MessageRow, seconds_left: float) -> Turn | None:
     """Claim the turn for a request with `seconds_left`, if the turn is free and fits into that time."""
     if not fits(seconds_left) or not tasks.is_free(message):
         return None
-    work: tasks.Claim[table.Row] | None = tasks.claim_soon(
+    work: tasks.Claim[MessageRow] | None = tasks.claim_soon(
         message["pk"], message["sk"], lambda: _lease_end(message["sk"], seconds_left + AFTER_WINDOW_S)
     )
     return None if work is None else _in_window(work)
@@ -117,7 +116,7 @@ def fits(seconds_left: float) -> bool:
     return seconds_left >= LEAST_SECONDS + RESPONSE_SECONDS
 
 
-def _in_window(work: tasks.Claim[table.Row]) -> Turn:
+def _in_window(work: tasks.Claim[MessageRow]) -> Turn:
     return Turn(work, reserved_s=AFTER_WINDOW_S + RESPONSE_SECONDS)
 
 
@@ -146,20 +145,20 @@ def _is_simulated_timeout(scope: Scope, content: str) -> bool:
     return content == SIMULATED_TIMEOUT and scope.is_simulated
 
 
-def wait_ms(message: table.Row) -> int:
+def wait_ms(message: MessageRow) -> int:
     """Milliseconds until the turn of a message can be claimed: it is due, and its lease has expired a second ago."""
     free_at = message.get("lease_until", -clock.SECOND) + clock.SECOND
-    return int(max(0, message["due_at"] - clock.now(), free_at - clock.now()))
+    return max(0, message["due_at"] - clock.now(), free_at - clock.now())
 
 
-def wake_up(message: table.Row, delay_s: int | None = None) -> wake_ups.WakeUp:
+def wake_up(message: MessageRow, delay_s: int | None = None) -> wake_ups.WakeUp:
     """The wake-up for the turn of a message, `delay_s` seconds from now; by default, for when it can be claimed."""
     if delay_s is None:
         delay_s = -(-wait_ms(message) // clock.SECOND)
     return wake_ups.WakeUp(message["pk"], message["sk"], group=scope_of(message["pk"]).pk("turns"), delay_s=delay_s)
 
 
-def both_wake_ups(message: table.Row) -> list[wake_ups.WakeUp]:
+def both_wake_ups(message: MessageRow) -> list[wake_ups.WakeUp]:
     """The wake-ups for the turn of a message: for when it can be claimed, and for when it must end with an apology."""
     give_up = message["asked_at"] + GIVE_UP_MS - clock.now()
     return [wake_up(message), wake_up(message, delay_s=max(0, give_up // clock.SECOND + 1))]

@@ -6,11 +6,12 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from shared.aws.services import Unavailable
 from shared.conversations import replies, turns
 from shared.conversations.commands import SentMessage
-from shared.conversations.resource import ConversationRecord, messages_path, messages_pk
+from shared.conversations.resource import ConversationRecord, MessageRow, messages_path, messages_pk
 from shared.conversations.turns import Turn
 from shared.core import clock
 from shared.core.errors import ApiError, Code
@@ -52,7 +53,7 @@ class Window:
         """
         for row in self._polled(polls):
             if "response_body" in row:
-                return str(row["response_body"])
+                return row["response_body"]
             turn = self._claim(row) if may_take else None
             if turn is not None:
                 body = self._take(turn)
@@ -81,7 +82,7 @@ class Window:
             raise self._timeout()
         return None
 
-    def _polled(self, waits: Sequence[float]) -> Iterator[table.Row]:
+    def _polled(self, waits: Sequence[float]) -> Iterator[MessageRow]:
         """The message's row after each wait, until the window ends. The last wait repeats.
 
         Raises `resource_not_found` once the message is erased.
@@ -96,9 +97,9 @@ class Window:
                 row = table.get(messages_pk(self.scope, self.conversation_id), self.message_id)
                 if row is None:
                     raise ApiError(Code.RESOURCE_NOT_FOUND, f"No such message: '{self.message_id}'.")
-                yield row
+                yield cast("MessageRow", row)
 
-    def _claim(self, row: table.Row) -> Turn | None:
+    def _claim(self, row: MessageRow) -> Turn | None:
         # The message is stored, so a failed claim is not fatal.
         with contextlib.suppress(Unavailable, table.Contended):
             return turns.claim_in_window(row, self.seconds_left())
