@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
@@ -21,7 +20,10 @@ class Docs:
     """The ASGI app of the documentation."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Return a page of the documentation, or a file that it loads. Other methods are 405 `method_not_allowed`."""
+        """Return a page of the documentation, a file that it loads, or a list of the pages.
+
+        Other methods are 405 `method_not_allowed`.
+        """
         request = _reading(scope, receive)
         # Only a request for a page pays for this import.
         from shared.docs import pages
@@ -35,11 +37,14 @@ class ApiDescription:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Return the API in OpenAPI 3.1, with the address of this stage. Other methods are 405 `method_not_allowed`."""
-        _reading(scope, receive)
+        request = _reading(scope, receive)
+        # As for pages: other requests do not pay for it.
+        from shared.pages import documents
+
         scope["context"].route = "/openapi.json"
         server = json.dumps(scope["context"].base_url)[1:-1]
         body = _description().replace(DESCRIBED_SERVER, server)
-        await Response(body, media_type="application/json")(scope, receive, send)
+        await documents.respond(request, body, "application/json")(scope, receive, send)
 
 
 def _reading(scope: Scope, receive: Receive) -> Request:
@@ -57,5 +62,6 @@ def _description() -> str:
 
 
 _docs = Docs()
-app = service(Route("/docs", _docs), Route("/docs/{path:path}", _docs), Route("/openapi.json", ApiDescription()))
+_PATHS = ("/docs", "/docs/{path:path}", "/llms.txt", "/llms-full.txt", "/robots.txt", "/sitemap.xml")
+app = service(*(Route(path, _docs) for path in _PATHS), Route("/openapi.json", ApiDescription()))
 handler = lambda_handler(app)

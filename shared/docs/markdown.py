@@ -81,18 +81,31 @@ class Document:
 @functools.cache
 def document(name: str) -> Document:
     """The page with this name."""
-    tokens = _parser().parse(_templates().get_template(f"{name}.md").render())
+    tokens = _parser().parse(source(name))
     anchors = _anchor_headings(tokens)
     html: list[str] = []
     blocks: list[Block] = []
     for run in _runs(tokens):
         if run[0].type == "fence":
-            found = [_block(token) for token in run]
+            found = [block(token.info, token.content) for token in run]
             html.append(_examples(found, len(blocks)))
             blocks += found
         else:
             html.append(_parser().renderer.render(run, _parser().options, {}))
     return Document("".join(html), _sections(tokens, anchors), blocks)
+
+
+@functools.cache
+def source(name: str) -> str:
+    """The text of the page with this name, in Markdown, with `BASE_URL` in it."""
+    return _templates().get_template(f"{name}.md").render()
+
+
+def block(info: str, text: str) -> Block:
+    """The block of a fence with these words after it."""
+    language, *words = info.split()
+    options = {name: value for name, _, value in (word.partition("=") for word in words)}
+    return Block(language, options, text.rstrip("\n"))
 
 
 @functools.cache
@@ -175,12 +188,6 @@ def _continues(last: Token, token: Token) -> bool:
         return True
     code = [one.type == "fence" and one.info.split()[0] in LANGUAGES for one in (last, token)]
     return all(code) and last.info.split()[0] != token.info.split()[0]
-
-
-def _block(token: Token) -> Block:
-    language, *words = token.info.split()
-    options = {name: value for name, _, value in (word.partition("=") for word in words)}
-    return Block(language, options, token.content.rstrip("\n"))
 
 
 def _examples(blocks: Sequence[Block], number: int) -> str:

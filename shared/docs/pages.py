@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ from starlette.responses import HTMLResponse, Response
 
 from shared.api.responses import RequestContext
 from shared.api.routes import no_route
-from shared.docs import markdown, search
+from shared.docs import markdown, plain, search
 from shared.docs.contents import MENU, PAGES, Page, neighbors
-from shared.pages import SECURITY, templates
+from shared.pages import SECURITY, documents, templates
 from shared.pages.assets import Assets, vendored
 
 _HERE = Path(__file__).parent
+_ACCEPTED = re.compile(r"([\w+.*/-]+)\s*(?:;\s*q=([01](?:\.[0-9]{0,3})?))?")
 _OWN = ("docs.css", "docs.js", "reference.css", "reference.js")
 _VENDORED = (
     "@picocss/pico/css/pico.min.css",
@@ -30,11 +32,14 @@ _VENDORED = (
 
 
 def respond(request: Request, context: RequestContext, description: Callable[[], str]) -> Response:
-    """The response to a GET of a path below /docs, or of /docs itself. Raises `route_not_found`.
+    """The response to a GET of a path below /docs, of /docs itself, or of one of `_FILES`. Raises `route_not_found`.
 
     A browser gets a page with the menu instead of that error. `description` returns the OpenAPI document.
     """
     path = request.url.path
+    if path in _FILES:
+        context.route = path
+        return documents.respond(request, _FILES[path](context.base_url, description), _media_type(path))
     name = path.removeprefix("/docs").removeprefix("/")
     if name.startswith("assets/"):
         context.route = "/docs/assets/{hash}/{name}"
@@ -44,22 +49,20 @@ def respond(request: Request, context: RequestContext, description: Callable[[],
         return asset
     context.route = "/docs/{page}"
     match name:
-        case "" if path == "/docs":
-            return _render("home.html", context)
-        case "api":
-            return _render("reference.html", context)
         case "search":
             query = request.query_params.get("q", "")[: search.MOST_CHARACTERS]
-            return _render("search.html", context, query=query, results=search.find(query, description()))
-    page = PAGES.get(name)
-    if page is not None:
-        return _page(page, context)
-    if "text/html" not in request.headers.get("accept", ""):
-        raise no_route(path)
-    context.error_code = "route_not_found"
-    missing = _render("missing.html", context, status=404)
-    missing.headers["Service-Should-Retry"] = "false"
-    return missing
+            html = _render("search.html", context, query=query, results=search.find(query, description))
+            return HTMLResponse(html, headers=SECURITY)
+    accepted = request.headers.get("accept", "")
+    shown = name.removesuffix(".md")
+    if shown not in (*PAGES, "api") and path != "/docs":
+        if "text/html" not in accepted:
+            raise no_route(path)
+        context.error_code = "route_not_found"
+        return HTMLResponse(_render("missing.html", context), 404, SECURITY | {"Service-Should-Retry": "false"})
+    if shown != name or _prefers_markdown(accepted):
+        return documents.respond(request, _markdown(shown, context.base_url, description), _media_type(".md"))
+    return documents.respond(request, _html(shown, context), "text/html", SECURITY)
 
 
 @functools.cache
@@ -68,7 +71,45 @@ def assets() -> Assets:
     return Assets("/docs/assets", [*(_HERE / "assets" / name for name in _OWN), *map(vendored, _VENDORED)])
 
 
-def _page(page: Page, context: RequestContext) -> Response:
+_FILES: Mapping[str, Callable[[str, Callable[[], str]], str]] = {
+    "/llms.txt": lambda base_url, _: plain.contents(base_url),
+    "/llms-full.txt": lambda base_url, description: plain.everything(base_url, description()),
+    "/robots.txt": lambda base_url, _: plain.robots(base_url),
+    "/sitemap.xml": lambda base_url, _: plain.sitemap(base_url),
+}
+"""The documents for programs that read the documentation, by path."""
+
+
+def _media_type(path: str) -> str:
+    return {"md": "text/markdown; charset=utf-8", "xml": "application/xml"}.get(path.rpartition(".")[2], "text/plain")
+
+
+def _prefers_markdown(accepted: str) -> bool:
+    """Whether the header Accept names Markdown, and HTML not with a greater weight. Browsers do not name it."""
+    weights = {name: float(weight or 1) for name, weight in _ACCEPTED.findall(accepted)}
+    markdown, html = weights.get("text/markdown", 0), weights.get("text/html", 0)
+    return markdown > 0 and markdown >= html
+
+
+def _markdown(name: str, base_url: str, description: Callable[[], str]) -> str:
+    match name:
+        case "":
+            return plain.contents(base_url)
+        case "api":
+            return plain.reference(base_url, description())
+    return plain.page(PAGES[name], base_url)
+
+
+def _html(name: str, context: RequestContext) -> str:
+    match name:
+        case "":
+            return _render("home.html", context)
+        case "api":
+            return _render("reference.html", context)
+    return _page(PAGES[name], context)
+
+
+def _page(page: Page, context: RequestContext) -> str:
     document = markdown.document(page.name)
     html = document.html.replace(markdown.BASE_URL, escape(context.base_url))
     before, after = neighbors(page.name)
@@ -83,15 +124,14 @@ def _page(page: Page, context: RequestContext) -> Response:
     )
 
 
-def _render(template: str, context: RequestContext, status: int = 200, **values: Any) -> Response:
-    html = (
+def _render(template: str, context: RequestContext, **values: Any) -> str:
+    return (
         _templates()
         .get_template(template)
         .render(
             menu=MENU, url=lambda path: context.prefix + path, base_url=context.base_url, **({"page": None} | values)
         )
     )
-    return HTMLResponse(html, status, SECURITY)
 
 
 @functools.cache

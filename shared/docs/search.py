@@ -12,7 +12,7 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
@@ -120,10 +120,13 @@ class Result:
     is_complete: bool
 
 
-def find(query: str, description: str) -> list[Result]:
-    """What has words of the query, the best first. `description` is the OpenAPI document."""
-    index = _index(description)
-    wanted = [index.meanings(word) for word in _asked(query[:MOST_CHARACTERS].lower())]
+def find(query: str, description: Callable[[], str]) -> list[Result]:
+    """What has words of the query, the best first. `description` returns the OpenAPI document."""
+    asked = _asked(query[:MOST_CHARACTERS].lower())
+    if not asked:
+        return []
+    index = _index(description())
+    wanted = [index.meanings(word) for word in asked]
     found: list[tuple[bool, float, Entry]] = []
     for entry in index.entries:
         scores = [index.score(entry, meanings) for meanings in wanted]
@@ -227,7 +230,7 @@ def _words(text: str) -> Iterator[str]:
         yield from parts
 
 
-def _asked(query: str) -> Iterable[str]:
+def _asked(query: str) -> Collection[str]:
     """The words of a query, without those that say nothing, if there are others."""
     words = [word.strip(".") for word in _WORD.findall(query.replace("time zone", "timezone")) if _PART.search(word)]
     return dict.fromkeys([word for word in words if word not in _UNIMPORTANT] or words)

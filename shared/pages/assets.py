@@ -16,6 +16,8 @@ from pathlib import Path
 
 from starlette.responses import Response
 
+from shared.pages import documents
+
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8"}
 
 
@@ -68,6 +70,6 @@ class Assets:
             return None
         headers = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
         headers |= {"X-Content-Type-Options": "nosniff"}
-        if "gzip" in accepts:
+        if documents.accepts_gzip(accepts):
             return Response(asset.compressed, 200, headers | {"Content-Encoding": "gzip"}, asset.media_type)
         return Response(asset.content, 200, headers, asset.media_type)

@@ -63,6 +63,14 @@ def test_one_choice_of_language_is_for_all_pages_and_copied_as_it_is_shown(site:
     assert reader.locator(".panel.js:visible").count() == 0
 
 
+def test_a_page_is_copied_as_markdown(site: Site, reader: Page) -> None:
+    reader.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    reader.goto(f"{site.service.base_url}/docs/webhooks")
+    reader.get_by_role("button", name="Copy as Markdown").click()
+    expect(reader.get_by_role("button", name="Copied")).to_be_visible()
+    assert reader.evaluate("navigator.clipboard.readText()").startswith("# Receive webhooks\n")
+
+
 def test_the_pages_work_without_scripts(site: Site, chromium: Browser) -> None:
     context = chromium.new_context(java_script_enabled=False)
     page = context.new_page()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import html
 import json
 import re
@@ -133,7 +134,10 @@ def test_every_link_leads_to_a_page_and_a_section(anonymous: Client) -> None:
     for path, found in pages.items():
         for tag, attributes in found.tags:
             target, _, anchor = (attributes.get("href") or "").removeprefix(anonymous.base_path).partition("#")
-            if tag != "a" or target.startswith("https://") or target == "/openapi.json":
+            if tag != "a" or target.startswith("https://") or target in ("/openapi.json", "/llms.txt"):
+                continue
+            if target.endswith(".md"):
+                assert anonymous.get(target).status == 200, target
                 continue
             assert target or anchor, f"{path} has a link without a target"
             if target == "/docs/api" and anchor:
@@ -141,6 +145,19 @@ def test_every_link_leads_to_a_page_and_a_section(anonymous: Client) -> None:
                 continue
             assert not anchor or anchor in anchors[target or path], f"{path} links to {target}#{anchor}"
             assert (target or path) in pages, f"{path} links to {target}"
+
+
+@pytest.mark.smoke
+@pytest.mark.parametrize(
+    "path", ["/docs/webhooks", "/docs/webhooks.md", "/llms-full.txt", "/openapi.json", "/sitemap.xml"]
+)
+def test_documents_are_sent_compressed_and_only_if_they_have_changed(anonymous: Client, path: str) -> None:
+    whole = anonymous.get(path)
+    packed = anonymous.get(path, headers={"Accept-Encoding": "gzip"})
+    assert packed.headers["Content-Encoding"] == "gzip"
+    assert gzip.decompress(packed.body) == whole.body
+    unchanged = anonymous.get(path, headers={"If-None-Match": whole.headers["ETag"]})
+    assert (unchanged.status, unchanged.body) == (304, b"")
 
 
 def events_of_every_type(client: Client) -> dict[str, Any]:

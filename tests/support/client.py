@@ -115,10 +115,12 @@ def breaches(
         yield f"Service-Request-Id: {response.request_id!r}"
     if headers.get("Service-Version") not in REVISIONS:
         yield f"Service-Version: {headers.get('Service-Version')!r}"
-    if headers.get("Cache-Control") != "no-store":
+    is_page = path.startswith(("/docs", "/llms", "/robots.txt", "/sitemap.xml", "/openapi.json"))
+    if headers.get("Cache-Control") not in ("no-store", *(["no-cache"] if is_page else [])):
         yield f"Cache-Control: {headers.get('Cache-Control')!r}"
     media_type = headers.get("Content-Type", "").partition(";")[0]
-    if media_type not in ("application/json", "text/html"):
+    programs = ("text/markdown", "text/plain", "application/xml")
+    if media_type not in ("application/json", "text/html", *(programs if is_page else ())):
         yield f"Content-Type: {headers.get('Content-Type')!r}"
     elif method == "HEAD":
         if response.body:

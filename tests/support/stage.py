@@ -297,6 +297,7 @@ def running(database_port: int, folder: Path, recorder: privileges.Recorder, own
         "AWS_EC2_METADATA_DISABLED": "true",
         "ALLOW_LOOPBACK_RECEIVERS": "1",
         "VENDORED": str(ROOT / "node_modules"),
+        "OPENAPI_FILE": str(ROOT / "tests/openapi.json"),
         "SPEED": "1",
         "LOG_LEVEL": os.environ.get("LOG_LEVEL", "CRITICAL"),
         "SERVICE_NAME": "test",

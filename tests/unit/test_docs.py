@@ -113,7 +113,8 @@ def test_links_and_files_are_those_of_the_stage(path: str, stage: str) -> None:
     for tag, attributes in markup.tags:
         target = attributes.get("href") or attributes.get("src") or attributes.get("action") or "#"
         if not target.startswith(("#", "https://", "data:")):
-            assert target.startswith(f"{stage}/docs") or target == f"{stage}/openapi.json", (tag, target)
+            others = (f"{stage}/openapi.json", f"{stage}/llms.txt")
+            assert target.startswith(f"{stage}/docs") or target in others, (tag, target)
     assert stage or "/dev" not in page.text
 
 
@@ -148,7 +149,7 @@ def test_a_header_with_another_scheme_than_those_of_the_web_is_ignored(scheme: s
 def test_pages_have_a_policy_that_allows_no_inline_code_and_no_other_host() -> None:
     for path in ("/docs", "/docs/webhooks", "/docs/api", "/docs/search"):
         headers = get(path).headers
-        assert headers["cache-control"] == "no-store"
+        assert headers["cache-control"] == ("no-store" if path == "/docs/search" else "no-cache")
         assert "unsafe" not in headers["content-security-policy"]
         assert "default-src 'none'" in headers["content-security-policy"]
         for tag, attributes in Markup.of(get(path).text).tags:
@@ -181,8 +182,82 @@ def test_a_first_visit_of_a_page_is_small() -> None:
     assert sum(sizes) + len(gzip.compress(get("/docs/webhooks").body)) < 60_000
 
 
+DOCUMENTS = (
+    "/docs",
+    "/docs/webhooks",
+    "/docs/api",
+    "/docs/webhooks.md",
+    "/llms.txt",
+    "/llms-full.txt",
+    "/openapi.json",
+)
+
+
+@pytest.mark.parametrize("path", [*DOCUMENTS, "/robots.txt", "/sitemap.xml"])
+def test_documents_are_compressed_and_asked_for_again(path: str) -> None:
+    plain, packed = get(path, "/dev"), get(path, "/dev", Accept_Encoding="br, gzip;q=0.8")
+    assert plain.status == packed.status == 200
+    assert packed.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(packed.body) == plain.body
+    assert len(plain.body) < 4_500_000
+    assert "content-encoding" not in get(path, "/dev", Accept_Encoding="gzip;q=0, br").headers
+    tag = plain.headers["etag"]
+    assert tag == packed.headers["etag"]
+    assert plain.headers["cache-control"] == "no-cache"
+    for asked in (tag, f'"x", {tag}', tag.removeprefix("W/"), "*"):
+        unchanged = get(path, "/dev", If_None_Match=asked)
+        assert (unchanged.status, unchanged.body, unchanged.headers["etag"]) == (304, b"", tag)
+    assert get(path, "/dev", If_None_Match='"x"').status == 200
+    # The address of the stage is part of the document.
+    assert path == "/robots.txt" or get(path).headers["etag"] != tag
+
+
+@pytest.mark.parametrize(
+    ("accepted", "is_markdown"),
+    [
+        ("text/markdown", True),
+        ("text/markdown, text/html;q=0.9, */*;q=0.8", True),
+        ("text/html, text/markdown;q=0.5", False),
+        ("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8", False),
+        ("text/markdown;q=0", False),
+        ("*/*", False),
+        (",;q=x", False),
+    ],
+)
+def test_a_page_is_markdown_for_who_asks_for_it(accepted: str, is_markdown: bool) -> None:
+    for path in ("/docs/webhooks", "/docs/api", "/docs"):
+        page = get(path, Accept=accepted)
+        expected = "text/markdown; charset=utf-8" if is_markdown else "text/html; charset=utf-8"
+        assert page.headers["content-type"] == expected, path
+        assert "accept" in page.headers["vary"].lower()
+
+
+@pytest.mark.parametrize("name", [*PAGES, "api"])
+def test_every_page_exists_as_markdown(name: str) -> None:
+    page = get(f"/docs/{name}.md", "/dev")
+    assert page.text.startswith("# ")
+    assert markdown.BASE_URL not in page.text
+    assert "```request" not in page.text
+    assert "](/docs" not in page.text
+    assert page.text.count("```") % 2 == 0
+    for target in re.findall(r"\]\((https://api\.example\.com[^)#]*)", page.text):
+        path = target.removeprefix("https://api.example.com/dev")
+        assert get(path, "/dev").status == 200, path
+    assert name == "api" or page.text.strip() in get("/llms-full.txt", "/dev").text
+
+
+def test_the_lists_name_every_page() -> None:
+    contents, sitemap, robots = (get(f"/{name}", "/dev").text for name in ("llms.txt", "sitemap.xml", "robots.txt"))
+    for page in PAGES.values():
+        assert f"- [{page.title}](https://api.example.com/dev{page.path}.md): {page.about}\n" in contents
+        assert f"<loc>https://api.example.com/dev{page.path}</loc>" in sitemap
+    assert "Sitemap: https://api.example.com/dev/sitemap.xml" in robots
+    for operation in json.loads(DESCRIPTION.read_text())["paths"]["/v1/events"].values():
+        assert f"`{operation['operationId']}`" in get("/docs/api.md").text
+
+
 def test_an_unknown_page_is_an_error_for_programs_and_a_page_for_people() -> None:
-    for path in ("/docs/nothing", "/docs/", "/docs/errors/"):
+    for path in ("/docs/nothing", "/docs/", "/docs/errors/", "/docs/nothing.md", "/docs/.md", "/docs/search.md"):
         assert '"route_not_found"' in get(path, Accept="*/*").text
         page = get(path, Accept="text/html,application/xhtml+xml")
         assert (page.status, page.headers["service-should-retry"]) == (404, "false")
@@ -205,11 +280,11 @@ def test_every_event_type_is_explained_and_has_a_sample(type: str) -> None:
 
 @pytest.mark.parametrize("query", RIGHT)
 def test_the_search_finds_the_right_page_first(query: str) -> None:
-    assert search.find(query, DESCRIPTION.read_text())[0].entry.path.startswith(RIGHT[query])
+    assert search.find(query, DESCRIPTION.read_text)[0].entry.path.startswith(RIGHT[query])
 
 
 def test_the_search_says_whether_everything_was_found() -> None:
-    description = DESCRIPTION.read_text()
+    description = DESCRIPTION.read_text
     found = search.find("consent channel", description)
     assert [one.is_complete for one in found] == sorted((one.is_complete for one in found), reverse=True)
     assert found[0].is_complete

@@ -1,4 +1,4 @@
-// Copy buttons, one choice of language for all examples, and search and wide tables by keyboard. The pages work without this file.
+// Buttons that copy, one choice of language for all examples, and search and wide tables by keyboard. The pages work without this file.
 "use strict";
 
 const LANGUAGE = "docs-language";
@@ -53,6 +53,24 @@ function offerCopies() {
   }
 }
 
+// The page as Markdown can be copied, for example into a conversation with a language model.
+function offerMarkdown() {
+  const link = document.querySelector(".as-markdown a");
+  if (!link || !navigator.clipboard) return;
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "secondary";
+  button.textContent = "Copy as Markdown";
+  button.addEventListener("click", async () => {
+    const response = await fetch(link.href);
+    const text = response.ok ? await response.text() : null;
+    if (text !== null) await navigator.clipboard.writeText(text);
+    button.textContent = text === null ? "Not copied" : "Copied";
+    setTimeout(() => { button.textContent = "Copy as Markdown"; }, 2000);
+  });
+  link.before(button);
+}
+
 // A table that is wider than the screen scrolls by itself, so the keyboard must reach it.
 function reachWideTables() {
   for (const table of document.querySelectorAll(".table")) {
@@ -76,4 +94,5 @@ function searchByKey() {
 followChoices();
 searchByKey();
 offerCopies();
+offerMarkdown();
 reachWideTables();

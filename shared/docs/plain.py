@@ -1,0 +1,108 @@
+"""The pages as Markdown, for language models and other programs, and the lists of all pages (https://llmstxt.org)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from html import escape
+from http import HTTPStatus
+
+from shared.docs import markdown
+from shared.docs.contents import MENU, PAGES, Page
+from shared.docs.markdown import Block
+
+TITLE = "Appointment and conversation service"
+SUMMARY = (
+    "A JSON API for clinics, salons and their software. It stores customers and appointments. An agent calls customers "
+    "and answers their messages, and can confirm, move and cancel appointments. Events are sent as signed webhooks."
+)
+_FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\(/docs(?:/([a-z-]+))?(#[^)]*)?\)")
+_COMMENTS: Mapping[str, str] = {"curl": "#", "python": "#", "js": "//"}
+
+
+def page(page: Page, base_url: str) -> str:
+    """A page as Markdown. Its links are addresses of Markdown, too."""
+    text = _FENCE.sub(_fence, markdown.source(page.name))
+    return f"# {page.title}\n\n{page.about}.\n\n" + _LINK.sub(_link, text).replace(markdown.BASE_URL, base_url)
+
+
+def reference(base_url: str, description: str) -> str:
+    """The operations of the OpenAPI document `description` as Markdown, without their fields."""
+    parts = [
+        "# API reference",
+        f"Every operation. Its fields, responses and errors are in the OpenAPI document: {base_url}/openapi.json",
+    ]
+    tag = ""
+    for path, methods in json.loads(description)["paths"].items():
+        for method, operation in methods.items():
+            if not isinstance(operation, dict) or "operationId" not in operation:
+                continue
+            if operation["tags"][0] != tag:
+                tag = operation["tags"][0]
+                parts.append(f"## {tag}")
+            parts.append(f"### {operation['summary']}\n\n`{method.upper()} {path}` (`{operation['operationId']}`)")
+            parts.append(operation.get("description", ""))
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def contents(base_url: str) -> str:
+    """`/llms.txt`: every page, with its address as Markdown."""
+    parts = [f"# {TITLE}", f"> {SUMMARY}", f"The base address of the API is {base_url}/v1."]
+    for part, pages in MENU.items():
+        lines = (f"- [{one.title}]({base_url}{one.path}.md): {one.about}" for one in pages)
+        parts.append(f"## {part}\n\n" + "\n".join(lines))
+    parts.append(
+        "## Reference\n\n"
+        f"- [API reference]({base_url}/docs/api.md): Every operation\n"
+        f"- [OpenAPI document]({base_url}/openapi.json): Every operation with its fields, responses and errors\n"
+        f"- [All pages]({base_url}/llms-full.txt): All of these pages in one document"
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def everything(base_url: str, description: str) -> str:
+    """`/llms-full.txt`: all pages in one document."""
+    pages = (page(one, base_url) for one in PAGES.values())
+    return "\n\n".join((f"# {TITLE}\n\n> {SUMMARY}", *pages, reference(base_url, description)))
+
+
+def robots(base_url: str) -> str:
+    """`/robots.txt`: search engines may read the documentation."""
+    return f"User-agent: *\nAllow: /\nDisallow: /admin\nDisallow: /v1/\n\nSitemap: {base_url}/sitemap.xml\n"
+
+
+def sitemap(base_url: str) -> str:
+    """`/sitemap.xml`: the addresses of all pages."""
+    paths = ("/docs", *(one.path for one in PAGES.values()), "/docs/api")
+    addresses = "".join(f"<url><loc>{escape(base_url + path)}</loc></url>\n" for path in paths)
+    head = '<?xml version="1.0" encoding="UTF-8"?>\n<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">\n'
+    return f"{head}{addresses}</urlset>\n"
+
+
+def _link(match: re.Match[str]) -> str:
+    name, anchor = match[1], match[2] or ""
+    if name == "api" and anchor.startswith("#/"):
+        return f"]({markdown.BASE_URL}/docs/api{anchor})"
+    return f"]({markdown.BASE_URL}/docs/{name}.md{anchor})" if name else f"]({markdown.BASE_URL}/llms.txt)"
+
+
+def _fence(match: re.Match[str]) -> str:
+    return "\n\n".join(_shown(markdown.block(match[1], match[2])))
+
+
+def _shown(block: Block) -> list[str]:
+    """The block of a page, with each language in a block of its own."""
+    if block.language == "response":
+        status, *headers = block.text.partition("\n\n")[0].splitlines()
+        body = block.text.partition("\n\n")[2]
+        shown = "".join(f"\n{line}" for line in headers)
+        head = f"Response: {status} {HTTPStatus(int(status)).phrase}" + (f"\n\n```http{shown}\n```" if headers else "")
+        return [head, f"```json\n{body}\n```"] if body else [head]
+    kept = [f"`export {name}=…` (the `{field}` of the response)" for name, field in markdown.saved(block)]
+    found = []
+    for language, code in block.variants.items():
+        name = f"{_COMMENTS.get(language, '#')} {block.options['file']}\n" if "file" in block.options else ""
+        found.append(f"```{'sh' if language == 'curl' else language}\n{name}{code}\n```")
+    return [*found, *(["Keep: " + ", ".join(kept)] if kept else [])]
