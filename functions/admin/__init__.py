@@ -10,6 +10,7 @@ from functions.admin import (
     agent_settings,
     api_keys,
     appointments,
+    attention,
     audit_trail,
     call_limits,
     conversations,
@@ -17,11 +18,11 @@ from functions.admin import (
     events,
     failed_deliveries,
     find,
-    home,
     people,
     rendering,
     sessions,
     sign_in,
+    today,
     usage,
     webhook_endpoints,
 )
@@ -34,7 +35,8 @@ from shared.store import table
 
 PAGES: tuple[Page, ...] = (
     *sign_in.PAGES,
-    *home.PAGES,
+    *today.PAGES,
+    *attention.PAGES,
     *events.PAGES,
     *failed_deliveries.PAGES,
     *webhook_endpoints.PAGES,

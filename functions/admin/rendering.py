@@ -41,7 +41,7 @@ def assets() -> Assets:
 def _environment() -> Environment:
     environment = templates.environment(_HERE / "templates", assets())
     environment.filters |= {"pretty": _pretty, "time": _time, "span": _span, "minute": _minute}
-    environment.filters |= {"field": _field, "elsewhere": _elsewhere}
+    environment.filters |= {"field": _field, "as_day": times.day, "elsewhere": _elsewhere}
     environment.globals |= {"htmx_config": HTMX, "words": words}
     return environment
 

@@ -12,7 +12,6 @@ import secrets
 import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import tzinfo
 from functools import cached_property
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
@@ -44,7 +43,7 @@ FORM_REMEMBERED_MS = clock.DAY
 MODES = {"test": False, "live": True}
 _HIDDEN = ("once", "rendered")
 """The fields of forms that nobody types."""
-_LISTS_ENDPOINTS = ("home", "webhook_endpoints")
+_LISTS_ENDPOINTS = ("attention", "webhook_endpoints")
 """The sections whose pages show the health of endpoints themselves."""
 _PROJECT_ID = re.compile(r"[1-9][0-9]{0,9}")
 _RETURN_TO = re.compile(r"/admin(/[A-Za-z0-9_-]+)*")
@@ -141,7 +140,7 @@ class InProject(SignedIn):
         return agent_settings.read(self.scope).settings
 
     @cached_property
-    def zone(self) -> tzinfo:
+    def zone(self) -> ZoneInfo:
         """The project's time zone, in which the page shows and reads every time."""
         return ZoneInfo(self.settings["timezone"])
 

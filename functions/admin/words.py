@@ -273,3 +273,9 @@ def of_seconds(unix: int) -> str:
 def query(parameters: Mapping[str, str], **more: str) -> str:
     """A URL's query with the parameters that have a value."""
     return urllib.parse.urlencode({name: value for name, value in {**parameters, **more}.items() if value})
+
+
+def minutes(amount: int) -> str:
+    """A duration of free time: `45 min`, `1 h`, `2 h 15 min`."""
+    hours, rest = divmod(amount, 60)
+    return " ".join(filter(None, (f"{hours} h" * bool(hours), f"{rest} min" * bool(rest))))

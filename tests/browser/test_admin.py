@@ -44,6 +44,8 @@ def failed_event(site: Site, key: str, receiver: receivers.Receiver) -> str:
 def test_a_newcomer_creates_a_key_and_mends_a_receiver(site: Site, owner: Page) -> None:
     owner.goto(f"{site.service.base_url}/admin")
     owner.get_by_role("link", name="Demo", exact=True).click()
+    expect(owner.get_by_role("heading", level=1)).to_contain_text("Today")
+    owner.get_by_role("link", name="what needs you").click()
     expect(owner.get_by_text("All is well")).to_be_visible()
     owner.get_by_role("link", name="Settings").click()
     owner.get_by_label("Label").fill("my backend")
@@ -98,7 +100,7 @@ def mend_all(site: Site, owner: Page, key: str) -> None:
         for _ in range(5):
             client.post("/v1/customers", {"phone": "+15005550006"}).ok(201)
         receiver.wait_for(5)
-        owner.get_by_role("link", name="Home").click()
+        owner.get_by_role("link", name="Needs you").click()
         owner.get_by_role("link", name="to my receiver").click()
         expect(owner.locator("tbody tr")).to_have_count(5)
         behaviour.now = receivers.answer(200)
@@ -245,6 +247,7 @@ def test_an_owner_adds_a_viewer_who_can_change_nothing(site: Site, chromium: Bro
 
 TABS = (
     "",
+    "attention",
     "customers",
     "appointments",
     "sessions",
@@ -305,7 +308,7 @@ def pages_of(site: Site, page: Page) -> dict[str, str]:
     base = f"{site.service.base_url}/admin"
     ids = everything(site)
     return {
-        **{path or "home": site.path(path).rstrip("/") for path in TABS},
+        **{path or "today": site.path(path).rstrip("/") for path in TABS},
         **{f"one_of_{section}": site.path(f"{section}/{id}") for section, id in ids.items()},
         **{
             f"{section}_{form}": site.path(f"{section}/{ids[section]}/{form}")
@@ -314,13 +317,15 @@ def pages_of(site: Site, page: Page) -> dict[str, str]:
         },
         "new_customer": site.path("customers/new"),
         "new_endpoint": site.path("webhook_endpoints/new"),
+        "day": site.path("?date=2031-05-06").replace("/?", "?"),
+        "week": site.path("?date=2031-05-06&view=week").replace("/?", "?"),
         "waiting": site.path("conversations?status=waiting"),
         "projects": base,
         "account": f"{base}/account",
         "revoke": site.path(f"api_keys/{key}/revoke"),
         "event": f"{site.service.base_url}{event}",
         "live": site.path("events", "live"),
-        "live_home": site.path("", "live").rstrip("/"),
+        "live_today": site.path("", "live").rstrip("/"),
         "member": f"{site.service.base_url}{member}",
         "nothing": site.path("find?q=nothing"),
         "missing": f"{base}/missing",
@@ -496,3 +501,39 @@ def test_times_are_in_the_projects_zone_with_utc_on_hover(site: Site, owner: Pag
     assert time.inner_text() == f"{local:%a} {local.day} {local:%b %Y, %H:%M}", "whatever the browser's zone is"
     assert time.get_attribute("title") == f"{moment:%Y-%m-%d %H:%M:%S} UTC"
     client.patch("/v1/agent_settings", {"timezone": None}).ok()
+
+
+def test_the_day_of_a_desk_is_seen_left_and_printed(site: Site, owner: Page, screenshots: Path) -> None:
+    client = site.service.client(site.service.projects[0].test_key)
+    for name, at in (("Grace Hopper", "09:00"), ("Mary Jackson", "09:15"), ("Jean Bartik", "11:00")):
+        customer = client.post("/v1/customers", {"phone": "+15005550006", "name": name}).ok(201)["id"]
+        visit = {"customer_id": customer, "appointment_at": f"2032-03-03T{at}:00Z", "title": "Check-up"}
+        client.post("/v1/appointments", visit).ok(201)
+    owner.goto(site.path("").rstrip("/"))
+    expect(owner.get_by_role("heading", level=1)).to_contain_text("Today")
+    owner.get_by_label("Day to go to").fill("2032-03-03")
+    owner.get_by_role("button", name="Go").click()
+    expect(owner.get_by_role("heading", level=1)).to_have_text("Wed 3 Mar 2032")
+    rows = owner.locator("tbody tr")
+    expect(rows).to_have_count(4)
+    expect(rows.nth(0)).to_contain_text("09:00-09:30")
+    expect(rows.nth(0)).to_contain_text("Overlaps")
+    expect(rows.nth(2)).to_contain_text("1 h 15 min")
+    expect(rows.nth(3)).to_contain_text("Jean Bartik")
+    owner.screenshot(path=screenshots / "desk_day.png", full_page=True)
+    owner.get_by_role("link", name="Next day").click()
+    expect(owner.get_by_role("heading", level=1)).to_have_text("Thu 4 Mar 2032")
+    owner.get_by_role("link", name="Previous day").click()
+    owner.get_by_role("link", name="Week").click()
+    expect(owner.locator("section", has_text="Wed 3 Mar 2032").get_by_role("listitem")).to_have_count(3)
+    owner.screenshot(path=screenshots / "desk_week.png", full_page=True)
+    owner.set_viewport_size(VIEWS["phone"]["viewport"])
+    owner.get_by_role("link", name="Wed 3 Mar 2032").click()
+    assert overhang(owner) == 0
+    owner.screenshot(path=screenshots / "desk_day-phone.png", full_page=True)
+    owner.emulate_media(media="print")
+    expect(owner.get_by_text("Times are in UTC.")).to_be_visible()
+    expect(owner.get_by_role("link", name="Next day")).not_to_be_visible()
+    owner.emulate_media(media="screen")
+    owner.get_by_role("link", name="Today", exact=True).first.click()
+    expect(owner.get_by_role("heading", level=1)).to_contain_text("Today")

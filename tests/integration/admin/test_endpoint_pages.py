@@ -94,7 +94,7 @@ def test_an_endpoint_is_edited_disabled_enabled_and_deleted(stage: Stage, whole:
     assert "was disabled" in member.get(member.submit(page, f"{page}/disable").location).text
     assert (seen(stage, api)["enabled"], seen(stage, api)["disabled_reason"]) == (False, "manual")
     assert "Send test event" not in member.get(page).text
-    assert "Events are not sent to it" in member.get(whole.story.path).text
+    assert "Events are not sent to it" in member.get(f"{whole.story.path}/attention").text
     assert member.submit(page, f"{page}/test").status == 409
     assert member.submit(page, f"{page}/enable").status == 303
     assert seen(stage, api)["enabled"] is True
@@ -235,7 +235,7 @@ def test_what_is_failing_now_is_said_listed_and_sent_at_once(
         assert [event in shown.text for event in events] == [True] * 3
         assert shown.page.text.count("1 of 9") == 3
         assert "All is well" not in shown.text
-        assert "3 to Broken that wait for a later attempt" in member.get(whole.story.path).page.text
+        assert "3 to Broken that wait for a later attempt" in member.get(f"{whole.story.path}/attention").page.text
         assert "3 that wait" in member.get(f"{whole.story.path}/webhook_endpoints/{failing}").page.text
 
         obedient.behaviour = receivers.answer(200)
@@ -269,7 +269,7 @@ def test_what_waits_because_its_endpoint_hangs_is_said_listed_and_sent_at_once(
         assert event in shown.text
         assert "0 of 9" in shown.text
         assert "other attempts had no response" in shown.text
-        assert "1 to Silent that wait for a later attempt" in member.get(whole.story.path).page.text
+        assert "1 to Silent that wait for a later attempt" in member.get(f"{whole.story.path}/attention").page.text
         for where in (page, f"{whole.story.path}/events/{event}"):
             paths = [action for action, _ in member.get(where).page.forms if f"{put_off['id']}/send_now" in action]
             assert len(paths) == 1
@@ -289,7 +289,7 @@ def test_what_was_canceled_by_disabling_its_endpoint_is_not_said_to_wait(
     said = "that wait"
     with receivers.Receiver(receivers.Obedient(500)) as receiver:
         failing = created(stage, "/v1/webhook_endpoints", url=receiver.url)["id"]
-        pages = [whole.story.path, f"{whole.story.path}/webhook_endpoints/{failing}"]
+        pages = [f"{whole.story.path}/attention", f"{whole.story.path}/webhook_endpoints/{failing}"]
         created(stage, "/v1/customers", phone="+15005550006")
         stage.fan_out()
         stage.deliver("deliveries")
@@ -340,7 +340,7 @@ def test_a_line_on_other_pages_says_that_an_endpoint_is_failing(
         failing = health.set_attributes(scope, endpoints.read(scope, [id])[id], failing_since=1, noticed=True)
         table.write([failing], "test")
     assert said in browser.get(page).text
-    assert said not in browser.get(whole.story.path).text, "the page shows it itself"
+    assert said not in browser.get(f"{whole.story.path}/attention").text, "the page shows it itself"
     created(stage, "/v1/customers", phone="+15005550006")
     stage.settle()
     assert said not in browser.get(page).text, "it has recovered"

@@ -37,6 +37,7 @@ HOSTILE = [
 
 
 SECTIONS = (
+    "attention",
     "customers",
     "appointments",
     "sessions",

@@ -13,7 +13,8 @@ from tests.support.stage import Stage
 
 LIST = ("starting_after", "notice")
 OF_PROJECT: dict[str, tuple[str, ...]] = {
-    "": (),
+    "": ("date", "view"),
+    "attention": (),
     "events": ("type", "object_id", "since", "until", *LIST),
     "events/{id}": ("notice",),
     "events/{id}/deliveries": (),

@@ -208,7 +208,7 @@ def test_a_conversation_that_waits_for_a_person_is_found_and_given_back(stage: S
     assert id not in browser.get(waiting).text
     handed_off(stage, whole)
     assert id in browser.get(waiting).text
-    assert id in browser.get(story.path).text
+    assert id in browser.get(f"{story.path}/attention").text
     for listing in (waiting, f"{story.path}/conversations", f"{story.path}/customers/{whole.ids['customers']}"):
         assert '<span class="badge waiting">Waits for a person</span>' in browser.get(listing).text
         assert "badge active" not in browser.get(listing).text
@@ -249,22 +249,22 @@ def test_a_conversation_that_is_ended_by_the_api_waits_for_nobody(stage: Stage, 
     assert id not in browser.get(f"{whole.story.path}/conversations?status=waiting").text
 
 
-def test_home_shows_what_needs_a_person_and_otherwise_that_all_is_well(
+def test_a_page_shows_what_needs_a_person_and_otherwise_that_all_is_well(
     stage: Stage, whole: Whole, stopped_clock: Clock
 ) -> None:
     story = whole.story
     browser = signed_in(stage, "member@example.com", {story.project.id: members.MEMBER})
-    live = browser.get(story.path.replace("/test", "/live"))
+    live = browser.get(f"{story.path}/attention".replace("/test", "/live"))
     assert "All is well" in live.text
     assert "No key of live mode has been used yet" in live.page.text
     assert "/dev/docs/getting-started" in live.text
-    home = browser.get(story.path)
+    home = browser.get(f"{story.path}/attention")
     assert "All is well" not in home.text
     endpoint = whole.ids["webhook_endpoints"]
     assert f"failed_deliveries?endpoint={endpoint}" in home.text
     stopped_clock.forward(clock.DAY / clock.SECOND + 1)
     browser = signed_in(stage, "member@example.com")
-    assert "Keys that were never used" in browser.get(story.path.replace("/test", "/live")).text
+    assert "Keys that were never used" in browser.get(f"{story.path}/attention".replace("/test", "/live")).text
 
 
 def test_usage_is_shown_by_month(stage: Stage, story: Story, owner: Browser) -> None:

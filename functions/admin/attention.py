@@ -1,4 +1,4 @@
-"""Home: what needs a person now. An empty page means that all is well."""
+"""What needs a person now. An empty page means that all is well."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from shared.resources import pages, queries
 from shared.webhooks import failures, replays
 from shared.webhooks.endpoints import resource as endpoints
 
+SECTION = "attention"
 SHOWN = 10
 """Conversations and calls that the page shows; a link leads to the others."""
 MOST_COUNTED = 100
@@ -53,8 +54,8 @@ def show(visit: InProject) -> Response:
     named = names.of(visit, (one["customer_id"] for one in (*found["waiting"], *found["calls"])))
     running = [one for one in replays.find(scope, [*failed]).values() if one.ended_as is None]
     return visit.render(
-        "home.html",
-        section="home",
+        "attention.html",
+        section=SECTION,
         all_is_well=not any(found.values()),
         is_new=not active,
         is_unused=all(key.last_used_at is None for key in active),
@@ -73,4 +74,4 @@ def _is_unused(key: Key, now: int) -> bool:
     return key.last_used_at is None and now - clock.parse(key.created_at) >= UNUSED_FOR_MS
 
 
-PAGES = (Page(PROJECT, get=View(show, VIEWER)),)
+PAGES = (Page(f"{PROJECT}/{SECTION}", get=View(show, VIEWER)),)

@@ -1,0 +1,144 @@
+"""The day: its appointments in order of time, with what the agent did, overlaps and free time; or a week of them."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+
+from starlette.responses import Response
+
+from functions.admin import lists, names, times
+from functions.admin.visits import PROJECT, InProject, Page, View
+from shared.admin.members import VIEWER
+from shared.agent_settings import hours
+from shared.agent_settings.hours import Span
+from shared.agent_settings.policy import DURATION_MS
+from shared.appointments.resource import APPOINTMENTS, AppointmentStatus
+from shared.core import clock
+from shared.core.errors import ApiError
+from shared.resources import pages, queries
+
+SECTION = "today"
+DAYS = {"day": 1, "week": 7}
+MOST = {"day": 100, "week": 300}
+"""The appointments of a view: a day with more shows the latest ones, and leads to the list."""
+SHORTEST_GAP_MS = 15 * clock.MINUTE
+_FREE = (AppointmentStatus.CANCELLED, AppointmentStatus.FAILED)
+"""The statuses of appointments that take no time."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An appointment of a day, with the ids of those that it overlaps, or free time (None)."""
+
+    start: str
+    end: str
+    appointment: Mapping[str, Any] | None = None
+    overlaps: Sequence[str] = ()
+
+    @property
+    def minutes(self) -> int:
+        """How long it takes."""
+        return (clock.parse(self.end) - clock.parse(self.start)) // clock.MINUTE
+
+
+def show(visit: InProject) -> Response:
+    """Show a day or a week, by default today."""
+    today = times.local(clock.now(), visit.zone).date()
+    view = "week" if visit.query.get("view") == "week" else "day"
+    error, chosen = None, today
+    try:
+        if visit.query.get("date"):
+            chosen = lists.day_of(visit.query["date"], "date")
+    except ApiError as refused:
+        error = refused
+    first = chosen - timedelta(days=chosen.weekday()) if view == "week" else chosen
+    days = [day for number in range(DAYS[view]) if (day := _after(first, number))]
+    found, has_more = _appointments(visit, days, MOST[view])
+    agendas = [(day, agenda(visit, day, found)) for day in days]
+    return visit.render(
+        "today.html",
+        400 if error else 200,
+        section=SECTION,
+        view=view,
+        chosen=chosen,
+        today=today,
+        days=agendas,
+        previous=_after(first, -DAYS[view]),
+        next=_after(first, DAYS[view]),
+        has_more=has_more,
+        most=MOST[view],
+        by_id={one["id"]: one for one in found},
+        named=names.of(visit, (one[name] for one in found for name in ("customer_id", "session_id"))),
+        error=error,
+    )
+
+
+def agenda(visit: InProject, day: date, appointments: Sequence[Mapping[str, Any]]) -> list[Entry]:
+    """The appointments of a day and its free time, in order."""
+    start, end = times.start(day, visit.zone), times.end(day, visit.zone)
+    mine = [one for one in appointments if start <= clock.parse(one["appointment_at"]) < end]
+    busy = {one["id"]: span(one) for one in mine if one["status"] not in _FREE}
+    entries = [_entry(span(one), one, overlapping(one["id"], busy)) for one in mine]
+    opened = _open(visit, start, end, [*busy.values()])
+    entries += [_entry(gap) for gap in gaps(opened, [*busy.values()])]
+    return sorted(entries, key=lambda entry: entry.start)
+
+
+def _entry(taken: Span, appointment: Mapping[str, Any] | None = None, overlaps: Sequence[str] = ()) -> Entry:
+    return Entry(clock.iso(taken[0]), clock.iso(taken[1]), appointment, overlaps)
+
+
+def span(appointment: Mapping[str, Any]) -> Span:
+    """From when until when an appointment takes, within the calendar. Without a duration it is half an hour."""
+    start, minutes = clock.parse(appointment["appointment_at"]), appointment["duration_minutes"]
+    return start, min(start + (minutes * clock.MINUTE if minutes else DURATION_MS), clock.LAST)
+
+
+def overlapping(id: str, spans: Mapping[str, Span]) -> list[str]:
+    """The ids of the others that take some of the same time."""
+    if id not in spans:
+        return []
+    start, end = spans[id]
+    return [other for other, (first, last) in spans.items() if other != id and first < end and start < last]
+
+
+def gaps(opened: Sequence[Span], busy: Sequence[Span]) -> Iterator[Span]:
+    """The times of `opened` that are not in `busy`, without short ones."""
+    for start, end in opened:
+        for first, last in [*sorted(busy), (end, end)]:
+            if min(first, end) - start >= SHORTEST_GAP_MS:
+                yield start, min(first, end)
+            start = max(start, last)
+
+
+def _open(visit: InProject, start: int, end: int, busy: Sequence[Span]) -> list[Span]:
+    """The opening hours of a day; without any, the time from its first appointment to its last."""
+    if not visit.settings["opening_hours"]:
+        return [(min(first for first, _ in busy), max(last for _, last in busy))] if busy else []
+    found = hours.spans(visit.settings["opening_hours"], visit.zone, start, end)
+    clipped = [(max(first, start), min(last, end)) for first, last in found]
+    return [(first, last) for first, last in clipped if first < last]
+
+
+def _appointments(visit: InProject, days: Sequence[date], most: int) -> tuple[list[Mapping[str, Any]], bool]:
+    """The appointments of these days, the earliest first, and whether there are more: the last ones are found."""
+    bounds = {"gte": times.start(days[0], visit.zone), "lte": times.end(days[-1], visit.zone) - 1}
+    parameters = {f"appointment_at[{name}]": [clock.iso(instant)] for name, instant in bounds.items()}
+    query = dataclasses.replace(queries.parse(APPOINTMENTS, parameters), limit=most)
+    page = pages.read(visit.scope, APPOINTMENTS, query)
+    return [lists.document(row) for row in reversed(page.rows)], page.next_cursor is not None
+
+
+def _after(day: date, days: int) -> date | None:
+    """A day some days later, or earlier; None beyond the calendar."""
+    with contextlib.suppress(OverflowError):
+        return day + timedelta(days=days)
+    return None
+
+
+PAGES = (Page(PROJECT, get=View(show, VIEWER)),)

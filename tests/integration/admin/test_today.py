@@ -1,0 +1,99 @@
+"""The page of a day: what it shows of the appointments, and in how many reads."""
+
+from __future__ import annotations
+
+import pytest
+
+from shared.admin import members
+from shared.core import clock
+from tests.support.browsing import Browser, Whole, signed_in
+from tests.support.clocks import Clock
+from tests.support.resources import created
+from tests.support.stage import Stage
+from tests.support.wire import wire
+
+
+@pytest.fixture
+def member(stage: Stage, whole: Whole) -> Browser:
+    return signed_in(stage, "today@example.com", {whole.story.project.id: members.MEMBER})
+
+
+def planned(stage: Stage, name: str, at: str, **fields: object) -> str:
+    """The id of an appointment of a new customer."""
+    customer = created(stage, "/v1/customers", phone="+15005550006", name=name)["id"]
+    return str(created(stage, "/v1/appointments", customer_id=customer, appointment_at=at, **fields)["id"])
+
+
+def settings(stage: Stage, **fields: object) -> None:
+    assert stage.call("PATCH", "/v1/agent_settings", fields).status == 200
+
+
+def test_a_day_has_its_appointments_in_order_with_overlaps_and_free_time(
+    stage: Stage, whole: Whole, member: Browser
+) -> None:
+    settings(stage, timezone="Europe/Berlin")
+    settings(stage, opening_hours=[{"days": ["monday"], "from": "09:00", "to": "12:00"}])
+    planned(stage, "Grace", "2031-05-05T08:00:00Z", duration_minutes=60, title="Long")
+    planned(stage, "Mary", "2031-05-05T08:30:00Z")
+    cancelled = planned(stage, "Jean", "2031-05-05T07:00:00Z", title="Gone")
+    assert stage.call("PATCH", f"/v1/appointments/{cancelled}", {"status": "cancelled"}).status == 200
+    planned(stage, "Tomorrow", "2031-05-05T22:00:00Z")
+    text = member.get(f"{whole.story.path}?date=2031-05-05").page.text
+    day = text[text.index("Latest call") :]
+    shown = ("09:00 - 09:30 Jean", "09:00 - 10:00 1 h free", "10:00 - 11:00 Grace", "10:30 - 11:00 Mary")
+    places = [day.index(one) for one in (*shown, "11:00 - 12:00 1 h free")]
+    assert sorted(places[2:]) == places[2:], "in order of time"
+    assert day.count("Overlaps") == 2, "each of the two names the other"
+    assert "Tomorrow" not in text, "the day is that of the zone"
+    assert "Tomorrow" in member.get(f"{whole.story.path}?date=2031-05-06").page.text
+
+
+def test_today_is_the_day_of_the_projects_zone(
+    stage: Stage, whole: Whole, member: Browser, stopped_clock: Clock
+) -> None:
+    now = clock.now()
+    settings(stage, timezone="Pacific/Kiritimati")
+    name = "Early bird"
+    planned(stage, name, clock.iso(now))
+    assert name in member.get(whole.story.path).page.text
+
+
+def test_a_day_says_what_came_of_the_latest_call(stage: Stage, whole: Whole, member: Browser) -> None:
+    ids = whole.ids
+    created(stage, f"/v1/customers/{ids['customers']}/call", appointment_id=ids["appointments"])
+    text = member.get(f"{whole.story.path}?date=2030-05-06").page.text
+    assert "Call to +15005550006 Queued" in text
+
+
+def test_a_week_begins_on_monday_and_has_every_day(stage: Stage, whole: Whole, member: Browser) -> None:
+    page = member.get(f"{whole.story.path}?date=2030-05-08&view=week").page
+    assert "Week of Mon 6 May 2030" in page.text
+    assert "07:08 Ada +15005550006 Pending" in page.text
+    assert "Sun 12 May 2030" in page.text
+    links = [attributes["href"] for _, attributes in page.tags if attributes.get("rel") in ("prev", "next")]
+    assert [link.rpartition("date=")[2] for link in links if link] == ["2030-04-29&view=week", "2030-05-13&view=week"]
+
+
+@pytest.mark.parametrize("view", ["day", "week"])
+def test_the_ends_of_the_calendar_lead_no_further(stage: Stage, whole: Whole, member: Browser, view: str) -> None:
+    for zone in ("Pacific/Kiritimati", "Pacific/Pago_Pago"):
+        settings(stage, timezone=zone)
+        for day, missing in (("0001-01-01", "prev"), ("9999-12-31", "next")):
+            shown = member.get(f"{whole.story.path}?date={day}&view={view}")
+            assert shown.status == 200
+            assert missing not in [attributes.get("rel") for _, attributes in shown.page.tags]
+
+
+def test_the_reads_of_a_day_do_not_grow_with_the_table(stage: Stage, whole: Whole, member: Browser) -> None:
+    path = f"{whole.story.path}?date=2030-05-06"
+
+    def reads() -> list[str]:
+        with wire() as line:
+            assert member.get(path).status == 200
+        return line.operations("dynamodb")
+
+    few = reads()
+    for number in range(8):
+        planned(stage, f"Same day {number}", "2030-05-06T09:00:00Z")
+        planned(stage, f"Another day {number}", "2030-05-07T09:00:00Z")
+    assert reads() == few
