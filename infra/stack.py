@@ -76,15 +76,7 @@ class ServiceStack(Stack):
         Tags.of(self).add("service", SERVICE)
         Tags.of(self).add("stage", stage.name)
 
-        self.table = self._table()
-        self.signing_key = self._signing_key()
-        self.recordings = self._recordings()
-        self.rules: dict[str, events.Rule] = {}
-        self.topics: dict[str, sns.Topic] = {}
-        self.queues = {queue.name: self._queue(queue) for queue in topology.QUEUES}
-        self.machines = {machine.name: self._machine(machine) for machine in topology.STATE_MACHINES}
-        self.failed_batches = self._failed_batches()
-        self.erasures = self._erasures()
+        self._stores()
         self.notified = alarms.topics(self, stage)
         self.people = None if stage.oidc else people.user_pool(self, stage)
         self.functions = {function.name: self._function(function, code) for function in topology.FUNCTIONS}
@@ -97,9 +89,34 @@ class ServiceStack(Stack):
                 self.functions[function.name].add_environment("BASE_URL", gateway.address(stage, self.api))
         self._sign_in()
         copied = backup.back_up(self, stage, stage.backup, self.table, self.erasures) if stage.backup else None
-        # A stack may have 500 resources (CloudFormation user guide, "Understand CloudFormation quotas":
-        # docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html). A nested stack has its own
-        # 500, and is deployed and rolled back with its parent.
+        self._watch(access_log, copied)
+        if stage.traffic_shift:
+            releases.shift_gradually(
+                self, stage.traffic_shift, functions=self.functions, aliases=self.aliases, table=self.table
+            )
+        if stage.monthly_budget and self.notified:
+            alarms.budget(self, stage.monthly_budget, self.notified.later)
+        self._outputs()
+
+    def _stores(self) -> None:
+        """Create what keeps data or messages, and what the functions call."""
+        self.table = self._table()
+        self.signing_key = self._signing_key()
+        self.recordings = self._recordings()
+        self.rules: dict[str, events.Rule] = {}
+        self.topics: dict[str, sns.Topic] = {}
+        self.queues = {queue.name: self._queue(queue) for queue in topology.QUEUES}
+        self.machines = {machine.name: self._machine(machine) for machine in topology.STATE_MACHINES}
+        self.failed_batches = self._failed_batches()
+        self.erasures = self._erasures()
+
+    def _watch(self, access_log: logs.LogGroup, copied: backup.Copied | None) -> None:
+        """Create the alarms and the dashboard, in a nested stack.
+
+        A stack may have 500 resources (CloudFormation user guide, "Understand CloudFormation quotas":
+        docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html). A nested stack has its own
+        500, and is deployed and rolled back with its parent.
+        """
         self.watch = NestedStack(self, "Watch", description="Alarms and dashboard")
         watched = alarms.watch(
             self,
@@ -115,16 +132,6 @@ class ServiceStack(Stack):
             copied=copied,
             notified=self.notified,
         )
-        if stage.traffic_shift:
-            releases.shift_gradually(
-                self,
-                stage.traffic_shift,
-                functions=self.functions,
-                aliases=self.aliases,
-                table=self.table,
-            )
-        if stage.monthly_budget and self.notified:
-            alarms.budget(self, stage.monthly_budget, self.notified.later)
         dashboard.draw(
             self,
             scope=self.watch,
@@ -140,9 +147,11 @@ class ServiceStack(Stack):
             notified=self.notified,
         )
 
-        CfnOutput(self, API_OUTPUT, value=gateway.url(stage, self.api))
+    def _outputs(self) -> None:
+        """Create the outputs by which people and the operator's commands find the stage's resources."""
+        CfnOutput(self, API_OUTPUT, value=gateway.url(self.stage, self.api))
         CfnOutput(self, TABLE_OUTPUT, value=self.table.table_name)
-        CfnOutput(self, DUE_SHARDS_OUTPUT, value=str(stage.due_shards))
+        CfnOutput(self, DUE_SHARDS_OUTPUT, value=str(self.stage.due_shards))
         CfnOutput(self, FAILURES_OUTPUT, value=self.failed_batches.bucket_name)
         CfnOutput(self, RECORDINGS_OUTPUT, value=self.recordings.bucket_name)
         CfnOutput(self, ERASURES_OUTPUT, value=self.erasures.bucket_name)
@@ -154,7 +163,7 @@ class ServiceStack(Stack):
             self,
             FIRST_KEY_OUTPUT,
             description="Creates the first project. Then run: keys create PROJECT --mode test",
-            value=f".venv/bin/python -m infra.manage --stage {stage.name} projects create NAME",
+            value=f".venv/bin/python -m infra.manage --stage {self.stage.name} projects create NAME",
         )
 
     def _signing_key(self) -> kms.IKey:
@@ -386,23 +395,7 @@ class ServiceStack(Stack):
             architecture=lambda_.Architecture.ARM_64,
             memory_size=function.memory,
             timeout=Duration.seconds(function.timeout),
-            environment=function.environment(
-                table=self.table.table_name,
-                queues={name: queue.queue_url for name, queue in self.queues.items()},
-                machines={name: machine.state_machine_arn for name, machine in self.machines.items()},
-                signing_key=self.signing_key.key_arn,
-                recordings=self.recordings.bucket_name,
-                failed_batches=self.failed_batches.bucket_name,
-                erasures=self.erasures.bucket_name,
-                due_shards=self.stage.due_shards,
-                turns_per_project=self.stage.turns_per_project,
-                model=self.stage.model,
-                carrier=self.stage.carrier,
-                messenger=self.stage.messenger,
-                sign_in=self.stage.sign_in,
-                notices_topic=self._notices_topic(),
-            )
-            | {"LOG_LEVEL": self.stage.log_level},
+            environment=function.environment(self._deployment()) | {"LOG_LEVEL": self.stage.log_level},
             role=role,
             log_group=log,
             # Lambda traces one request per second and 5 % of the rest, without any code or import in the function.
@@ -413,6 +406,25 @@ class ServiceStack(Stack):
             recursive_loop=lambda_.RecursiveLoop.ALLOW if reads & {*function.sends} else None,
             # `infra.rollback` goes back to previous versions, and `infra.deploy` deletes those that are not needed.
             current_version_options=lambda_.VersionOptions(removal_policy=RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE),
+        )
+
+    def _deployment(self) -> topology.Deployment:
+        """What the functions are told. The API's address follows, because the API refers to the functions."""
+        return topology.Deployment(
+            table=self.table.table_name,
+            queues={name: queue.queue_url for name, queue in self.queues.items()},
+            machines={name: machine.state_machine_arn for name, machine in self.machines.items()},
+            signing_key=self.signing_key.key_arn,
+            recordings=self.recordings.bucket_name,
+            failed_batches=self.failed_batches.bucket_name,
+            erasures=self.erasures.bucket_name,
+            due_shards=self.stage.due_shards,
+            turns_per_project=self.stage.turns_per_project,
+            model=self.stage.model,
+            carrier=self.stage.carrier,
+            messenger=self.stage.messenger,
+            sign_in=self.stage.sign_in,
+            notices_topic=self._notices_topic(),
         )
 
     def _alias(self, function: Function) -> lambda_.Alias:

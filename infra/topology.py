@@ -8,7 +8,7 @@ the function's queues and state machines follow from the same lines (`Function.e
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from shared.core.event_types import STREAM_KINDS
 
@@ -128,6 +128,36 @@ class Grant:
     name: str = ""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """What a deployment has that its functions use: names of resources, and settings. None if it has no such resource.
+
+    - `queues`: a queue's URL by its name. `machines`: a state machine's ARN by its name.
+    - `signing_key`: the id or ARN of the key. `recordings`, `failed_batches`, `erasures`: names of buckets.
+    - `due_shards`: partitions of the index `by_due`. `turns_per_project`: live messages of one project at once.
+    - `model`: the id of a Bedrock model or inference profile.
+    - `carrier`, `messenger`: the settings of Amazon Connect and WhatsApp. `sign_in`: those of the stage's own OpenID
+      Connect provider.
+    - `notices_topic`: the ARN of the topic for notices. `base_url`: the API's.
+    """
+
+    table: str
+    queues: Mapping[str, str]
+    machines: Mapping[str, str]
+    signing_key: str
+    recordings: str
+    failed_batches: str
+    erasures: str
+    due_shards: int = DUE_SHARDS
+    turns_per_project: int = TURNS_PER_PROJECT
+    model: str | None = None
+    carrier: Mapping[str, str] = field(default_factory=dict)
+    messenger: Mapping[str, str] = field(default_factory=dict)
+    sign_in: Mapping[str, str] = field(default_factory=dict)
+    notices_topic: str | None = None
+    base_url: str | None = None
+
+
 @dataclass(frozen=True)
 class Function:
     """One Lambda function.
@@ -208,62 +238,40 @@ class Function:
         )
         return tuple(grant for grant in found if grant.actions)
 
-    def environment(
-        self,
-        *,
-        table: str,
-        queues: dict[str, str],
-        machines: dict[str, str],
-        signing_key: str,
-        recordings: str,
-        failed_batches: str,
-        erasures: str,
-        due_shards: int = DUE_SHARDS,
-        turns_per_project: int = TURNS_PER_PROJECT,
-        model: str | None = None,
-        carrier: Mapping[str, str] | None = None,
-        messenger: Mapping[str, str] | None = None,
-        base_url: str | None = None,
-        sign_in: Mapping[str, str] | None = None,
-        notices_topic: str | None = None,
-    ) -> dict[str, str]:
-        """The environment variables of this function. They name only the resources that it may use.
-
-        `queues` maps a queue's name to its URL, and `machines` a state machine's name to its ARN. `due_shards` is the
-        number of partitions of the index `by_due`, `turns_per_project` that of live messages of one project that may be
-        under way at once. `model` is the id of a Bedrock model or inference profile. `carrier` and `messenger` are the
-        stage's settings of Amazon Connect and WhatsApp, `sign_in` those of its own OpenID Connect provider,
-        `notices_topic` the ARN of the topic for notices. A parameter is None if the stage has no such resource.
-        `base_url` is the API's.
-        """
-        found = {"TABLE_NAME": table, "DUE_SHARDS": str(due_shards), "SERVICE_NAME": self.name}
-        # pydantic would read the metadata of every package in search of plug-ins.
-        found["PYDANTIC_DISABLE_PLUGINS"] = "__all__"
+    def environment(self, deployment: Deployment) -> dict[str, str]:
+        """The environment variables of this function. They name only the resources that it may use."""
+        found = {
+            "TABLE_NAME": deployment.table,
+            "DUE_SHARDS": str(deployment.due_shards),
+            "SERVICE_NAME": self.name,
+            # pydantic would read the metadata of every package in search of plug-ins.
+            "PYDANTIC_DISABLE_PLUGINS": "__all__",
+        }
         read = tuple(source.queue for source in self.queues)
-        found |= {f"QUEUE_{name.upper()}": queues[name] for name in (*self.sends, *read)}
-        found |= {f"STATE_MACHINE_{name.upper()}": machines[name] for name in self.starts}
+        found |= {f"QUEUE_{name.upper()}": deployment.queues[name] for name in (*self.sends, *read)}
+        found |= {f"STATE_MACHINE_{name.upper()}": deployment.machines[name] for name in self.starts}
         if self.signing_key:
-            found["SIGNING_KEY"] = signing_key
+            found["SIGNING_KEY"] = deployment.signing_key
         if self.recordings:
-            found["RECORDINGS_BUCKET"] = recordings
+            found["RECORDINGS_BUCKET"] = deployment.recordings
         if self.stream:
-            found |= {"FAILED_BATCHES_BUCKET": failed_batches, "ERASURES_BUCKET": erasures}
+            found |= {"FAILED_BATCHES_BUCKET": deployment.failed_batches, "ERASURES_BUCKET": deployment.erasures}
         if self.posts:
-            found["TURNS_PER_PROJECT"] = str(turns_per_project)
-        if self.model and model:
-            found["MODEL_ID"] = model
+            found["TURNS_PER_PROJECT"] = str(deployment.turns_per_project)
+        if self.model and deployment.model:
+            found["MODEL_ID"] = deployment.model
         if self.carrier:
-            found |= {f"CONNECT_{name.upper()}": value for name, value in (carrier or {}).items()}
-        if self.carrier and messenger and "dial" in messenger:
-            found["WHATSAPP_DIAL"] = messenger["dial"]
+            found |= {f"CONNECT_{name.upper()}": value for name, value in deployment.carrier.items()}
+        if self.carrier and "dial" in deployment.messenger:
+            found["WHATSAPP_DIAL"] = deployment.messenger["dial"]
         if self.messenger:
-            found |= {f"WHATSAPP_{name.upper()}": value for name, value in (messenger or {}).items()}
-        if self.client and base_url:
-            found["BASE_URL"] = base_url
-        if self.notices and notices_topic:
-            found["NOTICES_TOPIC_ARN"] = notices_topic
+            found |= {f"WHATSAPP_{name.upper()}": value for name, value in deployment.messenger.items()}
+        if self.client and deployment.base_url:
+            found["BASE_URL"] = deployment.base_url
+        if self.notices and deployment.notices_topic:
+            found["NOTICES_TOPIC_ARN"] = deployment.notices_topic
         if self.sign_in:
-            found |= {f"OIDC_{name.upper()}": value for name, value in (sign_in or {}).items()}
+            found |= {f"OIDC_{name.upper()}": value for name, value in deployment.sign_in.items()}
         return found
 
 

@@ -97,17 +97,18 @@ class Runner:
         self._for_operators = {"recordings": recordings, "erasures": erasures, "failed_batches": failed_batches}
         self._for_operators["speed"] = f"{self._settings.speed:g}"
         self._queue_urls = {name: address.url for name, address in addresses.items()}
+        deployment = topology.Deployment(
+            table=resources.TABLE_NAME,
+            queues=self._queue_urls,
+            machines=machines,
+            signing_key=backend["signing_key"],
+            recordings=recordings,
+            failed_batches=failed_batches,
+            erasures=erasures,
+            base_url=f"http://127.0.0.1:{self._socket.getsockname()[1]}",
+        )
         for function in topology.FUNCTIONS:
-            os.environ |= function.environment(
-                table=resources.TABLE_NAME,
-                queues=self._queue_urls,
-                machines=machines,
-                signing_key=backend["signing_key"],
-                recordings=recordings,
-                failed_batches=failed_batches,
-                erasures=erasures,
-                base_url=f"http://127.0.0.1:{self._socket.getsockname()[1]}",
-            )
+            os.environ |= function.environment(deployment)
         os.environ |= {"SPEED": f"{self._settings.speed:g}", "ALLOW_LOOPBACK_RECEIVERS": "1", "SIMULATE_LIVE": "1"}
         os.environ |= {"SIGN_IN_LINKS": "1", "VENDORED": str(_ROOT / "node_modules")}
         os.environ.setdefault("LOG_LEVEL", "INFO")

@@ -86,15 +86,19 @@ class Functions:
         self._dynamodb_url, self._aws_url = backend["dynamodb_url"], backend["aws_url"]
         self.stream_arn = resources.ensure_table(self.client("dynamodb"), folder)
         self.queues = resources.create_queues(self.client("sqs"))
-        self._things: dict[str, Any] = {
-            "table": resources.TABLE_NAME,
-            "queues": {name: address.url for name, address in self.queues.items()},
-            "machines": resources.create_state_machines(self.client("stepfunctions"), self.queues),
-            "signing_key": backend["signing_key"],
-            "recordings": resources.create_bucket(self.client("s3")),
-            "failed_batches": "failed-batches",
-            "erasures": "erasures",
-        }
+        self._deployment = topology.Deployment(
+            table=resources.TABLE_NAME,
+            queues={name: address.url for name, address in self.queues.items()},
+            machines=resources.create_state_machines(self.client("stepfunctions"), self.queues),
+            signing_key=backend["signing_key"],
+            recordings=resources.create_bucket(self.client("s3")),
+            failed_batches="failed-batches",
+            erasures="erasures",
+            model=MODEL,
+            carrier=CARRIER,
+            messenger=MESSENGER,
+            base_url="http://127.0.0.1:1",
+        )
         self.keys = self._project()
 
     def client(self, service: str) -> Any:
@@ -183,9 +187,7 @@ class Functions:
         return self._folder / "functions" / f"{name}.log"
 
     def _environment(self, function: Function) -> dict[str, str]:
-        ours = function.environment(
-            **self._things, model=MODEL, carrier=CARRIER, messenger=MESSENGER, base_url="http://127.0.0.1:1"
-        )
+        ours = function.environment(self._deployment)
         of_lambda = {
             "AWS_EXECUTION_ENV": f"AWS_Lambda_python{bundles.PYTHON}",
             "AWS_LAMBDA_FUNCTION_NAME": function.name,

@@ -86,7 +86,7 @@ def test_a_function_runs_the_topologys_handler_with_its_settings(prod: Synthesiz
 
 @each_function
 def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: Synthesized, function: Function) -> None:
-    expected = function.environment(
+    deployment = topology.Deployment(
         table=json.dumps({"Ref": prod.table}),
         queues={name: json.dumps({"Ref": queue}) for name, queue in prod.queues.items()},
         machines={name: json.dumps({"Ref": machine}) for name, machine in prod.machines.items()},
@@ -98,6 +98,7 @@ def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: S
         model=MODEL,
         base_url="of the canary alone",
     )
+    expected = function.environment(deployment)
     found = {**prod[prod.functions[function.name]]["Environment"]["Variables"]}
     if function.sign_in:
         # The stack's own user pool (test_people).

@@ -226,18 +226,19 @@ def test_an_app_refuses_a_bad_setting_and_an_unknown_stage() -> None:
 def test_functions_are_told_of_the_instance_but_not_of_switches() -> None:
     whatsapp = {"phone_number_id": "phone", "template": "call/en_US", "dial": "phone"}
     made = stage(connect=CONNECT | {"store_recordings": True}, whatsapp=whatsapp)
+    deployment = topology.Deployment(
+        table="table",
+        queues={queue.name: queue.name for queue in topology.QUEUES},
+        machines={machine.name: machine.name for machine in topology.STATE_MACHINES},
+        signing_key="key",
+        recordings="bucket",
+        failed_batches="failed",
+        erasures="erasures",
+        carrier=made.carrier,
+        messenger=made.messenger,
+    )
     for function in topology.FUNCTIONS:
-        told = function.environment(
-            table="table",
-            queues={queue.name: queue.name for queue in topology.QUEUES},
-            machines={machine.name: machine.name for machine in topology.STATE_MACHINES},
-            signing_key="key",
-            recordings="bucket",
-            failed_batches="failed",
-            erasures="erasures",
-            carrier=made.carrier,
-            messenger=made.messenger,
-        )
+        told = function.environment(deployment)
         of_calls = {name: value for name, value in told.items() if name.startswith(("CONNECT_", "WHATSAPP_"))}
         settings = CONNECT | {"record_calls": "True", "active_calls": "10", "starts_per_second": "2"}
         expected = {f"CONNECT_{name.upper()}": value for name, value in settings.items()} if function.carrier else {}

@@ -715,16 +715,17 @@ def environment() -> dict[str, str]:
         "SIMULATE_LIVE": "1",
     }
     queues = {queue.name: names.queue_url(names.queue(queue.name, queue.fifo)) for queue in topology.QUEUES}
+    deployment = topology.Deployment(
+        table=resources.TABLE_NAME,
+        queues=queues,
+        machines={machine.name: machine.name for machine in topology.STATE_MACHINES},
+        signing_key="key",
+        recordings="recordings",
+        failed_batches="failed",
+        erasures="erasures",
+    )
     for function in topology.FUNCTIONS:
-        found |= function.environment(
-            table=resources.TABLE_NAME,
-            queues=queues,
-            machines={machine.name: machine.name for machine in topology.STATE_MACHINES},
-            signing_key="key",
-            recordings="recordings",
-            failed_batches="failed",
-            erasures="erasures",
-        )
+        found |= function.environment(deployment)
     return found | {"SERVICE_NAME": "simulation"}
 
 

@@ -320,17 +320,18 @@ def running(database_port: int, folder: Path, recorder: privileges.Recorder, own
             failed_batches = resources.create_bucket(boto3.client("s3"), resources.FAILED_BATCHES)
             erasures = resources.create_bucket(boto3.client("s3"), resources.ERASURES)
             notices_topic = boto3.client("sns").create_topic(Name="notices")["TopicArn"]
+            deployment = topology.Deployment(
+                table=resources.TABLE_NAME,
+                queues={name: address.url for name, address in queues.items()},
+                machines=machines,
+                signing_key=signing_key,
+                recordings=recordings,
+                failed_batches=failed_batches,
+                erasures=erasures,
+                notices_topic=notices_topic,
+            )
             for function in topology.FUNCTIONS:
-                os.environ |= function.environment(
-                    table=resources.TABLE_NAME,
-                    queues={name: address.url for name, address in queues.items()},
-                    machines=machines,
-                    signing_key=signing_key,
-                    recordings=recordings,
-                    failed_batches=failed_batches,
-                    erasures=erasures,
-                    notices_topic=notices_topic,
-                )
+                os.environ |= function.environment(deployment)
             places = privileges.Places(
                 table=resources.TABLE_NAME,
                 queues={address.url: name for name, address in queues.items()},

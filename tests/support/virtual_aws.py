@@ -99,21 +99,20 @@ def virtual_aws(answers: Answers, latency: float) -> Iterator[VirtualAws]:
         "AWS_DEFAULT_REGION": "us-east-1",
         "LOG_LEVEL": "CRITICAL",
     }
-    for function in topology.FUNCTIONS:
-        queues = {
+    deployment = topology.Deployment(
+        table="table",
+        queues={
             queue.name: f"https://sqs.us-east-1.amazonaws.com/1/{queue.name}{'.fifo' if queue.fifo else ''}"
             for queue in topology.QUEUES
-        }
-        machines = {machine.name: machine.name for machine in topology.STATE_MACHINES}
-        environment |= function.environment(
-            table="table",
-            queues=queues,
-            machines=machines,
-            signing_key="key",
-            recordings="recordings",
-            failed_batches="failed",
-            erasures="erasures",
-        )
+        },
+        machines={machine.name: machine.name for machine in topology.STATE_MACHINES},
+        signing_key="key",
+        recordings="recordings",
+        failed_batches="failed",
+        erasures="erasures",
+    )
+    for function in topology.FUNCTIONS:
+        environment |= function.environment(deployment)
     clients = (services.dynamodb, services.sqs)
     with mock.patch.dict(os.environ, environment):
         for client in clients:
