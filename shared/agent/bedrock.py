@@ -22,7 +22,7 @@ from zoneinfo import ZoneInfo
 
 from shared.agent import AgentFailed, AgentUnavailable, Reply, Usage, Utterance, opt_out
 from shared.agent.tools import HandoffReason, Result, Tools, TurnInput, TurnResult, handoff
-from shared.agent.wording import visible, why_not, without_links
+from shared.agent.wording import CANNOT_HELP, visible, why_not, without_links
 from shared.agent_settings.resource import DEFAULTS
 from shared.aws import services
 from shared.aws.error_codes import TRANSIENT_MODEL_ERRORS
@@ -52,7 +52,6 @@ REASONS = (
     HandoffReason.CHANGE_REQUESTED,
 )
 """The reasons for a handoff. Free text could leak data from the model's input."""
-FILTERED_REPLY = "I cannot help with this one myself. I have asked someone from our team to get back to you."
 STUCK_REPLY = "I could not sort this out myself. I have asked someone from our team to get back to you."
 CALL_ANSWERED = '{"call": "answered"}'
 """The content of the user's message at the start of a call."""
@@ -176,7 +175,7 @@ class Bedrock:
             usage = Usage(self.model_id, tokens_in, tokens_out)
             stop = response["stopReason"]
             if stop in FILTER_STOPS:
-                return _give_up(HandoffReason.CONTENT_FILTERED, FILTERED_REPLY, usage)
+                return _give_up(HandoffReason.CONTENT_FILTERED, CANNOT_HELP, usage)
             message = response["output"]["message"]
             if stop != "tool_use" and stop not in MALFORMED_STOPS:
                 return _reply(stop, message, tools, usage)

@@ -18,6 +18,8 @@ from shared.core import clock
 
 ATTEND = "Will you be there?"
 """The question that ends the opening of a call about an appointment. A plain yes confirms the appointment."""
+CANNOT_HELP = "I cannot help with this one myself. I have asked someone from our team to get back to you."
+"""The reply with a handoff, if the agent must not or cannot answer."""
 REMOVED = "(link removed)"
 """Replaces an address in a reply."""
 MAX_NESTING = 4

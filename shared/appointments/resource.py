@@ -13,6 +13,11 @@ from shared.resources.collections import Collection, Record
 from shared.resources.documents import Resource, ResourceRow
 from shared.resources.schema import AppointmentId, CustomerId, Keywords, Metadata, SessionId, Time, at_most
 
+MOST_MINUTES = 1440
+"""The longest appointment."""
+TITLE, LOCATION, NOTES, REASON = 200, 500, 2000, 500
+"""The most characters of these fields."""
+
 
 class AppointmentStatus(StrEnum):
     """The status of an appointment (promises 6)."""
@@ -72,13 +77,13 @@ class Appointment(Resource):
     """The time of the appointment. A new time reschedules it."""
     timezone: Annotated[str, Keywords(format="iana-timezone")] | None
     """IANA zone in which the agent reads and states times. Null when unset: that of the agent's settings."""
-    duration_minutes: Annotated[int, Keywords(minimum=1, maximum=1440)] | None
+    duration_minutes: Annotated[int, Keywords(minimum=1, maximum=MOST_MINUTES)] | None
     """1 to 1440. Null when unset."""
-    title: Annotated[str, at_most(200)] | None
+    title: Annotated[str, at_most(TITLE)] | None
     """At most 200 characters. Null when unset."""
-    location: Annotated[str, at_most(500)] | None
+    location: Annotated[str, at_most(LOCATION)] | None
     """At most 500 characters. Null when unset."""
-    notes: Annotated[str, at_most(2000)] | None
+    notes: Annotated[str, at_most(NOTES)] | None
     """At most 2000 characters. Null when unset."""
     customer_id: CustomerId
     """The customer's id. Never changes."""
@@ -88,9 +93,9 @@ class Appointment(Resource):
     """The caller's own identifier, at most 255 characters; not unique. Null when unset."""
     metadata: Metadata
     """The caller's own keys and values, at most 50; `{}` when unset."""
-    cancellation_reason: Annotated[str, at_most(500)] | None
+    cancellation_reason: Annotated[str, at_most(REASON)] | None
     """At most 500 characters. Null unless the status is `cancelled` and the request had a reason."""
-    failure_reason: Annotated[str, at_most(500)] | None
+    failure_reason: Annotated[str, at_most(REASON)] | None
     """At most 500 characters. Null unless the status is `failed` and the request had a reason."""
     deleted_at: Time | None
     """When the appointment was deleted. Null until then; never changes afterwards."""
@@ -122,8 +127,8 @@ APPOINTMENTS: Collection[Appointment, AppointmentRow] = Collection(
 AppointmentRecord = Record[Appointment, AppointmentRow]
 
 
-Duration = Annotated[int, Field(ge=1, le=1440)]
-Reason = Annotated[str, fields.text(500)]
+Duration = Annotated[int, Field(ge=1, le=MOST_MINUTES)]
+Reason = Annotated[str, fields.text(REASON)]
 
 
 class AppointmentFields(fields.Input):
@@ -133,11 +138,11 @@ class AppointmentFields(fields.Input):
     """The IANA time zone in which the agent reads and states times. If unset, that of the agent's settings."""
     duration_minutes: Duration | None = None
     """The duration in minutes."""
-    title: Annotated[str, fields.text(200)] | None = None
+    title: Annotated[str, fields.text(TITLE)] | None = None
     """What the appointment is for. The agent mentions it."""
-    location: Annotated[str, fields.text(500)] | None = None
+    location: Annotated[str, fields.text(LOCATION)] | None = None
     """Where the appointment takes place. The agent mentions it."""
-    notes: Annotated[str, fields.text(2000)] | None = None
+    notes: Annotated[str, fields.text(NOTES)] | None = None
     """Your own notes. The agent does not see them."""
     external_id: fields.ExternalId | None = None
     """Your own identifier of the appointment. It need not be unique."""

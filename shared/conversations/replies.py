@@ -23,7 +23,7 @@ from shared.agent import (
     plain_text,
 )
 from shared.agent.tools import HandoffReason, Proposal, TurnInput, TurnResult, handoff
-from shared.agent.wording import escaped
+from shared.agent.wording import CANNOT_HELP, escaped
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS, AppointmentRecord, AppointmentStatus
 from shared.aws.services import Unavailable
@@ -74,7 +74,6 @@ APOLOGY = "Sorry, something went wrong on my side. I have asked someone from our
 HOLDING_AGAIN = "I have passed on this message, too."
 HOLDING = "Someone from our team has taken over this conversation and will reply here. I have passed on your message."
 BY_STAFF = "(Someone from our team wrote:) {}"
-CUSTOMER_DELETED = "I cannot help with this one myself. I have asked someone from our team to get back to you."
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ def _choose_reply(turn: Turn, conversation: ConversationRecord, may_call: bool) 
 
 def _of_deleted_customer(wish: Reply | None = None) -> Reply:
     actions = [*(wish.result.actions if wish is not None else []), handoff(HandoffReason.CUSTOMER_DELETED)]
-    return Reply(CUSTOMER_DELETED if wish is None else f"{wish.content} {CUSTOMER_DELETED}", TurnResult(actions))
+    return Reply(CANNOT_HELP if wish is None else f"{wish.content} {CANNOT_HELP}", TurnResult(actions))
 
 
 def upcoming_appointments(scope: Scope, customer_id: str) -> list[AppointmentRecord]:

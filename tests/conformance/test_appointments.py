@@ -379,7 +379,7 @@ def test_a_change_of_other_fields_is_an_update(client: Client) -> None:
     assert updated["api_version"] == "2026-12-01"
 
 
-def test_placing_a_call_is_no_update_of_its_appointment(client: Client) -> None:
+def test_a_new_call_is_no_update_of_its_appointment(client: Client) -> None:
     made = create_appointment(client)
     placed = client.post(f"/v1/customers/{made['customer_id']}/call", {"appointment_id": made["id"]}).ok(201)
     settle(client, "appointment")

@@ -1,4 +1,4 @@
-"""Promises 7 and 10: asking for consent before a call on a messaging app."""
+"""Promises 7 and 10: requests for consent before a call on a messaging app."""
 
 from __future__ import annotations
 

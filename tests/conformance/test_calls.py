@@ -1,4 +1,4 @@
-"""Promises 7 and 10: placing calls, what becomes of them, and what is told of it."""
+"""Promises 7 and 10: calls, what becomes of them, and what is told of it."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def test_who_cannot_be_called_is_offered_a_person(client: Client, known: bool) -
     assert client.get("/v1/sessions", {"limit": 1}).ok()["data"] == before
 
 
-def test_asking_the_agent_again_makes_no_second_call(unhurried: Client) -> None:
+def test_a_repeated_wish_to_be_called_makes_no_second_call(unhurried: Client) -> None:
     customer = create_customer(unhurried, phone=simulated_phone("00"))
     conversation = create_conversation(unhurried, customer={"id": customer["id"]})
     (action,) = say(unhurried, conversation["id"], "call me")["actions"]

@@ -37,7 +37,7 @@ def listed(client: Client, path: str, params: Any) -> list[str]:
     return ids(client.get(path, params).ok()["data"])
 
 
-def walk(client: Client, path: str, params: dict[str, object], limit: int) -> list[Any]:
+def all_pages(client: Client, path: str, params: dict[str, object], limit: int) -> list[Any]:
     """All pages, one after the other."""
     found: list[Any] = []
     cursor: dict[str, object] = {}
@@ -124,15 +124,15 @@ def test_an_id_of_another_list_is_no_cursor(client: Client, path: str) -> None:
         assert_error(client.get(path, params), 400, "cursor_invalid", param="starting_after")
 
 
-def test_a_walk_over_pages_meets_every_item_once(other: Client, crowd: list[str]) -> None:
-    found = ids(walk(other, "/v1/customers", {}, 10))
+def test_all_pages_together_have_every_item_once(other: Client, crowd: list[str]) -> None:
+    found = ids(all_pages(other, "/v1/customers", {}, 10))
     assert len(set(found)) == len(found)
     assert found == sorted(found, reverse=True)
     assert [one for one in found if one in set(crowd)] == crowd
 
 
 @pytest.mark.parametrize("filtered", [False, True])
-def test_deletes_and_new_rows_during_a_walk_lose_and_repeat_nothing(client: Client, filtered: bool) -> None:
+def test_deletes_and_new_rows_between_pages_lose_and_repeat_nothing(client: Client, filtered: bool) -> None:
     external_id = unique()
     made = [create_customer(client, external_id=external_id)["id"] for _ in range(7)][::-1]
     params: dict[str, object] = {"external_id": external_id} if filtered else {}
@@ -153,7 +153,7 @@ def test_deletes_and_new_rows_during_a_walk_lose_and_repeat_nothing(client: Clie
     assert found[:7] == made
 
 
-def test_a_deleted_row_ahead_is_left_out_of_a_walk(client: Client) -> None:
+def test_a_deleted_row_ahead_is_left_out_of_the_next_pages(client: Client) -> None:
     made = [create_appointment(client)["id"] for _ in range(5)][::-1]
     first = client.get("/v1/appointments", {"limit": 2}).ok()
     client.delete(f"/v1/appointments/{made[2]}").ok()
@@ -176,7 +176,7 @@ def test_a_page_that_holds_the_last_item_has_no_more(client: Client) -> None:
 
 def test_webhook_endpoints_are_listed_and_paged(client: Client, subscribe: Subscribe) -> None:
     made = [subscribe(client, "https://example.com/", enabled=False)["id"] for _ in range(3)][::-1]
-    assert ids(walk(client, "/v1/webhook_endpoints", {}, 1))[:3] == made
+    assert ids(all_pages(client, "/v1/webhook_endpoints", {}, 1))[:3] == made
     first = client.get("/v1/webhook_endpoints", {"limit": 2}).ok()
     client.delete(f"/v1/webhook_endpoints/{made[1]}").ok()
     rest = listed(client, "/v1/webhook_endpoints", {"starting_after": first["next_cursor"]})
@@ -221,7 +221,7 @@ def test_customers_are_filtered_by_each_field_alone_and_combined(
     params = {name: people[of][name] for name in names}
     expected = [people[index]["id"] for index in found]
     eventually(lambda: listed(client, "/v1/customers", params) == expected)
-    assert ids(walk(client, "/v1/customers", params, 1)) == expected
+    assert ids(all_pages(client, "/v1/customers", params, 1)) == expected
 
 
 def test_filters_that_no_row_satisfies_together_find_nothing(client: Client, people: list[Any]) -> None:
@@ -273,8 +273,8 @@ def test_a_range_combines_with_filters_and_pages(client: Client) -> None:
     }
     expected = ids(made[:0:-1])
     eventually(lambda: listed(client, "/v1/customers", params) == expected)
-    assert ids(walk(client, "/v1/customers", params, 1)) == expected
-    assert ids(walk(client, "/v1/customers", params, 2)) == expected
+    assert ids(all_pages(client, "/v1/customers", params, 1)) == expected
+    assert ids(all_pages(client, "/v1/customers", params, 2)) == expected
 
 
 @pytest.mark.parametrize("path", ["/v1/customers", "/v1/appointments"])
@@ -392,7 +392,7 @@ def test_pages_by_appointment_time_meet_every_item_once(client: Client, diary: l
     }
     expected = [diary[index]["id"] for index in (2, 4, 0, 1)]
     eventually(lambda: listed(client, "/v1/appointments", params) == expected)
-    assert ids(walk(client, "/v1/appointments", params, limit)) == expected
+    assert ids(all_pages(client, "/v1/appointments", params, limit)) == expected
 
 
 def test_pages_by_appointment_time_accept_a_plain_id(client: Client, diary: list[Any]) -> None:
@@ -486,7 +486,7 @@ def test_events_are_filtered_by_object(client: Client) -> None:
     page = client.get("/v1/events", params).ok()
     types = [event["type"] for event in page["data"]]
     assert types == ["appointment.failed", "appointment.confirmed", "appointment.created"]
-    assert walk(client, "/v1/events", params, 1) == page["data"]
+    assert all_pages(client, "/v1/events", params, 1) == page["data"]
 
 
 def test_events_are_filtered_by_type_wildcard_and_time(client: Client) -> None:

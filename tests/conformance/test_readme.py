@@ -1,4 +1,4 @@
-"""The README's walk, run as it is written: only the port, the key and the receiver's port are put in."""
+"""The README's five minutes, run as they are written: only the port, the key and the receiver's port are put in."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ PATIENCE = 120
 
 
 def blocks(language: str) -> list[str]:
-    """The walk's blocks of code in a language."""
-    walk = (ROOT / "README.md").read_text().split("## Five minutes")[1].split("\n## ")[0]
-    return re.findall(rf"```{language}\n(.*?)```", walk, re.DOTALL)
+    """The section's blocks of code in a language."""
+    section = (ROOT / "README.md").read_text().split("## Five minutes")[1].split("\n## ")[0]
+    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
 
 
 def answers(printed: str) -> Iterator[Any]:
@@ -36,7 +36,7 @@ def answers(printed: str) -> Iterator[Any]:
 
 
 @pytest.mark.runner("goes to the address that `make run` prints")
-def test_the_walk_ends_in_verified_webhooks(service: Service, tmp_path: Path) -> None:
+def test_the_five_minutes_end_in_verified_webhooks(service: Service, tmp_path: Path) -> None:
     _, who, helpers, register, change, stopped, talk, ring, consent = blocks("sh")
     (receiver,) = blocks("python")
     start = "python3 receiver.py >> received.txt & RECEIVER=$!; sleep 1"
@@ -60,18 +60,18 @@ def test_the_walk_ends_in_verified_webhooks(service: Service, tmp_path: Path) ->
     script = script.replace("127.0.0.1:9000", f"127.0.0.1:{port}")
     (tmp_path / "receiver.py").write_text(receiver.replace("9000", port))
 
-    walked = subprocess.run(
+    done = subprocess.run(
         ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
-    assert walked.returncode == 0, walked.stderr
-    assert '"object":"ping"' in walked.stdout
-    assert '"status":"attempting"' in walked.stdout
-    assert '"type":"appointment_rescheduled"' in walked.stdout
-    sessions = [answer for answer in answers(walked.stdout) if answer["object"] == "session"]
+    assert done.returncode == 0, done.stderr
+    assert '"object":"ping"' in done.stdout
+    assert '"status":"attempting"' in done.stdout
+    assert '"type":"appointment_rescheduled"' in done.stdout
+    sessions = [answer for answer in answers(done.stdout) if answer["object"] == "session"]
     assert (sessions[0]["channel"], sessions[0]["call_status"]) == ("phone", "completed")
     assert (sessions[-1]["consent"]["status"], sessions[-1]["call_status"]) == ("granted", "completed")
-    assert '"role":"customer"' in walked.stdout
+    assert '"role":"customer"' in done.stdout
     assert (tmp_path / "call.wav").read_bytes().startswith(b"RIFF")
     received = (tmp_path / "received.txt").read_text()
     assert "REFUSED" not in received

@@ -213,7 +213,7 @@ def test_sessions_are_filtered_alone_and_combined(
     }
     filled: dict[str, object] = {name: values.get(value, value) for name, value in params.items()}
     ours, expected = set(ids(past)), [past[index]["id"] for index in found]
-    # Tests before and after this one call others: the walk ends where they begin.
+    # Tests before and after this one call others: reading ends where they begin.
     newest = {"created_at[lte]": past[4]["created_at"]} if "created_at[lt]" not in filled else {}
     oldest = {"created_at[gte]": past[0]["created_at"]} if "created_at[gt]" not in filled else {}
     bounded = newest | oldest | filled

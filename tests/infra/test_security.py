@@ -1,6 +1,6 @@
 """What must hold of every resource of every stage: who may do what, encryption, public access, deletion, secrets.
 
-Each rule walks a whole template and returns what it has against it, so that it holds of resources that nobody has
+Each rule reads a whole template and returns what it has against it, so that it holds of resources that nobody has
 thought of yet; a resource of a type that is not in `KINDS` is a finding by itself.
 """
 

@@ -82,7 +82,7 @@ def project(stage: stages.Stage) -> stages.Project:
 
 
 @pytest.fixture
-def owed_by_nobody_else(stage: stages.Stage) -> None:
+def nothing_of_other_tests_is_due(stage: stages.Stage) -> None:
     """Nothing that other tests left is due."""
     for shard in keys.due_shards():
         for page in list(table.query(shard, index="due", limit=1000)):

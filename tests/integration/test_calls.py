@@ -71,7 +71,7 @@ def live(monkeypatch: pytest.MonkeyPatch) -> None:
 modes = pytest.mark.parametrize("livemode", [False, True], ids=["test", "live"])
 
 
-# Placing
+# Calling
 
 
 @pytest.mark.parametrize("phone", [CONFIRMS, ACCEPTS], ids=["phone", "whatsapp"])

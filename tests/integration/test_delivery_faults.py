@@ -108,7 +108,7 @@ def finished(stage: Stage, time: Clock, message: Any, by_sweep: bool) -> None:
             stage.invoke("deliver", {"Records": [wake_up(stage, message)]})
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 @pytest.mark.parametrize("by_sweep", [False, True], ids=["message_again", "sweep"])
 def test_a_delivery_whose_worker_dies_at_any_point_is_made_and_repeated_at_most_once(
     stage: Stage, stopped_clock: Clock, by_sweep: bool
@@ -126,7 +126,7 @@ def test_a_delivery_whose_worker_dies_at_any_point_is_made_and_repeated_at_most_
             assert len({request.body for request in receiver.requests}) == 1
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 @pytest.mark.parametrize("by_sweep", [False, True], ids=["message_again", "sweep"])
 def test_a_delivery_whose_worker_dies_over_a_failed_attempt_goes_on_with_its_ladder(
     stage: Stage, stopped_clock: Clock, by_sweep: bool
@@ -145,7 +145,7 @@ def test_a_delivery_whose_worker_dies_over_a_failed_attempt_goes_on_with_its_lad
             assert len(receiver.requests) <= delivery["attempt_count"] + 1, death
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 @pytest.mark.parametrize("by_sweep", [False, True], ids=["message_again", "sweep"])
 def test_a_410_disables_its_endpoint_at_whatever_point_the_worker_dies(
     stage: Stage, stopped_clock: Clock, by_sweep: bool
@@ -164,7 +164,7 @@ def test_a_410_disables_its_endpoint_at_whatever_point_the_worker_dies(
     assert problems == []
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 def test_a_success_stops_the_five_days_of_failing_at_whatever_point_the_worker_dies(
     stage: Stage, stopped_clock: Clock
 ) -> None:
@@ -203,7 +203,7 @@ def test_a_success_stops_the_five_days_of_failing_at_whatever_point_the_worker_d
     assert problems == []
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 @pytest.mark.parametrize("status", [200, 500])
 def test_a_delivery_whose_worker_is_in_trouble_with_any_call_is_made_and_repeated_at_most_once(
     stage: Stage, stopped_clock: Clock, status: int
@@ -231,7 +231,7 @@ def test_a_delivery_whose_worker_is_in_trouble_with_any_call_is_made_and_repeate
             assert 1 <= delivery["attempt_count"] <= len(receiver.requests) <= delivery["attempt_count"] + 1, name
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 def test_three_workers_lost_over_one_attempt_fail_the_delivery(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(200)) as receiver:
         message = first_wake_up(stage, receiver)
@@ -255,7 +255,7 @@ def test_three_workers_lost_over_one_attempt_fail_the_delivery(stage: Stage, sto
         assert len(receiver.requests) == 1
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 def test_workers_lost_over_different_attempts_do_not_add_up(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(500)) as receiver:
         message = first_wake_up(stage, receiver)
@@ -338,7 +338,7 @@ def test_a_batch_whose_fan_out_is_in_trouble_makes_each_event_and_delivery_once(
                 all_fanned_out(stage)
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 def test_sweep_finds_what_was_due_when_every_wake_up_was_lost(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(500), answer(200)) as receiver:
         made(stage, "webhook_endpoints", url=receiver.url)
@@ -366,7 +366,7 @@ def test_sweep_finds_what_was_due_when_every_wake_up_was_lost(stage: Stage, stop
         assert len(receiver.requests) == 2
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 def test_a_long_waits_timer_that_is_lost_is_made_good_by_sweep(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(*[answer(500)] * 4, answer(200)) as receiver:
         message = first_wake_up(stage, receiver)
@@ -380,7 +380,7 @@ def test_a_long_waits_timer_that_is_lost_is_made_good_by_sweep(stage: Stage, sto
         assert only_delivery(stage)["status"] == "succeeded"
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 def test_sweep_wake_ups_at_a_row_less_often_the_longer_it_waits(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver() as receiver:
         first_wake_up(stage, receiver)
@@ -396,7 +396,7 @@ def test_sweep_wake_ups_at_a_row_less_often_the_longer_it_waits(stage: Stage, st
     assert set(waits[6:]) == {60}
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 def test_what_sweep_found_when_it_died_is_found_again(stage: Stage, stopped_clock: Clock) -> None:
     def due() -> set[str]:
         stage.project()
@@ -426,7 +426,7 @@ def test_what_sweep_found_when_it_died_is_found_again(stage: Stage, stopped_cloc
                     table.update(table.Update(row["pk"], row["sk"], set={"due": None, "due_shard": None}))
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 def test_a_row_that_sweep_cannot_read_does_not_keep_it_from_the_others(stage: Stage, stopped_clock: Clock) -> None:
     with Receiver(answer(200)) as receiver:
         fan_out_customers(stage, receiver.url, 4)

@@ -107,7 +107,7 @@ def receivers() -> Iterator[dict[str, Receiver]]:
 
 
 @pytest.fixture(autouse=True)
-def _simulated(monkeypatch: pytest.MonkeyPatch, owed_by_nobody_else: None) -> None:
+def _simulated(monkeypatch: pytest.MonkeyPatch, nothing_of_other_tests_is_due: None) -> None:
     monkeypatch.setenv("SIMULATE_LIVE", "1")
 
 

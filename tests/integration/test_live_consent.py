@@ -416,7 +416,7 @@ def ask_operations(stage: Stage, messenger: Use) -> list[str]:
     return line.operations()
 
 
-def test_a_live_worker_that_dies_over_asking_asks_at_most_once_more(
+def test_a_live_worker_that_dies_while_it_asks_for_consent_asks_at_most_once_more(
     stage: Stage, stopped_clock: Clock, messenger: Use
 ) -> None:
     problems = []

@@ -256,7 +256,7 @@ def test_a_sign_in_link_whose_deletion_is_not_answered_signs_in_once(stage: Stag
     assert sign_in.take_link(token) is None
 
 
-# Owed work
+# Scheduled work
 
 
 def delivery_of(stage: Stage) -> Any:

@@ -132,7 +132,7 @@ def test_creating_an_appointment_takes_two_calls_with_and_without_an_idempotency
         ]
 
 
-def test_placing_a_call_takes_three_calls_and_four_where_consent_is_looked_for(stage: Stage) -> None:
+def test_a_new_call_takes_three_calls_and_four_where_consent_is_looked_for(stage: Stage) -> None:
     expected = ["UpdateItem", "BatchGetItem", "TransactWriteItems"]
     for key in (None, "k"):
         appointment = made(stage, "appointments")
@@ -364,16 +364,16 @@ def test_filters_that_no_one_index_answers_find_what_their_indexes_have_in_commo
 
 
 LONG = 22_000
-MOST_READS, MOST_UNITS_OF_A_WALK = 20, 330
+MOST_READS, MOST_UNITS = 20, 330
 
 
-def test_a_list_whose_two_filters_alternate_without_a_match_walks_22000_entries_in_at_most_20_reads(
+def test_a_list_whose_two_filters_alternate_without_a_match_reads_22000_entries_in_at_most_20_queries(
     stage: Stage, project: Project, stopped_clock: Clock
 ) -> None:
     scope = Scope(project.id, False)
     match = rows.customer(scope, phone=PHONE, external_id="one")
     partitions = {name: match[name] for name in ("f1", "f2")}
-    # The walk reads these rows only as entries of the two indexes, so they have nothing else.
+    # The list reads these rows only as entries of the two indexes, so they have nothing else.
     stopped_clock.forward(1)
     ids_ = [ids.new("cust_", clock.now() + number) for number in range(LONG)]
     entries = [
@@ -384,13 +384,13 @@ def test_a_list_whose_two_filters_alternate_without_a_match_walks_22000_entries_
     count, units, calls = page(stage, "customers", f"external_id=one&phone={PHONE}")
     assert count == 1
     assert calls.count("Query") <= MOST_READS
-    assert units <= MOST_UNITS_OF_A_WALK
+    assert units <= MOST_UNITS
 
 
 # Rows that a list does not show
 
 
-def walk(stage: Stage, path: str) -> Iterator[tuple[Answer, Wire]]:
+def pages_of(stage: Stage, path: str) -> Iterator[tuple[Answer, Wire]]:
     """The pages of a list, each after the last item of the one before it, with the calls that each took."""
     cursor = ""
     for _ in range(500):
@@ -417,9 +417,9 @@ def read_rows(line: Wire) -> int:
 
 
 def seen_once(stage: Stage, path: str, visible: list[str]) -> list[Any]:
-    """Walk the list and find exactly the visible rows, newest first; the pages."""
+    """Read all pages of the list and find exactly the visible rows, newest first; the pages."""
     pages, seen = [], []
-    for found, line in walk(stage, path):
+    for found, line in pages_of(stage, path):
         assert read_rows(line) <= EXAMINED + 101
         pages.append(found.json)
         seen += [item["id"] for item in found.json["data"]]
@@ -434,7 +434,7 @@ DELETED = 1_100
 def test_a_list_loses_nothing_behind_many_deleted_rows_and_does_not_read_them(
     stage: Stage, project: Project, stopped_clock: Clock, kind: str
 ) -> None:
-    # Enough of one kind for a page that walks them to find nothing else. Most are deleted without requests, for speed.
+    # Enough of one kind for a page that reads them to find nothing else. Most are deleted without requests, for speed.
     deleted = DELETED if kind == "customers" else 40
     shown = (0, 1, deleted // 2, deleted + 2)
     scope, all_rows = Scope(project.id, False), []
@@ -467,7 +467,7 @@ def test_a_page_that_has_found_something_ends_after_a_thousand_rows_that_are_ove
     stage: Stage, project: Project, stopped_clock: Clock
 ) -> None:
     _events_behind_others_that_are_over(project, stopped_clock, 2)
-    first, *others = [found.json for found, _ in walk(stage, "/v1/events?limit=20")]
+    first, *others = [found.json for found, _ in pages_of(stage, "/v1/events?limit=20")]
     assert (len(first["data"]), first["has_more"]) == (1, True)
     assert sum(len(page["data"]) for page in others) == 1
     assert all(page["data"] for page in others if page["has_more"])
@@ -510,7 +510,7 @@ def test_a_page_ends_before_four_megabytes_and_loses_nothing(
     rows.write(all_rows)
     for query in ("", "&type=customer.created", f"&type=customer.created&object_id={ONE}"):
         seen = []
-        for found, _ in walk(stage, f"/v1/events?limit=100{query}"):
+        for found, _ in pages_of(stage, f"/v1/events?limit=100{query}"):
             assert len(found.body) < 4 * 1024 * 1024
             assert found.json["data"]
             seen += [item["id"] for item in found.json["data"]]

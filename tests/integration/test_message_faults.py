@@ -81,7 +81,7 @@ def expected(trouble: Trouble, service: str) -> str:
     return "agent_timeout" if service == "sqs" or trouble.code is None else trouble.code
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 @pytest.mark.parametrize("kind", FEWER_TROUBLES)
 @pytest.mark.parametrize("post", POSTS.values(), ids=POSTS)
 def test_a_message_in_trouble_is_answered_as_promised_and_is_stored_once_under_its_key(
@@ -114,7 +114,7 @@ def test_a_message_in_trouble_is_answered_as_promised_and_is_stored_once_under_i
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 @pytest.mark.parametrize("kind", ["passing", "lasting", "conflict"])
 @pytest.mark.parametrize("post", POSTS.values(), ids=POSTS)
 def test_a_message_without_a_key_in_trouble_is_answered_as_promised_and_is_stored_at_most_once(
@@ -141,7 +141,7 @@ def test_a_message_without_a_key_in_trouble_is_answered_as_promised_and_is_store
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 @pytest.mark.parametrize("post", POSTS.values(), ids=POSTS)
 def test_a_message_whose_request_dies_at_any_point_is_stored_once_under_its_key_and_answered(
     stage: Stage, stopped_clock: Clock, post: Post

@@ -298,7 +298,7 @@ def test_the_failed_deliveries_of_several_endpoints_are_one_list(stage: Stage, s
         assert len(found) == 10
 
 
-def test_slow_endpoints_are_replayed_in_their_own_lane(stage: Stage, stopped_clock: Clock) -> None:
+def test_slow_endpoints_are_replayed_by_a_queue_of_their_own(stage: Stage, stopped_clock: Clock) -> None:
     obedient = Obedient(400)
     with Receiver(obedient) as receiver:
         case = broken(stage, stopped_clock, receiver, obedient, 1)

@@ -140,7 +140,7 @@ def by_retry(stage: Stage, time: Clock, thread: Thread, wish: Wish, line: Wire) 
 Recovery = Callable[[Stage, Clock, Thread, Wish, Wire], None]
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 @pytest.mark.parametrize(
     ("recovery", "wish"),
     [(by_wake_up, WISHES[0]), (by_wake_up, WISHES[1]), (by_sweep, WISHES[0]), (by_retry, WISHES[1])],
@@ -200,7 +200,7 @@ def test_a_retry_that_dies_over_the_turn_leaves_it_to_the_wake_ups_that_it_sent(
 # Requests in trouble
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 @pytest.mark.parametrize("kind", ["passing", "lasting", "conflict"])
 def test_a_message_whose_turn_is_in_trouble_with_any_call_has_one_reply_and_one_effect(
     stage: Stage, stopped_clocks: Clock, kind: str

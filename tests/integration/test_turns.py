@@ -65,7 +65,7 @@ def wished(stage: Stage, time: Clock, wish: Wish) -> tuple[Thread, dict[str, Any
     return thread, record
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 @pytest.mark.parametrize("by_sweep", [False, True], ids=["message_again", "sweep"])
 @wishes
 def test_a_turn_whose_worker_dies_at_any_point_has_one_reply_and_one_effect(
@@ -99,7 +99,7 @@ def test_a_worker_that_died_keeps_its_turn_from_others_until_its_lease_is_over(
     assert not list(wrongs(stage, stopped_clock, thread, WISHES[0]))
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 @pytest.mark.parametrize("kind", ["passing", "lasting", "conflict"])
 def test_a_turn_whose_worker_is_in_trouble_with_any_call_has_one_reply_and_one_effect(
     stage: Stage, stopped_clock: Clock, kind: str
@@ -252,7 +252,7 @@ def test_workers_that_die_one_after_the_other_leave_the_turn_to_the_reminder(
     gave_up(stage, thread)
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 def test_a_lock_is_free_120_seconds_after_its_message_though_the_worker_that_gave_up_died(
     stage: Stage, stopped_clock: Clock
 ) -> None:
@@ -456,7 +456,7 @@ def test_to_a_customer_who_is_deleted_during_the_turn_the_agent_only_hands_off(
 # Sweep
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 def test_sweep_wake_ups_at_messages_and_deliveries_each_in_the_queue_of_its_worker(
     stage: Stage, stopped_clock: Clock
 ) -> None:
@@ -489,7 +489,7 @@ def test_sweep_wake_ups_at_messages_and_deliveries_each_in_the_queue_of_its_work
     assert send(stage, thread, "Hello", "k").status == 201
 
 
-@pytest.mark.usefixtures("owed_by_nobody_else")
+@pytest.mark.usefixtures("nothing_of_other_tests_is_due")
 def test_sweep_has_a_message_answered_in_time_whose_wake_ups_were_all_lost(stage: Stage, stopped_clock: Clock) -> None:
     for start in range(0, 60, 15):
         thread = opened(stage)

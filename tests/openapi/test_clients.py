@@ -1,4 +1,4 @@
-"""Generated clients do the README's walk: openapi-python-client's package, and the types of openapi-typescript."""
+"""Generated clients do the README's five minutes: openapi-python-client's package, and the types of openapi-typescript."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ def test_a_python_client_survives_a_later_revision(service: Service, python_clie
     assert not service.promises.new
 
 
-def test_a_python_client_does_the_walk(service: Service, python_client: str) -> None:
+def test_a_python_client_does_the_readmes_five_minutes(service: Service, python_client: str) -> None:
     with Receiver(service.promises) as receiver:
         hook = receiver.hook()
         arguments = (service.base_url, service.projects[0].test_key, hook.url)
-        appointment_id = run(sys.executable, HERE / "walk.py", *arguments, PYTHONPATH=python_client)
+        appointment_id = run(sys.executable, HERE / "quick_start.py", *arguments, PYTHONPATH=python_client)
         received = hook.wait_about(appointment_id.strip(), 3)
     types = {one.event["type"] for one in received}
     assert types == {"appointment.created", "appointment.confirmed", "appointment.cancelled"}
     assert not service.promises.new
 
 
-def test_typescript_types_compile_and_do_the_walk(service: Service, tmp_path: Path) -> None:
+def test_typescript_types_compile_and_do_the_readmes_five_minutes(service: Service, tmp_path: Path) -> None:
     run(NODE_BIN / "openapi-typescript", COMMITTED, "-o", tmp_path / "api.d.ts")
-    for name in ("walk.ts", "tsconfig.json"):
+    for name in ("quick_start.ts", "tsconfig.json"):
         shutil.copy(HERE / name, tmp_path / name)
     (tmp_path / "package.json").write_text('{"type": "module"}')
     run(NODE_BIN / "tsc", "--project", tmp_path)
     with Receiver(service.promises) as receiver:
         hook = receiver.hook()
-        run("node", tmp_path / "walk.js", service.base_url, service.projects[1].test_key, hook.url)
+        run("node", tmp_path / "quick_start.js", service.base_url, service.projects[1].test_key, hook.url)
         hook.wait(2)
     assert not service.promises.new

@@ -51,7 +51,7 @@ def decided(
 
 
 @pytest.mark.parametrize("queue", QUEUES)
-def test_what_must_not_be_sent_is_canceled_and_what_killed_its_workers_fails_in_every_lane(queue: str | None) -> None:
+def test_what_must_not_be_sent_is_canceled_and_what_killed_its_workers_fails_on_every_queue(queue: str | None) -> None:
     killer = claimed(lost=tasks.MAX_LOST_WORKERS)
     for claim in (claimed(), killer):
         assert decided(None, queue, claim) == decided(CLOSED, queue, claim) == Cancel()
@@ -64,7 +64,7 @@ def test_an_attempt_to_a_healthy_endpoint_is_made_wherever_its_wake_up_comes_fro
     assert isinstance(decided(HEALTHY, queue), Send)
 
 
-def test_an_attempt_to_a_slow_endpoint_is_made_in_the_lane_of_slow_or_hanging_ones() -> None:
+def test_an_attempt_to_a_slow_endpoint_is_made_from_the_queue_of_slow_or_hanging_ones() -> None:
     for queue in (queues.FIRST, queues.LATER, None):
         assert decided(SLOW, queue) == Move(Destination(queues.SLOW, "whk_1"), put_off_until_ms=None)
     for queue in (queues.SLOW, queues.HANGING):
@@ -90,7 +90,7 @@ def test_the_first_attempt_that_a_person_asks_for_does_not_wait_for_others(trigg
     assert decided(HANGING, queues.LATER, claimed(2, trigger=trigger)) == decided(HANGING, queues.LATER)
 
 
-def test_lateness_is_that_of_the_lane() -> None:
+def test_lateness_is_that_of_the_queue_class() -> None:
     assert decided(HEALTHY, queues.FIRST) == Send(metrics.FIRST_ATTEMPTS, LATE)
     assert decided(HEALTHY, queues.LATER) == Send(metrics.FIRST_ATTEMPTS, LATE), "sweep found it"
     assert decided(HEALTHY, queues.LATER, claimed(number=2)) == Send(metrics.LATER_ATTEMPTS, LATE)

@@ -36,7 +36,7 @@ def test_the_code_uses_the_words_of_the_list() -> None:
     assert INSTEAD
     refused = [
         f"{path.relative_to(ROOT)}:{line}: write '{INSTEAD[word[1].lower()]}' instead of '{word[0]}'"
-        for folder in ("functions", "infra", "shared")
+        for folder in ("functions", "infra", "shared", "tests")
         for path in (ROOT / folder).rglob("*.py")
         for line, text in texts(path)
         if (word := _WORD.search(text))

@@ -66,7 +66,7 @@ class Person:
         raise AssertionError("the provider never returns")
 
     def has_session(self, url: str, back: str) -> bool:
-        """Whether the provider lets this browser through to `back` without asking who is there."""
+        """Whether the provider lets this browser through to `back` and does not ask who is there."""
         _, location, page = self._ask("GET", url, None)
         while location:
             url = urllib.parse.urljoin(url, location)

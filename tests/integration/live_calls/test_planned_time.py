@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from shared.calls.sessions import SESSIONS
 from shared.core import clock
-from tests.integration.live_calls.test_pacing import Exchange, exchange, run, several
+from tests.integration.live_calls.test_capacity_of_calls import Exchange, exchange, run, several
 from tests.support.clocks import Clock
 from tests.support.stage import Stage
 

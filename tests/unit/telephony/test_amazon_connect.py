@@ -251,7 +251,7 @@ def test_a_start_that_can_never_succeed_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("code", "hint"),
+    ("code", "check"),
     [
         ("ResourceNotFoundException", "contact_flow_id"),
         ("AccessDeniedException", "connect:StartOutboundVoiceContact"),
@@ -261,11 +261,11 @@ def test_a_start_that_can_never_succeed_is_refused(
     ],
 )
 def test_a_refusal_that_an_operator_can_mend_says_in_the_log_what_to_check(
-    connect: Connect, stubber: Stubber, logged: list[logging.LogRecord], code: str, hint: str
+    connect: Connect, stubber: Stubber, logged: list[logging.LogRecord], code: str, check: str
 ) -> None:
     refused(connect, stubber, code, 403)
     [record] = logged
-    assert hint in record.__dict__["check"]
+    assert check in record.__dict__["check"]
     assert record.__dict__["error"] == code
 
 

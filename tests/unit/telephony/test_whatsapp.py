@@ -130,7 +130,7 @@ def test_half_a_template_is_named(settings: pytest.MonkeyPatch, setting: str) ->
         WhatsApp.from_environment()
 
 
-# Asking
+# Requests for consent
 
 
 def test_a_request_is_asked_in_free_form(client: Any, stubber: Stubber) -> None:

@@ -1,6 +1,6 @@
-"""The README's walk with the client that openapi-python-client generates, unmodified.
+"""The README's five minutes with the client that openapi-python-client generates, unmodified.
 
-python walk.py BASE_URL API_KEY RECEIVER_URL      with the generated package on the path; prints the appointment's id
+python quick_start.py BASE_URL API_KEY RECEIVER_URL      with the generated package on the path; prints the appointment's id
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def eventually(check: Callable[[], Any]) -> Any:
     return found
 
 
-def walk(client: AuthenticatedClient, receiver: str) -> str:
+def quick_start(client: AuthenticatedClient, receiver: str) -> str:
     """The steps of the README. Returns the id of the appointment whose webhooks the receiver gets."""
     key = ping.sync(client=client)
     assert key.livemode is False, key
@@ -125,5 +125,5 @@ if __name__ == "__main__":
     base_url, api_key, receiver_url = sys.argv[1:]
     # A status that is not described raises an exception.
     sys.stdout.write(
-        walk(AuthenticatedClient(base_url, api_key, raise_on_unexpected_status=True, timeout=40), receiver_url)
+        quick_start(AuthenticatedClient(base_url, api_key, raise_on_unexpected_status=True, timeout=40), receiver_url)
     )
