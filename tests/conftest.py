@@ -31,7 +31,7 @@ ALONE = {"test_bundle", "test_kill", "test_killed_calls", "test_killed_responses
 """Modules that are groups of their own."""
 FOLDERS = {"infra", "properties"}
 """Folders whose modules are one group."""
-WHOLE_TABLE = {"test_costs", "test_erased_calls", "test_erasure", "test_erasure_ledger"}
+WHOLE_TABLE = {"test_counted_units", "test_erased_calls", "test_erasure", "test_erasure_ledger"}
 """Modules that read and empty the whole table of their process. They run early, while it has few rows of others."""
 RUNNER_GROUPS = [f"runner {number}" for number in range(RUNNERS)]
 FIRST = [

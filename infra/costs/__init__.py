@@ -2,7 +2,8 @@
 
     python -m infra.costs          prints the tables of README.md, and the prices' sources
 
-`tests/integration/test_costs.py` counts the units on the running service and compares them with `WORK` and `SWEEP`.
+`tests/integration/test_counted_units.py` counts the units on the running service, and compares them with `WORK` and
+`SWEEP`.
 Free tiers, volume discounts, cold starts and storage are not included. A month has 30 days, a GB 10^9 bytes.
 """
 

@@ -27,7 +27,7 @@ UNIT_GOALS = {"create": 13, "delivery": 6}
 
 
 def units() -> list[Figure]:
-    """The counted work of requests and deliveries, which `tests/integration/test_costs.py` asserts."""
+    """The counted work of requests and deliveries, which `tests/integration/test_counted_units.py` asserts."""
     work = {name: WORK[name] for name in UNIT_GOALS}
     return [
         Figure(one.about, [f"{one.writes:g}"], one.writes, Goal(UNIT_GOALS[name], "units"))

@@ -1,6 +1,7 @@
 """The README's five minutes with the client that openapi-python-client generates, unmodified.
 
-python quick_start.py BASE_URL API_KEY RECEIVER_URL      with the generated package on the path; prints the appointment's id
+python quick_start.py BASE_URL API_KEY RECEIVER_URL
+needs the generated package on the path, and prints the appointment's id.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Generated clients do the README's five minutes: openapi-python-client's package, and the types of openapi-typescript."""
+"""Generated clients do the README's five minutes: openapi-python-client's package, and openapi-typescript's types."""
 
 from __future__ import annotations
 
