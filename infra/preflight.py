@@ -2,7 +2,7 @@
 
 It uses the AWS credentials and region of the environment, like the CDK's command line. It prints one line for each
 problem, with what to do about it, and nothing if there is none. It calls the stage's model once, for one token. In an
-emergency, trouble with the model does not keep a repair from being deployed.
+emergency, trouble with the model or with AWS Backup does not keep a repair from being deployed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Print the problems. Returns 0 if the stage can be deployed, 1 otherwise."""
     parser = argparse.ArgumentParser(prog="infra.preflight")
     parser.add_argument("stage")
-    parser.add_argument("--emergency", action="store_true", help="deploy also if the model cannot be called")
+    parser.add_argument("--emergency", action="store_true", help="deploy also without the model or backups")
     options = parser.parse_args(arguments)
     name = options.stage
     settings = context()["stages"]
@@ -61,13 +61,12 @@ def refusals(stage: Stage, *, emergency: bool = False) -> Iterator[str]:
     if stage.account not in (None, account):
         yield f"stage {stage.name} belongs to account {stage.account}; these credentials are of account {account}"
         return
-    for refusal in _of_model(stage, region):
+    for refusal in (*_of_model(stage, region), *_of_backups(stage, region)):
         if emergency:
             print(f"infra.preflight: {refusal}")
         else:
             yield refusal
     yield from _of_table(stage)
-    yield from _of_backups(stage)
     limits = boto3.client("lambda", region_name=region).get_account_settings()["AccountLimit"]
     # What no function of the account has reserved ("AccountLimit":
     # docs.aws.amazon.com/lambda/latest/api/API_AccountLimit.html), and what the stage itself reserved before.
@@ -121,25 +120,27 @@ def _of_table(stage: Stage) -> Iterator[str]:
         )
 
 
-def _of_backups(stage: Stage) -> Iterator[str]:
+def _of_backups(stage: Stage, region: str | None) -> Iterator[str]:
     """Why nothing would be backed up or copied: AWS Backup's settings of the account, which each region has of its own.
 
     AWS Backup developer guide, "Advanced DynamoDB backup":
     docs.aws.amazon.com/aws-backup/latest/devguide/advanced-ddb-backup.html.
     """
-    for region in (stage.region, stage.backup.region) if stage.backup else ():
+    for each in (region, stage.backup.region) if stage.backup else ():
+        client = boto3.client("backup", region_name=each)
+        here = client.meta.region_name
         try:
-            settings = boto3.client("backup", region_name=region).describe_region_settings()
+            settings = client.describe_region_settings()
         except ClientError as error:
             if NO_PERMISSION not in error.response["Error"]["Message"]:
                 raise
-            print(f"infra.preflight: AWS Backup was not checked in {region}: these credentials lack {BACKUP_ACTION}")
+            print(f"infra.preflight: AWS Backup was not checked in {here}: these credentials lack {BACKUP_ACTION}")
             continue
         preferences = (settings["ResourceTypeOptInPreference"], settings["ResourceTypeManagementPreference"])
         if not all(preference.get("DynamoDB") for preference in preferences):
             yield (
-                f"stage {stage.name} has backups, but AWS Backup's settings in {region} exclude DynamoDB or its "
-                f"advanced features: aws backup update-region-settings {BACKUP_SETTINGS} --region {region}"
+                f"stage {stage.name} has backups, but AWS Backup's settings in {here} exclude DynamoDB or its "
+                f"advanced features: aws backup update-region-settings {BACKUP_SETTINGS} --region {here}"
             )
 
 

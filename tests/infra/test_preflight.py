@@ -279,6 +279,15 @@ def test_a_region_whose_settings_exclude_backups_of_dynamodb_is_refused_with_the
     assert line.endswith(f"--resource-type-management-preference DynamoDB=true --region {region}")
 
 
+def test_settings_that_exclude_backups_do_not_keep_a_repair_from_being_deployed(
+    account: Account, excluded: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    account(ACCOUNT, NEEDED)
+    excluded[COPIES_REGION] = "ResourceTypeManagementPreference"
+    assert [*preflight.refusals(PROD, emergency=True)] == []
+    assert f"settings in {COPIES_REGION} exclude DynamoDB" in capsys.readouterr().out
+
+
 def test_credentials_that_may_not_read_the_settings_of_backups_deploy_without_the_check_and_are_told(
     account: Account, excluded: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
