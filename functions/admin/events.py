@@ -109,13 +109,15 @@ def _deliveries(visit: InProject, event_id: str) -> dict[str, Any]:
     }
 
 
-def _refusal(visit: InProject, one: Delivery, all: list[Delivery], endpoint: endpoints.Snapshot | None) -> str | None:
+def _refusal(
+    visit: InProject, one: Delivery, deliveries: list[Delivery], endpoint: endpoints.Snapshot | None
+) -> str | None:
     """Why this delivery cannot be replayed now; None if it can."""
     if not visit.membership.may(MEMBER):
         return "Viewers cannot replay deliveries."
     if endpoint is None or endpoint.deleted:
         return "The endpoint was deleted, so the event cannot be sent to it again."
-    same = [other for other in all if other["webhook_endpoint_id"] == one["webhook_endpoint_id"]]
+    same = [other for other in deliveries if other["webhook_endpoint_id"] == one["webhook_endpoint_id"]]
     if any(other["status"] == DeliveryStatus.ATTEMPTING for other in same):
         return "A delivery to this endpoint is still in progress."
     return None if endpoint.doc["enabled"] else "The endpoint is disabled. Enable it first."

@@ -202,16 +202,16 @@ ROLE = {
 _UNITS = ((clock.DAY, "d"), (clock.HOUR, "h"), (clock.MINUTE, "min"), (clock.SECOND, "s"))
 
 
-def subject(object: Mapping[str, Any], named: Mapping[str, Mapping[str, Any]]) -> str:
+def subject(changed: Mapping[str, Any], named: Mapping[str, Mapping[str, Any]]) -> str:
     """The object of an event, as the event describes it: `Ada`, `Check-up, Ada`, `Call to Ada`."""
-    kind, person = object["object"], named.get(object.get("customer_id") or "")
-    name = (person["name"] or person["phone"]) if person else object.get("external_id")
+    kind, person = changed["object"], named.get(changed.get("customer_id") or "")
+    name = (person["name"] or person["phone"]) if person else changed.get("external_id")
     if kind == "customer":
-        return object["name"] or object["phone"] or "Customer"
+        return changed["name"] or changed["phone"] or "Customer"
     if kind == "appointment":
-        return ", ".join(filter(None, (object["title"] or "Appointment", name)))
+        return ", ".join(filter(None, (changed["title"] or "Appointment", name)))
     if kind == "session":
-        return f"Call to {name or object['to']}"
+        return f"Call to {name or changed['to']}"
     return ", ".join(filter(None, (kind.replace("_", " ").capitalize(), name)))
 
 

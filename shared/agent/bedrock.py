@@ -196,7 +196,14 @@ class Bedrock:
 
     def _converse(self, messages: Sequence[Mapping[str, Any]], tools: Tools, deadline: float) -> Mapping[str, Any]:
         """One response of the model. Retries `TRANSIENT_MODEL_ERRORS` until the deadline. Raises AgentFailed."""
-        from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
+        from botocore.exceptions import (
+            BotoCoreError,
+            ClientError,
+            HTTPClientError,
+        )
+        from botocore.exceptions import (
+            ConnectionError as AwsConnectionError,
+        )
 
         wait, failure = 0.0, "the turn has no time left"
         for attempt in range(ATTEMPTS):
@@ -213,7 +220,7 @@ class Bedrock:
                 failure = f"{error.response['Error']['Code']}: {error.response['Error'].get('Message', '')[:300]}"
                 if error.response["Error"]["Code"] not in TRANSIENT_MODEL_ERRORS:
                     raise AgentFailed(failure) from error
-            except (ConnectionError, HTTPClientError) as error:
+            except (AwsConnectionError, HTTPClientError) as error:
                 failure = type(error).__name__
             except BotoCoreError as error:
                 # Its text may quote the request.

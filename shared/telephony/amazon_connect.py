@@ -26,7 +26,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from botocore.exceptions import ClientError, ConnectionError, HTTPClientError
+from botocore.exceptions import ClientError, HTTPClientError
+from botocore.exceptions import ConnectionError as AwsConnectionError
 
 from shared.aws import services
 from shared.aws.error_codes import is_throttled
@@ -343,7 +344,7 @@ def _call(method: Callable[..., Any], **parameters: Any) -> Any:
         if _code(error) in TRANSIENT or status >= 500:
             raise Busy(_code(error)) from None
         raise
-    except (ConnectionError, HTTPClientError) as error:
+    except (AwsConnectionError, HTTPClientError) as error:
         raise Busy(type(error).__name__) from None
 
 

@@ -28,7 +28,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import ConnectionError as AwsConnectionError
 
 from shared.aws import services
 from shared.aws.error_codes import TOO_MANY_REQUESTS, ErrorCode
@@ -322,7 +323,7 @@ def _call(method: Callable[..., Any], **parameters: Any) -> Any:
         if code == ErrorCode.THROTTLED or status == TOO_MANY_REQUESTS or status >= _SERVER_ERRORS:
             raise Busy(code) from None
         raise CannotAsk(code) from None
-    except (ConnectionError, HTTPClientError) as error:
+    except (AwsConnectionError, HTTPClientError) as error:
         raise Busy(type(error).__name__) from None
     except BotoCoreError as error:
         raise CannotAsk(type(error).__name__) from None

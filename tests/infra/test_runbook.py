@@ -175,7 +175,7 @@ def test_the_cdks_commands_exist_and_have_these_options() -> None:
     used = calls("npx", "--no-install", "cdk")
     assert len(used) == len(calls("npx")), "npx may fetch another version than package.json's"
     assert {command for command, *_ in used} == {"deploy", "diff", "import", "rollback"}
-    help = {
+    helps = {
         command: subprocess.run(
             ["npx", "--no-install", "cdk", command, "--help"], cwd=ROOT, capture_output=True, text=True, check=True
         ).stdout
@@ -183,7 +183,7 @@ def test_the_cdks_commands_exist_and_have_these_options() -> None:
     }
     for command, *rest in used:
         for option in (word for word in rest if word.startswith("--")):
-            assert re.search(rf"--(\[no-\])?{re.sub('^--(no-)?', '', option)}\b", help[command]), (command, option)
+            assert re.search(rf"--(\[no-\])?{re.sub('^--(no-)?', '', option)}\b", helps[command]), (command, option)
 
 
 def test_numbers_are_those_of_the_stack(stages: dict[str, Synthesized]) -> None:

@@ -110,19 +110,19 @@ def test_a_customer_deleted_while_being_called_has_no_queued_session(
     stage: Stage, stopped_clock: Clock, phone: str
 ) -> None:
     problems = []
-    for round in range(6):
+    for number in range(6):
         whom = callee(stage, phone)
         delete = partial(stage.call, "DELETE", whom.path)
         answers = at_once([*[partial(place, stage, whom)] * 4, delete, *[partial(place, stage, whom)] * 3])
         if (deletion := answers.pop(4)).status != 200:
-            problems.append(f"{round}: deletion {deletion.body!r}")
+            problems.append(f"{number}: deletion {deletion.body!r}")
         bad = {answer.code for answer in answers if answer.status >= 400} - {"customer_deleted", "call_in_progress"}
-        problems += [f"{round}: {code}" for code in bad]
+        problems += [f"{number}: {code}" for code in bad]
         ended = [(each["call_status"], each["ended_reason"]) for each in listed(stage, "/v1/sessions")]
-        problems += [f"{round}: {each}" for each in ended if each != ("failed", "customer_deleted")]
-        problems += [f"{round}: {each}" for each in untidy(whom.scope)]
+        problems += [f"{number}: {each}" for each in ended if each != ("failed", "customer_deleted")]
+        problems += [f"{number}: {each}" for each in untidy(whom.scope)]
         sweep(stage, stopped_clock, whom.scope)
-        problems += [f"{round}, later: {each}" for each in untidy(whom.scope)]
+        problems += [f"{number}, later: {each}" for each in untidy(whom.scope)]
     assert problems == []
 
 
@@ -132,7 +132,7 @@ def test_a_customer_deleted_while_the_call_is_dialed_has_a_call_that_fails_or_go
     stage: Stage, stopped_clock: Clock, livemode: bool
 ) -> None:
     problems = []
-    for round in range(8):
+    for number in range(8):
         whom = callee(stage, livemode=livemode)
         id = placed(stage, whom)
         stopped_clock.forward(2)
@@ -140,23 +140,23 @@ def test_a_customer_deleted_while_the_call_is_dialed_has_a_call_that_fails_or_go
         works: list[Callable[[], Any]] = [partial(work, stage, "dial", record)] * 3
         works.append(partial(stage.call, "DELETE", whom.path))
         deletion = at_once(works)[-1]
-        problems += [f"{round}: {each}" for each in untidy(whom.scope)]
+        problems += [f"{number}: {each}" for each in untidy(whom.scope)]
         session = session_of(stage, id)
         if deletion.status != 200 or session["call_status"] == "queued":
-            problems.append(f"{round}: {deletion.status} {session['call_status']}")
+            problems.append(f"{number}: {deletion.status} {session['call_status']}")
         dial(stage, stopped_clock, whom.scope, id)
         session = session_of(stage, id)
         failed = session["ended_reason"] == "customer_deleted"
         changed = [record["dynamodb"].get("NewImage", {}) for record in stage.fan_out()]
         happened, expected = events_of(stage, id), ["session.created", "session.failed"] if failed else WHOLE
         if happened != expected:
-            problems.append(f"{round}: {happened}")
+            problems.append(f"{number}: {happened}")
         # A worker that waits for the next step moves the clock, so the call may have ended before the deletion.
         deleted = {"kind": {"S": "deleted_customer"}}
         gone = next(number for number, image in enumerate(changed) if image.items() >= deleted.items())
         if any(image and image["sk"]["S"] == whom.appointment for image in changed[gone:]):
-            problems.append(f"{round}: a deleted customer's appointment was changed")
-        problems += [f"{round}, later: {each}" for each in untidy(whom.scope)]
+            problems.append(f"{number}: a deleted customer's appointment was changed")
+        problems += [f"{number}, later: {each}" for each in untidy(whom.scope)]
     assert problems == []
 
 

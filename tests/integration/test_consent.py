@@ -70,7 +70,7 @@ def test_of_acceptance_refusal_and_expiry_at_once_one_wins_and_all_sessions_foll
     stage: Stage, stopped_clock: Clock, count: int
 ) -> None:
     problems = []
-    for round in range(8):
+    for number in range(8):
         whom = callee(stage, SILENT)
         everybody = [whom, *(another(stage, whom, SILENT) for _ in range(count - 1))]
         ids = [placed(stage, each) for each in everybody]
@@ -82,28 +82,28 @@ def test_of_acceptance_refusal_and_expiry_at_once_one_wins_and_all_sessions_foll
             *[partial(consent_requests.answer, whom.scope, SILENT, ConsentStatus.DECLINED, now)] * 2,
             *[partial(remind, stage, whom.scope, SILENT)] * 3,
         ]
-        at_once(works[round:] + works[:round])
+        at_once(works[number:] + works[:number])
         found = [session_of(stage, id) for id in ids]
         statuses = {session["consent"]["status"] for session in found}
         if len(statuses) != 1 or ConsentStatus.PENDING in statuses:
-            problems.append(f"{round}: {statuses}")
+            problems.append(f"{number}: {statuses}")
             continue
         [status] = statuses
         expected = ("queued", None) if status == ConsentStatus.GRANTED else ("failed", FAILED_BY[status])
-        problems += [f"{round}: {s}" for s in found if (s["call_status"], s["ended_reason"]) != expected]
-        problems += [f"{round}: {each}" for each in untidy(whom.scope)]
+        problems += [f"{number}: {s}" for s in found if (s["call_status"], s["ended_reason"]) != expected]
+        problems += [f"{number}: {each}" for each in untidy(whom.scope)]
         for id in ids:
             dial(stage, stopped_clock, whom.scope, id)
         records = stage.fan_out()
-        problems += [f"{round}: {each}" for each in (*untidy(whom.scope), *doubled(records))]
+        problems += [f"{number}: {each}" for each in (*untidy(whom.scope), *doubled(records))]
         revoked = known(whom.scope, SILENT)["status"] == ConsentStatus.DECLINED and status == ConsentStatus.GRANTED
         for id in ids:
             happened = events_of(stage, id)
             if status == ConsentStatus.GRANTED and not revoked:
                 if happened[:3] != ["session.created", "session.dialing", "session.completed"]:
-                    problems.append(f"{round}: {happened}")
+                    problems.append(f"{number}: {happened}")
             elif happened != ["session.created", "session.failed"]:
-                problems.append(f"{round}: {status}, {revoked}: {happened}")
+                problems.append(f"{number}: {status}, {revoked}: {happened}")
     assert not problems, "\n".join(problems)
 
 

@@ -228,7 +228,7 @@ PAGES = {
         "email=rare@example.com",
         "external_id=rare",
         "external_id=some",
-        *(f"{filter}&{_CREATED}" for filter in ("phone=%2B15005550001", "email=rare@example.com", "external_id=rare")),
+        *(f"{query}&{_CREATED}" for query in ("phone=%2B15005550001", "email=rare@example.com", "external_id=rare")),
     ],
     "appointments": [
         "",
@@ -240,8 +240,8 @@ PAGES = {
         "status=confirmed",
         "status=pending",
         "status=pending&status=confirmed",
-        *(f"{filter}&{_CREATED}" for filter in (f"customer_id={ONE}", "external_id=rare", "status=confirmed")),
-        *(f"{filter}&{_TIME}" for filter in (f"customer_id={ONE}", "external_id=rare", "status=confirmed")),
+        *(f"{query}&{_CREATED}" for query in (f"customer_id={ONE}", "external_id=rare", "status=confirmed")),
+        *(f"{query}&{_TIME}" for query in (f"customer_id={ONE}", "external_id=rare", "status=confirmed")),
     ],
     "events": [
         "",
@@ -250,7 +250,7 @@ PAGES = {
         "type=customer.created",
         "type=customer.*",
         f"object_id={ONE}",
-        *(f"{filter}&{_SECONDS}" for filter in ("type=customer.deleted", "type=customer.*", f"object_id={ONE}")),
+        *(f"{query}&{_SECONDS}" for query in ("type=customer.deleted", "type=customer.*", f"object_id={ONE}")),
     ],
 }
 

@@ -47,7 +47,7 @@ value = st.one_of(
     text,
     st.booleans().map(lambda flag: {"BOOL": flag}),
     st.sampled_from(("", "AA==", "/w==")).map(lambda data: {"B": data}),
-    st.dictionaries(st.sampled_from(("k", "l")), number).map(lambda map: {"M": map}),
+    st.dictionaries(st.sampled_from(("k", "l")), number).map(lambda entries: {"M": entries}),
 )
 index_part = st.sampled_from(("PREFIXp", "PREFIXq")).map(lambda name: {"S": name})
 attributes = st.fixed_dictionaries(
@@ -55,7 +55,7 @@ attributes = st.fixed_dictionaries(
     optional={
         "n": number,
         "s": text,
-        "m": st.dictionaries(st.sampled_from(("k", "l")), number).map(lambda map: {"M": map}),
+        "m": st.dictionaries(st.sampled_from(("k", "l")), number).map(lambda entries: {"M": entries}),
         "v": value,
         "f1": index_part,
         "f2": st.one_of(index_part, st.just({"N": "1"}), st.just({"S": ""})),

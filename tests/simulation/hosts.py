@@ -127,7 +127,8 @@ def _builtins(modules: Mapping[str, types.ModuleType]) -> dict[str, Any]:
     """The builtins of a copy's modules, whose `import` finds the copy's modules and simulated threads."""
     usual: Callable[..., Any] = builtins.__import__
 
-    def find(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:
+    # As `__import__` names them.
+    def find(name: str, globals: Any = None, locals: Any = None, fromlist: Any = (), level: int = 0) -> Any:  # noqa: A002
         if name in REPLACED:
             return REPLACED[name]
         if level == 0 and name in modules:

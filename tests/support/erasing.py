@@ -47,7 +47,7 @@ class Person:
     def paths(self) -> list[str]:
         """Where the API shows the person's resources."""
         ids = {"appointments": self.appointments, "sessions": self.sessions, "conversations": self.conversations}
-        return [f"/v1/customers/{self.id}", *(f"/v1/{kind}/{id}" for kind, all in ids.items() for id in all)]
+        return [f"/v1/customers/{self.id}", *(f"/v1/{kind}/{id}" for kind, found in ids.items() for id in found)]
 
     def owns(self, row: Mapping[str, Any]) -> bool:
         """Whether a row is about the person, as far as the ids are known."""

@@ -136,7 +136,7 @@ def assert_is_speech(dialogue: Dialogue) -> None:
     assert len(dialogue.lines) >= 3
     times = [at for line in dialogue.lines for at in (line["started_at_ms"], line["ended_at_ms"])]
     assert times[0] >= 0
-    assert all(one < next for one, next in pairwise(times))
+    assert all(one < later for one, later in pairwise(times))
     for line in dialogue.lines:
         assert line["content"] == " ".join(line["content"].split())
         assert re.search(r"<[a-zA-Z/!?]", line["content"]) is None

@@ -27,7 +27,7 @@ def of(line: Line, sound: array[int]) -> array[int]:
 
 
 def crossings_a_second(sound: array[int]) -> float:
-    return sum(1 for one, next in pairwise(sound) if one < 0 <= next) * RATE / len(sound)
+    return sum(1 for one, later in pairwise(sound) if one < 0 <= later) * RATE / len(sound)
 
 
 def test_it_is_as_long_as_the_talk() -> None:

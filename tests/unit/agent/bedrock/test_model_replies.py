@@ -15,7 +15,7 @@ from botocore.exceptions import ConnectTimeoutError, NoCredentialsError, ReadTim
 
 from shared.agent import AgentFailed, AgentUnavailable, Utterance, bedrock
 from shared.agent.bedrock import Bedrock
-from shared.agent.wording import without_links
+from shared.agent.wording import CANNOT_HELP, without_links
 from shared.aws.error_codes import TRANSIENT_MODEL_ERRORS
 from tests.support.models import MODEL_ID, Model, Passing, answer, asked, found, handed_off, turn_of, use
 
@@ -28,7 +28,7 @@ def test_a_filtered_answer_hands_off_and_changes_nothing(model: Model, stop: str
     model.calls(("confirm", {"appointment_id": mine.doc["id"]}), ("end_conversation", {})).says("Blocked!", stop)
     turn = turn_of(mine)
     reply = asked(turn)
-    assert reply.content == bedrock.FILTERED_REPLY
+    assert reply.content == CANNOT_HELP
     assert reply.usage.input_tokens == 200
     assert reply.result.actions == [{"type": "handoff", "reason": "content_filtered"}]
     assert reply.result.change is None
