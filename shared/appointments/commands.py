@@ -74,7 +74,7 @@ def sample(scope: Scope) -> Appointment:
 def update(scope: Scope, record: AppointmentRecord, patch: AppointmentPatch) -> Change[Appointment]:
     """Apply a merge patch to an appointment as it was read. Raises what `apply` raises."""
     changed = apply(record.doc, patch)
-    return Change(record.doc) if changed is None else Change(changed, [APPOINTMENTS.update(scope, record, changed)])
+    return Change(record.doc) if changed is None else Change(changed, [APPOINTMENTS.replace(scope, record, changed)])
 
 
 def delete(scope: Scope, record: AppointmentRecord) -> Change[Appointment]:
@@ -82,7 +82,7 @@ def delete(scope: Scope, record: AppointmentRecord) -> Change[Appointment]:
     if record.doc["deleted_at"] is not None:
         return Change(record.doc)
     appointment = documents.deleted(record.doc, {"status": AppointmentStatus.CANCELLED, "failure_reason": None})
-    return Change(appointment, APPOINTMENTS.delete(scope, record, appointment))
+    return Change(appointment, APPOINTMENTS.move_to_deleted(scope, record, appointment))
 
 
 def apply(appointment: Appointment, patch: AppointmentPatch) -> Appointment | None:

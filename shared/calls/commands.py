@@ -165,7 +165,7 @@ def place(scope: Scope, customer_id: str, options: CallCreate) -> Placement:
     writes: list[table.Write] = [_claim_customer(scope, customer, session)]
     if appointment is not None:
         changed = documents.touched(appointment.doc, {"session_id": session["id"]})
-        writes.append(APPOINTMENTS.update(scope, appointment, changed))
+        writes.append(APPOINTMENTS.replace(scope, appointment, changed))
     request = None
     # If the number may not be called, the customer is not asked either.
     if channel == Channel.WHATSAPP and allowed:
@@ -280,7 +280,7 @@ def dialing(
     now = max(clock.now(), clock.parse(record.doc["created_at"]))
     changes = {"call_status": SessionCallStatus.DIALING, "dialed_at": clock.iso(now), "dial_at": None, "to": clear.to}
     attributes = {**tasks.due_attributes(record.doc["id"], due_at), **internal}
-    return [sessions.update(scope, record, changes, attributes), *clear.writes]
+    return [sessions.replace(scope, record, changes, attributes), *clear.writes]
 
 
 def not_dialing(scope: Scope, record: SessionRecord, reason: PutOff | Denied) -> list[table.Write]:
@@ -291,7 +291,7 @@ def not_dialing(scope: Scope, record: SessionRecord, reason: PutOff | Denied) ->
         return [waiting(scope, record, reason.until)]
     due = reason.until + (clock.scaled(DIALS_AFTER_S) if scope.is_simulated else 0)
     attributes = {**sessions.waits_until(record.doc["id"], due), "waits_since": None}
-    return [sessions.update(scope, record, {"dial_at": clock.iso(reason.until)}, attributes)]
+    return [sessions.replace(scope, record, {"dial_at": clock.iso(reason.until)}, attributes)]
 
 
 def waiting(
@@ -300,7 +300,7 @@ def waiting(
     """The write of a call that could be dialed now, if there were capacity, and is tried again at `until_ms`."""
     due = tasks.due_attributes(record.doc["id"], until_ms)
     internal = {**due, "waits_since": sessions.waits_since(record), **(attributes or {})}
-    return sessions.update(scope, record, {"dial_at": clock.iso(until_ms)}, internal)
+    return sessions.replace(scope, record, {"dial_at": clock.iso(until_ms)}, internal)
 
 
 def ending(
@@ -323,7 +323,7 @@ def ending(
     changes = dict(changes or {})
     ended = sessions.ended(cast("Session", {**session, **changes}), end, now)
     due = tasks.NO_WORK if due_at is None else tasks.due_attributes(session["id"], due_at)
-    writes: list[table.Write] = [sessions.update(scope, record, {**changes, **ended}, due)]
+    writes: list[table.Write] = [sessions.replace(scope, record, {**changes, **ended}, due)]
     if frees_customer and "customer_deleted" not in record.row:
         writes.append(
             table.Update(
@@ -362,14 +362,14 @@ def stop(scope: Scope, customer: CustomerRecord, after: Customer) -> Change[Cust
     The writes fail if a call of the customer has started or ended since.
     """
     id = customer.row.get("active_session")
-    update = CUSTOMERS.update(scope, customer, after)
+    update = CUSTOMERS.replace(scope, customer, after)
     if id is None:
         condition = f"{update.condition} AND attribute_not_exists(active_session)"
         return Change(after, [replace(update, condition=condition)])
     active = SESSIONS.find(scope, id)
     waits = active.doc["call_status"] == SessionCallStatus.QUEUED and not sessions.is_starting(active)
     update = replace(
-        CUSTOMERS.update(scope, customer, after, {"active_session": None} if waits else None),
+        CUSTOMERS.replace(scope, customer, after, {"active_session": None} if waits else None),
         condition=f"{update.condition} AND active_session = :active",
         values={**update.values, ":active": id},
     )
@@ -383,7 +383,7 @@ def stopping(scope: Scope, active: SessionRecord, *, frees_customer: bool = True
     if active.doc["call_status"] in ENDED:
         return []
     due = tasks.due_attributes(active.doc["id"], clock.now())
-    return [sessions.update(scope, active, {}, {**due, "opted_out": True})]
+    return [sessions.replace(scope, active, {}, {**due, "opted_out": True})]
 
 
 def wake(scope: Scope, session_id: str) -> None:
@@ -402,7 +402,7 @@ def _leave_consent(scope: Scope, session: Session) -> list[table.Write]:
     if not sessions.awaits_consent(session):
         return []
     consent = consents.find(scope, session["to"])
-    return [consents.update(consent, consents.left(consent, session["id"]))] if consent.pending else []
+    return [consents.replace(consent, consents.left(consent, session["id"]))] if consent.pending else []
 
 
 def _takes_place(appointment: AppointmentRecord | None) -> bool:
@@ -494,8 +494,8 @@ def _request_consent(scope: Scope, session: Session) -> _ConsentRequest:
     if consent.granted:
         return _ConsentRequest(consent)
     if consent.pending:
-        write = consents.update(consent, consents.joined(consent, session["id"]))
+        write = consents.replace(consent, consents.joined(consent, session["id"]))
         return _ConsentRequest(consents.after(consent, write), [write])
     internal = {**tasks.due_attributes(consent.key, clock.now()), "task_token": None, "ask_tries": None}
-    write = consents.update(consent, consents.requested(consent, session["id"]), internal)
+    write = consents.replace(consent, consents.requested(consent, session["id"]), internal)
     return _ConsentRequest(consents.after(consent, write), [write], begins=True)

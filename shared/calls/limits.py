@@ -115,7 +115,7 @@ def setting(project_id: int, limits: Limits, before: Limits | None = None) -> ta
 def set_limits(project_id: int, limits: Limits) -> None:
     """Set a project's limits. Raises LookupError."""
     try:
-        table.update(setting(project_id, limits))
+        table.write_and_get(setting(project_id, limits))
     except table.ConditionFailed:
         raise LookupError(f"there is no project {project_id}") from None
 

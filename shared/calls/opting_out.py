@@ -37,7 +37,7 @@ def opt_out(scope: Scope, customer_id: str, *, in_call: str | None = None, to: s
     if customer is record.doc:
         return Change(customer, writes, after)
     if in_call is not None and record.row.get("active_session") == in_call:
-        return Change(customer, [*writes, CUSTOMERS.update(scope, record, customer)], after)
+        return Change(customer, [*writes, CUSTOMERS.replace(scope, record, customer)], after)
     change = calls.stop(scope, record, customer)
 
     def carry_out() -> None:

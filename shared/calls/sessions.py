@@ -340,7 +340,7 @@ def is_starting(record: SessionRecord) -> bool:
     return record.doc["call_status"] == SessionCallStatus.QUEUED and "started_at" in record.row
 
 
-def update(
+def replace(
     scope: Scope,
     record: SessionRecord,
     changes: Mapping[str, Any],
@@ -350,7 +350,7 @@ def update(
     before = record.doc["call_status"]
     after = changes.get("call_status", before)
     assert after == before or after in TRANSITIONS[before]
-    return SESSIONS.update(scope, record, documents.touched(record.doc, changes), internal)
+    return SESSIONS.replace(scope, record, documents.touched(record.doc, changes), internal)
 
 
 def ended(session: Session, ending: Ending, now: int) -> dict[str, Any]:

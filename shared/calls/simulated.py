@@ -64,11 +64,11 @@ def _answer_and_end(scope: Scope, record: SessionRecord, outcome: Outcome) -> li
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
         changes = {"answered_at": clock.iso(now), "answered_by": "human", "transcript_status": FileStatus.PROCESSING}
-        return [sessions.update(scope, record, changes, tasks.due_attributes(session["id"], now))]
+        return [sessions.replace(scope, record, changes, tasks.due_attributes(session["id"], now))]
     if session["recording_status"] == FileStatus.NONE:
         ends_at = clock.parse(session["answered_at"]) + clock.scaled(ENDED_AFTER_S - ANSWERED_AFTER_S)
         changes = {"recording_status": FileStatus.PROCESSING}
-        return [sessions.update(scope, record, changes, tasks.due_attributes(session["id"], ends_at))]
+        return [sessions.replace(scope, record, changes, tasks.due_attributes(session["id"], ends_at))]
     return _end(scope, record, outcome)
 
 
@@ -86,7 +86,7 @@ def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Wr
     writes = calls.ending(scope, record, ending, changes, due_at=clock.now())
     writes.append(transcripts.write(scope, record.doc["id"], result.lines))
     if result.change is not None:
-        writes.append(APPOINTMENTS.update(scope, *result.change))
+        writes.append(APPOINTMENTS.replace(scope, *result.change))
     return writes
 
 
@@ -96,7 +96,7 @@ def _stop(scope: Scope, record: SessionRecord) -> list[table.Write]:
         return calls.ending(scope, record, calls.OPTED_OUT)
     if record.doc["recording_status"] == FileStatus.NONE:
         begins = {"recording_status": FileStatus.PROCESSING}
-        return [sessions.update(scope, record, begins, tasks.due_attributes(record.doc["id"], clock.now()))]
+        return [sessions.replace(scope, record, begins, tasks.due_attributes(record.doc["id"], clock.now()))]
     ending = Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human")
     writes = calls.ending(
         scope, record, ending, {"summary": dialogue.OPTED_OUT, "outcome": CallOutcome.OPTED_OUT}, due_at=clock.now()
@@ -123,10 +123,10 @@ def _make_files_available(scope: Scope, record: SessionRecord) -> table.Update:
     session = record.doc
     if session["transcript_status"] == FileStatus.PROCESSING:
         changes = {"transcript_status": FileStatus.AVAILABLE}
-        return sessions.update(scope, record, changes, tasks.due_attributes(session["id"], clock.now()))
+        return sessions.replace(scope, record, changes, tasks.due_attributes(session["id"], clock.now()))
     if session["recording_status"] == FileStatus.PROCESSING:
         return _record(scope, record)
-    return sessions.update(scope, record, {}, tasks.NO_WORK)
+    return sessions.replace(scope, record, {}, tasks.NO_WORK)
 
 
 def _record(scope: Scope, record: SessionRecord) -> table.Update:
@@ -140,4 +140,4 @@ def _record(scope: Scope, record: SessionRecord) -> table.Update:
     seconds = -(-wav.duration_ms(lines) // clock.SECOND)
     recordings.store(key, wav.wav(lines, seconds * clock.SECOND))
     attributes = {**tasks.NO_WORK, "recording_key": key, "recording_seconds": seconds}
-    return sessions.update(scope, record, {"recording_status": FileStatus.AVAILABLE}, attributes)
+    return sessions.replace(scope, record, {"recording_status": FileStatus.AVAILABLE}, attributes)

@@ -115,7 +115,7 @@ def end(
     }
     conversation = documents.touched(record.doc, changes)
     conversation = {**conversation, "ended_at": conversation["updated_at"]}
-    update = CONVERSATIONS.update(scope, record, conversation, internal)
+    update = CONVERSATIONS.replace(scope, record, conversation, internal)
     return Change(conversation, [update, *free_thread(scope, conversation)])
 
 
@@ -139,7 +139,9 @@ def resume(scope: Scope, id: str) -> Change[Conversation]:
     if not record.doc["waiting"] and "handed_off" not in record.row:
         return Change(record.doc)
     conversation = documents.touched(record.doc, {"waiting": False, "handoff": None})
-    return Change(conversation, [CONVERSATIONS.update(scope, record, conversation, {"held": None, "handed_off": None})])
+    return Change(
+        conversation, [CONVERSATIONS.replace(scope, record, conversation, {"held": None, "handed_off": None})]
+    )
 
 
 def add_staff_message(scope: Scope, id: str, content: str) -> Change[PostedMessage]:
@@ -200,7 +202,7 @@ def _send(
     if "turn" in record.row:
         raise ApiError(Code.CONVERSATION_BUSY, headers={"Retry-After": str(BUSY_RETRY_S)})
     message = _new_message(scope, record.doc, body)
-    update = CONVERSATIONS.update(scope, record, _after(record.doc, message), {"turn": message["sk"]})
+    update = CONVERSATIONS.replace(scope, record, _after(record.doc, message), {"turn": message["sk"]})
     return _sent(scope, message, CONVERSATIONS.after(record, update), [update], seconds_left)
 
 

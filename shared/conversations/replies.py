@@ -308,7 +308,7 @@ def _after(
     if before["status"] == ConversationStatus.ACTIVE:
         changes |= {"waiting": handoff is not None, "handoff": handoff}
     after = documents.touched(before, changes)
-    return Change(after, [CONVERSATIONS.update(turn.scope, conversation, after, unlocked)])
+    return Change(after, [CONVERSATIONS.replace(turn.scope, conversation, after, unlocked)])
 
 
 def _change_writes(scope: Scope, conversation: Conversation, result: TurnResult) -> list[table.Write]:
@@ -317,7 +317,7 @@ def _change_writes(scope: Scope, conversation: Conversation, result: TurnResult)
         return []
     assert conversation["customer_id"] is not None
     customer_exists = must_exist(scope, conversation["customer_id"], "customer")
-    return [APPOINTMENTS.update(scope, *result.change), customer_exists]
+    return [APPOINTMENTS.replace(scope, *result.change), customer_exists]
 
 
 def _message_row(turn: Turn, reply: Message) -> table.Row:

@@ -60,7 +60,7 @@ def update(scope: Scope, record: CustomerRecord, patch: CustomerPatch) -> Change
         return Change(record.doc)
     if customer["do_not_call"] and not record.doc["do_not_call"]:
         return calls.stop(scope, record, customer)
-    return Change(customer, [CUSTOMERS.update(scope, record, customer)])
+    return Change(customer, [CUSTOMERS.replace(scope, record, customer)])
 
 
 def opt_in(scope: Scope, record: CustomerRecord) -> Change[Customer]:
@@ -74,7 +74,7 @@ def opt_in(scope: Scope, record: CustomerRecord) -> Change[Customer]:
     phone = customer["phone"]
     writes = [] if phone is None else [*opt_outs.opt_in(scope, phone)]
     if customer is not record.doc:
-        writes.append(CUSTOMERS.update(scope, record, customer))
+        writes.append(CUSTOMERS.replace(scope, record, customer))
     elif writes:
         # The phone may have changed since it was read.
         pk, id = scope.pk(CUSTOMERS.kind), customer["id"]
@@ -91,7 +91,7 @@ def delete(scope: Scope, record: CustomerRecord) -> Change[Customer]:
         return Change(record.doc)
     customer = documents.deleted(record.doc, {})
     active = record.row.get("active_session")
-    delete, put = CUSTOMERS.delete(scope, record, customer)
+    delete, put = CUSTOMERS.move_to_deleted(scope, record, customer)
     unchanged = "attribute_not_exists(active_session)" if active is None else "active_session = :active"
     values = dict(delete.values) | ({} if active is None else {":active": active})
     delete = dataclasses.replace(delete, condition=f"{delete.condition} AND {unchanged}", values=values)

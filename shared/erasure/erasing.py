@@ -86,7 +86,7 @@ def _stop(scope: Scope, customer_id: str) -> Iterator[str]:
     """Stop everything that could write the customer's data again. Raises NotYet until all of it has ended."""
     pk, sk = customers.erasure_key(scope, customer_id)
     expires_at = (clock.now() + customers.ERASURE_KEPT_MS) // clock.SECOND
-    erasure = table.update(table.Update(pk, sk, set={"kind": "erasure", "expires_at": expires_at}, condition=""))
+    erasure = table.write_and_get(table.Update(pk, sk, set={"kind": "erasure", "expires_at": expires_at}, condition=""))
     stopped = _delete_customer(scope, customer_id)
     if stopped:
         yield "deleted the customer"
@@ -107,7 +107,7 @@ def _stop(scope: Scope, customer_id: str) -> Iterator[str]:
     if waits:
         raise max(waits, key=lambda wait: wait.until)
     if stopped or "stopped_at" not in erasure:
-        erasure = table.update(table.Update(pk, sk, set={"stopped_at": clock.now()}))
+        erasure = table.write_and_get(table.Update(pk, sk, set={"stopped_at": clock.now()}))
     settled_at = erasure["stopped_at"] + clock.scaled(SETTLES_S)
     if clock.now() < settled_at:
         raise NotYet(settled_at, "requests and workers that began before must end")
@@ -145,7 +145,7 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
         stopped = steps.of_contact(record.row["contact_id"]) is not None
         _execute(steps.contact_deletion(record.row["contact_id"]))
     if "due_at" in record.row:
-        table.write([sessions.update(scope, record, {}, tasks.NO_WORK)], uuid.uuid4().hex)
+        table.write([sessions.replace(scope, record, {}, tasks.NO_WORK)], uuid.uuid4().hex)
         stopped = True
     return stopped
 

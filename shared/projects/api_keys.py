@@ -186,7 +186,7 @@ def authenticate(plaintext: str) -> Caller:
     moment = rate_limits.moment(now, known.minute if known else None)
     for _ in range(_ATTEMPTS):
         try:
-            row = table.update(rate_limits.count(*_row_key(digest), moment))
+            row = table.write_and_get(rate_limits.count(*_row_key(digest), moment))
         except table.ConditionFailed as failed:
             row = failed.old or {}
             moment = rate_limits.moment(now, row.get("m"))

@@ -1,7 +1,7 @@
 """Collections: the usual access to the rows of a resource type.
 
-Every method that reads or writes takes the project and mode (`Scope`) first. `insert`, `update` and `delete` return
-writes for a transaction; they do not execute them.
+Every method that reads or writes takes the project and mode (`Scope`) first. `insert`, `replace` and `move_to_deleted`
+return writes for a transaction; they do not execute them.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class Collection(Generic[D, R]):
         row = {"pk": scope.pk(self.kind), "sk": doc["id"], "kind": self.kind, "v": 1, "doc": fields.to_json(doc)}
         return table.Put(row | self.index(scope, doc) | internal)
 
-    def update(
+    def replace(
         self,
         scope: Scope,
         record: Record[D, R],
@@ -149,14 +149,14 @@ class Collection(Generic[D, R]):
         )
 
     def after(self, record: Record[D, R] | None, write: table.Put | table.Update) -> Record[D, R]:
-        """The resource after its `insert`, or after an `update` of this record."""
+        """The resource after its `insert`, or after this record was replaced (`replace`)."""
         if isinstance(write, table.Put):
             return self.record(write.row)
         assert record is not None
         row = {**record.row, **write.set}
         return self.record({name: value for name, value in row.items() if value is not None})
 
-    def delete(
+    def move_to_deleted(
         self,
         scope: Scope,
         record: Record[D, R],

@@ -141,7 +141,7 @@ def _claim(pk: str, sk: str, until_ms: int) -> Claim[R] | NotDue | None:
         pk, sk, set=lease, condition="due_at <= :now AND attribute_not_exists(lease)", values={":now": now}
     )
     try:
-        return Claim(cast("R", table.update(free)), token)
+        return Claim(cast("R", table.write_and_get(free)), token)
     except table.ConditionFailed as failed:
         old = failed.old
     if old is None or "due_at" not in old:
@@ -269,7 +269,7 @@ def postpone_wake_up(row: table.Row) -> None:
         values={":due": row["due"], ":none": 0, ":one": 1},
     )
     with contextlib.suppress(table.ConditionFailed, table.Contended):
-        table.update(update)
+        table.write_and_get(update)
 
 
 def _is_leased(row: Mapping[str, Any]) -> bool:
@@ -298,6 +298,6 @@ def _take_over(pk: str, sk: str, lease: Attributes, old: table.Row) -> Claim[R] 
     )
     token = str(lease["lease"])
     try:
-        return Claim(cast("R", table.update(update)), token)
+        return Claim(cast("R", table.write_and_get(update)), token)
     except table.ConditionFailed as failed:
         return Claim(cast("R", failed.old), token) if failed.old and failed.old.get("lease") == token else None

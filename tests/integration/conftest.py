@@ -88,7 +88,7 @@ def nothing_of_other_tests_is_due(stage: stages.Stage) -> None:
         for page in list(table.query(shard, index="due", limit=1000)):
             for row in page:
                 with suppress(table.ConditionFailed):
-                    table.update(table.Update(row["pk"], row["sk"], set={"due": None, "due_shard": None}))
+                    table.write_and_get(table.Update(row["pk"], row["sk"], set={"due": None, "due_shard": None}))
 
 
 @pytest.fixture

@@ -220,7 +220,7 @@ def test_a_minute_takes_exactly_five_thousand_requests(stage: Stage, project: Pr
     stopped_clock.now = minute * 60 + 30.5
     key = counters(project)
     used = {"n": rate_limits.PER_MINUTE - 150} | {f"s{n}": 97 for n in range(30)}
-    table.update(table.Update(key["pk"], key["sk"], set={"m": minute, "w": used}))
+    table.write_and_get(table.Update(key["pk"], key["sk"], set={"m": minute, "w": used}))
     assert codes(hammered(stage, 10)) == {"200": 100, "rate_limit_exceeded": 60}
     stopped_clock.forward(1)
     answers = hammered(stage, 10)
@@ -240,7 +240,7 @@ DAY = 24 * 3600
 def counted_by_another_host(project: Project, minute: int, **counts: int) -> None:
     """The key's row as a host leaves it whose clock shows this minute."""
     key = counters(project)
-    table.update(table.Update(key["pk"], key["sk"], set={"m": minute, "w": counts}))
+    table.write_and_get(table.Update(key["pk"], key["sk"], set={"m": minute, "w": counts}))
 
 
 def pinged(stage: Stage) -> tuple[str, str | None]:

@@ -423,7 +423,7 @@ def test_what_sweep_found_when_it_died_is_found_again(stage: Stage, stopped_cloc
         for shard in keys.due_shards():
             for page in list(table.query(shard, index="due", limit=1000)):
                 for row in page:
-                    table.update(table.Update(row["pk"], row["sk"], set={"due": None, "due_shard": None}))
+                    table.write_and_get(table.Update(row["pk"], row["sk"], set={"due": None, "due_shard": None}))
 
 
 @pytest.mark.usefixtures("nothing_of_other_tests_is_due")

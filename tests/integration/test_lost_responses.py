@@ -158,7 +158,7 @@ def test_rows_of_the_previous_release_are_written_once(stage: Stage, project: Pr
     path = create(stage)
     kind, id = ("webhook_endpoint" if what == "endpoint" else what), path.rpartition("/")[2]
     pk = Scope(project.id, False).pk(kind)
-    table.update(table.Update(pk, id, set={"req": ids.new("req_"), "w1": None}))
+    table.write_and_get(table.Update(pk, id, set={"req": ids.new("req_"), "w1": None}))
     with response_lost(lambda: patched(stage, path, field, [theirs[0]])):
         assert stage.call("PATCH", path, {field: mine}).status == 200
     assert types(stage, path) == ([event.format(value) for value in (mine, theirs[0])] if event else [])
@@ -166,7 +166,7 @@ def test_rows_of_the_previous_release_are_written_once(stage: Stage, project: Pr
     def write_as_the_previous_release() -> None:
         row = table.get(pk, id)
         assert row is not None
-        table.update(table.Update(pk, id, set={"v": row["v"] + 1, "req": ids.new("req_")}))
+        table.write_and_get(table.Update(pk, id, set={"v": row["v"] + 1, "req": ids.new("req_")}))
 
     # Such a writer is not stored, so nobody can tell whose version it is.
     with response_lost(write_as_the_previous_release, sent=False):

@@ -120,7 +120,7 @@ def test_every_call_ends_as_its_number_says(nn: int, case: str) -> None:
         original, doc = dialogue.change
         assert original is concerned[0]
         assert doc == original.doc | changes | {"updated_at": doc["updated_at"]}
-        assert APPOINTMENTS.update(SCOPE, original, doc).values == {":v": 7}
+        assert APPOINTMENTS.replace(SCOPE, original, doc).values == {":v": 7}
     else:
         assert dialogue.change is None
     ending = OUTCOMES[nn].ending

@@ -88,7 +88,7 @@ def close(
     changes: dict[str, Any] = {"consent": consents.public(doc)}
     if summary is not None:
         changes["summary"] = summary
-    writes: list[table.Write] = [consents.update(consent, doc, {**tasks.NO_WORK, "task_token": None})]
+    writes: list[table.Write] = [consents.replace(consent, doc, {**tasks.NO_WORK, "task_token": None})]
     to_dial: list[tuple[str, int]] = []
     settings = agent_settings.read(scope).settings
     for session_id in consent.doc["sessions"]:
@@ -98,7 +98,7 @@ def close(
         if ending is None:
             dial_at = calls.dial_at(settings, session.doc["not_before"])
             due = sessions.waits_until(session_id, dial_at)
-            writes.append(sessions.update(scope, session, {**changes, "dial_at": clock.iso(dial_at)}, due))
+            writes.append(sessions.replace(scope, session, {**changes, "dial_at": clock.iso(dial_at)}, due))
             to_dial.append((session_id, dial_at))
         else:
             writes += calls.ending(scope, session, ending, changes)
@@ -146,7 +146,7 @@ def keep_task_token(pk: str, task_token: str) -> None:
         if consent is None or not consent.pending:
             _resume_machine(task_token)
         else:
-            table.write([consents.update(consent, consent.doc, {"task_token": task_token})], uuid.uuid4().hex)
+            table.write([consents.replace(consent, consent.doc, {"task_token": task_token})], uuid.uuid4().hex)
 
     commit.retry_on_conflict(attempt)
 
@@ -155,7 +155,7 @@ def _step(scope: Scope, claim: tasks.Claim[ConsentRow]) -> None:
     """Run one step. Raises ConditionFailed or Contended if the rows were modified concurrently."""
     consent, now = consents.of_row(scope, claim.row), clock.now()
     if not consent.pending:
-        tasks.save_step(claim, [consents.update(consent, consent.doc, tasks.NO_WORK)])
+        tasks.save_step(claim, [consents.replace(consent, consent.doc, tasks.NO_WORK)])
     elif now >= consent.expires_at:
         doc = consents.answered(consent, ConsentStatus.EXPIRED, now)
         close(consent, doc, calls.CONSENT_EXPIRED, claim=claim)
@@ -166,7 +166,7 @@ def _step(scope: Scope, claim: tasks.Claim[ConsentRow]) -> None:
         close(consent, doc, ENDINGS[consent.simulated_answer], claim=claim)
     else:
         tasks.save_step(
-            claim, [consents.update(consent, consent.doc, tasks.due_attributes(consent.key, consent.due_at))]
+            claim, [consents.replace(consent, consent.doc, tasks.due_attributes(consent.key, consent.due_at))]
         )
 
 
@@ -176,7 +176,7 @@ def _ask(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
         tasks.save_step(claim, [_asked(consent)])
         return
     tries = consent.ask_tries + 1
-    started = consents.update(consent, consent.doc, {"ask_tries": tries})
+    started = consents.replace(consent, consent.doc, {"ask_tries": tries})
     # The answer may arrive before this worker records that the request was sent.
     tasks.save_step(claim, [started, consents.asker(consent, "")], keep=True)
     consent = consents.after(consent, started)
@@ -223,13 +223,13 @@ def _while_pending(claim: tasks.Claim[ConsentRow], consent: Consent, record: Cal
 def _asked(consent: Consent) -> table.Update:
     """The write that records that the request was sent."""
     attributes = {**tasks.due_attributes(consent.key, consent.due_at), "asked_request": consent.request}
-    return consents.update(consent, consent.doc, attributes)
+    return consents.replace(consent, consent.doc, attributes)
 
 
 def _ask_again(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
     """Postpone the next try of a request that may have been sent."""
     tasks.save_step(
-        claim, [consents.update(consent, consent.doc, tasks.due_attributes(consent.key, clock.now() + ASK_AGAIN_MS))]
+        claim, [consents.replace(consent, consent.doc, tasks.due_attributes(consent.key, clock.now() + ASK_AGAIN_MS))]
     )
 
 

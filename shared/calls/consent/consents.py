@@ -272,7 +272,7 @@ def is_outdated(consent: Consent, status: ConsentStatus, at: int) -> bool:
     return stored > at or (stored == at and status != ConsentStatus.DECLINED)
 
 
-def update(
+def replace(
     consent: Consent, doc: ConsentDocument, internal: Mapping[str, table.Value | None] | None = None
 ) -> table.Update:
     """The write that makes `doc` the phone's consent, on condition that it did not change since it was read.

@@ -233,7 +233,7 @@ def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) 
         "opening": dialogue.opening(callee, recorded=adapters.records_calls()),
         "stage": callee.first_stage,
     }
-    starts = sessions.update(scope, record, {"to": clear.to}, attributes)
+    starts = sessions.replace(scope, record, {"to": clear.to}, attributes)
     tasks.save_step(claim, [starts, *clear.writes, *admission.writes], keep=True)
     _place(scope, claim, SESSIONS.find(scope, session_id), first=True)
 
@@ -263,7 +263,7 @@ def _try_again(scope: Scope, record: SessionRecord, *, placed_none: bool) -> lis
     """The writes after a busy carrier's answer. If it `placed_none`, the call waits as if it had not been started."""
     session_id = record.doc["id"]
     if not placed_none:
-        return [sessions.update(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY_MS))]
+        return [sessions.replace(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY_MS))]
     waits = capacity.refused(scope, session_id)
     undone = calls.waiting(scope, record, waits.until, {"started_at": None, "opening": None, "stage": None})
     return [undone, limits.undo(scope), *waits.writes]
@@ -275,7 +275,7 @@ def _placed(scope: Scope, record: SessionRecord, contact_id: str, due_at: int) -
     dialed_at = max(record.row["started_at"], clock.parse(session["created_at"]))
     changes = {"call_status": SessionCallStatus.DIALING, "dialed_at": clock.iso(dialed_at), "dial_at": None}
     attributes = {**tasks.due_attributes(session["id"], due_at), "contact_id": contact_id}
-    return [sessions.update(scope, record, changes, attributes), _contact(scope, session, contact_id)]
+    return [sessions.replace(scope, record, changes, attributes), _contact(scope, session, contact_id)]
 
 
 def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> list[table.Write]:
@@ -299,7 +299,7 @@ def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> list[table.Wr
             return _end(scope, record, state.ending, answered_at, state.ended_at)
         if answered_at is not None and session["answered_at"] is None:
             changes = {"answered_at": answered_at, "transcript_status": FileStatus.PROCESSING}
-            return [sessions.update(scope, record, changes, due)]
+            return [sessions.replace(scope, record, changes, due)]
     # Nothing is new. The version stays the same, so that a turn under way need not run again.
     unchanged = {":v": record.version}
     return [table.Update(scope.pk(SESSIONS.kind), session["id"], set=due, condition="v = :v", values=unchanged)]
@@ -339,7 +339,7 @@ def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
     """The write of the next status of a transcript or a recording. No write changes both."""
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
-        return sessions.update(scope, record, {}, tasks.NO_WORK)
+        return sessions.replace(scope, record, {}, tasks.NO_WORK)
     assert session["ended_at"] is not None, "the call has ended"
     until = clock.parse(session["ended_at"]) + FILES_WITHIN_MS
     statuses = {"transcript_status": session["transcript_status"], "recording_status": session["recording_status"]}
@@ -351,9 +351,9 @@ def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
             )
             changed = FileStatus.AVAILABLE if exists else FileStatus.FAILED if now >= until else FileStatus.PROCESSING
         if status in (FileStatus.NONE, FileStatus.PROCESSING) and changed != status:
-            return sessions.update(scope, record, {name: changed}, tasks.due_attributes(session["id"], now))
+            return sessions.replace(scope, record, {name: changed}, tasks.due_attributes(session["id"], now))
     waits = FileStatus.PROCESSING in statuses.values()
-    return sessions.update(scope, record, {}, tasks.due_attributes(session["id"], until) if waits else tasks.NO_WORK)
+    return sessions.replace(scope, record, {}, tasks.due_attributes(session["id"], until) if waits else tasks.NO_WORK)
 
 
 def _transcript_exists(scope: Scope, session: Session) -> bool:

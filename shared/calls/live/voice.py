@@ -99,7 +99,7 @@ def _silence(scope: Scope, session: SessionRecord) -> _Turn:
         words, most = WAITING, WAITING_SILENCES
     ends = silences >= most
     response = Response(_farewell(scope, FAREWELL) if ends else words, ends_call=ends)
-    return _Turn(response, [sessions.update(scope, session, {}, {"silences": silences})])
+    return _Turn(response, [sessions.replace(scope, session, {}, {"silences": silences})])
 
 
 def _farewell(scope: Scope, text: str) -> str:
@@ -112,7 +112,7 @@ def _answer(scope: Scope, session: SessionRecord, text: str, agent: Agent, secon
     history = [Utterance("user" if line["role"] == "customer" else "assistant", line["content"]) for line in lines]
     if not session.row.get("talked") and voicemail.is_greeting(text):
         response = Response(VOICEMAIL, ends_call=True)
-        machine = sessions.update(scope, session, {}, {"voicemail": True})
+        machine = sessions.replace(scope, session, {}, {"voicemail": True})
         return _Turn(response, [machine, _spoken(scope, session, transcript, lines, text, response)])
     subject = sessions.subject(scope, session.doc)
     stage = Stage(session.row["stage"]) if "stage" in session.row else None
@@ -170,9 +170,9 @@ def _writes(scope: Scope, session: SessionRecord, turn: TurnResult, stage: Stage
     if outcome is not None and outcome not in before:
         internal["outcome"] = f"{before} {outcome}".strip()
     internal["call_result"] = dialogue.later_result(session.row.get("call_result"), turn)
-    writes: list[table.Write] = [sessions.update(scope, session, {}, internal)]
+    writes: list[table.Write] = [sessions.replace(scope, session, {}, internal)]
     if turn.change is not None:
-        writes.append(APPOINTMENTS.update(scope, *turn.change))
+        writes.append(APPOINTMENTS.replace(scope, *turn.change))
         writes.append(customers.must_exist(scope, session.doc["customer_id"], "customer"))
     return writes
 

@@ -137,7 +137,7 @@ def write(ops: Sequence[Write], request: str) -> None:
         _write_all(ops, request)
 
 
-def update(op: Update) -> Row:
+def write_and_get(op: Update) -> Row:
     """Execute one update and return the whole row after it. Raises ConditionFailed, Contended or Unavailable.
 
     It does not store the request's id: a caller that must know whether an earlier attempt took effect compares the row.

@@ -114,7 +114,7 @@ def _cancel_if_closed(row: DeliveryRow, endpoint: Snapshot | None) -> DeliveryRo
         if phase(latest, endpoint) is not Phase.CLOSED:
             return latest
         changes = {**tasks.NO_WORK, "doc": fields.to_json(resource.close(latest, endpoint)), "f1": None}
-        return cast("DeliveryRow", table.update(tasks.if_waiting(latest, changes)))
+        return cast("DeliveryRow", table.write_and_get(tasks.if_waiting(latest, changes)))
 
     def read() -> DeliveryRow:
         return cast("DeliveryRow", table.get(row["pk"], row["sk"])) or row

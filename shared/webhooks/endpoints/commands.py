@@ -78,7 +78,7 @@ def update(scope: Scope, record: WebhookEndpointRecord, patch: WebhookEndpointPa
     if changes.get("enabled") is False and before["enabled"]:
         changes |= {"disabled_at": clock.iso(clock.now()), "disabled_reason": DisabledReason.MANUAL}
     endpoint = documents.changed(before, changes)
-    return Change(before) if endpoint is None else Change(endpoint, [_update(scope, record, endpoint)])
+    return Change(before) if endpoint is None else Change(endpoint, [_replace(scope, record, endpoint)])
 
 
 def disable(scope: Scope, record: WebhookEndpointRecord, reason: DisabledReason) -> Change[WebhookEndpoint]:
@@ -86,7 +86,7 @@ def disable(scope: Scope, record: WebhookEndpointRecord, reason: DisabledReason)
     if not record.doc["enabled"]:
         return Change(record.doc)
     endpoint = _disable(record.doc, reason)
-    return Change(endpoint, [_update(scope, record, endpoint)])
+    return Change(endpoint, [_replace(scope, record, endpoint)])
 
 
 def rotate_secret(scope: Scope, id: str, options: SecretRotation) -> Change[WebhookEndpointWithSecret]:
@@ -105,7 +105,7 @@ def rotate_secret(scope: Scope, id: str, options: SecretRotation) -> Change[Webh
         "secret": signing.encrypt(endpoint["id"], secret),
         "previous_secret": record.row["secret"] if valid_s else None,
     }
-    return Change({**endpoint, "secret": secret}, [_update(scope, record, endpoint, ciphertexts)])
+    return Change({**endpoint, "secret": secret}, [_replace(scope, record, endpoint, ciphertexts)])
 
 
 def delete(scope: Scope, record: WebhookEndpointRecord) -> Change[DeletedWebhookEndpoint]:
@@ -117,7 +117,7 @@ def delete(scope: Scope, record: WebhookEndpointRecord) -> Change[DeletedWebhook
     kept = {"secret": b"-", "expires_at": (now + _TOMBSTONE_MS) // clock.SECOND, **_next_generation(record.row, now)}
     count = table.Update(scope.pk("count"), WEBHOOK_ENDPOINTS.kind, expressions=("n = n - :one",), values={":one": 1})
     deleted: DeletedWebhookEndpoint = {"id": doc["id"], "object": "webhook_endpoint", "deleted": True}
-    return Change(deleted, [*WEBHOOK_ENDPOINTS.delete(scope, record, doc, kept), count])
+    return Change(deleted, [*WEBHOOK_ENDPOINTS.move_to_deleted(scope, record, doc, kept), count])
 
 
 def _disable(endpoint: WebhookEndpoint, reason: DisabledReason) -> WebhookEndpoint:
@@ -125,7 +125,7 @@ def _disable(endpoint: WebhookEndpoint, reason: DisabledReason) -> WebhookEndpoi
     return documents.touched(endpoint, {"enabled": False, "disabled_at": now, "disabled_reason": reason})
 
 
-def _update(
+def _replace(
     scope: Scope,
     record: WebhookEndpointRecord,
     endpoint: WebhookEndpoint,
@@ -138,7 +138,7 @@ def _update(
         internal |= _next_generation(record.row, clock.parse(endpoint["disabled_at"]))
     if (endpoint["enabled"] and not before["enabled"]) or endpoint["url"] != before["url"]:
         internal |= dict.fromkeys(HEALTH)
-    return WEBHOOK_ENDPOINTS.update(scope, record, endpoint, internal)
+    return WEBHOOK_ENDPOINTS.replace(scope, record, endpoint, internal)
 
 
 def _next_generation(row: WebhookEndpointRow, now_ms: int) -> dict[str, table.Value]:
