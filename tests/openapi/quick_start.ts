@@ -1,5 +1,5 @@
-// The README's walk with the types that openapi-typescript generates, unmodified.
-// node walk.js BASE_URL API_KEY RECEIVER_URL
+// The README's five minutes with the types that openapi-typescript generates, unmodified.
+// node quick_start.js BASE_URL API_KEY RECEIVER_URL
 
 import type { components, paths } from "./api";
 
@@ -36,7 +36,7 @@ async function eventually<T>(look: () => Promise<T | undefined>): Promise<T> {
   throw new Error("not within 30 seconds");
 }
 
-async function walk(): Promise<void> {
+async function quickStart(): Promise<void> {
   const ping = await send<Schemas["Ping"]>("GET", "/v1/ping", 200);
   must(!ping.livemode, "a test key");
   const subscription: Post<"/v1/webhook_endpoints"> = { url: receiver, event_filters: ["appointment.*"], enabled: true };
@@ -96,4 +96,4 @@ export const laterCode: Schemas["Error"]["error"]["code"] = "of_a_later_revision
 export const laterAction: Schemas["Action"]["type"] = "of_a_later_revision";
 export const laterEvent: Pick<Schemas["Event"], "type"> = { type: "robot.created" };
 
-await walk();
+await quickStart();
