@@ -162,9 +162,13 @@ def _sections(tokens: Sequence[Token], anchors: Sequence[tuple[int, str]]) -> li
 
 
 def _text(tokens: Sequence[Token]) -> str:
-    """The words of these tokens, code included, for the search."""
-    words = [_plain(token) if token.type == "inline" else token.content for token in tokens]
+    """The words of these tokens, code and its languages included, for the search."""
+    words = [_plain(token) if token.type == "inline" else f"{_language(token)} {token.content}" for token in tokens]
     return " ".join(" ".join(words).split()).replace(BASE_URL, "")
+
+
+def _language(token: Token) -> str:
+    return LANGUAGES.get(token.info.split()[0], "") if token.type == "fence" else ""
 
 
 def _plain(token: Token) -> str:

@@ -18,7 +18,7 @@ SUMMARY = (
     "and answers their messages, and can confirm, move and cancel appointments. Events are sent as signed webhooks."
 )
 _FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"\]\(/docs(?:/([a-z-]+))?(#[^)]*)?\)")
+_LINK = re.compile(r"\]\(/(?:docs(?:/([a-z-]+))?(#[^)]*)?|(openapi\.json))\)")
 _COMMENTS: Mapping[str, str] = {"curl": "#", "python": "#", "js": "//"}
 
 
@@ -83,6 +83,8 @@ def sitemap(base_url: str) -> str:
 
 def _link(match: re.Match[str]) -> str:
     name, anchor = match[1], match[2] or ""
+    if match[3]:
+        return f"]({markdown.BASE_URL}/{match[3]})"
     if name == "api" and anchor.startswith("#/"):
         return f"]({markdown.BASE_URL}/docs/api{anchor})"
     return f"]({markdown.BASE_URL}/docs/{name}.md{anchor})" if name else f"]({markdown.BASE_URL}/llms.txt)"

@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from shared.agent_settings.resource import AgentSettingsPatch
 from shared.api import idempotency
 from shared.appointments import resource as appointments
-from shared.appointments.resource import AppointmentStatus
+from shared.appointments.resource import AppointmentPatch, AppointmentStatus
+from shared.calls import limits as call_limits
 from shared.calls import recordings, sessions
+from shared.calls.commands import LATEST_MS, CallCreate
 from shared.calls.consent import consents
 from shared.conversations import resource as conversations
 from shared.conversations import turns
+from shared.conversations.resource import ConversationCreate, MessageCreate, ThreadMessageCreate
 from shared.core import clock, limits
 from shared.core.api_description import REVISIONS
-from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE
+from shared.core.errors import ERRORS, NEVER_SAVED, RETRYABLE, Code
 from shared.core.event_types import EVENT_DESCRIPTIONS
 from shared.core.limits import RETRY_SCHEDULE_S
-from shared.customers.resource import CUSTOMERS
+from shared.customers.resource import CUSTOMERS, CustomerCreate
 from shared.docs import samples
-from shared.resources import pages, queries
+from shared.resources import fields, pages, queries
 from shared.resources.collections import Collection
 from shared.telephony import SessionCallStatus, test_numbers
 from shared.telephony.test_numbers import ConsentBehaviour
 from shared.webhooks import events, health
+from shared.webhooks.endpoints.resource import SecretRotation, WebhookEndpointCreate
 
 LIMITS: Mapping[str, str] = {
     **{name.lower(): f"{value:,}" for name, value in vars(limits).items() if isinstance(value, int)},
@@ -70,6 +75,18 @@ CHANGES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 """What each revision added."""
+_INPUTS: Mapping[str, type[fields.Input]] = {
+    "Customers": CustomerCreate,
+    "Appointments": AppointmentPatch,
+    "Calls": CallCreate,
+    "Conversations": ConversationCreate,
+    "Messages": MessageCreate,
+    "Messages of a thread": ThreadMessageCreate,
+    "Webhook endpoints": WebhookEndpointCreate,
+    "Rotation of a secret": SecretRotation,
+    "Settings of the agent": AgentSettingsPatch,
+}
+"""The bodies of requests, by what they are called."""
 LISTS: Mapping[str, Collection[Any, Any]] = {
     "/v1/customers": CUSTOMERS,
     "/v1/appointments": appointments.APPOINTMENTS,
@@ -131,6 +148,125 @@ def list_filters() -> str:
         ranges = (f"`{name}`" for name in (collection.time_field, collection.created) if name)
         rows.append((f"`{path}`", ", ".join(names), ", ".join(ranges)))
     return _table(("List", "Filters", "Ranges"), rows)
+
+
+def request_limits() -> str:
+    """What a request may have, and what happens beyond it."""
+    rows = (
+        ("The body", f"{limits.BODY_BYTES // 1024} KiB", _code(Code.REQUEST_TOO_LARGE)),
+        ("Nesting of the body", f"{limits.JSON_LEVELS} levels", _code(Code.INVALID_JSON)),
+        ("Requests of an API key", f"{LIMITS['requests_per_second']} in a second", _code(Code.RATE_LIMIT_EXCEEDED)),
+        ("", f"{LIMITS['requests_per_minute']} in a minute", _code(Code.RATE_LIMIT_EXCEEDED)),
+        (
+            "Requests of all projects of a stage, and of an IP address",
+            "Set by the operator: see [Rate limits](/docs/rate-limits#stay-below-the-limit)",
+            f"429 without rate limit headers; {_code(Code.PERMISSION_DENIED)}",
+        ),
+        ("Items of a page", LIMITS["page_items"], "The page has that many"),
+        (
+            "The search of a filter that finds nothing",
+            f"{LIMITS['list_seconds']} seconds",
+            _code(Code.SERVICE_UNAVAILABLE),
+        ),
+        (
+            "An Idempotency-Key",
+            f"{limits.IDEMPOTENCY_KEY_CHARACTERS} characters, kept for {LIMITS['idempotency_hours']} hours",
+            _code(Code.IDEMPOTENCY_KEY_INVALID),
+        ),
+        (
+            "Metadata",
+            f"{limits.METADATA_KEYS} keys of {limits.METADATA_KEY_CHARACTERS} characters, values of "
+            f"{limits.METADATA_VALUE_CHARACTERS} characters, {LIMITS['metadata_kb']} KB in all",
+            _code(Code.METADATA_INVALID),
+        ),
+    )
+    return _table(("What", "Limit", "Beyond it"), rows)
+
+
+def field_limits() -> str:
+    """The fields of requests with a length or a range."""
+    rows = []
+    for resource, model in _INPUTS.items():
+        schema = model.model_json_schema()
+        parts = {"": schema, **{f"{name}[]": part for name, part in _items(schema)}}
+        for of, part in parts.items():
+            for name, described in part["properties"].items():
+                limit = _limit(
+                    next((one for one in described.get("anyOf", ()) if one.get("type") != "null"), described)
+                )
+                if limit:
+                    rows.append((resource, f"`{f'{of}.{name}' if of else name}`", limit))
+    return _table(("Request", "Field", "Limit"), rows)
+
+
+def work_limits() -> str:
+    """How much of calls and messages may be under way."""
+    (day, once), (week, twice) = consents.REQUESTS
+    rows = (
+        ("Calls of a customer that wait or are under way", "1", _code(Code.CALL_IN_PROGRESS)),
+        (
+            "Live calls of a project at once",
+            str(call_limits.AT_ONCE),
+            f"{_code(Code.CALL_LIMIT_REACHED)}, or the call waits",
+        ),
+        (
+            "Live calls of a project in a day (UTC)",
+            f"{call_limits.PER_DAY:,}",
+            f"{_code(Code.CALL_LIMIT_REACHED)}, or the session is `blocked`",
+        ),
+        (
+            "Requests for consent of a phone",
+            f"{once} in {day // clock.HOUR} hours, {twice} in {week // clock.DAY} days",
+            _code(Code.CONSENT_REQUEST_LIMITED),
+        ),
+        (
+            "Time to answer such a request",
+            f"{LIMITS['consent_days']} days",
+            "The session is `failed`, `consent_expired`",
+        ),
+        ("`not_before` of a call", f"{LATEST_MS // clock.DAY} days ahead", _code(Code.PARAMETER_INVALID)),
+        ("Messages that the agent works on, in a conversation", "1", _code(Code.CONVERSATION_BUSY)),
+        (
+            "Live messages of a project without a reply",
+            "50",
+            f"{_code(Code.RATE_LIMIT_EXCEEDED)} with the reason `messages`",
+        ),
+        (
+            "Time for the reply in a response",
+            f"{LIMITS['agent_seconds']} seconds",
+            f"{_code(Code.AGENT_TIMEOUT)}; the reply comes later",
+        ),
+        ("The link to a recording", f"{LIMITS['recording_link_minutes']} minutes", "Retrieve the recording again"),
+    )
+    return _table(("What", "Limit", "Beyond it"), rows)
+
+
+def webhook_limits() -> str:
+    """The limits of webhooks and events."""
+    rows = (
+        (
+            "Webhook endpoints of a project, in each mode",
+            LIMITS["webhook_endpoints"],
+            _code(Code.WEBHOOK_ENDPOINT_LIMIT),
+        ),
+        ("Time of a receiver to respond", f"{LIMITS['receiver_seconds']} seconds", "Another attempt"),
+        (
+            "Attempts of a delivery",
+            str(attempts()),
+            "The delivery is `failed`: see the [schedule](/docs/deliveries#retry-schedule)",
+        ),
+        (
+            "Time in which every attempt to an endpoint fails",
+            f"{LIMITS['failing_days']} days",
+            "The endpoint is disabled",
+        ),
+        (
+            "Age of an event that can be listed or sent again",
+            f"{LIMITS['event_days']} days",
+            _code(Code.RESOURCE_NOT_FOUND),
+        ),
+    )
+    return _table(("What", "Limit", "Beyond it"), rows)
 
 
 def retry_schedule() -> str:
@@ -226,6 +362,30 @@ def _errors_of(status: int) -> str:
             note = " Temporary: it is never saved for an Idempotency-Key." if code in NEVER_SAVED else ""
             entries.append(f"### {code}\n\n{kind.meaning} {kind.remedy}\n\nType `{kind.type}`.{note}")
     return f"## HTTP {status}\n\n" + "\n\n".join(entries)
+
+
+def _code(code: Code) -> str:
+    return f"{ERRORS[code].status} [`{code}`](/docs/errors#{code})"
+
+
+def _items(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The objects in lists of a schema, by the list's name."""
+    for name, described in schema["properties"].items():
+        for one in described.get("anyOf", [described]):
+            reference = one.get("items", {}).get("$ref")
+            if reference:
+                yield name, schema["$defs"][reference.rpartition("/")[2]]
+
+
+def _limit(described: Mapping[str, Any]) -> str:
+    """The length or range of a value with this schema, in words; empty if it has none."""
+    if "maxLength" in described:
+        return f"{described['maxLength']:,} characters"
+    if "maxItems" in described:
+        return f"{described['maxItems']} items"
+    if "maximum" in described:
+        return f"{described['minimum']:,} to {described['maximum']:,}"
+    return ""
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

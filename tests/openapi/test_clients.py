@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from shared.docs import markdown
 from tests.openapi.conftest import NODE_BIN
 from tests.support.runner import Service
 from tests.support.signed_receiver import Receiver
@@ -51,6 +53,37 @@ def test_a_python_client_does_the_readmes_five_minutes(service: Service, python_
     types = {one.event["type"] for one in received}
     assert types == {"appointment.created", "appointment.confirmed", "appointment.cancelled"}
     assert not service.promises.new
+
+
+def documented(option: str) -> str:
+    """The text of the page's block with this option."""
+    name, _, value = option.partition("=")
+    (block,) = (one for one in markdown.document("generate").blocks if one.options.get(name) == value)
+    return block.text
+
+
+def test_the_documented_commands_and_program_for_python_work(service: Service, tmp_path: Path) -> None:
+    command = documented("command=python").replace(markdown.BASE_URL, service.base_url)
+    path = f"{BIN}:{os.environ['PATH']}"
+    run("sh", "-euc", f"cd {tmp_path} && {command}", PATH=path)
+    (tmp_path / "first_customer.py").write_text(documented("file=first_customer.py"))
+    key = service.projects[0].test_key
+    printed = run(sys.executable, tmp_path / "first_customer.py", API=f"{service.base_url}/v1", KEY=key)
+    assert printed.startswith("created cust_")
+
+
+def test_the_documented_commands_and_program_for_typescript_work(service: Service, tmp_path: Path) -> None:
+    (tmp_path / "node_modules").symlink_to(HERE / "node_modules")
+    command = documented("command=typescript").replace(markdown.BASE_URL, service.base_url)
+    run("sh", "-euc", f"cd {tmp_path} && {command}")
+    (tmp_path / "first_customer.ts").write_text(documented("file=first_customer.ts"))
+    options = json.loads((HERE / "tsconfig.json").read_text())["compilerOptions"] | {"types": ["node"]}
+    (tmp_path / "tsconfig.json").write_text(json.dumps({"compilerOptions": options}))
+    (tmp_path / "package.json").write_text('{"type": "module"}')
+    run(NODE_BIN / "tsc", "--project", tmp_path)
+    key = service.projects[0].test_key
+    printed = run("node", tmp_path / "first_customer.js", API=f"{service.base_url}/v1", KEY=key)
+    assert printed.startswith("created cust_")
 
 
 def test_typescript_types_compile_and_do_the_readmes_five_minutes(service: Service, tmp_path: Path) -> None:
