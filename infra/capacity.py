@@ -9,6 +9,7 @@ seconds: a load with peaks needs the capacity of its peaks. `tests/unit/test_cap
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import sys
@@ -435,7 +436,15 @@ def _share(part: Part, on: Load) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Print the tables of a stage. Returns the exit status."""
-    name, stages = (arguments or ["prod"])[0], json.loads(SETTINGS.read_text(encoding="utf-8"))["context"]["stages"]
+    stages = json.loads(SETTINGS.read_text(encoding="utf-8"))["context"]["stages"]
+    parser = argparse.ArgumentParser(
+        prog="python -m infra.capacity",
+        description="Print what a stage can sustain: for several loads, the need of each part, what the part has, what "
+        "breaks first, and what to raise.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    parser.add_argument("stage", nargs="?", default="prod", help=f"a stage of cdk.json: {', '.join(stages)}")
+    name = parser.parse_args(arguments).stage
     if name not in stages:
         print(f"infra.capacity: cdk.json has no stage {name!r}; its stages are {', '.join(stages)}", file=sys.stderr)
         return 1

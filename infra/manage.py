@@ -4,34 +4,37 @@
     keys create PROJECT --mode test|live --label LABEL | keys list PROJECT | keys revoke PROJECT KEY
     calls show PROJECT     shows the limits of live calls, and the calls now and today
     calls limit PROJECT [--prefix +1 …] [--at-once 50] [--per-day 1000]     sets the limits of live calls
-    agent show PROJECT [--mode live]     prints the settings of the agent as JSON
-    agent set PROJECT [--mode live] [--file PATCH.json]     changes them by a JSON merge patch, from standard input
-    consents revoke PROJECT PHONE [--mode live]     stops calls on WhatsApp to this number
-    conversations resume PROJECT CONVERSATION [--mode live]     gives a handed-off conversation back to the agent
-    customers erase PROJECT CUSTOMER [--mode live]     removes a person for good, with all its data
+    agent show PROJECT --mode test|live     prints the settings of the agent as JSON
+    agent set PROJECT --mode test|live [--file PATCH.json]     changes them by a JSON merge patch, from standard input
+    consents revoke PROJECT PHONE --mode test|live     stops calls on WhatsApp to this number
+    conversations resume PROJECT CONVERSATION --mode test|live     gives a handed-off conversation back to the agent
+    customers erase PROJECT CUSTOMER --mode test|live     removes a person for good, with all its data
     customers erase --from-ledger     after a restore, erases again everyone in the ledger
     opt-outs apply          after a restore, opts out again every phone in the ledger, or lifts it again
     usage PROJECT MONTH     shows live messages, model tokens, calls and their seconds in a month (2026-11)
-    members add PROJECT EMAIL [--role owner|member|viewer] | members list PROJECT | members remove PROJECT EMAIL
+    members add PROJECT EMAIL [--role viewer|member|owner] | members list PROJECT
+    members remove PROJECT EMAIL [--force]     the only owner only with --force
     members rebind PROJECT [EMAIL]     after a change of the sign-in provider or user pool, lets everybody sign in anew
     members invite PROJECT EMAIL     sends the invitation to a stage with a user pool again
     members reset-second-factor PROJECT EMAIL     removes a lost authenticator app, in such a stage
     members link EMAIL      prints a link that signs a member in once, on the local runner only
     redrive-stream          sends the failed batches of the table's stream to fan_out again
 
-For a stage other than `local`, the AWS credentials and region of the environment are used.
+`--stage`, `--data-dir` and `--json` may also follow the command. For a stage other than `local`, the AWS credentials of
+the environment are used, and the stage's region in cdk.json, or else that of the environment.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 import json
 import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -78,6 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         stage = _Local(Path(options.data_dir)) if options.stage == RUNNER else _Deployed(options.stage)
+        _check_project(options)
         options.command(stage, options)
     except (NotReachable, CommandFailed, LookupError, ValueError) as error:
         print(f"error: {error.args[0]}", file=sys.stderr)
@@ -166,6 +170,9 @@ class _Deployed:
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError
 
+        from infra.rollback import use_region_of
+
+        use_region_of(stage)
         # The AWS and CDK command lines read either variable for the region; boto3 reads only AWS_DEFAULT_REGION and
         # the profile, and the service's own client only the variables.
         if region := boto3.Session().region_name or os.environ.get("AWS_REGION"):
@@ -232,35 +239,59 @@ def _fan_out() -> topology.Function:
     return next(function for function in topology.FUNCTIONS if function.stream)
 
 
+def _check_project(options: argparse.Namespace) -> None:
+    """Raise LookupError if the command names a project that does not exist."""
+    from shared.projects import projects
+
+    if getattr(options, "project", None) is not None:
+        projects.name_of(options.project)
+
+
+def _say(options: argparse.Namespace, found: Any, text: str) -> None:
+    """Print what a command found, as JSON if the options say so."""
+    print(json.dumps(found, indent=2, ensure_ascii=False, default=str) if options.json else text)
+
+
+def _list(options: argparse.Namespace, found: Sequence[Any], line: Callable[[Any], str]) -> None:
+    """Print the objects that a command found, one a line, or as JSON."""
+    if options.json or found:
+        _say(options, [dataclasses.asdict(one) for one in found], "\n".join(map(line, found)))
+
+
 def _create_project(stage: Stage, options: argparse.Namespace) -> None:
     from shared.projects import projects
 
     project = projects.create(options.name)
-    print(f"project {project.id}  {project.name}")
+    _say(options, dataclasses.asdict(project), f"project {project.id}  {project.name}")
 
 
 def _list_projects(stage: Stage, options: argparse.Namespace) -> None:
     from shared.projects import projects
 
-    for project in projects.list_all():
-        print(f"{project.id}\t{project.created_at}\t{project.name}")
+    _list(options, projects.list_all(), lambda one: f"{one.id}\t{one.created_at}\t{one.name}")
 
 
 def _create_key(stage: Stage, options: argparse.Namespace) -> None:
     from shared.admin import audit, audited_keys
 
     made = audited_keys.create(options.project, options.mode == "live", options.label, audit.operator())
-    print(f"key {made.key.id}  {made.key.label}")
-    print(f"{made.plaintext}    <- shown only once: the service stores only its SHA-256")
+    _say(
+        options,
+        {**dataclasses.asdict(made.key), "plaintext": made.plaintext},
+        f"key {made.key.id}  {made.key.label}\n"
+        f"{made.plaintext}    <- shown only once: the service stores only its SHA-256",
+    )
 
 
 def _list_keys(stage: Stage, options: argparse.Namespace) -> None:
     from shared.projects import api_keys
 
-    for key in api_keys.of_project(options.project):
+    def line(key: api_keys.Key) -> str:
         mode = "live" if key.livemode else "test"
         state = f"revoked {key.revoked_at}" if key.revoked_at else f"last used {key.last_used_at or 'never'}"
-        print(f"{key.id}\tsk_{mode}_…{key.last_four}\tcreated {key.created_at}\t{state}\t{key.label}")
+        return f"{key.id}\tsk_{mode}_…{key.last_four}\tcreated {key.created_at}\t{state}\t{key.label}"
+
+    _list(options, api_keys.of_project(options.project), line)
 
 
 def _revoke_key(stage: Stage, options: argparse.Namespace) -> None:
@@ -280,14 +311,22 @@ def _add_member(stage: Stage, options: argparse.Namespace) -> None:
 def _list_members(stage: Stage, options: argparse.Namespace) -> None:
     from shared.admin import members
 
-    for member in members.of_project(options.project):
-        print(f"{member.role}\tjoined {member.joined_at or 'not yet'}\t{member.email}")
+    _list(
+        options,
+        members.of_project(options.project),
+        lambda one: f"{one.role}\tjoined {one.joined_at or 'not yet'}\t{one.email}",
+    )
 
 
 def _remove_member(stage: Stage, options: argparse.Namespace) -> None:
     from shared.admin import audit, members
 
-    member = members.remove(options.project, options.email, audit.operator())
+    try:
+        member = members.remove(options.project, options.email, audit.operator(), keep_an_owner=not options.force)
+    except members.LastOwner:
+        raise CommandFailed(
+            f"{options.email} is the only owner of project {options.project}: add another owner first, or use --force"
+        ) from None
     print(f"{member.email} is no longer a member of project {options.project}")
 
 
@@ -352,14 +391,12 @@ def _limit_calls(stage: Stage, options: argparse.Namespace) -> None:
 
 def _show_calls(stage: Stage, options: argparse.Namespace) -> None:
     from shared.calls import limits
-    from shared.projects import projects
     from shared.store.keys import Scope
 
-    projects.name_of(options.project)
     scope = Scope(options.project, livemode=True)
     allowed, counts = limits.of_project(scope)
-    print(_in_words(options.project, allowed))
-    print(f"now {counts.at_once}, today {counts.today}")
+    found = {**dataclasses.asdict(allowed), "now": counts.at_once, "today": counts.today}
+    _say(options, found, f"{_in_words(options.project, allowed)}\nnow {counts.at_once}, today {counts.today}")
 
 
 def _in_words(project: int, limits: Limits) -> str:
@@ -393,14 +430,18 @@ def _set_agent(stage: Stage, options: argparse.Namespace) -> None:
 
 
 def _revoke_consent(stage: Stage, options: argparse.Namespace) -> None:
-    from shared.calls.consent import consent_requests
+    from shared.calls.consent import consent_requests, consents
     from shared.calls.sessions import ConsentStatus
     from shared.core import clock
-    from shared.projects import projects
 
-    projects.name_of(options.project)
-    consent_requests.answer(_scope(options), options.phone, ConsentStatus.DECLINED, clock.now(), revoked=True)
-    print("revoked: WhatsApp calls that wait for this consent, or are not dialed yet, end as failed")
+    scope = _scope(options)
+    before = consents.find(scope, options.phone)
+    consent_requests.answer(scope, options.phone, ConsentStatus.DECLINED, clock.now(), revoked=True)
+    was = before.doc["status"] or ("granted" if before.granted else "not on file")
+    print(
+        f"revoked in {options.mode} mode: the consent of {options.phone} was {was}. WhatsApp calls that wait for it, "
+        "or are not dialed yet, end as failed; the other mode is as before"
+    )
 
 
 def _resume_conversation(stage: Stage, options: argparse.Namespace) -> None:
@@ -408,10 +449,8 @@ def _resume_conversation(stage: Stage, options: argparse.Namespace) -> None:
 
     from shared.conversations import commands
     from shared.core.errors import ApiError
-    from shared.projects import projects
     from shared.store import commit
 
-    projects.name_of(options.project)
     try:
         change = commit.commit(lambda: commands.resume(_scope(options), options.conversation), uuid.uuid4().hex)
     except ApiError as error:
@@ -424,14 +463,14 @@ def _resume_conversation(stage: Stage, options: argparse.Namespace) -> None:
 
 def _erase_customer(stage: Stage, options: argparse.Namespace) -> None:
     from shared.erasure import erasing, ledger, runs
-    from shared.projects import projects
 
     if options.from_ledger == (options.customer is not None):
         raise ValueError("name either a project and a customer, or --from-ledger")
     if options.from_ledger:
         entries = ledger.entries()
     else:
-        projects.name_of(options.project)
+        if options.mode is None:
+            raise ValueError("name the mode of the customer: --mode test or --mode live")
         if not erasing.exists(_scope(options), options.customer):
             mode = f"project {options.project}, {options.mode} mode"
             raise LookupError(f"there is no customer {options.customer} in {mode}, not even a deleted one")
@@ -495,8 +534,8 @@ def _usage(stage: Stage, options: argparse.Namespace) -> None:
     from shared.projects import usage
     from shared.store.keys import Scope
 
-    for name, amount in usage.of_month(Scope(options.project, livemode=True), options.month).items():
-        print(f"{name}\t{amount}")
+    found = dict(usage.of_month(Scope(options.project, livemode=True), options.month))
+    _say(options, found, "\n".join(f"{name}\t{amount}" for name, amount in found.items()))
 
 
 def _month(text: str) -> str:
@@ -519,12 +558,26 @@ def _redrive_stream(stage: Stage, options: argparse.Namespace) -> None:
     print(f"{done} batches processed again")
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose help shows defaults, and which takes the common options, as do those of its commands.
+
+    Only the outermost one has their defaults: a command's would replace what precedes the command.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"formatter_class": argparse.ArgumentDefaultsHelpFormatter} | options)
+        self.add_argument(
+            "--stage", default=argparse.SUPPRESS, help=f"a deployed stage, such as dev or prod, or else {RUNNER}"
+        )
+        self.add_argument("--data-dir", default=argparse.SUPPRESS, help="the local runner's data directory (DATA_DIR)")
+        self.add_argument(
+            "--json", action="store_true", default=argparse.SUPPRESS, help="print JSON where there is data"
+        )
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m infra.manage", description=__doc__.split("\n")[0])
-    parser.add_argument("--stage", default=RUNNER, help="local (the default), or a deployed stage such as dev or prod")
-    parser.add_argument(
-        "--data-dir", default=os.environ.get("DATA_DIR", ".data"), help="the local runner's data directory"
-    )
+    parser = _Parser(prog="python -m infra.manage", description=__doc__.split("\n")[0])
+    parser.set_defaults(stage=RUNNER, data_dir=os.environ.get("DATA_DIR", ".data"), json=False)
     groups = parser.add_subparsers(required=True, metavar="COMMAND")
 
     projects = groups.add_parser("projects", help="create and list projects").add_subparsers(required=True)
@@ -536,8 +589,8 @@ def _parser() -> argparse.ArgumentParser:
     keys = groups.add_parser("keys", help="create, list and revoke API keys").add_subparsers(required=True)
     create = keys.add_parser("create")
     create.add_argument("project", type=int)
-    create.add_argument("--mode", choices=("test", "live"), default="test")
-    create.add_argument("--label", default="")
+    create.add_argument("--mode", choices=("test", "live"), default="test", help="the mode of the key")
+    create.add_argument("--label", default="", help="what the key is for")
     create.set_defaults(command=_create_key)
     listing = keys.add_parser("list")
     listing.add_argument("project", type=int)
@@ -551,7 +604,7 @@ def _parser() -> argparse.ArgumentParser:
     add = members.add_parser("add", help="add a member by e-mail address")
     add.add_argument("project", type=int)
     add.add_argument("email", type=_email)
-    add.add_argument("--role", choices=("owner", "member", "viewer"), default="owner")
+    add.add_argument("--role", choices=("owner", "member", "viewer"), default="viewer", help="what the person may do")
     add.set_defaults(command=_add_member)
     listing = members.add_parser("list")
     listing.add_argument("project", type=int)
@@ -559,6 +612,7 @@ def _parser() -> argparse.ArgumentParser:
     remove = members.add_parser("remove", help="remove a member, who loses access immediately")
     remove.add_argument("project", type=int)
     remove.add_argument("email", type=_email)
+    remove.add_argument("--force", action="store_true", help="remove the only owner, too")
     remove.set_defaults(command=_remove_member)
     rebind = members.add_parser("rebind", help="let members sign in with new identities: one, or all of a project")
     rebind.add_argument("project", type=int)
@@ -591,8 +645,8 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="may be repeated; without it, all numbers are allowed",
     )
-    limit.add_argument("--at-once", type=_count, default=50)
-    limit.add_argument("--per-day", type=_count, default=1000)
+    limit.add_argument("--at-once", type=_count, default=50, help="calls at once")
+    limit.add_argument("--per-day", type=_count, default=1000, help="calls in a day (UTC)")
     limit.set_defaults(command=_limit_calls)
 
     agent = groups.add_parser("agent", help="show and change the settings of a project's agent").add_subparsers(
@@ -603,28 +657,28 @@ def _parser() -> argparse.ArgumentParser:
     change.add_argument("--file", type=argparse.FileType(), default=sys.stdin, help="standard input without it")
     for each, command in ((show, _show_agent), (change, _set_agent)):
         each.add_argument("project", type=int)
-        each.add_argument("--mode", choices=("test", "live"), default="live")
+        each.add_argument("--mode", choices=("test", "live"), required=True)
         each.set_defaults(command=command)
 
     consents = groups.add_parser("consents", help="revoke consent to calls on WhatsApp")
     revoke = consents.add_subparsers(required=True).add_parser("revoke")
     revoke.add_argument("project", type=int)
     revoke.add_argument("phone", type=_phone)
-    revoke.add_argument("--mode", choices=("test", "live"), default="live")
+    revoke.add_argument("--mode", choices=("test", "live"), required=True)
     revoke.set_defaults(command=_revoke_consent)
 
     conversations = groups.add_parser("conversations", help="give handed-off conversations back to the agent")
     resume = conversations.add_subparsers(required=True).add_parser("resume")
     resume.add_argument("project", type=int)
     resume.add_argument("conversation")
-    resume.add_argument("--mode", choices=("test", "live"), default="live")
+    resume.add_argument("--mode", choices=("test", "live"), required=True)
     resume.set_defaults(command=_resume_conversation)
 
     customers = groups.add_parser("customers", help="remove a person for good")
     erase = customers.add_subparsers(required=True).add_parser("erase")
     erase.add_argument("project", type=int, nargs="?")
     erase.add_argument("customer", nargs="?")
-    erase.add_argument("--mode", choices=("test", "live"), default="live")
+    erase.add_argument("--mode", choices=("test", "live"), help="required with a customer")
     erase.add_argument("--from-ledger", action="store_true", help="erase again everyone in the ledger")
     erase.set_defaults(command=_erase_customer)
 

@@ -86,7 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def use_region_of(stage: str, settings: Path = SETTINGS) -> None:
     """From now on, use the region of the stage in cdk.json, as the CDK does; without one, that of the environment."""
     if region := settings_of(stage, settings).get("region"):
-        os.environ["AWS_REGION"] = region
+        # boto3 reads only the second one.
+        os.environ["AWS_REGION"] = os.environ["AWS_DEFAULT_REGION"] = region
 
 
 def settings_of(stage: str, settings: Path = SETTINGS) -> Mapping[str, Any]:

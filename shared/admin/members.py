@@ -101,9 +101,9 @@ def add(project_id: int, email: str, role: str, actor: Actor) -> Member:
     return _of_row(row)
 
 
-def remove(project_id: int, email: str, actor: Actor) -> Member:
-    """Remove a member, who loses access immediately. Raises LookupError for an unknown member."""
-    return remove_by_id(project_id, with_email(project_id, email).id, actor, keep_an_owner=False)
+def remove(project_id: int, email: str, actor: Actor, *, keep_an_owner: bool = True) -> Member:
+    """Remove a member, as `remove_by_id` does."""
+    return remove_by_id(project_id, with_email(project_id, email).id, actor, keep_an_owner=keep_an_owner)
 
 
 def remove_by_id(project_id: int, id: str, actor: Actor, *, keep_an_owner: bool = True) -> Member:

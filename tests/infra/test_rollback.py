@@ -260,13 +260,14 @@ def test_a_stage_that_is_not_deployed_is_named(account: Account, capsys: pytest.
 
 def test_the_region_is_the_stages_as_it_is_the_cdks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     settings = tmp_path / "cdk.json"
     settings.write_text(json.dumps({"context": {"stages": {"dev": {}, STAGE: {"region": REGION}}}}))
     for stage in ("dev", "other"):
         rollback.use_region_of(stage, settings)
         assert os.environ["AWS_REGION"] == "us-east-1"
     rollback.use_region_of(STAGE, settings)
-    assert os.environ["AWS_REGION"] == REGION
+    assert os.environ["AWS_REGION"] == os.environ["AWS_DEFAULT_REGION"] == REGION
 
 
 def test_a_deploy_is_one_run_of_the_cdk_and_keeps_the_previous_two_versions(

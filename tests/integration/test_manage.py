@@ -225,14 +225,17 @@ def test_a_new_key_works_though_it_was_tried_before_it_existed(runner: Runner) -
     [
         (("keys", "create", "999999"), "999999"),
         (("keys", "list", "999999"), "999999"),
-        (("keys", "revoke", "999999", "key_x"), "key_x"),
+        (("keys", "revoke", "999999", "key_x"), "999999"),
+        (("keys", "revoke", "1", "key_x"), "key_x"),
+        (("usage", "999999", "2026-11"), "there is no project 999999"),
         (("keys", "revoke", "1", "key_00000000000000000000000000"), "key_00000000000000000000000000"),
         (("keys", "create", "-1"), "-1"),
         (("calls", "show", "999999"), "999999"),
-        (("conversations", "resume", "1", "conv_x"), "conv_x"),
-        (("conversations", "resume", "999999", "conv_x"), "999999"),
+        (("conversations", "resume", "1", "conv_x", "--mode", "live"), "conv_x"),
+        (("conversations", "resume", "999999", "conv_x", "--mode", "live"), "999999"),
         (("customers", "erase", "1", "cust_x", "--mode", "test"), "cust_x in project 1, test mode"),
-        (("customers", "erase", "999999", "cust_x"), "999999"),
+        (("customers", "erase", "999999", "cust_x", "--mode", "live"), "999999"),
+        (("customers", "erase", "1", "cust_x"), "--mode"),
         (("customers", "erase", "1"), "--from-ledger"),
         (("customers", "erase", "1", "cust_x", "--from-ledger"), "--from-ledger"),
     ],
@@ -418,7 +421,8 @@ def test_revoked_consent_is_asked_for_anew(runner: Runner) -> None:
     _, key = runner.new_key(project)
     assert called(runner, key, "+15005550020")["consent"]["status"] == "granted"
 
-    assert runner.done("consents", "revoke", str(project), "+1 500 555 0020", "--mode", "test").startswith("revoked")
+    told = runner.done("consents", "revoke", str(project), "+1 500 555 0020", "--mode", "test")
+    assert told.startswith("revoked in test mode: the consent of +15005550020 was granted.")
 
     customer = runner.post(key, "/v1/customers", {"phone": "+15005550020"})
     assert runner.post(key, f"/v1/customers/{customer['id']}/call", {})["status"] == "consent_pending"
@@ -427,8 +431,10 @@ def test_revoked_consent_is_asked_for_anew(runner: Runner) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("consents", "revoke", "999", "+15005550020"), "there is no project 999"),
-        (("consents", "revoke", "1", "12"), "a phone number has the form +15005550006"),
+        (("consents", "revoke", "999", "+15005550020", "--mode", "live"), "there is no project 999"),
+        (("consents", "revoke", "1", "+15005550020"), "--mode"),
+        (("agent", "set", "1"), "--mode"),
+        (("consents", "revoke", "1", "12", "--mode", "live"), "a phone number has the form +15005550006"),
         (("calls", "limit", "999"), "there is no project 999"),
         (("calls", "limit", "1", "--at-once", "-1"), "--at-once"),
         (("calls", "limit", "1", "--prefix", "44"), "a prefix is the beginning of a number"),
@@ -489,7 +495,7 @@ def test_a_customer_is_erased_and_again_from_the_ledger(runner: Runner) -> None:
     usage = runner.done("usage", str(project), time.strftime("%Y-%m", time.gmtime()))
     assert "calls\t1" in usage
 
-    lines = runner.done("customers", "erase", str(project), customer).splitlines()
+    lines = runner.done("customers", "erase", str(project), customer, "--mode", "live").splitlines()
 
     assert {f"{customer}: erased 1 {what}" for what in ("sessions", "conversations")} <= {*lines}
     assert f"{customer}: erased 1 recordings and other files" in lines
@@ -558,6 +564,46 @@ def test_a_member_signs_in_with_a_link_until_they_are_removed(runner: Runner) ->
     assert runner.done("members", "remove", str(project), "ada@example.com").endswith(f"of project {project}\n")
     assert runner.done("members", "list", str(project)) == ""
     assert "not a member of any project" in failed(runner.manage("members", "link", "ada@example.com"))
+
+
+def test_the_only_owner_is_removed_only_by_force(runner: Runner) -> None:
+    project = runner.new_project("Owned")
+    add, remove = ("members", "add", str(project)), ("members", "remove", str(project))
+    told = runner.done(*add, "viewer-of-owned@example.com")
+    assert told.startswith(f"viewer-of-owned@example.com is now viewer of project {project}")
+    runner.done(*add, "owner-of-owned@example.com", "--role", "owner")
+
+    assert "add another owner first, or use --force" in failed(runner.manage(*remove, "owner-of-owned@example.com"))
+    runner.done(*remove, "viewer-of-owned@example.com")
+    runner.done(*remove, "owner-of-owned@example.com", "--force")
+    assert runner.done("members", "list", str(project)) == ""
+
+
+def test_what_is_printed_can_be_json_and_common_options_may_follow_the_command(runner: Runner) -> None:
+    made = json.loads(runner.done("projects", "create", "As JSON", "--json"))
+    project = str(made["id"])
+    key = json.loads(runner.done("--json", "keys", "create", project))
+    assert (key["livemode"], key["plaintext"][:8]) == (False, "sk_test_")
+    (listed,) = json.loads(runner.done("keys", "list", project, "--json", "--data-dir", str(runner.data_dir)))
+    assert listed["id"] == key["id"]
+    assert key["plaintext"] not in json.dumps(listed)
+    assert made in json.loads(runner.done("projects", "list", "--json"))
+    assert json.loads(runner.done("members", "list", project, "--json")) == []
+    shown = json.loads(runner.done("calls", "show", project, "--json"))
+    assert (shown["at_once"], shown["per_day"], shown["now"]) == (50, 1000, 0)
+    assert json.loads(runner.done("usage", project, "2026-11", "--json"))["calls"] == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "default"),
+    [
+        (("members", "add"), "(default: viewer)"),
+        (("keys", "create"), "(default: test)"),
+        (("calls", "limit"), "(default: 50)"),
+    ],
+)
+def test_defaults_are_shown(runner: Runner, command: tuple[str, ...], default: str) -> None:
+    assert default in " ".join(runner.done(*command, "--help").split())
 
 
 @pytest.mark.parametrize(

@@ -217,7 +217,7 @@ def test_a_member_who_is_removed_loses_access_at_once(stage: Stage, story: Story
     browser = signed_in(stage, email, {story.project.id: members.OWNER})
     assert browser.get(f"{story.path}/events").status == 200
     with as_test() as operator:
-        members.remove(story.project.id, email.upper(), operator)
+        members.remove(story.project.id, email.upper(), operator, keep_an_owner=False)
     assert browser.get(f"{story.path}/events").status == 404
     assert "not a member of any project" in browser.get("/admin").text
 
