@@ -26,7 +26,7 @@ NODE_IS_FINE = case "$$(node --version 2>/dev/null)" in v22.*|v24.*) command -v 
 .DEFAULT_GOAL := help
 .SUFFIXES:
 
-.PHONY: help run check hooks test simulate bench test-browser test-cli test-deploy test-openapi fuzz smoke lint types contracts unit format lock openapi synth bootstrap deploy rollback destroy clean
+.PHONY: help run check hooks test simulate bench test-browser test-cli test-languages test-deploy test-openapi fuzz smoke lint types contracts unit format lock openapi synth bootstrap deploy rollback destroy clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -60,6 +60,9 @@ test-browser: $(VENV)/.dev $(VENV)/.node-dev ## Test the admin pages and the doc
 
 test-cli: $(VENV)/.dev $(VENV)/.node-local ## Test the command line for clients (infra/cli) in processes and a terminal
 	$(BIN)/python -m pytest -n 2 --dist loadfile --durations=5 tests/cli
+
+test-languages: $(VENV)/.dev ## Run the programs of /docs/languages, which need Go, PHP, Ruby and Java 17 or newer
+	$(BIN)/python -m pytest tests/languages
 
 test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: about 10 minutes
 	$(BIN)/python -m pytest --capture=no --verbose --exitfirst tests/deploy

@@ -50,6 +50,7 @@ MENU: Mapping[str, tuple[Page, ...]] = {
     "Webhooks": (
         Page("webhooks", "Receive webhooks", "Register an endpoint, and verify what it receives"),
         Page("receivers", "Receivers", "Programs for Flask, FastAPI and Express"),
+        Page("languages", "Other languages", "Verify signatures in Go, PHP, Ruby, Java and C#"),
         Page("deliveries", "Retries and order", "When a delivery is retried, and in which order events arrive"),
         Page("catch-up", "Catch up and reconcile", "How to find and process events that were missed"),
         Page("events", "Event types", "Every event type with a complete payload"),

@@ -8,6 +8,7 @@ Pages are Markdown with fenced code. The word after the fence is the language, a
     response    the response to the request above: the status, then any headers, and the body after an empty line
     sh, python, js   code. Several in a row are one example in several languages. `file=NAME` is its file name;
                 `receiver` a program that receives webhooks
+    go, php, ruby, java, csharp     programs of other languages, each alone
     json, text  other text
 """
 

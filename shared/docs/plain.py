@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from html import escape
 from http import HTTPStatus
 
@@ -19,7 +18,6 @@ SUMMARY = (
 )
 _FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(/(?:docs(?:/([a-z-]+))?(#[^)]*)?|(openapi\.json))\)")
-_COMMENTS: Mapping[str, str] = {"curl": "#", "python": "#", "js": "//"}
 
 
 def page(page: Page, base_url: str) -> str:
@@ -105,6 +103,6 @@ def _shown(block: Block) -> list[str]:
     kept = [f"`export {name}=…` (the `{field}` of the response)" for name, field in markdown.saved(block)]
     found = []
     for language, code in block.variants.items():
-        name = f"{_COMMENTS.get(language, '#')} {block.options['file']}\n" if "file" in block.options else ""
-        found.append(f"```{'sh' if language == 'curl' else language}\n{name}{code}\n```")
+        name = f"`{block.options['file']}`:\n\n" if "file" in block.options else ""
+        found.append(f"{name}```{'sh' if language == 'curl' else language}\n{code}\n```")
     return [*found, *(["Keep: " + ", ".join(kept)] if kept else [])]
