@@ -60,7 +60,8 @@ def call_customer(request: Request[CallCreate]) -> Response:
     call is never redialed (promises 7).
     """
 
-    def respond(call: Call) -> Response:
+    def respond(session: Session) -> Response:
+        call = calls.call_of(session)
         if call["status"] == "consent_pending":
             return responses.accepted(call)
         return responses.created(call, f"/v1/sessions/{call['session_id']}")

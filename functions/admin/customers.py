@@ -15,7 +15,7 @@ from shared.admin.members import MEMBER, VIEWER
 from shared.appointments.resource import APPOINTMENTS, AppointmentStatus
 from shared.calls import commands as calls
 from shared.calls import opting_out
-from shared.calls.commands import CallCreate, Placement
+from shared.calls.commands import CallCreate
 from shared.calls.sessions import SESSIONS, Channel
 from shared.conversations.resource import CONVERSATIONS
 from shared.core.errors import ApiError
@@ -167,29 +167,22 @@ def ask_to_call(visit: InProject) -> Response:
 
 def call(visit: InProject) -> Response:
     """Place one call to a customer, and go to it."""
-    placed: list[Placement] = []
-
-    def decide() -> list[table.Write]:
-        placement = calls.place(visit.scope, visit.params["id"], options)
-        placed[:] = [placement]
-        if not placement.writes:
-            return []
-        after = {"session": placement.session["id"], "channel": placement.session["channel"]}
-        return [*placement.writes, visit.entry("customer.called", visit.params["id"], after=after)]
-
     try:
         sent = forms.texts(visit, _CALL_FORM)
         if sent["not_before"] is not None:
             sent["not_before"] = forms.instant(visit, "not_before", visit.zone)
         options = fields.validate(CallCreate, sent)
-        visit.commit(decide)
+        session = visit.execute(
+            lambda: calls.call_customer(visit.scope, visit.params["id"], options),
+            lambda one: visit.entry(
+                "customer.called", visit.params["id"], after={"session": one["id"], "channel": one["channel"]}
+            ),
+        )
     except ApiError as error:
         if error.status == 404:
             raise
         return _call_form(visit, visit.form, error)
-    (placement,) = placed
-    calls.send_wake_ups(visit.scope, placement)
-    return visit.redirect(visit.path("sessions", f"{placement.session['id']}?notice=called"))
+    return visit.redirect(visit.path("sessions", f"{session['id']}?notice=called"))
 
 
 def _find(visit: InProject) -> CustomerRecord:

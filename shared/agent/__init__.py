@@ -76,13 +76,8 @@ def use_agent(agent: Agent | None) -> None:
 
 def agent_for(scope: Scope) -> Agent:
     """The agent for the customers of this project and mode."""
-    if scope.is_simulated:
-        return _scripted()
-    return _live_agent or _bedrock()
-
-
-@functools.cache
-def _scripted() -> Agent:
+    if not scope.is_simulated:
+        return _live_agent or _bedrock()
     from shared.agent.scripted import Scripted
 
     return Scripted()

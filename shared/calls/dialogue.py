@@ -96,9 +96,9 @@ def reply(
     """
     reply = opt_out.reply(turn)
     if reply is None:
-        reply, stage = identity_check.reply(callee, opening, stage, history, turn)
-    if reply is None:
-        reply = agent.reply(history, turn, seconds)
+        tools = Tools(turn)
+        checked, stage = identity_check.reply(callee, opening, stage, history, tools)
+        reply = agent.reply(history, turn, seconds) if checked is None else Reply(checked, tools.result)
     text = _plain(reply.content)
     return replace(reply, content=farewell(text, turn.settings) if ends_call(reply.result) else text), stage
 

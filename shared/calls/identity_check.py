@@ -12,9 +12,9 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
-from shared.agent import Reply, Utterance, dates, identity
+from shared.agent import Utterance, dates, identity
 from shared.agent.identity import Answer
-from shared.agent.tools import Tools, TurnInput
+from shared.agent.tools import Tools
 from shared.agent.wording import long_time
 from shared.core import clock
 from shared.telephony import CallOutcome
@@ -80,20 +80,12 @@ class Callee:
 
 
 def reply(
-    callee: Callee, opening: str, stage: Stage | None, history: Sequence[Utterance], turn: TurnInput
-) -> tuple[Reply | None, Stage | None]:
+    callee: Callee, opening: str, stage: Stage | None, history: Sequence[Utterance], tools: Tools
+) -> tuple[str | None, Stage | None]:
     """The agent's reply to the last utterance, and the next stage.
 
     No reply: the agent itself answers. No stage: the person speaks, or the call ends with the reply.
     """
-    tools = Tools(turn)
-    text, after = _reply(callee, opening, stage, history, tools)
-    return None if text is None else Reply(text, tools.result), after
-
-
-def _reply(
-    callee: Callee, opening: str, stage: Stage | None, history: Sequence[Utterance], tools: Tools
-) -> tuple[str | None, Stage | None]:
     if stage is None:
         return _reply_to_reached(callee, tools)
     if callee.name is None:

@@ -18,6 +18,7 @@ from shared.store.keys import Scope
 AT_ONCE = 50
 PER_DAY = 1000
 """The limits of a project for which no operator has set any. It may call every number."""
+REACHED = "This project has reached its limit of {}."
 
 
 @dataclass(frozen=True)

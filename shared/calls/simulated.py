@@ -11,9 +11,8 @@ import dataclasses
 
 from shared.agent.scripted import Scripted
 from shared.appointments.resource import APPOINTMENTS
-from shared.calls import commands as calls
-from shared.calls import dialogue, opting_out, recordings, sessions, transcripts, wav
-from shared.calls.commands import Clearance
+from shared.calls import dialing, dialogue, endings, opting_out, recordings, sessions, transcripts, wav
+from shared.calls.dialing import Clearance
 from shared.calls.dialogue import Dialogue
 from shared.calls.sessions import SESSIONS, FileStatus, SessionRecord, SessionRow
 from shared.core import clock
@@ -45,18 +44,18 @@ def _step(scope: Scope, record: SessionRecord) -> list[table.Write]:
         case SessionCallStatus.DIALING if outcome.says:
             return _answer_and_end(scope, record, outcome)
         case SessionCallStatus.DIALING:
-            return calls.ending(scope, record, outcome.ending)
+            return endings.end(scope, record, outcome.ending)
         case _:
             return [_make_files_available(scope, record)]
 
 
 def _dial(scope: Scope, record: SessionRecord) -> list[table.Write]:
-    clear = calls.clearance(scope, record)
+    clear = dialing.clearance(scope, record)
     if not isinstance(clear, Clearance):
-        return calls.not_dialing(scope, record, clear)
+        return dialing.put_off_or_end(scope, record, clear)
     outcome = test_numbers.outcome(clear.to)
     seconds = ANSWERED_AFTER_S if outcome.says else ENDED_AFTER_S
-    return calls.dialing(scope, record, clear, clock.now() + clock.scaled(seconds))
+    return dialing.dial(scope, record, clear, clock.now() + clock.scaled(seconds))
 
 
 def _answer_and_end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Write]:
@@ -83,7 +82,7 @@ def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Wr
     ending = outcome.ending
     if ending.call_status == SessionCallStatus.COMPLETED:
         ending = dataclasses.replace(ending, ended_reason=EndedReason(f"{result.ended_by}_hangup"))
-    writes = calls.ending(scope, record, ending, changes, due_at=clock.now())
+    writes = endings.end(scope, record, ending, changes, due_at=clock.now())
     writes.append(transcripts.write(scope, record.doc["id"], result.lines))
     if result.change is not None:
         writes.append(APPOINTMENTS.replace(scope, *result.change))
@@ -93,12 +92,12 @@ def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Wr
 def _stop(scope: Scope, record: SessionRecord) -> list[table.Write]:
     """The writes that end a call to a person who has opted out meanwhile. A call that was answered has a transcript."""
     if record.doc["answered_at"] is None:
-        return calls.ending(scope, record, calls.OPTED_OUT)
+        return endings.end(scope, record, endings.OPTED_OUT)
     if record.doc["recording_status"] == FileStatus.NONE:
         begins = {"recording_status": FileStatus.PROCESSING}
         return [sessions.replace(scope, record, begins, tasks.due_attributes(record.doc["id"], clock.now()))]
     ending = Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human")
-    writes = calls.ending(
+    writes = endings.end(
         scope, record, ending, {"summary": dialogue.OPTED_OUT, "outcome": CallOutcome.OPTED_OUT}, due_at=clock.now()
     )
     return [*writes, transcripts.write(scope, record.doc["id"], dialogue.spoken([("agent", dialogue.STOPPED)]))]

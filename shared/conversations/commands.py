@@ -5,7 +5,6 @@ A command returns the conversation afterwards and the writes of one transaction,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -133,9 +132,7 @@ def resume(scope: Scope, id: str) -> Change[Conversation]:
 
     Raises `resource_not_found` or `conversation_ended`.
     """
-    record = CONVERSATIONS.find(scope, id)
-    if record.doc["status"] == ConversationStatus.ENDED:
-        raise ApiError(Code.CONVERSATION_ENDED)
+    record = _find_active(scope, id)
     if not record.doc["waiting"] and "handed_off" not in record.row:
         return Change(record.doc)
     conversation = documents.touched(record.doc, {"waiting": False, "handoff": None})
@@ -150,14 +147,21 @@ def add_staff_message(scope: Scope, id: str, content: str) -> Change[PostedMessa
     Raises `resource_not_found` or `conversation_ended`. The writes do not lock the conversation, which may be changed
     meanwhile, but not end.
     """
-    record = CONVERSATIONS.find(scope, id)
-    if record.doc["status"] == ConversationStatus.ENDED:
-        raise ApiError(Code.CONVERSATION_ENDED)
-    row = _staff_message(scope, record.doc, content)
+    conversation = _find_active(scope, id).doc
+    message = _message(conversation, Role.STAFF, content)
+    row: table.Row = {
+        "pk": messages_pk(scope, id),
+        "sk": message["id"],
+        # Its stream record is found by this kind, and the erasure of the customer removes its event.
+        "kind": "staff_message",
+        "v": 1,
+        "doc": fields.to_json(message),
+        "conversation_id": id,
+        "customer_id": conversation["customer_id"],
+    }
     active = {":active": scope.index(CONVERSATIONS.kind, "status", ConversationStatus.ACTIVE)}
     is_active = table.Check(scope.pk(CONVERSATIONS.kind), id, condition="f3 = :active", values=active)
-    message: Message = json.loads(row["doc"])
-    return Change({**message, "reply": None, "conversation": record.doc}, [table.Put(row), is_active])
+    return Change({**message, "reply": None, "conversation": conversation}, [table.Put(row), is_active])
 
 
 @dataclass(frozen=True)
@@ -178,7 +182,7 @@ def send(scope: Scope, id: str, body: MessageCreate, seconds_left: Callable[[], 
     customer.
     """
     participants.check(body.customer)
-    return _send(scope, CONVERSATIONS.find(scope, id), body, seconds_left)
+    return _send(scope, _find_active(scope, id), body, seconds_left)
 
 
 def send_to_thread(scope: Scope, body: ThreadMessageCreate, seconds_left: Callable[[], float]) -> Change[SentMessage]:
@@ -197,8 +201,6 @@ def send_to_thread(scope: Scope, body: ThreadMessageCreate, seconds_left: Callab
 def _send(
     scope: Scope, record: ConversationRecord, body: UserMessageCreate, seconds_left: Callable[[], float]
 ) -> Change[SentMessage]:
-    if record.doc["status"] == ConversationStatus.ENDED:
-        raise ApiError(Code.CONVERSATION_ENDED)
     if "turn" in record.row:
         raise ApiError(Code.CONVERSATION_BUSY, headers={"Retry-After": str(BUSY_RETRY_S)})
     message = _new_message(scope, record.doc, body)
@@ -226,50 +228,35 @@ def _after(conversation: Conversation, message: MessageRow) -> Conversation:
 
 def _new_message(scope: Scope, conversation: Conversation, body: UserMessageCreate) -> MessageRow:
     """The row of a new user's message, whose reply is due."""
-    now, last = clock.now(), conversation["last_message_at"]
-    # The message is ordered after the previous reply, even if this host's clock is behind.
-    asked_at = now if last is None else max(now, clock.parse(last) + 1)
-    message: Message = {
-        "id": ids.new(MESSAGES.prefix, asked_at),
-        "object": "message",
-        "role": Role.USER,
-        "content": body.content,
-        "created_at": clock.iso(asked_at),
-        "reply_status": ReplyStatus.PENDING,
-    }
+    message = _message(conversation, Role.USER, body.content)
     row: MessageRow = {
         "pk": messages_pk(scope, conversation["id"]),
         "sk": message["id"],
         "kind": MESSAGES.kind,
-        "doc": fields.to_json(message),
+        "doc": fields.to_json({**message, "reply_status": ReplyStatus.PENDING}),
         "conversation_id": conversation["id"],
         "markdown": body.markdown,
-        "asked_at": asked_at,
+        "asked_at": clock.parse(message["created_at"]),
     }
-    due = tasks.due_attributes(message["id"], now + turns.reply_delay_ms(scope, body.content))
+    due = tasks.due_attributes(message["id"], clock.now() + turns.reply_delay_ms(scope, body.content))
     return cast("MessageRow", {**row, **due})
 
 
-def _staff_message(scope: Scope, conversation: Conversation, content: str) -> table.Row:
-    """The row of a new message of a person of the business.
-
-    It has a kind of its own, by which its stream record is found, and the customer, whose erasure removes its event.
-    """
+def _message(conversation: Conversation, role: Role, content: str) -> Message:
+    """A new message. It is ordered after the previous reply, even if this host's clock is behind."""
     now, last = clock.now(), conversation["last_message_at"]
     at = now if last is None else max(now, clock.parse(last) + 1)
-    message: Message = {
+    return {
         "id": ids.new(MESSAGES.prefix, at),
         "object": "message",
-        "role": Role.STAFF,
+        "role": role,
         "content": content,
         "created_at": clock.iso(at),
     }
-    row: table.Row = {
-        "pk": messages_pk(scope, conversation["id"]),
-        "sk": message["id"],
-        "kind": "staff_message",
-        "v": 1,
-        "doc": fields.to_json(message),
-        "conversation_id": conversation["id"],
-    }
-    return row if conversation["customer_id"] is None else {**row, "customer_id": conversation["customer_id"]}
+
+
+def _find_active(scope: Scope, id: str) -> ConversationRecord:
+    record = CONVERSATIONS.find(scope, id)
+    if record.doc["status"] == ConversationStatus.ENDED:
+        raise ApiError(Code.CONVERSATION_ENDED)
+    return record

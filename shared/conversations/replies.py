@@ -255,8 +255,8 @@ def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply)
     actions, placed = list(result.actions), None
     if result.wants_call:
         assert conversation.doc["customer_id"] is not None
-        placed = calls.place(scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
-        actions.append({"type": "call_requested", "session_id": placed.session["id"]})
+        placed = calls.call_customer(scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
+        actions.append({"type": "call_requested", "session_id": placed.doc["id"]})
     reply_message: Message = {
         "id": ids.new(MESSAGES.prefix, now),
         "object": "message",
@@ -280,8 +280,8 @@ def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply)
     ]
     tasks.save_step(turn.claim, writes)
     measures.count_turn(scope, actions)
-    if placed is not None:
-        calls.send_wake_ups(scope, placed)
+    if placed is not None and placed.after is not None:
+        placed.after()
     return response
 
 

@@ -20,8 +20,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from shared.appointments.resource import APPOINTMENTS
-from shared.calls import commands as calls
-from shared.calls import recordings, sessions, transcripts
+from shared.calls import endings, recordings, sessions, transcripts
 from shared.calls.consent import consents
 from shared.calls.live import steps
 from shared.calls.sessions import SESSIONS
@@ -134,7 +133,7 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
     if session["call_status"] == SessionCallStatus.DIALING:
         raise NotYet(now + CALL_TAKES_MS, f"the call {session_id} is under way")
     if session["call_status"] == SessionCallStatus.QUEUED:
-        table.write(calls.ending(scope, record, calls.CUSTOMER_DELETED, frees_customer=False), uuid.uuid4().hex)
+        table.write(endings.end(scope, record, endings.CUSTOMER_DELETED, frees_customer=False), uuid.uuid4().hex)
         return True
     stopped = False
     if "contact_id" in record.row:

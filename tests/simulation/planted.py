@@ -275,8 +275,8 @@ PLANTED = (
         "a call goes on after its customer was deleted",
         (
             "shared/calls/commands.py",
-            "    return [*ending(scope, active, CUSTOMER_DELETED, frees_customer=False), *_leave",
-            "    return [] and [*ending(scope, active, CUSTOMER_DELETED, frees_customer=False), *_leave",
+            "    return endings.end_queued(scope, active, endings.CUSTOMER_DELETED",
+            "    return [] and endings.end_queued(scope, active, endings.CUSTOMER_DELETED",
         ),
         "",
     ),
@@ -293,7 +293,7 @@ PLANTED = (
     ),
     Planted(
         "a session's end frees no customer",
-        ("shared/calls/commands.py", 'condition="active_session = :id",', 'condition="active_session <> :id",'),
+        ("shared/calls/endings.py", 'condition="active_session = :id",', 'condition="active_session <> :id",'),
         "",
     ),
 )

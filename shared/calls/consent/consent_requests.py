@@ -12,8 +12,7 @@ from typing import Any
 
 from shared.agent_settings import commands as agent_settings
 from shared.aws import services
-from shared.calls import commands as calls
-from shared.calls import sessions
+from shared.calls import dialing, endings, sessions
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent, ConsentDocument, ConsentRow
 from shared.calls.sessions import SESSIONS, ConsentStatus
@@ -37,8 +36,8 @@ NOT_SET_UP = "Calls on WhatsApp are not set up for this deployment. "
 CANNOT_ASK = "The customer could not be asked for consent on WhatsApp."
 ENDINGS = {
     ConsentStatus.GRANTED: None,
-    ConsentStatus.DECLINED: calls.CONSENT_DECLINED,
-    ConsentStatus.EXPIRED: calls.CONSENT_EXPIRED,
+    ConsentStatus.DECLINED: endings.CONSENT_DECLINED,
+    ConsentStatus.EXPIRED: endings.CONSENT_EXPIRED,
 }
 """The endings of the sessions that wait, by the consent's new status; None if they are dialed."""
 
@@ -63,7 +62,7 @@ def answer(
     def attempt() -> None:
         consent = consents.find(scope, phone)
         if not consents.is_outdated(consent, status, at):
-            ending = calls.CONSENT_REVOKED if revoked else ENDINGS[status]
+            ending = endings.CONSENT_REVOKED if revoked else ENDINGS[status]
             close(consent, consents.answered(consent, status, at, until), ending)
 
     commit.retry_on_conflict(attempt)
@@ -84,7 +83,7 @@ def close(
     """
     scope = consent.scope
     if ending is None and opt_outs.has_opted_out(scope, consent.phone):
-        doc, ending = {**doc, "status": ConsentStatus.DECLINED, "until": None}, calls.OPTED_OUT
+        doc, ending = {**doc, "status": ConsentStatus.DECLINED, "until": None}, endings.OPTED_OUT
     changes: dict[str, Any] = {"consent": consents.public(doc)}
     if summary is not None:
         changes["summary"] = summary
@@ -96,12 +95,12 @@ def close(
         if not sessions.awaits_consent(session.doc):
             continue
         if ending is None:
-            dial_at = calls.dial_at(settings, session.doc["not_before"])
+            dial_at = dialing.dial_at(settings, session.doc["not_before"])
             due = sessions.waits_until(session_id, dial_at)
             writes.append(sessions.replace(scope, session, {**changes, "dial_at": clock.iso(dial_at)}, due))
             to_dial.append((session_id, dial_at))
         else:
-            writes += calls.ending(scope, session, ending, changes)
+            writes += endings.end(scope, session, ending, changes)
     if claim is None:
         table.write(writes, uuid.uuid4().hex)
     else:
@@ -133,7 +132,7 @@ def end_undelivered(failure: whatsapp.Failure) -> None:
             logger().info("failure report matches no pending consent request", extra={"error": failure.code})
             return
         logger().warning("request for consent not delivered", extra={"error": failure.code})
-        close(consent, _given_up(consent, sent=False), calls.PROVIDER_ERROR, summary=CANNOT_ASK)
+        close(consent, _given_up(consent, sent=False), endings.PROVIDER_ERROR, summary=CANNOT_ASK)
 
     commit.retry_on_conflict(attempt)
 
@@ -158,7 +157,7 @@ def _step(scope: Scope, claim: tasks.Claim[ConsentRow]) -> None:
         tasks.save_step(claim, [consents.replace(consent, consent.doc, tasks.NO_WORK)])
     elif now >= consent.expires_at:
         doc = consents.answered(consent, ConsentStatus.EXPIRED, now)
-        close(consent, doc, calls.CONSENT_EXPIRED, claim=claim)
+        close(consent, doc, endings.CONSENT_EXPIRED, claim=claim)
     elif not consent.asked:
         _ask(claim, consent)
     elif consent.answers_at is not None and now >= consent.answers_at:
@@ -243,7 +242,7 @@ def _grant(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
 def _give_up(claim: tasks.Claim[ConsentRow], consent: Consent, summary: str, *, sent: bool) -> None:
     """Fail the calls that wait for a request that cannot be sent. `sent` if an earlier try may have been sent."""
     doc = _given_up(consent, sent=sent)
-    close(consent, doc, calls.PROVIDER_ERROR, summary=summary, claim=claim)
+    close(consent, doc, endings.PROVIDER_ERROR, summary=summary, claim=claim)
 
 
 def _given_up(consent: Consent, *, sent: bool) -> ConsentDocument:

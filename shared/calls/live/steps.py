@@ -16,9 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from shared.calls import commands as calls
-from shared.calls import dialogue, limits, recordings, sessions, transcripts
-from shared.calls.commands import Clearance
+from shared.calls import dialing, dialogue, endings, limits, recordings, sessions, transcripts
+from shared.calls.dialing import Clearance, Denied, PutOff
 from shared.calls.live import capacity
 from shared.calls.sessions import SESSIONS, Channel, FileStatus, Session, SessionRecord, SessionRow
 from shared.calls.transcripts import Line
@@ -199,30 +198,35 @@ def _store_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, r
 def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) -> None:
     """Place a queued call, if its limits and the carrier's allow it now."""
     if "customer_deleted" in record.row:
-        tasks.save_step(claim, calls.ending(scope, record, calls.CUSTOMER_DELETED))
+        tasks.save_step(claim, endings.end(scope, record, endings.CUSTOMER_DELETED))
         return
-    clear = calls.clearance(scope, record)
-    if isinstance(clear, calls.Denied) or (isinstance(clear, calls.PutOff) and clear.closed):
-        tasks.save_step(claim, calls.not_dialing(scope, record, clear))
-        return
+    clear = dialing.clearance(scope, record)
+    needs_bridge = record.doc["channel"] == Channel.WHATSAPP and not adapters.dials_whatsapp_by_phone()
+    waited_ms = clock.now() - sessions.waits_since(record)
+    match clear:
+        case Denied() | PutOff(closed=True):
+            writes = dialing.put_off_or_end(scope, record, clear)
+        case _ if needs_bridge:
+            logger().error(
+                "a call on WhatsApp needs a media bridge: connect one that takes WebRTC for the stage's number",
+                extra={"session_id": record.doc["id"]},
+            )
+            writes = endings.end(scope, record, endings.PROVIDER_ERROR, {"summary": NO_MEDIA_BRIDGE})
+        case _ if waited_ms >= DIALED_WITHIN_MS:
+            writes = endings.end(scope, record, TIMEOUT, {"summary": WAITED_TOO_LONG})
+        case PutOff():
+            writes = dialing.put_off_or_end(scope, record, clear)
+        case Clearance():
+            _start_if_admitted(scope, claim, record, clear)
+            return
+    tasks.save_step(claim, writes)
+
+
+def _start_if_admitted(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord, clear: Clearance) -> None:
     session_id = record.doc["id"]
-    if record.doc["channel"] == Channel.WHATSAPP and not adapters.dials_whatsapp_by_phone():
-        logger().error(
-            "a call on WhatsApp needs a media bridge: connect one that takes WebRTC for the stage's number",
-            extra={"session_id": session_id},
-        )
-        changes = {"summary": NO_MEDIA_BRIDGE}
-        tasks.save_step(claim, calls.ending(scope, record, calls.PROVIDER_ERROR, changes))
-        return
-    if clock.now() - sessions.waits_since(record) >= DIALED_WITHIN_MS:
-        tasks.save_step(claim, calls.ending(scope, record, TIMEOUT, {"summary": WAITED_TOO_LONG}))
-        return
-    if not isinstance(clear, Clearance):
-        tasks.save_step(claim, calls.not_dialing(scope, record, clear))
-        return
     admission = capacity.admit(scope, session_id)
     if isinstance(admission, capacity.Wait):
-        tasks.save_step(claim, [calls.waiting(scope, record, admission.until), *admission.writes])
+        tasks.save_step(claim, [dialing.wait(scope, record, admission.until), *admission.writes])
         return
     now = clock.now()
     # Stored before the customer hears it: the first turn needs it, and a repeated start must say the same.
@@ -250,11 +254,11 @@ def _place(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord, 
         logger().warning("carrier busy", extra={"session_id": session["id"], "error": str(busy)})
         tasks.save_step(claim, _try_again(scope, record, placed_none=first and isinstance(busy, NoCapacity)))
     except CallRefused as refused:
-        tasks.save_step(claim, calls.ending(scope, record, refused.ending))
+        tasks.save_step(claim, endings.end(scope, record, refused.ending))
     except NotConfigured as error:
         logger().error("live calls are not set up", extra={"error": str(error)})
         changes = {"summary": NOT_SET_UP + str(error)}
-        tasks.save_step(claim, calls.ending(scope, record, calls.PROVIDER_ERROR, changes))
+        tasks.save_step(claim, endings.end(scope, record, endings.PROVIDER_ERROR, changes))
     else:
         tasks.save_step(claim, _placed(scope, record, contact_id, clock.now() + POLL_MS))
 
@@ -265,7 +269,7 @@ def _try_again(scope: Scope, record: SessionRecord, *, placed_none: bool) -> lis
     if not placed_none:
         return [sessions.replace(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY_MS))]
     waits = capacity.refused(scope, session_id)
-    undone = calls.waiting(scope, record, waits.until, {"started_at": None, "opening": None, "stage": None})
+    undone = dialing.wait(scope, record, waits.until, {"started_at": None, "opening": None, "stage": None})
     return [undone, limits.undo(scope), *waits.writes]
 
 
@@ -292,7 +296,7 @@ def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> list[table.Wr
         return _end(scope, record, TIMEOUT, None, now)
     if record.row.get("opted_out") and session["answered_at"] is None and (state is None or state.answered_at is None):
         adapters.carrier().stop(contact_id)
-        return _end(scope, record, calls.OPTED_OUT, None, now)
+        return _end(scope, record, endings.OPTED_OUT, None, now)
     if state is not None:
         answered_at = None if state.answered_at is None else clock.iso(state.answered_at)
         if state.ending is not None:
@@ -332,7 +336,7 @@ def _end(
     changes["outcome"] = record.row.get("call_result", CallOutcome.OPTED_OUT if record.row.get("opted_out") else None)
     if "outcome" in record.row:
         changes["summary"] = record.row["outcome"]
-    return calls.ending(scope, record, ending, changes, due_at=clock.now(), at=at)
+    return endings.end(scope, record, ending, changes, due_at=clock.now(), at=at)
 
 
 def _update_files(scope: Scope, record: SessionRecord) -> table.Update:

@@ -1,0 +1,97 @@
+"""How calls end: why, and the writes (promises 7).
+
+Functions return the writes of one transaction and perform none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from shared.calls import limits, sessions
+from shared.calls.consent import consents
+from shared.calls.live import capacity
+from shared.calls.sessions import Session, SessionRecord
+from shared.core import clock
+from shared.customers.resource import CUSTOMERS
+from shared.projects import usage
+from shared.store import table
+from shared.store.keys import Scope
+from shared.tasks import tasks
+from shared.telephony import ENDED, EndedReason, Ending, SessionCallStatus
+
+CONSENT_DECLINED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_DECLINED)
+CONSENT_EXPIRED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_EXPIRED)
+CONSENT_REVOKED = Ending(SessionCallStatus.FAILED, EndedReason.CONSENT_REVOKED)
+CUSTOMER_DELETED = Ending(SessionCallStatus.FAILED, EndedReason.CUSTOMER_DELETED)
+NOT_ALLOWED = Ending(SessionCallStatus.FAILED, EndedReason.DESTINATION_NOT_ALLOWED)
+BLOCKED = Ending(SessionCallStatus.FAILED, EndedReason.BLOCKED)
+APPOINTMENT_CANCELLED = Ending(SessionCallStatus.FAILED, EndedReason.APPOINTMENT_CANCELLED)
+PHONE_CHANGED = Ending(SessionCallStatus.FAILED, EndedReason.PHONE_CHANGED)
+OPTED_OUT = Ending(SessionCallStatus.FAILED, EndedReason.OPTED_OUT)
+CANCELED = Ending(SessionCallStatus.FAILED, EndedReason.CANCELED)
+PROVIDER_ERROR = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_ERROR)
+
+
+def end(
+    scope: Scope,
+    record: SessionRecord,
+    ending: Ending,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    due_at: int | None = None,
+    frees_customer: bool = True,
+    at: int | None = None,
+) -> list[table.Write]:
+    """The writes that end a call, now or at the instant `at`, on condition that it did not change since it was read.
+
+    `changes` are further changes of the session. At `due_at` its next step is due; None if it has none. The customer is
+    freed, unless the customer was deleted, or is deleted in the same transaction (`frees_customer` is False).
+    """
+    session = record.doc
+    now = max(clock.now(), clock.parse(session["created_at"])) if at is None else at
+    changes = dict(changes or {})
+    ended = sessions.ended(cast("Session", {**session, **changes}), ending, now)
+    due = tasks.NO_WORK if due_at is None else tasks.due_attributes(session["id"], due_at)
+    writes: list[table.Write] = [sessions.replace(scope, record, {**changes, **ended}, due)]
+    if frees_customer and "customer_deleted" not in record.row:
+        writes.append(
+            table.Update(
+                scope.pk(CUSTOMERS.kind),
+                session["customer_id"],
+                set={"active_session": None},
+                condition="active_session = :id",
+                values={":id": session["id"]},
+            )
+        )
+    dialed = session["call_status"] == SessionCallStatus.DIALING
+    if scope.livemode and (dialed or sessions.is_starting(record)):
+        writes.append(limits.decrement(scope))
+    if "started_at" in record.row:
+        writes.append(capacity.release(session["id"]))
+    if scope.livemode and dialed:
+        used = {"calls": 1, "call_seconds": ended["duration_seconds"] or 0}
+        writes.append(table.Put(usage.row(scope, session["id"], now, **used), condition=""))
+    return writes
+
+
+def stop(scope: Scope, active: SessionRecord, *, frees_customer: bool = True) -> list[table.Write]:
+    """The writes that end a call because of an opt-out, or let the next step of a call that was started end it."""
+    if active.doc["call_status"] == SessionCallStatus.QUEUED and not sessions.is_starting(active):
+        return end_queued(scope, active, OPTED_OUT, frees_customer=frees_customer)
+    if active.doc["call_status"] in ENDED:
+        return []
+    due = tasks.due_attributes(active.doc["id"], clock.now())
+    return [sessions.replace(scope, active, {}, {**due, "opted_out": True})]
+
+
+def end_queued(
+    scope: Scope, record: SessionRecord, ending: Ending, *, frees_customer: bool = True
+) -> list[table.Write]:
+    """The writes that end a queued call, which does not wait for its phone's consent any more."""
+    writes = end(scope, record, ending, frees_customer=frees_customer)
+    if sessions.awaits_consent(record.doc):
+        consent = consents.find(scope, record.doc["to"])
+        if consent.pending:
+            writes.append(consents.replace(consent, consents.left(consent, record.doc["id"])))
+    return writes
