@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from shared.agent.tools import TurnInput, TurnResult
+from shared.agent.tools import Action, HandoffReason, TurnInput, TurnResult
+from shared.core import metrics
 from shared.store.keys import Scope
 
 Role = Literal["user", "assistant"]
@@ -89,3 +90,14 @@ def _bedrock() -> Agent:
     from shared.agent.bedrock import Bedrock
 
     return Bedrock.from_environment()
+
+
+def count_turn(scope: Scope, actions: Sequence[Action]) -> None:
+    """Record a turn that ended with these actions: whether the agent failed, and whether it handed off.
+
+    Only live ones count: test keys choose failures themselves.
+    """
+    if scope.livemode:
+        reasons = {action["reason"] for action in actions if action["type"] == "handoff"}
+        metrics.rate(metrics.FAILED_TURNS, HandoffReason.AGENT_FAILED in reasons, service=metrics.AGENT)
+        metrics.rate(metrics.HANDOFFS, bool(reasons - {HandoffReason.AGENT_FAILED}), service=metrics.AGENT)

@@ -12,16 +12,7 @@ import json
 from dataclasses import dataclass
 from functools import partial
 
-from shared.agent import (
-    AgentFailed,
-    AgentUnavailable,
-    Reply,
-    Utterance,
-    agent_for,
-    measures,
-    opt_out,
-    plain_text,
-)
+from shared.agent import AgentFailed, AgentUnavailable, Reply, Utterance, agent_for, count_turn, opt_out, plain_text
 from shared.agent.tools import HandoffReason, Proposal, TurnInput, TurnResult, handoff
 from shared.agent.wording import CANNOT_HELP, escaped
 from shared.agent_settings import commands as agent_settings
@@ -279,7 +270,7 @@ def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply)
         _completion(turn, message, response),
     ]
     tasks.save_step(turn.claim, writes)
-    measures.count_turn(scope, actions)
+    count_turn(scope, actions)
     if placed is not None and placed.after is not None:
         placed.after()
     return response

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared.agent import Agent, AgentFailed, Utterance, agent_for, measures, voicemail
+from shared.agent import Agent, AgentFailed, Utterance, agent_for, count_turn, voicemail
 from shared.agent.tools import Action, HandoffReason, Proposal, TurnInput, TurnResult, handoff
 from shared.agent_settings import commands as agent_settings
 from shared.appointments.resource import APPOINTMENTS
@@ -83,7 +83,7 @@ def turn(scope: Scope, session_id: str, text: str | None, seconds: float) -> Res
             turn = _answer(scope, session, text, agent_for(scope), left)
         table.write(turn.writes, uuid.uuid4().hex)
         if turn.actions is not None:
-            measures.count_turn(scope, turn.actions)
+            count_turn(scope, turn.actions)
         return turn.response
 
     try:
