@@ -171,8 +171,8 @@ class Scripted:
     def reply(self, utterances: Sequence[Utterance], turn: TurnInput, seconds: float) -> Reply:
         """Answer the last message; takes no time to speak of."""
         tools = Tools(turn)
-        message = _Turn(utterances, tools)
-        return Reply(next(answer for rule in RULES if (answer := rule.answer(message)) is not None), tools.result)
+        last = _LastMessage(utterances, tools)
+        return Reply(next(answer for rule in RULES if (answer := rule.answer(last)) is not None), tools.result)
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class _Message:
         return next((topic for question, topic in _TOPICS.items() if self.previous.startswith(question)), None)
 
 
-class _Turn:
+class _LastMessage:
     """The last message with what it answers, and the answers of the rules: None if a rule does not apply."""
 
     def __init__(self, utterances: Sequence[Utterance], tools: Tools) -> None:
@@ -437,20 +437,20 @@ class Rule:
     """What the agent answers to a kind of message; the first rule whose answer is not None gives the reply."""
 
     example: str
-    answer: Callable[[_Turn], str | None]
+    answer: Callable[[_LastMessage], str | None]
 
 
 RULES: Sequence[Rule] = (
-    Rule(f"a person please, {HANDOFF}", _Turn.person),
+    Rule(f"a person please, {HANDOFF}", _LastMessage.person),
     Rule(MARKDOWN, lambda turn: RICH if MARKDOWN in turn.text else None),
-    Rule("yes, no or confirm, to a proposal", _Turn.answer_to_proposal),
-    Rule("bye, hello, thanks", _Turn.small_talk),
-    Rule("the very question of a fact", _Turn.exact_fact),
-    Rule("confirm; cancel it; move it to Monday at 10:00; call me", _Turn.change),
-    Rule("do you have parking? when are you open?", _Turn.information),
-    Rule("when is my appointment?", _Turn.question),
-    Rule("don't cancel it; I have to check", _Turn.nothing_wanted),
-    Rule("do you treat dogs?", _Turn.unknown),
+    Rule("yes, no or confirm, to a proposal", _LastMessage.answer_to_proposal),
+    Rule("bye, hello, thanks", _LastMessage.small_talk),
+    Rule("the very question of a fact", _LastMessage.exact_fact),
+    Rule("confirm; cancel it; move it to Monday at 10:00; call me", _LastMessage.change),
+    Rule("do you have parking? when are you open?", _LastMessage.information),
+    Rule("when is my appointment?", _LastMessage.question),
+    Rule("don't cancel it; I have to check", _LastMessage.nothing_wanted),
+    Rule("do you treat dogs?", _LastMessage.unknown),
     Rule("anything else", lambda turn: f"Sorry, I did not understand that. {_UNCHANGED} {_CAN}"),
 )
 
