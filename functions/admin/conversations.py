@@ -1,7 +1,9 @@
-"""Conversations: as a thread with the agent's actions, ended by a person or given back to the agent."""
+"""Conversations: those that wait for a person, and each as a thread with the agent's actions and a reply box."""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 import secrets
 from typing import Any
@@ -11,6 +13,7 @@ from starlette.responses import Response
 from functions.admin import lists, names
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
+from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentStatus
 from shared.conversations import commands
 from shared.conversations import resource as conversations
 from shared.conversations.resource import (
@@ -20,16 +23,26 @@ from shared.conversations.resource import (
     ConversationStatus,
     StaffMessageCreate,
 )
+from shared.core import clock
 from shared.core.errors import ApiError
+from shared.pages import SECURITY
 from shared.resources import fields, pages, queries
 from shared.store import table
 
 SECTION = "conversations"
 MESSAGES_SHOWN = 100
 WAITING = "waiting"
-"""The status, and the value of its filter, that the pages give to conversations that wait for a person."""
+"""The status, and the value of its filter, that the pages give to conversations that wait for a person. Also the
+section of the queue."""
+MOST_WAITING = 100
+LOOK_AGAIN = 10
+"""Seconds after which the queue looks again."""
+_EXAMINED = 20
+"""The customer's next appointments among which one that takes place is looked for."""
 NOTICES = {
     "ended": "The conversation has ended. A new message on its thread begins another one.",
+    "taken": "You have taken this conversation.",
+    "released": "The conversation was released: others can take it.",
     "given_back": "The agent replies to the next message.",
     "sent": "Your message is in the conversation. Your server receives it as the event conversation.message_added.",
 }
@@ -52,6 +65,49 @@ def as_shown(row: table.Row) -> dict[str, Any]:
     return conversation | ({"status": WAITING} if conversation["waiting"] else {})
 
 
+def show_waiting(visit: InProject) -> Response:
+    """Show the queue: the conversations that wait for a person, those that wait longest first."""
+    records, has_more = _waiting(visit)
+    return visit.render("waiting.html", section=WAITING, **_queue(visit, records, has_more))
+
+
+def look_for_waiting(visit: InProject) -> Response:
+    """The queue again, which its page asks for; status 204 if it is what the page has."""
+    if not visit.is_fragment:
+        return visit.redirect(visit.path(WAITING))
+    records, has_more = _waiting(visit)
+    if visit.query.get("seen") == _digest(records):
+        return Response(status_code=204, headers=SECURITY)
+    return visit.render("_waiting_again.html", **_queue(visit, records, has_more))
+
+
+def _waiting(visit: InProject) -> tuple[list[ConversationRecord], bool]:
+    query = queries.parse(CONVERSATIONS, {"waiting": ["true"], "limit": [str(MOST_WAITING)]})
+    page = pages.read(visit.scope, CONVERSATIONS, query)
+    return sorted(map(CONVERSATIONS.record, page.rows), key=_since), page.next_cursor is not None
+
+
+def _since(record: ConversationRecord) -> str:
+    handoff = record.doc["handoff"]
+    return handoff["at"] if handoff else record.doc["created_at"]
+
+
+def _digest(records: list[ConversationRecord]) -> str:
+    """A digest of what the queue shows. It changes each minute, as the waiting times do."""
+    shown = [(one.doc["id"], _since(one), commands.taken_by(one)) for one in records]
+    return hashlib.sha256(repr((clock.now() // clock.MINUTE, shown)).encode()).hexdigest()[:16]
+
+
+def _queue(visit: InProject, records: list[ConversationRecord], has_more: bool) -> dict[str, Any]:
+    return {
+        "waiting": [(one.doc, _since(one), commands.taken_by(one)) for one in records],
+        "has_more": has_more,
+        "named": names.of(visit, (one.doc["customer_id"] for one in records)),
+        "seen": _digest(records),
+        "look_again": LOOK_AGAIN,
+    }
+
+
 def show(visit: InProject) -> Response:
     """Show a conversation's messages, oldest first; the first page has the latest ones."""
     return _thread(visit)
@@ -67,15 +123,52 @@ def _thread(visit: InProject, error: ApiError | None = None) -> Response:
     ids = [action.get(name) for action in actions for name in ("appointment_id", "session_id")]
     return visit.render(
         "conversation.html",
+        error.status if error else 200,
         section=SECTION,
         conversation=record.doc,
         form={"once": secrets.token_urlsafe(16), "content": visit.form.get("content", "")},
         error=error,
         messages=messages,
         named=names.of(visit, [record.doc["customer_id"], *ids]),
+        taken_by=commands.taken_by(record),
+        next_appointment=_next_appointment(visit, record.doc["customer_id"]),
         cursor=page.next_cursor,
         notice=NOTICES.get(visit.query.get("notice", "")),
     )
+
+
+def _next_appointment(visit: InProject, customer_id: str | None) -> Appointment | None:
+    """The customer's next appointment that takes place."""
+    if customer_id is None:
+        return None
+    parameters = {"customer_id": customer_id, "appointment_at[gte]": clock.iso(clock.now()), "limit": "5"}
+    query = queries.parse(APPOINTMENTS, {name: [value] for name, value in parameters.items()})
+    ahead = itertools.islice(pages.earliest_first(visit.scope, APPOINTMENTS, query), _EXAMINED)
+    gone = (AppointmentStatus.CANCELLED, AppointmentStatus.FAILED)
+    return next((one.doc for one in ahead if one.doc["status"] not in gone), None)
+
+
+def take(visit: InProject) -> Response:
+    """Take a conversation that waits, and go to it."""
+    id, who = visit.params["id"], visit.actor.who
+    try:
+        visit.execute(
+            lambda: commands.take(visit.scope, id, who), lambda one: visit.entry("conversation.taken", one["id"])
+        )
+    except ApiError as error:
+        if error.status == 404:
+            raise
+        return _thread(visit, error)
+    return visit.redirect(visit.path(SECTION, f"{id}?notice=taken"))
+
+
+def release(visit: InProject) -> Response:
+    """Let others take a conversation."""
+    id = visit.params["id"]
+    visit.execute(
+        lambda: commands.release(visit.scope, id), lambda one: visit.entry("conversation.released", one["id"])
+    )
+    return visit.redirect(visit.path(SECTION, f"{id}?notice=released"))
 
 
 def end(visit: InProject) -> Response:
@@ -118,6 +211,10 @@ def _find(visit: InProject) -> ConversationRecord:
 
 
 PAGES = (
+    Page(f"{PROJECT}/{WAITING}", get=View(show_waiting, VIEWER)),
+    Page(f"{PROJECT}/{WAITING}/again", get=View(look_for_waiting, VIEWER)),
+    Page(f"{PROJECT}/{SECTION}/{{id}}/take", post=View(take, MEMBER)),
+    Page(f"{PROJECT}/{SECTION}/{{id}}/release", post=View(release, MEMBER)),
     Page(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER)),
     Page(f"{PROJECT}/{SECTION}/{{id}}", get=View(show, VIEWER)),
     Page(f"{PROJECT}/{SECTION}/{{id}}/end", post=View(end, MEMBER)),

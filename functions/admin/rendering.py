@@ -13,7 +13,7 @@ from jinja2.runtime import Context
 from markupsafe import Markup
 from starlette.responses import HTMLResponse
 
-from functions.admin import times, words
+from functions.admin import markdown, times, words
 from shared.core import clock
 from shared.pages import SECURITY, templates
 from shared.pages.assets import Assets, vendored
@@ -41,7 +41,7 @@ def assets() -> Assets:
 def _environment() -> Environment:
     environment = templates.environment(_HERE / "templates", assets())
     environment.filters |= {"pretty": _pretty, "time": _time, "span": _span, "minute": _minute}
-    environment.filters |= {"field": _field, "as_day": times.day, "elsewhere": _elsewhere}
+    environment.filters |= {"field": _field, "as_day": times.day, "markdown": markdown.html, "elsewhere": _elsewhere}
     environment.globals |= {"htmx_config": HTMX, "words": words}
     return environment
 

@@ -143,6 +143,8 @@ ACTION = {
     "conversation.ended": "Ended a conversation",
     "conversation.given_back": "Gave a conversation back to the agent",
     "conversation.message_added": "Wrote a message in a conversation",
+    "conversation.released": "Released a conversation to others",
+    "conversation.taken": "Took a conversation",
     "customer.called": "Called a customer",
     "customer.changed": "Changed a customer",
     "customer.created": "Created a customer",

@@ -141,6 +141,36 @@ def resume(scope: Scope, id: str) -> Change[Conversation]:
     )
 
 
+def taken_by(record: ConversationRecord) -> str | None:
+    """Who has taken a conversation that waits for a person; None if nobody has."""
+    handoff = record.doc["handoff"]
+    return record.row.get("taken_by") if handoff and record.row.get("taken_at") == handoff["at"] else None
+
+
+def take(scope: Scope, id: str, who: str) -> Change[Conversation]:
+    """Note who of the business looks after a conversation that waits. Nothing changes if nobody waits.
+
+    Raises `resource_not_found`, or `conflict` if somebody else has taken it. It has no event.
+    """
+    record = CONVERSATIONS.find(scope, id)
+    owner, handoff = taken_by(record), record.doc["handoff"]
+    if handoff is None or owner == who:
+        return Change(record.doc)
+    if owner is not None:
+        raise ApiError(Code.CONFLICT, f"{owner} has taken this conversation. It can be released first.")
+    taken = {"taken_by": who, "taken_at": handoff["at"]}
+    return Change(record.doc, [CONVERSATIONS.replace(scope, record, record.doc, taken)])
+
+
+def release(scope: Scope, id: str) -> Change[Conversation]:
+    """Let others take the conversation, whoever has taken it. Raises `resource_not_found`."""
+    record = CONVERSATIONS.find(scope, id)
+    if taken_by(record) is None:
+        return Change(record.doc)
+    nobody = {"taken_by": None, "taken_at": None}
+    return Change(record.doc, [CONVERSATIONS.replace(scope, record, record.doc, nobody)])
+
+
 def add_staff_message(scope: Scope, id: str, content: str) -> Change[PostedMessage]:
     """Add the message of a person of the business. The agent does not reply, and who waits goes on waiting.
 

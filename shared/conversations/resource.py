@@ -199,6 +199,10 @@ class ConversationRow(ResourceRow):
     """Whether the agent has sent a holding reply since the handoff."""
     handed_off: NotRequired[bool]
     """An earlier release has handed the conversation over, which it did not show. It is not given back yet."""
+    taken_by: NotRequired[str]
+    """The person of the business who took the handoff of the time `taken_at`, so that others need not."""
+    taken_at: NotRequired[str]
+    """The time `at` of the handoff that was taken: another one is taken by nobody yet."""
 
 
 class MessageRow(tasks.TaskRow):

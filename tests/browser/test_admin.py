@@ -248,6 +248,7 @@ def test_an_owner_adds_a_viewer_who_can_change_nothing(site: Site, chromium: Bro
 TABS = (
     "",
     "attention",
+    "waiting",
     "customers",
     "appointments",
     "sessions",
@@ -319,7 +320,7 @@ def pages_of(site: Site, page: Page) -> dict[str, str]:
         "new_endpoint": site.path("webhook_endpoints/new"),
         "day": site.path("?date=2031-05-06").replace("/?", "?"),
         "week": site.path("?date=2031-05-06&view=week").replace("/?", "?"),
-        "waiting": site.path("conversations?status=waiting"),
+        "conversations_waiting": site.path("conversations?status=waiting"),
         "projects": base,
         "account": f"{base}/account",
         "revoke": site.path(f"api_keys/{key}/revoke"),
@@ -537,3 +538,31 @@ def test_the_day_of_a_desk_is_seen_left_and_printed(site: Site, owner: Page, scr
     owner.emulate_media(media="screen")
     owner.get_by_role("link", name="Today", exact=True).first.click()
     expect(owner.get_by_role("heading", level=1)).to_contain_text("Today")
+
+
+def test_a_conversation_that_waits_appears_by_itself_and_is_taken_answered_and_given_back(
+    site: Site, owner: Page, screenshots: Path
+) -> None:
+    client = site.service.client(site.service.projects[0].test_key)
+    owner.goto(site.path("waiting"))
+    customer = client.post("/v1/customers", {"phone": "+12125550113", "name": "Katherine Johnson"}).ok(201)["id"]
+    thread = {"external_conversation_id": "katherine", "customer": {"id": customer}}
+    client.post("/v1/messages", thread | {"content": "Let me talk to a human"}).ok(201)
+    # The page looks again by itself, every ten seconds, and its title counts.
+    row = owner.locator("tr", has_text="Katherine Johnson")
+    expect(row).to_be_visible()
+    expect(owner).to_have_title(re.compile(r"^\(\d+\) Waiting"))
+    owner.screenshot(path=screenshots / "desk_queue.png", full_page=True)
+    owner.set_viewport_size(VIEWS["phone"]["viewport"])
+    assert overhang(owner) == 0
+    owner.screenshot(path=screenshots / "desk_queue-phone.png", full_page=True)
+    row.get_by_role("button", name="Take").click()
+    expect(owner.get_by_role("status")).to_contain_text("You have taken")
+    expect(owner.get_by_role("button", name="Release")).to_be_visible()
+    owner.get_by_label("Reply to the customer").fill("We call you at noon.")
+    owner.get_by_role("button", name="Send").click()
+    expect(owner.get_by_text("We call you at noon.")).to_be_visible()
+    owner.screenshot(path=screenshots / "desk_taken-phone.png", full_page=True)
+    owner.get_by_role("button", name="Give back to the agent").click()
+    owner.get_by_role("link", name="Waiting").click()
+    expect(owner.get_by_text("Katherine Johnson")).to_have_count(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shared.conversations import commands as conversations
 from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks import replays
@@ -36,3 +37,12 @@ def handed_off(stage: Stage, whole: Whole) -> None:
     path = f"/v1/conversations/{whole.ids['conversations']}/messages"
     reply = created(stage, path, content="[[sim:handoff]]")["reply"]
     assert reply["actions"][0]["type"] == "handoff"
+
+
+def taken(stage: Stage, whole: Whole) -> None:
+    """The conversation waits for a person, and one has taken it."""
+    handed_off(stage, whole)
+    with as_test():
+        scope = Scope(whole.story.project.id, False)
+        change = conversations.take(scope, whole.ids["conversations"], "staff@example.com")
+        table.write(change.writes, "test")

@@ -19,7 +19,7 @@ from shared.webhooks.endpoints import resource as endpoints
 from tests.support.browsing import SESSION, Browser, Shown, Story, Whole, as_test, keys_of, signed_in, trail
 from tests.support.clocks import Clock
 from tests.support.delivering import disable
-from tests.support.project_of_pages import handed_off, replaying, retrying
+from tests.support.project_of_pages import handed_off, replaying, retrying, taken
 from tests.support.stage import Stage
 
 VIEWS = [(page, method) for page in PAGES for method in page.views if method != "HEAD"]
@@ -34,6 +34,8 @@ PREPARED: dict[str, Callable[[Stage, Whole], object]] = {
         "PATCH", f"/v1/customers/{whole.ids['customers']}", {"do_not_call": True}
     ),
     "give_back": lambda stage, whole: handed_off(stage, whole),
+    "take": lambda stage, whole: handed_off(stage, whole),
+    "release": lambda stage, whole: taken(stage, whole),
 }
 """By the end of a path: what must be the case before its form changes anything."""
 

@@ -37,6 +37,7 @@ HOSTILE = [
 
 
 SECTIONS = (
+    "waiting",
     "attention",
     "customers",
     "appointments",

@@ -15,6 +15,8 @@ LIST = ("starting_after", "notice")
 OF_PROJECT: dict[str, tuple[str, ...]] = {
     "": ("date", "view"),
     "attention": (),
+    "waiting": (),
+    "waiting/again": ("seen",),
     "events": ("type", "object_id", "since", "until", *LIST),
     "events/{id}": ("notice",),
     "events/{id}/deliveries": (),
