@@ -7,7 +7,8 @@ docs.aws.amazon.com/codedeploy/latest/userguide/reference-appspec-file-structure
 first deployed as they are, which moves no requests, and then as the template says.
 
 The stack of the copies is deployed before the stage's own, which copies into it, and has a replica of the signing key,
-which is in the stage's own. So that stack is deployed once more when the key is new.
+which is in the stage's own. So that stack is deployed once more when the key is new. An emergency deploys the
+stage's own stack alone, once it exists: the region of the copies may be out of order.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("stage")
     parser.add_argument("--emergency", action="store_true", help="all at once, without release alarms")
     options = parser.parse_args(arguments)
+    stack = stack_name(options.stage)
     context = ["--context", f"stage={options.stage}"]
     if options.emergency:
         context += ["--context", f"{EMERGENCY}=1"]
@@ -45,15 +47,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.emergency:
             _confirm(options.stage)
-        functions = _deployed(stack_name(options.stage))
+        functions = _deployed(stack)
+        alone = options.emergency and bool(functions)
+        stacks = ["--exclusively", stack] if alone else ["--all"]
         if _any_was_moved(functions):
             held = {function.name: str(function.version) for function in functions}
-            _cdk_deploy(*context, "--context", f"{HELD}={json.dumps(held)}")
-        _cdk_deploy(*context)
-        if region := (rollback.settings_of(options.stage).get("backup") or {}).get("region"):
+            _cdk(*stacks, *context, "--context", f"{HELD}={json.dumps(held)}")
+        _cdk(*stacks, *context)
+        region = (rollback.settings_of(options.stage).get("backup") or {}).get("region")
+        if region and not alone:
             replicate_key(options.stage, region, *context)
         if functions:
-            rollback.prune(stack_name(options.stage), {function.function: function.version for function in functions})
+            rollback.prune(stack, {function.function: function.version for function in functions})
     except subprocess.CalledProcessError as failed:
         return failed.returncode
     except (Refused, BotoCoreError, ClientError) as problem:
@@ -108,10 +113,6 @@ def replicate_key(stage: str, copies_region: str, *options: str) -> None:
         return
     print(f"infra.deploy: {copies} gets a replica of the signing key")
     _cdk("--exclusively", copies, "--parameters", f"{copies}:{PRIMARY_KEY}={key}", *options)
-
-
-def _cdk_deploy(*options: str) -> None:
-    _cdk("--all", *options)
 
 
 def _cdk(*options: str) -> None:

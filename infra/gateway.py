@@ -216,7 +216,7 @@ def _protect(stack: Stack, settings: Firewall, api: apigateway.RestApi) -> None:
 def _is_message() -> waf.CfnWebACL.StatementProperty:
     """Matches what API Gateway may route to one of the routes of `MESSAGES_PATH`.
 
-    The path is decoded first, because API Gateway decodes it too: an encoded letter would avoid the limit.
+    The path is decoded first, since API Gateway may decode it, too: an encoded letter would avoid the limit.
     """
 
     def transformed(*kinds: str) -> list[waf.CfnWebACL.TextTransformationProperty]:

@@ -29,6 +29,8 @@ NO_PERMISSION = "no identity-based policy allows"
 """In the message of an AccessDeniedException: these credentials lack the permission, which the functions have."""
 BACKUP_ACTION = "backup:DescribeRegionSettings"
 BACKUP_SETTINGS = "--resource-type-opt-in-preference DynamoDB=true --resource-type-management-preference DynamoDB=true"
+SOON = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 3})
+"""For services and regions that may be out of order when a repair is deployed."""
 MODEL_HELP = "(set `model` in cdk.json to a model or inference profile that the account may use in this region)"
 
 
@@ -83,8 +85,7 @@ def refusals(stage: Stage, *, emergency: bool = False) -> Iterator[str]:
 
 def _of_model(stage: Stage, region: str | None) -> Iterator[str]:
     """Why the stage's model cannot be called, if so: a wrong id, or an account or region without access to it."""
-    config = Config(connect_timeout=5, read_timeout=30, retries={"mode": "standard", "total_max_attempts": 3})
-    client = boto3.client("bedrock-runtime", region_name=region, config=config)
+    client = boto3.client("bedrock-runtime", region_name=region, config=SOON)
     named = f"the model {stage.model}"
     try:
         client.converse(
@@ -127,14 +128,15 @@ def _of_backups(stage: Stage, region: str | None) -> Iterator[str]:
     docs.aws.amazon.com/aws-backup/latest/devguide/advanced-ddb-backup.html.
     """
     for each in (region, stage.backup.region) if stage.backup else ():
-        client = boto3.client("backup", region_name=each)
+        client = boto3.client("backup", region_name=each, config=SOON)
         here = client.meta.region_name
         try:
             settings = client.describe_region_settings()
-        except ClientError as error:
-            if NO_PERMISSION not in error.response["Error"]["Message"]:
-                raise
-            print(f"infra.preflight: AWS Backup was not checked in {here}: these credentials lack {BACKUP_ACTION}")
+        except (BotoCoreError, ClientError) as error:
+            if NO_PERMISSION in str(error):
+                print(f"infra.preflight: AWS Backup was not checked in {here}: these credentials lack {BACKUP_ACTION}")
+            else:
+                yield f"stage {stage.name} has backups, but AWS Backup did not say its settings in {here}: {error}"
             continue
         preferences = (settings["ResourceTypeOptInPreference"], settings["ResourceTypeManagementPreference"])
         if not all(preference.get("DynamoDB") for preference in preferences):

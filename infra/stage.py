@@ -273,10 +273,11 @@ class Stage(_Settings):
         return self
 
     def _check_firewall(self) -> None:
-        """No address may send as much as the routes of messages accept of all addresses together."""
-        accepted = 60 * self.messages_per_second
-        if self.wall and self.wall.messages_per_minute >= accepted:
-            raise ValueError(f"firewall.messages_per_minute must be less than {accepted}, 60 times messages_per_second")
+        """No address may send as much as the stage, or its routes of messages, accept of all addresses together."""
+        for kind in ("requests", "messages"):
+            accepted = 60 * getattr(self, f"{kind}_per_second")
+            if self.wall and getattr(self.wall, f"{kind}_per_minute") >= accepted:
+                raise ValueError(f"firewall.{kind}_per_minute must be less than {accepted}, 60 times {kind}_per_second")
 
     def _check_copies(self) -> None:
         if self.backup and len(self.name) > LONGEST_NAME_WITH_BACKUP:

@@ -121,7 +121,7 @@ def settings_of_backups(authorization: str, excluded: Mapping[str, str]) -> tupl
     """AWS Backup's response to a request for the settings of a region, its status and headers."""
     (region,) = [each for each in REGIONS if f"/{each}/backup/" in authorization]
     wrong = excluded.get(region, "")
-    if "no identity-based policy" in wrong:
+    if " " in wrong:
         return json.dumps({"Message": wrong}), 403, {"x-amzn-ErrorType": "AccessDeniedException"}
     names = ("ResourceTypeOptInPreference", "ResourceTypeManagementPreference")
     return json.dumps({name: {"DynamoDB": name != wrong} for name in names}), 200, {}
@@ -295,6 +295,17 @@ def test_credentials_that_may_not_read_the_settings_of_backups_deploy_without_th
     excluded[COPIES_REGION] = "no identity-based policy allows the backup:DescribeRegionSettings action"
     assert [*preflight.refusals(PROD)] == []
     assert f"AWS Backup was not checked in {COPIES_REGION}" in capsys.readouterr().out
+
+
+def test_trouble_with_the_region_of_the_copies_does_not_keep_a_repair_from_being_deployed(
+    account: Account, excluded: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    account(ACCOUNT, NEEDED)
+    excluded[COPIES_REGION] = "explicit deny in a service control policy"
+    (line,) = preflight.refusals(PROD)
+    assert f"AWS Backup did not say its settings in {COPIES_REGION}: " in line
+    assert [*preflight.refusals(PROD, emergency=True)] == []
+    assert line in capsys.readouterr().out
 
 
 def test_a_stage_that_nobody_described_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

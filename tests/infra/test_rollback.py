@@ -357,5 +357,6 @@ def test_an_emergency_deploys_only_if_the_stages_name_confirms_it(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(answer))
     assert deploy.main([STAGE, "--emergency"]) == (0 if answer.strip() == STAGE else 1)
-    confirmed = [["--no-install", "cdk", "deploy", "--all", "--context", f"stage={STAGE}", "--context", "emergency=1"]]
+    alone = ["--exclusively", STACK]
+    confirmed = [["--no-install", "cdk", "deploy", *alone, "--context", f"stage={STAGE}", "--context", "emergency=1"]]
     assert calls(cdk) == (confirmed if answer.strip() == STAGE else [])

@@ -160,8 +160,16 @@ def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str
         ({"firewall": {"requests_per_minute": 3_000_000_000}}, "firewall.requests_per_minute should be less"),
         ({"firewall": {"messages_per_minute": 4_999}}, "firewall.messages_per_minute should be greater than"),
         (
-            {"messages_per_second": 200, "firewall": {"messages_per_minute": 12_000}},
+            {
+                "requests_per_second": 5_000,
+                "messages_per_second": 200,
+                "firewall": {"messages_per_minute": 12_000},
+            },
             "firewall.messages_per_minute must be less than 12000, 60 times messages_per_second",
+        ),
+        (
+            {"requests_per_second": 500, "firewall": {"requests_per_minute": 30_000}},
+            "firewall.requests_per_minute must be less than 30000, 60 times requests_per_second",
         ),
         ({"firewall": True}, "firewall should be an object"),
     ],
