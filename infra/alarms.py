@@ -159,31 +159,33 @@ class Topics:
         return {name: topic for name, topic in named.items() if isinstance(topic, sns.Topic)}
 
 
-def watch(
-    stack: Stack,
-    *,
-    scope: Construct,
-    table: dynamodb.ITable,
-    queues: Mapping[str, sqs.Queue],
-    machines: Mapping[str, sfn.StateMachine],
-    functions: Mapping[str, lambda_.Function],
-    rules: Mapping[str, events.Rule],
-    topics: Mapping[str, sns.Topic],
-    api: apigateway.RestApi,
-    access_log: logs.LogGroup,
-    copied: Copied | None,
-    notified: Topics | None,
-) -> list[cloudwatch.Alarm]:
-    """Create the alarms, in the `scope`, for the resources of the stack.
+@dataclass(frozen=True)
+class Parts:
+    """What alarms and dashboard watch. The mappings have the topology's names as keys.
 
-    The mappings have the topology's names as keys. `copied` is None without backups. `notified` are the topics that
-    are notified when an alarm goes off.
+    `copied` is None without backups. `notified` are the topics that are notified when an alarm goes off.
     """
+
+    table: dynamodb.ITable
+    queues: Mapping[str, sqs.Queue]
+    machines: Mapping[str, sfn.StateMachine]
+    functions: Mapping[str, lambda_.Function]
+    rules: Mapping[str, events.Rule]
+    topics: Mapping[str, sns.Topic]
+    api: apigateway.RestApi
+    access_log: logs.LogGroup
+    copied: Copied | None
+    notified: Topics | None
+
+
+def watch(stack: Stack, scope: Construct, parts: Parts) -> list[cloudwatch.Alarm]:
+    """Create the alarms of the stack, in the `scope`."""
+    table = parts.table
     watched = [
-        *_of_queues(queues),
-        *((FAILED_EXECUTIONS, name, machine.metric_failed()) for name, machine in machines.items()),
-        *_of_functions(stack, functions, table, scheduled={*rules}),
-        *([(CANARY_FAILED, metrics.CANARY, canary_passed(table))] if metrics.CANARY in rules else []),
+        *_of_queues(parts.queues),
+        *((FAILED_EXECUTIONS, name, machine.metric_failed()) for name, machine in parts.machines.items()),
+        *_of_functions(stack, parts.functions, table, scheduled={*parts.rules}),
+        *([(CANARY_FAILED, metrics.CANARY, canary_passed(table))] if metrics.CANARY in parts.rules else []),
         *(
             (_LATENESS.get(queue_class, DELIVERY_LATENESS), queue_class, lateness(table, queue_class))
             for queue_class in metrics.QUEUE_CLASSES
@@ -192,18 +194,18 @@ def watch(
         (FAILED_TURNS, metrics.AGENT, failed_turns(table)),
         (HANDOFFS, metrics.AGENT, _handoff_rate(table)),
         (FAILED_CALLS, metrics.CALLS, failed_calls(table)),
-        (SERVER_ERRORS, "api", _error_rate(stack, api, access_log)),
+        (SERVER_ERRORS, "api", _error_rate(stack, parts.api, parts.access_log)),
         (ACCOUNT_CONCURRENCY, "account", _unreserved_share()),
         (TABLE_THROTTLES, "table", _sum(throttles(table))),
         *((TABLE_THROTTLES, index.name, _sum(throttles(table, index.name))) for index in topology.TABLE.indexes),
-        *((FAILED_EVENTS, name, failed_events(rule)) for name, rule in rules.items()),
+        *((FAILED_EVENTS, name, failed_events(rule)) for name, rule in parts.rules.items()),
         *(
             (FAILED_NOTIFICATIONS, name, each.metric_number_of_notifications_failed())
-            for name, each in all_topics(topics, notified).items()
+            for name, each in all_topics(parts.topics, parts.notified).items()
         ),
-        *(_of_copies(copied) if copied else []),
+        *(_of_copies(parts.copied) if parts.copied else []),
     ]
-    return [_alarm(stack, scope, kind, name, metric, notified) for kind, name, metric in watched]
+    return [_alarm(stack, scope, kind, name, metric, parts.notified) for kind, name, metric in watched]
 
 
 def budget(stack: Stack, amount: int, topic: sns.ITopic) -> None:

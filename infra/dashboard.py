@@ -34,22 +34,8 @@ STREAM_READERS = tuple(described.name for described in topology.FUNCTIONS if des
 Lines = Sequence[cloudwatch.Metric]
 
 
-def draw(
-    stack: Stack,
-    *,
-    scope: Construct,
-    watched: Sequence[cloudwatch.Alarm],
-    table: dynamodb.ITable,
-    queues: Mapping[str, sqs.Queue],
-    machines: Mapping[str, sfn.StateMachine],
-    functions: Mapping[str, lambda_.Function],
-    rules: Mapping[str, events.Rule],
-    topics: Mapping[str, sns.Topic],
-    api: apigateway.RestApi,
-    copied: Copied | None,
-    notified: alarms.Topics | None,
-) -> None:
-    """Create the dashboard. The mappings have the topology's names as keys; the rest is as in `alarms.watch`."""
+def draw(stack: Stack, scope: Construct, parts: alarms.Parts, watched: Sequence[cloudwatch.Alarm]) -> None:
+    """Create the dashboard of the stack, in the `scope`: the alarms, and graphs of the parts."""
     # An account has one list of dashboards for all regions.
     name = f"{stack.stack_name}-{stack.region}"
     made = cloudwatch.Dashboard(scope, "Dashboard", dashboard_name=name, default_interval=SHOWN)
@@ -59,18 +45,18 @@ def draw(
         )
     )
     for row in (
-        _api(stack, api),
-        _functions(functions),
-        _load(functions),
-        _queues(queues),
-        _events(table, functions),
-        _given_up(stack, table, functions),
-        _live(table),
-        *([_canary(table)] if metrics.CANARY in rules else []),
-        _machines(machines),
-        _handed_over(rules, alarms.all_topics(topics, notified)),
-        _table(table),
-        *([_backups(copied)] if copied else []),
+        _api(stack, parts.api),
+        _functions(parts.functions),
+        _load(parts.functions),
+        _queues(parts.queues),
+        _events(parts.table, parts.functions),
+        _given_up(stack, parts.table, parts.functions),
+        _live(parts.table),
+        *([_canary(parts.table)] if metrics.CANARY in parts.rules else []),
+        _machines(parts.machines),
+        _handed_over(parts.rules, alarms.all_topics(parts.topics, parts.notified)),
+        _table(parts.table),
+        *([_backups(parts.copied)] if parts.copied else []),
     ):
         graphs = dict(row)
         made.add_widgets(

@@ -118,9 +118,7 @@ class ServiceStack(Stack):
         500, and is deployed and rolled back with its parent.
         """
         self.watch = NestedStack(self, "Watch", description="Alarms and dashboard")
-        watched = alarms.watch(
-            self,
-            scope=self.watch,
+        parts = alarms.Parts(
             table=self.table,
             queues=self.queues,
             machines=self.machines,
@@ -132,20 +130,8 @@ class ServiceStack(Stack):
             copied=copied,
             notified=self.notified,
         )
-        dashboard.draw(
-            self,
-            scope=self.watch,
-            watched=watched,
-            table=self.table,
-            queues=self.queues,
-            machines=self.machines,
-            functions=self.functions,
-            rules=self.rules,
-            topics=self.topics,
-            api=self.api,
-            copied=copied,
-            notified=self.notified,
-        )
+        watched = alarms.watch(self, self.watch, parts)
+        dashboard.draw(self, self.watch, parts, watched)
 
     def _outputs(self) -> None:
         """Create the outputs by which people and the operator's commands find the stage's resources."""
