@@ -243,10 +243,9 @@ def _read_ahead(
     operation: Operation, request: StarletteRequest, api_key: str
 ) -> AbstractContextManager[table.ReadAhead | None]:
     """Begin to read the operation's resource if the key's project is known: its partition contains the project."""
-    scope = api_keys.expected_scope(api_key) if operation.reads else None
-    if operation.reads is None or scope is None:
-        return nullcontext()
-    return operation.reads.read_ahead(scope, request.path_params["id"])
+    reads, id = operation.reads, request.path_params.get("id", "")
+    scope = api_keys.expected_scope(api_key) if reads and ids.is_id(reads.prefix, id) else None
+    return nullcontext() if reads is None or scope is None else table.ReadAhead(scope.pk(reads.kind), id)
 
 
 def _authenticate(api_key: str, context: RequestContext) -> api_keys.Caller:

@@ -41,7 +41,7 @@ class Dialogue:
     """A simulated call, from the answer to the end.
 
     `change` is what the agent's tools did to the appointment: the record as it was read and its new document, as
-    `Collection.update` takes them. `later` is the instant (milliseconds) at which the customer asked to be called
+    `Collection.replace` takes them. `later` is the instant (milliseconds) at which the customer asked to be called
     again.
     """
 

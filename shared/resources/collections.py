@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
@@ -102,10 +101,6 @@ class Collection(Generic[D, R]):
         """The row with this id, deleted or not; None if it does not exist."""
         row = table.get(scope.pk(self.kind), id, ahead)
         return self.deleted_row(scope, id) if row is None and self.keeps_deleted else row
-
-    def read_ahead(self, scope: Scope, id: str) -> AbstractContextManager[table.ReadAhead | None]:
-        """Send the request of a `find` in the block; None if no resource can have this id."""
-        return table.ReadAhead(scope.pk(self.kind), id) if ids.is_id(self.prefix, id) else nullcontext()
 
     def deleted_row(self, scope: Scope, id: str) -> table.Row | None:
         """The row with this id if the resource is deleted, otherwise None. A deletion is final."""

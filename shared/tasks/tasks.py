@@ -42,7 +42,6 @@ MAX_STEPS = 20
 """The most steps that one worker takes before it leaves the rest to a new wake-up."""
 
 R = TypeVar("R", bound=Mapping[str, Any])
-W = TypeVar("W", table.Put, table.Update)
 Attributes = Mapping[str, table.Value | None]
 
 _UNCLAIMED: Attributes = dict.fromkeys(("lease", "lease_until", "lost", "wake_ups"))
@@ -128,30 +127,33 @@ def claim(pk: str, sk: str, until_ms: int) -> Claim[R] | NotDue | None:
     the row has no scheduled step, or another worker's lease has not expired. Makes one write in the common case.
     From then on, log lines and writes name the API request that caused the work.
     """
-    result: Claim[R] | NotDue | None = _claim(pk, sk, until_ms)
-    if isinstance(result, Claim):
-        trace.follow(result.row)
-    return result
-
-
-def _claim(pk: str, sk: str, until_ms: int) -> Claim[R] | NotDue | None:
     now, token = clock.now(), uuid.uuid4().hex
     lease: dict[str, table.Value | None] = {"lease": token, "lease_until": until_ms}
-    free = table.Update(
-        pk, sk, set=lease, condition="due_at <= :now AND attribute_not_exists(lease)", values={":now": now}
-    )
+    free = "due_at <= :now AND attribute_not_exists(lease)"
+    claimed: Claim[R] | None
+    claimed, old = _try_to_claim(table.Update(pk, sk, set=lease, condition=free, values={":now": now}), token)
+    if claimed is None and old is not None and "due_at" in old:
+        if old["due_at"] > now:
+            return NotDue(old["due_at"] - now)
+        if not _is_leased(old):
+            expired = "lease = :lease" if "lease" in old else "attribute_not_exists(lease)"
+            values = {":lease": old["lease"]} if "lease" in old else {}
+            lease["lost"] = old.get("lost", 0) + 1
+            claimed, _ = _try_to_claim(table.Update(pk, sk, set=lease, condition=expired, values=values), token)
+    if claimed is not None:
+        trace.follow(claimed.row)
+    return claimed
+
+
+def _try_to_claim(write: table.Update, token: str) -> tuple[Claim[R] | None, table.Row | None]:
+    """The claim that the write makes; None if its condition failed, with the row as it is."""
     try:
-        return Claim(cast("R", table.write_and_get(free)), token)
+        return Claim(cast("R", table.write_and_get(write)), token), None
     except table.ConditionFailed as failed:
-        old = failed.old
-    if old is None or "due_at" not in old:
-        return None
-    if old.get("lease") == token:
+        if failed.old is None or failed.old.get("lease") != token:
+            return None, failed.old
         # An earlier attempt of this write took effect, but its response was lost.
-        return Claim(cast("R", old), token)
-    if old["due_at"] > now:
-        return NotDue(int(old["due_at"]) - now)
-    return None if _is_leased(old) else _take_over(pk, sk, lease, old)
+        return Claim(cast("R", failed.old), token), None
 
 
 def claim_soon(pk: str, sk: str, until: Callable[[], int]) -> Claim[R] | None:
@@ -166,22 +168,6 @@ def claim_soon(pk: str, sk: str, until: Callable[[], int]) -> Claim[R] | None:
     return result if isinstance(result, Claim) else None
 
 
-def if_claimed(claim: Claim[Any], write: W, *, keep: bool = False) -> W:
-    """`write`, a write to the claimed row, on condition that the worker still has the claim.
-
-    The write ends the claim and resets the counts of lost workers and of wake-ups, unless `keep` is set.
-    """
-    condition = f"({write.condition}) AND lease = :lease" if write.condition else "lease = :lease"
-    values = {**write.values, ":lease": claim.token}
-    if isinstance(write, table.Put):
-        assert not isinstance(write, table.Update)
-        lease = {name: claim.row[name] for name in ("lease", "lease_until")} if keep else {}
-        unclaimed = {name: value for name, value in write.row.items() if name not in _UNCLAIMED}
-        return dataclasses.replace(write, row=unclaimed | lease, condition=condition, values=values)
-    changes = write.set if keep else {**_UNCLAIMED, **write.set}
-    return dataclasses.replace(write, set=changes, condition=condition, values=values)
-
-
 def if_waiting(row: Mapping[str, Any], changes: Attributes) -> table.Update:
     """The write of these attributes, on condition that the step is due as in `row` and no worker has claimed it."""
     # A worker that records a step changes `due_at`.
@@ -190,14 +176,14 @@ def if_waiting(row: Mapping[str, Any], changes: Attributes) -> table.Update:
 
 
 def save_step(claim: Claim[Any], writes: Sequence[table.Write], *, keep: bool = False) -> None:
-    """Execute the writes of a step, all or none. The write to the claimed row is made conditional on the claim.
+    """Execute the writes of a step, all or none, on condition that the worker still has the claim.
 
-    Raises ConditionFailed or Contended.
+    One of them must update the claimed row. That ends the claim and resets the counts of lost workers and of wake-ups,
+    unless `keep` is set. Raises ConditionFailed or Contended.
     """
-    row = (claim.row["pk"], claim.row["sk"])
     # A new request id for each commit. With one id for the whole claim, a worker that lost its claim after a commit
     # with `keep` would find its own id on the row, and its next commit would count as success without being written.
-    table.write([_if_claimed_row(row, claim, write, keep) for write in writes], uuid.uuid4().hex)
+    table.write([_if_claimed(claim, write, keep=keep) for write in writes], uuid.uuid4().hex)
 
 
 def release(claim: Claim[Any], changes: Attributes | None = None, *, failed: bool = False) -> None:
@@ -278,26 +264,11 @@ def _is_leased(row: Mapping[str, Any]) -> bool:
     return bool(now < row.get("lease_until", 0) <= now + MAX_LEASE_MS)
 
 
-def _if_claimed_row(row: tuple[str, str], claim: Claim[Any], write: table.Write, keep: bool) -> table.Write:
-    """`write`, conditional on the claim if it is a write to the claimed row."""
-    if isinstance(write, table.Update) and (write.pk, write.sk) == row:
-        return if_claimed(claim, write, keep=keep)
-    if isinstance(write, table.Put) and (write.row["pk"], write.row["sk"]) == row:
-        return if_claimed(claim, write, keep=keep)
-    return write
-
-
-def _take_over(pk: str, sk: str, lease: Attributes, old: table.Row) -> Claim[R] | None:
-    """Claim a row whose lease has expired."""
-    update = table.Update(
-        pk,
-        sk,
-        set={**lease, "lost": old.get("lost", 0) + 1},
-        condition="lease = :expired" if "lease" in old else "attribute_not_exists(lease)",
-        values={":expired": old["lease"]} if "lease" in old else {},
-    )
-    token = str(lease["lease"])
-    try:
-        return Claim(cast("R", table.write_and_get(update)), token)
-    except table.ConditionFailed as failed:
-        return Claim(cast("R", failed.old), token) if failed.old and failed.old.get("lease") == token else None
+def _if_claimed(claim: Claim[Any], write: table.Write, *, keep: bool) -> table.Write:
+    """`write`; if it updates the claimed row, on condition of the claim, which it ends unless `keep` is set."""
+    if not isinstance(write, table.Update) or (write.pk, write.sk) != (claim.row["pk"], claim.row["sk"]):
+        return write
+    changes = write.set if keep else {**_UNCLAIMED, **write.set}
+    held = "lease = :lease"
+    condition = f"({write.condition}) AND {held}" if write.condition else held
+    return dataclasses.replace(write, set=changes, condition=condition, values={**write.values, ":lease": claim.token})

@@ -68,7 +68,7 @@ def job(stage: Stage, stopped_clock: Clock) -> Job:
 
 
 def record(claim: Claim[table.Row], write: table.Update, *, keep: bool = False) -> None:
-    table.write([tasks.if_claimed(claim, write, keep=keep)], claim.token)
+    tasks.save_step(claim, [write], keep=keep)
 
 
 def test_a_row_may_be_inserted_with_a_claim(stage: Stage, stopped_clock: Clock) -> None:
@@ -234,18 +234,6 @@ def test_a_late_worker_commits_none_of_its_writes(job: Job, stopped_clock: Clock
     tasks.save_step(present, [job.done(3), other.done(3)])
     assert (job.row["done"], other.row["done"]) == (3, 3)
     assert "lease" not in job.row
-
-
-@pytest.mark.parametrize("keep", [False, True])
-def test_a_whole_row_is_written_under_a_claim(job: Job, stopped_clock: Clock, keep: bool) -> None:
-    late = job.claimed()
-    put = tasks.if_claimed(late, table.Put({**late.row, "done": 5}, condition=table.PRESENT), keep=keep)
-    table.write([put], late.token)
-    assert (job.claim() is None) == keep
-    stopped_clock.forward(LEASE / clock.SECOND)
-    job.claimed()
-    with pytest.raises(table.ConditionFailed):
-        table.write([put], "another request")
 
 
 def test_a_claim_whose_response_was_lost_holds(job: Job) -> None:

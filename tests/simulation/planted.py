@@ -65,7 +65,7 @@ PLANTED = (
     ),
     Planted(
         "the result of a step is written without the claim",
-        ("shared/tasks/tasks.py", 'else "lease = :lease"\n', 'else "lease <> :lease OR lease = :lease"\n'),
+        ("shared/tasks/tasks.py", 'held = "lease = :lease"', 'held = "(lease <> :lease OR lease = :lease)"'),
         "",
     ),
     Planted(
@@ -282,7 +282,7 @@ PLANTED = (
     ),
     Planted(
         "the last workers of an attempt are not counted",
-        ("shared/tasks/tasks.py", '"lost": old.get("lost", 0) + 1', '"lost": 0'),
+        ("shared/tasks/tasks.py", 'lease["lost"] = old.get("lost", 0) + 1', 'lease["lost"] = 0'),
         "",
     ),
     Planted(

@@ -105,7 +105,7 @@ Write = Put | Update | Delete | Check
 class ConditionFailed(Exception):
     """The condition of `op` failed. `old` is the row at that time, None if it does not exist.
 
-    Only `update` raises it if it is `uncertain` whether an earlier attempt of the write took effect.
+    Only `write_and_get` raises it if it is `uncertain` whether an earlier attempt of the write took effect.
     """
 
     def __init__(self, op: Write, old: Row | None, *, uncertain: bool = False) -> None:
