@@ -227,16 +227,13 @@ def _release_groups(messages: Sequence[QueueMessage]) -> None:
 
 def _settle(operation: str, message: QueueMessage, entries: Sequence[Mapping[str, Any]]) -> None:
     """Call an operation with the queue of the message and these entries. A failure is logged."""
-    queue = services.queue_of(message.queue)
-    if queue is None:
-        logger().warning("could not delete or re-time messages", extra={"queue": message.queue})
-        return
-    try:
-        response = services.sqs().call(operation, {"QueueUrl": services.queue_url(queue), "Entries": entries})
-    except (services.AwsError, services.Unavailable) as error:
-        logger().warning("could not delete or re-time messages", extra={"queue": queue, "error": type(error).__name__})
-        return
-    if response.get("Failed"):
-        logger().warning(
-            "could not delete or re-time messages", extra={"queue": queue, "error": response["Failed"][0]["Code"]}
-        )
+    queue, problem = services.queue_of(message.queue), "unknown queue"
+    if queue is not None:
+        try:
+            response = services.sqs().call(operation, {"QueueUrl": services.queue_url(queue), "Entries": entries})
+            problem = response["Failed"][0]["Code"] if response.get("Failed") else ""
+        except (services.AwsError, services.Unavailable) as error:
+            problem = type(error).__name__
+    if problem:
+        extra = {"queue": queue or message.queue, "error": problem}
+        logger().warning("could not delete or re-time messages", extra=extra)

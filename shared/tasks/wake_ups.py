@@ -53,14 +53,14 @@ def send(queue: str, wake_ups: Sequence[WakeUp]) -> None:
     for start in range(0, len(wake_ups), _BATCH):
         batch = wake_ups[start : start + _BATCH]
         entries = [_entry(number, wake_up, url) for number, wake_up in enumerate(batch)]
-        about = {"queue": queue, "rows": [wake_up.sk for wake_up in batch]}
         try:
             response = services.sqs().call("SendMessageBatch", {"QueueUrl": url, "Entries": entries})
+            problem = response["Failed"][0]["Code"] if response.get("Failed") else ""
         except (services.AwsError, services.Unavailable) as error:
-            logger().warning("wake-up lost", extra=about | {"error": type(error).__name__})
-            continue
-        if response.get("Failed"):
-            logger().warning("wake-up lost", extra=about | {"error": response["Failed"][0]["Code"]})
+            problem = type(error).__name__
+        if problem:
+            rows = [wake_up.sk for wake_up in batch]
+            logger().warning("wake-up lost", extra={"queue": queue, "rows": rows, "error": problem})
 
 
 def send_within(seconds: float, queue: str, wake_ups: Sequence[WakeUp]) -> None:

@@ -6,6 +6,7 @@ of the event to the endpoint removes the entry of a failed delivery; the deliver
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
@@ -63,12 +64,7 @@ def entries_of(
 ) -> list[table.Row]:
     """Index entries of a partition between two ids, both inclusive; newest first by default."""
     pages = table.query(partition, index="f1", at_least=least, at_most=most, limit=limit, forward=forward)
-    found: list[table.Row] = []
-    for entries in pages:
-        found += entries
-        if len(found) >= limit:
-            break
-    return found[:limit]
+    return list(itertools.islice(itertools.chain.from_iterable(pages), limit))
 
 
 def read(entries: Sequence[table.Row]) -> list[DeliveryRow]:

@@ -169,13 +169,11 @@ def send_notice(scope: Scope, endpoint: Snapshot, notice: Notice) -> None:
     }
     try:
         in_time = threads.run_within(NOTICE_SECONDS, lambda: services.call(services.sns().publish, **parameters))
+        problem = "" if in_time else f"SNS did not respond within {NOTICE_SECONDS} seconds"
     except (services.AwsError, services.Unavailable) as error:
-        logger().warning("notice not sent", extra=about | {"error": str(error)})
-        return
-    if not in_time:
-        logger().warning(
-            "notice not sent", extra=about | {"error": f"SNS did not respond within {NOTICE_SECONDS} seconds"}
-        )
+        problem = str(error)
+    if problem:
+        logger().warning("notice not sent", extra=about | {"error": problem})
 
 
 def mark(endpoint: Snapshot, outcome: Outcome, arrival: Arrival) -> dict[str, table.Value | None]:
