@@ -16,7 +16,7 @@ from functions import (
     sessions,
     webhook_endpoints,
 )
-from infra.openapi import errors, headers, links, operations, webhooks
+from infra.openapi import errors, examples, headers, links, operations, webhooks
 from infra.openapi.schemas import Schemas
 from shared.api import idempotency
 from shared.api.routes import Route
@@ -72,6 +72,10 @@ def document() -> dict[str, Any]:
     links.add(described, schemas.named)
     paths: dict[str, Any] = {}
     for each in described:
+        for status in each.operation.status:
+            media = each.document["responses"][str(status)]["content"]["application/json"]
+            name = media["schema"]["$ref"].rpartition("/")[2]
+            media["example"] = examples.response(each.operation.name, status, each.path, name)
         paths.setdefault(each.path, {})[each.method.lower()] = each.document
     return {
         "openapi": "3.1.0",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from shared.docs import samples
 
 _ULID = "01kacx5d6n8q2r4s6t8v0w1x2y"
 CUSTOMER, APPOINTMENT, SESSION = f"cust_{_ULID}", f"appt_{_ULID}", f"sess_{_ULID}"
@@ -104,3 +107,171 @@ BODIES: dict[str, dict[str, Any]] = {
     "SecretRotation": {"previous_secret_valid_seconds": 3600},
 }
 """An example of the body of each input model."""
+
+_TIMES = {"livemode": False, "created_at": _TIME, "updated_at": _TIME}
+_QUESTION = {"id": f"msg_{_ULID}", "object": "message", "role": "user", "content": "please confirm my appointment"}
+_REPLY = {
+    "id": "msg_01kacx5d6n8q2r4s6t8v0w1x2z",
+    "object": "message",
+    "role": "assistant",
+    "content": "I am the automated AI assistant of Blue Clinic.\n\nYour appointment is confirmed.",
+    "created_at": "2026-11-22T09:30:01.000Z",
+    "actions": [{"type": "appointment_confirmed", "appointment_id": samples.APPOINTMENT["id"]}],
+    "holding": False,
+}
+_MESSAGE = {**_QUESTION, "created_at": _TIME, "reply_status": "complete"}
+_ANSWERED = {**_MESSAGE, "reply": _REPLY, "conversation": samples.CONVERSATION}
+_HOURS = {"days": ["monday", "tuesday", "wednesday", "thursday", "friday"], "from": "08:30", "to": "17:00"}
+_ENDPOINT = {
+    "id": f"whk_{_ULID}",
+    "object": "webhook_endpoint",
+    **_TIMES,
+    "url": "https://example.com/webhooks",
+    "enabled": True,
+    "event_filters": ["appointment.*"],
+    "label": "Production",
+    "description": None,
+    "secret_prefix": "whsec_MfKQ9r8",
+    "previous_secret_expires_at": None,
+    "disabled_at": None,
+    "disabled_reason": None,
+}
+RESPONSES: Mapping[str, Any] = {
+    "AgentSettings": {
+        "object": "agent_settings",
+        **_TIMES,
+        "business_name": "Blue Clinic",
+        "business_phone": "+15005550199",
+        "timezone": "Europe/Berlin",
+        "language": "en",
+        "opening_hours": [_HOURS],
+        "facts": [{"question": "Do you have parking?", "answer": "Yes, behind the house."}],
+        "change_policy": "within_hours",
+        "minimum_notice_minutes": 120,
+        "calling_hours": [_HOURS],
+    },
+    "AnsweredMessage": _ANSWERED,
+    "Appointment": samples.APPOINTMENT,
+    "Call": {
+        "object": "call",
+        "status": "queued",
+        "session_id": samples.SESSION["id"],
+        "customer_id": samples.CUSTOMER["id"],
+        "appointment_id": samples.APPOINTMENT["id"],
+        "channel": "phone",
+        "call_status": "queued",
+        "not_before": None,
+        "dial_at": _TIME,
+        "livemode": False,
+        "created_at": _TIME,
+    },
+    "Conversation": samples.CONVERSATION,
+    "Customer": samples.CUSTOMER,
+    "DeletedWebhookEndpoint": {"id": f"whk_{_ULID}", "object": "webhook_endpoint", "deleted": True},
+    "Delivery": {
+        "id": f"whd_{_ULID}",
+        "object": "webhook_delivery",
+        "event_id": samples.event("appointment.confirmed")["id"],
+        "event_type": "appointment.confirmed",
+        "webhook_endpoint_id": f"whk_{_ULID}",
+        "url": "https://example.com/webhooks",
+        "status": "succeeded",
+        "trigger": "automatic",
+        "retry_of": None,
+        "attempt_count": 1,
+        "max_attempts": 9,
+        "next_attempt_at": None,
+        "last_attempt_at": _TIME,
+        "response_status_code": 204,
+        "response_body": "",
+        "error_code": None,
+        "duration_ms": 84,
+        "attempts": [
+            {"number": 1, "at": _TIME, "response_status_code": 204, "error_code": None, "duration_ms": 84},
+        ],
+        "livemode": False,
+        "created_at": _TIME,
+        "completed_at": _TIME,
+    },
+    "Event": samples.event("appointment.confirmed"),
+    "Message": _MESSAGE,
+    "Ping": {
+        "object": "ping",
+        "project_id": 1,
+        "project_name": "Blue Clinic",
+        "livemode": False,
+        "request_id": f"req_{_ULID}",
+    },
+    "PostedMessage": _ANSWERED,
+    "Recording": {
+        "object": "recording",
+        "session_id": samples.SESSION["id"],
+        "status": "available",
+        "url": "https://recordings.example.com/call.wav?signature=5f2c",
+        "url_expires_at": "2026-11-22T09:45:00.000Z",
+        "content_type": "audio/wav",
+        "duration_seconds": 21,
+    },
+    "Session": samples.SESSION,
+    "Transcript": {
+        "object": "transcript",
+        "session_id": samples.SESSION["id"],
+        "status": "available",
+        "data": [
+            {"role": "agent", "content": "Will you be there?", "started_at_ms": 300, "ended_at_ms": 1500},
+            {"role": "customer", "content": "Yes, I'll be there.", "started_at_ms": 1800, "ended_at_ms": 3100},
+        ],
+    },
+    "WebhookEndpoint": _ENDPOINT,
+    "WebhookEndpointWithSecret": {**_ENDPOINT, "secret": _FIELDS["secret"]},
+}
+"""An example of the body of each success, by the name of its schema. A list has one item."""
+
+_WAITING: Mapping[str, Any] = {
+    "id": "whd_01kacx5d6n8q2r4s6t8v0w1x2z",
+    "status": "attempting",
+    "trigger": "manual",
+    "retry_of": f"whd_{_ULID}",
+    "attempt_count": 0,
+    "attempts": [],
+    "next_attempt_at": _TIME,
+    **dict.fromkeys(("last_attempt_at", "response_status_code", "response_body", "duration_ms", "completed_at")),
+}
+_AFTER: Mapping[tuple[str, int], Mapping[str, Any]] = {
+    ("call_customer", 202): {"status": "consent_pending", "channel": "whatsapp", "dial_at": None},
+    ("cancel_session", 200): {
+        "call_status": "failed",
+        "ended_reason": "canceled",
+        "outcome": "not_placed",
+        "dial_at": None,
+        "ended_at": _TIME,
+    },
+    ("delete_appointment", 200): {"status": "cancelled", "deleted_at": _TIME},
+    ("delete_customer", 200): {"deleted_at": _TIME},
+    ("end_conversation", 200): {"status": "ended", "ended_at": _TIME},
+    ("retry_delivery", 202): _WAITING,
+    ("test_webhook_endpoint", 202): {
+        **_WAITING,
+        "event_type": "appointment.created",
+        "trigger": "test",
+        "retry_of": None,
+    },
+    ("update_appointment", 200): BODIES["AppointmentPatch"],
+    ("update_customer", 200): BODIES["CustomerPatch"],
+    ("update_webhook_endpoint", 200): {"enabled": False, "disabled_at": _TIME, "disabled_reason": "manual"},
+}
+"""What an operation changes in the example of its response."""
+
+
+def response(operation: str, status: int, path: str, name: str) -> Any:
+    """The example of a success of an operation, whose schema has this name."""
+    if name in RESPONSES:
+        return {**RESPONSES[name], **_AFTER.get((operation, status), {})}
+    parent = "conv" if operation == "list_messages" else "evt"
+    return {
+        "object": "list",
+        "url": path.replace("{id}", f"{parent}_{_ULID}"),
+        "data": [RESPONSES[name.removesuffix("List")]],
+        "has_more": False,
+        "next_cursor": None,
+    }

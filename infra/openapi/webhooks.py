@@ -6,6 +6,7 @@ from infra.openapi.schemas import Schema, ref, resource_of
 from shared.core import limits
 from shared.core.event_types import EVENT_DESCRIPTIONS
 from shared.core.limits import RETRY_SCHEDULE_S
+from shared.docs import samples
 
 _HEADERS = {
     "Service-Signature": (
@@ -65,6 +66,7 @@ def _webhook(event_type: str) -> Schema:
             "content": {
                 "application/json": {
                     "schema": {"allOf": [event, {"properties": {"type": {"const": event_type}}}]},
+                    "example": samples.event(event_type),
                 }
             },
         },

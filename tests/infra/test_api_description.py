@@ -168,6 +168,16 @@ def test_every_event_type_is_a_webhook_and_a_type_of_one_event_schema(described:
     assert sorted(types) == sorted(EVENT_TYPES)
 
 
+def test_every_success_and_every_webhook_has_an_example(described: Any) -> None:
+    for path, methods in described["paths"].items():
+        for method, operation in methods.items():
+            for status, response in operation["responses"].items():
+                if status.startswith("2"):
+                    assert response["content"]["application/json"]["example"], (method, path, status)
+    for event_type, webhook in described["webhooks"].items():
+        assert webhook["post"]["requestBody"]["content"]["application/json"]["example"]["type"] == event_type
+
+
 def test_examples_are_valid(described: Any) -> None:
     for place, value in dicts(described):
         if "schema" in value and "example" in value:
