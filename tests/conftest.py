@@ -35,12 +35,13 @@ WHOLE_TABLE = {"test_counted_units", "test_erased_calls", "test_erasure", "test_
 """Modules that read and empty the whole table of their process. They run early, while it has few rows of others."""
 RUNNER_GROUPS = [f"runner {number}" for number in range(RUNNERS)]
 FIRST = [
+    # Before any integration test of its process, because both use moto, whose state is that of the process.
+    "infra",
     "test_kill",
-    "test_killed_calls",
     *RUNNER_GROUPS,
+    "test_killed_calls",
     "test_killed_responses",
     "whole table",
-    "infra",
     "properties",
     "test_manage",
     "test_bundle",
