@@ -1,15 +1,22 @@
-"""Appointments: find, create for a customer, edit, confirm and cancel."""
+"""Appointments: find, create for a customer, move, edit, confirm and cancel.
+
+A new time that is past, closed or taken is not refused: the form says so, and is sent again to keep it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import urllib.parse
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from starlette.responses import Response
 
-from functions.admin import forms, lists, names, times
+from functions.admin import forms, lists, names, times, today
+from functions.admin.find import customers
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
+from shared.agent_settings import hours
 from shared.appointments import commands as appointments
 from shared.appointments.resource import (
     APPOINTMENTS,
@@ -20,7 +27,7 @@ from shared.appointments.resource import (
     AppointmentStatus,
 )
 from shared.core import clock
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.customers.resource import CUSTOMERS
 from shared.resources import fields
 from shared.store import table
@@ -33,6 +40,12 @@ NOTICES = {
 }
 _TEXTS = ("timezone", "title", "location", "notes", "external_id")
 _FORM = ("at", "duration_minutes", *_TEXTS, "metadata")
+MOST_CUSTOMERS = 20
+"""The customers with the same phone that the page of a new appointment offers."""
+_EXAMINED = 100
+"""The appointments of the day before a new time, and until its end, that it is compared with."""
+_LONGEST_MS = clock.DAY
+_NAMED_OVERLAPS = 3
 _AUDITED = ("status", "appointment_at")
 """The fields whose values the audit trail contains. The others may be personal data."""
 
@@ -61,6 +74,24 @@ def show(visit: InProject) -> Response:
     )
 
 
+class Warned(ApiError):
+    """The time of a form is unusual. The form is sent again with `digest`, if that is meant."""
+
+    def __init__(self, warnings: list[str]) -> None:
+        super().__init__(Code.CONFLICT, f"{' '.join(warnings)} If you mean it, send the form again.", param="at")
+        self.digest = hashlib.sha256(" ".join(warnings).encode()).hexdigest()[:16]
+
+
+def choose_customer(visit: InProject) -> Response:
+    """Find the customer of a new appointment, and go to its form with the chosen time."""
+    text, at = visit.query.get("customer", "").strip()[:255], visit.query.get("at", "")
+    found = customers(visit, text, MOST_CUSTOMERS) if text else []
+    if len(found) == 1:
+        query = urllib.parse.urlencode({"at": at})
+        return visit.redirect(visit.path("customers", found[0]["id"], f"new_appointment?{query}"))
+    return visit.render("appointment_new.html", 200, section=SECTION, found=found, text=text, at=at)
+
+
 def ask_to_create(visit: InProject) -> Response:
     """Show the form of a new appointment of a customer."""
     return _form(visit, None)
@@ -73,6 +104,7 @@ def create(visit: InProject) -> Response:
         values = _sent(visit) | {"customer_id": customer["id"], "appointment_at": _instant(visit)}
         change = appointments.create(visit.scope, fields.validate(AppointmentCreate, values))
         appointment = change.doc
+        _warn(visit, appointment)
         after = {"customer": customer["id"], **forms.part(appointment, _AUDITED)}
         entry = visit.entry("appointment.created", appointment["id"], after=after)
         visit.commit(lambda: [*change.writes, entry, visit.once()])
@@ -99,7 +131,7 @@ def edit(visit: InProject) -> Response:
         return values | {"appointment_at": _instant(visit)} if "at" in edited else values
 
     try:
-        _change(visit, patch, "appointment.changed")
+        _change(visit, patch, "appointment.changed", _warn)
     except ApiError as error:
         if error.status == 404:
             raise
@@ -130,7 +162,44 @@ def cancel(visit: InProject) -> Response:
     return _back(visit, "cancelled")
 
 
-def _change(visit: InProject, patch_of: Any, action: str) -> None:
+def _warn(visit: InProject, appointment: Appointment) -> None:
+    """Raises Warned if the time is unusual, unless the form was sent again because of the same warnings.
+
+    Raises SentBefore if the form was sent before: the appointment that it created would be a reason to warn.
+    """
+    found = _warnings(visit, appointment)
+    if found and Warned(found).digest != visit.form.get("warned"):
+        if visit.was_sent():
+            raise SentBefore
+        raise Warned(found)
+
+
+def _warnings(visit: InProject, appointment: Appointment) -> list[str]:
+    start, end = today.span(appointment)
+    found = []
+    if start < clock.now():
+        found.append("This time is in the past.")
+    if not hours.contain(visit.settings["opening_hours"], visit.zone, start, end):
+        found.append("This time is outside the opening hours.")
+    near, _ = today.between(visit, max(start - _LONGEST_MS, times.FIRST), end, _EXAMINED)
+    others = {one["id"]: one for one in near if one["status"] not in today.FREE and one["id"] != appointment["id"]}
+    spans = {id: today.span(one) for id, one in others.items()} | {appointment["id"]: (start, end)}
+    taken = [others[id] for id in today.overlapping(appointment["id"], spans)]
+    same = [one for one in taken if one["customer_id"] == appointment["customer_id"] and today.span(one)[0] == start]
+    if same:
+        found.append("The customer already has an appointment at this time.")
+    named = names.of(visit, (one["customer_id"] for one in taken[:_NAMED_OVERLAPS]))
+    for one in taken[:_NAMED_OVERLAPS]:
+        person = named.get(one["customer_id"])
+        name = (person["name"] or person["phone"]) if person else one["customer_id"]
+        if one not in same:
+            found.append(f"It overlaps with {name}, {times.shown(one['appointment_at'], visit.zone)}.")
+    return found
+
+
+def _change(
+    visit: InProject, patch_of: Any, action: str, warn: Callable[[InProject, Appointment], None] | None = None
+) -> None:
     def decide() -> list[table.Write]:
         record = _find(visit)
         patch = fields.validate(AppointmentPatch, patch_of(record.doc))
@@ -138,13 +207,15 @@ def _change(visit: InProject, patch_of: Any, action: str) -> None:
         if not change.writes:
             return []
         appointment = change.doc
-        names = forms.changed(record.doc, appointment)
-        audited = [name for name in _AUDITED if name in names]
+        changed = forms.changed(record.doc, appointment)
+        if warn and {"appointment_at", "duration_minutes"} & {*changed}:
+            warn(visit, appointment)
+        audited = [name for name in _AUDITED if name in changed]
         entry = visit.entry(
             action,
             appointment["id"],
             before=forms.part(record.doc, audited),
-            after={"fields": ", ".join(names), **forms.part(appointment, audited)},
+            after={"fields": ", ".join(changed), **forms.part(appointment, audited)},
         )
         return [*change.writes, entry]
 
@@ -184,6 +255,11 @@ def _shown(visit: InProject, appointment: Appointment) -> dict[str, str]:
     return texts | {"at": at, "metadata": forms.metadata_text(appointment["metadata"])}
 
 
+def _empty(visit: InProject) -> dict[str, str]:
+    """The texts of the form of a new appointment, with the time that was chosen before."""
+    return dict.fromkeys(_FORM, "") | {"at": visit.query.get("at", "")[:16]}
+
+
 def _form(visit: InProject, appointment: Appointment | None, error: ApiError | None = None) -> Response:
     customer_id = appointment["customer_id"] if appointment else visit.params["id"]
     return visit.render(
@@ -192,7 +268,8 @@ def _form(visit: InProject, appointment: Appointment | None, error: ApiError | N
         section=SECTION,
         appointment=appointment,
         customer=CUSTOMERS.find(visit.scope, customer_id).doc,
-        form=forms.view(visit, _shown(visit, appointment) if appointment else dict.fromkeys(_FORM, ""), error),
+        form=forms.view(visit, _shown(visit, appointment) if appointment else _empty(visit), error),
+        warned=error.digest if isinstance(error, Warned) else "",
         error=error,
     )
 
@@ -202,13 +279,20 @@ def _cancel_form(visit: InProject, error: ApiError | None = None) -> Response:
     status = error.status if error else 200
     reason = visit.form.get("cancellation_reason", "")
     return visit.render(
-        "appointment_cancel.html", status, section=SECTION, appointment=appointment, reason=reason, error=error
+        "appointment_cancel.html",
+        status,
+        section=SECTION,
+        appointment=appointment,
+        named=names.of(visit, [appointment["customer_id"]]),
+        reason=reason,
+        error=error,
     )
 
 
 _ONE = f"{PROJECT}/{SECTION}/{{id}}"
 PAGES = (
     Page(f"{PROJECT}/{SECTION}", get=View(show_all, VIEWER)),
+    Page(f"{PROJECT}/{SECTION}/new", get=View(choose_customer, MEMBER)),
     Page(f"{PROJECT}/customers/{{id}}/new_appointment", get=View(ask_to_create, MEMBER), post=View(create, MEMBER)),
     Page(_ONE, get=View(show, VIEWER)),
     Page(f"{_ONE}/edit", get=View(ask_to_edit, MEMBER), post=View(edit, MEMBER)),

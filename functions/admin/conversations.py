@@ -11,9 +11,10 @@ from typing import Any
 from starlette.responses import Response
 
 from functions.admin import lists, names
+from functions.admin.today import FREE
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
-from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentStatus
+from shared.appointments.resource import APPOINTMENTS, Appointment
 from shared.conversations import commands
 from shared.conversations import resource as conversations
 from shared.conversations.resource import (
@@ -144,8 +145,7 @@ def _next_appointment(visit: InProject, customer_id: str | None) -> Appointment 
     parameters = {"customer_id": customer_id, "appointment_at[gte]": clock.iso(clock.now()), "limit": "5"}
     query = queries.parse(APPOINTMENTS, {name: [value] for name, value in parameters.items()})
     ahead = itertools.islice(pages.earliest_first(visit.scope, APPOINTMENTS, query), _EXAMINED)
-    gone = (AppointmentStatus.CANCELLED, AppointmentStatus.FAILED)
-    return next((one.doc for one in ahead if one.doc["status"] not in gone), None)
+    return next((one.doc for one in ahead if one.doc["status"] not in FREE), None)
 
 
 def take(visit: InProject) -> Response:

@@ -18,7 +18,7 @@ from shared.conversations import resource as conversations
 from shared.conversations.resource import CONVERSATIONS, MESSAGES
 from shared.core import ids
 from shared.core.errors import Code
-from shared.customers.resource import CUSTOMERS
+from shared.customers.resource import CUSTOMERS, Customer
 from shared.projects import api_keys
 from shared.resources import fields, pages, queries
 from shared.resources.collections import Collection
@@ -81,19 +81,28 @@ def _path(visit: InProject, text: str) -> str | None:
 
 def _customers(visit: InProject, text: str) -> str | None:
     """The page of the only customer with this phone, e-mail address or external id, or the list of several."""
-    parameters = {"external_id": text}
-    if text.startswith("+"):
-        phone = _phone(text)
-        if phone is None:
-            return None
-        parameters = {"phone": phone}
-    elif "@" in text:
-        parameters = {"email": text}
-    query = {name: [value] for name, value in parameters.items()} | {"limit": ["2"]}
+    found = customers(visit, text, 2)
+    if len(found) == 1:
+        return visit.path("customers", found[0]["id"])
+    return visit.path(f"customers?{urllib.parse.urlencode(_filter(text))}") if found else None
+
+
+def customers(visit: InProject, text: str, most: int) -> list[Customer]:
+    """The customers with this phone, e-mail address or external id, newest first."""
+    filters = _filter(text)
+    if not filters:
+        return []
+    query = {name: [value] for name, value in filters.items()} | {"limit": [str(most)]}
     rows = pages.read(visit.scope, CUSTOMERS, queries.parse(CUSTOMERS, query)).rows
-    if len(rows) == 1:
-        return visit.path("customers", rows[0]["sk"])
-    return visit.path(f"customers?{urllib.parse.urlencode(parameters)}") if rows else None
+    return [CUSTOMERS.record(row).doc for row in rows]
+
+
+def _filter(text: str) -> dict[str, str]:
+    """The API's filter of customers for a text; `{}` for a phone number that cannot be one."""
+    if not text.startswith("+"):
+        return {"email" if "@" in text else "external_id": text}
+    phone = _phone(text)
+    return {} if phone is None else {"phone": phone}
 
 
 def _phone(text: str) -> str | None:

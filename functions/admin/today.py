@@ -27,7 +27,7 @@ DAYS = {"day": 1, "week": 7}
 MOST = {"day": 100, "week": 300}
 """The appointments of a view: a day with more shows the latest ones, and leads to the list."""
 SHORTEST_GAP_MS = 15 * clock.MINUTE
-_FREE = (AppointmentStatus.CANCELLED, AppointmentStatus.FAILED)
+FREE = (AppointmentStatus.CANCELLED, AppointmentStatus.FAILED)
 """The statuses of appointments that take no time."""
 
 
@@ -58,7 +58,8 @@ def show(visit: InProject) -> Response:
         error = refused
     first = chosen - timedelta(days=chosen.weekday()) if view == "week" else chosen
     days = [day for number in range(DAYS[view]) if (day := _after(first, number))]
-    found, has_more = _appointments(visit, days, MOST[view])
+    start, end = times.start(days[0], visit.zone), times.end(days[-1], visit.zone)
+    found, has_more = between(visit, start, end, MOST[view])
     agendas = [(day, agenda(visit, day, found)) for day in days]
     return visit.render(
         "today.html",
@@ -82,7 +83,7 @@ def agenda(visit: InProject, day: date, appointments: Sequence[Mapping[str, Any]
     """The appointments of a day and its free time, in order."""
     start, end = times.start(day, visit.zone), times.end(day, visit.zone)
     mine = [one for one in appointments if start <= clock.parse(one["appointment_at"]) < end]
-    busy = {one["id"]: span(one) for one in mine if one["status"] not in _FREE}
+    busy = {one["id"]: span(one) for one in mine if one["status"] not in FREE}
     entries = [_entry(span(one), one, overlapping(one["id"], busy)) for one in mine]
     opened = _open(visit, start, end, [*busy.values()])
     entries += [_entry(gap) for gap in gaps(opened, [*busy.values()])]
@@ -108,12 +109,13 @@ def overlapping(id: str, spans: Mapping[str, Span]) -> list[str]:
 
 
 def gaps(opened: Sequence[Span], busy: Sequence[Span]) -> Iterator[Span]:
-    """The times of `opened` that are not in `busy`, without short ones."""
+    """The times of `opened` that are not in `busy`, from one full minute to another, without short ones."""
     for start, end in opened:
         for first, last in [*sorted(busy), (end, end)]:
-            if min(first, end) - start >= SHORTEST_GAP_MS:
-                yield start, min(first, end)
-            start = max(start, last)
+            until = min(first, end) // clock.MINUTE * clock.MINUTE
+            if until - start >= SHORTEST_GAP_MS:
+                yield start, until
+            start = max(start, -(-last // clock.MINUTE) * clock.MINUTE)
 
 
 def _open(visit: InProject, start: int, end: int, busy: Sequence[Span]) -> list[Span]:
@@ -125,10 +127,9 @@ def _open(visit: InProject, start: int, end: int, busy: Sequence[Span]) -> list[
     return [(first, last) for first, last in clipped if first < last]
 
 
-def _appointments(visit: InProject, days: Sequence[date], most: int) -> tuple[list[Mapping[str, Any]], bool]:
-    """The appointments of these days, the earliest first, and whether there are more: the last ones are found."""
-    bounds = {"gte": times.start(days[0], visit.zone), "lte": times.end(days[-1], visit.zone) - 1}
-    parameters = {f"appointment_at[{name}]": [clock.iso(instant)] for name, instant in bounds.items()}
+def between(visit: InProject, start: int, end: int, most: int) -> tuple[list[Mapping[str, Any]], bool]:
+    """The appointments from `start` to before `end`, the earliest first. If there are more, the last ones, and True."""
+    parameters = {"appointment_at[gte]": [clock.iso(start)], "appointment_at[lte]": [clock.iso(end - 1)]}
     query = dataclasses.replace(queries.parse(APPOINTMENTS, parameters), limit=most)
     page = pages.read(visit.scope, APPOINTMENTS, query)
     return [lists.document(row) for row in reversed(page.rows)], page.next_cursor is not None

@@ -185,11 +185,18 @@ class InProject(SignedIn):
 
     def once(self) -> table.Put:
         """The write that fails with SentBefore if the form, which has a field `once`, was sent before."""
-        token = f"{self.session.digest} {self.form.get('once', '')}"
-        pk = f"P#{self.scope.project_id}#form#{hashlib.sha256(token.encode()).hexdigest()}"
+        pk, sk = self._form_key()
         expires_at = (clock.now() + FORM_REMEMBERED_MS) // clock.SECOND
-        row = {"pk": pk, "sk": "form", "kind": "form", "expires_at": expires_at}
+        row = {"pk": pk, "sk": sk, "kind": "form", "expires_at": expires_at}
         return table.Put(row, on_condition_failed=lambda old: SentBefore())
+
+    def was_sent(self) -> bool:
+        """Whether the form, which has a field `once`, was sent before."""
+        return table.get(*self._form_key()) is not None
+
+    def _form_key(self) -> tuple[str, str]:
+        token = f"{self.session.digest} {self.form.get('once', '')}"
+        return f"P#{self.scope.project_id}#form#{hashlib.sha256(token.encode()).hexdigest()}", "form"
 
     def entry(self, action: str, target: str, **facts: Any) -> table.Put:
         """The write of an entry in the audit trail about a change in this mode."""

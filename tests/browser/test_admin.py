@@ -316,6 +316,7 @@ def pages_of(site: Site, page: Page) -> dict[str, str]:
             for section, forms in FORMS.items()
             for form in forms
         },
+        "new_appointment": site.path("appointments/new?customer=%2B15005550006&at=2031-05-06T09:00"),
         "new_customer": site.path("customers/new"),
         "new_endpoint": site.path("webhook_endpoints/new"),
         "day": site.path("?date=2031-05-06").replace("/?", "?"),
@@ -566,3 +567,32 @@ def test_a_conversation_that_waits_appears_by_itself_and_is_taken_answered_and_g
     owner.get_by_role("button", name="Give back to the agent").click()
     owner.get_by_role("link", name="Waiting").click()
     expect(owner.get_by_text("Katherine Johnson")).to_have_count(0)
+
+
+def test_an_appointment_is_made_moved_and_cancelled_from_the_day(site: Site, owner: Page, screenshots: Path) -> None:
+    client = site.service.client(site.service.projects[0].test_key)
+    client.post("/v1/customers", {"phone": "+12125550114", "name": "Dorothy Vaughan"}).ok(201)
+    owner.set_viewport_size(VIEWS["phone"]["viewport"])
+    owner.goto(site.path("?date=2033-03-03").replace("/?", "?"))
+    owner.get_by_role("link", name="New appointment").click()
+    owner.get_by_label("Phone, e-mail address or external id").fill("+1 212 555 0114")
+    owner.get_by_role("main").get_by_role("button", name="Find").click()
+    expect(owner.get_by_label("Time", exact=True)).to_have_value("2033-03-03T09:00")
+    owner.get_by_label("Time", exact=True).fill("2020-03-03T09:00")
+    owner.get_by_role("button", name="Create appointment").click()
+    expect(owner.get_by_role("alert")).to_contain_text("in the past")
+    owner.screenshot(path=screenshots / "desk_warned-phone.png", full_page=True)
+    owner.get_by_label("Time", exact=True).fill("2033-03-03T09:00")
+    owner.get_by_role("button", name="Create appointment").click()
+    expect(owner.get_by_role("status")).to_contain_text("was created")
+    owner.goto(site.path("?date=2033-03-03").replace("/?", "?"))
+    owner.screenshot(path=screenshots / "desk_do-phone.png", full_page=True)
+    assert overhang(owner) == 0
+    owner.get_by_role("link", name="Move Dorothy Vaughan").click()
+    owner.get_by_label("Time", exact=True).fill("2033-03-04T09:00")
+    owner.get_by_role("button", name="Save").click()
+    owner.goto(site.path("?date=2033-03-04").replace("/?", "?"))
+    owner.get_by_role("link", name="Cancel Dorothy Vaughan").click()
+    expect(owner.get_by_text("Dorothy Vaughan")).to_be_visible()
+    owner.get_by_role("button", name="Cancel appointment").click()
+    expect(owner.get_by_role("status")).to_contain_text("was cancelled")
