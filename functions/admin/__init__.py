@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import Receive, Scope, Send
@@ -72,8 +73,7 @@ class Admin:
 class _Assets:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["context"].route = "/admin/assets/{hash}/{name}"
-        headers = dict(scope["headers"])
-        response = rendering.assets().response(scope["path"], headers.get(b"accept-encoding", b"").decode("latin-1"))
+        response = rendering.assets().response(scope["path"], Headers(scope=scope))
         if response is None:
             raise not_found()
         await response(scope, receive, send)

@@ -43,7 +43,7 @@ def respond(request: Request, context: RequestContext, description: Callable[[],
     name = path.removeprefix("/docs").removeprefix("/")
     if name.startswith("assets/"):
         context.route = "/docs/assets/{hash}/{name}"
-        asset = assets().response(path, request.headers.get("accept-encoding", ""))
+        asset = assets().response(path, request.headers)
         if asset is None:
             raise no_route(path)
         return asset

@@ -14,6 +14,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from starlette.datastructures import Headers
 from starlette.responses import Response
 
 from shared.pages import documents
@@ -63,13 +64,13 @@ class Assets:
         """The path of the asset with this file name."""
         return self.by_name[name].path
 
-    def response(self, path: str, accepts: str) -> Response | None:
-        """The response with the asset of this path; None if there is none. `accepts` is the Accept-Encoding header."""
+    def response(self, path: str, requested: Headers) -> Response | None:
+        """The response with the asset of this path; None if there is none. `requested` are the request's headers."""
         asset = self.by_name.get(path.rpartition("/")[2])
         if asset is None or asset.path != path:
             return None
         headers = {"Cache-Control": "public, max-age=31536000, immutable", "Vary": "Accept-Encoding"}
         headers |= {"X-Content-Type-Options": "nosniff"}
-        if documents.accepts_gzip(accepts):
+        if documents.accepts_gzip(requested):
             return Response(asset.compressed, 200, headers | {"Content-Encoding": "gzip"}, asset.media_type)
         return Response(asset.content, 200, headers, asset.media_type)

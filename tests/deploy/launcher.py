@@ -20,6 +20,7 @@ from typing import Any
 
 from localstack.runtime.main import main as run
 from localstack.runtime.server import twisted
+from localstack.services.apigateway.next_gen.execute_api.integrations import aws
 from localstack.services.cloudformation.engine.v2 import change_set_model_executor
 from localstack.services.cloudformation.resource_provider import OperationStatus, ProgressEvent
 from localstack.services.dynamodb import utils
@@ -47,6 +48,8 @@ def main() -> None:
     LambdaAliasProvider.update = _move_alias
     # That its function has changed does not make an alias another one.
     LambdaAliasProvider.SCHEMA = LambdaAliasProvider.SCHEMA | {"createOnlyProperties": ["/properties/Name"]}
+    # `*/*` matches no type there, so that a body in base64 would be passed on as it is.
+    aws.mime_type_matches_binary_media_types = _is_binary
     # It knows one policy that keeps what a stack leaves.
     change_set_model_executor.DeletionPolicy = SimpleNamespace(Retain=_Kept())
     # LocalStack itself takes no more than the port of GATEWAY_LISTEN.
@@ -54,6 +57,11 @@ def main() -> None:
     twisted.endpoints.TCP4ServerEndpoint = functools.partial(listen, interface="127.0.0.1")
     threading.Thread(target=_end_with_the_tests, daemon=True).start()
     run()
+
+
+def _is_binary(mime_type: str | None, binary_media_types: list[str]) -> bool:
+    """Whether a body in base64 is decoded for a client with this Accept header: `*/*` matches any, but it needs one."""
+    return bool(mime_type) and "*/*" in binary_media_types
 
 
 class _Kept:

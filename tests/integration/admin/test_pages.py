@@ -148,7 +148,7 @@ def test_assets_are_kept_for_ever_under_a_name_of_their_hash(owner: Browser, sto
     assert len(assets) == len(rendering.assets().by_name)
     size = 0
     for path in assets:
-        plain, packed = owner.get(path), owner.get(path, Accept_Encoding="gzip, br")
+        plain, packed = owner.get(path), owner.get(path, Accept="*/*", Accept_Encoding="gzip, br")
         assert plain.status == packed.status == 200
         assert plain.headers["cache-control"] == ["public, max-age=31536000, immutable"]
         assert gzip.decompress(packed.body) == plain.body
