@@ -1,6 +1,6 @@
 """What can be done with calls: place one (`POST /v1/customers/{id}/call`), cancel it, stop a customer's (promises 7).
 
-Functions return the writes of one transaction and perform none. The customer's row names the call (`active_session`)
+Commands return the writes of one transaction and perform none. The customer's row names the call (`active_session`)
 from its request to its end.
 """
 

@@ -1,6 +1,6 @@
-"""What can be done with a conversation: create it, write in it, give it back to the agent, end it (promises 8, 11).
+"""What can be done with a conversation: create, write in, take, release, give back to the agent, end (promises 8, 11).
 
-A command returns the conversation afterwards and the writes of one transaction, which the caller commits.
+A command returns the conversation or message afterwards and the writes of one transaction, which the caller commits.
 """
 
 from __future__ import annotations

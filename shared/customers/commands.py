@@ -1,4 +1,4 @@
-"""What can be done with a customer: create, update and delete (promises 5).
+"""What can be done with a customer: create, update, delete and opt in again (promises 5).
 
 A command returns the customer afterwards and the writes of one transaction, which the caller commits.
 """

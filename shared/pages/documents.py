@@ -1,9 +1,10 @@
 """Responses with documents that anyone may keep but has to ask for again: an ETag, and gzip for who accepts it.
 
-The function compresses, not the gateway: it passes a body in base64 on as bytes, because all media types are binary
-ones ("Binary media types for REST APIs in API Gateway": docs.aws.amazon.com/apigateway/latest/developerguide/
-api-gateway-payload-encodings.html), and leaves one with a Content-Encoding as it is ("Receive an API response with a
-compressed payload in API Gateway": .../api-gateway-receive-response-with-compressed-payload.html).
+The function compresses, not the gateway. The gateway passes a body in base64 on as bytes, by the request's first Accept
+header, because all media types are binary ones ("Binary media types for REST APIs in API Gateway":
+docs.aws.amazon.com/apigateway/latest/developerguide/api-gateway-payload-encodings.html), and leaves a body with a
+Content-Encoding as it is ("Receive an API response with a compressed payload in API Gateway":
+.../api-gateway-receive-response-with-compressed-payload.html).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def respond(request: Request, text: str, media_type: str, headers: Mapping[str, 
 def accepts_gzip(headers: Mapping[str, str]) -> bool:
     """Whether the header Accept-Encoding names gzip, and does not refuse it.
 
-    Without an Accept header, the gateway may pass the body on in base64: it decides by the first one (see above).
+    Without an Accept header, by which the gateway decides, it may pass the body on in base64.
     """
     return "accept" in headers and bool(_GZIP.search(headers.get("accept-encoding", "")))
 

@@ -1,7 +1,8 @@
 """Commits: decide on writes, execute them in one transaction, and decide again if a row was modified concurrently.
 
-A command is a function that reads the rows it needs and returns a `Change`. API requests, admin pages, workers and the
-operator's command commit it here, together with writes of their own in the same transaction.
+A command is a function that reads the rows it needs and returns a `Change`. API requests, admin pages and the
+operator's command commit it here, together with writes of their own in the same transaction. Workers write it with
+`tasks.save_step`, on condition of their claim.
 """
 
 from __future__ import annotations

@@ -56,12 +56,12 @@ changes `doc` increases by 1, `w0`-`w7` the writers of its last versions and `wr
 (`shared/store/table`), `cause` the API request that caused the last write, `kind` the row's kind, and `expires_at`
 (Unix seconds) the time to live. The index partitions `f1`-`f4` are scope, kind, field and hashed value, sorted by id;
 `t1`-`t4` are the same, sorted by `sort_time` (time and id), and `t0` is scope and kind.
-Client text enters an index key only as a hash. f1 of a delivery and f4 of a conversation are sparse: only deliveries
-that wait for a retry, or have failed and were not retried, and conversations that wait for a person, have them. Rows
-with a scheduled step have the attributes of `shared/tasks/tasks.py`. Deleting a customer or an appointment moves its
-row to a partition that lists do not read; `before` is its document before the deletion, for the event. Lists do not
-read its partition of f3 either, by which the deleted appointments of a customer are found for its erasure. The other
-attributes are declared with their resources (`CustomerRow`, `SessionRow`, ...).
+Client text enters an index key only as a hash. f1 of a delivery is sparse: only deliveries that wait for a retry, or
+have failed and were not retried, have it. Rows with a scheduled step have the attributes of `shared/tasks/tasks.py`.
+Deleting a customer or an appointment moves its row to a partition that lists do not read; `before` is its document
+before the deletion, for the event. Lists do not read its partition of f3 either, by which the deleted appointments of
+a customer are found for its erasure. The other attributes are declared with their resources (`CustomerRow`,
+`SessionRow`, ...).
 """
 
 from __future__ import annotations

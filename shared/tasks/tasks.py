@@ -4,7 +4,7 @@ The row is the truth. Queue messages and timers are wake-ups: a lost wake-up onl
 every row whose work is overdue and sends another. A row with a scheduled step has the attributes of `TaskRow`.
 
 A worker claims the row (`claim`), works, and writes the outcome on condition that it still has the claim
-(`commit`). If the worker dies, its lease expires and the next worker takes over the row. A claim does not change
+(`save_step`). If the worker dies, its lease expires and the next worker takes over the row. A claim does not change
 `due`, which would cost two writes to the index; instead `sweep` skips rows whose lease has not expired. `sweep` sends a
 wake-up before it postpones the next one: if it dies in between, the row gets one more wake-up.
 """
@@ -181,8 +181,8 @@ def save_step(claim: Claim[Any], writes: Sequence[table.Write], *, keep: bool = 
     One of them must update the claimed row. That ends the claim and resets the counts of lost workers and of wake-ups,
     unless `keep` is set. Raises ConditionFailed or Contended.
     """
-    # A new request id for each commit. With one id for the whole claim, a worker that lost its claim after a commit
-    # with `keep` would find its own id on the row, and its next commit would count as success without being written.
+    # A new request id for each step. With one id for the whole claim, a worker that lost its claim after a step with
+    # `keep` would find its own id on the row, and its next step would count as success without being written.
     table.write([_if_claimed(claim, write, keep=keep) for write in writes], uuid.uuid4().hex)
 
 

@@ -37,7 +37,8 @@ class EventData(TypedDict):
     object: dict[str, Any]
     """The whole resource at the time of the event."""
     previous_attributes: NotRequired[dict[str, Any]]
-    """The changed fields, except `updated_at`, with their previous values. Absent on `*.created` events."""
+    """The changed fields, except `updated_at`, with their previous values. Absent on
+    `*.created` and `*.message_added` events."""
 
 
 class Event(TypedDict):

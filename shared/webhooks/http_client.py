@@ -4,7 +4,7 @@ A receiver may be hostile: it may hang at any point, respond slowly or endlessly
 or not speak HTTP at all. `post` does not raise for any of these; it reports one of these errors (promises 9):
 
     error                meaning
-    None                 a 2xx with a complete body, or with more than `BODY_READ` bytes of it
+    None                 a 2xx with a complete body, or with at least `BODY_READ` bytes of it
     timeout              the deadline passed, at any point of the exchange
     connection_refused   the connection was refused, reset or closed, or the address is unreachable
     dns_error            the name has no address

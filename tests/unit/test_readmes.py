@@ -25,3 +25,15 @@ def test_the_map_of_the_code_names_files_by_their_full_paths() -> None:
     assert len(named) > 50
     # Each resource's package has this module.
     assert not [path for path in named if path != "commands.py" and not (ROOT / path).is_file()]
+
+
+DECISIONS = [
+    path for folder in ("functions", "infra", "shared") for path in sorted((ROOT / folder).rglob("DECISIONS.md"))
+]
+
+
+@pytest.mark.parametrize("path", DECISIONS, ids=lambda path: path.parent.name)
+def test_decisions_are_listed_with_the_newest_first(path: Path) -> None:
+    dates = re.findall(r"(?m)^- \*\*(\d{4}-\d\d-\d\d) ", path.read_text(encoding="utf-8"))
+    assert dates == sorted(dates, reverse=True)
+    assert dates

@@ -1,6 +1,7 @@
 """Events of live calls: contact events of Amazon Connect, and its recordings and transcripts in S3.
 
-An event is only a wake-up: the steps of the call read its state from Connect.
+A contact event is only a wake-up: the steps of the call read its state from Connect. The keys of
+recordings and transcripts are stored first.
 """
 
 from __future__ import annotations

@@ -127,8 +127,8 @@ def write(ops: Sequence[Write], request: str) -> None:
     """Execute the writes, all or none, on behalf of the request with this id.
 
     A condition that fails because an earlier attempt of the same request took effect counts as success. Workers use a
-    token of their own as the request. `cause` is the API request that caused the write; if it is unknown, the row keeps
-    its previous one. Raises ConditionFailed, Contended or Unavailable.
+    token of their own as the request. The row's `cause` is the API request that caused the write; if it is unknown, an
+    update keeps the previous one. Raises ConditionFailed, Contended or Unavailable.
     """
     # A single deletion with a condition is a transaction, too: no row would show that an earlier attempt took effect.
     if len(ops) == 1 and not (isinstance(ops[0], Check | Delete) and ops[0].condition):

@@ -1,6 +1,7 @@
 """What can be done with a delivery: retry it, send it now, or send a test event (promises 9).
 
-A command returns the delivery afterwards and the writes of one transaction, which the caller commits.
+A command returns the delivery afterwards and the writes of one transaction, which the caller commits. A
+delivery whose endpoint was closed is first canceled in the table (`cancel_closed`).
 """
 
 from __future__ import annotations
