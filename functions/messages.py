@@ -42,7 +42,7 @@ def send(request: Request[MessageCreate]) -> Response:
             lambda: commands.add_staff_message(request.scope, request.id, request.body.content),
             lambda added: Response(201, fields.to_json(added), messages_path(request.id)),
         )
-    return _send(request, partial(commands.send, request.scope, request.id, request.body))
+    return _send_and_reply(request, partial(commands.send, request.scope, request.id, request.body))
 
 
 def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:
@@ -52,10 +52,10 @@ def send_to_thread(request: Request[ThreadMessageCreate]) -> Response:
     none is active. Otherwise this is the same as a message to a conversation by its id (promises
     8).
     """
-    return _send(request, partial(commands.send_to_thread, request.scope, request.body))
+    return _send_and_reply(request, partial(commands.send_to_thread, request.scope, request.body))
 
 
-def _send(
+def _send_and_reply(
     request: Request[MessageCreate] | Request[ThreadMessageCreate],
     command: Callable[[Callable[[], float]], Change[SentMessage]],
 ) -> Response:

@@ -212,7 +212,7 @@ def send(scope: Scope, id: str, body: MessageCreate, seconds_left: Callable[[], 
     customer.
     """
     participants.check(body.customer)
-    return _send(scope, _find_active(scope, id), body, seconds_left)
+    return _add_message(scope, _find_active(scope, id), body, seconds_left)
 
 
 def send_to_thread(scope: Scope, body: ThreadMessageCreate, seconds_left: Callable[[], float]) -> Change[SentMessage]:
@@ -220,25 +220,25 @@ def send_to_thread(scope: Scope, body: ThreadMessageCreate, seconds_left: Callab
     participants.check(body.customer)
     record = of_thread(scope, body.external_conversation_id)
     if record is not None:
-        return _send(scope, record, body, seconds_left)
+        return _add_message(scope, record, body, seconds_left)
     customer_id, writes = participants.resolve(scope, body.customer)
     conversation = _new(scope, body.external_conversation_id, customer_id, body.metadata)
     message = _new_message(scope, conversation, body)
     row, *thread = _insert(scope, _after(conversation, message), {"turn": message["sk"]})
-    return _sent(scope, message, CONVERSATIONS.after(None, row), [*writes, row, *thread], seconds_left)
+    return _with_turn(scope, message, CONVERSATIONS.after(None, row), [*writes, row, *thread], seconds_left)
 
 
-def _send(
+def _add_message(
     scope: Scope, record: ConversationRecord, body: UserMessageCreate, seconds_left: Callable[[], float]
 ) -> Change[SentMessage]:
     if "turn" in record.row:
         raise ApiError(Code.CONVERSATION_BUSY, headers={"Retry-After": str(BUSY_RETRY_S)})
     message = _new_message(scope, record.doc, body)
     update = CONVERSATIONS.replace(scope, record, _after(record.doc, message), {"turn": message["sk"]})
-    return _sent(scope, message, CONVERSATIONS.after(record, update), [update], seconds_left)
+    return _with_turn(scope, message, CONVERSATIONS.after(record, update), [update], seconds_left)
 
 
-def _sent(
+def _with_turn(
     scope: Scope,
     message: MessageRow,
     conversation: ConversationRecord,

@@ -51,8 +51,10 @@ from shared.tasks import tasks
 
 HISTORY = 40
 """The number of latest messages that the agent gets."""
-ATTEMPTS = 3
-"""The most requests to an agent that fails, and the most commits of a turn whose rows are modified concurrently."""
+AGENT_TRIES = 3
+"""The most requests to an agent that fails, for each commit."""
+COMMIT_TRIES = 3
+"""The most commits of a turn whose rows are modified concurrently. The agent is asked again for each."""
 MAX_APPOINTMENTS = 50
 """The number of appointments that the agent gets at most: the customer's next ones."""
 RETRYABLE = (AgentUnavailable, Unavailable, table.ConditionFailed, table.Contended)
@@ -107,7 +109,7 @@ def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
     try:
         known = [] if conversation is None else [conversation]
         latest = partial(CONVERSATIONS.find, turn.scope, turn.conversation_id)
-        return commit.retry_with_latest(known, latest, attempt, ATTEMPTS)
+        return commit.retry_with_latest(known, latest, attempt, COMMIT_TRIES)
     except (AgentUnavailable, Unavailable):
         # The worker is not to blame: the turn is retried until it is too old, not only until three workers are lost.
         tasks.release(turn.claim)
@@ -205,7 +207,7 @@ def _ask_agent(turn: Turn, known: TurnInput) -> AgentReply:
     ]
     # Not from the transcript, from which an erasure may have removed it.
     history.append(Utterance("user", known.message))
-    for _ in range(ATTEMPTS):
+    for _ in range(AGENT_TRIES):
         try:
             return AgentReply(agent_for(turn.scope).reply(history, known, turn.seconds))
         except AgentFailed as error:
@@ -257,7 +259,7 @@ def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply)
         "actions": actions,
         "holding": agent.holding,
     }
-    change = _after(turn, conversation, reply_message, result, introduces=agent.introduces)
+    change = _conversation_after(turn, conversation, reply_message, result, introduces=agent.introduces)
     message: Message = {**turn.message, "reply_status": ReplyStatus.FAILED if agent.failed else ReplyStatus.COMPLETE}
     response = _response_body(message, reply_message, change.doc, markdown=turn.claim.row["markdown"])
     writes = [
@@ -283,7 +285,7 @@ def _response_body(message: Message, reply: Message, conversation: Conversation,
     return fields.to_json(body)
 
 
-def _after(
+def _conversation_after(
     turn: Turn, conversation: ConversationRecord, reply: Message, result: TurnResult, *, introduces: bool
 ) -> Change[Conversation]:
     """The conversation after the reply, which may end it."""

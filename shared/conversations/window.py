@@ -36,7 +36,7 @@ class Window:
     def first_reply(self, sent: SentMessage) -> str:
         """The body of the response to the request that stored the message. Raises `agent_timeout`."""
         if sent.turn is None:
-            _send(turns.both_wake_ups(sent.row))
+            _send_wake_ups(turns.both_wake_ups(sent.row))
         elif (body := self._take(sent.turn, sent.conversation)) is not None:
             return body
         return self._wait_for_reply(POLLS, may_take=False, woken=True)
@@ -64,7 +64,7 @@ class Window:
             elif not woken and not turns.fits(self.seconds_left() - turns.wait_ms(row) / clock.SECOND):
                 # The first request may have died before it sent them, and this one cannot take the turn itself.
                 woken = True
-                _send(turns.both_wake_ups(row))
+                _send_wake_ups(turns.both_wake_ups(row))
         raise self._timeout()
 
     def _take(self, turn: Turn, conversation: ConversationRecord | None = None) -> str | None:
@@ -72,12 +72,12 @@ class Window:
 
         Raises `agent_timeout` if the window leaves the worker no time for that.
         """
-        _send(turns.both_wake_ups(turn.claim.row))
+        _send_wake_ups(turns.both_wake_ups(turn.claim.row))
         try:
             return replies.reply_to(turn, conversation)
         except replies.RETRYABLE:
             # The message is stored, so the request does not fail.
-            _send([turns.wake_up(turn.claim.row, delay_s=0)])
+            _send_wake_ups([turns.wake_up(turn.claim.row, delay_s=0)])
         if not turns.fits(self.seconds_left()):
             raise self._timeout()
         return None
@@ -110,6 +110,6 @@ class Window:
         return ApiError(Code.AGENT_TIMEOUT, headers={"Location": messages_path(self.conversation_id)}, extra=extra)
 
 
-def _send(of_turn: Sequence[wake_ups.WakeUp]) -> None:
+def _send_wake_ups(of_turn: Sequence[wake_ups.WakeUp]) -> None:
     # SQS must not use up the time of the agent, or delay the response.
     wake_ups.send_within(wake_ups.REQUEST_SECONDS, "turns", of_turn)

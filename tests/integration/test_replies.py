@@ -327,7 +327,7 @@ def test_a_reply_shortly_before_the_cut_is_a_201(
 def test_a_worker_takes_over_from_a_busy_agent_while_the_request_waits(
     stage: Stage, stopped_clocks: Clock, slow: Callable[..., Slow], live_thread: Callable[[], Thread]
 ) -> None:
-    thread, agent = live_thread(), slow(*[None] * replies.ATTEMPTS, 1)
+    thread, agent = live_thread(), slow(*[None] * replies.AGENT_TRIES, 1)
 
     def worker() -> None:
         *_, (delay, record) = delayed(line, stage)
@@ -337,7 +337,7 @@ def test_a_worker_takes_over_from_a_busy_agent_while_the_request_waits(
     with wire() as line, meanwhile(stopped_clocks, lambda: None, worker):
         found = send(stage, thread, "Hello", "k")
     assert found.json["reply"]["content"].endswith("\n\nGood morning.")
-    assert len(agent.given) == replies.ATTEMPTS + 1
+    assert len(agent.given) == replies.AGENT_TRIES + 1
 
 
 def test_an_agent_that_stays_busy_is_asked_by_workers_until_the_turn_is_too_old(
