@@ -50,7 +50,7 @@ class Change(Generic[D]):
     after: Callable[[], None] | None = None
 
 
-def commit(decide: Callable[[], C], request: str, *, seconds: float = CONFLICT_SECONDS) -> C:
+def commit(decide: Callable[[], C], request_id: str, *, seconds: float = CONFLICT_SECONDS) -> C:
     """Execute the writes that `decide` returns, on behalf of the request with this id. Returns what was decided.
 
     `decide` runs again, for up to `seconds`, if a row was modified concurrently. Raises the exception that a write has
@@ -66,7 +66,7 @@ def commit(decide: Callable[[], C], request: str, *, seconds: float = CONFLICT_S
             raise
         try:
             if decided.writes:
-                table.write(decided.writes, request)
+                table.write(decided.writes, request_id)
         except table.ConditionFailed as failed:
             error = failed.op.on_condition_failed(failed.old)
             if error is not None:

@@ -123,7 +123,7 @@ class Contended(Exception):
         self.op = op
 
 
-def write(ops: Sequence[Write], request: str) -> None:
+def write(ops: Sequence[Write], request_id: str) -> None:
     """Execute the writes, all or none, on behalf of the request with this id.
 
     A condition that fails because an earlier attempt of the same request took effect counts as success. Workers use a
@@ -132,9 +132,9 @@ def write(ops: Sequence[Write], request: str) -> None:
     """
     # A single deletion with a condition is a transaction, too: no row would show that an earlier attempt took effect.
     if len(ops) == 1 and not (isinstance(ops[0], Check | Delete) and ops[0].condition):
-        _write_one(ops[0], request)
+        _write_one(ops[0], request_id)
     else:
-        _write_all(ops, request)
+        _write_all(ops, request_id)
 
 
 def write_and_get(op: Update) -> Row:
@@ -145,19 +145,19 @@ def write_and_get(op: Update) -> Row:
     return decode(_send(op, {}, ReturnValues="ALL_NEW")["Attributes"])
 
 
-def _write_one(op: Write, request: str) -> None:
+def _write_one(op: Write, request_id: str) -> None:
     try:
-        _send(op, _author(op, request, single=True))
+        _send(op, _author(op, request_id, single=True))
     except ConditionFailed as failed:
-        if not _took_effect(failed, request):
+        if not _took_effect(failed, request_id):
             raise
 
 
-def _took_effect(failed: ConditionFailed, request: str) -> bool:
+def _took_effect(failed: ConditionFailed, request_id: str) -> bool:
     """Whether an earlier attempt of a single write took effect. Raises Unavailable if that is unknown."""
     old, version = failed.old, _version(failed.op)
     writer = (old or {}).get(_writer(version))
-    if writer == _digest(request):
+    if writer == _digest(request_id):
         return True
     surely_not = (
         old is not None
@@ -187,9 +187,9 @@ def _send(op: Write, author: Mapping[str, Value], **options: str) -> Any:
     raise Unavailable("conflicts", uncertain=True) if uncertain else Contended(op)
 
 
-def _write_all(ops: Sequence[Write], request: str) -> None:
+def _write_all(ops: Sequence[Write], request_id: str) -> None:
     names = {Put: "Put", Update: "Update", Delete: "Delete", Check: "ConditionCheck"}
-    items = [{names[type(op)]: _parameters(op, _author(op, request, single=False))} for op in ops]
+    items = [{names[type(op)]: _parameters(op, _author(op, request_id, single=False))} for op in ops]
     # One token for all attempts: a transaction that took effect, but whose response was lost, is not repeated.
     token = uuid.uuid4().hex
     failure: Contended | Unavailable = Contended(ops[-1])
@@ -261,12 +261,12 @@ def _update_expression(attributes: Mapping[str, Value | None], expressions: Sequ
     return " ".join(f"{verb} {', '.join(clauses)}" for verb, clauses in (("SET", sets), ("REMOVE", removes)) if clauses)
 
 
-def _author(op: Write, request: str, *, single: bool) -> dict[str, Value]:
+def _author(op: Write, request_id: str, *, single: bool) -> dict[str, Value]:
     """The attributes that say who wrote a row, and which API request caused it."""
     version = _version(op)
-    cause = request if request.startswith("req_") else trace.request_id()
+    cause = request_id if request_id.startswith("req_") else trace.request_id()
     # DynamoDB recognizes a transaction, but other requests must see that this version is not theirs.
-    author: dict[str, Value] = {_writer(version): _digest(request)} if single or version is not None else {}
+    author: dict[str, Value] = {_writer(version): _digest(request_id)} if single or version is not None else {}
     return author if cause is None else author | {"cause": cause}
 
 
@@ -276,9 +276,9 @@ def _version(op: Write) -> int | None:
     return row.get("v")
 
 
-def _digest(request: str) -> str:
+def _digest(request_id: str) -> str:
     """The text by which a row names a request that wrote it: short, because each KB of a row costs a unit."""
-    return base64.b64encode(hashlib.sha256(request.encode()).digest())[:6].decode()
+    return base64.b64encode(hashlib.sha256(request_id.encode()).digest())[:6].decode()
 
 
 def _writer(version: int | None) -> str:
