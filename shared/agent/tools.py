@@ -20,12 +20,12 @@ from shared.agent_settings.policy import ChangePolicy, Problem, TimePolicy
 from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.appointments import commands
 from shared.appointments.resource import Appointment, AppointmentPatch, AppointmentRecord, AppointmentStatus
-from shared.core import clock
+from shared.core import clock, limits
 from shared.core.errors import ApiError
 from shared.resources.schema import AppointmentId, CustomerId, SessionId, one_of
 from shared.telephony import CallOutcome
 
-LATEST_CALL_MS = 366 * clock.DAY
+LATEST_CALL_MS = limits.LATEST_CALL_DAYS * clock.DAY
 """How far in the future a customer can request the next call (milliseconds)."""
 
 ACTION_TYPES = (

@@ -19,6 +19,7 @@ from shared.calls.consent.consents import Consent
 from shared.calls.sessions import SESSIONS, Channel, Session
 from shared.core import clock, ids, threads
 from shared.core.errors import ApiError, Code, not_found, not_found_in_body
+from shared.core.limits import LATEST_CALL_DAYS
 from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer, CustomerRecord
 from shared.resources import documents, fields
@@ -27,9 +28,9 @@ from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
-from shared.telephony import EndedReason, SessionCallStatus, test_numbers
+from shared.telephony import EndedReason, test_numbers
 
-LATEST_MS = 366 * clock.DAY
+LATEST_MS = LATEST_CALL_DAYS * clock.DAY
 """How far ahead a call may be requested."""
 
 
@@ -147,7 +148,7 @@ def cancel(scope: Scope, id: str) -> Change[Session]:
     session = record.doc
     if session["ended_reason"] == EndedReason.CANCELED:
         return Change(session)
-    if session["call_status"] != SessionCallStatus.QUEUED or sessions.is_starting(record):
+    if not sessions.waits(record):
         raise ApiError(Code.SESSION_NOT_CANCELABLE)
     writes = endings.end_queued(scope, record, endings.CANCELED)
     [update] = [write for write in writes if isinstance(write, table.Update) and write.sk == id]
@@ -159,7 +160,7 @@ def of_deleted_customer(scope: Scope, customer: CustomerRecord) -> list[table.Wr
     if "active_session" not in customer.row:
         return []
     active = SESSIONS.find(scope, customer.row["active_session"])
-    if active.doc["call_status"] != SessionCallStatus.QUEUED or sessions.is_starting(active):
+    if not sessions.waits(active):
         # The version stays the same, so that a turn under way need not run again.
         return [table.Update(scope.pk(SESSIONS.kind), active.doc["id"], set={"customer_deleted": True})]
     return endings.end_queued(scope, active, endings.CUSTOMER_DELETED, frees_customer=False)
@@ -176,9 +177,8 @@ def stop(scope: Scope, customer: CustomerRecord, after: Customer) -> Change[Cust
         condition = f"{update.condition} AND attribute_not_exists(active_session)"
         return Change(after, [replace(update, condition=condition)])
     active = SESSIONS.find(scope, id)
-    waits = active.doc["call_status"] == SessionCallStatus.QUEUED and not sessions.is_starting(active)
     update = replace(
-        CUSTOMERS.replace(scope, customer, after, {"active_session": None} if waits else None),
+        CUSTOMERS.replace(scope, customer, after, {"active_session": None} if sessions.waits(active) else None),
         condition=f"{update.condition} AND active_session = :active",
         values={**update.values, ":active": id},
     )
@@ -201,7 +201,7 @@ def _read(scope: Scope, customer_id: str, options: CallCreate) -> Mapping[tuple[
     if not ids.is_id(CUSTOMERS.prefix, customer_id):
         raise not_found("customer", customer_id)
     if options.not_before is not None and clock.parse(options.not_before) > clock.now() + LATEST_MS:
-        message = "The time must be at most 366 days ahead."
+        message = f"The time must be at most {LATEST_CALL_DAYS} days ahead."
         raise ApiError(Code.PARAMETER_INVALID, message, param="not_before")
     keys = [(scope.pk(CUSTOMERS.kind), customer_id), *limits.keys(scope), *agent_settings.keys(scope)]
     keys += opt_outs.keys(scope)

@@ -99,13 +99,11 @@ def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denie
     return Clearance(to, writes)
 
 
-def dial(
-    scope: Scope, record: SessionRecord, clear: Clearance, due_at: int, **internal: table.Value
-) -> list[table.Write]:
+def dial(scope: Scope, record: SessionRecord, clear: Clearance, due_at: int) -> list[table.Write]:
     """The writes that let a queued call dial. Its next step is due at the instant `due_at`."""
     now = max(clock.now(), clock.parse(record.doc["created_at"]))
     changes = {"call_status": SessionCallStatus.DIALING, "dialed_at": clock.iso(now), "dial_at": None, "to": clear.to}
-    attributes = {**tasks.due_attributes(record.doc["id"], due_at), **internal}
+    attributes = tasks.due_attributes(record.doc["id"], due_at)
     return [sessions.replace(scope, record, changes, attributes), *clear.writes]
 
 

@@ -77,7 +77,7 @@ def end(
 
 def stop(scope: Scope, active: SessionRecord, *, frees_customer: bool = True) -> list[table.Write]:
     """The writes that end a call because of an opt-out, or let the next step of a call that was started end it."""
-    if active.doc["call_status"] == SessionCallStatus.QUEUED and not sessions.is_starting(active):
+    if sessions.waits(active):
         return end_queued(scope, active, OPTED_OUT, frees_customer=frees_customer)
     if active.doc["call_status"] in ENDED:
         return []

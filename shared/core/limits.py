@@ -19,6 +19,8 @@ WEBHOOK_ENDPOINTS = 16
 """The most endpoints of a project and mode."""
 REQUESTS_PER_SECOND, REQUESTS_PER_MINUTE = 100, 5000
 """The rate limits of one API key (promise 1.5)."""
+LATEST_CALL_DAYS = 366
+"""How many days ahead a call may be asked for (promise 11.3)."""
 
 RETRY_SCHEDULE_S = (0, 5, 30, 5 * 60, 30 * 60, 2 * 3600, 5 * 3600, 10 * 3600, 24 * 3600)
 """The retry schedule of deliveries: seconds before each attempt, from the end of the previous one (the table of
