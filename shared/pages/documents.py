@@ -34,7 +34,8 @@ def respond(request: Request, text: str, media_type: str, headers: Mapping[str, 
     own = {"Cache-Control": "no-cache", "ETag": f"W/{tag}", "Vary": "Accept, Accept-Encoding"} | dict(headers or {})
     asked = request.headers.get("if-none-match", "")
     if asked.strip() == "*" or tag in _TAG.findall(asked):
-        return Response(status_code=304, headers=own)
+        # With the type, because API Gateway sets that of JSON where there is none.
+        return Response(status_code=304, headers=own, media_type=media_type)
     if accepts_gzip(request.headers):
         return Response(_compressed(content), 200, own | {"Content-Encoding": "gzip"}, media_type)
     return Response(content, 200, own, media_type)

@@ -120,7 +120,9 @@ def breaches(
         yield f"Cache-Control: {headers.get('Cache-Control')!r}"
     media_type = headers.get("Content-Type", "").partition(";")[0]
     programs = ("text/markdown", "text/plain", "application/xml")
-    if media_type not in ("application/json", "text/html", *(programs if is_page else ())):
+    types = ("application/json", "text/html", *(programs if is_page else ()))
+    # A 304 has no content, and a gateway may leave its type out.
+    if media_type not in types and (response.status, media_type) != (304, ""):
         yield f"Content-Type: {headers.get('Content-Type')!r}"
     elif method == "HEAD":
         if response.body:

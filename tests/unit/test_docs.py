@@ -209,6 +209,7 @@ def test_documents_are_compressed_and_asked_for_again(path: str) -> None:
     for asked in (tag, f'"x", {tag}', tag.removeprefix("W/"), "*"):
         unchanged = get(path, "/dev", If_None_Match=asked)
         assert (unchanged.status, unchanged.body, unchanged.headers["etag"]) == (304, b"", tag)
+        assert unchanged.headers["content-type"] == plain.headers["content-type"]
     assert get(path, "/dev", If_None_Match='"x"').status == 200
     # The address of the stage is part of the document.
     assert path == "/robots.txt" or get(path).headers["etag"] != tag
