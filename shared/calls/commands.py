@@ -30,7 +30,6 @@ from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
 from shared.telephony import EndedReason, test_numbers
 
-LATEST_MS = LATEST_CALL_DAYS * clock.DAY
 """How far ahead a call may be requested."""
 
 
@@ -200,7 +199,8 @@ def _read(scope: Scope, customer_id: str, options: CallCreate) -> Mapping[tuple[
     """The rows that a new call depends on, apart from the consent, in one read."""
     if not ids.is_id(CUSTOMERS.prefix, customer_id):
         raise not_found("customer", customer_id)
-    if options.not_before is not None and clock.parse(options.not_before) > clock.now() + LATEST_MS:
+    latest = clock.now() + LATEST_CALL_DAYS * clock.DAY
+    if options.not_before is not None and clock.parse(options.not_before) > latest:
         message = f"The time must be at most {LATEST_CALL_DAYS} days ahead."
         raise ApiError(Code.PARAMETER_INVALID, message, param="not_before")
     keys = [(scope.pk(CUSTOMERS.kind), customer_id), *limits.keys(scope), *agent_settings.keys(scope)]

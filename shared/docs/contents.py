@@ -1,9 +1,11 @@
-"""The pages of the documentation, in the order of the menu."""
+"""The pages of the documentation, in the order of the menu, and the operations of the reference."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -64,3 +66,11 @@ def neighbors(name: str) -> tuple[Page | None, Page | None]:
     order = [None, *PAGES.values(), None]
     position = order.index(PAGES[name])
     return order[position - 1], order[position + 1]
+
+
+def operations(description: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Each operation of the OpenAPI document `description`: `GET /v1/customers` and its object."""
+    for path, methods in json.loads(description)["paths"].items():
+        for method, operation in methods.items():
+            if isinstance(operation, dict) and "operationId" in operation:
+                yield f"{method.upper()} {path}", operation

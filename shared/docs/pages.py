@@ -48,11 +48,10 @@ def respond(request: Request, context: RequestContext, description: Callable[[],
             raise no_route(path)
         return asset
     context.route = "/docs/{page}"
-    match name:
-        case "search":
-            query = request.query_params.get("q", "")[: search.MOST_CHARACTERS]
-            html = _render("search.html", context, query=query, results=search.find(query, description))
-            return HTMLResponse(html, headers=SECURITY)
+    if name == "search":
+        query = request.query_params.get("q", "")[: search.MOST_CHARACTERS]
+        html = _render("search.html", context, query=query, results=search.find(query, description))
+        return HTMLResponse(html, headers=SECURITY)
     accepted = request.headers.get("accept", "")
     shown = name.removesuffix(".md")
     if shown not in (*PAGES, "api") and path != "/docs":

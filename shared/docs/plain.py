@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from html import escape
 from http import HTTPStatus
 
 from shared.docs import markdown
-from shared.docs.contents import MENU, PAGES, Page
+from shared.docs.contents import MENU, PAGES, Page, operations
 from shared.docs.markdown import Block
 
 TITLE = "Appointment and conversation service"
@@ -33,15 +32,12 @@ def reference(base_url: str, description: str) -> str:
         f"Every operation. Its fields, responses and errors are in the OpenAPI document: {base_url}/openapi.json",
     ]
     tag = ""
-    for path, methods in json.loads(description)["paths"].items():
-        for method, operation in methods.items():
-            if not isinstance(operation, dict) or "operationId" not in operation:
-                continue
-            if operation["tags"][0] != tag:
-                tag = operation["tags"][0]
-                parts.append(f"## {tag}")
-            parts.append(f"### {operation['summary']}\n\n`{method.upper()} {path}` (`{operation['operationId']}`)")
-            parts.append(operation.get("description", ""))
+    for request, operation in operations(description):
+        if operation["tags"][0] != tag:
+            tag = operation["tags"][0]
+            parts.append(f"## {tag}")
+        parts.append(f"### {operation['summary']}\n\n`{request}` (`{operation['operationId']}`)")
+        parts.append(operation.get("description", ""))
     return "\n\n".join(filter(None, parts)) + "\n"
 
 

@@ -8,7 +8,6 @@ and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009), t
 from __future__ import annotations
 
 import functools
-import json
 import math
 import re
 from collections import Counter
@@ -16,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
-from shared.docs.contents import MENU
+from shared.docs.contents import MENU, operations
 from shared.docs.markdown import document
 
 MOST_RESULTS = 30
@@ -202,14 +201,11 @@ def _sections() -> Iterator[Entry]:
 
 
 def _operations(description: str) -> Iterator[Entry]:
-    for path, methods in json.loads(description)["paths"].items():
-        for method, operation in methods.items():
-            if not isinstance(operation, dict) or "operationId" not in operation:
-                continue
-            name = operation["operationId"]
-            anchor = f"/docs/api#/{quote(operation['tags'][0])}/{name}"
-            text = f"{method.upper()} {path} {name}. {operation.get('description', '')}"
-            yield _entry(anchor, "API reference", operation["summary"], text, _OPERATION, operation["tags"][0])
+    for request, operation in operations(description):
+        tag, name = operation["tags"][0], operation["operationId"]
+        text = f"{request} {name}. {operation.get('description', '')}"
+        anchor = f"/docs/api#/{quote(tag)}/{name}"
+        yield _entry(anchor, "API reference", operation["summary"], text, _OPERATION, tag)
 
 
 def _entry(path: str, page: str, title: str, text: str, scale: float, part: str) -> Entry:

@@ -12,7 +12,7 @@ from shared.appointments import resource as appointments
 from shared.appointments.resource import AppointmentPatch, AppointmentStatus
 from shared.calls import limits as call_limits
 from shared.calls import recordings, sessions
-from shared.calls.commands import LATEST_MS, CallCreate
+from shared.calls.commands import CallCreate
 from shared.calls.consent import consents
 from shared.conversations import resource as conversations
 from shared.conversations import turns
@@ -224,7 +224,7 @@ def work_limits() -> str:
             f"{LIMITS['consent_days']} days",
             "The session is `failed`, `consent_expired`",
         ),
-        ("`not_before` of a call", f"{LATEST_MS // clock.DAY} days ahead", _code(Code.PARAMETER_INVALID)),
+        ("`not_before` of a call", f"{LIMITS['latest_call_days']} days ahead", _code(Code.PARAMETER_INVALID)),
         ("Messages that the agent works on, in a conversation", "1", _code(Code.CONVERSATION_BUSY)),
         (
             "Live messages of a project without a reply",
