@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from starlette.responses import Response
 
-from functions.admin import names
+from functions.admin import lists, names
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import VIEWER
 from shared.calls.sessions import SESSIONS
@@ -47,8 +46,8 @@ def show(visit: InProject) -> Response:
         "unhealthy": [one for one in known if one.needs_attention],
         "failed": [(one, failed[one.doc["id"]]) for one in known if failed[one.doc["id"]]],
         "retrying": [(one, retrying[one.doc["id"]]) for one in known if retrying[one.doc["id"]]],
-        "waiting": [json.loads(row["doc"]) for row in waiting.rows],
-        "calls": [json.loads(row["doc"]) for row in calls.rows],
+        "waiting": [*map(lists.document, waiting.rows)],
+        "calls": [*map(lists.document, calls.rows)],
         "unused": [key for key in active if _is_unused(key, now)],
     }
     named = names.of(visit, (one["customer_id"] for one in (*found["waiting"], *found["calls"])))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-import json
 import secrets
 from typing import Any
 
@@ -119,7 +118,7 @@ def _thread(visit: InProject, error: ApiError | None = None) -> Response:
     query = queries.parse(MESSAGES, visit.page_parameters(MESSAGES_SHOWN) | {"order": ["desc"]})
     partition = conversations.messages_pk(visit.scope, record.doc["id"])
     page = pages.read(visit.scope, MESSAGES, query, partition=partition)
-    messages = [json.loads(row["doc"]) for row in reversed(page.rows)]
+    messages = [*map(lists.document, reversed(page.rows))]
     actions = [action for one in messages for action in one.get("actions", ())]
     ids = [action.get(name) for action in actions for name in ("appointment_id", "session_id")]
     return visit.render(

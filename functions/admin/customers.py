@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -206,7 +205,7 @@ def _form(visit: InProject, customer: Customer | None, error: ApiError | None = 
 def _call_form(visit: InProject, values: Mapping[str, str], error: ApiError | None = None) -> Response:
     customer = _find(visit).doc
     query = queries.parse(APPOINTMENTS, {"customer_id": [customer["id"]], "limit": ["50"]})
-    found = [json.loads(row["doc"]) for row in pages.read(visit.scope, APPOINTMENTS, query).rows]
+    found = [*map(lists.document, pages.read(visit.scope, APPOINTMENTS, query).rows)]
     return visit.render(
         "customer_call.html",
         error.status if error else 200,
