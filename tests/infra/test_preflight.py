@@ -279,13 +279,22 @@ def test_a_region_whose_settings_exclude_backups_of_dynamodb_is_refused_with_the
     assert line.endswith(f"--resource-type-management-preference DynamoDB=true --region {region}")
 
 
-def test_settings_that_exclude_backups_do_not_keep_a_repair_from_being_deployed(
-    account: Account, excluded: dict[str, str], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("trouble", "says"),
+    [
+        ("ResourceTypeManagementPreference", f"settings in {COPIES_REGION} exclude DynamoDB"),
+        ("explicit deny in a service control policy", f"AWS Backup did not say its settings in {COPIES_REGION}: "),
+    ],
+)
+def test_trouble_with_backups_does_not_keep_a_repair_from_being_deployed(
+    account: Account, excluded: dict[str, str], capsys: pytest.CaptureFixture[str], trouble: str, says: str
 ) -> None:
     account(ACCOUNT, NEEDED)
-    excluded[COPIES_REGION] = "ResourceTypeManagementPreference"
+    excluded[COPIES_REGION] = trouble
+    (line,) = preflight.refusals(PROD)
+    assert says in line
     assert [*preflight.refusals(PROD, emergency=True)] == []
-    assert f"settings in {COPIES_REGION} exclude DynamoDB" in capsys.readouterr().out
+    assert line in capsys.readouterr().out
 
 
 def test_credentials_that_may_not_read_the_settings_of_backups_deploy_without_the_check_and_are_told(
@@ -295,17 +304,6 @@ def test_credentials_that_may_not_read_the_settings_of_backups_deploy_without_th
     excluded[COPIES_REGION] = "no identity-based policy allows the backup:DescribeRegionSettings action"
     assert [*preflight.refusals(PROD)] == []
     assert f"AWS Backup was not checked in {COPIES_REGION}" in capsys.readouterr().out
-
-
-def test_trouble_with_the_region_of_the_copies_does_not_keep_a_repair_from_being_deployed(
-    account: Account, excluded: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    account(ACCOUNT, NEEDED)
-    excluded[COPIES_REGION] = "explicit deny in a service control policy"
-    (line,) = preflight.refusals(PROD)
-    assert f"AWS Backup did not say its settings in {COPIES_REGION}: " in line
-    assert [*preflight.refusals(PROD, emergency=True)] == []
-    assert line in capsys.readouterr().out
 
 
 def test_a_stage_that_nobody_described_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

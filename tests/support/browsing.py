@@ -16,6 +16,7 @@ from shared.admin import audit, members, sessions
 from shared.admin.members import Identity
 from tests.support import privileges, receivers
 from tests.support.stage import Project, Stage
+from tests.support.wire import wire
 
 SESSION = "__Host-admin_session"
 HERE = "https://api.example.test/dev"
@@ -210,3 +211,10 @@ class Whole:
 
     story: Story
     ids: dict[str, str]
+
+
+def database_calls(browser: Browser, path: str) -> list[str]:
+    """The calls of the database that a page makes."""
+    with wire() as line:
+        assert browser.get(path).status == 200
+    return line.operations("dynamodb")

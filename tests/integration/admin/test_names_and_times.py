@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from shared.admin import members
-from tests.support.browsing import Browser, Whole, signed_in
+from tests.support.browsing import Browser, Whole, database_calls, signed_in
 from tests.support.project_of_pages import handed_off
 from tests.support.resources import created, listed, seen
 from tests.support.stage import Stage
-from tests.support.wire import wire
 
 PHONE = "+15005550006"
 
@@ -54,16 +53,11 @@ def test_lists_and_pages_name_people_with_their_phone_and_hide_ids_behind_a_link
 def test_the_names_of_a_page_are_one_read(stage: Stage, whole: Whole, member: Browser) -> None:
     path = f"{whole.story.path}/appointments"
 
-    def reads() -> list[str]:
-        with wire() as line:
-            assert member.get(path).status == 200
-        return line.operations("dynamodb")
-
-    few = reads()
+    few = database_calls(member, path)
     for number in range(12):
         customer = created(stage, "/v1/customers", phone=PHONE, name=f"Person {number}")["id"]
         created(stage, "/v1/appointments", customer_id=customer, appointment_at="2030-05-07T07:00:00Z")
-    assert reads() == few
+    assert database_calls(member, path) == few
     assert "Person 11" in member.get(path).page.text
 
 

@@ -6,11 +6,10 @@ import pytest
 
 from shared.admin import members
 from shared.core import clock
-from tests.support.browsing import Browser, Whole, signed_in
+from tests.support.browsing import Browser, Whole, database_calls, signed_in
 from tests.support.clocks import Clock
 from tests.support.resources import created
 from tests.support.stage import Stage
-from tests.support.wire import wire
 
 
 @pytest.fixture
@@ -87,13 +86,8 @@ def test_the_ends_of_the_calendar_lead_no_further(stage: Stage, whole: Whole, me
 def test_the_reads_of_a_day_do_not_grow_with_the_table(stage: Stage, whole: Whole, member: Browser) -> None:
     path = f"{whole.story.path}?date=2030-05-06"
 
-    def reads() -> list[str]:
-        with wire() as line:
-            assert member.get(path).status == 200
-        return line.operations("dynamodb")
-
-    few = reads()
+    few = database_calls(member, path)
     for number in range(8):
         planned(stage, f"Same day {number}", "2030-05-06T09:00:00Z")
         planned(stage, f"Another day {number}", "2030-05-07T09:00:00Z")
-    assert reads() == few
+    assert database_calls(member, path) == few

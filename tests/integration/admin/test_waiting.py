@@ -6,12 +6,11 @@ import pytest
 
 from shared.admin import members
 from shared.core import clock
-from tests.support.browsing import Browser, Whole, signed_in, trail
+from tests.support.browsing import Browser, Whole, database_calls, signed_in, trail
 from tests.support.clocks import Clock
 from tests.support.project_of_pages import handed_off
 from tests.support.resources import created, listed
 from tests.support.stage import Stage
-from tests.support.wire import wire
 
 
 @pytest.fixture
@@ -111,16 +110,11 @@ def test_a_viewer_sees_the_queue_and_takes_nothing(stage: Stage, whole: Whole) -
 
 
 def test_the_reads_of_the_queue_do_not_grow(stage: Stage, whole: Whole, member: Browser) -> None:
-    def reads() -> list[str]:
-        with wire() as line:
-            assert member.get(f"{whole.story.path}/waiting").status == 200
-        return line.operations("dynamodb")
-
     handed_off(stage, whole)
-    one = reads()
+    one = database_calls(member, f"{whole.story.path}/waiting")
     for name in ("Grace", "Mary"):
         another(stage, name)
-    assert reads() == one
+    assert database_calls(member, f"{whole.story.path}/waiting") == one
 
 
 def test_a_conversation_has_the_customers_next_appointment_beside_it(
