@@ -18,15 +18,16 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "php": ("php", "verify.php"),
     "ruby": ("ruby", "verify.rb"),
     "java": ("java", "Verify.java"),
+    "csharp": ("mono", "Verify.exe"),
 }
-NOT_RUN = {"csharp"}
-"""Debian has no .NET, which the page says."""
+COMPILERS: Mapping[str, tuple[str, ...]] = {"csharp": ("mcs", "-out:Verify.exe", "Verify.cs")}
+"""Debian has Mono, but no .NET."""
 BODY = '{"id":"evt_1","name":"Zoë"}'
 SECRET, OTHER = signing.new_secret(), signing.new_secret()
 
 
-def test_every_language_of_the_page_is_run_or_named_as_not_run() -> None:
-    assert {block.language for block in markdown.document("languages").blocks} == {*COMMANDS, *NOT_RUN}
+def test_every_language_of_the_page_is_run() -> None:
+    assert {block.language for block in markdown.document("languages").blocks} == {*COMMANDS}
 
 
 @pytest.mark.parametrize("language", COMMANDS)
@@ -34,6 +35,8 @@ def test_a_program_accepts_what_the_service_signs_and_nothing_else(language: str
     (block,) = (one for one in markdown.document("languages").blocks if one.language == language)
     (tmp_path / block.options["file"]).write_text(block.text)
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SECRET": SECRET}
+    if language in COMPILERS:
+        subprocess.run(COMPILERS[language], cwd=tmp_path, env=environment, timeout=120, check=True)
 
     def says(header: str, body: bytes = BODY.encode()) -> str:
         command = [*COMMANDS[language], header]
