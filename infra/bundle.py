@@ -53,7 +53,13 @@ SERVICE_MODELS = (
 Our own client needs none for DynamoDB, SQS, Step Functions and KMS.
 """
 
-UNWANTED_PACKAGES = ("awscrt", "aws_xray_sdk", "bin")
+LEXERS = {
+    *("__init__", "_mapping", "_css_builtins", "_php_builtins", "css", "data", "dotnet", "go", "html", "javascript"),
+    *("jvm", "php", "python", "ruby", "shell"),
+}
+"""The modules of `pygments.lexers` that the documentation's code needs. Hundreds of others are removed."""
+
+UNWANTED_PACKAGES = ("awscrt", "aws_xray_sdk", "bin", "pygments/formatters", "pygments/styles")
 """botocore imports awscrt if it is installed, which slows every cold start."""
 
 UNWANTED_FOLDERS = ("__pycache__", "test", "tests", "examples", "licenses", "sboms")
@@ -164,6 +170,9 @@ def _trim(folder: Path) -> None:
         for model in sorted((folder / library / "data").glob("*/")):
             if model.name not in SERVICE_MODELS:
                 shutil.rmtree(model)
+    for lexer in (folder / "pygments" / "lexers").glob("*.py"):
+        if lexer.stem not in LEXERS:
+            lexer.unlink()
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_dir():
             if path.name in UNWANTED_FOLDERS:

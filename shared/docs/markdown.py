@@ -8,8 +8,8 @@ Pages are Markdown with fenced code. The word after the fence is the language, a
     response    the response to the request above: the status, then any headers, and the body after an empty line
     sh, python, js   code. Several in a row are one example in several languages. `file=NAME` is its file name;
                 `receiver` a program that receives webhooks
-    go, php, ruby, java, csharp     programs of other languages, each alone
-    json, text  other text
+    ts, go, php, ruby, java, csharp     programs of other languages, each alone
+    json, text  other text. `as=LANGUAGE` is what it is written in, if no test runs it as an example
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from markdown_it.token import Token
 
 from shared.docs import tables
 from shared.docs.examples import Request
+from shared.docs.highlighting import highlighted
 
 CONTENT = Path(__file__).parent / "content"
 BASE_URL = "%BASE_URL%"
@@ -50,6 +51,11 @@ class Block:
     def request(self) -> Request:
         """The request of a `request` block."""
         return Request.parse(self.text, shows_headers="headers" in self.options)
+
+    @property
+    def written_in(self) -> str:
+        """The language to highlight."""
+        return self.options.get("as", self.language)
 
     @property
     def variants(self) -> dict[str, str]:
@@ -205,7 +211,7 @@ def _examples(blocks: Sequence[Block], number: int) -> str:
     if len(variants) == 1:
         name = files.get(first.language, "")
         caption = f'<div class="caption">{escape(name)}</div>' if name else ""
-        html = f'<div class="code">{caption}{_code(first.text, "json" if first.language == "json" else "")}</div>\n'
+        html = f'<div class="code">{caption}{_code(first.text, first.written_in)}</div>\n'
     else:
         tabs, panels = [], []
         for position, (language, text) in enumerate(variants.items()):
@@ -216,7 +222,7 @@ def _examples(blocks: Sequence[Block], number: int) -> str:
                 f'<label for="{id}">{LANGUAGES[language]}</label>'
             )
             name = f'<div class="caption">{escape(files[language])}</div>' if language in files else ""
-            panels.append(f'<div class="panel {language}">{name}{_code(text)}</div>')
+            panels.append(f'<div class="panel {language}">{name}{_code(text, language)}</div>')
         group = f'<fieldset class="code tabs"><legend>Language</legend>{"".join(tabs)}{"".join(panels)}</fieldset>\n'
         html = group
     return html + "".join(map(_saved, blocks))
@@ -229,7 +235,7 @@ def _saved(block: Block) -> str:
     kept = dict(saved(block))
     names = " and ".join(f"the <code>{escape(field)}</code> of the response" for field in kept.values())
     code = "\n".join(f"export {name}=…" for name in kept)
-    return f'<div class="code"><div class="caption">Keep {names}</div>{_code(code)}</div>\n'
+    return f'<div class="code"><div class="caption">Keep {names}</div>{_code(code, "sh")}</div>\n'
 
 
 def saved(block: Block) -> Iterator[tuple[str, str]]:
@@ -243,20 +249,15 @@ def _response(block: Block) -> str:
     head, _, body = block.text.partition("\n\n")
     status, *headers = head.splitlines()
     phrase = f"{status} {HTTPStatus(int(status)).phrase}"
-    above = "".join(f"{escape(line)}\n" for line in [*headers, ""]) if headers else ""
-    code = f"<pre><code>{above}{_json(body)}</code></pre>"
-    return f'<div class="code response"><div class="caption">Response: {phrase}</div>{code}</div>\n'
+    code = "".join(map(_header, headers)) + ("\n" if headers else "") + highlighted(body, "json")
+    caption = f'<div class="caption">Response: {phrase}</div>'
+    return f'<div class="code response">{caption}<pre><code>{code}</code></pre></div>\n'
 
 
-_TEXT = r"&quot;(?:(?!&quot;)[^\n])*&quot;"
-_JSON = re.compile(rf"(?P<key>{_TEXT})(?=:)|(?P<string>{_TEXT})")
-_COMMENT = re.compile(r"(?m)^(\s*)((?:#|//) .*)$")
+def _header(line: str) -> str:
+    name, _, value = line.partition(":")
+    return f'<span class="name">{escape(name)}</span>:{escape(value)}\n'
 
 
-def _code(text: str, language: str = "") -> str:
-    html = _json(text) if language == "json" else _COMMENT.sub(r'\1<span class="comment">\2</span>', escape(text))
-    return f"<pre><code>{html}</code></pre>"
-
-
-def _json(text: str) -> str:
-    return _JSON.sub(lambda match: f'<span class="{match.lastgroup}">{match[0]}</span>', escape(text))
+def _code(text: str, language: str) -> str:
+    return f"<pre><code>{highlighted(text, language)}</code></pre>"

@@ -100,5 +100,6 @@ def _shown(block: Block) -> list[str]:
     found = []
     for language, code in block.variants.items():
         name = f"`{block.options['file']}`:\n\n" if "file" in block.options else ""
-        found.append(f"{name}```{'sh' if language == 'curl' else language}\n{code}\n```")
+        shown = "sh" if language == "curl" else block.options.get("as", language)
+        found.append(f"{name}```{shown}\n{code}\n```")
     return [*found, *(["Keep: " + ", ".join(kept)] if kept else [])]

@@ -6,6 +6,8 @@ import hashlib
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -91,6 +93,17 @@ def test_it_leaves_out_what_no_function_reads(built: Bundle) -> None:
     for unwanted in ("awscrt", "aws_xray_sdk", "aws_cdk", "moto", "bin"):
         assert not (built.folder / unwanted).exists(), unwanted
     assert not [*built.folder.rglob("tests")]
+
+
+def test_it_has_what_highlights_each_language_of_the_documentation(built: Bundle) -> None:
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from shared.docs import highlighting as it;"
+        "assert all(it.highlighted('x = 1', name) for name in it.LEXERS); print(it.lex.__code__.co_filename)"
+    )
+    command = [sys.executable, "-S", "-c", program, str(built.folder)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=built.folder)
+    assert done.stdout.startswith(str(built.folder)), done
+    assert {path.stem for path in (built.folder / "pygments/lexers").glob("*.py")} == bundle.LEXERS
 
 
 def test_bytecode_is_for_every_module_never_checked_and_names_no_build_folder(built: Bundle) -> None:

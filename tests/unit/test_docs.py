@@ -17,7 +17,7 @@ from infra import bundle
 from shared.core.api_description import REVISIONS
 from shared.core.errors import ERRORS
 from shared.core.event_types import EVENT_TYPES
-from shared.docs import markdown, samples, search, tables
+from shared.docs import highlighting, markdown, samples, search, tables
 from shared.docs.contents import PAGES
 from shared.docs.examples import Request
 from tests.support.browsing import Markup
@@ -74,6 +74,11 @@ class Answer:
     def text(self) -> str:
         return self.body.decode()
 
+    @property
+    def shown(self) -> str:
+        """The text of a page without its tags."""
+        return unescape(re.sub(r"<[^>]+>", "", self.text))
+
 
 def get(
     path: str, stage: str = "", method: str = "GET", query: Mapping[str, str] | None = None, **headers: str
@@ -119,7 +124,22 @@ def test_links_and_files_are_those_of_the_stage(path: str, stage: str) -> None:
 
 
 def test_examples_use_the_address_of_the_stage() -> None:
-    assert "export API=https://api.example.com/dev/v1" in get("/docs/getting-started", "/dev").text
+    page = get("/docs/getting-started", "/dev")
+    assert "export API=https://api.example.com/dev/v1" in page.shown
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_highlighted_code_is_the_code_of_the_page(name: str) -> None:
+    """Every language has colors, and nothing is lost, changed or split by them."""
+    html = markdown.document(name).html
+    shown = [
+        unescape(re.sub(r"<[^>]+>", "", one)) for one in re.findall(r"<pre><code>(.*?)</code></pre>", html, re.DOTALL)
+    ]
+    for block in markdown.document(name).blocks:
+        for language, code in block.variants.items():
+            text = code.partition("\n")[2].lstrip("\n") if language == "response" else code
+            assert text in shown, (language, text)
+        assert block.language in ("request", "response") or block.written_in in highlighting.LEXERS, block.text
 
 
 def test_a_host_name_cannot_bring_markup_into_a_page() -> None:
@@ -132,7 +152,7 @@ def test_a_host_name_cannot_bring_markup_into_a_page() -> None:
 def test_a_host_header_that_names_no_host_is_ignored(host: str) -> None:
     page = get("/docs/getting-started", "/dev", Host=host)
     assert page.status == 200
-    assert "export API=https://localhost/dev/v1" in page.text
+    assert "export API=https://localhost/dev/v1" in page.shown
 
 
 @pytest.mark.parametrize("port", ["443, 443", "x", "-1", ""])
@@ -143,7 +163,7 @@ def test_a_header_with_a_port_that_is_no_number_is_ignored(port: str) -> None:
 @pytest.mark.parametrize("scheme", ["https, http", "javascript", ""])
 def test_a_header_with_another_scheme_than_those_of_the_web_is_ignored(scheme: str) -> None:
     page = get("/docs/getting-started", X_Forwarded_Proto=scheme)
-    assert "export API=https://api.example.com/v1" in page.text
+    assert "export API=https://api.example.com/v1" in page.shown
 
 
 def test_pages_have_a_policy_that_allows_no_inline_code_and_no_other_host() -> None:
