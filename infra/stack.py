@@ -411,6 +411,7 @@ class ServiceStack(Stack):
             messenger=self.stage.messenger,
             sign_in=self.stage.sign_in,
             notices_topic=self._notices_topic(),
+            support_contact=self.stage.support_contact,
         )
 
     def _alias(self, function: Function) -> lambda_.Alias:

@@ -171,6 +171,9 @@ LONGEST_NAME_WITH_BACKUP = 22
 SigningKey = Annotated[str, StringConstraints(pattern=r"^arn:[a-z-]+:kms:[a-z0-9-]+:[0-9]{12}:key/mrk-[0-9a-f]{32}$")]
 TopicArn = Annotated[str, StringConstraints(pattern=r"^(arn:[a-z-]+:sns:.+)?$")]
 Email = Annotated[str, StringConstraints(pattern=r"^([^@\s]+@[^@\s]+\.[^@\s]+)?$")]
+SupportContact = Annotated[
+    str, StringConstraints(pattern=r"^(https://[^\s<>\"]+|[^@\s<>\":]+@[^@\s<>\":]+\.[^@\s<>\":]+)$")
+]
 TrafficShift = Annotated[
     str,
     StringConstraints(pattern=r"^(Canary10Percent(5|10|15|30)Minutes|Linear10PercentEvery(1Minute|(2|3|10)Minutes))$"),
@@ -212,6 +215,7 @@ class Stage(_Settings):
     - `replica_region`: the region of a replica of the table, which must be that of the copies.
     - `signing_key`: the ARN of a replica of the signing key, for a stage whose region was lost.
     - `canary`: tests the stage every five minutes.
+    - `support_contact`: where clients reach the operator, an e-mail address or an https URL, for the documentation.
     - `traffic_shift`: shifts requests gradually to new versions of the functions.
     """
 
@@ -243,6 +247,7 @@ class Stage(_Settings):
     canary: bool = False
     due_shards: int = Field(default=topology.DUE_SHARDS, ge=1, le=limits.MAX_DUE_SHARDS)
     monthly_budget: Annotated[int, Field(ge=1)] | None = None
+    support_contact: SupportContact | None = None
     traffic_shift: TrafficShift | None = None
     backup: Backup | None = None
     replica_region: Region | None = None

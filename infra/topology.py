@@ -138,7 +138,8 @@ class Deployment:
     - `model`: the id of a Bedrock model or inference profile.
     - `carrier`, `messenger`: the settings of Amazon Connect and WhatsApp. `sign_in`: those of the stage's own OpenID
       Connect provider.
-    - `notices_topic`: the ARN of the topic for notices. `base_url`: the API's.
+    - `notices_topic`: the ARN of the topic for notices. `base_url`: the API's. `support_contact`: where clients
+      reach the operator, an e-mail address or a URL.
     """
 
     table: str
@@ -156,6 +157,7 @@ class Deployment:
     sign_in: Mapping[str, str] = field(default_factory=dict)
     notices_topic: str | None = None
     base_url: str | None = None
+    support_contact: str | None = None
 
 
 @dataclass(frozen=True)
@@ -178,7 +180,7 @@ class Function:
     - `queues`, `stream`: its event sources. `bot`: whether Lex may invoke it. `every`: seconds between
       its scheduled runs.
     - `switch`: the stage's setting that turns its schedule on; empty if it always is. `client`: whether it gets the
-      API's base URL.
+      API's base URL. `documents`: whether it serves the documentation.
     """
 
     name: str
@@ -205,6 +207,7 @@ class Function:
     every: int | None = None
     switch: str = ""
     client: bool = False
+    documents: bool = False
 
     def concurrency(self, source: QueueSource, reserved: int | None) -> int:
         """The batches of one of its queues that may run at once.
@@ -258,18 +261,19 @@ class Function:
             found |= {"FAILED_BATCHES_BUCKET": deployment.failed_batches, "ERASURES_BUCKET": deployment.erasures}
         if self.posts:
             found["TURNS_PER_PROJECT"] = str(deployment.turns_per_project)
-        if self.model and deployment.model:
-            found["MODEL_ID"] = deployment.model
+        optional = {
+            "MODEL_ID": self.model and deployment.model,
+            "BASE_URL": self.client and deployment.base_url,
+            "SUPPORT_CONTACT": self.documents and deployment.support_contact,
+            "NOTICES_TOPIC_ARN": self.notices and deployment.notices_topic,
+        }
+        found |= {name: value for name, value in optional.items() if value}
         if self.carrier:
             found |= {f"CONNECT_{name.upper()}": value for name, value in deployment.carrier.items()}
         if self.carrier and "dial" in deployment.messenger:
             found["WHATSAPP_DIAL"] = deployment.messenger["dial"]
         if self.messenger:
             found |= {f"WHATSAPP_{name.upper()}": value for name, value in deployment.messenger.items()}
-        if self.client and deployment.base_url:
-            found["BASE_URL"] = deployment.base_url
-        if self.notices and deployment.notices_topic:
-            found["NOTICES_TOPIC_ARN"] = deployment.notices_topic
         if self.sign_in:
             found |= {f"OIDC_{name.upper()}": value for name, value in deployment.sign_in.items()}
         return found
@@ -421,7 +425,9 @@ FUNCTIONS = (
         sign_in=True,
     ),
     # `/v1` must be listed: API Gateway creates it as a parent resource, so `/{proxy+}` does not match it.
-    Function("fallback", "functions.fallback.handler", routes=("/", "/{proxy+}", "/v1", "/v1/{proxy+}")),
+    Function(
+        "fallback", "functions.fallback.handler", routes=("/", "/{proxy+}", "/v1", "/v1/{proxy+}"), documents=True
+    ),
     Function(
         "fan_out",
         "functions.fan_out.handler",

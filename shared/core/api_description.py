@@ -1,5 +1,9 @@
 """What the service and the builder of its API description share: revisions, server and file."""
 
+from __future__ import annotations
+
+import os
+
 REVISIONS = ("2026-06-01", "2026-08-03", "2026-08-22", "2026-12-01")
 """The dated revisions of API v1 (promise 1.2). All are additive so far and render the same."""
 NEWEST_REVISION = REVISIONS[-1]
@@ -7,3 +11,8 @@ DESCRIBED_SERVER = "https://api.example.com"
 """The server in the API description. The function that serves the description replaces it by its own address."""
 API_DESCRIPTION = "openapi.json"
 """The file of the API description, in the folder of the functions in the bundle. It is generated with the bundle."""
+
+
+def support_contact() -> str:
+    """Where clients reach the operator, an e-mail address or an https URL; empty if the stage does not say."""
+    return os.environ.get("SUPPORT_CONTACT", "")

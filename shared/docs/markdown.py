@@ -34,6 +34,8 @@ from shared.docs.highlighting import highlighted
 CONTENT = Path(__file__).parent / "content"
 BASE_URL = "%BASE_URL%"
 """Stands for the API's address in the text of a page, because it differs between requests."""
+SUPPORT = "%SUPPORT%"
+"""Stands for where readers reach the operator."""
 PREFIX = "%PREFIX%"
 """Stands for the part of the paths before ours, in links."""
 LANGUAGES = {"curl": "curl", "sh": "Shell", "python": "Python", "js": "JavaScript"}
@@ -129,7 +131,7 @@ def _parser() -> MarkdownIt:
 @functools.cache
 def _templates() -> Environment:
     environment = Environment(loader=FileSystemLoader(CONTENT), undefined=StrictUndefined, autoescape=False)
-    environment.globals |= {"limits": tables.LIMITS, "tables": tables, "base_url": BASE_URL}
+    environment.globals |= {"limits": tables.LIMITS, "tables": tables, "base_url": BASE_URL, "support": SUPPORT}
     return environment
 
 
@@ -171,7 +173,7 @@ def _sections(tokens: Sequence[Token], anchors: Sequence[tuple[int, str]]) -> li
 def _text(tokens: Sequence[Token]) -> str:
     """The words of these tokens, code and its languages included, for the search."""
     words = [_plain(token) if token.type == "inline" else f"{_language(token)} {token.content}" for token in tokens]
-    return " ".join(" ".join(words).split()).replace(BASE_URL, "")
+    return " ".join(" ".join(words).split()).replace(BASE_URL, "").replace(SUPPORT, "")
 
 
 def _language(token: Token) -> str:

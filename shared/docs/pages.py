@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, Response
 
 from shared.api.responses import RequestContext
 from shared.api.routes import no_route
+from shared.core import api_description
 from shared.docs import markdown, plain, search
 from shared.docs.contents import MENU, PAGES, Page, neighbors
 from shared.pages import SECURITY, documents, templates
@@ -111,6 +112,7 @@ def _html(name: str, context: RequestContext) -> str:
 def _page(page: Page, context: RequestContext) -> str:
     document = markdown.document(page.name)
     html = document.html.replace(markdown.BASE_URL, escape(context.base_url))
+    html = html.replace(markdown.SUPPORT, plain.support(_support_link()))
     before, after = neighbors(page.name)
     return _render(
         "page.html",
@@ -128,9 +130,20 @@ def _render(template: str, context: RequestContext, **values: Any) -> str:
         _templates()
         .get_template(template)
         .render(
-            menu=MENU, url=lambda path: context.prefix + path, base_url=context.base_url, **({"page": None} | values)
+            menu=MENU,
+            url=lambda path: context.prefix + path,
+            base_url=context.base_url,
+            support=_support_link(),
+            **({"page": None} | values),
         )
     )
+
+
+def _support_link() -> Markup:
+    """A link to where readers reach the operator; empty if the stage does not say."""
+    contact = api_description.support_contact()
+    target = contact if contact.startswith("https://") else f"mailto:{contact}"
+    return Markup('<a href="{}">{}</a>').format(target, contact) if contact else Markup("")
 
 
 @functools.cache

@@ -6,6 +6,7 @@ import re
 from html import escape
 from http import HTTPStatus
 
+from shared.core import api_description
 from shared.docs import markdown
 from shared.docs.contents import MENU, PAGES, Page, operations
 from shared.docs.markdown import Block
@@ -22,7 +23,17 @@ _LINK = re.compile(r"\]\(/(?:docs(?:/([a-z-]+))?(#[^)]*)?|(openapi\.json))\)")
 def page(page: Page, base_url: str) -> str:
     """A page as Markdown. Its links are addresses of Markdown, too."""
     text = _FENCE.sub(_fence, markdown.source(page.name))
-    return f"# {page.title}\n\n{page.about}.\n\n" + _LINK.sub(_link, text).replace(markdown.BASE_URL, base_url)
+    text = _LINK.sub(_link, text).replace(markdown.BASE_URL, base_url)
+    contact = api_description.support_contact()
+    text = text.replace(markdown.SUPPORT, support(f"<{contact}>" if contact else ""))
+    return f"# {page.title}\n\n{page.about}.\n\n{text}"
+
+
+def support(link: str) -> str:
+    """The sentence that says where readers reach the operator. `link` is empty if the stage does not say."""
+    if link:
+        return f"You reach the operator of this service at {link}."
+    return "Whoever gave you your API key can reach the operator of this service."
 
 
 def reference(base_url: str, description: str) -> str:

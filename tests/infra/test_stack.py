@@ -112,6 +112,17 @@ def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: S
 
 
 @each_stage
+def test_the_support_contact_reaches_the_documentation_alone(stages: dict[str, Synthesized], stage: str) -> None:
+    made = stages[stage]
+    found = {
+        name: variables["SUPPORT_CONTACT"]
+        for name, id in made.functions.items()
+        if "SUPPORT_CONTACT" in (variables := made[id]["Environment"]["Variables"])
+    }
+    assert found == ({"fallback": GUARDED["support_contact"]} if stage == "guarded" else {})
+
+
+@each_stage
 def test_the_canary_calls_the_stage_at_the_address_that_clients_have(
     stages: dict[str, Synthesized], stage: str
 ) -> None:

@@ -53,6 +53,7 @@ GUARDED: dict[str, Any] = {
     "warm_throughput": {"table": {"reads": 20_000, "writes": 10_000}, "by_due": {"reads": 12_000, "writes": 8_000}},
     "alarm_topic": "arn:aws:sns:eu-central-1:123456789012:operators",
     "webhook_notices": True,
+    "support_contact": "help@example.com",
     "oidc": OIDC,
 }
 NAMED: dict[str, Any] = {

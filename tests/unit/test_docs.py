@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from html import unescape
+from html import escape, unescape
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +126,18 @@ def test_links_and_files_are_those_of_the_stage(path: str, stage: str) -> None:
 def test_examples_use_the_address_of_the_stage() -> None:
     page = get("/docs/getting-started", "/dev")
     assert "export API=https://api.example.com/dev/v1" in page.shown
+
+
+@pytest.mark.parametrize("contact", ["help@example.com", "https://help.example.com/?a=1&b=2"])
+def test_readers_are_told_how_to_reach_the_operator(monkeypatch: pytest.MonkeyPatch, contact: str) -> None:
+    assert "Whoever gave you your API key" in get("/docs/going-live").text
+    assert "<footer" not in get("/docs").text
+    monkeypatch.setenv("SUPPORT_CONTACT", contact)
+    target = contact if contact.startswith("https://") else f"mailto:{contact}"
+    for path in ("/docs", "/docs/errors", "/docs/api", "/docs/nothing"):
+        assert f'<a href="{escape(target)}">{escape(contact)}</a></footer>' in get(path, Accept="text/html").text
+    assert f'at <a href="{escape(target)}">{escape(contact)}</a>.' in get("/docs/going-live").text
+    assert f"at <{contact}>." in get("/docs/going-live.md").text
 
 
 @pytest.mark.parametrize("name", PAGES)
