@@ -1,7 +1,8 @@
 """`python -m infra.manage`: projects, API keys and erasures, on the local runner or a deployed stage.
 
     projects create NAME | projects list
-    keys create PROJECT --mode test|live --label LABEL | keys list PROJECT | keys revoke PROJECT KEY
+    keys create PROJECT --mode test|live --label LABEL [--read-only] [--days N]
+    keys list PROJECT | keys revoke PROJECT KEY
     calls show PROJECT     shows the limits of live calls, and the calls now and today
     calls limit PROJECT [--prefix +1 …] [--at-once 50] [--per-day 1000]     sets the limits of live calls
     agent show PROJECT --mode test|live     prints the settings of the agent as JSON
@@ -273,8 +274,16 @@ def _list_projects(stage: Stage, options: argparse.Namespace) -> None:
 
 def _create_key(stage: Stage, options: argparse.Namespace) -> None:
     from shared.admin import audit, audited_keys
+    from shared.core import clock
 
-    made = audited_keys.create(options.project, options.mode == "live", options.label, audit.operator())
+    made = audited_keys.create(
+        options.project,
+        options.mode == "live",
+        options.label,
+        audit.operator(),
+        read_only=options.read_only,
+        expires_at_ms=clock.now() + options.days * clock.DAY if options.days else None,
+    )
     _say(
         options,
         {**dataclasses.asdict(made.key), "plaintext": made.plaintext},
@@ -289,6 +298,8 @@ def _list_keys(stage: Stage, options: argparse.Namespace) -> None:
     def line(key: api_keys.Key) -> str:
         mode = "live" if key.livemode else "test"
         state = f"revoked {key.revoked_at}" if key.revoked_at else f"last used {key.last_used_at or 'never'}"
+        state += f", {'expired' if key.has_expired else 'expires'} {key.expires_at}" if key.expires_at else ""
+        state += ", read-only" if key.read_only else ""
         return f"{key.id}\tsk_{mode}_…{key.last_four}\tcreated {key.created_at}\t{state}\t{key.label}"
 
     _list(options, api_keys.of_project(options.project), line)
@@ -591,6 +602,8 @@ def _parser() -> argparse.ArgumentParser:
     create.add_argument("project", type=int)
     create.add_argument("--mode", choices=("test", "live"), default="test", help="the mode of the key")
     create.add_argument("--label", default="", help="what the key is for")
+    create.add_argument("--read-only", action="store_true", help="the key may only send GET requests")
+    create.add_argument("--days", type=int, help="the key expires after this number of days")
     create.set_defaults(command=_create_key)
     listing = keys.add_parser("list")
     listing.add_argument("project", type=int)

@@ -1,4 +1,4 @@
-"""Settings, API keys: create, list and revoke (promises 0)."""
+"""Settings, API keys: create, list, rotate and revoke (promises 0)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,27 @@ from typing import Annotated, Literal
 
 from starlette.responses import Response
 
-from functions.admin.visits import MODES, PROJECT, InProject, Page, View, not_found
+from functions.admin import lists, times
+from functions.admin.visits import MODES, PROJECT, InProject, Page, SentBefore, View, not_found
 from shared.admin import audited_keys
 from shared.admin.members import OWNER, VIEWER
-from shared.core.errors import ApiError
+from shared.core import clock
+from shared.core.errors import ApiError, Code
 from shared.projects import api_keys
 from shared.resources import fields
-from shared.store import table
 
 NOTICES = {
     "revoked": "The key was revoked. Requests with it are refused from now on.",
     "created": "This form was sent before and created one key, which was shown then and cannot be shown again.",
 }
+VALID_FOR = {
+    "0": ("Not at all: it expires now", 0),
+    "hour": ("1 hour", clock.HOUR),
+    "day": ("1 day", clock.DAY),
+    "week": ("7 days", 7 * clock.DAY),
+    "month": ("30 days", 30 * clock.DAY),
+}
+"""How long a key is valid after its rotation."""
 
 
 class NewKey(fields.Input):
@@ -26,11 +35,18 @@ class NewKey(fields.Input):
 
     label: Annotated[str, fields.text(100, least=1)]
     mode: Literal["test", "live"]
+    access: Literal["write", "read"]
+
+
+class Rotation(fields.Input):
+    """The form of a rotation."""
+
+    valid_for: Literal["0", "hour", "day", "week", "month"]
 
 
 def show(visit: InProject) -> Response:
     """List the project's keys, newest first, with the form of a new one."""
-    return _list(visit, visit.mode)
+    return _list(visit, {"mode": visit.mode})
 
 
 def create(visit: InProject) -> Response:
@@ -38,19 +54,46 @@ def create(visit: InProject) -> Response:
 
     The form has a token, so that a browser that sends it again creates no second key.
     """
-    sent = {"label": visit.form.get("label", "").strip(), "mode": visit.form.get("mode", "")}
+    sent = {name: visit.form.get(name, "").strip() for name in ("label", "mode", "access")}
     try:
         wanted = fields.validate(NewKey, sent)
+        expires_at_ms = _end(visit)
     except ApiError as error:
-        return _list(visit, sent["mode"], error=error, label=sent["label"])
-    once = visit.once()
+        return _list(visit, sent | {"expires_on": visit.form.get("expires_on", "")}, error)
     try:
-        made = audited_keys.create(visit.scope.project_id, MODES[wanted.mode], wanted.label, visit.actor, also=[once])
-    except table.ConditionFailed as failed:
-        if failed.op is not once:
-            raise
+        made = audited_keys.create(
+            visit.scope.project_id,
+            MODES[wanted.mode],
+            wanted.label,
+            visit.actor,
+            also=[visit.once()],
+            read_only=wanted.access == "read",
+            expires_at_ms=expires_at_ms,
+        )
+    except SentBefore:
         return visit.redirect(visit.path("api_keys?notice=created"))
-    return visit.render("api_key_created.html", 201, section="api_keys", made=made, mode_of_key=wanted.mode)
+    return visit.render("api_key_created.html", 201, section="api_keys", made=made, old=None)
+
+
+def ask_to_rotate(visit: InProject) -> Response:
+    """Ask how long the key stays valid, and when the new one expires."""
+    return _rotation(visit, {"valid_for": "day"})
+
+
+def rotate(visit: InProject) -> Response:
+    """Create a key in place of another one, and show its plaintext in this response and never again."""
+    old = _find(visit)
+    sent = {"valid_for": visit.form.get("valid_for", "")}
+    try:
+        _, valid_ms = VALID_FOR[fields.validate(Rotation, sent).valid_for]
+        made = audited_keys.rotate(
+            visit.scope.project_id, old.id, valid_ms, _end(visit), visit.actor, also=[visit.once()]
+        )
+    except SentBefore:
+        return visit.redirect(visit.path("api_keys?notice=created"))
+    except ApiError as error:
+        return _rotation(visit, sent | {"expires_on": visit.form.get("expires_on", "")}, error)
+    return visit.render("api_key_created.html", 201, section="api_keys", made=made, old=_find(visit))
 
 
 def ask_to_revoke(visit: InProject) -> Response:
@@ -64,17 +107,41 @@ def revoke(visit: InProject) -> Response:
     return visit.redirect(visit.path("api_keys?notice=revoked"))
 
 
-def _list(visit: InProject, mode: str, error: ApiError | None = None, label: str = "") -> Response:
+def _list(visit: InProject, form: dict[str, str], error: ApiError | None = None) -> Response:
     keys = api_keys.of_project(visit.scope.project_id)
     return visit.render(
         "api_keys.html",
         400 if error else 200,
         section="api_keys",
         keys=[*reversed(keys)],
-        form={"label": label, "mode": mode, "once": secrets.token_urlsafe(16)},
+        replacements={key.replaces: key for key in keys if key.replaces},
+        form={"label": "", "access": "write", "expires_on": "", **form, "once": secrets.token_urlsafe(16)},
         error=error,
         notice=NOTICES.get(visit.query.get("notice", "")),
     )
+
+
+def _rotation(visit: InProject, form: dict[str, str], error: ApiError | None = None) -> Response:
+    return visit.render(
+        "api_key_rotate.html",
+        error.status if error else 200,
+        section="api_keys",
+        key=_find(visit),
+        valid_for={name: text for name, (text, _) in VALID_FOR.items()},
+        form={"expires_on": "", **form, "once": secrets.token_urlsafe(16)},
+        error=error,
+    )
+
+
+def _end(visit: InProject) -> int | None:
+    """The end of the day on which a new key expires; None if it does not. Raises ApiError."""
+    text = visit.form.get("expires_on", "").strip()
+    if not text:
+        return None
+    ends_at_ms = min(times.end(lists.day_of(text, "expires_on"), visit.zone), clock.LAST)
+    if ends_at_ms <= clock.now():
+        raise ApiError(Code.PARAMETER_INVALID, "The day on which the key expires has passed.", param="expires_on")
+    return ends_at_ms
 
 
 def _find(visit: InProject) -> api_keys.Key:
@@ -86,5 +153,6 @@ def _find(visit: InProject) -> api_keys.Key:
 
 PAGES = (
     Page(f"{PROJECT}/api_keys", get=View(show, VIEWER), post=View(create, OWNER)),
+    Page(f"{PROJECT}/api_keys/{{id}}/rotate", get=View(ask_to_rotate, OWNER), post=View(rotate, OWNER)),
     Page(f"{PROJECT}/api_keys/{{id}}/revoke", get=View(ask_to_revoke, OWNER), post=View(revoke, OWNER)),
 )

@@ -134,6 +134,7 @@ ACTION = {
     "agent_settings.changed": "Changed the settings of the agent",
     "api_key.created": "Created an API key",
     "api_key.revoked": "Revoked an API key",
+    "api_key.rotated": "Rotated an API key",
     "appointment.cancelled": "Cancelled an appointment",
     "appointment.changed": "Changed an appointment",
     "appointment.confirmed": "Confirmed an appointment",

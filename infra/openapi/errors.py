@@ -18,6 +18,7 @@ _ALWAYS = (
     "api_key_missing",
     "api_key_invalid",
     "api_key_revoked",
+    "api_key_expired",
     "permission_denied",
     "rate_limit_exceeded",
     "internal_error",

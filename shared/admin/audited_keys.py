@@ -2,24 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 from shared.admin import audit
 from shared.admin.audit import Actor
 from shared.projects import api_keys
 from shared.projects.api_keys import Creation, Key
-from shared.store import table
+from shared.store import commit, table
 
 
-def create(project_id: int, livemode: bool, label: str, actor: Actor, also: Sequence[table.Write] = ()) -> Creation:
+def create(
+    project_id: int,
+    livemode: bool,
+    label: str,
+    actor: Actor,
+    also: Sequence[table.Write] = (),
+    *,
+    read_only: bool = False,
+    expires_at_ms: int | None = None,
+) -> Creation:
     """Create a key, with the writes `also` in the same transaction. Nothing stores its plaintext.
 
-    Raises LookupError for an unknown project, and ConditionFailed if a condition of `also` fails.
+    Raises LookupError for an unknown project, and the exception of a write of `also` whose condition fails.
     """
-    made = api_keys.creation(project_id, livemode, label)
-    entry = audit.entry(project_id, actor, "api_key.created", made.key.id, livemode=livemode, after=_facts(made.key))
-    table.write([*made.writes, entry, *also], actor.request_id)
-    return made
+
+    def new() -> Creation:
+        return api_keys.creation(project_id, livemode, label, read_only=read_only, expires_at_ms=expires_at_ms)
+
+    return _commit("api_key.created", new, actor, also)
+
+
+def rotate(
+    project_id: int,
+    key_id: str,
+    valid_ms: int,
+    expires_at_ms: int | None,
+    actor: Actor,
+    also: Sequence[table.Write] = (),
+) -> Creation:
+    """Create a key in place of another one, which expires within `valid_ms` milliseconds, as `create` does.
+
+    Raises LookupError for an unknown key, `invalid_status_transition` if it is not valid any more.
+    """
+    return _commit(
+        "api_key.rotated", lambda: api_keys.rotation(project_id, key_id, valid_ms, expires_at_ms), actor, also
+    )
 
 
 def revoke(project_id: int, key_id: str, actor: Actor) -> Key:
@@ -29,5 +58,22 @@ def revoke(project_id: int, key_id: str, actor: Actor) -> Key:
     return api_keys.revoke(project_id, key_id, [entry])
 
 
-def _facts(key: Key) -> dict[str, str]:
-    return {"label": key.label, "mode": "live" if key.livemode else "test"}
+def _commit(action: str, new: Callable[[], Creation], actor: Actor, also: Sequence[table.Write]) -> Creation:
+    def decide() -> Creation:
+        made = new()
+        key = made.key
+        entry = audit.entry(key.project_id, actor, action, key.id, livemode=key.livemode, after=_facts(key))
+        return replace(made, writes=(*made.writes, entry, *also))
+
+    return commit.commit(decide, actor.request_id)
+
+
+def _facts(key: Key) -> dict[str, Any]:
+    facts = {
+        "label": key.label,
+        "mode": "live" if key.livemode else "test",
+        "read_only": key.read_only or None,
+        "expires_at": key.expires_at,
+        "replaces": key.replaces,
+    }
+    return {name: value for name, value in facts.items() if value is not None}

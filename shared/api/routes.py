@@ -43,6 +43,7 @@ from shared.resources import fields, queries
 from shared.resources.collections import Collection
 from shared.store import table
 
+_READING = ("GET", "HEAD")
 _WITH_BODY = ("POST", "PATCH")
 _READABLE = {
     "host": re.compile(r"[\w.-]+(:[0-9]{1,5})?", re.ASCII),
@@ -141,6 +142,8 @@ class _Dispatch:
         ahead: table.ReadAhead | None,
     ) -> StarletteResponse:
         caller = context.caller = _authenticate(api_key, context)
+        if caller.read_only and request.method not in _READING:
+            raise ApiError(Code.PERMISSION_DENIED, "The API key is read-only. Send a key that may write.")
         context.version = read_version(request)
         document: Mapping[str, Any] = {}
         key = None

@@ -42,6 +42,7 @@ class Code(StrEnum):
     API_KEY_MISSING = "api_key_missing"
     API_KEY_INVALID = "api_key_invalid"
     API_KEY_REVOKED = "api_key_revoked"
+    API_KEY_EXPIRED = "api_key_expired"
     PERMISSION_DENIED = "permission_denied"
     RESOURCE_NOT_FOUND = "resource_not_found"
     ROUTE_NOT_FOUND = "route_not_found"
@@ -104,7 +105,8 @@ ERRORS: Mapping[Code, Kind] = {
     Code.API_KEY_MISSING: Kind(401, AUTHENTICATION, "The request has no API key.", "Send `Authorization: Bearer <API_KEY>`."),
     Code.API_KEY_INVALID: Kind(401, AUTHENTICATION, "The API key does not exist.", "Check that the key is complete and belongs to this service."),
     Code.API_KEY_REVOKED: Kind(401, AUTHENTICATION, "The API key was revoked.", "Send another API key of the project."),
-    Code.PERMISSION_DENIED: Kind(403, "permission_error", "The request is not allowed.", "Contact the operator: the firewall or the gateway has refused the request."),
+    Code.API_KEY_EXPIRED: Kind(401, AUTHENTICATION, "The API key has expired.", "Send another API key of the project."),
+    Code.PERMISSION_DENIED: Kind(403, "permission_error", "The request is not allowed.", "If the API key is read-only, send a key that may write. Otherwise contact the operator: the firewall or the gateway has refused the request."),
     Code.RESOURCE_NOT_FOUND: Kind(404, INVALID_REQUEST, "The resource does not exist in the project and mode of the API key. The status is 400 if the id is in the body.", "Check the id, and that the API key belongs to the same project and mode."),
     Code.ROUTE_NOT_FOUND: Kind(404, INVALID_REQUEST, "No endpoint has this path.", "Check the path. Paths have no trailing slash."),
     Code.METHOD_NOT_ALLOWED: Kind(405, INVALID_REQUEST, "The path does not support this method.", "Use one of the methods in the `Allow` header."),

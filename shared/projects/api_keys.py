@@ -41,7 +41,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Key:
-    """An API key without its plaintext. `last_used_at` is precise to the minute, and None before the first use."""
+    """An API key without its plaintext. `last_used_at` is precise to the minute, and None before the first use.
+
+    `replaces` is the id of the key whose rotation created it; None for other keys.
+    """
 
     id: str
     project_id: int
@@ -51,15 +54,24 @@ class Key:
     created_at: str
     revoked_at: str | None
     last_used_at: str | None
+    expires_at: str | None
+    read_only: bool
+    replaces: str | None
+
+    @property
+    def has_expired(self) -> bool:
+        """Whether its time has ended."""
+        return self.expires_at is not None and clock.parse(self.expires_at) <= clock.now()
 
 
 @dataclass(frozen=True)
 class Caller:
-    """The project and mode of a valid key, and what remains of its rate limits."""
+    """The project and mode of a valid key, what remains of its rate limits, and whether it may only read."""
 
     scope: Scope
     project_name: str
     remaining: Remaining
+    read_only: bool
 
 
 @dataclass(frozen=True)
@@ -68,7 +80,7 @@ class Creation:
 
     key: Key
     plaintext: str = field(repr=False)
-    writes: tuple[table.Put, ...] = field(repr=False)
+    writes: tuple[table.Write, ...] = field(repr=False)
 
 
 class LimitExceeded(Exception):
@@ -91,7 +103,16 @@ def create(project_id: int, livemode: bool, label: str, plaintext: str | None = 
     return made.key, made.plaintext
 
 
-def creation(project_id: int, livemode: bool, label: str, plaintext: str | None = None) -> Creation:
+def creation(
+    project_id: int,
+    livemode: bool,
+    label: str,
+    plaintext: str | None = None,
+    *,
+    read_only: bool = False,
+    expires_at_ms: int | None = None,
+    replaces: str | None = None,
+) -> Creation:
     """The writes that create a key of a project, for a transaction.
 
     Raises LookupError for an unknown project, ValueError for an invalid `plaintext`.
@@ -105,12 +126,34 @@ def creation(project_id: int, livemode: bool, label: str, plaintext: str | None 
     digest = _digest(plaintext)
     facts = {"label": label, "created_at": created_at, "livemode": livemode, "last_four": plaintext[-4:]}
     owner = {"project_id": project_id, "project_name": project["name"]}
-    writes = (
-        table.Put({"pk": f"KEY#{digest}", "sk": "key", "kind": "api_key", "key_id": key_id} | owner | facts),
-        table.Put({"pk": f"P#{project_id}#keys", "sk": key_id, "kind": "api_key_of", "digest": digest} | facts),
+    # Not `expires_at`, which would have DynamoDB delete the row: an expired key is known as such.
+    terms = {"read_only": read_only or None, "valid_until": expires_at_ms, "replaces": replaces}
+    row: table.Row = {"pk": f"KEY#{digest}", "sk": "key", "kind": "api_key", "key_id": key_id} | owner | facts
+    row |= {name: value for name, value in terms.items() if value is not None}
+    pointer = {"pk": f"P#{project_id}#keys", "sk": key_id, "kind": "api_key_of", "digest": digest} | facts
+    return Creation(_of_row(row), plaintext, (table.Put(row), table.Put(pointer)))
+
+
+def rotation(project_id: int, key_id: str, valid_ms: int, expires_at_ms: int | None = None) -> Creation:
+    """The writes that create a key in place of another one, which then expires within `valid_ms` milliseconds.
+
+    The new key has the label, mode and rights of the other one. Raises LookupError for an unknown key,
+    `invalid_status_transition` if it is not valid any more.
+    """
+    row = _find(project_id, key_id)
+    old, ends_at_ms = _of_row(row), clock.now() + valid_ms
+    if old.revoked_at or old.has_expired:
+        raise ApiError(Code.INVALID_STATUS_TRANSITION, "The key is not valid any more, so it cannot be replaced.")
+    new = creation(
+        project_id, old.livemode, old.label, read_only=old.read_only, expires_at_ms=expires_at_ms, replaces=old.id
     )
-    key = Key(key_id, project_id, livemode, label, plaintext[-4:], created_at, None, None)
-    return Creation(key, plaintext, writes)
+    end = table.Update(
+        row["pk"],
+        row["sk"],
+        set={"valid_until": min(ends_at_ms, row.get("valid_until", ends_at_ms))},
+        condition="attribute_exists(pk) AND attribute_not_exists(revoked_at)",
+    )
+    return dataclasses.replace(new, writes=(*new.writes, end))
 
 
 def of_project(project_id: int) -> list[Key]:
@@ -170,7 +213,7 @@ def expected_scope(plaintext: str) -> Scope | None:
 def authenticate(plaintext: str) -> Caller:
     """Authenticate a request by its key and count it. Makes one update in the common case.
 
-    Raises ApiError (`api_key_invalid`, `api_key_revoked`) or LimitExceeded.
+    Raises ApiError (`api_key_invalid`, `api_key_revoked`, `api_key_expired`) or LimitExceeded.
     """
     if not _PLAINTEXT.fullmatch(plaintext):
         raise ApiError(Code.API_KEY_INVALID)
@@ -204,9 +247,9 @@ def authenticate(plaintext: str) -> Caller:
 def _refusal(row: table.Row, moment: Moment) -> _Refusal | None:
     """Why the row of a key, empty if there is none, does not allow a request. None if it does."""
     now = moment.now
-    if not row or "revoked_at" in row:
-        error = ApiError(Code.API_KEY_REVOKED if row else Code.API_KEY_INVALID)
-        return _Refusal(error, now, now + REFUSAL_MEMORY_MS)
+    code = _refusal_code(row, now)
+    if code is not None:
+        return _Refusal(ApiError(code), now, now + REFUSAL_MEMORY_MS)
     if moment.starts:
         return None
     caller = _caller(row, moment)
@@ -217,9 +260,18 @@ def _refusal(row: table.Row, moment: Moment) -> _Refusal | None:
     return _Refusal(exceeded, now, min(window.until, now + REFUSAL_MEMORY_MS), window.until)
 
 
+def _refusal_code(row: table.Row, now: int) -> Code | None:
+    """Why the key of this row, empty if there is none, is not valid; None if it is."""
+    if not row:
+        return Code.API_KEY_INVALID
+    if "revoked_at" in row:
+        return Code.API_KEY_REVOKED
+    return Code.API_KEY_EXPIRED if row.get("valid_until", now + 1) <= now else None
+
+
 def _caller(row: table.Row, moment: Moment) -> Caller:
     scope = Scope(row["project_id"], row["livemode"])
-    return Caller(scope, row["project_name"], rate_limits.remaining(row, moment))
+    return Caller(scope, row["project_name"], rate_limits.remaining(row, moment), row.get("read_only", False))
 
 
 def _find(project_id: int, key_id: str) -> table.Row:
@@ -249,6 +301,9 @@ def _of_row(row: table.Row) -> Key:
         row.get("revoked_at"),
         # The row has the minute of the last use, which may begin before the key was created.
         max(clock.iso(row["m"] * clock.MINUTE), row["created_at"]) if "m" in row else None,
+        clock.iso(row["valid_until"]) if "valid_until" in row else None,
+        row.get("read_only", False),
+        row.get("replaces"),
     )
 
 

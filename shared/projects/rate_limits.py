@@ -14,8 +14,11 @@ from shared.core import clock, limits
 from shared.store import table
 
 PER_SECOND, PER_MINUTE = limits.REQUESTS_PER_SECOND, limits.REQUESTS_PER_MINUTE
-CONDITION = "attribute_exists(pk) AND attribute_not_exists(revoked_at)"
-"""The condition of every update that counts a request: the key exists and is not revoked."""
+CONDITION = (
+    "attribute_exists(pk) AND attribute_not_exists(revoked_at)"
+    " AND (attribute_not_exists(valid_until) OR valid_until > :now)"
+)
+"""The condition of every update that counts a request: the key exists, and is neither revoked nor expired."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ def _count_first(pk: str, sk: str, moment: Moment) -> table.Update:
         sk,
         set={"m": moment.minute, "w": {"n": 1, moment.second: 1}},
         condition=f"{CONDITION} AND (attribute_not_exists(m) OR m < :s_m OR m > :latest)",
-        values={":latest": latest_minute(moment.now)},
+        values={":latest": latest_minute(moment.now), ":now": moment.now},
     )
 
 
@@ -117,5 +120,12 @@ def _count_next(pk: str, sk: str, moment: Moment) -> table.Update:
         expressions=("w.n = w.n + :one", f"w.{second} = if_not_exists(w.{second}, :zero) + :one"),
         condition=f"{CONDITION} AND m = :m AND w.n < :per_minute"
         f" AND (attribute_not_exists(w.{second}) OR w.{second} < :per_second)",
-        values={":m": moment.minute, ":one": 1, ":zero": 0, ":per_minute": PER_MINUTE, ":per_second": PER_SECOND},
+        values={
+            ":m": moment.minute,
+            ":one": 1,
+            ":zero": 0,
+            ":per_minute": PER_MINUTE,
+            ":per_second": PER_SECOND,
+            ":now": moment.now,
+        },
     )

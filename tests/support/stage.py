@@ -92,6 +92,7 @@ class Stage:
     def project(self, name: str = "Test") -> Project:
         """A new project with a key of each mode; `call` uses the test key from now on."""
         from shared.projects import api_keys, projects
+        from shared.store import table
         from tests.support import rows
 
         with privileges.running(None):
@@ -100,7 +101,7 @@ class Stage:
             projects.ensure(id, name)
             test, live = (api_keys.creation(id, livemode, "test") for livemode in (False, True))
             # Not in a transaction, which takes DynamoDB Local four times as long: there is a project for each test.
-            rows.write([put.row for put in (*test.writes, *live.writes)])
+            rows.write([put.row for put in (*test.writes, *live.writes) if isinstance(put, table.Put)])
         self._key = test.plaintext
         return Project(id, test.plaintext, live.plaintext)
 

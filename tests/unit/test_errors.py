@@ -9,7 +9,7 @@ from shared.webhooks.events import FAMILIES
 PROMISED = """
 | 400 | invalid_request_error | `parameter_missing`, `parameter_unknown`, `parameter_invalid`, `parameter_invalid_integer`, `parameter_invalid_empty`, `parameters_exclusive`, `phone_invalid_format`, `email_invalid`, `url_invalid`, `datetime_invalid`, `metadata_invalid`, `cursor_invalid`, `event_filter_invalid`, `api_version_invalid`, `invalid_json`, `idempotency_key_invalid` |
 | 400 | idempotency_error | `idempotency_key_reused` |
-| 401 | authentication_error | `api_key_missing`, `api_key_invalid`, `api_key_revoked` |
+| 401 | authentication_error | `api_key_missing`, `api_key_invalid`, `api_key_revoked`, `api_key_expired` |
 | 403 | permission_error | `permission_denied` |
 | 404 | invalid_request_error | `resource_not_found`, `route_not_found` |
 | 405 | invalid_request_error | `method_not_allowed` |

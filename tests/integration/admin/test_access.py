@@ -64,6 +64,8 @@ def form_of(whole: Whole, path: str) -> dict[str, str]:
 FORM = {
     "label": "mine",
     "mode": "test",
+    "access": "write",
+    "valid_for": "day",
     "once": "1",
     "email": "new@example.com",
     "role": "viewer",

@@ -48,6 +48,7 @@ OF_PROJECT: dict[str, tuple[str, ...]] = {
     "appointments/{id}/edit": (),
     "appointments/{id}/cancel": (),
     "api_keys": ("notice",),
+    "api_keys/{id}/rotate": (),
     "api_keys/{id}/revoke": (),
     "usage": ("month",),
     "agent_settings": ("notice",),
