@@ -2,17 +2,145 @@
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
 from starlette.responses import Response
 
+from functions.admin import lists, names, times, words
+from functions.admin.find import page_of
 from functions.admin.visits import PROJECT, InProject, Page, View
-from shared.admin import audit
-from shared.admin.members import VIEWER
+from shared.admin import audit, members
+from shared.admin.audit import Entry, Filter
+from shared.admin.members import OWNER, VIEWER
+from shared.core.errors import ApiError
+from shared.pages import SECURITY
+from shared.projects import api_keys
+from shared.resources import fields
+from shared.store.keys import Scope
+from shared.webhooks.endpoints import resource as endpoints
+
+SECTION = "audit_trail"
+MOST_EXPORTED = 5_000
+"""The entries of an export, of which a response has room for more than twice as many."""
+KINDS = tuple(dict.fromkeys(action.partition(".")[0] for action in words.ACTION))
+_FILTERS = ("who", "kind", "since", "until")
+_COLUMNS = ("id", "at", "who", "ip", "request_id", "action", "target", "livemode", "before", "after")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+"""The first characters of what a spreadsheet takes for a formula."""
+_SETTINGS = {"agent_settings": "Agent settings", "call_limits": "Call limits"}
+"""What has a page of its own in each project, by the kind of an entry."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """An entry, what the page calls that which was changed, and the pages of the ids in it."""
+
+    entry: Entry
+    name: str | None
+    paths: dict[str, str]
 
 
 def show(visit: InProject) -> Response:
-    """List the changes, newest first."""
-    entries, cursor = audit.page(visit.scope.project_id, visit.query.get("starting_after"))
-    return visit.render("audit_trail.html", section="audit_trail", entries=entries, cursor=cursor)
+    """List the changes, newest first, by person, kind and time."""
+    wanted, error, lines, cursor = lists.wanted(visit, *_FILTERS), None, list[Line](), None
+    try:
+        entries, cursor = audit.page(visit.scope.project_id, visit.query.get("starting_after"), _filter(visit, wanted))
+        lines = _lines(visit, entries)
+    except ApiError as refused:
+        error = refused
+    return visit.render(
+        "audit_trail.html",
+        400 if error else 200,
+        section=SECTION,
+        lines=lines,
+        cursor=cursor,
+        wanted=wanted,
+        error=error,
+        kinds=KINDS,
+        people=[*(one.email for one in members.of_project(visit.scope.project_id)), audit.OPERATOR],
+        most=MOST_EXPORTED,
+    )
 
 
-PAGES = (Page(f"{PROJECT}/audit_trail", get=View(show, VIEWER)),)
+def export(visit: InProject) -> Response:
+    """The entries that the filters let through, newest first, as CSV. The trail says who has exported it."""
+    wanted = {name: visit.form.get(name, "").strip() for name in _FILTERS}
+    chosen = _filter(visit, wanted)
+    facts = {name: value for name, value in wanted.items() if value}
+    visit.commit(lambda: [visit.entry("audit_trail.exported", str(visit.scope.project_id), livemode=None, after=facts)])
+    entries, _ = audit.page(visit.scope.project_id, None, chosen, MOST_EXPORTED)
+    headers = {"Content-Disposition": 'attachment; filename="audit-trail.csv"'}
+    return Response(_csv(entries), media_type="text/csv", headers=SECURITY | headers)
+
+
+def _filter(visit: InProject, wanted: dict[str, str]) -> Filter:
+    """The filter of a form. Raises `datetime_invalid`."""
+    found = Filter(wanted["who"], wanted["kind"])
+    if wanted["since"]:
+        found = replace(found, since=times.start(lists.day_of(wanted["since"], "since"), visit.zone))
+    if wanted["until"]:
+        found = replace(found, until=times.end(lists.day_of(wanted["until"], "until"), visit.zone))
+    return found
+
+
+def _lines(visit: InProject, entries: Sequence[Entry]) -> list[Line]:
+    """The entries with names and links. Makes a fixed number of reads."""
+    project_id = visit.scope.project_id
+    keys = api_keys.of_project(project_id) if any(one.action.startswith("api_key.") for one in entries) else []
+    named = {key.id: f"{key.label or 'No label'} …{key.last_four}" for key in keys}
+    paths = {key.id: visit.path(f"api_keys#{key.id}") for key in keys}
+    paths |= {one.email: visit.path("members", one.id) for one in members.of_project(project_id)}
+    for livemode in dict.fromkeys(one.livemode for one in entries if one.livemode is not None):
+        there = replace(visit, scope=Scope(project_id, livemode))
+        ids = [id for one in entries if one.livemode == livemode for id in _ids(one)]
+        named |= _names(there, ids)
+        paths |= {id: path for id in ids if (path := page_of(there, id))}
+    return [_line(visit, one, named, paths) for one in entries]
+
+
+def _line(visit: InProject, entry: Entry, named: dict[str, str], paths: dict[str, str]) -> Line:
+    kind = entry.action.partition(".")[0]
+    if kind in _SETTINGS:
+        return Line(entry, _SETTINGS[kind], {entry.target: visit.path(kind)})
+    found = {id: paths[id] for id in _ids(entry) if id in paths}
+    if kind == "delivery" and entry.after.get("event") in found:
+        found[entry.target] = f"{found[entry.after['event']]}#{entry.target}"
+    return Line(entry, "Delivery" if kind == "delivery" else named.get(entry.target), found)
+
+
+def _ids(entry: Entry) -> list[str]:
+    return [entry.target, *(value for value in entry.after.values() if isinstance(value, str))]
+
+
+def _names(visit: InProject, ids: Iterable[str]) -> dict[str, str]:
+    """What the page calls the resources with these ids. Webhook endpoints have their labels or URLs."""
+    wanted = [*ids]
+    found = names.of(visit, wanted)
+    people = found | names.of(visit, {one.get("customer_id") for one in found.values()} - found.keys())
+    chosen = [id for id in wanted if id.startswith(endpoints.WEBHOOK_ENDPOINTS.prefix)]
+    known = endpoints.read(visit.scope, chosen) if chosen else {}
+    labels = {id: one.doc["label"] or one.doc["url"] for id, one in known.items()}
+    return {id: words.subject(one, people) for id, one in found.items()} | labels
+
+
+def _csv(entries: Iterable[Entry]) -> str:
+    file = io.StringIO()
+    writer = csv.writer(file)
+    writer.writerow(_COLUMNS)
+    writer.writerows([_cell(getattr(one, name)) for name in _COLUMNS] for one in entries)
+    return file.getvalue()
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else value if isinstance(value, str) else fields.to_json(value)
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+PAGES = (
+    Page(f"{PROJECT}/{SECTION}", get=View(show, VIEWER)),
+    Page(f"{PROJECT}/{SECTION}/export", post=View(export, OWNER)),
+)

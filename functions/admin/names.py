@@ -1,4 +1,4 @@
-"""What a page calls the customers, appointments and calls whose ids its rows have: one read for all of them."""
+"""What a page calls the customers, appointments, calls and conversations of its rows: one read for all of them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 from functions.admin.visits import InProject
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls.sessions import SESSIONS
+from shared.conversations.resource import CONVERSATIONS
 from shared.core import ids
 from shared.customers.resource import CUSTOMERS
 from shared.resources.collections import Collection
 from shared.store import table
 
-_NAMED: tuple[Collection[Any, Any], ...] = (CUSTOMERS, APPOINTMENTS, SESSIONS)
+_NAMED: tuple[Collection[Any, Any], ...] = (CUSTOMERS, APPOINTMENTS, SESSIONS, CONVERSATIONS)
 
 
 def of(visit: InProject, wanted: Iterable[str | None]) -> dict[str, Mapping[str, Any]]:

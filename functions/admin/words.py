@@ -139,6 +139,7 @@ ACTION = {
     "appointment.changed": "Changed an appointment",
     "appointment.confirmed": "Confirmed an appointment",
     "appointment.created": "Created an appointment",
+    "audit_trail.exported": "Exported the audit trail",
     "call.canceled": "Canceled a call",
     "call_limits.changed": "Changed the call limits",
     "conversation.ended": "Ended a conversation",

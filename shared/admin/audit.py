@@ -5,6 +5,8 @@ An entry is a write of the transaction that makes the change, so neither exists 
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,6 +49,19 @@ class Entry:
     after: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class Filter:
+    """The entries of one person or of one kind, or both, between two instants (milliseconds; `until` is exclusive)."""
+
+    who: str = ""
+    kind: str = ""
+    since: int = 0
+    until: int = clock.LAST + 1
+
+
+ANY = Filter()
+
+
 def entry(
     project_id: int,
     actor: Actor,
@@ -60,10 +75,14 @@ def entry(
     """The write of an entry, for the transaction of its change. `action` is such as `api_key.created`."""
     now = clock.now()
     facts = {"who": actor.who, "ip": actor.ip, "request_id": actor.request_id, "action": action, "target": target}
+    kind = action.partition(".")[0]
     row: table.Row = {
         "pk": _pk(project_id),
         "sk": ids.new(PREFIX, now),
         "kind": "audit_entry",
+        "f1": _partition(project_id, actor.who, ""),
+        "f2": _partition(project_id, "", kind),
+        "f3": _partition(project_id, actor.who, kind),
         "at": clock.iso(now),
         **{name: value for name, value in facts.items() if value is not None},
         "before": fields.to_json(before or {}),
@@ -78,19 +97,33 @@ def operator() -> Actor:
     return Actor(OPERATOR, None, ids.new("req_"))
 
 
-def page(project_id: int, starting_after: str | None = None) -> tuple[list[Entry], str | None]:
-    """The latest entries of a project, newest first, and the cursor of the next page.
+def page(
+    project_id: int, starting_after: str | None = None, wanted: Filter = ANY, limit: int = PAGE
+) -> tuple[list[Entry], str | None]:
+    """The latest entries of a project that a filter lets through, newest first, and the cursor of the next page.
 
     A `starting_after` that is not the id of an entry counts as absent.
     """
-    most = ids.before(PREFIX, starting_after) if starting_after and ids.is_id(PREFIX, starting_after) else None
-    rows = next(table.query(_pk(project_id), at_most=most, limit=PAGE + 1), [])
-    shown = [_of_row(row) for row in rows[:PAGE] if not table.is_expired(row)]
-    return shown, shown[-1].id if len(rows) > PAGE and shown else None
+    most = ids.before(PREFIX, ids.first_of(PREFIX, wanted.until))
+    if starting_after and ids.is_id(PREFIX, starting_after):
+        most = min(most, ids.before(PREFIX, starting_after))
+    index = {(True, False): "f1", (False, True): "f2", (True, True): "f3"}.get((bool(wanted.who), bool(wanted.kind)))
+    partition = _partition(project_id, wanted.who, wanted.kind) if index else _pk(project_id)
+    least = ids.first_of(PREFIX, wanted.since)
+    pages = table.query(partition, index=index, at_least=least, at_most=most, limit=limit + 1)
+    found = list(itertools.islice(itertools.chain.from_iterable(pages), limit + 1))
+    rows = table.rows_of(found[:limit]) if index else found[:limit]
+    shown = [_of_row(row) for row in rows if not table.is_expired(row)]
+    return shown, found[limit - 1]["sk"] if len(found) > limit else None
 
 
 def _pk(project_id: int) -> str:
     return f"P#{project_id}#audit"
+
+
+def _partition(project_id: int, who: str, kind: str) -> str:
+    """The index partition of the entries of a person, of a kind, or of both."""
+    return f"{_pk(project_id)}#{hashlib.sha256(f'{who} {kind}'.encode()).hexdigest()[:32]}"
 
 
 def _of_row(row: table.Row) -> Entry:

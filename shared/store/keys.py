@@ -41,7 +41,7 @@ lists in creation order.
 | invitation to a project    | `INVITED#{hash of e-mail}`             | 10-digit number  | |
 | project of a person        | `PERSON#{hash of issuer and subject}`  | 10-digit number  | |
 | end of a person's sessions | `PERSON#{hash of issuer and subject}`  | `sessions`       | |
-| entry of the audit trail   | `P#{project}#audit`                    | `aud_...`        | |
+| entry of the audit trail   | `P#{project}#audit`                    | `aud_...`        | f1-f3 |
 | submitted form             | `P#{project}#form#{hash of its token}` | `form`           | |
 | session of the admin pages | `ADMIN_SESSION#{hash of its token}`    | `session`        | |
 | attempt to sign in         | `SIGN_IN#{hash of its state}`          | `attempt`        | |

@@ -70,11 +70,12 @@ def test_a_rotated_key_is_valid_for_a_while_and_its_last_use_is_shown(
     assert (new.label, new.livemode, new.read_only, new.replaces) == (old.label, False, False, old.id)
     assert "Last used:" in shown.page.text
     replacement = plaintext(shown)
+    stopped_clock.forward(1)
     again = owner.submit(page, page, valid_for="hour")
     assert again.status == 201, "another form is another rotation"
     listed = owner.get(f"{story.path}/api_keys").page.text
     assert "replaced by" in listed
-    stopped_clock.forward(3599)
+    stopped_clock.forward(3598)
     assert stage.call("GET", "/v1/ping", key=story.project.test_key).status == 200
     stopped_clock.forward(1)
     assert stage.call("GET", "/v1/ping", key=story.project.test_key).code == "api_key_expired"

@@ -55,7 +55,7 @@ OF_PROJECT: dict[str, tuple[str, ...]] = {
     "call_limits": ("notice",),
     "members": ("notice",),
     "members/{id}": (),
-    "audit_trail": ("starting_after",),
+    "audit_trail": ("who", "kind", "since", "until", "starting_after"),
     "find": ("q",),
 }
 OUTSIDE = {
