@@ -1,13 +1,331 @@
-"""Queues -> one attempt of a delivery for each wake-up."""
+"""Queues -> one attempt of a delivery for each wake-up.
+
+The worker claims the delivery, decides what to do about it (`decide`), sends the event, and saves the outcome while it
+still has the claim.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from shared.tasks import batches
-from shared.webhooks import attempts
+from shared.aws import services
+from shared.aws.services import Unavailable
+from shared.core import clock, limits, metrics, trace
+from shared.core.log import logger
+from shared.resources import fields
+from shared.store import commit, table
+from shared.store.keys import Scope, scope_of
+from shared.tasks import batches, tasks, wake_ups
+from shared.tasks.batches import QueueMessage
+from shared.webhooks import health, http_client, queues, signing
+from shared.webhooks.deliveries import resource as deliveries
+from shared.webhooks.deliveries.resource import (
+    DELIVERY_GRACE_S,
+    Attempt,
+    Delivery,
+    DeliveryError,
+    DeliveryRow,
+    DeliveryStatus,
+    DeliveryTrigger,
+    Ended,
+    Outcome,
+    Phase,
+    Retry,
+    next_step,
+    phase,
+)
+from shared.webhooks.endpoints import resource as endpoints
+from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS, Snapshot
+from shared.webhooks.events import EVENTS
+from shared.webhooks.queues import Arrival, Destination
+
+LEASE_MS = 60 * clock.SECOND
+"""The lease of a worker (milliseconds). An attempt times out after 15 seconds."""
+OVERLAP_MS = 100
+"""How long a successful attempt takes (milliseconds) before the endpoint is read again to save it."""
+_reads = table.SharedReads()
+"""Attempts of one batch are made concurrently, and often have the endpoint in common."""
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
     """Process a batch of wake-ups concurrently. First attempts to an endpoint are in order while they are on time."""
-    return batches.each_message(event, attempts.make)
+    return batches.each_message(event, make_attempt)
+
+
+def make_attempt(message: QueueMessage) -> None:
+    """Make the attempt that is due for the delivery of a wake-up. Does nothing if none is due."""
+    arrival = Arrival(services.queue_of(message.queue), clock.now() - message.sent_at)
+    delivery = claim(*message.task)
+    if delivery is None:
+        return
+    scope, endpoint_id = delivery.scope, delivery.doc["webhook_endpoint_id"]
+    endpoint_keys = WEBHOOK_ENDPOINTS.row_keys(scope, endpoint_id)
+    event_key = (scope.pk(EVENTS.kind), delivery.doc["event_id"])
+    with _released_on_failure(delivery):
+        rows = _reads.get_many([event_key, *endpoint_keys])
+    endpoint = next((endpoints.snapshot(rows[key]) for key in endpoint_keys if key in rows), None)
+    # The event of an erased customer is gone, and its deliveries with it.
+    match decide(delivery, endpoint if event_key in rows else None, arrival):
+        case Cancel():
+            _cancel(delivery, endpoint)
+        case Fail():
+            assert endpoint is not None
+            _fail_lost(delivery, endpoint)
+            logger().error("worker lost", extra={"delivery_id": delivery.doc["id"]})
+            metrics.count(metrics.LOST_DELIVERY)
+        case Move(destination, put_off_until_ms):
+            _release(delivery, until_ms=put_off_until_ms)
+            wake_ups.send(destination.queue, [deliveries.wake_up(delivery.claim.row, destination=destination)])
+        case Send(queue_class, late_ms):
+            assert endpoint is not None
+            metrics.milliseconds(metrics.DELIVERY_LATENESS, late_ms, queue_class=queue_class)
+            _send(delivery, endpoint, rows[event_key]["doc"].encode(), arrival)
+
+
+@dataclass(frozen=True)
+class ClaimedDelivery:
+    """A delivery that only this worker may send until its lease expires."""
+
+    scope: Scope
+    claim: tasks.Claim[DeliveryRow]
+    doc: Delivery
+
+    @property
+    def number(self) -> int:
+        """The attempt's number, from 1."""
+        return self.doc["attempt_count"] + 1
+
+    @property
+    def by_hand(self) -> bool:
+        """Whether a person waits for this attempt: the first one of a manual retry or a test event, or one sent now."""
+        first = self.number == 1 and self.doc["trigger"] != DeliveryTrigger.AUTOMATIC
+        return first or "by_hand" in self.claim.row
+
+    @property
+    def due_at_ms(self) -> int:
+        """When the attempt is due (milliseconds)."""
+        return self.claim.row["due_at"]
+
+    def is_closed(self, endpoint: Snapshot | None) -> bool:
+        """Whether the endpoint was disabled or deleted since the delivery's creation, so that nothing may be sent."""
+        return phase(self.claim.row, endpoint, self.claim.token) is Phase.CLOSED
+
+
+def claim(pk: str, sk: str) -> ClaimedDelivery | None:
+    """Claim the delivery, if its attempt is due now or in a moment and no other worker has claimed it. None otherwise.
+
+    An attempt that is due later has its own timer, and is found by `sweep`.
+    """
+    claim: tasks.Claim[DeliveryRow] | None = tasks.claim_soon(pk, sk, lambda: clock.now() + LEASE_MS)
+    if claim is None:
+        return None
+    doc: Delivery = json.loads(claim.row["doc"])
+    trace.name(event_id=doc["event_id"])
+    return ClaimedDelivery(scope_of(pk), claim, doc)
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """The endpoint was disabled or deleted, or the event was erased: cancel the delivery."""
+
+
+@dataclass(frozen=True)
+class Fail:
+    """Too many workers died during this attempt: fail the delivery."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """The attempt belongs to another queue. If it is put off, it is planned for that instant."""
+
+    destination: Destination
+    put_off_until_ms: int | None
+
+
+@dataclass(frozen=True)
+class Send:
+    """Send the event. `queue_class` and `late_ms` are for the lateness metric."""
+
+    queue_class: str
+    late_ms: int
+
+
+Decision = Cancel | Fail | Move | Send
+
+
+def decide(delivery: ClaimedDelivery, endpoint: Snapshot | None, arrival: Arrival) -> Decision:
+    """What to do about the attempt of a claimed delivery. `endpoint` is None if there is nothing to send any more."""
+    if endpoint is None or delivery.is_closed(endpoint):
+        return Cancel()
+    if delivery.claim.lost_workers >= tasks.MAX_LOST_WORKERS:
+        return Fail()
+    destination = queues.another(arrival, endpoint, by_hand=delivery.by_hand)
+    if destination is not None:
+        return Move(
+            destination, queues.put_off_until(delivery.due_at_ms) if destination.queue == queues.HANGING else None
+        )
+    late_ms = clock.now() - delivery.due_at_ms
+    # These endpoints cause their lateness themselves. That of the wake-ups shows whether the queue has room for all.
+    if arrival.queue in (queues.HANGING, queues.MANUAL):
+        return Send(metrics.HANGING_ENDPOINTS, arrival.waited_ms)
+    if arrival.queue == queues.SLOW:
+        return Send(metrics.SLOW_ENDPOINTS, late_ms)
+    return Send(metrics.FIRST_ATTEMPTS if delivery.number == 1 else metrics.LATER_ATTEMPTS, late_ms)
+
+
+@contextlib.contextmanager
+def _released_on_failure(delivery: ClaimedDelivery) -> Iterator[None]:
+    """Release the claim if the block fails: nothing was sent yet, so the worker does not count as lost."""
+    try:
+        yield
+    except Exception:
+        _release(delivery)
+        raise
+
+
+def _send(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: Arrival) -> None:
+    """Send the event and save the outcome.
+
+    If the outcome cannot be saved, the claim is kept, because the event may have arrived. The wake-up that comes
+    again finds the row claimed, and `sweep` starts the next worker once the lease has expired.
+    """
+    url, endpoint_id = endpoint.doc["url"], endpoint.doc["id"]
+    with _released_on_failure(delivery):
+        secrets = [signing.decrypt(endpoint_id, ciphertext) for ciphertext in endpoint.secrets]
+    sent_at_ms, headers = clock.now(), {"Content-Type": "application/json"}
+    headers |= signing.headers(secrets, delivery.doc["event_id"], body, sent_at_ms // clock.SECOND)
+    outcome = http_client.post(url, headers, body, allow_loopback=endpoints.loopback_allowed())
+
+    def save(current: Snapshot | None) -> None:
+        # The endpoint may be changed or deleted during the attempt.
+        step = next_step(delivery.number, outcome, closed=delivery.is_closed(current))
+        change = health.change(delivery.scope, current, url, step, outcome, arrival)
+        saved = _save_attempt(delivery, url, sent_at_ms, outcome, step, change.writes)
+        if saved and change.after is not None:
+            change.after()
+
+    def latest() -> Snapshot | None:
+        return endpoints.read(delivery.scope, [endpoint_id]).get(endpoint_id)
+
+    current: Snapshot | None = endpoint
+    if outcome.error is None and outcome.duration_ms >= OVERLAP_MS:
+        # Another attempt may have failed meanwhile, and marked the endpoint as failing. This success ends that. If the
+        # read fails, the attempt is saved all the same.
+        with contextlib.suppress(Unavailable):
+            current = latest()
+    commit.retry_with_latest([current], latest, save)
+    logger().info(
+        "attempt",
+        extra={
+            "delivery_id": delivery.doc["id"],
+            "number": delivery.number,
+            "status": outcome.status,
+            "error": outcome.error,
+            "duration_ms": outcome.duration_ms,
+        },
+    )
+
+
+def _save_attempt(
+    delivery: ClaimedDelivery,
+    url: str,
+    sent_at_ms: int,
+    outcome: Outcome,
+    step: Retry | Ended,
+    also: Sequence[table.Write],
+) -> bool:
+    """Save the attempt, its next step, and the writes to the endpoint (`also`) in one transaction.
+
+    `sent_at_ms` is the instant at which the request was sent. Then sets the timer of the next attempt. Writes nothing
+    and returns False if another worker has taken over. Raises ConditionFailed or Contended if the endpoint was modified
+    concurrently: read it again.
+    """
+    now = clock.now()
+    attempt: Attempt = {
+        "number": delivery.number,
+        "at": clock.iso(sent_at_ms),
+        "response_status_code": outcome.status,
+        "error_code": outcome.error,
+        "duration_ms": outcome.duration_ms,
+    }
+    doc: Delivery = {
+        **delivery.doc,
+        "url": url,
+        "attempt_count": delivery.number,
+        "last_attempt_at": attempt["at"],
+        "response_status_code": outcome.status,
+        "response_body": outcome.body,
+        "error_code": outcome.error,
+        "duration_ms": outcome.duration_ms,
+        "attempts": [*delivery.doc["attempts"], attempt],
+    }
+    if isinstance(step, Ended):
+        return _save(delivery, deliveries.end(doc, step.status, clock.iso(now)), tasks.NO_WORK, also)
+    at = now + clock.scaled(step.wait_s)
+    waiting: Delivery = {**doc, "next_attempt_at": clock.iso(at)}
+    saved = _save(delivery, waiting, tasks.due_attributes(doc["id"], at, DELIVERY_GRACE_S), also)
+    if saved:
+        _set_timer(delivery, step.wait_s, now, at)
+    return saved
+
+
+def _cancel(delivery: ClaimedDelivery, endpoint: Snapshot | None) -> None:
+    """Cancel the delivery because its endpoint was disabled or deleted."""
+    _save(delivery, deliveries.close(delivery.claim.row, endpoint), tasks.NO_WORK)
+
+
+def _fail_lost(delivery: ClaimedDelivery, endpoint: Snapshot) -> None:
+    """Fail the delivery because too many workers were lost during one attempt.
+
+    Raises ConditionFailed or Contended if the endpoint was modified concurrently; nothing is written then.
+    """
+    failed = deliveries.end(delivery.doc, DeliveryStatus.FAILED, clock.iso(clock.now()))
+    doc: Delivery = {**failed, "error_code": DeliveryError.WORKER_LOST}
+    _save(delivery, doc, tasks.NO_WORK, [endpoints.unchanged(delivery.scope, endpoint)])
+
+
+def _release(delivery: ClaimedDelivery, *, until_ms: int | None = None) -> None:
+    """End the claim. The attempt stays due. If it is put off, its next wake-up comes at the instant `until_ms`."""
+    row = delivery.claim.row
+    tasks.release(delivery.claim, None if until_ms is None else deliveries.put_off(delivery.scope, row, until_ms))
+
+
+def _save(
+    delivery: ClaimedDelivery, doc: Delivery, schedule: tasks.Attributes, also: Sequence[table.Write] = ()
+) -> bool:
+    """Write the delivery and end the claim. False if another worker has taken over the delivery.
+
+    Raises ConditionFailed or Contended if a write in `also` fails.
+    """
+    row = delivery.claim.row
+    key = (row["pk"], row["sk"])
+    changes: dict[str, table.Value | None] = {**schedule, "doc": fields.to_json(doc), "put_off_until": None}
+    changes |= dict.fromkeys({"f1", "by_hand"} & row.keys())
+    lists = {
+        DeliveryStatus.FAILED: deliveries.failed_partition,
+        DeliveryStatus.ATTEMPTING: deliveries.retrying_partition,
+    }
+    partition = lists.get(doc["status"])
+    if partition and not deliveries.is_test(row):
+        changes["f1"] = partition(delivery.scope, doc["webhook_endpoint_id"])
+    try:
+        tasks.save_step(delivery.claim, [table.Update(*key, set=changes), *also])
+    except table.ConditionFailed as failed:
+        if isinstance(failed.op, table.Update) and (failed.op.pk, failed.op.sk) == key:
+            return False
+        raise
+    return True
+
+
+def _set_timer(delivery: ClaimedDelivery, wait_s: int, now_ms: int, at_ms: int) -> None:
+    row = delivery.claim.row
+    # The unscaled wait decides between queue and state machine, so that a fast local run uses both.
+    if wait_s <= limits.LONGEST_QUEUE_DELAY_S:
+        wake_ups.send(queues.LATER, [deliveries.wake_up(row, (at_ms - now_ms) // clock.SECOND)])
+    else:
+        name = f"{delivery.doc['id']}-{delivery.number + 1}"
+        wake_ups.wait("delayed_delivery", name, at_ms, deliveries.wake_up(row))

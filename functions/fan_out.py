@@ -1,7 +1,8 @@
 """Table stream -> events -> deliveries -> queues; opt-outs -> ledger. Processing a batch twice has no further effect.
 
-Lambda retries a change for hours if AWS is in trouble. A change that fails for itself is put aside at once, in the
-bucket of failed batches: `infra.manage redrive-stream` sends it again.
+A committed change becomes an event, with a delivery for each endpoint that receives it. Lambda retries a change for
+hours if AWS is in trouble. A change that fails for itself is put aside at once, in the bucket of failed batches:
+`infra.manage redrive-stream` sends it again.
 """
 
 from __future__ import annotations
@@ -9,37 +10,99 @@ from __future__ import annotations
 import itertools
 import json
 import os
-from collections.abc import Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cachetools import cached
+
 from shared.aws import objects
-from shared.core import metrics
+from shared.core import clock, metrics, threads, trace
+from shared.core.log import logger
 from shared.customers import opt_outs
+from shared.customers import resource as customers
 from shared.erasure import ledger
 from shared.store import table
 from shared.store.keys import scope_of
-from shared.tasks import batches
+from shared.tasks import batches, wake_ups
 from shared.tasks.wake_ups import WakeUp
-from shared.webhooks import fan_out
+from shared.webhooks import call_metrics, events, queues
+from shared.webhooks.deliveries import resource as deliveries
+from shared.webhooks.endpoints import resource as endpoints
+from shared.webhooks.endpoints.resource import Snapshot
+from shared.webhooks.events import NewEvent
+
+_DELIVERIES_AT_ONCE = 4
+"""The deliveries of one event that are written concurrently. Events of a batch are processed concurrently, too."""
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:
     """Process a batch of stream records. The response names the record from which Lambda must retry."""
-    batch = fan_out.FanOut()
+    # A change that is redriven is in the bucket already.
+    processed = batches.each_record(event, _Batch().process, None if event.get("redriven") else _put_aside)
+    # Together, so that the wake-ups for each endpoint have the order of the batch.
+    queued = list(itertools.chain.from_iterable(processed.in_order))
+    for queue in (queues.FIRST, queues.SLOW, queues.HANGING):
+        wake_ups.send(queue, [wake_up for name, wake_up in queued if name == queue])
+    return processed.response
 
-    def process(record: batches.Record) -> Sequence[tuple[str, WakeUp]]:
+
+class _Batch:
+    """A batch of changes, which several threads process."""
+
+    def __init__(self) -> None:
+        # Read once for the batch: every endpoint that was created before a change in this batch already exists.
+        self._endpoints_of = cached({}, condition=threading.Condition())(endpoints.of_project)
+        self._is_erased = cached({}, condition=threading.Condition())(customers.is_erased)
+
+    def process(self, record: batches.Record) -> Sequence[tuple[str, WakeUp]]:
+        """Write what follows from a change. Returns the wake-ups to send, each with its queue."""
         images = record["dynamodb"]
         old, new = (table.decode(images[name]) if name in images else None for name in ("OldImage", "NewImage"))
         row = new or old
         if row is None or row["kind"] != opt_outs.KIND:
-            return batch.write(old, new)
+            return self._write_event(old, new)
         ledger.enter(ledger.OptOut(scope_of(row["pk"]), opt_outs.phone_hash(row), opted_out=new is not None), images)
         return ()
 
-    # A change that is redriven is in the bucket already.
-    processed = batches.each_record(event, process, None if event.get("redriven") else _put_aside)
-    fan_out.send(list(itertools.chain.from_iterable(processed.in_order)))
-    return processed.response
+    def _write_event(self, old: table.Row | None, new: table.Row | None) -> Sequence[tuple[str, WakeUp]]:
+        event = events.derive(old, new)
+        if event is None or new is None:
+            return ()
+        if event.customer_id is not None and self._is_erased(event.scope, event.customer_id):
+            return ()
+        trace.follow(new)
+        trace.name(event_id=event.id)
+        matching = [endpoint for endpoint in self._endpoints_of(event.scope) if _receives(endpoint, event)]
+        rows = [deliveries.new_row(event, endpoint) for endpoint in matching]
+        # Not a transaction, because that would double the write units. If this function fails after some of the writes,
+        # it runs again and makes the others. Wake-ups are sent again, because they may be lost.
+        if _put_once(event.row(), event.id):
+            extra = {"type": event.type, "object_id": event.object_id, "deliveries": len(rows)}
+            logger().info("event", extra=extra)
+            call_metrics.count_event(event.type, new)
+        threads.run_all(lambda row: _put_once(row, event.id), rows, _DELIVERIES_AT_ONCE)
+        destinations = [queues.first(endpoint, event.object_id) for endpoint in matching]
+        return [
+            (destination.queue, deliveries.wake_up(row, destination=destination))
+            for endpoint, row, destination in zip(matching, rows, destinations, strict=True)
+            if endpoint.doc["enabled"]
+        ]
+
+
+def _receives(endpoint: Snapshot, event: NewEvent) -> bool:
+    """Whether the endpoint existed before the change and wants events of this type."""
+    existed = clock.parse(endpoint.doc["created_at"]) <= event.instant
+    return existed and events.matches(endpoint.doc["event_filters"], event.type)
+
+
+def _put_once(row: Mapping[str, object], request: str) -> bool:
+    """Write the row unless it exists. Returns whether it was written."""
+    try:
+        table.write([table.Put(dict(row))], request)
+    except table.ConditionFailed:
+        return False
+    return True
 
 
 def _put_aside(record: batches.Record) -> None:

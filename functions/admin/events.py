@@ -16,8 +16,7 @@ from shared.core.event_types import EVENT_TYPES
 from shared.webhooks import events
 from shared.webhooks.deliveries import commands
 from shared.webhooks.deliveries import resource as deliveries
-from shared.webhooks.deliveries.resource import Delivery, DeliveryTrigger
-from shared.webhooks.deliveries.rules import DeliveryStatus
+from shared.webhooks.deliveries.resource import Delivery, DeliveryStatus, DeliveryTrigger
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.events import EVENTS, FAMILIES
 

@@ -1,1 +1,1 @@
-"""Webhooks: events, the endpoints that receive them, and deliveries with their attempts and retries."""
+"""Webhooks: events, the endpoints that receive them, deliveries and manual retries."""

@@ -16,8 +16,7 @@ from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks.deliveries import commands
 from shared.webhooks.deliveries import resource as deliveries
-from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRow, Phase, phase
-from shared.webhooks.deliveries.rules import DeliveryStatus
+from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRow, DeliveryStatus, Phase, phase
 from shared.webhooks.endpoints.resource import Snapshot
 
 _KEYS = 1_000

@@ -18,7 +18,7 @@ from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.webhooks import queues
-from shared.webhooks.deliveries.rules import DeliveryError, DeliveryStatus, Ended, Outcome, Retry
+from shared.webhooks.deliveries.resource import DeliveryError, DeliveryStatus, Ended, Outcome, Retry
 from shared.webhooks.endpoints import commands
 from shared.webhooks.endpoints.resource import HANGING_FROM, WEBHOOK_ENDPOINTS, DisabledReason, Snapshot, unchanged
 from shared.webhooks.queues import Arrival

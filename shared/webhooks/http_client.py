@@ -40,7 +40,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from shared.core import limits
-from shared.webhooks.deliveries.rules import DeliveryError, Outcome
+from shared.webhooks.deliveries.resource import DeliveryError, Outcome
 from shared.webhooks.urls import UrlRefused, WebhookUrl, read_url, refuse_address
 
 DEADLINE_S = float(limits.RECEIVER_SECONDS)

@@ -24,8 +24,7 @@ from shared.tasks.wake_ups import WakeUp
 from shared.webhooks import failures, queues
 from shared.webhooks.deliveries import commands
 from shared.webhooks.deliveries import resource as deliveries
-from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRow
-from shared.webhooks.deliveries.rules import DeliveryStatus
+from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRow, DeliveryStatus
 from shared.webhooks.endpoints import resource as endpoints
 
 KIND, QUEUE = "replay", "replays"

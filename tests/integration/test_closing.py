@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from functions import deliver
 from shared.core import clock
 from shared.tasks import tasks
-from shared.webhooks.deliveries import claims
 from tests.support.clocks import Clock
 from tests.support.delivering import PHONE, delete, dies_over, disable, happen, only, wake_up
 from tests.support.racing import at_once, just_before
@@ -157,7 +157,7 @@ def test_what_a_dead_worker_was_sending_stays_attempting_until_the_next_one_canc
         waiting = only(stage, path)
         dies_over(stage, waiting)
         close(stage, endpoint)
-        for seconds in (1, claims.LEASE_MS / clock.SECOND + 1):
+        for seconds in (1, deliver.LEASE_MS / clock.SECOND + 1):
             stopped_clock.forward(seconds)
             assert_under_way(stage, path, waiting)
             assert retry(stage, path, waiting["id"]) == during_it
@@ -179,7 +179,7 @@ def test_a_delivery_of_a_closed_endpoint_is_canceled_however_many_workers_were_l
         waiting = only(stage, path)
         for _ in range(tasks.MAX_LOST_WORKERS):
             dies_over(stage, waiting)
-            stopped_clock.forward(claims.LEASE_MS / clock.SECOND + 1)
+            stopped_clock.forward(deliver.LEASE_MS / clock.SECOND + 1)
         close(stage, endpoint)
         assert_under_way(stage, path, waiting)
         wake_up(stage, waiting)
@@ -328,7 +328,7 @@ def test_a_worker_that_dies_while_it_cancels_leaves_it_to_the_next_one(
         with wire(kill_after=CLAIM), pytest.raises(Killed):
             wake_up(stage, waiting)
         assert read(stage, path, waiting["id"]) == waiting
-        stopped_clock.forward(claims.LEASE_MS / clock.SECOND + 1)
+        stopped_clock.forward(deliver.LEASE_MS / clock.SECOND + 1)
         wake_up(stage, waiting)
         assert_canceled(read(stage, path, waiting["id"]), clock.now(), attempts=0)
         assert receiver.requests == []

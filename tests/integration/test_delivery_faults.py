@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from functions import deliver
 from shared.aws.services import Unavailable
 from shared.core import clock
 from shared.store import keys, table
 from shared.store.keys import Scope
-from shared.webhooks.deliveries import claims
 from tests.support.clocks import Clock
 from tests.support.delivering import fan_out_customers
 from tests.support.faults import (
@@ -101,7 +101,7 @@ def operations_of_deliver(stage: Stage, status: int) -> list[str]:
 def finished(stage: Stage, time: Clock, message: Any, by_sweep: bool) -> None:
     """What comes after a worker died: the queue gives the message out again, or only `sweep` knows of the delivery."""
     for _ in range(2):
-        time.forward(claims.LEASE_MS / 1000 + 1)
+        time.forward(deliver.LEASE_MS / 1000 + 1)
         if by_sweep:
             swept(stage)
         else:

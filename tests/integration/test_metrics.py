@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from functions import deliver
 from shared.core import clock, metrics
 from shared.tasks import tasks
-from shared.webhooks.deliveries import claims
 from tests.support import calling
 from tests.support.clocks import Clock
 from tests.support.conversing import Thread, conversed, opened
@@ -52,10 +52,10 @@ def test_an_attempt_is_late_by_what_passed_since_it_was_due(
         # What failed is due again 30 s later; the worker that takes it dies.
         stopped_clock.forward(30)
         dies_over(stage, only(stage, path))
-        stopped_clock.forward(claims.LEASE_MS / clock.SECOND)
+        stopped_clock.forward(deliver.LEASE_MS / clock.SECOND)
         wake_up(stage, only(stage, path))
         [(queue_class, late)] = lateness(capsys)
-        assert (queue_class, round(late, -1)) == ("later_attempts", claims.LEASE_MS)
+        assert (queue_class, round(late, -1)) == ("later_attempts", deliver.LEASE_MS)
 
 
 def test_what_waits_for_an_endpoint_that_is_known_to_be_slow_is_counted_apart(
@@ -99,7 +99,7 @@ def test_a_delivery_that_worker_after_worker_died_over_is_counted(
         path = happen(stage)
         for _ in range(tasks.MAX_LOST_WORKERS):
             dies_over(stage, only(stage, path))
-            stopped_clock.forward(claims.LEASE_MS / clock.SECOND + 1)
+            stopped_clock.forward(deliver.LEASE_MS / clock.SECOND + 1)
         wake_up(stage, only(stage, path))
         assert only(stage, path)["error_code"] == "worker_lost"
         assert receiver.requests == []

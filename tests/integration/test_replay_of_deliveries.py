@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 import pytest
 
+from functions import deliver
 from shared.core import clock, ids
 from shared.core.errors import ApiError
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks
 from shared.webhooks import failures, replays
-from shared.webhooks.deliveries import claims
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.replays import Replay
 from tests.support.clocks import Clock
@@ -187,8 +187,8 @@ def test_a_delivery_that_fails_after_all_its_workers_were_lost_is_listed(stage: 
         [event] = listed(stage, "/v1/events")
         [row] = deliveries.of_event(case.scope, event["id"])
         for _ in range(tasks.MAX_LOST_WORKERS):
-            assert claims.claim(row["pk"], row["sk"]) is not None
-            stopped_clock.forward(claims.LEASE_MS / clock.SECOND + 1)
+            assert deliver.claim(row["pk"], row["sk"]) is not None
+            stopped_clock.forward(deliver.LEASE_MS / clock.SECOND + 1)
         stage.nudge("deliver", "retries", {"pk": row["pk"], "sk": row["sk"]})
         [delivery] = listed(stage, f"/v1/events/{event['id']}/deliveries")
         assert delivery["error_code"] == "worker_lost"

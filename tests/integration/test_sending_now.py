@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from functions import deliver
 from shared.core import clock, ids, limits
 from shared.core.errors import ApiError
 from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks import failures
-from shared.webhooks.deliveries import claims, commands
+from shared.webhooks.deliveries import commands
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.endpoints.resource import HANGING_FROM
 from tests.support.clocks import Clock
@@ -95,7 +96,7 @@ def test_it_is_not_sent_twice_while_an_attempt_is_under_way(stage: Stage, stoppe
     with Receiver(Obedient(500)) as receiver:
         one = Waiting(stage, receiver)
         stopped_clock.forward(6)
-        assert claims.claim(deliveries.partition(one.scope, one.doc["event_id"]), one.doc["id"]) is not None
+        assert deliver.claim(deliveries.partition(one.scope, one.doc["event_id"]), one.doc["id"]) is not None
         assert not one.send_now()
         assert len(receiver.requests) == 1
 

@@ -97,7 +97,7 @@ PLANTED = (
     Planted(
         "deliveries are written only with a new event",
         (
-            "shared/webhooks/fan_out.py",
+            "functions/fan_out.py",
             "        if _put_once(event.row(), event.id):\n",
             "        if not _put_once(event.row(), event.id):\n            return ()\n        if True:\n",
         ),
@@ -105,7 +105,7 @@ PLANTED = (
     ),
     Planted(
         "an endpoint gets events from before its creation",
-        ("shared/webhooks/fan_out.py", "return existed and", "return"),
+        ("functions/fan_out.py", "return existed and", "return"),
         "",
     ),
     Planted(
@@ -135,7 +135,7 @@ PLANTED = (
     Planted(
         "the retry ladder is off by one",
         (
-            "shared/webhooks/deliveries/rules.py",
+            "shared/webhooks/deliveries/resource.py",
             "return Retry(RETRY_SCHEDULE_S[number])",
             "return Retry(RETRY_SCHEDULE_S[number - 1])",
         ),
@@ -145,7 +145,7 @@ PLANTED = (
     Planted(
         "a delivery fails after eight attempts",
         (
-            "shared/webhooks/deliveries/rules.py",
+            "shared/webhooks/deliveries/resource.py",
             "if number < len(RETRY_SCHEDULE_S)",
             "if number < len(RETRY_SCHEDULE_S) - 1",
         ),
@@ -155,7 +155,7 @@ PLANTED = (
     Planted(
         "a timer's row is due when its timer is set",
         (
-            "shared/webhooks/deliveries/claims.py",
+            "functions/deliver.py",
             'tasks.due_attributes(doc["id"], at, DELIVERY_GRACE_S), also)',
             'tasks.due_attributes(doc["id"], now, DELIVERY_GRACE_S), also)',
         ),

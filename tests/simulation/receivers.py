@@ -122,7 +122,7 @@ class Receivers:
 
     def post(self, host: Host, url: str, headers: Mapping[str, str], body: bytes) -> Any:
         """Send a POST to the receiver of this URL."""
-        world, rules = self._world, host.module("shared.webhooks.deliveries.rules")
+        world, rules = self._world, host.module("shared.webhooks.deliveries.resource")
         receiver = self._by_host[urlsplit(url).hostname or ""]
         if world.strikes(Fault.KILLED):
             world.kill()

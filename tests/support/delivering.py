@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from functions import deliver
 from shared.core import clock
 from shared.store import table
 from shared.store.keys import Scope
 from shared.webhooks import health
-from shared.webhooks.deliveries import claims
 from shared.webhooks.deliveries import resource as deliveries
 from shared.webhooks.endpoints import resource as endpoints
 from tests.support import privileges
@@ -69,5 +69,5 @@ def mark(stage: Stage, endpoint: str, **marks: int) -> None:
 def dies_over(stage: Stage, delivery: Any) -> None:
     """A worker takes the delivery and is never heard of again."""
     project = stage.call("GET", "/v1/ping").json["project_id"]
-    claimed = claims.claim(deliveries.partition(Scope(project, False), delivery["event_id"]), delivery["id"])
-    assert isinstance(claimed, claims.ClaimedDelivery)
+    claimed = deliver.claim(deliveries.partition(Scope(project, False), delivery["event_id"]), delivery["id"])
+    assert isinstance(claimed, deliver.ClaimedDelivery)

@@ -1,6 +1,6 @@
 """A request of the webhook client to a receiver."""
 
-from shared.webhooks.deliveries.rules import Outcome
+from shared.webhooks.deliveries.resource import Outcome
 from shared.webhooks.http_client import Client
 
 BODY = b'{"id":"evt_1"}'

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from shared.core import limits
-from shared.webhooks.deliveries import resource, rules
-from shared.webhooks.deliveries.resource import Phase
-from shared.webhooks.deliveries.rules import DeliveryError, DeliveryStatus, Ended, Outcome, Retry
+from shared.webhooks.deliveries import resource
+from shared.webhooks.deliveries.resource import DeliveryError, DeliveryStatus, Ended, Outcome, Phase, Retry
 from shared.webhooks.endpoints import resource as endpoints
 from tests.support.snapshots import snapshot
 
@@ -32,13 +31,13 @@ def retried(number: int) -> Retry | Ended:
 @pytest.mark.parametrize("number", ATTEMPTS)
 def test_any_2xx_is_a_success(number: int) -> None:
     for status in range(200, 300):
-        assert rules.next_step(number, outcome(status, None)) == Ended(DeliveryStatus.SUCCEEDED)
+        assert resource.next_step(number, outcome(status, None)) == Ended(DeliveryStatus.SUCCEEDED)
 
 
 @pytest.mark.parametrize("number", ATTEMPTS)
 def test_any_other_4xx_is_terminal_at_once_and_410_says_that_the_receiver_is_gone(number: int) -> None:
     for status in TERMINAL:
-        assert rules.next_step(number, outcome(status, "http_error")) == Ended(
+        assert resource.next_step(number, outcome(status, "http_error")) == Ended(
             DeliveryStatus.FAILED, gone=status == 410
         )
 
@@ -47,27 +46,27 @@ def test_any_other_4xx_is_terminal_at_once_and_410_says_that_the_receiver_is_gon
 def test_an_answer_that_may_pass_is_retried_by_the_schedule_until_the_ninth_attempt(number: int) -> None:
     for status in RETRIED:
         error = "redirect" if 300 <= status < 400 else "http_error"
-        assert rules.next_step(number, outcome(status, error)) == retried(number)
+        assert resource.next_step(number, outcome(status, error)) == retried(number)
 
 
 @pytest.mark.parametrize("error", NO_ANSWER)
 @pytest.mark.parametrize("number", ATTEMPTS)
 def test_no_answer_is_retried_by_the_schedule_until_the_ninth_attempt(number: int, error: str) -> None:
-    assert rules.next_step(number, outcome(None, error)) == retried(number)
+    assert resource.next_step(number, outcome(None, error)) == retried(number)
 
 
 @pytest.mark.parametrize("number", ATTEMPTS)
 def test_a_2xx_that_never_came_to_its_end_is_no_success(number: int) -> None:
-    assert rules.next_step(number, outcome(200, "timeout")) == retried(number)
+    assert resource.next_step(number, outcome(200, "timeout")) == retried(number)
 
 
 @pytest.mark.parametrize("number", ATTEMPTS)
 def test_an_attempt_whose_endpoint_was_closed_meanwhile_succeeds_or_is_canceled(number: int) -> None:
-    assert rules.next_step(number, outcome(204, None), closed=True) == Ended(DeliveryStatus.SUCCEEDED)
+    assert resource.next_step(number, outcome(204, None), closed=True) == Ended(DeliveryStatus.SUCCEEDED)
     for status in (*TERMINAL, *RETRIED):
-        assert rules.next_step(number, outcome(status, "http_error"), closed=True) == Ended(DeliveryStatus.CANCELED)
+        assert resource.next_step(number, outcome(status, "http_error"), closed=True) == Ended(DeliveryStatus.CANCELED)
     for error in NO_ANSWER:
-        assert rules.next_step(number, outcome(None, error), closed=True) == Ended(DeliveryStatus.CANCELED)
+        assert resource.next_step(number, outcome(None, error), closed=True) == Ended(DeliveryStatus.CANCELED)
 
 
 OPEN, REOPENED, DELETED = snapshot(generation=2), snapshot(generation=3), snapshot(generation=3, deleted=True)
@@ -101,7 +100,7 @@ def test_a_receiver_that_never_succeeds_gets_nine_attempts_in_41_hours_and_36_mi
     waited, made = 0, 0
     for number, status in enumerate(statuses, start=1):
         made = number
-        step = rules.next_step(number, outcome(status, "http_error" if status else "timeout"))
+        step = resource.next_step(number, outcome(status, "http_error" if status else "timeout"))
         if isinstance(step, Ended):
             assert step == Ended(DeliveryStatus.FAILED)
             break

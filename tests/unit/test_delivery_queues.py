@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import pytest
 
+from functions import deliver
 from shared.core import clock
 from shared.store import commit
 from shared.tasks import batches, tasks
 from shared.webhooks import health, http_client, queues
-from shared.webhooks.deliveries import claims
-from shared.webhooks.deliveries.rules import DeliveryError, Outcome
+from shared.webhooks.deliveries.resource import DeliveryError, Outcome
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.queues import Arrival
 from tests.support.virtual_queues import DELIVER, SOURCES, TIMEOUT, DeliveryQueues, Receiver, virtual_queues
@@ -230,7 +230,7 @@ def test_the_worker_has_time_for_the_longest_batch() -> None:
     waits = (batches.IN_ORDER_FOR_MS + tasks.EARLY_MS) / clock.SECOND
     handling = http_client.DEADLINE_S + commit.CONFLICT_SECONDS
     assert waits + handling < DELIVER.timeout
-    assert handling < claims.LEASE_MS / clock.SECOND
+    assert handling < deliver.LEASE_MS / clock.SECOND
 
 
 def outcome(seconds: float, error: DeliveryError | None = None) -> Outcome:

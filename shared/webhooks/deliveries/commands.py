@@ -20,8 +20,15 @@ from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
 from shared.webhooks import events, queues
 from shared.webhooks.deliveries import resource
-from shared.webhooks.deliveries.resource import DELIVERY_GRACE_S, Delivery, DeliveryRow, DeliveryTrigger, Phase, phase
-from shared.webhooks.deliveries.rules import DeliveryStatus
+from shared.webhooks.deliveries.resource import (
+    DELIVERY_GRACE_S,
+    Delivery,
+    DeliveryRow,
+    DeliveryStatus,
+    DeliveryTrigger,
+    Phase,
+    phase,
+)
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.endpoints.resource import WEBHOOK_ENDPOINTS, Snapshot
 from shared.webhooks.events import EVENTS

@@ -1,12 +1,12 @@
-"""The type of deliveries, their rows, and reads of them (promises 9).
+"""The type of deliveries, their rows, reads of them, and the rules of retries: `next_step` (promises 9).
 
-A delivery's row schedules its next attempt (`shared/tasks/tasks.py`). `rules.py` says what follows an attempt, and
-`claims.py` saves it.
+A delivery's row schedules its next attempt (`shared/tasks/tasks.py`), which `functions/deliver.py` makes.
 """
 
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Annotated, Literal, NotRequired, TypedDict, cast
 
@@ -21,7 +21,6 @@ from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
 from shared.tasks.wake_ups import WakeUp
 from shared.webhooks import events, queues
-from shared.webhooks.deliveries.rules import DeliveryError, DeliveryStatus
 from shared.webhooks.endpoints.resource import Snapshot
 from shared.webhooks.events import EVENTS, NewEvent
 
@@ -30,6 +29,29 @@ DELIVERY_GRACE_S = 60
 OVERDUE_MS = 2 * clock.SECOND
 """How long after its time (milliseconds) an attempt is usually made at the latest: a state machine waits up to a second
 longer."""
+
+
+class DeliveryStatus(StrEnum):
+    """The status of a delivery (promises 9)."""
+
+    ATTEMPTING = "attempting"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELED = "canceled"
+
+
+class DeliveryError(StrEnum):
+    """Why an attempt failed, or why a delivery ended without one (promises 9)."""
+
+    TIMEOUT = "timeout"
+    CONNECTION_REFUSED = "connection_refused"
+    DNS_ERROR = "dns_error"
+    TLS_ERROR = "tls_error"
+    REDIRECT = "redirect"
+    HTTP_ERROR = "http_error"
+    URL_BLOCKED = "url_blocked"
+    ENDPOINT_DISABLED = "endpoint_disabled"
+    WORKER_LOST = "worker_lost"
 
 
 class DeliveryTrigger(StrEnum):
@@ -152,6 +174,46 @@ def phase(row: DeliveryRow, endpoint: Snapshot | None, token: str | None = None)
     if endpoint is None or endpoint.generation > row["generation"]:
         return Phase.CLOSED
     return Phase.WAITING
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of an attempt: of one POST to the endpoint."""
+
+    status: int | None
+    """The HTTP status. None without a complete response head."""
+    error: DeliveryError | None
+    """None for a success (`http_client.py` has the meaning of each error)."""
+    body: str | None
+    """The start of the response body: at most 1 KiB of UTF-8 without control characters. None without a head."""
+    duration_ms: int
+    """Milliseconds from the start of the exchange to its outcome."""
+
+
+@dataclass(frozen=True)
+class Retry:
+    """There is another attempt, `wait_s` seconds (not scaled) after the end of this one."""
+
+    wait_s: int
+
+
+@dataclass(frozen=True)
+class Ended:
+    """There is no other attempt. `gone` if the receiver responded with 410."""
+
+    status: DeliveryStatus
+    gone: bool = False
+
+
+def next_step(number: int, outcome: Outcome, *, closed: bool = False) -> Retry | Ended:
+    """The step after attempt `number` (from 1). `closed` if the endpoint was disabled or deleted during the attempt."""
+    if outcome.error is None:
+        return Ended(DeliveryStatus.SUCCEEDED)
+    if closed:
+        return Ended(DeliveryStatus.CANCELED)
+    if outcome.status is not None and 400 <= outcome.status < 500 and outcome.status not in (408, 429):
+        return Ended(DeliveryStatus.FAILED, gone=outcome.status == 410)
+    return Retry(RETRY_SCHEDULE_S[number]) if number < len(RETRY_SCHEDULE_S) else Ended(DeliveryStatus.FAILED)
 
 
 DELIVERIES: Collection[Delivery, DeliveryRow] = Collection(kind="delivery", prefix="whd_", created=None)

@@ -6,6 +6,7 @@ A command returns the endpoint afterwards and the writes of one transaction, whi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypedDict
 
 from shared.core import clock
 from shared.core.errors import ApiError, Code
@@ -52,20 +53,17 @@ def create(scope: Scope, body: WebhookEndpointCreate) -> Change[WebhookEndpointW
 
 def new(scope: Scope, body: WebhookEndpointCreate, secret: str) -> WebhookEndpoint:
     """A new endpoint, which is not stored."""
-    endpoint: WebhookEndpoint = {
+    return {
         **WEBHOOK_ENDPOINTS.common_fields(scope),
         "object": "webhook_endpoint",
         "url": body.url,
-        "enabled": True,
+        **_state(None if body.enabled else DisabledReason.MANUAL),
         "event_filters": body.event_filters or [],
         "label": body.label,
         "description": body.description,
         "secret_prefix": secret[: signing.PREFIX_CHARACTERS],
         "previous_secret_expires_at": None,
-        "disabled_at": None,
-        "disabled_reason": None,
     }
-    return endpoint if body.enabled else _disable(endpoint, DisabledReason.MANUAL)
 
 
 def update(scope: Scope, record: WebhookEndpointRecord, patch: WebhookEndpointPatch) -> Change[WebhookEndpoint]:
@@ -73,10 +71,8 @@ def update(scope: Scope, record: WebhookEndpointRecord, patch: WebhookEndpointPa
     before, changes = record.doc, documents.sent(record.doc, patch)
     if "event_filters" in changes:
         changes["event_filters"] = changes["event_filters"] or []
-    if changes.get("enabled") is True and not before["enabled"]:
-        changes |= {"disabled_at": None, "disabled_reason": None}
-    if changes.get("enabled") is False and before["enabled"]:
-        changes |= {"disabled_at": clock.iso(clock.now()), "disabled_reason": DisabledReason.MANUAL}
+    if changes.get("enabled", before["enabled"]) != before["enabled"]:
+        changes |= _state(None if changes["enabled"] else DisabledReason.MANUAL)
     endpoint = documents.changed(before, changes)
     return Change(before) if endpoint is None else Change(endpoint, [_replace(scope, record, endpoint)])
 
@@ -85,7 +81,7 @@ def disable(scope: Scope, record: WebhookEndpointRecord, reason: DisabledReason)
     """Disable an endpoint. Nothing changes if it is disabled already."""
     if not record.doc["enabled"]:
         return Change(record.doc)
-    endpoint = _disable(record.doc, reason)
+    endpoint = documents.touched(record.doc, _state(reason))
     return Change(endpoint, [_replace(scope, record, endpoint)])
 
 
@@ -120,9 +116,16 @@ def delete(scope: Scope, record: WebhookEndpointRecord) -> Change[DeletedWebhook
     return Change(deleted, [*WEBHOOK_ENDPOINTS.move_to_deleted(scope, record, doc, kept), count])
 
 
-def _disable(endpoint: WebhookEndpoint, reason: DisabledReason) -> WebhookEndpoint:
-    now = clock.iso(clock.now())
-    return documents.touched(endpoint, {"enabled": False, "disabled_at": now, "disabled_reason": reason})
+class _State(TypedDict):
+    enabled: bool
+    disabled_at: str | None
+    disabled_reason: DisabledReason | None
+
+
+def _state(reason: DisabledReason | None) -> _State:
+    """The fields of an endpoint that is disabled now for this reason; None enables it."""
+    disabled_at = None if reason is None else clock.iso(clock.now())
+    return {"enabled": reason is None, "disabled_at": disabled_at, "disabled_reason": reason}
 
 
 def _replace(

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from functions import deliver
+from functions.deliver import Cancel, ClaimedDelivery, Fail, Move, Send
 from shared.core import clock, metrics
 from shared.store.keys import Scope
 from shared.tasks import tasks
-from shared.webhooks import attempts, health, queues
-from shared.webhooks.attempts import Cancel, Fail, Move, Send
-from shared.webhooks.deliveries.claims import ClaimedDelivery
+from shared.webhooks import health, queues
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.queues import Arrival, Destination
 from tests.support.clocks import Clock
@@ -46,8 +46,8 @@ def claimed(number: int = 1, lost: int = 0, trigger: str = "automatic") -> Claim
 
 def decided(
     endpoint: endpoints.Snapshot | None, queue: str | None, claim: ClaimedDelivery | None = None, waited: int = 0
-) -> attempts.Decision:
-    return attempts.decide(claim or claimed(), endpoint, Arrival(queue, waited))
+) -> deliver.Decision:
+    return deliver.decide(claim or claimed(), endpoint, Arrival(queue, waited))
 
 
 @pytest.mark.parametrize("queue", QUEUES)
