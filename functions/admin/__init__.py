@@ -66,7 +66,7 @@ class Admin:
         """Serve one request."""
         try:
             await self._router(scope, receive, send)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # any error has a page
             await _error_page(_refused(error, scope), scope)(scope, receive, send)
 
 

@@ -50,7 +50,7 @@ def _pretty(document: Any) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False)
 
 
-# `zone` is the time zone of the page: the project's. What the clock parses needs no escaping.
+# `zone` is the time zone of the page: the project's.
 
 
 @pass_context
@@ -64,7 +64,7 @@ def _span(context: Context, iso: str) -> Markup:
 
 
 def _element(iso: str, title: str, text: str) -> Markup:
-    return Markup(f'<time datetime="{iso}" title="{title}">{text}</time>')
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(iso, title, text)
 
 
 @pass_context

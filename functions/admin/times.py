@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from shared.core import clock
 
 FIRST = clock.parse("0001-01-01T00:00:00Z")
-_EPOCH = datetime(1970, 1, 1)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
@@ -48,7 +48,7 @@ def elsewhere(appointment: Mapping[str, Any], zone: tzinfo) -> str | None:
 
 def local(instant: int, zone: tzinfo) -> datetime:
     """An instant as a local time. On the first and last day of the calendar, some zones have none, and it is in UTC."""
-    moment = _EPOCH.replace(tzinfo=UTC) + timedelta(milliseconds=instant)
+    moment = _EPOCH + timedelta(milliseconds=instant)
     with contextlib.suppress(OverflowError):
         moment = moment.astimezone(zone)
     return moment.replace(tzinfo=None)
@@ -75,4 +75,4 @@ def end(day: date, zone: tzinfo) -> int:
 def _instant(at: datetime, zone: tzinfo) -> int:
     # A local time that a change of clocks skips is taken with the offset before the change.
     offset = at.replace(tzinfo=zone).utcoffset() or timedelta()
-    return max(FIRST, min((at - _EPOCH - offset) // timedelta(milliseconds=1), clock.LAST + 1))
+    return max(FIRST, min((at.replace(tzinfo=UTC) - _EPOCH - offset) // timedelta(milliseconds=1), clock.LAST + 1))

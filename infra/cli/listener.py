@@ -67,10 +67,11 @@ class Journal:
 
     def advance(self, moment: int) -> None:
         """Everything up to this time was shown. Ids that no later window contains are forgotten."""
-        self._db.executescript(
-            f"BEGIN; DELETE FROM state; INSERT INTO state VALUES ({moment:d});"
-            f"DELETE FROM shown WHERE created < {moment - OVERLAP_S:d}; COMMIT"
-        )
+        self._db.execute("BEGIN")
+        self._db.execute("DELETE FROM state")
+        self._db.execute("INSERT INTO state VALUES (?)", [moment])
+        self._db.execute("DELETE FROM shown WHERE created < ?", [moment - OVERLAP_S])
+        self._db.execute("COMMIT")
 
     def has(self, event: Any) -> bool:
         """Whether the event was shown."""

@@ -24,7 +24,7 @@ def main() -> NoReturn:
     except StartError as error:
         warn(f"make run: {error}")
         code = 1
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  # the last resort of the process
         if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] not in _OURS:
             warn(f"make run: the Python package {error.name} is not installed: run `make run` to install it")
         else:

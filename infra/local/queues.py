@@ -69,7 +69,7 @@ class Poller:
         ids = {message["MessageId"] for message in messages}
         try:
             failed = failed_items(self._functions.call(self._function, event))
-        except Exception:
+        except Exception:  # noqa: BLE001  # `Lambdas.call` has logged it
             failed = ids
         if failed and not self._stop.is_set():
             warn(f"{self._function.name} failed on a message of {self._source.queue}: see service.log")

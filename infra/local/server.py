@@ -93,8 +93,7 @@ class Gateway:
         except TimeoutError:
             call.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
             return self.error("INTEGRATION_TIMEOUT", request_id)
-        except Exception:
-            # `Lambdas.call` has logged it.
+        except Exception:  # noqa: BLE001  # `Lambdas.call` has logged it
             return self.error("INTEGRATION_FAILURE", request_id)
         try:
             return _http(proxy.response(result))

@@ -198,7 +198,7 @@ class Poller:
         """Call the function. Returns the position of the first record on which it failed, or None."""
         try:
             failed = failed_items(self._functions.call(self._function, {"Records": batch}))
-        except Exception:
+        except Exception:  # noqa: BLE001  # `Lambdas.call` has logged it
             return 0
         positions = [n for n, record in enumerate(batch) if record["dynamodb"]["SequenceNumber"] in failed]
         return min(positions) if positions else 0 if failed else None

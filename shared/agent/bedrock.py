@@ -296,7 +296,7 @@ def question(tools: Tools) -> str:
 
 
 def _to_speech(local: str) -> str:
-    at = datetime.strptime(local, "%Y-%m-%d %H:%M")
+    at = datetime.fromisoformat(local)
     return f"{at:%A} {at.day} {at:%B %Y} at {at:%H:%M}"
 
 

@@ -81,7 +81,7 @@ def _local(instant: int, zone: ZoneInfo) -> datetime:
 def _instant(day: date, time: str, zone: ZoneInfo) -> int:
     """The instant of a local time, which may be 24:00."""
     hour, minute = map(int, time.split(":"))
-    wall = datetime(day.year, day.month, day.day) + timedelta(hours=hour, minutes=minute)
+    wall = datetime.combine(day, datetime.min.time()) + timedelta(hours=hour, minutes=minute)
     # For a time in a gap, the two folds have the offsets before and after it: the gap is between these instants.
     # Outside of gaps, the first fold is the instant, and the second is the same or later.
     late, early = (_milliseconds(wall.replace(tzinfo=zone, fold=fold)) for fold in (0, 1))

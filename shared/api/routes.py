@@ -212,7 +212,7 @@ class Service:
 
         try:
             await self._router(scope, receive, send_with_headers)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # any error has a response
             await responses.render_error(_api_error(error, context), context)(scope, receive, send_with_headers)
         _log(scope, context, status)
 

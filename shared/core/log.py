@@ -49,7 +49,7 @@ class _StandardOutput(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             write(self.format(record))
-        except Exception:
+        except Exception:  # noqa: BLE001  # as `logging` wants it of handlers
             self.handleError(record)
 
 

@@ -37,7 +37,7 @@ def run_within(seconds: float, work: Callable[[], R]) -> bool:
     def run() -> None:
         try:
             call.set_result(work())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  # raised where the result is read
             call.set_exception(error)
 
     # A daemon, so that the process need not wait for it at its end.

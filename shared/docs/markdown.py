@@ -130,7 +130,7 @@ def _parser() -> MarkdownIt:
 
 @functools.cache
 def _templates() -> Environment:
-    environment = Environment(loader=FileSystemLoader(CONTENT), undefined=StrictUndefined, autoescape=False)
+    environment = Environment(loader=FileSystemLoader(CONTENT), undefined=StrictUndefined, autoescape=False)  # noqa: S701
     environment.globals |= {"limits": tables.LIMITS, "tables": tables, "base_url": BASE_URL, "support": SUPPORT}
     return environment
 

@@ -133,7 +133,7 @@ def each_record(
             with trace.naming(stream_event_id=record["eventID"]):
                 try:
                     found.results[position] = work(record)
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001  # Lambda retries it
                     logger().exception("message or record failed")
                     if put_aside is None or _may_pass(error) or not _succeeds(put_aside, record):
                         found.failed.append(position)
@@ -184,7 +184,7 @@ def _process(work: Work, message: QueueMessage, previous: Future[bool] | None = 
 def _succeeds(work: Callable[[Any], None], item: QueueMessage | Record) -> bool:
     try:
         work(item)
-    except Exception:
+    except Exception:  # noqa: BLE001  # Lambda retries it
         logger().exception("message or record failed")
         return False
     return True

@@ -211,7 +211,7 @@ class _Resolver(AbstractResolver):
         def look_up() -> None:
             try:
                 future.set_result(self._lookup(host))
-            except Exception as failure:
+            except Exception as failure:  # noqa: BLE001  # raised where the addresses are awaited
                 future.set_exception(failure)
 
         threading.Thread(target=look_up, name="webhook-lookup", daemon=True).start()

@@ -122,7 +122,7 @@ class SharedReads:
             self._next = _SharedRead()
         try:
             read.rows.set_result(get_many(read.keys))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  # raised where the rows are read
             read.rows.set_exception(error)
 
 
