@@ -45,7 +45,7 @@ check: $(VENV)/.dev ## Lint, format, types, import contracts, unit tests: about 
 	@# Side by side: what checks types keeps one processor busy for most of the time.
 	@$(MAKE) --no-print-directory --jobs=2 types lint contracts unit
 
-hooks: $(VENV)/.dev ## Run `make check` before each commit: installs .pre-commit-config.yaml in this clone
+hooks: $(VENV)/.dev ## Check each commit, and the length of its subject: installs .pre-commit-config.yaml in this clone
 	$(BIN)/pre-commit install
 
 test: $(VENV)/.node-dev check ## Check, then integration, infra and conformance tests

@@ -27,6 +27,25 @@ def test_the_map_of_the_code_names_files_by_their_full_paths() -> None:
     assert not [path for path in named if path != "commands.py" and not (ROOT / path).is_file()]
 
 
+@pytest.mark.parametrize(
+    ("document", "section", "folder"),
+    [("tests/README.md", "What tests share", "tests/support"), ("infra/README.md", "Deploying and operating", "infra")],
+)
+def test_a_table_names_every_module_of_its_folder(document: str, section: str, folder: str) -> None:
+    _, _, text = (ROOT / document).read_text(encoding="utf-8").partition(f"# {section}")
+    text, _, _ = text.partition("\n## ")
+    modules = {path.name for path in (ROOT / folder).glob("*.py")} - {"__init__.py"}
+    assert {*re.findall(r"`(\w+\.py)`", text)} == modules
+
+
+def test_the_table_of_questions_names_tests_that_exist() -> None:
+    _, _, text = (ROOT / "tests/README.md").read_text(encoding="utf-8").partition("\n## Which test to open\n")
+    text, _, _ = text.partition("\n## ")
+    named = re.findall(r"`([\w/]+(?:/|\.py|\.md))`", text)
+    assert len(named) > 25
+    assert not [path for path in named if not (ROOT / "tests" / path).exists()]
+
+
 DECISIONS = [
     path for folder in ("functions", "infra", "shared") for path in sorted((ROOT / folder).rglob("DECISIONS.md"))
 ]
