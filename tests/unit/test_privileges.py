@@ -102,14 +102,8 @@ def test_every_grant_of_the_topology_is_said_to_be_where_it_is() -> None:
 
 
 SENT = Need("sqs:SendMessage", "queue", "dials")
-
-
-@pytest.fixture
-def functions(monkeypatch: pytest.MonkeyPatch) -> tuple[Function, ...]:
-    """A topology of two: one may send to `dials`, the other may do nothing."""
-    found = (Function("may", "may.handler", sends=("dials",)), Function("may_not", "may_not.handler"))
-    monkeypatch.setattr(topology, "FUNCTIONS", found)
-    return found
+MAY, MAY_NOT = "sessions", "ping"
+"""A function that may send to `dials`, and one that may not."""
 
 
 @pytest.fixture
@@ -118,7 +112,7 @@ def recorder() -> Recorder:
 
 
 @pytest.fixture
-def session(recorder: Recorder, functions: tuple[Function, ...]) -> Iterator[boto3.Session]:
+def session(recorder: Recorder) -> Iterator[boto3.Session]:
     """A session whose clients are watched."""
     session = boto3.Session(aws_access_key_id="none", aws_secret_access_key="none", region_name="eu-central-1")
     with recorder.watching(session.events, PLACES):
@@ -138,25 +132,25 @@ def send(session: boto3.Session, code: str | None = None) -> None:
 def test_what_a_function_does_is_used_and_what_it_may_not_do_is_lacking_once(
     session: boto3.Session, recorder: Recorder
 ) -> None:
-    with running("may"):
+    with running(MAY):
         send(session)
-    assert recorder.used == {Use("may", SENT)}
+    assert recorder.used == {Use(MAY, SENT)}
     assert recorder.take_lacking() == []
-    with running("may_not"):
+    with running(MAY_NOT):
         send(session)
-    assert recorder.take_lacking() == [Use("may_not", SENT)]
+    assert recorder.take_lacking() == [Use(MAY_NOT, SENT)]
     assert recorder.take_lacking() == []
 
 
 def test_a_call_whose_failure_is_swallowed_is_lacking_all_the_same(session: boto3.Session, recorder: Recorder) -> None:
-    with running("may_not"), pytest.raises(ClientError):
+    with running(MAY_NOT), pytest.raises(ClientError):
         send(session, "AccessDenied")
-    assert recorder.take_lacking() == [Use("may_not", SENT)]
+    assert recorder.take_lacking() == [Use(MAY_NOT, SENT)]
 
 
 def test_what_a_test_does_or_another_thread_is_nobodys(session: boto3.Session, recorder: Recorder) -> None:
     send(session)
-    with running("may_not"):
+    with running(MAY_NOT):
         with running(None):
             send(session)
         thread = Thread(target=send, args=(session,))
@@ -166,26 +160,26 @@ def test_what_a_test_does_or_another_thread_is_nobodys(session: boto3.Session, r
 
 
 def test_a_function_that_is_called_within_another_is_itself(session: boto3.Session, recorder: Recorder) -> None:
-    with running("may_not"):
-        with running("may"):
+    with running(MAY_NOT):
+        with running(MAY):
             send(session)
         assert recorder.take_lacking() == []
         send(session)
-    assert recorder.take_lacking() == [Use("may_not", SENT)]
+    assert recorder.take_lacking() == [Use(MAY_NOT, SENT)]
 
 
 def test_who_signs_a_link_uses_what_it_gives(session: boto3.Session, recorder: Recorder) -> None:
     s3 = session.client("s3", config=Config(signature_version="s3v4"))
-    with running("may"):
+    with running(MAY_NOT):
         s3.generate_presigned_url("get_object", Params={"Bucket": "recordings", "Key": "k"})
-    assert recorder.take_lacking() == [Use("may", Need("s3:GetObject", "recordings"))]
+    assert recorder.take_lacking() == [Use(MAY_NOT, Need("s3:GetObject", "recordings"))]
 
 
-def test_after_the_watch_nothing_is_recorded(session: boto3.Session, functions: tuple[Function, ...]) -> None:
+def test_after_the_watch_nothing_is_recorded(session: boto3.Session) -> None:
     recorder = Recorder()
     with recorder.watching(session.events, PLACES):
         pass
-    with running("may"):
+    with running(MAY):
         send(session)
     assert recorder.used == set()
 
