@@ -67,7 +67,7 @@ test-languages: $(VENV)/.dev ## Run the programs of /docs/languages, which need 
 test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the app to LocalStack and test it there: about 10 minutes
 	$(BIN)/python -m pytest --capture=no --verbose --exitfirst tests/deploy
 
-bench: $(VENV)/.dev $(VENV)/.node-local ## Compare the cost of requests with the usual way to build an API: three minutes
+bench: $(VENV)/.dev $(VENV)/.node-local ## Compare the cost of requests with the usual way to build an API: six minutes
 	$(BIN)/python -m tests.bench $(if $(WRITE),--write)
 
 simulate: $(VENV)/.dev ## Run the service from seeds, with faults, until a history fails (tests/README.md)

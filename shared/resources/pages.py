@@ -36,7 +36,9 @@ _NEXT_LIMIT = 200
 """Rows that each further query reads if the first query did not read enough."""
 _NEXT_ENTRIES = 60
 """Index entries of a filter's second block: with several filters, most of a larger block may be skipped."""
-_MOST_ENTRIES = 3_840
+_GROWTH = 8
+"""How many times as large as the last block the next one is, if no entry of that block matched."""
+_MOST_ENTRIES = 5_000
 """Index entries of the largest block, less than the 1 MB that a query returns at most."""
 _LEAST_USED = 8
 """The part of a block that must be needed before a larger one is read: an eighth."""
@@ -70,7 +72,7 @@ def read(
     while True:
         # A full page only needs to know whether there is a next entry.
         full = len(page) == query.limit
-        chunk = list(itertools.islice(found, 1 if full else query.limit - len(page)))
+        chunk, count = _chunk(found, 1 if full else query.limit - len(page))
         if not chunk:
             return Page(page, None)
         entries = [entry for entry in chunk if not isinstance(entry, int) and _in_range(query, entry)]
@@ -82,11 +84,23 @@ def read(
             if full or (size > BYTES and page):
                 return _continued(collection, query, page)
             page.append(collection.complete(row))
-        examined += sum(max(_MISS, entry) if isinstance(entry, int) else 1 for entry in chunk)
+        examined += count
         if page and examined >= EXAMINED:
             return _continued(collection, query, page)
         if not page and seconds_left(SECONDS) <= 0:
             raise Unavailable("no row matched in time")
+
+
+def _chunk(found: Entries, size: int) -> tuple[list[table.Row | int], int]:
+    """The next entries and how many were read: at most `size`, and fewer once `EXAMINED` were read."""
+    chunk: list[table.Row | int] = []
+    examined = 0
+    for entry in itertools.islice(found, size):
+        chunk.append(entry)
+        examined += max(_MISS, entry) if isinstance(entry, int) else 1
+        if examined >= EXAMINED:
+            break
+    return chunk, examined
 
 
 def earliest_first(scope: Scope, collection: Collection[D, R], query: Query) -> Iterator[Record[D, R]]:
@@ -182,11 +196,11 @@ class _Scan:
         self._ended = True
 
     def _next_size(self) -> int:
-        """The size of the next block: it doubles while entries are needed, but none of them matches."""
+        """The size of the next block: it grows while entries are needed, but none of them matches."""
         # If nearly all of a block was skipped, a larger block would be, too.
         if _LEAST_USED * self._seeks <= self._size:
             return self._first
-        return max(_NEXT_ENTRIES, self._size if self.matched else min(2 * self._size, _MOST_ENTRIES))
+        return max(_NEXT_ENTRIES, self._size if self.matched else min(_GROWTH * self._size, _MOST_ENTRIES))
 
 
 def _intersection(

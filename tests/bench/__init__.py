@@ -3,6 +3,7 @@
 __main__          measures and prints the tables
 requests          requests: this service, the usual way to build it, and a bare boto3 call as the unit
 deliveries        delivery attempts, beside a POST of bare aiohttp
+lists             lists with several filters, in the worst case
 runner            the local runner: requests and deliveries a second
 samples           the processes that are measured, and their samples
 subjects          what is measured of requests, and the loop of every such process

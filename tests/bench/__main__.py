@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from infra.costs import WORK
-from tests.bench import cli, deliveries, requests, runner
+from tests.bench import cli, deliveries, lists, requests, runner
 from tests.bench.samples import Figure, Goal, table
 
 ROUNDS = 15
@@ -61,6 +61,7 @@ def main() -> None:
     parts: dict[str, tuple[Sequence[str], Callable[[], list[Figure]]]] = {
         "requests": (requests.HEADINGS, lambda: requests.report(requests.measure(options.rounds))),
         "deliveries": (deliveries.HEADINGS, lambda: deliveries.report(deliveries.measure(options.rounds))),
+        "big lists": (lists.HEADINGS, lambda: lists.report(lists.measure())),
         "write units": (("write units", "ours"), units),
         "the command line": (cli.HEADINGS, lambda: cli.report(cli.measure(options.rounds))),
         "the local runner": (runner.HEADINGS, lambda: runner.report(runner.measure())),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from urllib.parse import urlencode
 
 from shared.appointments import commands as appointments
 from shared.appointments.resource import APPOINTMENTS, AppointmentCreate, AppointmentRecord
@@ -34,6 +36,24 @@ def appointment(scope: Scope, **given: Any) -> table.Row:
     least = {"status": "pending", "appointment_at": clock.iso(clock.now()), "customer_id": "cust_" + "0" * 26}
     body = AppointmentCreate.model_construct(**least | given)
     return APPOINTMENTS.insert(scope, appointments.new(scope, body)).row
+
+
+def alternating(scope: Scope, filters: int) -> tuple[Iterator[table.Row], str]:
+    """Customers without end, oldest first, and the query of a list with so many filters.
+
+    The oldest one matches. Each other one lacks the value of one filter, in turn. A list reads these only as entries of
+    its indexes, so they have nothing else.
+    """
+    values = {"external_id": "4711", "phone": "+15005550006", "email": "a@example.com"}
+    values = dict(list(values.items())[:filters])
+    match, created = customer(scope, **values), itertools.count(clock.now() + 1)
+    partitions = [f"f{number}" for number in range(1, filters + 1)]
+    others = (
+        {name: match[name] for name in ("pk", *partitions) if name != lacking}
+        | {"sk": ids.new(customers.CUSTOMERS.prefix, next(created))}
+        for lacking in itertools.cycle(partitions)
+    )
+    return itertools.chain([match], others), urlencode(values)
 
 
 def record(doc: Any, version: int = 1) -> AppointmentRecord:
