@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
 from zoneinfo import ZoneInfo
 
-from shared.agent import assent
 from shared.agent_settings import hours, policy
 from shared.agent_settings.policy import ChangePolicy, Problem, TimePolicy
 from shared.agent_settings.resource import DEFAULTS, Settings
@@ -24,6 +23,9 @@ from shared.core import clock, limits
 from shared.core.errors import ApiError
 from shared.resources.schema import AppointmentId, CustomerId, SessionId, one_of
 from shared.telephony import CallOutcome
+
+if TYPE_CHECKING:
+    from shared.agent.assent import Kind
 
 LATEST_CALL_MS = limits.LATEST_CALL_DAYS * clock.DAY
 """How far in the future a customer can request the next call (milliseconds)."""
@@ -99,7 +101,7 @@ class Proposal:
     `present_at` is the appointment's time at the proposal, `at` the new time; both RFC 3339 in UTC.
     """
 
-    kind: assent.Kind
+    kind: Kind
     appointment_id: str
     present_at: str
     at: str | None = None
@@ -236,6 +238,9 @@ class Tools:
             return Result(False, "Nothing was proposed in the previous turn.")
         if (doubt := self._doubt()) is not None:
             return doubt
+        # Its patterns take as long as all other imports of a function, most of which use only the types of this module.
+        from shared.agent import assent
+
         if not assent.agrees(self.turn.message, self.proposal.kind):
             return Result(False, "The user's message does not agree; the proposal is dropped.")
         record = self._appointment(self.proposal.appointment_id)
@@ -334,6 +339,8 @@ class Tools:
 
     def _doubt(self) -> Result | None:
         """Repeat the proposal if "confirm" can mean the proposal or the appointment; the user is asked again."""
+        from shared.agent import assent
+
         proposal = self.proposal
         if proposal is None or not assent.is_doubtful(self.turn.message, proposal.kind):
             return None

@@ -1,13 +1,13 @@
 """What can be done with a customer: create, update, delete and opt in again (promises 5).
 
-A command returns the customer afterwards and the writes of one transaction, which the caller commits.
+A command returns the customer afterwards and the writes of one transaction, which the caller commits. The commands of
+calls are imported when a call may have to end: they would be a tenth of each cold start.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-from shared.calls import commands as calls
 from shared.core.errors import ApiError, Code
 from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerFields, CustomerPatch, CustomerRecord
@@ -59,6 +59,8 @@ def update(scope: Scope, record: CustomerRecord, patch: CustomerPatch) -> Change
     if customer is None:
         return Change(record.doc)
     if customer["do_not_call"] and not record.doc["do_not_call"]:
+        from shared.calls import commands as calls
+
         return calls.stop(scope, record, customer)
     return Change(customer, [CUSTOMERS.replace(scope, record, customer)])
 
@@ -89,6 +91,8 @@ def delete(scope: Scope, record: CustomerRecord) -> Change[Customer]:
     """
     if record.doc["deleted_at"] is not None:
         return Change(record.doc)
+    from shared.calls import commands as calls
+
     customer = documents.deleted(record.doc, {})
     active = record.row.get("active_session")
     delete, put = CUSTOMERS.move_to_deleted(scope, record, customer)

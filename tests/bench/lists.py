@@ -1,7 +1,7 @@
 """Lists: the worst case of several filters. Each row lacks one of the values, in turn, and only the oldest row matches.
 
-The handler runs in this process, on DynamoDB Local, whose time is part of the elapsed time. Reads are calls of Query and
-BatchGetItem.
+The page is read in this process from DynamoDB Local, whose time is part of the elapsed time. The time limit of requests
+does not apply. Reads are calls of Query or BatchGetItem.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
 
 from tests.bench.samples import Figure, Goal
 
 if TYPE_CHECKING:
-    from tests.support.stage import Stage
-
-Measured = tuple[int, float, float, float]
-"""A page's reads and consumed units, and the seconds of CPU time and of elapsed time."""
+    from shared.store.keys import Scope
 
 GOALS = {1_000: 12, 10_000: 20, 100_000: 60}
 """The most reads of a page in a table of so many rows."""
 FILTERS = (2, 3)
 TIMES = 5
 HEADINGS = ("a page of a list", "reads", "read units", "CPU, s", "time, s")
+Measured = tuple[int, float, float, float]
+"""A page's reads and consumed units, and the seconds of CPU time and of elapsed time."""
 
 
 def measure() -> dict[tuple[int, int], Measured]:
@@ -42,12 +42,13 @@ def measure() -> dict[tuple[int, int], Measured]:
         running(port, Path(folder), privileges.Recorder()) as stage,
     ):
         for filters in FILTERS:
-            customers, query = rows.alternating(Scope(stage.project().id, False), filters)
+            scope = Scope(stage.project().id, False)
+            customers, query = rows.alternating(scope, filters)
             before = 0
             for size in GOALS:
                 rows.write(list(itertools.islice(customers, size - before)))
                 before = size
-                pages = [_page(stage, query) for _ in range(TIMES)]
+                pages = [_page(scope, query) for _ in range(TIMES)]
                 (reads, units), *_ = {page[:2] for page in pages}
                 cpu, elapsed = (statistics.median(page[index] for page in pages) for index in (2, 3))
                 found[filters, size] = reads, units, cpu, elapsed
@@ -67,13 +68,13 @@ def report(found: Mapping[tuple[int, int], Measured]) -> list[Figure]:
     ]
 
 
-def _page(stage: Stage, query: str) -> Measured:
+def _page(scope: Scope, query: str) -> Measured:
+    from shared.customers.resource import CUSTOMERS
+    from shared.resources import pages, queries
     from tests.support.wire import wire
 
     cpu, began = time.process_time(), time.perf_counter()
     with wire() as line:
-        page = stage.call("GET", f"/v1/customers?{query}")
-    assert len(page.json["data"]) == 1, page.body
-    # The check of the key is no read of the list.
-    reads, units = len(line.operations()) - 1, line.capacity - 1
-    return reads, units, time.process_time() - cpu, time.perf_counter() - began
+        page = pages.read(scope, CUSTOMERS, queries.parse(CUSTOMERS, parse_qs(query)))
+    assert len(page.rows) == 1
+    return len(line.operations()), line.capacity, time.process_time() - cpu, time.perf_counter() - began
