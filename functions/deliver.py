@@ -205,8 +205,8 @@ def _send(delivery: ClaimedDelivery, endpoint: Snapshot, body: bytes, arrival: A
         step = next_step(delivery.number, outcome, closed=delivery.is_closed(current))
         change = health.change(delivery.scope, current, url, step, outcome, arrival)
         saved = _save_attempt(delivery, url, sent_at_ms, outcome, step, change.writes)
-        if saved and change.after is not None:
-            change.after()
+        if saved and change.after_commit is not None:
+            change.after_commit()
 
     def latest() -> Snapshot | None:
         return endpoints.read(delivery.scope, [endpoint_id]).get(endpoint_id)

@@ -1,4 +1,4 @@
-"""Lambda's entry point, for every function: `handler` is the handler of the function that `SERVICE_NAME` names.
+"""Lambda's entry point, for every function: `handler` is the handler of the module that `SERVICE_NAME` names.
 
 Lambda imports this module in the phase in which an execution environment is initialized. That phase has a whole core,
 and the first request waits less: so what a first request would otherwise build is built here, and only the module of
@@ -24,32 +24,6 @@ from typing import Any
 from shared.aws import services
 from shared.core import log, metrics
 from shared.core.metrics import FAILED_INVOCATIONS
-
-MODULES = {
-    "ping": "functions.ping",
-    "agent_settings": "functions.agent_settings",
-    "customers": "functions.customers",
-    "appointments": "functions.appointments",
-    "conversations": "functions.conversations",
-    "messages": "functions.messages",
-    "sessions": "functions.sessions",
-    "webhook_endpoints": "functions.webhook_endpoints",
-    "events": "functions.events",
-    "admin": "functions.admin",
-    "fallback": "functions.fallback",
-    "fan_out": "functions.fan_out",
-    "deliver": "functions.deliver",
-    "replay": "functions.replay",
-    "turn": "functions.turn",
-    "dial": "functions.dial",
-    "consent": "functions.consent",
-    "call_events": "functions.call_events",
-    "voice_turn": "functions.voice_turn",
-    "sweep": "functions.sweep",
-    "canary": "functions.canary",
-    "canary_receiver": "functions.canary_receiver",
-}
-"""The module of each function of `infra/topology.py`. Each has a `handler`."""
 
 
 def warm(function: ModuleType) -> None:
@@ -85,7 +59,7 @@ def counting_failures(handler: Callable[[Any, Any], Any]) -> Callable[[Any, Any]
     return counting
 
 
-_function = importlib.import_module(MODULES[os.environ["SERVICE_NAME"]])
+_function = importlib.import_module(f"functions.{os.environ['SERVICE_NAME']}")
 warm(_function)
 handler = counting_failures(_function.handler)
 gc.freeze()

@@ -62,17 +62,14 @@ def _send_and_reply(
     """Commit the message with its claimed turn, then reply in the request's window."""
     seconds_left = partial(request.seconds_left, turns.window_s(request.scope, request.body.content))
 
-    def saved(sent: SentMessage) -> Response:
+    def to_be_saved(sent: SentMessage) -> Response:
         """What a retry with the same Idempotency-Key finds, until `_resume` has its body."""
         message = PendingReply(sent.row["conversation_id"], sent.row["sk"])
         return Response(201, "", messages_path(message.conversation_id), pending=message)
 
-    committed = request.commit_or_replay(lambda: command(seconds_left), saved)
-    if isinstance(committed, Response):
-        return committed
-    sent = committed.change.doc
+    sent, saved = request.commit_and_get(lambda: command(seconds_left), to_be_saved)
     window = Window(request.scope, sent.row["conversation_id"], sent.row["sk"], seconds_left)
-    return Response(201, window.first_reply(sent), committed.response.location)
+    return Response(201, window.first_reply(sent), saved.location)
 
 
 def _resume(request: Request[Any], message: PendingReply) -> str:

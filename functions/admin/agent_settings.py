@@ -16,7 +16,7 @@ from shared.agent_settings.hours import DAYS, Hours
 from shared.agent_settings.resource import AgentSettings, AgentSettingsPatch, Fact
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
-from shared.store import table
+from shared.store.commit import Change
 
 NOTICES = {"saved": "The settings were changed. The agent uses them from now on."}
 _TEXTS = ("business_name", "business_phone", "timezone", "change_policy")
@@ -34,19 +34,17 @@ def show(visit: InProject) -> Response:
 def change(visit: InProject) -> Response:
     """Change the settings of this mode."""
 
-    def decide() -> Sequence[table.Write]:
+    def command() -> Change[AgentSettings]:
         stored = commands.read(visit.scope)
         edited = forms.edited(visit, _shown(stored.settings), _day_fields())
         patch = fields.validate(AgentSettingsPatch, _sent(visit, edited))
         change = commands.update(visit.scope, patch)
-        if not change.writes:
-            return []
-        names = forms.changed(stored.settings, change.doc)
-        entry = visit.entry("agent_settings.changed", str(visit.scope.project_id), after={"fields": ", ".join(names)})
-        return [*change.writes, entry]
+        names = ", ".join(forms.changed(stored.settings, change.doc))
+        entry = visit.entry("agent_settings.changed", str(visit.scope.project_id), after={"fields": names})
+        return change.with_writes(entry)
 
     try:
-        visit.commit(decide)
+        visit.commit(command)
     except ApiError as error:
         return _form(visit, error)
     return visit.redirect(visit.path("agent_settings?notice=saved"))

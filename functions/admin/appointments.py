@@ -30,7 +30,7 @@ from shared.core import clock
 from shared.core.errors import ApiError, Code
 from shared.customers.resource import CUSTOMERS
 from shared.resources import fields
-from shared.store import table
+from shared.store.commit import Change
 
 SECTION = "appointments"
 NOTICES = {
@@ -103,11 +103,13 @@ def create(visit: InProject) -> Response:
     try:
         values = _sent(visit) | {"customer_id": customer["id"], "appointment_at": _instant(visit)}
         change = appointments.create(visit.scope, fields.validate(AppointmentCreate, values))
-        appointment = change.doc
-        _warn(visit, appointment)
-        after = {"customer": customer["id"], **forms.part(appointment, _AUDITED)}
-        entry = visit.entry("appointment.created", appointment["id"], after=after)
-        visit.commit(lambda: [*change.writes, entry, visit.once()])
+        _warn(visit, change.doc)
+        after = {"customer": customer["id"], **forms.part(change.doc, _AUDITED)}
+        visit.commit(
+            lambda: change,
+            lambda new: visit.entry("appointment.created", new["id"], after=after),
+            lambda _: visit.once(),
+        )
     except ApiError as error:
         return _form(visit, None, error)
     except SentBefore:
@@ -200,12 +202,10 @@ def _warnings(visit: InProject, appointment: Appointment) -> list[str]:
 def _change(
     visit: InProject, patch_of: Any, action: str, warn: Callable[[InProject, Appointment], None] | None = None
 ) -> None:
-    def decide() -> list[table.Write]:
+    def command() -> Change[Appointment]:
         record = _find(visit)
         patch = fields.validate(AppointmentPatch, patch_of(record.doc))
         change = appointments.update(visit.scope, record, patch)
-        if not change.writes:
-            return []
         appointment = change.doc
         changed = forms.changed(record.doc, appointment)
         if warn and {"appointment_at", "duration_minutes"} & {*changed}:
@@ -217,9 +217,9 @@ def _change(
             before=forms.part(record.doc, audited),
             after={"fields": ", ".join(changed), **forms.part(appointment, audited)},
         )
-        return [*change.writes, entry]
+        return change.with_writes(entry)
 
-    visit.commit(decide)
+    visit.commit(command)
 
 
 def _find(visit: InProject) -> AppointmentRecord:

@@ -20,6 +20,7 @@ from shared.core.errors import ApiError
 from shared.pages import SECURITY
 from shared.projects import api_keys
 from shared.resources import fields
+from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.webhooks.endpoints import resource as endpoints
 
@@ -71,7 +72,8 @@ def export(visit: InProject) -> Response:
     wanted = {name: visit.form.get(name, "").strip() for name in _FILTERS}
     chosen = _filter(visit, wanted)
     facts = {name: value for name, value in wanted.items() if value}
-    visit.commit(lambda: [visit.entry("audit_trail.exported", str(visit.scope.project_id), livemode=None, after=facts)])
+    entry = visit.entry("audit_trail.exported", str(visit.scope.project_id), livemode=None, after=facts)
+    visit.commit(lambda: Change(None, [entry]))
     entries, _ = audit.page(visit.scope.project_id, None, chosen, MOST_EXPORTED)
     headers = {"Content-Disposition": 'attachment; filename="audit-trail.csv"'}
     return Response(_csv(entries), media_type="text/csv", headers=SECURITY | headers)

@@ -14,7 +14,7 @@ from shared.admin.members import OWNER, VIEWER
 from shared.calls import limits
 from shared.calls.limits import Limits
 from shared.core.errors import ApiError, Code
-from shared.store import table
+from shared.store.commit import Change
 from shared.store.keys import Scope
 
 NOTICES = {"saved": "The limits were changed. They apply to calls that have not been dialed yet."}
@@ -30,21 +30,19 @@ def show(visit: InProject) -> Response:
 def change(visit: InProject) -> Response:
     """Change the limits."""
 
-    def decide() -> list[table.Write]:
+    def command() -> Change[None]:
         before, _ = _read(visit)
         edited, sent = forms.edited(visit, _shown(before)), _sent(visit)
         wanted = dataclasses.replace(before, **{name: getattr(sent, name) for name in edited})
         if before == wanted:
-            return []
+            return Change(None)
         project = str(visit.scope.project_id)
         facts = {"before": _facts(before), "after": _facts(wanted), "livemode": True}
-        return [
-            limits.setting(visit.scope.project_id, wanted, before),
-            visit.entry("call_limits.changed", project, **facts),
-        ]
+        write = limits.setting(visit.scope.project_id, wanted, before)
+        return Change(None, [write, visit.entry("call_limits.changed", project, **facts)])
 
     try:
-        visit.commit(decide)
+        visit.commit(command)
     except ApiError as error:
         return _form(visit, error)
     return visit.redirect(visit.path("call_limits?notice=saved"))

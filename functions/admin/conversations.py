@@ -151,7 +151,7 @@ def take(visit: InProject) -> Response:
     """Take a conversation that waits, and go to it."""
     id, who = visit.params["id"], visit.actor.who
     try:
-        visit.execute(
+        visit.commit(
             lambda: commands.take(visit.scope, id, who), lambda one: visit.entry("conversation.taken", one["id"])
         )
     except ApiError as error:
@@ -164,15 +164,13 @@ def take(visit: InProject) -> Response:
 def release(visit: InProject) -> Response:
     """Let others take a conversation."""
     id = visit.params["id"]
-    visit.execute(
-        lambda: commands.release(visit.scope, id), lambda one: visit.entry("conversation.released", one["id"])
-    )
+    visit.commit(lambda: commands.release(visit.scope, id), lambda one: visit.entry("conversation.released", one["id"]))
     return visit.redirect(visit.path(SECTION, f"{id}?notice=released"))
 
 
 def end(visit: InProject) -> Response:
     """End a conversation."""
-    visit.execute(
+    visit.commit(
         lambda: commands.end(visit.scope, _find(visit)), lambda one: visit.entry("conversation.ended", one["id"])
     )
     return visit.redirect(visit.path(SECTION, f"{visit.params['id']}?notice=ended"))
@@ -180,7 +178,7 @@ def end(visit: InProject) -> Response:
 
 def give_back(visit: InProject) -> Response:
     """Give a conversation that was handed off back to the agent."""
-    visit.execute(
+    visit.commit(
         lambda: commands.resume(visit.scope, visit.params["id"]),
         lambda one: visit.entry("conversation.given_back", one["id"]),
     )
@@ -191,7 +189,7 @@ def reply(visit: InProject) -> Response:
     """Add the message of a member. The agent does not reply to it."""
     try:
         body = fields.validate(StaffMessageCreate, {"content": visit.form.get("content", "")})
-        visit.execute(
+        visit.commit(
             lambda: commands.add_staff_message(visit.scope, visit.params["id"], body.content),
             lambda added: visit.entry(
                 "conversation.message_added", added["conversation"]["id"], after={"message": added["id"]}

@@ -23,7 +23,7 @@ from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerPatch, CustomerRecord
 from shared.resources import fields, pages, queries
 from shared.resources.collections import Collection
-from shared.store import table
+from shared.store.commit import Change
 
 SECTION = "customers"
 SHOWN = 10
@@ -88,7 +88,7 @@ def create(visit: InProject) -> Response:
     try:
         values = forms.texts(visit, _TEXTS) | {"metadata": forms.metadata(visit)}
         change = customers.create(visit.scope, fields.validate(CustomerCreate, values))
-        customer = visit.execute(
+        customer = visit.commit(
             lambda: change, lambda new: visit.entry("customer.created", new["id"]), lambda _: visit.once()
         )
     except ApiError as error:
@@ -106,20 +106,18 @@ def ask_to_edit(visit: InProject) -> Response:
 def edit(visit: InProject) -> Response:
     """Change a customer. The audit trail names the changed fields without their values, which are personal data."""
 
-    def decide() -> list[table.Write]:
+    def command() -> Change[Customer]:
         record = _find(visit)
         edited = forms.edited(visit, _shown(record.doc))
         values = forms.texts(visit, edited & {*_TEXTS})
         if "metadata" in edited:
             values["metadata"] = forms.metadata_patch(record.doc["metadata"], forms.metadata(visit))
         change = customers.update(visit.scope, record, fields.validate(CustomerPatch, values))
-        if not change.writes:
-            return []
-        changed = forms.changed(record.doc, change.doc)
-        return [*change.writes, visit.entry("customer.changed", change.doc["id"], after={"fields": ", ".join(changed)})]
+        changed = ", ".join(forms.changed(record.doc, change.doc))
+        return change.with_writes(visit.entry("customer.changed", change.doc["id"], after={"fields": changed}))
 
     try:
-        visit.commit(decide)
+        visit.commit(command)
     except ApiError as error:
         if error.status == 404:
             raise
@@ -134,7 +132,7 @@ def ask_to_delete(visit: InProject) -> Response:
 
 def delete(visit: InProject) -> Response:
     """Soft-delete a customer, whose queued calls fail."""
-    visit.execute(
+    visit.commit(
         lambda: customers.delete(visit.scope, _find(visit)),
         lambda one: visit.entry("customer.deleted", one["id"]),
     )
@@ -143,7 +141,7 @@ def delete(visit: InProject) -> Response:
 
 def opt_out(visit: InProject) -> Response:
     """Note that the person does not want to be called or written to again."""
-    visit.execute(
+    visit.commit(
         lambda: opting_out.opt_out(visit.scope, visit.params["id"]),
         lambda one: visit.entry("customer.opted_out", one["id"]),
     )
@@ -152,7 +150,7 @@ def opt_out(visit: InProject) -> Response:
 
 def opt_in(visit: InProject) -> Response:
     """Note that the person agrees to be called again."""
-    visit.execute(
+    visit.commit(
         lambda: customers.opt_in(visit.scope, _find(visit)),
         lambda one: visit.entry("customer.opted_in", one["id"]),
     )
@@ -171,7 +169,7 @@ def call(visit: InProject) -> Response:
         if sent["not_before"] is not None:
             sent["not_before"] = forms.instant(visit, "not_before", visit.zone)
         options = fields.validate(CallCreate, sent)
-        session = visit.execute(
+        session = visit.commit(
             lambda: calls.call_customer(visit.scope, visit.params["id"], options),
             lambda one: visit.entry(
                 "customer.called", visit.params["id"], after={"session": one["id"], "channel": one["channel"]}

@@ -70,7 +70,7 @@ def show_deliveries(visit: InProject) -> Response:
 def retry(visit: InProject) -> Response:
     """Send an event to the endpoint of a delivery again, as the API's retry does."""
     event_id, delivery_id = visit.params["id"], visit.params["delivery"]
-    visit.execute(
+    visit.commit(
         lambda: commands.retry(visit.scope, event_id, delivery_id),
         lambda new: visit.entry("delivery.replayed", delivery_id, after={"event": event_id, "delivery": new["id"]}),
     )
@@ -80,7 +80,7 @@ def retry(visit: InProject) -> Response:
 def send_now(visit: InProject) -> Response:
     """Make the next attempt of a delivery that waits for it, instead of at its time."""
     event_id, delivery_id = visit.params["id"], visit.params["delivery"]
-    visit.execute(
+    visit.commit(
         lambda: commands.send_now(visit.scope, event_id, delivery_id),
         lambda _: visit.entry("delivery.sent_now", delivery_id, after={"event": event_id}),
     )

@@ -65,12 +65,12 @@ def start(visit: InProject) -> Response:
 def stop(visit: InProject) -> Response:
     """Stop a running replay."""
     endpoint_id = visit.form.get("endpoint", "")
-    visit.execute(lambda: replays.stop(visit.scope, endpoint_id), lambda _: visit.entry("replay.stopped", endpoint_id))
+    visit.commit(lambda: replays.stop(visit.scope, endpoint_id), lambda _: visit.entry("replay.stopped", endpoint_id))
     return visit.redirect(visit.path(f"{SECTION}?notice=stopped"))
 
 
 def _start(visit: InProject, endpoint_id: str, since: int) -> None:
-    visit.execute(
+    visit.commit(
         lambda: replays.start(visit.scope, endpoint_id, since, visit.actor.who),
         lambda _: visit.entry("replay.started", endpoint_id, after={"since": clock.iso(since)}),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import urllib.parse
-from collections.abc import Sequence
 from typing import Any
 
 from starlette.responses import RedirectResponse, Response
@@ -17,7 +16,6 @@ from shared.calls.sessions import SESSIONS, Channel, FileStatus, SessionRecord
 from shared.core import clock
 from shared.core.errors import ApiError
 from shared.pages import SECURITY
-from shared.store import table
 from shared.telephony import CallOutcome, SessionCallStatus
 
 SECTION = "sessions"
@@ -73,13 +71,8 @@ def show_progress(visit: InProject) -> Response:
 def cancel(visit: InProject) -> Response:
     """Cancel a call that waits to be dialed, or for consent."""
     id = visit.params["id"]
-
-    def decide() -> Sequence[table.Write]:
-        change = calls.cancel(visit.scope, id)
-        return [*change.writes, visit.entry("call.canceled", id)] if change.writes else []
-
     try:
-        visit.commit(decide)
+        visit.commit(lambda: calls.cancel(visit.scope, id), lambda _: visit.entry("call.canceled", id))
     except ApiError as error:
         record = _find(visit)
         parts = _parts(visit, record)

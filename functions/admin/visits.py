@@ -10,8 +10,8 @@ import hashlib
 import re
 import secrets
 import urllib.parse
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
@@ -160,28 +160,19 @@ class InProject(SignedIn):
         starting_after = self.query.get("starting_after")
         return {"limit": [str(limit)]} | ({"starting_after": [starting_after]} if starting_after else {})
 
-    def commit(self, decide: Callable[[], Sequence[table.Write]]) -> None:
-        """Commit the writes of `decide`, which include the change's entry in the audit trail; none if nothing changes.
+    def commit(self, command: Callable[[], Change[D]], *others: Callable[[D], table.Put]) -> D:
+        """Commit the change of a command. Returns the document afterwards. Raises ApiError.
 
-        `decide` reads the rows it needs, and runs again if they are modified concurrently. Raises ApiError.
-        """
-        commit.commit(lambda: Change(None, decide()), self.context.request_id)
-
-    def execute(self, command: Callable[[], Change[D]], *others: Callable[[D], table.Put]) -> D:
-        """Commit the change of a command, with other writes if it changes anything, and send its wake-ups.
-
-        `others` get the document afterwards, which is returned, too. `command` runs as `decide` of `commit`.
+        `command` reads the rows it needs, and runs again if they are modified concurrently. If it changes anything,
+        the writes of `others`, which get the document, are part of its transaction. Every change has an entry in the
+        audit trail, which is a write of the command (`Change.with_writes`) or of `others`.
         """
 
         def decide() -> Change[D]:
             change = command()
-            also = [write(change.doc) for write in others] if change.writes else []
-            return replace(change, writes=[*change.writes, *also])
+            return change.with_writes(*(write(change.doc) for write in others))
 
-        change = commit.commit(decide, self.context.request_id)
-        if change.after is not None:
-            change.after()
-        return change.doc
+        return commit.commit(decide, self.context.request_id).doc
 
     def once(self) -> table.Put:
         """The write that fails with SentBefore if the form, which has a field `once`, was sent before."""

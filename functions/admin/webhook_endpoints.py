@@ -14,13 +14,14 @@ from shared.admin.members import MEMBER, VIEWER
 from shared.core.errors import ApiError
 from shared.core.event_types import EVENT_TYPES
 from shared.resources import fields
-from shared.store import table
+from shared.store.commit import Change
 from shared.webhooks import failures, replays, statistics
 from shared.webhooks.deliveries import commands as deliveries
 from shared.webhooks.endpoints import commands
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.endpoints.resource import (
     WEBHOOK_ENDPOINTS,
+    DeletedWebhookEndpoint,
     SecretRotation,
     WebhookEndpoint,
     WebhookEndpointCreate,
@@ -71,7 +72,7 @@ def create(visit: InProject) -> Response:
     """Create an endpoint, and show its signing secret in this response and never again."""
     try:
         change = commands.create(visit.scope, fields.validate(WebhookEndpointCreate, _sent(visit)))
-        endpoint = visit.execute(
+        endpoint = visit.commit(
             lambda: change,
             lambda new: visit.entry("webhook_endpoint.created", new["id"], after=forms.part(new, _AUDITED)),
             lambda _: visit.once(),
@@ -137,7 +138,7 @@ def disable(visit: InProject) -> Response:
 def test(visit: InProject) -> Response:
     """Send a test event, and go to it, where the result appears."""
     endpoint_id = visit.params["id"]
-    delivery = visit.execute(
+    delivery = visit.commit(
         lambda: deliveries.test(visit.scope, endpoint_id),
         lambda new: visit.entry("webhook_endpoint.tested", endpoint_id, after={"delivery": new["id"]}),
     )
@@ -155,7 +156,7 @@ def rotate(visit: InProject) -> Response:
     valid_s = forms.integer(visit, "previous_secret_valid_seconds", "The current secret expires")
     options = fields.validate(SecretRotation, {"previous_secret_valid_seconds": valid_s})
     try:
-        endpoint = visit.execute(
+        endpoint = visit.commit(
             lambda: commands.rotate_secret(visit.scope, visit.params["id"], options),
             lambda rotated: visit.entry(
                 "webhook_endpoint.secret_rotated",
@@ -177,12 +178,12 @@ def ask_to_delete(visit: InProject) -> Response:
 def delete(visit: InProject) -> Response:
     """Delete an endpoint permanently. Its waiting deliveries are canceled."""
 
-    def decide() -> list[table.Write]:
+    def command() -> Change[DeletedWebhookEndpoint]:
         record = _find(visit)
         entry = visit.entry("webhook_endpoint.deleted", record.doc["id"], before=forms.part(record.doc, _AUDITED))
-        return [*commands.delete(visit.scope, record).writes, entry]
+        return commands.delete(visit.scope, record).with_writes(entry)
 
-    visit.commit(decide)
+    visit.commit(command)
     return visit.redirect(visit.path(f"{SECTION}?notice=deleted"))
 
 
@@ -195,11 +196,9 @@ def _back(visit: InProject, notice: str) -> Response:
 
 
 def _change(visit: InProject, patch_of: Callable[[WebhookEndpoint], WebhookEndpointPatch], action: str) -> None:
-    def decide() -> list[table.Write]:
+    def command() -> Change[WebhookEndpoint]:
         record = _find(visit)
         change = commands.update(visit.scope, record, patch_of(record.doc))
-        if not change.writes:
-            return []
         endpoint = change.doc
         before, after = forms.part(record.doc, _AUDITED), forms.part(endpoint, _AUDITED)
         changed = [name for name in _AUDITED if before[name] != after[name]]
@@ -209,9 +208,9 @@ def _change(visit: InProject, patch_of: Callable[[WebhookEndpoint], WebhookEndpo
             before={name: before[name] for name in changed},
             after={name: after[name] for name in changed},
         )
-        return [*change.writes, entry]
+        return change.with_writes(entry)
 
-    visit.commit(decide)
+    visit.commit(command)
 
 
 def _sent(visit: InProject) -> dict[str, Any]:

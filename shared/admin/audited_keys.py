@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from shared.admin import audit
@@ -11,6 +10,7 @@ from shared.admin.audit import Actor
 from shared.projects import api_keys
 from shared.projects.api_keys import Creation, Key
 from shared.store import commit, table
+from shared.store.commit import Change
 
 
 def create(
@@ -59,13 +59,13 @@ def revoke(project_id: int, key_id: str, actor: Actor) -> Key:
 
 
 def _commit(action: str, new: Callable[[], Creation], actor: Actor, also: Sequence[table.Write]) -> Creation:
-    def decide() -> Creation:
+    def command() -> Change[Creation]:
         made = new()
         key = made.key
         entry = audit.entry(key.project_id, actor, action, key.id, livemode=key.livemode, after=_facts(key))
-        return replace(made, writes=(*made.writes, entry, *also))
+        return Change(made, [*made.writes, entry, *also])
 
-    return commit.commit(decide, actor.request_id)
+    return commit.commit(command, actor.request_id).doc
 
 
 def _facts(key: Key) -> dict[str, Any]:

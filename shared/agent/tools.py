@@ -364,7 +364,7 @@ class Tools:
         except ApiError as error:
             return Result(False, error.message)
         self.result.done = done
-        if after is None:
+        if after is record.doc:
             return Result(True, "No change was necessary.")
         self.result.change = (record, after)
         self.result.actions.append({"type": f"appointment_{done}", "appointment_id": appointment_id})

@@ -9,7 +9,8 @@ from typing import Any, cast
 
 from shared.agent_settings.resource import DEFAULTS, AgentSettings, AgentSettingsPatch
 from shared.projects import projects
-from shared.resources import documents, fields
+from shared.resources import fields
+from shared.resources.collections import apply_changes, changes_of
 from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
@@ -67,18 +68,18 @@ def of_rows(scope: Scope, rows: Mapping[tuple[str, str], table.Row]) -> Stored:
 def update(scope: Scope, patch: AgentSettingsPatch) -> Change[AgentSettings]:
     """Apply a merge patch. Null brings a default back, and lists are replaced whole."""
     stored = read(scope)
-    sent = documents.sent(stored.settings, patch)
+    sent = changes_of(patch, stored.settings)
     defaults: Mapping[str, Any] = DEFAULTS
     values = {name: defaults[name] if value is None else value for name, value in sent.items()}
-    settings = documents.changed(stored.settings, values)
-    if settings is None:
-        return Change(stored.settings)
+    settings = apply_changes(stored.settings, values)
+    if settings is stored.settings:
+        return Change(settings)
     # An update, also for a new row, because it keeps the writers of earlier versions.
-    update = table.Update(
+    write = table.Update(
         scope.pk(KIND),
         KIND,
         set={"kind": KIND, "doc": fields.to_json(settings), "v": stored.version + 1},
         condition="v = :v" if stored.version else table.ABSENT,
         values={":v": stored.version} if stored.version else {},
     )
-    return Change(settings, [update])
+    return Change(settings, [write])

@@ -1,7 +1,8 @@
 """Idempotency-Keys: one effect and one response per key for 24 hours (promises 4).
 
 The record of a key is written in the transaction that does the work, on condition that it does not exist. Either the
-effect and its saved response exist, or neither does. A retry finds the record and returns the saved response.
+effect and its saved response exist, or neither does. A retry's own record fails that condition, and
+raises Replayed with the saved response.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ KEY_PATTERN = f"^[!-~]([ -~]{{0,{limits.IDEMPOTENCY_KEY_CHARACTERS - 2}}}[!-~])?
 """The same as JSON Schema. HTTP removes spaces around the value of a header."""
 
 
-class Recorded(Exception):
-    """The key has a record already. `row` is the record."""
+class Replayed(Exception):
+    """The key has a saved response already, which is the response to this request, too."""
 
-    def __init__(self, row: table.Row) -> None:
-        super().__init__("the key has a record")
-        self.row = row
+    def __init__(self, response: Response) -> None:
+        super().__init__("the key has a saved response")
+        self.response = response
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,12 @@ def fingerprint(method: str, path: str, body: Mapping[str, Any]) -> str:
 
 
 def record(key: Key, response: Response, request_id: str) -> table.Put:
-    """The write that saves a response. It raises Recorded if the key has a record that is not expired."""
+    """The write that saves a response. It raises Replayed if the key has a record that is not expired."""
+
+    def replay(old: table.Row | None) -> Replayed:
+        assert old is not None
+        return Replayed(read(key, old))
+
     row: table.Row = {"pk": key.pk, "sk": "record", "kind": "idempotency", "req": request_id}
     row |= {"fingerprint": key.fingerprint, "code": response.status, "location": response.location}
     row |= {"expires_at": (clock.now() + SAVED_MS) // clock.SECOND}
@@ -91,19 +97,15 @@ def record(key: Key, response: Response, request_id: str) -> table.Put:
         row,
         condition="attribute_not_exists(pk) OR expires_at <= :now",
         values={":now": clock.now() // clock.SECOND},
-        on_condition_failed=_recorded,
+        on_condition_failed=replay,
         on_contended=ApiError(Code.IDEMPOTENCY_KEY_IN_USE, headers={"Retry-After": "1"}),
     )
 
 
-def _recorded(old: table.Row | None) -> Recorded:
-    assert old is not None
-    return Recorded(old)
-
-
-def find(key: Key) -> table.Row | None:
-    """The record of the key; None if it does not exist or has expired."""
-    return table.get(key.pk, "record")
+def find(key: Key) -> Response | None:
+    """The saved response of the key; None if there is none, or if it has expired. Raises `idempotency_key_reused`."""
+    row = table.get(key.pk, "record")
+    return None if row is None else read(key, row)
 
 
 def read(key: Key, row: table.Row) -> Response:

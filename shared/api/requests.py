@@ -10,13 +10,14 @@ import itertools
 import json
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from starlette.requests import Request as StarletteRequest
 
 from shared.api import idempotency, responses
+from shared.api.idempotency import Replayed
 from shared.api.responses import RequestContext, Response, error_body
 from shared.aws.services import AwsError, Unavailable
 from shared.core import api_description, limits
@@ -37,15 +38,6 @@ B = TypeVar("B")
 D = TypeVar("D", bound=Mapping[str, Any])
 R = TypeVar("R", bound=Mapping[str, Any])
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Committed(Generic[T]):
-    """A committed change, the response to it, and its writes with the record of the response."""
-
-    change: Change[T]
-    response: Response
-    writes: Sequence[table.Write]
 
 
 @dataclass(frozen=True)
@@ -89,47 +81,37 @@ class Request(Generic[B]):
     def commit(
         self, command: Callable[[], Change[D]], respond: Callable[[D], Response] = lambda doc: responses.ok(doc)
     ) -> Response:
-        """As `commit_or_replay`, and run `after` of the committed change. Returns the response."""
-        committed = self.commit_or_replay(command, respond)
-        if isinstance(committed, Response):
-            return committed
-        if committed.change.after is not None:
-            committed.change.after()
-        return committed.response
+        """As `commit_and_get`, for the response alone."""
+        return self.commit_and_get(command, respond)[1]
 
-    def commit_or_replay(
-        self, command: Callable[[], Change[T]], respond: Callable[[T], Response]
-    ) -> Committed[T] | Response:
+    def commit_and_get(self, command: Callable[[], Change[T]], respond: Callable[[T], Response]) -> tuple[T, Response]:
         """Commit the change of `command`, and save the response under the Idempotency-Key if the request has one.
 
-        `command` reads the rows it needs. It runs again if they are modified concurrently. Without writes and without a
-        key, nothing is written. Returns the saved response if the key has a record. Raises ApiError, `conflict` after
-        too many concurrent changes.
+        Returns the document afterwards and the response. `command` reads the rows it needs. It runs again if they are
+        modified concurrently. Without writes and without a key, nothing is written. Raises Replayed if the key has a
+        saved response, otherwise ApiError: `conflict` after too many concurrent changes.
         """
 
-        def decide() -> Committed[T]:
+        def decide() -> Change[tuple[T, Response]]:
             change = command()
             response = respond(change.doc)
             record = [] if self.key is None else [idempotency.record(self.key, response, self.request_id)]
-            return Committed(change, response, [*change.writes, *record])
+            return Change((change.doc, response), [*change.writes, *record], change.after_commit)
 
         try:
             committed = commit.commit(decide, self.request_id, seconds=self.seconds_left(commit.CONFLICT_SECONDS))
         except (table.ConditionFailed, table.Contended):
             raise ApiError(Code.CONFLICT, headers={"Retry-After": "1"}) from None
-        except idempotency.Recorded as recorded:
-            return self._saved(recorded.row)
         except (AwsError, Unavailable) as failure:
             self.context.may_have_written = failure.uncertain
             raise
         self.context.may_have_written = bool(committed.writes)
-        return committed
+        return committed.doc
 
     def replay_or_raise(self, error: ApiError) -> Response:
-        """Apply the Idempotency-Key to an error (promises 4).
+        """The saved response of the Idempotency-Key, if it has one (promises 4).
 
-        Returns the saved response if the key has a record. Otherwise raises `error`, after saving it if it is a 409
-        that is not transient.
+        Otherwise raises `error`, after saving it if it is a 409 that is not transient.
         """
         if self.key is None or error.status >= 500 or error.code == Code.IDEMPOTENCY_KEY_REUSED:
             raise error
@@ -137,17 +119,13 @@ class Request(Generic[B]):
             record = idempotency.record(self.key, Response(409, error_body(error, self.context)), self.request_id)
             try:
                 commit.commit(lambda: Change(None, [record]), self.request_id)
-            except idempotency.Recorded as recorded:
-                return self._saved(recorded.row)
+            except Replayed as replayed:
+                return replayed.response
             raise error
-        row = idempotency.find(self.key)
-        if row is None:
+        response = idempotency.find(self.key)
+        if response is None:
             raise error
-        return self._saved(row)
-
-    def _saved(self, row: table.Row) -> Response:
-        assert self.key is not None
-        return idempotency.read(self.key, row)
+        return response
 
 
 def read_api_key(request: StarletteRequest) -> str:

@@ -33,6 +33,7 @@ from starlette.types import Message, Receive, Send
 from starlette.types import Scope as ASGIScope
 
 from shared.api import idempotency, responses
+from shared.api.idempotency import Replayed
 from shared.api.requests import Request, check_query, read_api_key, read_json, read_version
 from shared.api.responses import PendingReply, RequestContext, Response
 from shared.aws.services import Unavailable
@@ -167,6 +168,8 @@ class _Dispatch:
             if request.method in _WITH_BODY:
                 prepared = dataclasses.replace(prepared, body=fields.validate(operation.body, document))
             response = operation.handle(prepared)
+        except Replayed as replayed:
+            response = replayed.response
         except ApiError as error:
             response = prepared.replay_or_raise(error)
         if response.pending is not None:

@@ -22,7 +22,7 @@ from shared.appointments.resource import (
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code
 from shared.customers import resource as customers
-from shared.resources import documents
+from shared.resources.collections import apply_changes, apply_deletion, changes_of
 from shared.store.commit import Change
 from shared.store.keys import Scope
 
@@ -73,27 +73,28 @@ def sample(scope: Scope) -> Appointment:
 
 def update(scope: Scope, record: AppointmentRecord, patch: AppointmentPatch) -> Change[Appointment]:
     """Apply a merge patch to an appointment as it was read. Raises what `apply` raises."""
-    changed = apply(record.doc, patch)
-    return Change(record.doc) if changed is None else Change(changed, [APPOINTMENTS.replace(scope, record, changed)])
+    appointment = apply(record.doc, patch)
+    writes = [] if appointment is record.doc else [APPOINTMENTS.replace(scope, record, appointment)]
+    return Change(appointment, writes)
 
 
 def delete(scope: Scope, record: AppointmentRecord) -> Change[Appointment]:
     """Cancel and soft-delete an appointment. Nothing changes if it is deleted already."""
     if record.doc["deleted_at"] is not None:
         return Change(record.doc)
-    appointment = documents.deleted(record.doc, {"status": AppointmentStatus.CANCELLED, "failure_reason": None})
+    appointment = apply_deletion(record.doc, {"status": AppointmentStatus.CANCELLED, "failure_reason": None})
     return Change(appointment, APPOINTMENTS.move_to_deleted(scope, record, appointment))
 
 
-def apply(appointment: Appointment, patch: AppointmentPatch) -> Appointment | None:
-    """The appointment after a merge patch; None if nothing changes (promises 6).
+def apply(appointment: Appointment, patch: AppointmentPatch) -> Appointment:
+    """The appointment after a merge patch; the appointment itself if nothing changes (promises 6).
 
     A new time reschedules it. Raises `appointment_deleted`, `invalid_status_transition`, `parameters_exclusive`,
     `parameter_missing`, `parameter_invalid` or an error of the metadata.
     """
     if appointment["deleted_at"] is not None:
         raise ApiError(Code.APPOINTMENT_DELETED)
-    changes = documents.sent(appointment, patch)
+    changes = changes_of(patch, appointment)
     current, requested = appointment["status"], changes.pop("status", None)
     moved = changes.get("appointment_at", appointment["appointment_at"]) != appointment["appointment_at"]
     _check_combination(changes, requested, moved)
@@ -112,7 +113,7 @@ def apply(appointment: Appointment, patch: AppointmentPatch) -> Appointment | No
             if changes.get(reason) is not None:
                 raise ApiError(Code.PARAMETERS_EXCLUSIVE, f"{reason} requires status '{status}'.", param=reason)
             changes[reason] = None
-    return documents.changed(appointment, changes)
+    return apply_changes(appointment, changes)
 
 
 def _check_combination(changes: Mapping[str, Any], requested: str | None, moved: bool) -> None:

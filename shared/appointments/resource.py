@@ -9,8 +9,7 @@ from typing import Annotated, Literal, NotRequired
 from pydantic import Field
 
 from shared.resources import fields, filters
-from shared.resources.collections import Collection, Record
-from shared.resources.documents import Resource, ResourceRow
+from shared.resources.collections import Collection, Record, Resource, ResourceRow
 from shared.resources.schema import AppointmentId, CustomerId, Keywords, Metadata, SessionId, Time, at_most
 
 MOST_MINUTES = 1440

@@ -22,7 +22,8 @@ from shared.core.errors import ApiError, Code, not_found, not_found_in_body
 from shared.core.limits import LATEST_CALL_DAYS
 from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer, CustomerRecord
-from shared.resources import documents, fields
+from shared.resources import fields
+from shared.resources.collections import apply_changes
 from shared.resources.schema import AppointmentId, CustomerId, SessionId, Time, one_of
 from shared.store import table
 from shared.store.commit import Change
@@ -102,10 +103,10 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
         dial_at=dialing.dial_at(agent_settings.of_rows(scope, rows).settings, options.not_before),
         metadata=options.metadata,
     )
-    writes: list[table.Write] = [_claim_customer(scope, customer, session)]
+    writes: list[table.Write] = [_set_active_session(scope, customer, session)]
     if appointment is not None:
-        changed = documents.touched(appointment.doc, {"session_id": session["id"]})
-        writes.append(APPOINTMENTS.replace(scope, appointment, changed))
+        about = apply_changes(appointment.doc, {"session_id": session["id"]})
+        writes.append(APPOINTMENTS.replace(scope, appointment, about))
     begun = None
     # If the number may not be called, the customer is not asked either.
     if channel == Channel.WHATSAPP and allowed:
@@ -113,7 +114,7 @@ def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change
         if not consent.granted:
             write = _request_consent(consent, session["id"])
             writes.append(write)
-            is_new, consent = not consent.pending, consents.after(consent, write)
+            is_new, consent = not consent.pending, consents.after_write(consent, write)
             begun = consent if is_new else None
             session["dial_at"] = None
         session["consent"] = consent.public
@@ -151,7 +152,7 @@ def cancel(scope: Scope, id: str) -> Change[Session]:
         raise ApiError(Code.SESSION_NOT_CANCELABLE)
     writes = endings.end_queued(scope, record, endings.CANCELED)
     [update] = [write for write in writes if isinstance(write, table.Update) and write.sk == id]
-    return Change(SESSIONS.after(record, update).doc, writes)
+    return Change(SESSIONS.after_write(record, update).doc, writes)
 
 
 def of_deleted_customer(scope: Scope, customer: CustomerRecord) -> list[table.Write]:
@@ -254,7 +255,7 @@ def _must_have_room(scope: Scope, to: str, rows: Mapping[tuple[str, str], table.
     return allowed.allows(to)
 
 
-def _claim_customer(scope: Scope, customer: CustomerRecord, session: Session) -> table.Update:
+def _set_active_session(scope: Scope, customer: CustomerRecord, session: Session) -> table.Update:
     """The write that makes this call the only one of the customer."""
     return table.Update(
         scope.pk(CUSTOMERS.kind),

@@ -12,7 +12,8 @@ from shared.calls.sessions import SESSIONS, ConsentStatus
 from shared.core import clock
 from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer
-from shared.resources import documents, pages
+from shared.resources import pages
+from shared.resources.collections import apply_changes
 from shared.resources.queries import Query
 from shared.store import commit, table
 from shared.store.commit import Change
@@ -30,29 +31,27 @@ def opt_out(scope: Scope, customer_id: str, *, in_call: str | None = None, to: s
     record = CUSTOMERS.find(scope, customer_id)
     phone = to or record.doc["phone"]
     writes = [] if phone is None else [*opt_outs.opt_out(scope, phone)]
-    after = partial(_end_calls, scope, phone, in_call) if phone is not None else None
-    customer = documents.touched(record.doc, {"do_not_call": True})
+    end_calls = partial(_end_calls, scope, phone, in_call) if phone is not None else None
+    customer = apply_changes(record.doc, {"do_not_call": True})
     if record.doc["deleted_at"] is not None:
-        return Change(record.doc, writes, after)
+        return Change(record.doc, writes, end_calls)
     if customer is record.doc:
-        return Change(customer, writes, after)
+        return Change(customer, writes, end_calls)
     if in_call is not None and record.row.get("active_session") == in_call:
-        return Change(customer, [*writes, CUSTOMERS.replace(scope, record, customer)], after)
+        return Change(customer, [*writes, CUSTOMERS.replace(scope, record, customer)], end_calls)
     change = calls.stop(scope, record, customer)
 
-    def carry_out() -> None:
-        for each in (change.after, after):
+    def wake_and_end_calls() -> None:
+        for each in (change.after_commit, end_calls):
             if each is not None:
                 each()
 
-    return Change(customer, [*writes, *change.writes], carry_out)
+    return Change(customer, [*writes, *change.writes], wake_and_end_calls)
 
 
 def keep(scope: Scope, customer_id: str, *, in_call: str | None = None, to: str | None = None) -> None:
     """Commit an opt-out before the agent's answer, which a worker may have to repeat: the wish is kept in any case."""
-    change = commit.commit(lambda: opt_out(scope, customer_id, in_call=in_call, to=to), uuid.uuid4().hex)
-    if change.after is not None:
-        change.after()
+    commit.commit(lambda: opt_out(scope, customer_id, in_call=in_call, to=to), uuid.uuid4().hex)
 
 
 def _end_calls(scope: Scope, phone: str, in_call: str | None) -> None:

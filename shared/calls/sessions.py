@@ -16,9 +16,8 @@ from shared.appointments.resource import APPOINTMENTS, AppointmentRecord
 from shared.core import clock
 from shared.core.limits import LONGEST_QUEUE_DELAY_S
 from shared.customers.resource import CUSTOMERS, Customer, CustomerRecord
-from shared.resources import documents, filters
-from shared.resources.collections import Collection, Record
-from shared.resources.documents import Resource, ResourceRow
+from shared.resources import filters
+from shared.resources.collections import Collection, Record, Resource, ResourceRow, apply_changes
 from shared.resources.schema import E164, AppointmentId, Count, CustomerId, Metadata, SessionId, Time, one_of
 from shared.store import table
 from shared.store.keys import Scope
@@ -355,7 +354,7 @@ def replace(
     before = record.doc["call_status"]
     after = changes.get("call_status", before)
     assert after == before or after in TRANSITIONS[before]
-    return SESSIONS.replace(scope, record, documents.touched(record.doc, changes), internal)
+    return SESSIONS.replace(scope, record, apply_changes(record.doc, changes), internal)
 
 
 def ended(session: Session, ending: Ending, now: int) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from shared.conversations import participants, slots, turns
+from shared.conversations import participants, turns
 from shared.conversations.resource import (
     CONVERSATIONS,
     MESSAGES,
@@ -32,7 +32,8 @@ from shared.conversations.resource import (
 from shared.conversations.turns import Turn
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code
-from shared.resources import documents, fields
+from shared.resources import fields
+from shared.resources.collections import apply_changes
 from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
@@ -112,7 +113,7 @@ def end(
         "waiting": False,
         "handoff": None,
     }
-    conversation = documents.touched(record.doc, changes)
+    conversation = apply_changes(record.doc, changes)
     conversation = {**conversation, "ended_at": conversation["updated_at"]}
     update = CONVERSATIONS.replace(scope, record, conversation, internal)
     return Change(conversation, [update, *free_thread(scope, conversation)])
@@ -135,7 +136,7 @@ def resume(scope: Scope, id: str) -> Change[Conversation]:
     record = _find_active(scope, id)
     if not record.doc["waiting"] and "handed_off" not in record.row:
         return Change(record.doc)
-    conversation = documents.touched(record.doc, {"waiting": False, "handoff": None})
+    conversation = apply_changes(record.doc, {"waiting": False, "handoff": None})
     return Change(
         conversation, [CONVERSATIONS.replace(scope, record, conversation, {"held": None, "handed_off": None})]
     )
@@ -225,7 +226,7 @@ def send_to_thread(scope: Scope, body: ThreadMessageCreate, seconds_left: Callab
     conversation = _new(scope, body.external_conversation_id, customer_id, body.metadata)
     message = _new_message(scope, conversation, body)
     row, *thread = _insert(scope, _after(conversation, message), {"turn": message["sk"]})
-    return _with_turn(scope, message, CONVERSATIONS.after(None, row), [*writes, row, *thread], seconds_left)
+    return _with_turn(scope, message, CONVERSATIONS.after_write(None, row), [*writes, row, *thread], seconds_left)
 
 
 def _add_message(
@@ -235,7 +236,7 @@ def _add_message(
         raise ApiError(Code.CONVERSATION_BUSY, headers={"Retry-After": str(BUSY_RETRY_S)})
     message = _new_message(scope, record.doc, body)
     update = CONVERSATIONS.replace(scope, record, _after(record.doc, message), {"turn": message["sk"]})
-    return _with_turn(scope, message, CONVERSATIONS.after(record, update), [update], seconds_left)
+    return _with_turn(scope, message, CONVERSATIONS.after_write(record, update), [update], seconds_left)
 
 
 def _with_turn(
@@ -246,14 +247,14 @@ def _with_turn(
     seconds_left: Callable[[], float],
 ) -> Change[SentMessage]:
     """The message with its slot and its turn, besides the `writes` of its conversation."""
-    row, slot = slots.take(scope, message)
+    row, slot = turns.acquire_slot(scope, message)
     turn = turns.begin(row, seconds_left())
     row = row if turn is None else turn.claim.row
     return Change(SentMessage(row, turn, conversation), [*writes, table.Put(dict(row)), *slot])
 
 
 def _after(conversation: Conversation, message: MessageRow) -> Conversation:
-    return documents.touched(conversation, {"last_message_at": clock.iso(message["asked_at"])})
+    return apply_changes(conversation, {"last_message_at": clock.iso(message["asked_at"])})
 
 
 def _new_message(scope: Scope, conversation: Conversation, body: UserMessageCreate) -> MessageRow:

@@ -21,7 +21,7 @@ from shared.aws.services import Unavailable
 from shared.calls import commands as calls
 from shared.calls import opting_out
 from shared.calls.commands import CallCreate
-from shared.conversations import commands, slots
+from shared.conversations import commands, turns
 from shared.conversations.resource import (
     CONVERSATIONS,
     MESSAGES,
@@ -42,7 +42,8 @@ from shared.core.errors import ApiError
 from shared.core.log import logger
 from shared.customers.resource import CUSTOMERS, must_exist
 from shared.projects import usage
-from shared.resources import documents, fields, pages
+from shared.resources import fields, pages
+from shared.resources.collections import apply_changes
 from shared.resources.queries import Query
 from shared.store import commit, table
 from shared.store.commit import Change
@@ -268,13 +269,13 @@ def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply)
         *_change_writes(scope, conversation.doc, result),
         *(placed.writes if placed is not None else []),
         *([table.Put(_usage(turn, reply, now))] if scope.livemode else []),
-        *slots.free(turn.claim.row),
+        *turns.free_slot(turn.claim.row),
         _completion(turn, message, response),
     ]
     tasks.save_step(turn.claim, writes)
     count_turn(scope, actions)
-    if placed is not None and placed.after is not None:
-        placed.after()
+    if placed is not None and placed.after_commit is not None:
+        placed.after_commit()
     return response
 
 
@@ -300,7 +301,7 @@ def _conversation_after(
     changes: dict[str, object] = {"last_message_at": at}
     if before["status"] == ConversationStatus.ACTIVE:
         changes |= {"waiting": handoff is not None, "handoff": handoff}
-    after = documents.touched(before, changes)
+    after = apply_changes(before, changes)
     return Change(after, [CONVERSATIONS.replace(turn.scope, conversation, after, unlocked)])
 
 

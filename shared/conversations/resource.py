@@ -18,8 +18,7 @@ from shared.agent.tools import Action, HandoffReason
 from shared.conversations.participants import CustomerReference
 from shared.core import ids
 from shared.resources import fields, filters
-from shared.resources.collections import Collection, Record
-from shared.resources.documents import Resource, ResourceRow
+from shared.resources.collections import Collection, Record, Resource, ResourceRow
 from shared.resources.schema import ConversationId, CustomerId, MessageId, Metadata, Time, at_most
 from shared.store import table
 from shared.store.keys import Scope
@@ -219,7 +218,7 @@ class MessageRow(tasks.TaskRow):
     asked_at: int
     """When the message was sent (milliseconds)."""
     slot: NotRequired[str]
-    """The slot of a live message (`slots.py`)."""
+    """The slot of a live message (`turns.py`)."""
     response_body: NotRequired[str]
     """The body of the response to the message's request, once there is a reply."""
 

@@ -1,16 +1,24 @@
-"""Turns: who may reply to a message, and until when (promises 8).
+"""Turns: who may reply to a message, and until when, and how many messages of a project at once (promises 8).
 
 The message's row is a task until the reply (`shared/tasks/tasks.py`). Whoever claims the row gets the reply from the
 agent and commits it (`shared/conversations/replies.py`): the request itself, within its window, or the `turn` worker.
+
+A live message acquires a slot of its project in the transaction that stores it, and the transaction that ends its turn
+frees the slot. If the turn never ends, the slot is free again when its lease expires (promise 8.16).
 """
 
 from __future__ import annotations
 
 import json
+import os
+import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from shared.conversations.resource import MESSAGES, Message, MessageRow
 from shared.core import clock, ids
+from shared.core.errors import ApiError, Code
+from shared.store import table
 from shared.store.keys import Scope, scope_of
 from shared.tasks import tasks, wake_ups
 
@@ -30,6 +38,10 @@ LEAST_SECONDS = 3
 """Seconds that the agent must have for a request to begin a turn."""
 APOLOGY_LEASE_MS = 5 * clock.SECOND
 """The lease of an apology (milliseconds). It is short, because an apology only needs one commit."""
+SLOT_LEASE_MS = 120 * clock.SECOND
+"""How long a message keeps its slot at most (milliseconds). A turn ends within 120 s of its message."""
+SLOT_RETRY_S = 2
+"""The `Retry-After` of a project without a free slot (seconds)."""
 SIMULATED_TIMEOUT = "[[sim:timeout]]"
 _SIMULATED_WINDOW_S = 2
 _SIMULATED_REPLY_MS = 7 * clock.SECOND
@@ -162,3 +174,39 @@ def both_wake_ups(message: MessageRow) -> list[wake_ups.WakeUp]:
     """The wake-ups for the turn of a message: for when it can be claimed, and for when it must end with an apology."""
     give_up = message["asked_at"] + GIVE_UP_MS - clock.now()
     return [wake_up(message), wake_up(message, delay_s=max(0, give_up // clock.SECOND + 1))]
+
+
+def acquire_slot(scope: Scope, message: MessageRow) -> tuple[MessageRow, Sequence[table.Put]]:
+    """The row of a new message with its slot, and the write that takes it; in test mode no slot is needed.
+
+    Raises `rate_limit_exceeded` if the project has no free slot.
+    """
+    if not scope.livemode:
+        return message, ()
+    share = int(os.environ["TURNS_PER_PROJECT"])
+    rows = next(table.query(scope.pk("slot"), limit=share, forward=True), [])
+    used = {row["sk"] for row in rows if not table.is_expired(row)}
+    free = [slot for number in range(share) if (slot := f"{number:04d}") not in used]
+    if not free:
+        headers = {"Retry-After": str(SLOT_RETRY_S), "Service-Rate-Limited-Reason": "messages"}
+        raise ApiError(
+            Code.RATE_LIMIT_EXCEEDED, f"{share} live messages of the project are being answered.", headers=headers
+        )
+    # Chosen at random, so that concurrent messages rarely choose the same one. One that is too late chooses again.
+    slot = random.choice(free)
+    row = {"pk": scope.pk("slot"), "sk": slot, "kind": "slot", "expires_at": _slot_expires_at(message)}
+    condition, values = f"{table.ABSENT} OR expires_at <= :now", {":now": clock.now() // clock.SECOND}
+    return {**message, "slot": slot}, [table.Put(row, condition=condition, values=values)]
+
+
+def free_slot(message: MessageRow) -> Sequence[table.Delete]:
+    """The write that frees the slot of a message whose turn ends."""
+    # Another message may have taken a slot whose lease has expired. A condition could fail the turn.
+    if "slot" not in message or _slot_expires_at(message) <= clock.now() // clock.SECOND:
+        return ()
+    return [table.Delete(scope_of(message["pk"]).pk("slot"), message["slot"], condition="")]
+
+
+def _slot_expires_at(message: MessageRow) -> int:
+    """When the lease of a message's slot expires (Unix seconds)."""
+    return (message["asked_at"] + SLOT_LEASE_MS) // clock.SECOND

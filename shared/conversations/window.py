@@ -37,37 +37,37 @@ class Window:
         """The body of the response to the request that stored the message. Raises `agent_timeout`."""
         if sent.turn is None:
             _send_wake_ups(turns.both_wake_ups(sent.row))
-        elif (body := self._take(sent.turn, sent.conversation)) is not None:
+        elif (body := self._run_turn(sent.turn, sent.conversation)) is not None:
             return body
-        return self._wait_for_reply(POLLS, may_take=False, woken=True)
+        return self._wait_for_reply(POLLS, may_claim=False, woken=True)
 
     def resumed_reply(self) -> str:
         """The body of the response to a retry. Raises `agent_timeout`, or `resource_not_found` once it is erased."""
-        return self._wait_for_reply((0, *POLLS), may_take=True, woken=False)
+        return self._wait_for_reply((0, *POLLS), may_claim=True, woken=False)
 
-    def _wait_for_reply(self, polls: Sequence[float], *, may_take: bool, woken: bool) -> str:
+    def _wait_for_reply(self, polls: Sequence[float], *, may_claim: bool, woken: bool) -> str:
         """Poll for the reply. Returns the body. Raises `agent_timeout`, or `resource_not_found` once it is erased.
 
-        `polls` are the waits (seconds). With `may_take`, the request takes the turn once, if it is free. `woken` says
+        `polls` are the waits (seconds). With `may_claim`, the request claims the turn once, if it is free. `woken` says
         whether the wake-ups for the turn were sent.
         """
         for row in self._polled(polls):
             if "response_body" in row:
                 return row["response_body"]
-            turn = self._claim(row) if may_take else None
+            turn = self._claim(row) if may_claim else None
             if turn is not None:
-                body = self._take(turn)
+                body = self._run_turn(turn)
                 if body is not None:
                     return body
-                may_take = False
+                may_claim = False
                 woken = True
             elif not woken and not turns.fits(self.seconds_left() - turns.wait_ms(row) / clock.SECOND):
-                # The first request may have died before it sent them, and this one cannot take the turn itself.
+                # The first request may have died before it sent them, and this one cannot claim the turn itself.
                 woken = True
                 _send_wake_ups(turns.both_wake_ups(row))
         raise self._timeout()
 
-    def _take(self, turn: Turn, conversation: ConversationRecord | None = None) -> str | None:
+    def _run_turn(self, turn: Turn, conversation: ConversationRecord | None = None) -> str | None:
         """Run the agent and commit its reply. Returns the body; None if the worker must retry the turn.
 
         Raises `agent_timeout` if the window leaves the worker no time for that.

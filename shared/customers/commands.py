@@ -11,7 +11,8 @@ import dataclasses
 from shared.core.errors import ApiError, Code
 from shared.customers import opt_outs
 from shared.customers.resource import CUSTOMERS, Customer, CustomerCreate, CustomerFields, CustomerPatch, CustomerRecord
-from shared.resources import documents, fields
+from shared.resources import fields
+from shared.resources.collections import apply_changes, apply_deletion, changes_of
 from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
@@ -52,12 +53,12 @@ def update(scope: Scope, record: CustomerRecord, patch: CustomerPatch) -> Change
     """
     if record.doc["deleted_at"] is not None:
         raise ApiError(Code.CUSTOMER_DELETED)
-    changes = documents.sent(record.doc, patch)
+    changes = changes_of(patch, record.doc)
     if "do_not_call" in changes:
         changes["do_not_call"] = bool(changes["do_not_call"])
-    customer = documents.changed(record.doc, changes)
-    if customer is None:
-        return Change(record.doc)
+    customer = apply_changes(record.doc, changes)
+    if customer is record.doc:
+        return Change(customer)
     if customer["do_not_call"] and not record.doc["do_not_call"]:
         from shared.calls import commands as calls
 
@@ -72,7 +73,7 @@ def opt_in(scope: Scope, record: CustomerRecord) -> Change[Customer]:
     """
     if record.doc["deleted_at"] is not None:
         raise ApiError(Code.CUSTOMER_DELETED)
-    customer = documents.touched(record.doc, {"do_not_call": False})
+    customer = apply_changes(record.doc, {"do_not_call": False})
     phone = customer["phone"]
     writes = [] if phone is None else [*opt_outs.opt_in(scope, phone)]
     if customer is not record.doc:
@@ -93,7 +94,7 @@ def delete(scope: Scope, record: CustomerRecord) -> Change[Customer]:
         return Change(record.doc)
     from shared.calls import commands as calls
 
-    customer = documents.deleted(record.doc, {})
+    customer = apply_deletion(record.doc, {})
     active = record.row.get("active_session")
     delete, put = CUSTOMERS.move_to_deleted(scope, record, customer)
     unchanged = "attribute_not_exists(active_session)" if active is None else "active_session = :active"

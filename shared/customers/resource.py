@@ -7,8 +7,7 @@ from typing import Annotated, Literal, NotRequired
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code, not_found_in_body
 from shared.resources import fields, filters
-from shared.resources.collections import Collection, Record
-from shared.resources.documents import Resource, ResourceRow
+from shared.resources.collections import Collection, Record, Resource, ResourceRow
 from shared.resources.schema import E164, CustomerId, Keywords, Metadata, Time, at_most
 from shared.store import table
 from shared.store.keys import Scope

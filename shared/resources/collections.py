@@ -1,7 +1,8 @@
-"""Collections: the usual access to the rows of a resource type.
+"""Collections: the documents and rows of a resource type, changes to a document, and the usual access to the rows.
 
-Every method that reads or writes takes the project and mode (`Scope`) first. `insert`, `replace` and `move_to_deleted`
-return writes for a transaction; they do not execute them.
+A document is the public form of a resource, as stored and sent. Every method that reads or writes takes the project and
+mode (`Scope`) first. `insert`, `replace` and `move_to_deleted` return writes for a transaction; they do not execute
+them.
 """
 
 from __future__ import annotations
@@ -9,13 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NotRequired, TypedDict, TypeVar, cast
 
 from shared.core import clock, ids
 from shared.core.errors import not_found
 from shared.resources import fields
-from shared.resources.documents import CommonFields
 from shared.resources.filters import Filter
+from shared.resources.schema import Time
 from shared.store import table
 from shared.store.keys import Scope
 
@@ -27,6 +28,65 @@ _LATEST_MS = clock.HOUR
 D = TypeVar("D", bound=Mapping[str, Any])
 R = TypeVar("R", bound=Mapping[str, Any])
 T = TypeVar("T", bound=Mapping[str, Any])
+
+
+class Resource(TypedDict):
+    """The common fields of customers, appointments, sessions, conversations and webhook endpoints (promises 1).
+
+    Each adds `object`, the name of its type, and `id`, a type prefix and a lower-case ULID. Ids of one type sort by
+    creation time.
+    """
+
+    livemode: bool
+    """False for a resource of a test key. Never changes."""
+    created_at: Time
+    """When it was created: UTC, `YYYY-MM-DDTHH:MM:SS.mmmZ`, like every time of a resource. Never changes."""
+    updated_at: Time
+    """The time of the last change of any other field. Never decreases."""
+
+
+class CommonFields(Resource):
+    """The common fields of a new resource, with its id."""
+
+    id: str
+
+
+class ResourceRow(TypedDict):
+    """The row of a resource. Each kind adds internal attributes. `shared/store/keys.py` documents the keys."""
+
+    pk: str
+    sk: str
+    """The resource's id."""
+    kind: str
+    doc: str
+    """The resource as JSON text."""
+    v: int
+    """The version, from 1. Every write that changes `doc` increases it by 1."""
+    cause: NotRequired[str]
+    """The API request that caused the last write, as far as it is known."""
+
+
+def changes_of(patch: fields.Input, document: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that a merge patch sends, its metadata merged into the document's. Raises errors of the metadata."""
+    changes = patch.model_dump(exclude_unset=True, by_alias=True)
+    if "metadata" in changes:
+        changes["metadata"] = fields.merge_metadata(document["metadata"], changes["metadata"])
+    return changes
+
+
+def apply_changes(document: D, changes: Mapping[str, Any]) -> D:
+    """The document with these changes and a new `updated_at`; the document itself if no value differs (promises 3)."""
+    if all(fields.same(document.get(name), value) for name, value in changes.items()):
+        return document
+    # `updated_at` never decreases, even if the clock is set back.
+    now = max(clock.now(), clock.parse(document["updated_at"]))
+    return cast("D", {**document, **changes, "updated_at": clock.iso(now)})
+
+
+def apply_deletion(document: D, changes: Mapping[str, Any]) -> D:
+    """The document after these changes and its soft deletion, which is the time of its last change."""
+    updated = apply_changes(document, {**changes, "deleted_at": clock.iso(clock.now())})
+    return cast("D", {**updated, "deleted_at": updated["updated_at"]})
 
 
 @dataclass(frozen=True)
@@ -143,7 +203,7 @@ class Collection(Generic[D, R]):
             values={":v": record.version},
         )
 
-    def after(self, record: Record[D, R] | None, write: table.Put | table.Update) -> Record[D, R]:
+    def after_write(self, record: Record[D, R] | None, write: table.Put | table.Update) -> Record[D, R]:
         """The resource after its `insert`, or after this record was replaced (`replace`)."""
         if isinstance(write, table.Put):
             return self.record(write.row)

@@ -66,6 +66,11 @@ def canonical(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False, sort_keys=True)
 
 
+def same(one: Any, other: Any) -> bool:
+    """Whether two JSON values are the same. True differs from 1, and 1.0 differs from 1."""
+    return canonical(one) == canonical(other)
+
+
 def phone(value: str) -> str:
     """The phone number in E.164 format (promises 0). Raises `phone_invalid_format` as a PydanticCustomError."""
     trimmed = value.strip()

@@ -2,16 +2,17 @@
 
 A command is a function that reads the rows it needs and returns a `Change`. API requests, admin pages and the
 operator's command commit it here, together with writes of their own in the same transaction. Workers write it with
-`tasks.save_step`, on condition of their claim.
+`tasks.save_step`, on condition of their claim, and then call its `after_commit` themselves.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from shared.aws.services import AwsError, Unavailable
 from shared.core import clock
@@ -27,46 +28,37 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
-class HasWrites(Protocol):
-    """What `commit` executes: the writes of one transaction."""
-
-    @property
-    def writes(self) -> Sequence[table.Write]:
-        """The writes; none if nothing changes."""
-
-
-C = TypeVar("C", bound=HasWrites)
-
-
 @dataclass(frozen=True)
 class Change(Generic[D]):
-    """The result of a command: the document afterwards, and the writes of one transaction; none if nothing changes.
-
-    `after` sends wake-ups or notices, best effort. The caller runs it once the writes are committed.
-    """
+    """The result of a command: the document afterwards, and the writes of one transaction; none if nothing changes."""
 
     doc: D
     writes: Sequence[table.Write] = ()
-    after: Callable[[], None] | None = None
+    after_commit: Callable[[], None] | None = None
+    """Sends wake-ups or notices. `commit` calls it once the writes are committed."""
+
+    def with_writes(self, *writes: table.Write) -> Change[D]:
+        """The change with further writes in its transaction. Nothing changes if it has none of its own."""
+        return dataclasses.replace(self, writes=[*self.writes, *writes]) if self.writes else self
 
 
-def commit(decide: Callable[[], C], request_id: str, *, seconds: float = CONFLICT_SECONDS) -> C:
-    """Execute the writes that `decide` returns, on behalf of the request with this id. Returns what was decided.
+def commit(decide: Callable[[], Change[D]], request_id: str, *, seconds: float = CONFLICT_SECONDS) -> Change[D]:
+    """Execute the writes of the change that `decide` returns, on behalf of the request with this id; return the change.
 
     `decide` runs again, for up to `seconds`, if a row was modified concurrently. Raises the exception that a write has
     for its failed condition or its conflict, otherwise ConditionFailed, Contended, or AwsError or Unavailable, whose
     `uncertain` says whether the writes may have taken effect.
     """
 
-    def attempt() -> C:
+    def attempt() -> Change[D]:
         try:
-            decided = decide()
+            change = decide()
         except (AwsError, Unavailable) as failure:
             failure.uncertain = False
             raise
         try:
-            if decided.writes:
-                table.write(decided.writes, request_id)
+            if change.writes:
+                table.write(change.writes, request_id)
         except table.ConditionFailed as failed:
             error = failed.op.on_condition_failed(failed.old)
             if error is not None:
@@ -76,9 +68,12 @@ def commit(decide: Callable[[], C], request_id: str, *, seconds: float = CONFLIC
             if isinstance(contended.op, table.Put) and contended.op.on_contended is not None:
                 raise contended.op.on_contended from None
             raise
-        return decided
+        return change
 
-    return retry_on_conflict(attempt, seconds=seconds)
+    committed = retry_on_conflict(attempt, seconds=seconds)
+    if committed.after_commit is not None:
+        committed.after_commit()
+    return committed
 
 
 def retry_on_conflict(attempt: Callable[[], T], tries: int = CONFLICTS, seconds: float = CONFLICT_SECONDS) -> T:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict, cast
 from shared.core import api_description, clock, ids
 from shared.core.errors import not_found
 from shared.core.event_types import EVENT_TYPES
-from shared.resources import documents, fields, filters
+from shared.resources import fields, filters
 from shared.resources.collections import Collection
 from shared.resources.schema import EventId, one_of
 from shared.store import table
@@ -150,7 +150,7 @@ def build(
         data["previous_attributes"] = {
             name: previous
             for name, value in after.items()
-            if name != "updated_at" and not documents.same(previous := _previous(before, name, value), value)
+            if name != "updated_at" and not fields.same(previous := _previous(before, name, value), value)
         }
     event: Event = {
         "id": id,
@@ -201,7 +201,7 @@ def _customer(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str
         return "created"
     if before["deleted_at"] is None and after["deleted_at"] is not None:
         return "deleted"
-    return None if documents.same(before, after) else "updated"
+    return None if fields.same(before, after) else "updated"
 
 
 def _appointment(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:
@@ -213,7 +213,7 @@ def _appointment(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> 
         return str(after["status"])
     # A call sets `session_id`, and has events of its own.
     unimportant = {name: after[name] for name in ("session_id", "updated_at")}
-    return None if documents.same({**before, **unimportant}, after) else "updated"
+    return None if fields.same({**before, **unimportant}, after) else "updated"
 
 
 def _session(before: Mapping[str, Any] | None, after: Mapping[str, Any]) -> str | None:

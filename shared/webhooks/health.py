@@ -99,7 +99,7 @@ def _change(scope: Scope, endpoint: Snapshot, step: Retry | Ended, outcome: Outc
         write = _if_as_read(write, endpoint)
     if notice is None:
         return Change(None, [write])
-    return Change(None, [write], after=lambda: send_notice(scope, endpoint, notice))
+    return Change(None, [write], after_commit=lambda: send_notice(scope, endpoint, notice))
 
 
 def _if_as_read(write: table.Update, endpoint: Snapshot) -> table.Update:
@@ -140,7 +140,7 @@ def _disable(scope: Scope, endpoint: Snapshot, reason: DisabledReason) -> Change
     change = commands.disable(scope, record, reason)
     if not change.writes:
         return Change(None)
-    return Change(None, change.writes, after=lambda: send_notice(scope, endpoint, Notice.DISABLED))
+    return Change(None, change.writes, after_commit=lambda: send_notice(scope, endpoint, Notice.DISABLED))
 
 
 def set_attributes(scope: Scope, endpoint: Snapshot, **attributes: table.Value | None) -> table.Update:

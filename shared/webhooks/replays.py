@@ -181,7 +181,7 @@ def start(scope: Scope, endpoint_id: str, since_ms: int, who: str) -> Change[Non
         on_condition_failed=lambda old: ApiError(Code.DELIVERY_IN_PROGRESS, "A replay to this endpoint is running."),
     )
     first = wake_up(pk, sk)
-    return Change(None, [put], after=lambda: wake_ups.send_within(wake_ups.REQUEST_SECONDS, QUEUE, [first]))
+    return Change(None, [put], after_commit=lambda: wake_ups.send_within(wake_ups.REQUEST_SECONDS, QUEUE, [first]))
 
 
 def stop(scope: Scope, endpoint_id: str) -> Change[None]:

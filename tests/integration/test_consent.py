@@ -14,7 +14,7 @@ from shared.calls import opting_out
 from shared.calls.consent import consent_requests, consents
 from shared.calls.sessions import ConsentStatus
 from shared.core import clock
-from shared.store import commit
+from shared.store import table
 from shared.store.keys import Scope, scope_of
 from tests.support import conversing
 from tests.support.calling import (
@@ -143,13 +143,14 @@ def test_a_late_grant_is_kept_and_dials_nothing(stage: Stage, stopped_clock: Clo
 def test_a_grant_after_an_opt_out_is_not_kept(stage: Stage, stopped_clock: Clock) -> None:
     whom = callee(stage, SILENT)
     id = placed(stage, whom)
-    change = commit.commit(lambda: opting_out.opt_out(whom.scope, whom.id), "req")
+    change = opting_out.opt_out(whom.scope, whom.id)
+    table.write(change.writes, "req")
     # The worker dies before it has ended the request for consent.
     assert ended(stage, id) == ("failed", "opted_out")
     consent_requests.answer(whom.scope, SILENT, ConsentStatus.GRANTED, clock.now() + 1_000)
     assert known(whom.scope, SILENT)["status"] == ConsentStatus.DECLINED
-    assert change.after is not None
-    change.after()
+    assert change.after_commit is not None
+    change.after_commit()
     assert known(whom.scope, SILENT)["status"] == ConsentStatus.DECLINED
     assert list(untidy(whom.scope)) == []
     # A client that writes its own copy back undoes nothing; the person's own consent does.

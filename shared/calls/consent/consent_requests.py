@@ -178,7 +178,7 @@ def _ask(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
     started = consents.replace(consent, consent.doc, {"ask_tries": tries})
     # The answer may arrive before this worker records that the request was sent.
     tasks.save_step(claim, [started, consents.asker(consent, "")], keep=True)
-    consent = consents.after(consent, started)
+    consent = consents.after_write(consent, started)
     try:
         if tries > ASK_TRIES:
             raise whatsapp.CannotAsk("WhatsApp did not respond to any of the tries")

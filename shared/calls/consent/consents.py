@@ -291,7 +291,7 @@ def replace(
     )
 
 
-def after(consent: Consent, write: table.Update) -> Consent:
+def after_write(consent: Consent, write: table.Update) -> Consent:
     """The consent as it is after this write of it."""
     row: table.Row = {"pk": write.pk, "sk": write.sk, **(consent.row or {}), **write.set}
     return of_row(consent.scope, {name: value for name, value in row.items() if value is not None})

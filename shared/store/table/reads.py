@@ -28,7 +28,7 @@ class ReadAhead:
         self._key = (pk, sk)
         self._call: BegunCall | None = services.dynamodb().begin("GetItem", _get_item(pk, sk))
 
-    def take(self, pk: str, sk: str) -> BegunCall | None:
+    def call_for(self, pk: str, sk: str) -> BegunCall | None:
         """The call, once, if it reads this row."""
         call = None
         if (pk, sk) == self._key:
@@ -45,7 +45,7 @@ class ReadAhead:
 
 def get(pk: str, sk: str, ahead: ReadAhead | None = None) -> Row | None:
     """The current row; None if it does not exist or has expired. `ahead` may have sent the request."""
-    begun = ahead.take(pk, sk) if ahead else None
+    begun = ahead.call_for(pk, sk) if ahead else None
     response = services.dynamodb().call("GetItem", _get_item(pk, sk)) if begun is None else begun.response()
     row = decode(response["Item"]) if "Item" in response else None
     return None if row is None or is_expired(row) else row

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from shared.core import clock
 from shared.core.errors import ApiError, Code
-from shared.resources import documents
+from shared.resources.collections import apply_changes, changes_of
 from shared.store import table
 from shared.store.commit import Change
 from shared.store.keys import Scope
@@ -68,20 +68,20 @@ def new(scope: Scope, body: WebhookEndpointCreate, secret: str) -> WebhookEndpoi
 
 def update(scope: Scope, record: WebhookEndpointRecord, patch: WebhookEndpointPatch) -> Change[WebhookEndpoint]:
     """Apply a merge patch to an endpoint as it was read."""
-    before, changes = record.doc, documents.sent(record.doc, patch)
+    before, changes = record.doc, changes_of(patch, record.doc)
     if "event_filters" in changes:
         changes["event_filters"] = changes["event_filters"] or []
     if changes.get("enabled", before["enabled"]) != before["enabled"]:
         changes |= _state(None if changes["enabled"] else DisabledReason.MANUAL)
-    endpoint = documents.changed(before, changes)
-    return Change(before) if endpoint is None else Change(endpoint, [_replace(scope, record, endpoint)])
+    endpoint = apply_changes(before, changes)
+    return Change(endpoint, [] if endpoint is before else [_replace(scope, record, endpoint)])
 
 
 def disable(scope: Scope, record: WebhookEndpointRecord, reason: DisabledReason) -> Change[WebhookEndpoint]:
     """Disable an endpoint. Nothing changes if it is disabled already."""
     if not record.doc["enabled"]:
         return Change(record.doc)
-    endpoint = documents.touched(record.doc, _state(reason))
+    endpoint = apply_changes(record.doc, _state(reason))
     return Change(endpoint, [_replace(scope, record, endpoint)])
 
 
@@ -96,7 +96,7 @@ def rotate_secret(scope: Scope, id: str, options: SecretRotation) -> Change[Webh
         "secret_prefix": secret[: signing.PREFIX_CHARACTERS],
         "previous_secret_expires_at": clock.iso(clock.now() + valid_s * clock.SECOND) if valid_s else None,
     }
-    endpoint = documents.touched(record.doc, changes)
+    endpoint = apply_changes(record.doc, changes)
     ciphertexts: dict[str, table.Value | None] = {
         "secret": signing.encrypt(endpoint["id"], secret),
         "previous_secret": record.row["secret"] if valid_s else None,

@@ -18,8 +18,7 @@ from shared.core import clock, limits
 from shared.core.errors import ApiError, Code
 from shared.core.event_types import EVENT_TYPES
 from shared.resources import fields
-from shared.resources.collections import Collection, Record
-from shared.resources.documents import Resource, ResourceRow
+from shared.resources.collections import Collection, Record, Resource, ResourceRow
 from shared.resources.schema import Keywords, Time, WebhookEndpointId, at_most
 from shared.store import table
 from shared.store.keys import Scope
