@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
-import string
 from typing import TypedDict
 
 from infra.local.console import StartError
@@ -15,7 +13,6 @@ from shared.store import table
 
 NAMES = ("Demo", "Second demo")
 OWNER = "owner@demo.example"
-_ALPHABET = string.ascii_letters + string.digits
 
 
 class DemoProject(TypedDict):
@@ -32,7 +29,10 @@ def ensure(data_dir: DataDir) -> list[DemoProject]:
     kept = data_dir.load("demo.json")
     if kept is None:
         # Saved before they are used, so that no key is lost if the start is interrupted.
-        kept = {name: {"test_key": _new_key("test"), "live_key": _new_key("live")} for name in NAMES}
+        kept = {
+            name: {"test_key": api_keys.new_plaintext("test"), "live_key": api_keys.new_plaintext("live")}
+            for name in NAMES
+        }
         data_dir.save("demo.json", kept)
     found = {project.name: project.id for project in reversed(projects.list_all())}
     demo: list[DemoProject] = []
@@ -59,7 +59,3 @@ def ensure(data_dir: DataDir) -> list[DemoProject]:
 def sign_in_url(base_url: str, email: str = OWNER) -> str:
     """A link that signs this person in once."""
     return f"{base_url}/admin/sign-in/link?token={sign_in.new_link(email)}"
-
-
-def _new_key(mode: str) -> str:
-    return f"sk_{mode}_" + "".join(secrets.choice(_ALPHABET) for _ in range(32))

@@ -1,1 +1,15 @@
-"""Calls: sessions, new calls, consent, the steps of simulated and live calls, transcripts and recordings."""
+"""Calls to customers, from the request to the files.
+
+commands        what can be done with calls: call a customer, cancel, stop
+sessions        the resource, one for each call, and its steps' writes
+limits          a project's limits of live calls
+consent/        consent to calls on WhatsApp, and the requests for it
+dialing         when a queued call is dialed, and whether it may be
+simulated       the steps of a simulated call
+live/           the steps of a live call, the stage's capacity, what is said on the phone
+dialogue        how the agent begins and replies; the whole dialogue of a simulated call
+identity_check  who answers, before the agent speaks of anything
+endings         how calls end, and what is free again
+opting_out      a person's wish not to be called
+transcripts, recordings, wav    the files of a call
+"""

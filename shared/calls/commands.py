@@ -7,7 +7,7 @@ from its request to its end.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Literal, TypedDict
 
@@ -150,12 +150,10 @@ def cancel(scope: Scope, id: str) -> Change[Session]:
         return Change(session)
     if not sessions.waits(record):
         raise ApiError(Code.SESSION_NOT_CANCELABLE)
-    writes = endings.end_queued(scope, record, endings.CANCELED)
-    [update] = [write for write in writes if isinstance(write, table.Update) and write.sk == id]
-    return Change(SESSIONS.after_write(record, update).doc, writes)
+    return endings.end_queued(scope, record, endings.CANCELED)
 
 
-def of_deleted_customer(scope: Scope, customer: CustomerRecord) -> list[table.Write]:
+def of_deleted_customer(scope: Scope, customer: CustomerRecord) -> Sequence[table.Write]:
     """The writes that end the customer's queued call, or mark the customer of a dialed call as deleted."""
     if "active_session" not in customer.row:
         return []
@@ -163,26 +161,26 @@ def of_deleted_customer(scope: Scope, customer: CustomerRecord) -> list[table.Wr
     if not sessions.waits(active):
         # The version stays the same, so that a turn under way need not run again.
         return [table.Update(scope.pk(SESSIONS.kind), active.doc["id"], set={"customer_deleted": True})]
-    return endings.end_queued(scope, active, endings.CUSTOMER_DELETED, frees_customer=False)
+    return endings.end_queued(scope, active, endings.CUSTOMER_DELETED, frees_customer=False).writes
 
 
-def stop(scope: Scope, customer: CustomerRecord, after: Customer) -> Change[Customer]:
-    """Make a customer's document `after`, and end its call that waits or rings. A call that is spoken is told to end.
+def stop(scope: Scope, customer: CustomerRecord, doc: Customer) -> Change[Customer]:
+    """Make `doc` a customer's document, and end its call that waits or rings. A call that is spoken is told to end.
 
     The writes fail if a call of the customer has started or ended since.
     """
     id = customer.row.get("active_session")
-    update = CUSTOMERS.replace(scope, customer, after)
+    update = CUSTOMERS.replace(scope, customer, doc)
     if id is None:
         condition = f"{update.condition} AND attribute_not_exists(active_session)"
-        return Change(after, [replace(update, condition=condition)])
+        return Change(doc, [replace(update, condition=condition)])
     active = SESSIONS.find(scope, id)
     update = replace(
-        CUSTOMERS.replace(scope, customer, after, {"active_session": None} if sessions.waits(active) else None),
+        CUSTOMERS.replace(scope, customer, doc, {"active_session": None} if sessions.waits(active) else None),
         condition=f"{update.condition} AND active_session = :active",
         values={**update.values, ":active": id},
     )
-    return Change(after, [update, *endings.stop(scope, active, frees_customer=False)], lambda: wake(scope, id))
+    return Change(doc, [update, *endings.stop(scope, active, frees_customer=False)], lambda: wake(scope, id))
 
 
 def wake(scope: Scope, session_id: str) -> None:

@@ -14,7 +14,7 @@ from shared.agent_settings.resource import Settings
 from shared.appointments.resource import AppointmentRecord, AppointmentStatus
 from shared.calls import endings, limits, sessions
 from shared.calls.consent import consents
-from shared.calls.sessions import Channel, Session, SessionRecord
+from shared.calls.sessions import Channel, Session, SessionChanges, SessionRecord
 from shared.core import clock
 from shared.customers import opt_outs
 from shared.store import table
@@ -64,7 +64,11 @@ def dial_at(settings: Settings, not_before: str | None) -> int:
 def due_at(scope: Scope, session: Session) -> int:
     """When the dialing of a queued call, which `dial_at` plans, is due."""
     assert session["dial_at"] is not None, "the call waits to be dialed"
-    return clock.parse(session["dial_at"]) + (clock.scaled(DIALS_AFTER_S) if scope.is_simulated else 0)
+    return _due_at(scope, clock.parse(session["dial_at"]))
+
+
+def _due_at(scope: Scope, dial_at_ms: int) -> int:
+    return dial_at_ms + (clock.scaled(DIALS_AFTER_S) if scope.is_simulated else 0)
 
 
 def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denied:
@@ -99,22 +103,27 @@ def clearance(scope: Scope, record: SessionRecord) -> Clearance | PutOff | Denie
     return Clearance(to, writes)
 
 
-def dial(scope: Scope, record: SessionRecord, clear: Clearance, due_at: int) -> list[table.Write]:
-    """The writes that let a queued call dial. Its next step is due at the instant `due_at`."""
+def dial(scope: Scope, record: SessionRecord, clear: Clearance, next_step_at: int) -> list[table.Write]:
+    """The writes that let a queued call dial. Its next step is due at the instant `next_step_at`."""
     now = max(clock.now(), clock.parse(record.doc["created_at"]))
-    changes = {"call_status": SessionCallStatus.DIALING, "dialed_at": clock.iso(now), "dial_at": None, "to": clear.to}
-    attributes = tasks.due_attributes(record.doc["id"], due_at)
+    changes: SessionChanges = {
+        "call_status": SessionCallStatus.DIALING,
+        "dialed_at": clock.iso(now),
+        "dial_at": None,
+        "to": clear.to,
+    }
+    attributes = tasks.due_attributes(record.doc["id"], next_step_at)
     return [sessions.replace(scope, record, changes, attributes), *clear.writes]
 
 
-def put_off_or_end(scope: Scope, record: SessionRecord, reason: PutOff | Denied) -> list[table.Write]:
+def put_off_or_end(scope: Scope, record: SessionRecord, reason: PutOff | Denied) -> Sequence[table.Write]:
     """The writes that put a queued call off, or end it."""
     if isinstance(reason, Denied):
-        return endings.end(scope, record, reason.ending, {} if reason.summary is None else {"summary": reason.summary})
+        changes: SessionChanges = {} if reason.summary is None else {"summary": reason.summary}
+        return endings.end(scope, record, reason.ending, changes).writes
     if not reason.closed:
         return [wait(scope, record, reason.until)]
-    due = reason.until + (clock.scaled(DIALS_AFTER_S) if scope.is_simulated else 0)
-    attributes = {**sessions.waits_until(record.doc["id"], due), "waits_since": None}
+    attributes = {**sessions.waits_until(record.doc["id"], _due_at(scope, reason.until)), "waits_since": None}
     return [sessions.replace(scope, record, {"dial_at": clock.iso(reason.until)}, attributes)]
 
 

@@ -1,21 +1,21 @@
 """How calls end: why, and the writes (promises 7).
 
-Functions return the writes of one transaction and perform none.
+Functions return writes for a transaction, and perform none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Sequence
 
 from shared.calls import limits, sessions
 from shared.calls.consent import consents
 from shared.calls.live import capacity
-from shared.calls.sessions import Session, SessionRecord
+from shared.calls.sessions import SESSIONS, Session, SessionChanges, SessionRecord
 from shared.core import clock
 from shared.customers.resource import CUSTOMERS
 from shared.projects import usage
 from shared.store import table
+from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.tasks import tasks
 from shared.telephony import ENDED, EndedReason, Ending, SessionCallStatus
@@ -37,23 +37,24 @@ def end(
     scope: Scope,
     record: SessionRecord,
     ending: Ending,
-    changes: Mapping[str, Any] | None = None,
+    changes: SessionChanges | None = None,
     *,
     due_at: int | None = None,
     frees_customer: bool = True,
     at: int | None = None,
-) -> list[table.Write]:
-    """The writes that end a call, now or at the instant `at`, on condition that it did not change since it was read.
+) -> Change[Session]:
+    """End a call, now or at the instant `at`, on condition that it did not change since it was read.
 
     `changes` are further changes of the session. At `due_at` its next step is due; None if it has none. The customer is
     freed, unless the customer was deleted, or is deleted in the same transaction (`frees_customer` is False).
     """
     session = record.doc
     now = max(clock.now(), clock.parse(session["created_at"])) if at is None else at
-    changes = dict(changes or {})
-    ended = sessions.ended(cast("Session", {**session, **changes}), ending, now)
+    changes = changes or {}
+    end_of_call = sessions.end_at({**session, **changes}, ending, now)
     due = tasks.NO_WORK if due_at is None else tasks.due_attributes(session["id"], due_at)
-    writes: list[table.Write] = [sessions.replace(scope, record, {**changes, **ended}, due)]
+    update = sessions.replace(scope, record, {**changes, **end_of_call}, due)
+    writes: list[table.Write] = [update]
     if frees_customer and "customer_deleted" not in record.row:
         writes.append(
             table.Update(
@@ -70,28 +71,26 @@ def end(
     if "started_at" in record.row:
         writes.append(capacity.release(session["id"]))
     if scope.livemode and dialed:
-        used = {"calls": 1, "call_seconds": ended["duration_seconds"] or 0}
+        used = {"calls": 1, "call_seconds": end_of_call["duration_seconds"] or 0}
         writes.append(table.Put(usage.row(scope, session["id"], now, **used), condition=""))
-    return writes
+    return Change(SESSIONS.after_write(record, update).doc, writes)
 
 
-def stop(scope: Scope, active: SessionRecord, *, frees_customer: bool = True) -> list[table.Write]:
+def stop(scope: Scope, active: SessionRecord, *, frees_customer: bool = True) -> Sequence[table.Write]:
     """The writes that end a call because of an opt-out, or let the next step of a call that was started end it."""
     if sessions.waits(active):
-        return end_queued(scope, active, OPTED_OUT, frees_customer=frees_customer)
+        return end_queued(scope, active, OPTED_OUT, frees_customer=frees_customer).writes
     if active.doc["call_status"] in ENDED:
         return []
     due = tasks.due_attributes(active.doc["id"], clock.now())
     return [sessions.replace(scope, active, {}, {**due, "opted_out": True})]
 
 
-def end_queued(
-    scope: Scope, record: SessionRecord, ending: Ending, *, frees_customer: bool = True
-) -> list[table.Write]:
-    """The writes that end a queued call, which does not wait for its phone's consent any more."""
-    writes = end(scope, record, ending, frees_customer=frees_customer)
+def end_queued(scope: Scope, record: SessionRecord, ending: Ending, *, frees_customer: bool = True) -> Change[Session]:
+    """End a queued call, which does not wait for its phone's consent any more."""
+    change = end(scope, record, ending, frees_customer=frees_customer)
     if sessions.awaits_consent(record.doc):
         consent = consents.find(scope, record.doc["to"])
         if consent.pending:
-            writes.append(consents.replace(consent, consents.left(consent, record.doc["id"])))
-    return writes
+            return change.with_writes(consents.replace(consent, consents.left(consent, record.doc["id"])))
+    return change

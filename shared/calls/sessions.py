@@ -134,6 +134,38 @@ class Session(Resource):
     """The caller's own keys and values, from the request that placed the call; `{}` when unset."""
 
 
+class SessionEnd(TypedDict):
+    """The fields of a session that change when the call ends."""
+
+    call_status: SessionCallStatus
+    dial_at: None
+    ended_reason: EndedReason
+    outcome: CallOutcome | None
+    answered_by: str | None
+    ended_at: str
+    duration_seconds: int | None
+
+
+class SessionChanges(TypedDict, total=False):
+    """Changes to the fields of a session."""
+
+    to: str
+    call_status: SessionCallStatus
+    ended_reason: EndedReason
+    outcome: CallOutcome | None
+    answered_by: str | None
+    dial_at: str | None
+    dialed_at: str
+    answered_at: str | None
+    ended_at: str
+    duration_seconds: int | None
+    call_later_at: str | None
+    consent: SessionConsent
+    transcript_status: FileStatus
+    recording_status: FileStatus
+    summary: str | None
+
+
 class SessionRow(ResourceRow):
     """A session's row. It schedules the call's next step, too (`shared/tasks/tasks.py`)."""
 
@@ -347,17 +379,17 @@ def waits(record: SessionRecord) -> bool:
 def replace(
     scope: Scope,
     record: SessionRecord,
-    changes: Mapping[str, Any],
+    changes: SessionChanges,
     internal: Mapping[str, table.Value | None],
 ) -> table.Update:
     """The write of a step, on condition that the session did not change since it was read."""
-    before = record.doc["call_status"]
-    after = changes.get("call_status", before)
-    assert after == before or after in TRANSITIONS[before]
+    present = record.doc["call_status"]
+    status = changes.get("call_status", present)
+    assert status == present or status in TRANSITIONS[present]
     return SESSIONS.replace(scope, record, apply_changes(record.doc, changes), internal)
 
 
-def ended(session: Session, ending: Ending, now: int) -> dict[str, Any]:
+def end_at(session: Session, ending: Ending, now: int) -> SessionEnd:
     """The changes that end a call at `now`. The session has the outcome of one that is completed, if there is one."""
     outcomes = OUTCOMES[ending.call_status]
     answered_at = session["answered_at"]

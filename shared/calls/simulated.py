@@ -8,13 +8,14 @@ call, transcript and recording status.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 from shared.agent.scripted import Scripted
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls import dialing, dialogue, endings, opting_out, recordings, sessions, transcripts, wav
 from shared.calls.dialing import Clearance
 from shared.calls.dialogue import Dialogue
-from shared.calls.sessions import SESSIONS, FileStatus, SessionRecord, SessionRow
+from shared.calls.sessions import SESSIONS, FileStatus, SessionChanges, SessionRecord, SessionRow
 from shared.core import clock
 from shared.customers.resource import CUSTOMERS
 from shared.store import table
@@ -33,7 +34,7 @@ def step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
     tasks.save_step(claim, _step(scope, SESSIONS.record(claim.row)))
 
 
-def _step(scope: Scope, record: SessionRecord) -> list[table.Write]:
+def _step(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     """The writes of the next step."""
     outcome = test_numbers.outcome(record.doc["to"])
     if record.row.get("opted_out") and record.doc["call_status"] == SessionCallStatus.DIALING:
@@ -44,12 +45,12 @@ def _step(scope: Scope, record: SessionRecord) -> list[table.Write]:
         case SessionCallStatus.DIALING if outcome.says:
             return _answer_and_end(scope, record, outcome)
         case SessionCallStatus.DIALING:
-            return endings.end(scope, record, outcome.ending)
+            return endings.end(scope, record, outcome.ending).writes
         case _:
             return [_make_files_available(scope, record)]
 
 
-def _dial(scope: Scope, record: SessionRecord) -> list[table.Write]:
+def _dial(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     clear = dialing.clearance(scope, record)
     if not isinstance(clear, Clearance):
         return dialing.put_off_or_end(scope, record, clear)
@@ -58,49 +59,50 @@ def _dial(scope: Scope, record: SessionRecord) -> list[table.Write]:
     return dialing.dial(scope, record, clear, clock.now() + clock.scaled(seconds))
 
 
-def _answer_and_end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Write]:
+def _answer_and_end(scope: Scope, record: SessionRecord, outcome: Outcome) -> Sequence[table.Write]:
     """The writes of a call that somebody answers: the answer, the beginning of the recording, the end."""
     session, now = record.doc, clock.now()
     if session["answered_at"] is None:
-        changes = {"answered_at": clock.iso(now), "answered_by": "human", "transcript_status": FileStatus.PROCESSING}
-        return [sessions.replace(scope, record, changes, tasks.due_attributes(session["id"], now))]
+        answer: SessionChanges = {
+            "answered_at": clock.iso(now),
+            "answered_by": "human",
+            "transcript_status": FileStatus.PROCESSING,
+        }
+        return [sessions.replace(scope, record, answer, tasks.due_attributes(session["id"], now))]
     if session["recording_status"] == FileStatus.NONE:
         ends_at = clock.parse(session["answered_at"]) + clock.scaled(ENDED_AFTER_S - ANSWERED_AFTER_S)
-        changes = {"recording_status": FileStatus.PROCESSING}
-        return [sessions.replace(scope, record, changes, tasks.due_attributes(session["id"], ends_at))]
+        begins: SessionChanges = {"recording_status": FileStatus.PROCESSING}
+        return [sessions.replace(scope, record, begins, tasks.due_attributes(session["id"], ends_at))]
     return _end(scope, record, outcome)
 
 
-def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> list[table.Write]:
+def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> Sequence[table.Write]:
     """The writes that end an answered call."""
     result = _dialogue(scope, record, outcome)
     if result.opts_out:
         opting_out.keep(scope, record.doc["customer_id"], in_call=record.doc["id"], to=record.doc["to"])
-    changes: dict[str, str | None] = {"summary": result.summary, "outcome": result.outcome}
+    changes: SessionChanges = {"summary": result.summary, "outcome": result.outcome}
     if result.later is not None:
         changes["call_later_at"] = clock.iso(result.later)
     ending = outcome.ending
     if ending.call_status == SessionCallStatus.COMPLETED:
         ending = dataclasses.replace(ending, ended_reason=EndedReason(f"{result.ended_by}_hangup"))
-    writes = endings.end(scope, record, ending, changes, due_at=clock.now())
-    writes.append(transcripts.write(scope, record.doc["id"], result.lines))
-    if result.change is not None:
-        writes.append(APPOINTMENTS.replace(scope, *result.change))
-    return writes
+    end = endings.end(scope, record, ending, changes, due_at=clock.now())
+    appointment = [] if result.change is None else [APPOINTMENTS.replace(scope, *result.change)]
+    return [*end.writes, transcripts.write(scope, record.doc["id"], result.lines), *appointment]
 
 
-def _stop(scope: Scope, record: SessionRecord) -> list[table.Write]:
+def _stop(scope: Scope, record: SessionRecord) -> Sequence[table.Write]:
     """The writes that end a call to a person who has opted out meanwhile. A call that was answered has a transcript."""
     if record.doc["answered_at"] is None:
-        return endings.end(scope, record, endings.OPTED_OUT)
+        return endings.end(scope, record, endings.OPTED_OUT).writes
     if record.doc["recording_status"] == FileStatus.NONE:
-        begins = {"recording_status": FileStatus.PROCESSING}
+        begins: SessionChanges = {"recording_status": FileStatus.PROCESSING}
         return [sessions.replace(scope, record, begins, tasks.due_attributes(record.doc["id"], clock.now()))]
     ending = Ending(SessionCallStatus.COMPLETED, EndedReason.AGENT_HANGUP, "human")
-    writes = endings.end(
-        scope, record, ending, {"summary": dialogue.OPTED_OUT, "outcome": CallOutcome.OPTED_OUT}, due_at=clock.now()
-    )
-    return [*writes, transcripts.write(scope, record.doc["id"], dialogue.spoken([("agent", dialogue.STOPPED)]))]
+    changes: SessionChanges = {"summary": dialogue.OPTED_OUT, "outcome": CallOutcome.OPTED_OUT}
+    end = endings.end(scope, record, ending, changes, due_at=clock.now())
+    return [*end.writes, transcripts.write(scope, record.doc["id"], dialogue.spoken([("agent", dialogue.STOPPED)]))]
 
 
 def _dialogue(scope: Scope, record: SessionRecord, outcome: Outcome) -> Dialogue:
@@ -121,7 +123,7 @@ def _make_files_available(scope: Scope, record: SessionRecord) -> table.Update:
     """The write of a call that has ended: its transcript becomes available, then its recording."""
     session = record.doc
     if session["transcript_status"] == FileStatus.PROCESSING:
-        changes = {"transcript_status": FileStatus.AVAILABLE}
+        changes: SessionChanges = {"transcript_status": FileStatus.AVAILABLE}
         return sessions.replace(scope, record, changes, tasks.due_attributes(session["id"], clock.now()))
     if session["recording_status"] == FileStatus.PROCESSING:
         return _record(scope, record)

@@ -5,11 +5,11 @@ The row of a key also counts its requests (`rate_limits.py`), so that one update
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import re
 import secrets
+import string
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,6 +23,7 @@ from shared.core.errors import ApiError, Code
 from shared.projects import projects, rate_limits
 from shared.projects.rate_limits import Moment, Remaining
 from shared.store import table
+from shared.store.commit import retry_on_conflict
 from shared.store.keys import Scope
 
 REFUSAL_MEMORY_MS = 5 * clock.SECOND
@@ -32,7 +33,7 @@ _CACHED_KEYS = 1_000
 PREFIX = "key_"
 """The prefix of the ids of keys."""
 _PLAINTEXT = re.compile(r"sk_(test|live)_[A-Za-z0-9]{16,128}")
-_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+_ALPHABET = string.ascii_letters + string.digits
 _KEY_CHARACTERS = 32  # 190 random bits; promise 0.2 requires 160
 _ATTEMPTS = 8
 
@@ -119,7 +120,7 @@ def creation(
     """
     project = projects.find(project_id)
     mode = "live" if livemode else "test"
-    plaintext = plaintext or f"sk_{mode}_" + "".join(secrets.choice(_ALPHABET) for _ in range(_KEY_CHARACTERS))
+    plaintext = plaintext or new_plaintext(mode)
     if not _PLAINTEXT.fullmatch(plaintext) or not plaintext.startswith(f"sk_{mode}_"):
         raise ValueError(f"the plaintext of this mode must be sk_{mode}_ and 16 to 128 letters or digits")
     key_id, created_at = ids.new(PREFIX), clock.iso(clock.now())
@@ -156,6 +157,11 @@ def rotation(project_id: int, key_id: str, valid_ms: int, expires_at_ms: int | N
     return dataclasses.replace(new, writes=(*new.writes, end))
 
 
+def new_plaintext(mode: str) -> str:
+    """A random plaintext for a key of this mode, `test` or `live`."""
+    return f"sk_{mode}_" + "".join(secrets.choice(_ALPHABET) for _ in range(_KEY_CHARACTERS))
+
+
 def of_project(project_id: int) -> list[Key]:
     """The keys of a project, oldest first. Raises LookupError for an unknown project."""
     projects.find(project_id)
@@ -174,7 +180,8 @@ def revoke(project_id: int, key_id: str, also: Sequence[table.Write] = ()) -> Ke
 
     Revoking it again has no effect and writes nothing. Raises LookupError for an unknown key.
     """
-    for _ in range(_ATTEMPTS):
+
+    def attempt() -> Key:
         row = _find(project_id, key_id)
         if "revoked_at" in row:
             return _of_row(row)
@@ -185,11 +192,11 @@ def revoke(project_id: int, key_id: str, also: Sequence[table.Write] = ()) -> Ke
             set={"revoked_at": now},
             condition="attribute_exists(pk) AND attribute_not_exists(revoked_at)",
         )
-        # The requests of a busy key update the same row, so a transaction may conflict with them for a while.
-        with contextlib.suppress(table.ConditionFailed, table.Contended):
-            table.write([op, *also], ids.new("req_"))
-            return _of_row(row | {"revoked_at": now})
-    raise Unavailable("the row of the key was modified concurrently")
+        table.write([op, *also], ids.new("req_"))
+        return _of_row(row | {"revoked_at": now})
+
+    # The requests of a busy key update the same row, so a transaction may conflict with them for a while.
+    return retry_on_conflict(attempt)
 
 
 def delete(project_id: int, key_id: str) -> None:

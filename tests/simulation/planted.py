@@ -40,7 +40,7 @@ PLANTED = (
     ),
     Planted(
         "the record of an Idempotency-Key is not written with the change",
-        ("shared/api/requests.py", "[*change.writes, *record])", "[*change.writes])"),
+        ("shared/api/requests.py", "[*change.writes, *record], ", "[*change.writes], "),
         "4.2",
         seed=1,
     ),
@@ -216,7 +216,7 @@ PLANTED = (
         "a write whose response was lost is not recognized",
         (
             "shared/store/table/writes.py",
-            "    if writer == _digest(request):",
+            "    if writer == _digest(request_id):",
             "    if writer == _digest(request) and False:",
         ),
         "",

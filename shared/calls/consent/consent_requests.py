@@ -8,14 +8,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 from shared.agent_settings import commands as agent_settings
 from shared.aws import services
 from shared.calls import dialing, endings, sessions
 from shared.calls.consent import consents
 from shared.calls.consent.consents import Consent, ConsentDocument, ConsentRow
-from shared.calls.sessions import SESSIONS, ConsentStatus
+from shared.calls.sessions import SESSIONS, ConsentStatus, SessionChanges
 from shared.core import clock
 from shared.core.log import logger
 from shared.customers import opt_outs
@@ -84,7 +83,7 @@ def close(
     scope = consent.scope
     if ending is None and opt_outs.has_opted_out(scope, consent.phone):
         doc, ending = {**doc, "status": ConsentStatus.DECLINED, "until": None}, endings.OPTED_OUT
-    changes: dict[str, Any] = {"consent": consents.public(doc)}
+    changes: SessionChanges = {"consent": consents.public(doc)}
     if summary is not None:
         changes["summary"] = summary
     writes: list[table.Write] = [consents.replace(consent, doc, {**tasks.NO_WORK, "task_token": None})]
@@ -100,7 +99,7 @@ def close(
             writes.append(sessions.replace(scope, session, {**changes, "dial_at": clock.iso(dial_at)}, due))
             to_dial.append((session_id, dial_at))
         else:
-            writes += endings.end(scope, session, ending, changes)
+            writes += endings.end(scope, session, ending, changes).writes
     if claim is None:
         table.write(writes, uuid.uuid4().hex)
     else:

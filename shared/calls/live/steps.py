@@ -12,14 +12,13 @@ A call stays `queued` until the carrier has accepted it, so that a call for whic
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from shared.calls import dialing, dialogue, endings, limits, recordings, sessions, transcripts
 from shared.calls.dialing import Clearance, Denied, PutOff
 from shared.calls.live import capacity
-from shared.calls.sessions import SESSIONS, Channel, FileStatus, Session, SessionRecord, SessionRow
+from shared.calls.sessions import SESSIONS, Channel, FileStatus, Session, SessionChanges, SessionRecord, SessionRow
 from shared.calls.transcripts import Line
 from shared.core import clock, trace
 from shared.core.log import logger
@@ -198,7 +197,7 @@ def _store_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, r
 def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) -> None:
     """Place a queued call, if its limits and the carrier's allow it now."""
     if "customer_deleted" in record.row:
-        tasks.save_step(claim, endings.end(scope, record, endings.CUSTOMER_DELETED))
+        tasks.save_step(claim, endings.end(scope, record, endings.CUSTOMER_DELETED).writes)
         return
     clear = dialing.clearance(scope, record)
     needs_bridge = record.doc["channel"] == Channel.WHATSAPP and not adapters.dials_whatsapp_by_phone()
@@ -211,9 +210,9 @@ def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) 
                 "a call on WhatsApp needs a media bridge: connect one that takes WebRTC for the stage's number",
                 extra={"session_id": record.doc["id"]},
             )
-            writes = endings.end(scope, record, endings.PROVIDER_ERROR, {"summary": NO_MEDIA_BRIDGE})
+            writes = endings.end(scope, record, endings.PROVIDER_ERROR, {"summary": NO_MEDIA_BRIDGE}).writes
         case _ if waited_ms >= DIALED_WITHIN_MS:
-            writes = endings.end(scope, record, TIMEOUT, {"summary": WAITED_TOO_LONG})
+            writes = endings.end(scope, record, TIMEOUT, {"summary": WAITED_TOO_LONG}).writes
         case PutOff():
             writes = dialing.put_off_or_end(scope, record, clear)
         case Clearance():
@@ -254,11 +253,11 @@ def _place(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord, 
         logger().warning("carrier busy", extra={"session_id": session["id"], "error": str(busy)})
         tasks.save_step(claim, _try_again(scope, record, placed_none=first and isinstance(busy, NoCapacity)))
     except CallRefused as refused:
-        tasks.save_step(claim, endings.end(scope, record, refused.ending))
+        tasks.save_step(claim, endings.end(scope, record, refused.ending).writes)
     except NotConfigured as error:
         logger().error("live calls are not set up", extra={"error": str(error)})
-        changes = {"summary": NOT_SET_UP + str(error)}
-        tasks.save_step(claim, endings.end(scope, record, endings.PROVIDER_ERROR, changes))
+        end = endings.end(scope, record, endings.PROVIDER_ERROR, {"summary": NOT_SET_UP + str(error)})
+        tasks.save_step(claim, end.writes)
     else:
         tasks.save_step(claim, _placed(scope, record, contact_id, clock.now() + POLL_MS))
 
@@ -277,12 +276,16 @@ def _placed(scope: Scope, record: SessionRecord, contact_id: str, due_at: int) -
     """The writes of a call that the carrier has accepted, whose next step is due at the instant `due_at`."""
     session = record.doc
     dialed_at = max(record.row["started_at"], clock.parse(session["created_at"]))
-    changes = {"call_status": SessionCallStatus.DIALING, "dialed_at": clock.iso(dialed_at), "dial_at": None}
+    changes: SessionChanges = {
+        "call_status": SessionCallStatus.DIALING,
+        "dialed_at": clock.iso(dialed_at),
+        "dial_at": None,
+    }
     attributes = {**tasks.due_attributes(session["id"], due_at), "contact_id": contact_id}
     return [sessions.replace(scope, record, changes, attributes), _contact(scope, session, contact_id)]
 
 
-def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> list[table.Write]:
+def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> Sequence[table.Write]:
     """The writes that bring a call under way up to date with the carrier's state of it."""
     session, now = record.doc, clock.now()
     age, patience = _since_dialed(session), LOST_AFTER_MS
@@ -302,7 +305,7 @@ def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> list[table.Wr
         if state.ending is not None:
             return _end(scope, record, state.ending, answered_at, state.ended_at)
         if answered_at is not None and session["answered_at"] is None:
-            changes = {"answered_at": answered_at, "transcript_status": FileStatus.PROCESSING}
+            changes: SessionChanges = {"answered_at": answered_at, "transcript_status": FileStatus.PROCESSING}
             return [sessions.replace(scope, record, changes, due)]
     # Nothing is new. The version stays the same, so that a turn under way need not run again.
     unchanged = {":v": record.version}
@@ -321,9 +324,9 @@ def _describe(contact_id: str, age: int) -> ContactState | None:
 
 def _end(
     scope: Scope, record: SessionRecord, ending: Ending, answered_at: str | None, at: int | None
-) -> list[table.Write]:
+) -> Sequence[table.Write]:
     """The writes that end a call at the instant `at`, with the outcome of the agent's turns."""
-    changes: dict[str, Any] = {"answered_at": answered_at or record.doc["answered_at"]}
+    changes: SessionChanges = {"answered_at": answered_at or record.doc["answered_at"]}
     if record.row.get("voicemail") and ending.call_status == SessionCallStatus.COMPLETED:
         ending = VOICEMAIL
     elif record.row.get("talked"):
@@ -336,7 +339,7 @@ def _end(
     changes["outcome"] = record.row.get("call_result", CallOutcome.OPTED_OUT if record.row.get("opted_out") else None)
     if "outcome" in record.row:
         changes["summary"] = record.row["outcome"]
-    return endings.end(scope, record, ending, changes, due_at=clock.now(), at=at)
+    return endings.end(scope, record, ending, changes, due_at=clock.now(), at=at).writes
 
 
 def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
@@ -346,18 +349,27 @@ def _update_files(scope: Scope, record: SessionRecord) -> table.Update:
         return sessions.replace(scope, record, {}, tasks.NO_WORK)
     assert session["ended_at"] is not None, "the call has ended"
     until = clock.parse(session["ended_at"]) + FILES_WITHIN_MS
-    statuses = {"transcript_status": session["transcript_status"], "recording_status": session["recording_status"]}
-    for name, status in statuses.items():
-        changed = FileStatus.PROCESSING
-        if status == FileStatus.PROCESSING:
-            exists = (
-                _transcript_exists(scope, session) if name == "transcript_status" else "recording_key" in record.row
-            )
-            changed = FileStatus.AVAILABLE if exists else FileStatus.FAILED if now >= until else FileStatus.PROCESSING
-        if status in (FileStatus.NONE, FileStatus.PROCESSING) and changed != status:
-            return sessions.replace(scope, record, {name: changed}, tasks.due_attributes(session["id"], now))
-    waits = FileStatus.PROCESSING in statuses.values()
+    transcript = _next_status(session["transcript_status"], until, lambda: _transcript_exists(scope, session))
+    if transcript != session["transcript_status"]:
+        due = tasks.due_attributes(session["id"], now)
+        return sessions.replace(scope, record, {"transcript_status": transcript}, due)
+    recording = _next_status(session["recording_status"], until, lambda: "recording_key" in record.row)
+    if recording != session["recording_status"]:
+        due = tasks.due_attributes(session["id"], now)
+        return sessions.replace(scope, record, {"recording_status": recording}, due)
+    waits = FileStatus.PROCESSING in (transcript, recording)
     return sessions.replace(scope, record, {}, tasks.due_attributes(session["id"], until) if waits else tasks.NO_WORK)
+
+
+def _next_status(status: FileStatus, until_ms: int, exists: Callable[[], bool]) -> FileStatus:
+    """The next status of a file that is expected until the instant `until_ms`."""
+    if status == FileStatus.NONE:
+        return FileStatus.PROCESSING
+    if status != FileStatus.PROCESSING:
+        return status
+    if exists():
+        return FileStatus.AVAILABLE
+    return FileStatus.FAILED if clock.now() >= until_ms else FileStatus.PROCESSING
 
 
 def _transcript_exists(scope: Scope, session: Session) -> bool:
