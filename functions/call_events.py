@@ -11,7 +11,7 @@ from typing import Any
 
 from shared.aws import services
 from shared.calls import sessions
-from shared.calls.live import steps
+from shared.calls.live import contacts
 from shared.store.keys import Scope
 from shared.tasks import batches, wake_ups
 from shared.tasks.batches import QueueMessage
@@ -35,11 +35,11 @@ def _contact_changed(event: Any) -> tuple[Scope, str] | None:
     contact = amazon_connect.contact_event(event)
     if contact is None:
         return None
-    call = steps.of_contact(contact.contact_id)
+    call = contacts.find(contact.contact_id)
     if call is not None:
-        steps.wake(*call)
+        contacts.wake(*call)
     elif contact.by_api and contact.event_type in amazon_connect.BEGINNINGS:
-        call = steps.adopt(contact.contact_id)
+        call = contacts.adopt(contact.contact_id)
     return call
 
 
@@ -48,13 +48,13 @@ def _object_created(detail: Any) -> tuple[Scope, str] | None:
     file = contact_lens.file_of(key)
     if file is None:
         return None
-    call = steps.of_contact(file.contact_id)
+    call = contacts.find(file.contact_id)
     if call is None:
         return None
     if file.kind == "recording":
-        steps.keep_recording(*call, key, redacted=file.redacted)
+        contacts.keep_recording(*call, key, redacted=file.redacted)
     else:
         content = services.call(services.s3().get_object, Bucket=bucket, Key=key)["Body"].read()
         lines = contact_lens.lines(json.loads(content))
-        steps.keep_transcript(*call, lines, redacted=file.redacted)
+        contacts.keep_transcript(*call, lines, redacted=file.redacted)
     return call

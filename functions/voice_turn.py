@@ -20,6 +20,6 @@ def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
     scope = Scope(turn.project_id, turn.livemode)
     seconds = context.get_remaining_time_in_millis() / clock.SECOND - COMMIT_SECONDS
     with trace.naming():
-        response = voice.turn(scope, turn.session_id, turn.text, seconds)
+        response = voice.respond(scope, turn.session_id, turn.text, seconds)
         logger().info("voice turn", extra={"session_id": turn.session_id, "ends_call": response.ends_call})
     return lex.respond(turn, response.text, close=response.ends_call)

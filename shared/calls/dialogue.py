@@ -61,10 +61,10 @@ def callee_of(subject: sessions.Subject) -> Callee:
     view = to_view(about.doc, settings["timezone"]) if about is not None and is_coming(about.doc) else None
     zone = about.doc["timezone"] if about is not None else None
     name = subject.customer.doc["name"] if subject.customer is not None else None
-    return callee(name, subject.agent.business, view, zone or settings["timezone"])
+    return callee_for(name, subject.agent.business, view, zone or settings["timezone"])
 
 
-def callee(customer_name: str | None, business: str, appointment: AppointmentView | None, zone: str) -> Callee:
+def callee_for(customer_name: str | None, business: str, appointment: AppointmentView | None, zone: str) -> Callee:
     """Whom a call is for; `appointment` is the coming one that the call is about, `zone` that of other times."""
     matter = in_short = "Is there anything that I can do for you?"
     if appointment is not None:
@@ -76,7 +76,7 @@ def callee(customer_name: str | None, business: str, appointment: AppointmentVie
     return Callee(name, _escaped(business), matter, in_short, zone)
 
 
-def opening(callee: Callee, *, recorded: bool) -> str:
+def first_words(callee: Callee, *, recorded: bool) -> str:
     """The agent's first words, in plain text."""
     return _plain(callee.opening(recorded=recorded))
 
@@ -94,13 +94,13 @@ def reply(
 
     A wish not to be called holds whoever speaks. Raises AgentFailed.
     """
-    reply = opt_out.reply(turn)
-    if reply is None:
+    answer = opt_out.reply(turn)
+    if answer is None:
         tools = Tools(turn)
         checked, stage = identity_check.reply(callee, opening, stage, history, tools)
-        reply = agent.reply(history, turn, seconds) if checked is None else Reply(checked, tools.result)
-    text = _plain(reply.content)
-    return replace(reply, content=farewell(text, turn.settings) if ends_call(reply.result) else text), stage
+        answer = agent.reply(history, turn, seconds) if checked is None else Reply(checked, tools.result)
+    text = _plain(answer.content)
+    return replace(answer, content=farewell(text, turn.settings) if ends_call(answer.result) else text), stage
 
 
 def farewell(text: str, settings: Settings) -> str:
@@ -180,8 +180,8 @@ class _Call:
         self.outcome: CallOutcome | None = None
         views = Tools(self.turn_input("")).list_appointments()
         zone = timezone or settings["timezone"]
-        self.callee = callee(customer["name"], business, views[0] if views else None, zone)
-        self.opening = opening(self.callee, recorded=True)
+        self.callee = callee_for(customer["name"], business, views[0] if views else None, zone)
+        self.opening = first_words(self.callee, recorded=True)
         self.stage: Stage | None = self.callee.first_stage
         self.history = [Utterance("assistant", self.opening)]
         self.texts: list[tuple[Speaker, str]] = [("agent", self.opening)]
@@ -211,8 +211,8 @@ class _Call:
         self.proposal, self.later, self.opts_out = result.proposed, result.later, result.has("customer_opted_out")
         self.outcome = later_result(self.outcome, result)
         if result.change is not None:
-            changed, after = result.change
-            self.change = next(record for record in self.coming if record.doc["id"] == changed.doc["id"]), after
+            before, appointment = result.change
+            self.change = next(each for each in self.coming if each.doc["id"] == before.doc["id"]), appointment
         return not ends_call(result)
 
     def _changed(self, record: AppointmentRecord) -> AppointmentRecord:
@@ -276,11 +276,11 @@ def _plain(markdown: str) -> str:
 
 def later_result(before: CallOutcome | None, turn: TurnResult) -> CallOutcome | None:
     """What has come of a call after a turn: of several, the first; of two changes of the appointment, the later."""
-    after = [
+    results = [
         *([turn.done] if turn.done is not None else []),
         *([CallOutcome.OPTED_OUT] if turn.has("customer_opted_out") else []),
         *([CallOutcome.HANDED_OFF] if turn.has("handoff") else []),
     ]
-    if after and after[0] in CHANGES_OF_APPOINTMENT:
-        return after[0]
-    return min([*after, *([before] if before is not None else [])], key=[*CallOutcome].index, default=None)
+    if results and results[0] in CHANGES_OF_APPOINTMENT:
+        return results[0]
+    return min([*results, *([before] if before is not None else [])], key=[*CallOutcome].index, default=None)

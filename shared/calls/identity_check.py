@@ -98,21 +98,21 @@ def reply(
     if answer == Answer.AWAY:
         return _away(callee, tools)
     if answer == Answer.WAIT:
-        reply, after = PERSON_COMES, Stage.WAITING
+        words, next_stage = PERSON_COMES, Stage.WAITING
     elif stage == Stage.WAITING:
         # Who speaks now may have heard nothing of it yet.
-        reply, after = opening, Stage.ASKED
+        words, next_stage = opening, Stage.ASKED
     elif answer == Answer.YES:
         return f"Thank you. {callee.matter}", None
     elif answer == Answer.WHO:
-        reply, after = f"Hello, {callee.who} {callee.question}", stage
+        words, next_stage = f"Hello, {callee.who} {callee.question}", stage
     else:
-        reply, after = f"Sorry, I did not understand that. {callee.question}", Stage.ASKED_AGAIN
-    gives_up = stage == after == Stage.ASKED_AGAIN and answer == Answer.OTHER
+        words, next_stage = f"Sorry, I did not understand that. {callee.question}", Stage.ASKED_AGAIN
+    gives_up = stage == next_stage == Stage.ASKED_AGAIN and answer == Answer.OTHER
     if gives_up or len(history) >= MOST_LINES:
         tools.end_conversation()
         return UNREACHED.format(callee.name), None
-    return reply, after
+    return words, next_stage
 
 
 def _reply_to_reached(callee: Callee, tools: Tools) -> tuple[str | None, Stage | None]:

@@ -246,11 +246,11 @@ def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply)
     if conversation.doc["status"] == ConversationStatus.ENDED:
         result = TurnResult([action for action in result.actions if action["type"] == "customer_opted_out"])
     now = max(clock.now(), turn.asked_at_ms + 1)
-    actions, placed = list(result.actions), None
+    actions, call = list(result.actions), None
     if result.wants_call:
         assert conversation.doc["customer_id"] is not None
-        placed = calls.call_customer(scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
-        actions.append({"type": "call_requested", "session_id": placed.doc["id"]})
+        call = calls.call_customer(scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
+        actions.append({"type": "call_requested", "session_id": call.doc["id"]})
     reply_message: Message = {
         "id": ids.new(MESSAGES.prefix, now),
         "object": "message",
@@ -267,15 +267,15 @@ def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply)
         table.Put(_message_row(turn, reply_message)),
         *change.writes,
         *_change_writes(scope, conversation.doc, result),
-        *(placed.writes if placed is not None else []),
+        *(call.writes if call is not None else []),
         *([table.Put(_usage(turn, reply, now))] if scope.livemode else []),
         *turns.free_slot(turn.claim.row),
         _completion(turn, message, response),
     ]
     tasks.save_step(turn.claim, writes)
     count_turn(scope, actions)
-    if placed is not None and placed.after_commit is not None:
-        placed.after_commit()
+    if call is not None and call.after_commit is not None:
+        call.after_commit()
     return response
 
 

@@ -96,8 +96,8 @@ def delete(scope: Scope, record: CustomerRecord) -> Change[Customer]:
 
     customer = apply_deletion(record.doc, {})
     active = record.row.get("active_session")
-    delete, put = CUSTOMERS.move_to_deleted(scope, record, customer)
+    removal, insertion = CUSTOMERS.move_to_deleted(scope, record, customer)
     unchanged = "attribute_not_exists(active_session)" if active is None else "active_session = :active"
-    values = dict(delete.values) | ({} if active is None else {":active": active})
-    delete = dataclasses.replace(delete, condition=f"{delete.condition} AND {unchanged}", values=values)
-    return Change(customer, [delete, put, *calls.of_deleted_customer(scope, record)])
+    values = dict(removal.values) | ({} if active is None else {":active": active})
+    removal = dataclasses.replace(removal, condition=f"{removal.condition} AND {unchanged}", values=values)
+    return Change(customer, [removal, insertion, *calls.of_deleted_customer(scope, record)])

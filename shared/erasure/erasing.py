@@ -22,7 +22,7 @@ from typing import Any
 from shared.appointments.resource import APPOINTMENTS
 from shared.calls import endings, recordings, sessions, transcripts
 from shared.calls.consent import consents
-from shared.calls.live import steps
+from shared.calls.live import contacts
 from shared.calls.sessions import SESSIONS
 from shared.conversations import commands as conversations
 from shared.conversations.resource import CONVERSATIONS, ConversationStatus, messages_pk
@@ -141,8 +141,8 @@ def _stop_session(scope: Scope, session_id: str) -> bool:
         until = clock.parse(session["ended_at"]) + FILES_WITHIN_MS
         if now < until:
             raise NotYet(until, f"Amazon Connect may still store files of the call {session_id}")
-        stopped = steps.of_contact(record.row["contact_id"]) is not None
-        _execute(steps.contact_deletion(record.row["contact_id"]))
+        stopped = contacts.find(record.row["contact_id"]) is not None
+        _execute(contacts.deletion(record.row["contact_id"]))
     if "due_at" in record.row:
         table.write([sessions.replace(scope, record, {}, tasks.NO_WORK)], uuid.uuid4().hex)
         stopped = True

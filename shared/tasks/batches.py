@@ -21,8 +21,8 @@ IN_ORDER_FOR_MS = clock.SECOND
 """How long after it was sent (milliseconds) a message waits for the previous messages of its FIFO group."""
 LONGEST_BACKOFF_S = 60
 """The longest time, in seconds, until a failed message is received again."""
-SETTLE_EVERY_S = 1.0
-"""Seconds after which a batch that still runs settles its finished messages, and then again and again."""
+DELETE_EVERY_S = 1.0
+"""Seconds after which a batch that still runs deletes its finished messages, and then again and again."""
 
 T = TypeVar("T")
 Record = Mapping[str, Any]
@@ -163,7 +163,7 @@ def _run_concurrently(work: Work, messages: Sequence[QueueMessage]) -> list[Queu
             if group:
                 latest[group] = future
         while running:
-            ended, _ = wait(running, SETTLE_EVERY_S)
+            ended, _ = wait(running, DELETE_EVERY_S)
             results = [(running.pop(future), future.result()) for future in ended]
             failures = [message for message, succeeded in results if not succeeded]
             _deliver_soon(failures)

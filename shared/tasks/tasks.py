@@ -3,7 +3,7 @@
 The row is the truth. Queue messages and timers are wake-ups: a lost wake-up only causes a delay, because `sweep` finds
 every row whose work is overdue and sends another. A row with a scheduled step has the attributes of `TaskRow`.
 
-A worker claims the row (`claim`), works, and writes the outcome on condition that it still has the claim
+A worker claims the row (`claim_row`), works, and writes the outcome on condition that it still has the claim
 (`save_step`). If the worker dies, its lease expires and the next worker takes over the row. A claim does not change
 `due`, which would cost two writes to the index; instead `sweep` skips rows whose lease has not expired. `sweep` sends a
 wake-up before it postpones the next one: if it dies in between, the row gets one more wake-up.
@@ -116,11 +116,11 @@ def new_claim(row: R, until_ms: int) -> Claim[R]:
 
 
 def is_free(row: Mapping[str, Any]) -> bool:
-    """Whether the row's work is due and no other worker has claimed it, so that `claim` would succeed."""
+    """Whether the row's work is due and no other worker has claimed it, so that `claim_row` would succeed."""
     return "due_at" in row and row["due_at"] <= clock.now() and not _is_leased(row)
 
 
-def claim(pk: str, sk: str, until_ms: int) -> Claim[R] | NotDue | None:
+def claim_row(pk: str, sk: str, until_ms: int) -> Claim[R] | NotDue | None:
     """Claim the row until the instant `until_ms`, if its work is due and no worker has a lease that has not expired.
 
     A claim with an expired lease is taken over, and its worker counts as lost. NotDue if the work is due later; None if
@@ -157,14 +157,14 @@ def _try_to_claim(write: table.Update, token: str) -> tuple[Claim[R] | None, tab
 
 
 def claim_soon(pk: str, sk: str, until: Callable[[], int]) -> Claim[R] | None:
-    """Claim the row like `claim`; if its wake-up arrived a little early, wait until the work is due.
+    """Claim the row like `claim_row`; if its wake-up arrived a little early, wait until the work is due.
 
     `until` returns the instant at which the lease is to expire. None if the row's work is not due soon either.
     """
-    result: Claim[R] | NotDue | None = claim(pk, sk, until())
+    result: Claim[R] | NotDue | None = claim_row(pk, sk, until())
     if isinstance(result, NotDue) and result.wait_ms <= EARLY_MS:
         clock.sleep(result.wait_ms / clock.SECOND)
-        result = claim(pk, sk, until())
+        result = claim_row(pk, sk, until())
     return result if isinstance(result, Claim) else None
 
 
@@ -208,7 +208,7 @@ def run_due_steps(pk: str, sk: str, lease_ms: int, step: Callable[[Claim[R]], No
     """
     stepped = False
     for _ in range(MAX_STEPS):
-        result: Claim[R] | NotDue | None = claim(pk, sk, clock.now() + lease_ms)
+        result: Claim[R] | NotDue | None = claim_row(pk, sk, clock.now() + lease_ms)
         if result is None:
             return None
         if isinstance(result, NotDue):

@@ -131,7 +131,7 @@ class NotConfigured(Exception):
 
 
 @dataclass(frozen=True)
-class Placed:
+class ContactOwner:
     """Whose call a contact is."""
 
     project_id: int
@@ -155,7 +155,7 @@ class Carrier(Protocol):
     def stop(self, contact_id: str) -> None:
         """End a call. A call that has ended is left alone. Raises Busy."""
 
-    def placed(self, contact_id: str) -> Placed | None:
+    def owner(self, contact_id: str) -> ContactOwner | None:
         """Return whose call a contact is; None if this service did not place it. Raises Busy."""
 
 

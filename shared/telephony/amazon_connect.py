@@ -36,12 +36,12 @@ from shared.core.log import logger
 from shared.telephony import (
     Busy,
     CallRefused,
+    ContactOwner,
     ContactState,
     EndedReason,
     Ending,
     NoCapacity,
     NotConfigured,
-    Placed,
     SessionCallStatus,
 )
 
@@ -240,7 +240,7 @@ class Connect:
             if contact is not None and _instant(contact.get("DisconnectTimestamp")) is None:
                 raise _busy("StopContact", error) from None
 
-    def placed(self, contact_id: str) -> Placed | None:
+    def owner(self, contact_id: str) -> ContactOwner | None:
         """Return whose call a contact is, by its attributes; None if this service set none. Raises Busy."""
         try:
             response = _call(
@@ -250,7 +250,7 @@ class Connect:
             if _code(error) == "ResourceNotFoundException":
                 return None
             raise _busy("GetContactAttributes", error) from None
-        return _placed(response.get("Attributes") or {})
+        return _owner(response.get("Attributes") or {})
 
     def _contact(self, contact_id: str) -> Mapping[str, Any] | None:
         try:
@@ -318,13 +318,13 @@ _PROJECT_ID = re.compile(r"[0-9]{1,18}")
 _OF_THE_NUMBER = re.compile(r"destination|phone ?number", re.IGNORECASE)
 
 
-def _placed(attributes: Mapping[str, str]) -> Placed | None:
+def _owner(attributes: Mapping[str, str]) -> ContactOwner | None:
     """Whose call a contact with these attributes is, as `start` sets them."""
     session_id, project_id = attributes.get("session_id", ""), attributes.get("project_id", "")
     livemode = _LIVEMODES.get(attributes.get("livemode", ""))
     if not session_id or livemode is None or not _PROJECT_ID.fullmatch(project_id):
         return None
-    return Placed(int(project_id), livemode, session_id)
+    return ContactOwner(int(project_id), livemode, session_id)
 
 
 def _detection(status: str | None) -> Detection:

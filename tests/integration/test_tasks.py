@@ -38,7 +38,7 @@ class Job:
         return self
 
     def claim(self, lease: int = LEASE) -> Claim[table.Row] | NotDue | None:
-        return tasks.claim(self.pk, self.sk, clock.now() + lease)
+        return tasks.claim_row(self.pk, self.sk, clock.now() + lease)
 
     def claimed(self) -> Claim[table.Row]:
         found = self.claim()

@@ -19,7 +19,7 @@ from shared.core import clock
 from shared.projects import usage
 from shared.store import table
 from shared.store.keys import Scope
-from shared.telephony import ContactState, EndedReason, Ending, Placed, SessionCallStatus
+from shared.telephony import ContactOwner, ContactState, EndedReason, Ending, SessionCallStatus
 from tests.support import calling, logged
 from tests.support.clocks import Clock
 from tests.support.resources import created
@@ -67,10 +67,10 @@ class Line:
     def stop(self, contact_id: str) -> None:
         self.stopped.append(contact_id)
 
-    def placed(self, contact_id: str) -> Placed | None:
+    def owner(self, contact_id: str) -> ContactOwner | None:
         for _, session_id, project_id, livemode, _ in self.started:
             if self.contacts.get(session_id) == contact_id:
-                return Placed(project_id, livemode, session_id)
+                return ContactOwner(project_id, livemode, session_id)
         return None
 
 

@@ -214,7 +214,7 @@ class DeliveryQueues:
             chains.setdefault(message["Attributes"]["MessageGroupId"] if fifo else id, []).append(id)
         for chain in chains.values():
             self._start_next(invocation, chain, 0)
-        self._at(self._time.now + batches.SETTLE_EVERY_S, self._settle, invocation)
+        self._at(self._time.now + batches.DELETE_EVERY_S, self._settle, invocation)
 
     def _start_next(self, invocation: _Invocation, chain: list[str], position: int) -> None:
         """Start the message at this position, and later the ones after it. Does nothing if it was started before."""
@@ -300,7 +300,7 @@ class DeliveryQueues:
         if len(invocation.ended) < len(invocation.messages):
             if self._queues[invocation.source.queue].fifo:
                 self._delete(invocation)
-            self._at(self._time.now + batches.SETTLE_EVERY_S, self._settle, invocation)
+            self._at(self._time.now + batches.DELETE_EVERY_S, self._settle, invocation)
 
     def _returned(self, invocation: _Invocation) -> None:
         self._delete(invocation)

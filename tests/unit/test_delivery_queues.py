@@ -173,7 +173,7 @@ def test_a_busy_endpoint_that_begins_to_hang_delays_no_other_and_is_served_again
     busy.seconds = QUICK
     stage.run(51)
     # A batch with its first attempt that hangs holds back their groups for a second.
-    assert latest(*healthy) < 1 + batches.SETTLE_EVERY_S
+    assert latest(*healthy) < 1 + batches.DELETE_EVERY_S
     stage.run(180)
     assert busy.ended == 100 * 40, "its backlog is delivered"
     stage.send(busy, 1, 120)

@@ -17,7 +17,8 @@ from shared.agent.tools import AppointmentView, HandoffReason, Tools, TurnInput,
 from shared.agent_settings.resource import DEFAULTS, Settings
 from shared.appointments import commands as appointments
 from shared.appointments.resource import APPOINTMENTS, Appointment, AppointmentCreate, AppointmentRecord
-from shared.calls.dialogue import LONGEST_NAME, SPEAKING, Dialogue, callee, opening, simulate, spoken
+from shared.calls import dialogue as dialogues
+from shared.calls.dialogue import LONGEST_NAME, SPEAKING, Dialogue, callee_for, simulate, spoken
 from shared.core import clock
 from shared.customers.resource import Customer
 from shared.docs import samples
@@ -324,7 +325,7 @@ def shown(**given: Any) -> AppointmentView:
 
 
 def first_words(name: str | None, business: str, about: AppointmentView | None = None, *, recorded: bool = True) -> str:
-    return opening(callee(name, business, about, "UTC"), recorded=recorded)
+    return dialogues.first_words(callee_for(name, business, about, "UTC"), recorded=recorded)
 
 
 def test_a_person_with_a_name_is_asked_for_before_anything_is_told() -> None:

@@ -52,8 +52,8 @@ class Call:
     name: str | None = "Ada Lovelace"
 
     def __post_init__(self) -> None:
-        self.callee = dialogue.callee(self.name, "Blue Clinic", shown(), "UTC")
-        self.opening = dialogue.opening(self.callee, recorded=True)
+        self.callee = dialogue.callee_for(self.name, "Blue Clinic", shown(), "UTC")
+        self.opening = dialogue.first_words(self.callee, recorded=True)
         self.stage: Stage | None = self.callee.first_stage
         self.history = [Utterance("assistant", self.opening)]
         self.result = TurnResult()

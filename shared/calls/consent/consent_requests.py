@@ -205,7 +205,7 @@ def _ask(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
 def _while_pending(claim: tasks.Claim[ConsentRow], consent: Consent, record: Callable[[Consent], None]) -> None:
     """Let `record` write the outcome of the request on the current consent, which other sessions may have joined.
 
-    If the request has been settled meanwhile, nothing is written.
+    If the request has been closed meanwhile, nothing is written.
     """
 
     def attempt() -> None:
@@ -232,7 +232,7 @@ def _ask_again(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
 
 
 def _grant(claim: tasks.Claim[ConsentRow], consent: Consent) -> None:
-    """Settle the request with a permission that the customer gave in another way."""
+    """Close the request with a permission that the customer gave in another way."""
     now = clock.now()
     doc = consents.answered(consent, ConsentStatus.GRANTED, now, now + PERMISSION_LASTS_MS)
     close(consent, doc, None, claim=claim)

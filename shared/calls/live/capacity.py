@@ -12,8 +12,8 @@ All rows are in one partition, which belongs to no project:
 | `waits#sess_…`  | a queued call that waits. Expires if the call does not come back when it is due |
 
 A free slot goes to the project with the fewest calls under way, so that one project's calls do not delay those of all
-others. The calls of a project start in the order in which they were placed. A start writes `pace` on condition of its
-version, so two workers never take the same slot.
+others. The calls of a project start in the order in which they were requested. A start writes `pace` on condition of
+its version, so two workers never use the same slot.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CHECK_WITHIN_MS = 60 * clock.SECOND
 MIN_WAIT_MS = clock.SECOND
 """The shortest wait, because queues delay by whole seconds."""
 LATE_MS = 5 * clock.SECOND
-"""How late a waiting call may come back without losing its place."""
+"""How late a waiting call may come back and still keep its order."""
 BACK_OFF_MS = 5 * clock.SECOND
 """How long no call starts after the carrier refused one for lack of capacity."""
 WAITING_READ = 200
@@ -93,7 +93,7 @@ def admit(scope: Scope, session_id: str) -> Start | Wait:
 
 
 def wait(scope: Scope, session_id: str, until: int) -> Wait:
-    """Let a queued call wait, and keep its place."""
+    """Let a queued call wait, in its order."""
     return Wait(until, [table.Put(_row(_WAITS, scope, session_id, until + LATE_MS), condition="")])
 
 
@@ -130,11 +130,11 @@ def _read(rows: Sequence[table.Row]) -> tuple[dict[str, int], dict[str, int], ta
 def _calls_ahead(calls: dict[str, int], waiting: dict[str, int], session_id: str) -> int:
     """How many of the calls that wait start before this one."""
     under_way = Counter(calls.values())
-    places: dict[str, tuple[int, str]] = {}
+    ranks: dict[str, tuple[int, str]] = {}
     for id in sorted(waiting):
-        places[id] = (under_way[waiting[id]], id)
+        ranks[id] = (under_way[waiting[id]], id)
         under_way[waiting[id]] += 1
-    return sum(place < places[session_id] for place in places.values())
+    return sum(rank < ranks[session_id] for rank in ranks.values())
 
 
 def _row(prefix: str, scope: Scope, session_id: str, until: int) -> table.Row:

@@ -11,22 +11,19 @@ A call stays `queued` until the carrier has accepted it, so that a call for whic
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from shared.calls import dialing, dialogue, endings, limits, recordings, sessions, transcripts
+from shared.calls import dialing, dialogue, endings, limits, sessions, transcripts
 from shared.calls.dialing import Clearance, Denied, PutOff
-from shared.calls.live import capacity
+from shared.calls.live import capacity, contacts
 from shared.calls.sessions import SESSIONS, Channel, FileStatus, Session, SessionChanges, SessionRecord, SessionRow
-from shared.calls.transcripts import Line
-from shared.core import clock, trace
+from shared.core import clock
 from shared.core.log import logger
-from shared.store import commit, table
+from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
 from shared.telephony import (
-    ENDED,
     Busy,
     CallOutcome,
     CallRefused,
@@ -56,9 +53,6 @@ LONGEST_MS = 15 * clock.MINUTE
 """How long a call may take, from dialing on."""
 FILES_WITHIN_MS = 30 * clock.MINUTE
 """When a transcript or a recording that has not arrived is given up."""
-CONTACT_KEPT_MS = 7 * clock.DAY
-"""How long a contact's session can be found. Its last events arrive within hours, but an event that fails can stay in a
-queue for days."""
 VOICEMAIL = Ending(SessionCallStatus.NO_ANSWER, EndedReason.VOICEMAIL, "machine")
 TIMEOUT = Ending(SessionCallStatus.FAILED, EndedReason.PROVIDER_TIMEOUT)
 NOT_SET_UP = "Live phone calls are not set up for this deployment. "
@@ -73,7 +67,7 @@ def step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
         if clock.now() - record.row["started_at"] >= START_WITHIN_MS:
             tasks.save_step(claim, _end(scope, record, TIMEOUT, None, clock.now()))
         else:
-            _place(scope, claim, record, first=False)
+            _call_carrier(scope, claim, record, first=False)
     elif record.doc["call_status"] == SessionCallStatus.QUEUED:
         _start(scope, claim, record)
     elif record.doc["call_status"] == SessionCallStatus.DIALING:
@@ -82,120 +76,8 @@ def step(scope: Scope, claim: tasks.Claim[SessionRow]) -> None:
         tasks.save_step(claim, [_update_files(scope, record)])
 
 
-def of_contact(contact_id: str) -> tuple[Scope, str] | None:
-    """The project, mode and session of a contact; None for a contact that is not a call of this service."""
-    row = table.get(_contact_pk(contact_id), "contact")
-    if row is not None:
-        trace.follow(row)
-    return None if row is None else (Scope(row["project_id"], row["livemode"]), str(row["session_id"]))
-
-
-def adopt(contact_id: str) -> tuple[Scope, str] | None:
-    """Record a contact that no worker has recorded, if it is a call of this service. Returns the call.
-
-    The worker that placed it died, or did not get the response. If the call was given up meanwhile, the contact is
-    stopped, and the result is None. Raises Busy if it could not be stopped.
-    """
-    try:
-        placed = adapters.carrier().placed(contact_id)
-    except Busy as busy:
-        # The contact may be another application's, which is no reason to fail.
-        logger().warning("contact not identified", extra={"contact_id": contact_id, "error": str(busy)})
-        return None
-    if placed is None:
-        return None
-    scope, session_id = Scope(placed.project_id, placed.livemode), placed.session_id
-
-    def attempt() -> bool:
-        row = SESSIONS.row(scope, session_id)
-        record = None if row is None else SESSIONS.record(row)
-        if record is not None and sessions.is_starting(record):
-            table.write(_placed(scope, record, contact_id, clock.now()), uuid.uuid4().hex)
-            return True
-        if record is None or (record.doc["call_status"] in ENDED and record.row.get("contact_id") != contact_id):
-            logger().warning("contact of an ended call stopped", extra={"session_id": session_id})
-            adapters.carrier().stop(contact_id)
-        return False
-
-    return (scope, session_id) if commit.retry_on_conflict(attempt) else None
-
-
-def contact_deletion(contact_id: str) -> table.Delete:
-    """The write after which events of the contact are ignored."""
-    return table.Delete(_contact_pk(contact_id), "contact", condition="")
-
-
-def wake(scope: Scope, session_id: str, attributes: Mapping[str, table.Value] | None = None) -> None:
-    """Make the next step of a call due now, and set these attributes of its row."""
-    update = table.Update(
-        scope.pk(SESSIONS.kind),
-        session_id,
-        set={**tasks.due_attributes(session_id, clock.now()), **(attributes or {})},
-        expressions=("v = v + :one",),
-        values={":one": 1},
-    )
-    table.write([update], uuid.uuid4().hex)
-
-
-def keep_recording(scope: Scope, session_id: str, key: str, *, redacted: bool) -> None:
-    """Record the key of a call's recording, and wake the call.
-
-    Of a recording and its redacted copy, which may arrive in any order, the copy is kept and the other one is deleted.
-    """
-
-    def attempt() -> str | None:
-        row = SESSIONS.find(scope, session_id).row
-        attributes = _recording_attributes(row, key, redacted=redacted)
-        due = tasks.due_attributes(session_id, clock.now())
-        update = table.Update(
-            scope.pk(SESSIONS.kind),
-            session_id,
-            set={**due, **attributes, "v": row["v"] + 1},
-            condition="v = :v",
-            values={":v": row["v"]},
-        )
-        table.write([update], uuid.uuid4().hex)
-        raw = attributes.get("raw_recording_key") or row.get("raw_recording_key")
-        return None if raw is None else str(raw)
-
-    raw = commit.retry_on_conflict(attempt)
-    if raw is not None:
-        recordings.delete(raw)
-
-
-def _recording_attributes(row: sessions.SessionRow, key: str, *, redacted: bool) -> dict[str, table.Value | None]:
-    """The attributes to set when a recording arrives: which copy is kept, and which raw one is to be deleted."""
-    present = row.get("recording_key")
-    if not redacted:
-        return {"raw_recording_key" if row.get("recording_redacted") else "recording_key": key}
-    attributes: dict[str, table.Value | None] = {"recording_key": key, "recording_redacted": True}
-    return attributes if present in (None, key) else attributes | {"raw_recording_key": present}
-
-
-def keep_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, redacted: bool) -> None:
-    """Store the transcript that the carrier made of a call, and wake the call.
-
-    The agent's own transcript is kept, and a redacted one replaces the carrier's other one. An analysis without lines
-    has failed; a transcript may still arrive.
-    """
-    if lines:
-        commit.retry_on_conflict(lambda: _store_transcript(scope, session_id, lines, redacted=redacted))
-    wake(scope, session_id)
-
-
-def _store_transcript(scope: Scope, session_id: str, lines: Sequence[Line], *, redacted: bool) -> None:
-    present = transcripts.find(scope, session_id)
-    source = transcripts.REDACTED if redacted else transcripts.RAW
-    if present is None:
-        table.write([transcripts.write(scope, session_id, lines, source=source)], uuid.uuid4().hex)
-    elif redacted and present.get("source") == transcripts.RAW:
-        table.write([transcripts.write(scope, session_id, lines, present["v"], source=source)], uuid.uuid4().hex)
-    else:
-        logger().info("transcript exists", extra={"session_id": session_id})
-
-
 def _start(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord) -> None:
-    """Place a queued call, if its limits and the carrier's allow it now."""
+    """Start a queued call, if its limits and the carrier's allow it now."""
     if "customer_deleted" in record.row:
         tasks.save_step(claim, endings.end(scope, record, endings.CUSTOMER_DELETED).writes)
         return
@@ -233,15 +115,15 @@ def _start_if_admitted(scope: Scope, claim: tasks.Claim[SessionRow], record: Ses
     attributes = {
         **tasks.due_attributes(session_id, now),
         "started_at": now,
-        "opening": dialogue.opening(callee, recorded=adapters.records_calls()),
+        "opening": dialogue.first_words(callee, recorded=adapters.records_calls()),
         "stage": callee.first_stage,
     }
     starts = sessions.replace(scope, record, {"to": clear.to}, attributes)
     tasks.save_step(claim, [starts, *clear.writes, *admission.writes], keep=True)
-    _place(scope, claim, SESSIONS.find(scope, session_id), first=True)
+    _call_carrier(scope, claim, SESSIONS.find(scope, session_id), first=True)
 
 
-def _place(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord, *, first: bool) -> None:
+def _call_carrier(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord, *, first: bool) -> None:
     """Let the carrier place the call, and record its id. `first` if no earlier request can have placed it."""
     session = record.doc
     # For the next worker, if this one dies. `sweep`, or the present message if the queue repeats it, comes too late.
@@ -251,7 +133,7 @@ def _place(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord, 
         contact_id = adapters.carrier().start(session["to"], session["id"], scope.project_id, scope.livemode, opening)
     except Busy as busy:
         logger().warning("carrier busy", extra={"session_id": session["id"], "error": str(busy)})
-        tasks.save_step(claim, _try_again(scope, record, placed_none=first and isinstance(busy, NoCapacity)))
+        tasks.save_step(claim, _try_again(scope, record, none_placed=first and isinstance(busy, NoCapacity)))
     except CallRefused as refused:
         tasks.save_step(claim, endings.end(scope, record, refused.ending).writes)
     except NotConfigured as error:
@@ -259,30 +141,17 @@ def _place(scope: Scope, claim: tasks.Claim[SessionRow], record: SessionRecord, 
         end = endings.end(scope, record, endings.PROVIDER_ERROR, {"summary": NOT_SET_UP + str(error)})
         tasks.save_step(claim, end.writes)
     else:
-        tasks.save_step(claim, _placed(scope, record, contact_id, clock.now() + POLL_MS))
+        tasks.save_step(claim, contacts.record(scope, record, contact_id, clock.now() + POLL_MS))
 
 
-def _try_again(scope: Scope, record: SessionRecord, *, placed_none: bool) -> list[table.Write]:
-    """The writes after a busy carrier's answer. If it `placed_none`, the call waits as if it had not been started."""
+def _try_again(scope: Scope, record: SessionRecord, *, none_placed: bool) -> list[table.Write]:
+    """The writes after a busy carrier's answer. If it `none_placed`, the call waits as if it had not been started."""
     session_id = record.doc["id"]
-    if not placed_none:
+    if not none_placed:
         return [sessions.replace(scope, record, {}, tasks.due_attributes(session_id, clock.now() + BUSY_MS))]
     waits = capacity.refused(scope, session_id)
     undone = dialing.wait(scope, record, waits.until, {"started_at": None, "opening": None, "stage": None})
     return [undone, limits.undo(scope), *waits.writes]
-
-
-def _placed(scope: Scope, record: SessionRecord, contact_id: str, due_at: int) -> list[table.Write]:
-    """The writes of a call that the carrier has accepted, whose next step is due at the instant `due_at`."""
-    session = record.doc
-    dialed_at = max(record.row["started_at"], clock.parse(session["created_at"]))
-    changes: SessionChanges = {
-        "call_status": SessionCallStatus.DIALING,
-        "dialed_at": clock.iso(dialed_at),
-        "dial_at": None,
-    }
-    attributes = {**tasks.due_attributes(session["id"], due_at), "contact_id": contact_id}
-    return [sessions.replace(scope, record, changes, attributes), _contact(scope, session, contact_id)]
 
 
 def _poll(scope: Scope, record: SessionRecord, contact_id: str) -> Sequence[table.Write]:
@@ -380,14 +249,3 @@ def _since_dialed(session: Session) -> int:
     """Milliseconds since a call that is under way was dialed."""
     assert session["dialed_at"] is not None, "a call that is under way was dialed"
     return clock.now() - clock.parse(session["dialed_at"])
-
-
-def _contact(scope: Scope, session: Session, contact_id: str) -> table.Put:
-    """The write by which events of the contact find its session."""
-    row: table.Row = {"pk": _contact_pk(contact_id), "sk": "contact", "kind": "contact", "session_id": session["id"]}
-    owner = {"project_id": scope.project_id, "livemode": scope.livemode}
-    return table.Put(row | owner | {"expires_at": (clock.now() + CONTACT_KEPT_MS) // clock.SECOND}, condition="")
-
-
-def _contact_pk(contact_id: str) -> str:
-    return f"CONTACT#{contact_id}"

@@ -65,7 +65,7 @@ class _Turn:
     """What the agent did; None if it was not asked."""
 
 
-def turn(scope: Scope, session_id: str, text: str | None, seconds: float) -> Response:
+def respond(scope: Scope, session_id: str, text: str | None, seconds: float) -> Response:
     """Answer the customer's words within `seconds`; `text` is None if the customer said nothing. Raises ApiError."""
     deadline = clock.now() + int(seconds * clock.SECOND)
 

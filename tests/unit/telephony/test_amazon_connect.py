@@ -19,12 +19,12 @@ from shared.core.log import logger
 from shared.telephony import (
     Busy,
     CallRefused,
+    ContactOwner,
     ContactState,
     EndedReason,
     Ending,
     NoCapacity,
     NotConfigured,
-    Placed,
     SessionCallStatus,
 )
 from shared.telephony.amazon_connect import (
@@ -312,7 +312,7 @@ def test_trouble_that_passes_is_busy(
         ("ServiceUnavailable", 503, False),
     ],
 )
-def test_only_an_exceeded_quota_tells_that_no_call_was_placed(
+def test_only_an_exceeded_quota_tells_that_no_call_was_owner(
     connect: Connect, stubber: Stubber, code: str, status: int, placed_none: bool
 ) -> None:
     stubber.add_client_error("start_outbound_voice_contact", code, "", status)
@@ -412,7 +412,7 @@ ATTRIBUTES = {"session_id": SESSION, "project_id": "7", "livemode": "true", "ope
 def test_a_contact_tells_whose_call_it_is(connect: Connect, stubber: Stubber) -> None:
     request = {"InstanceId": INSTANCE, "InitialContactId": CONTACT}
     stubber.add_response("get_contact_attributes", {"Attributes": ATTRIBUTES}, request)
-    assert connect.placed(CONTACT) == Placed(7, True, SESSION)
+    assert connect.owner(CONTACT) == ContactOwner(7, True, SESSION)
 
 
 @pytest.mark.parametrize(
@@ -429,12 +429,12 @@ def test_a_contact_without_our_attributes_is_nobodys(
     connect: Connect, stubber: Stubber, attributes: dict[str, Any]
 ) -> None:
     stubber.add_response("get_contact_attributes", attributes)
-    assert connect.placed(CONTACT) is None
+    assert connect.owner(CONTACT) is None
 
 
 def test_a_contact_that_does_not_exist_is_nobodys(connect: Connect, stubber: Stubber) -> None:
     stubber.add_client_error("get_contact_attributes", "ResourceNotFoundException", "", 404)
-    assert connect.placed(CONTACT) is None
+    assert connect.owner(CONTACT) is None
 
 
 def test_a_stop_names_the_contact(connect: Connect, stubber: Stubber) -> None:
