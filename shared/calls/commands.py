@@ -1,7 +1,7 @@
-"""What can be done with calls: place one (`POST /v1/customers/{id}/call`), cancel it, stop a customer's (promises 7).
+"""What can be done with calls: call a customer, cancel a call, stop a customer's call (promises 7).
 
-Commands return the writes of one transaction and perform none. The customer's row names the call (`active_session`)
-from its request to its end.
+A command returns the session afterwards and the writes of one transaction, which the caller commits. The customer's row
+names the call (`active_session`) from its request to its end.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ from shared.store.commit import Change
 from shared.store.keys import Scope
 from shared.tasks import tasks, wake_ups
 from shared.telephony import EndedReason, test_numbers
-
-"""How far ahead a call may be requested."""
 
 
 class CallCreate(fields.Input):
@@ -77,7 +75,7 @@ class Call(TypedDict):
 
 
 def call_customer(scope: Scope, customer_id: str, options: CallCreate) -> Change[Session]:
-    """Place a call to a customer. Nothing changes if it was placed before and awaits consent. Raises ApiError."""
+    """Call a customer. Nothing changes if a call to them awaits consent. Raises ApiError."""
     rows = _read(scope, customer_id, options)
     customer = _customer(scope, customer_id, rows)
     appointment = _appointment(scope, customer_id, options, rows)

@@ -57,7 +57,7 @@ class FileStatus(StrEnum):
 
 
 LEASE_MS = 18 * clock.SECOND
-"""How long a worker may take for a step. One that takes longer writes nothing; a call that it placed is placed again
+"""How long a worker may take for a step. One that takes longer writes nothing; a call that it started is started again
 with the same token, which yields the same call."""
 
 
@@ -170,17 +170,17 @@ class SessionRow(ResourceRow):
     """A session's row. It schedules the call's next step, too (`shared/tasks/tasks.py`)."""
 
     instructions: NotRequired[str]
-    """Instructions to the agent, from the request that placed the call."""
+    """Instructions to the agent, from the request for the call."""
     customer_deleted: NotRequired[bool]
     """The customer was deleted while the call was under way."""
     opted_out: NotRequired[bool]
     """The person does not want to be called: the call is to end."""
     started_at: NotRequired[int]
-    """When a worker began to place a live call (milliseconds). The call counts towards the limits from then on."""
+    """When a worker began to start a live call (milliseconds). The call counts towards the limits from then on."""
     waits_since: NotRequired[int]
     """Since when the call has waited for capacity, if it was put off because of that (milliseconds)."""
     contact_id: NotRequired[str]
-    """The carrier's id of a live call, once it is placed."""
+    """The carrier's id of a live call, once the carrier has accepted it."""
     opening: NotRequired[str]
     """The agent's first words in a live call."""
     stage: NotRequired[str]

@@ -1,4 +1,4 @@
-"""The words of `shared/README.md`: names, docstrings and comments use none of those that it replaces."""
+"""The words of `shared/README.md`: names, docstrings, comments, documents and pages use none that it replaces."""
 
 from __future__ import annotations
 
@@ -12,12 +12,26 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 _TABLE = (ROOT / "shared/README.md").read_text(encoding="utf-8").partition("| do not write | write |\n")[2]
 INSTEAD = dict(re.findall(r"^\| (\w+) \| (.+) \|$", _TABLE, re.MULTILINE))
+_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_READ = (
+    *(path for folder in ("functions", "infra", "shared", "tests") for path in (ROOT / folder).rglob("*.py")),
+    *(path for folder in ("functions", "infra", "shared", "tests") for path in (ROOT / folder).rglob("*.md")),
+    *(path for folder in ("functions", "shared") for path in (ROOT / folder).rglob("*.html")),
+    *ROOT.glob("*.md"),
+)
+_FOR_CLIENTS = ROOT / "shared/docs/content"
+"""Pages for clients, to whom our words mean nothing, so that theirs are not refused."""
 _WORD = re.compile(rf"(?<![A-Za-z])({'|'.join(INSTEAD)})s?(?![A-Za-z])", re.IGNORECASE)
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """The names that a module defines, its docstrings and its comments, with their lines."""
+    """The texts of a file, with their lines: a module's names, docstrings and comments, or the lines of a document."""
     source = path.read_text(encoding="utf-8")
+    if path.suffix != ".py":
+        # Code in a document is that of a module, or of a client.
+        lines = _CODE.sub(lambda code: re.sub(r"[^\n]", "", code[0]), source.replace(_TABLE, "")).split("\n")
+        yield from enumerate(lines, start=1)
+        return
     yield 1, path.stem
     for node in ast.walk(ast.parse(source)):
         match node:
@@ -32,12 +46,12 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
-def test_the_code_uses_the_words_of_the_list() -> None:
+def test_code_documents_and_pages_use_the_words_of_the_list() -> None:
     assert INSTEAD
     refused = [
         f"{path.relative_to(ROOT)}:{line}: write '{INSTEAD[word[1].lower()]}' instead of '{word[0]}'"
-        for folder in ("functions", "infra", "shared", "tests")
-        for path in (ROOT / folder).rglob("*.py")
+        for path in _READ
+        if not path.is_relative_to(_FOR_CLIENTS)
         for line, text in texts(path)
         if (word := _WORD.search(text))
     ]

@@ -5,7 +5,8 @@ call, so events may be lost, repeated or out of order.
 
 A call stays `queued` until the carrier has accepted it, so that a call for which the carrier has no capacity can wait:
 1. A worker writes `started_at`, with the counts of the limits and the call's slot (`shared/calls/live/capacity.py`).
-2. It places the call. If it dies here, the next worker places it again with the same token, which yields the same call.
+2. It lets the carrier place the call. If it dies here, the next worker does so again with the same token, which yields
+   the same call.
 3. It writes `dialing` and the call's id. If the carrier had no capacity, it undoes step 1 instead.
 """
 
@@ -39,10 +40,10 @@ from shared.telephony import (
 DIALED_WITHIN_MS = clock.HOUR
 """How long a call may wait to be dialed."""
 START_AGAIN_MS = 20 * clock.SECOND
-"""When another worker takes over a call whose worker died while it placed it: later than the lease ends."""
+"""When another worker takes over a call whose worker died while it started it: later than the lease ends."""
 START_WITHIN_MS = 45 * clock.SECOND
-"""When a call that could not be placed is given up. After an unanswered call has rung out, the same token could place a
-second one."""
+"""When a call that could not be started is given up. After an unanswered call has rung out, the same token could place
+a second one."""
 BUSY_MS = 5 * clock.SECOND
 """The wait before a carrier that did not respond is asked again to place a call."""
 POLL_MS = 30 * clock.SECOND
