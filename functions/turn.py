@@ -1,6 +1,6 @@
 """Queue -> one turn: the agent replies to a message, and the reply is committed together with its changes.
 
-The request that sends a message takes its turn first (`functions/messages.py`). This worker takes the turns that no
+The request that sends a message claims its turn first (`functions/messages.py`). This worker claims the turns that no
 request has finished.
 """
 

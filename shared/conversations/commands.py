@@ -207,7 +207,7 @@ class SentMessage:
 
 
 def send(scope: Scope, id: str, body: MessageCreate, seconds_left: Callable[[], float]) -> Change[SentMessage]:
-    """Add a user's message, which locks the conversation. The request takes its turn if `seconds_left` are enough.
+    """Add a user's message, which locks the conversation. The request claims its turn if `seconds_left` are enough.
 
     Raises `resource_not_found`, `conversation_ended`, `conversation_busy`, `rate_limit_exceeded` or an error of the
     customer.

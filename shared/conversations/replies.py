@@ -292,17 +292,17 @@ def _conversation_after(
     """The conversation after the reply, which may end it."""
     at, before = reply["created_at"], conversation.doc
     reasons = [action["reason"] for action in result.actions if action["type"] == "handoff"]
-    handoff = after_reply(before, reasons, at)
+    waits = after_reply(before, reasons, at)
     unlocked = _unlocked(turn, conversation, result)
     unlocked["introduced"] = introduces or conversation.row.get("introduced")
-    unlocked["held"] = (reply["holding"] or conversation.row.get("held") or None) if handoff is not None else None
+    unlocked["held"] = (reply["holding"] or conversation.row.get("held") or None) if waits is not None else None
     if any(action["type"] == "conversation_ended" for action in reply["actions"]):
         return commands.end(turn.scope, conversation, at, unlocked)
     changes: dict[str, object] = {"last_message_at": at}
     if before["status"] == ConversationStatus.ACTIVE:
-        changes |= {"waiting": handoff is not None, "handoff": handoff}
-    after = apply_changes(before, changes)
-    return Change(after, [CONVERSATIONS.replace(turn.scope, conversation, after, unlocked)])
+        changes |= {"waiting": waits is not None, "handoff": waits}
+    doc = apply_changes(before, changes)
+    return Change(doc, [CONVERSATIONS.replace(turn.scope, conversation, doc, unlocked)])
 
 
 def _change_writes(scope: Scope, conversation: Conversation, result: TurnResult) -> list[table.Write]:

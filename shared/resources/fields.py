@@ -153,8 +153,13 @@ def _reject_control_characters(value: str) -> str:
 
 def _control_character(value: str) -> str | None:
     """The first control character other than tab and newlines, for example `U+0007`; None if there is none."""
-    control = next((c for c in value if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None)
+    control = next(filter(is_control, value), None)
     return None if control is None else f"U+{ord(control):04X}"
+
+
+def is_control(character: str) -> bool:
+    """Whether it is a control character that no text may have: one other than tab and newlines."""
+    return unicodedata.category(character) == "Cc" and character not in "\t\n\r"
 
 
 def email(value: str) -> str:

@@ -26,7 +26,6 @@ import socket
 import ssl
 import threading
 import time
-import unicodedata
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextvars import ContextVar
@@ -40,6 +39,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from shared.core import limits
+from shared.resources import fields
 from shared.webhooks.deliveries.resource import DeliveryError, Outcome
 from shared.webhooks.urls import UrlRefused, WebhookUrl, read_url, refuse_address
 
@@ -293,10 +293,7 @@ def _to_text(data: bytes) -> str:
     """The first KiB as text, cut between characters. U+FFFD replaces undecodable bytes and control characters."""
     # The replacement can make the text longer, so it is cut again.
     text = _cut_decode(data)
-    text = "".join(
-        "\ufffd" if unicodedata.category(character) == "Cc" and character not in "\t\n\r" else character
-        for character in text
-    )
+    text = "".join("\ufffd" if fields.is_control(character) else character for character in text)
     return _cut_decode(text.encode())
 
 
