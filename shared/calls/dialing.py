@@ -23,7 +23,8 @@ from shared.tasks import tasks
 from shared.telephony import Ending, SessionCallStatus
 
 DIALS_AFTER_S = 1
-"""Seconds, scaled, after which a simulated call is dialed (promises 10)."""
+"""Seconds, scaled, after which a simulated call is dialed (promises 10). One whose consent was just given is dialed at
+once."""
 PUT_OFF_S = 5
 """Seconds, scaled, after which a call that the limit of calls at once does not allow is tried again."""
 
