@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from pathlib import Path
 
@@ -44,6 +45,26 @@ def test_the_table_of_questions_names_tests_that_exist() -> None:
     named = re.findall(r"`([\w/]+(?:/|\.py|\.md))`", text)
     assert len(named) > 25
     assert not [path for path in named if not (ROOT / "tests" / path).exists()]
+
+
+def paths() -> dict[str, list[str]]:
+    """The files of each of the four paths, in the order of the steps, by the words that the path begins with."""
+    _, _, text = (ROOT / "shared/README.md").read_text(encoding="utf-8").partition("\n## Four paths\n")
+    sections = re.split(r"(?m)^\*\*(.+?)\*\*", text.partition("\n## ")[0])[1:]
+    # What differs in a live call is told after the path of a call.
+    texts = (text.partition("\nA live call has other steps")[0] for text in sections[1::2])
+    return {name: re.findall(r"\]\(([^)#\s]+)\)", text) for name, text in zip(sections[::2], texts, strict=True)}
+
+
+@pytest.mark.parametrize("name", paths())
+def test_each_of_the_four_paths_has_at_most_twelve_files_and_fifteen_hops(name: str) -> None:
+    files = paths()[name]
+    assert len({*files}) <= 12
+    assert sum(one != other for one, other in itertools.pairwise(files)) <= 15
+
+
+def test_there_are_four_paths() -> None:
+    assert len(paths()) == 4
 
 
 DECISIONS = [
