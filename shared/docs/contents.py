@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,6 +62,52 @@ MENU: Mapping[str, tuple[Page, ...]] = {
 PAGES: Mapping[str, Page] = {page.name: page for pages in MENU.values() for page in pages}
 
 
+GUIDES: Mapping[str, tuple[str, ...]] = {
+    "Account": ("authentication",),
+    "Agent": ("agent",),
+    "Customers": ("appointments",),
+    "list_customers": ("pagination#filters", "appointments"),
+    "update_customer": ("appointments", "requests#updates"),
+    "delete_customer": ("appointments#delete-a-customer", "retention"),
+    "opt_in_customer": ("calls#people-who-do-not-want-to-be-called",),
+    "Appointments": ("appointments",),
+    "list_appointments": ("pagination#filters", "appointments"),
+    "create_appointment": ("appointments#create",),
+    "update_appointment": ("appointments#statuses", "appointments#move-an-appointment"),
+    "delete_appointment": ("appointments#cancel-or-delete",),
+    "Calls": ("calls",),
+    "call_customer": ("calls#place-a-call", "calls#consent-on-whatsapp", "test-mode#phone-numbers-of-calls"),
+    "list_sessions": ("calls#follow-the-call", "pagination#filters"),
+    "retrieve_session": ("calls#follow-the-call",),
+    "cancel_session": ("calls#when-calls-are-made",),
+    "retrieve_transcript": ("calls#transcript-and-recording",),
+    "retrieve_recording": ("calls#transcript-and-recording",),
+    "Conversations": ("conversations",),
+    "list_conversations": ("conversations#handoff", "pagination#filters"),
+    "send_message": ("conversations#send-a-message", "conversations#if-the-agent-is-slow"),
+    "send_message_to_thread": ("conversations#send-a-message", "conversations#who-the-customer-is"),
+    "resume_conversation": ("conversations#handoff",),
+    "end_conversation": ("conversations#end-a-conversation",),
+    "Webhook endpoints": ("webhooks",),
+    "create_webhook_endpoint": ("webhooks#register-an-endpoint", "receivers", "languages"),
+    "update_webhook_endpoint": ("webhooks#change-disable-or-delete-an-endpoint",),
+    "delete_webhook_endpoint": ("webhooks#change-disable-or-delete-an-endpoint",),
+    "rotate_webhook_endpoint_secret": ("webhooks#rotate-the-secret",),
+    "test_webhook_endpoint": ("webhooks#send-a-test-event", "local"),
+    "Events": ("events",),
+    "list_events": ("catch-up", "pagination#filters"),
+    "list_deliveries": ("deliveries#look-at-deliveries",),
+    "retrieve_delivery": ("deliveries#look-at-deliveries",),
+    "retry_delivery": ("deliveries#retry-by-hand",),
+}
+"""The guides to the operations of a tag or, before them, to one operation: pages, or sections of pages."""
+
+
+def guides(operation: Mapping[str, Any]) -> Sequence[str]:
+    """The guides to an operation of the OpenAPI document, each a page's name or `name#section`."""
+    return GUIDES.get(operation["operationId"]) or GUIDES[operation["tags"][0]]
+
+
 def neighbors(name: str) -> tuple[Page | None, Page | None]:
     """The pages before and after this one."""
     order = [None, *PAGES.values(), None]
@@ -68,9 +115,21 @@ def neighbors(name: str) -> tuple[Page | None, Page | None]:
     return order[position - 1], order[position + 1]
 
 
-def operations(description: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Each operation of the OpenAPI document `description`: `GET /v1/customers` and its object."""
-    for path, methods in json.loads(description)["paths"].items():
-        for method, operation in methods.items():
-            if isinstance(operation, dict) and "operationId" in operation:
-                yield f"{method.upper()} {path}", operation
+@functools.lru_cache(1)
+def operations(description: str) -> Sequence[tuple[str, Mapping[str, Any]]]:
+    """The operations of the OpenAPI document `description`: `GET /v1/customers` and its object."""
+    return [
+        (f"{method.upper()} {path}", operation)
+        for path, methods in json.loads(description)["paths"].items()
+        for method, operation in methods.items()
+        if isinstance(operation, dict) and "operationId" in operation
+    ]
+
+
+def guided(page: Page, description: str) -> Sequence[Mapping[str, Any]]:
+    """The operations to which a page is a guide."""
+    return [
+        operation
+        for _, operation in operations(description)
+        if any(guide.partition("#")[0] == page.name for guide in guides(operation))
+    ]

@@ -97,7 +97,7 @@ def document(name: str) -> Document:
     for run in _runs(tokens):
         if run[0].type == "fence":
             found = [block(token.info, token.content) for token in run]
-            html.append(_examples(found, len(blocks)))
+            html.append(examples(found, len(blocks)))
             blocks += found
         else:
             html.append(_parser().renderer.render(run, _parser().options, {}))
@@ -108,6 +108,11 @@ def document(name: str) -> Document:
 def source(name: str) -> str:
     """The text of the page with this name, in Markdown, with `BASE_URL` in it."""
     return _templates().get_template(f"{name}.md").render()
+
+
+def html(text: str) -> str:
+    """Text in Markdown without headings, such as a description of the API, as HTML."""
+    return str(_parser().render(text))
 
 
 def block(info: str, text: str) -> Block:
@@ -203,7 +208,7 @@ def _continues(last: Token, token: Token) -> bool:
     return all(code) and last.info.split()[0] != token.info.split()[0]
 
 
-def _examples(blocks: Sequence[Block], number: int) -> str:
+def examples(blocks: Sequence[Block], number: int) -> str:
     """The HTML of blocks that belong together. Without scripts, too, radio buttons select the language."""
     first = blocks[0]
     if first.language == "response":

@@ -17,19 +17,15 @@ from starlette.responses import HTMLResponse, Response
 from shared.api.responses import RequestContext
 from shared.api.routes import no_route
 from shared.core import api_description
-from shared.docs import markdown, plain, search
-from shared.docs.contents import MENU, PAGES, Page, neighbors
+from shared.docs import markdown, plain, reference, search
+from shared.docs.contents import MENU, PAGES, Page, guided, neighbors
 from shared.pages import SECURITY, documents, templates
 from shared.pages.assets import Assets, vendored
 
 _HERE = Path(__file__).parent
 _ACCEPTED = re.compile(r"([\w+.*/-]+)\s*(?:;\s*q=([01](?:\.[0-9]{0,3})?))?")
-_OWN = ("docs.css", "docs.js", "reference.css", "reference.js")
-_VENDORED = (
-    "@picocss/pico/css/pico.min.css",
-    "swagger-ui-dist/swagger-ui-bundle.js",
-    "swagger-ui-dist/swagger-ui.css",
-)
+_OWN = ("docs.css", "docs.js", "reference.js")
+_VENDORED = ("@picocss/pico/css/pico.min.css",)
 
 
 def respond(request: Request, context: RequestContext, description: Callable[[], str]) -> Response:
@@ -62,7 +58,7 @@ def respond(request: Request, context: RequestContext, description: Callable[[],
         return HTMLResponse(_render("missing.html", context), 404, SECURITY | {"Service-Should-Retry": "false"})
     if shown != name or _prefers_markdown(accepted):
         return documents.respond(request, _markdown(shown, context.base_url, description), _media_type(".md"))
-    return documents.respond(request, _html(shown, context), "text/html", SECURITY)
+    return documents.respond(request, _html(shown, context, description), "text/html", SECURITY)
 
 
 @functools.cache
@@ -100,16 +96,17 @@ def _markdown(name: str, base_url: str, description: Callable[[], str]) -> str:
     return plain.page(PAGES[name], base_url)
 
 
-def _html(name: str, context: RequestContext) -> str:
+def _html(name: str, context: RequestContext, description: Callable[[], str]) -> str:
     match name:
         case "":
             return _render("home.html", context)
         case "api":
-            return _render("reference.html", context)
-    return _page(PAGES[name], context)
+            html = _render("reference.html", context, reference=reference.read(description()))
+            return html.replace(markdown.PREFIX, escape(context.prefix))
+    return _page(PAGES[name], context, description())
 
 
-def _page(page: Page, context: RequestContext) -> str:
+def _page(page: Page, context: RequestContext, description: str) -> str:
     document = markdown.document(page.name)
     html = document.html.replace(markdown.BASE_URL, escape(context.base_url))
     html = html.replace(markdown.SUPPORT, plain.support(_support_link()))
@@ -120,6 +117,7 @@ def _page(page: Page, context: RequestContext) -> str:
         page=page,
         html=Markup(html.replace(markdown.PREFIX, escape(context.prefix))),  # noqa: S704  # our own pages
         headings=[section for section in document.sections if section.level == 2],
+        operations=guided(page, description),
         before=before,
         after=after,
     )

@@ -90,7 +90,7 @@ def _link(match: re.Match[str]) -> str:
     name, anchor = match[1], match[2] or ""
     if match[3]:
         return f"]({markdown.BASE_URL}/{match[3]})"
-    if name == "api" and anchor.startswith("#/"):
+    if name == "api" and anchor:
         return f"]({markdown.BASE_URL}/docs/api{anchor})"
     return f"]({markdown.BASE_URL}/docs/{name}.md{anchor})" if name else f"]({markdown.BASE_URL}/llms.txt)"
 

@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import quote
 
 from shared.docs.contents import MENU, operations
 from shared.docs.markdown import document
@@ -204,8 +203,7 @@ def _operations(description: str) -> Iterator[Entry]:
     for request, operation in operations(description):
         tag, name = operation["tags"][0], operation["operationId"]
         text = f"{request} {name}. {operation.get('description', '')}"
-        anchor = f"/docs/api#/{quote(tag)}/{name}"
-        yield _entry(anchor, "API reference", operation["summary"], text, _OPERATION, tag)
+        yield _entry(f"/docs/api#{name}", "API reference", operation["summary"], text, _OPERATION, tag)
 
 
 def _entry(path: str, page: str, title: str, text: str, scale: float, part: str) -> Entry:

@@ -191,11 +191,9 @@ def field_limits() -> str:
         parts = {"": schema, **{f"{name}[]": part for name, part in _items(schema)}}
         for of, part in parts.items():
             for name, described in part["properties"].items():
-                limit = _limit(
-                    next((one for one in described.get("anyOf", ()) if one.get("type") != "null"), described)
-                )
-                if limit:
-                    rows.append((resource, f"`{f'{of}.{name}' if of else name}`", limit))
+                bound = limit(next((one for one in described.get("anyOf", ()) if one.get("type") != "null"), described))
+                if bound:
+                    rows.append((resource, f"`{f'{of}.{name}' if of else name}`", bound))
     return _table(("Request", "Field", "Limit"), rows)
 
 
@@ -377,13 +375,13 @@ def _items(schema: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]
                 yield name, schema["$defs"][reference.rpartition("/")[2]]
 
 
-def _limit(described: Mapping[str, Any]) -> str:
+def limit(described: Mapping[str, Any]) -> str:
     """The length or range of a value with this schema, in words; empty if it has none."""
     if "maxLength" in described:
         return f"{described['maxLength']:,} characters"
     if "maxItems" in described:
         return f"{described['maxItems']} items"
-    if "maximum" in described:
+    if {"minimum", "maximum"} <= described.keys():
         return f"{described['minimum']:,} to {described['maximum']:,}"
     return ""
 

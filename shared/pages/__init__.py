@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 SECURITY = {
-    # `data:` is for the icons in Pico's and Swagger UI's stylesheets. `connect-src` is for htmx, and for Swagger UI.
+    # `data:` is for the icons in Pico's stylesheet. `connect-src` is for htmx, and for requests from the API reference.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     # With `no-referrer`, browsers would send `Origin: null` with forms.

@@ -17,7 +17,7 @@ from infra import bundle
 from shared.core.api_description import REVISIONS
 from shared.core.errors import ERRORS
 from shared.core.event_types import EVENT_TYPES
-from shared.docs import highlighting, markdown, samples, search, tables
+from shared.docs import contents, highlighting, markdown, samples, search, tables
 from shared.docs.contents import PAGES
 from shared.docs.examples import Request
 from tests.support.browsing import Markup
@@ -52,7 +52,7 @@ RIGHT = {
     "session.completed": "/docs/events#session.completed",
     "Standard webhooks LIBRARY": "/docs/webhooks#verify-with-the-standard-webhooks-library",
     "webhook zebra": "/docs/webhooks",
-    "rotate_webhook_endpoint_secret": "/docs/api#/Webhook%20endpoints/rotate_webhook_endpoint_secret",
+    "rotate_webhook_endpoint_secret": "/docs/api#rotate_webhook_endpoint_secret",
     "send a test event to a webhook endpoint": "/docs/webhooks#send-a-test-event",
 }
 """The beginning of the path that is found first."""
@@ -336,7 +336,31 @@ def test_forms_of_a_word_have_one_stem(forms: str) -> None:
 
 def test_an_operation_is_found_and_opened_in_the_reference() -> None:
     page = get("/docs/search", query={"q": "rotate the signing secret of a webhook endpoint"}).text
-    assert 'href="/docs/api#/Webhook%20endpoints/rotate_webhook_endpoint_secret"' in page
+    assert 'href="/docs/api#rotate_webhook_endpoint_secret"' in page
+
+
+def test_operations_link_to_their_guides_and_are_linked_from_them() -> None:
+    """That the links lead somewhere is tested over HTTP (tests/conformance/test_docs.py)."""
+    page = get("/docs/api", "/dev").text
+    entries = {
+        name: entry for entry in page.split("<article")[1:] if (name := entry.partition('"><a')[0].rpartition('"')[2])
+    }
+    for _, operation in contents.operations(DESCRIPTION.read_text()):
+        name = operation["operationId"]
+        assert contents.guides(operation)
+        for guide in contents.guides(operation):
+            assert f'href="/dev/docs/{guide}"' in entries[name], name
+            assert f'href="/dev/docs/api#{name}"' in get(f"/docs/{guide.partition('#')[0]}", "/dev").text
+
+
+def test_every_type_of_the_reference_is_explained_on_the_page() -> None:
+    page = Markup.of(get("/docs/api").text)
+    ids = {attributes.get("id") for _, attributes in page.tags}
+    linked = {(attributes.get("href") or "").removeprefix("#") for _, attributes in page.tags}
+    described = json.loads(DESCRIPTION.read_text())
+    results = {"Customer", "CustomerList", "Session", "SessionCallStatus", "AnsweredMessage", "Metadata"}
+    assert results <= ids & linked & described["components"]["schemas"].keys()
+    assert described["webhooks"].keys() <= {one.partition("#")[2] for one in linked}
 
 
 def test_a_query_is_shown_as_text() -> None:
