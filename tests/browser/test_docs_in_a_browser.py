@@ -15,6 +15,21 @@ from tests.support.looking import VIEWS, complain, overhang, violations
 from tests.support.site import PATIENCE, Site
 
 expect.set_options(timeout=PATIENCE)
+BROKEN = """() => [...document.querySelectorAll("td, th")].flatMap(cell => {
+  const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  const broken = [];
+  while (texts.nextNode()) {
+    const words = texts.currentNode.parentElement.matches("code") ? /[^]+/g : /[^\\s/-]+/g;
+    for (const word of texts.currentNode.data.matchAll(words)) {
+      const range = document.createRange();
+      range.setStart(texts.currentNode, word.index);
+      range.setEnd(texts.currentNode, word.index + word[0].length);
+      if (new Set([...range.getClientRects()].map(one => one.top)).size > 1) broken.push(word[0]);
+    }
+  }
+  return broken;
+})"""
+"""The words, and the code, of tables that are broken into lines."""
 OTHERS = {"home": "/docs", "search": "/docs/search?q=consent", "missing": "/docs/nothing", "api": "/docs/api"}
 
 
@@ -40,6 +55,7 @@ def test_every_page_is_accessible_and_fits(site: Site, chromium: Browser, screen
         page.screenshot(path=screenshots / f"docs-{name}-{view}.png", full_page=True)
         assert violations(page) == [], (name, view)
         assert overhang(page) == 0, f"{name} scrolls sideways"
+        assert page.evaluate(BROKEN) == [], (name, view)
     page.goto(f"{site.service.base_url}/docs/api")
     unfold(page.locator("details"))
     assert violations(page) == [], view
