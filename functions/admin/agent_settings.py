@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from starlette.responses import Response
@@ -14,6 +15,8 @@ from shared.admin.members import MEMBER, VIEWER
 from shared.agent_settings import commands
 from shared.agent_settings.hours import DAYS, Hours
 from shared.agent_settings.resource import AgentSettings, AgentSettingsPatch, Fact
+from shared.conversations import replies
+from shared.conversations.resource import StaffMessageCreate
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
 from shared.store.commit import Change
@@ -32,13 +35,12 @@ def show(visit: InProject) -> Response:
 
 
 def change(visit: InProject) -> Response:
-    """Change the settings of this mode."""
+    """Change the settings of this mode, or ask the agent a question with those of the form."""
+    if "ask" in visit.form:
+        return _preview(visit)
 
     def command() -> Change[AgentSettings]:
-        stored = commands.read(visit.scope)
-        edited = forms.edited(visit, _shown(stored.settings), _day_fields())
-        patch = fields.validate(AgentSettingsPatch, _sent(visit, edited))
-        change = commands.update(visit.scope, patch)
+        stored, change = _edited(visit)
         names = ", ".join(forms.changed(stored.settings, change.doc))
         entry = visit.entry("agent_settings.changed", str(visit.scope.project_id), after={"fields": names})
         return change.with_writes(entry)
@@ -48,6 +50,24 @@ def change(visit: InProject) -> Response:
     except ApiError as error:
         return _form(visit, error)
     return visit.redirect(visit.path("agent_settings?notice=saved"))
+
+
+def _preview(visit: InProject) -> Response:
+    """Show what the agent says with the settings of the form. Nothing is stored."""
+    try:
+        stored, change = _edited(visit)
+        question = fields.validate(StaffMessageCreate, {"content": visit.form.get("content", "")}).content
+        answer = replies.preview(visit.scope, replace(stored, settings=change.doc), question)
+    except ApiError as error:
+        return _form(visit, error)
+    return _form(visit, answer=answer)
+
+
+def _edited(visit: InProject) -> tuple[commands.Stored, Change[AgentSettings]]:
+    """The settings as they are stored, and their change to those of the form. Raises ApiError."""
+    stored = commands.read(visit.scope)
+    edited = forms.edited(visit, _shown(stored.settings), _day_fields())
+    return stored, commands.update(visit.scope, fields.validate(AgentSettingsPatch, _sent(visit, edited)))
 
 
 def _sent(visit: InProject, edited: set[str]) -> dict[str, Any]:
@@ -119,15 +139,18 @@ def _day_fields(*names: str) -> list[str]:
     return [f"{name}_{day}" for name in names or _WEEKS for day in DAYS]
 
 
-def _form(visit: InProject, error: ApiError | None = None) -> Response:
+def _form(visit: InProject, error: ApiError | None = None, answer: str = "") -> Response:
     settings = commands.read(visit.scope).settings
+    shown = forms.view(visit, _shown(settings), error, is_kept=bool(answer))
     return visit.render(
         "agent_settings.html",
         error.status if error else 200,
         section="agent_settings",
         weeks=_WEEKS,
         days=DAYS,
-        form=forms.view(visit, _shown(settings), error),
+        form=shown,
+        question=visit.form.get("content", ""),
+        answer=answer,
         error=error,
         notice=NOTICES.get(visit.query.get("notice", "")),
     )

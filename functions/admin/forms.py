@@ -65,10 +65,15 @@ def edited(visit: InProject, now: Mapping[str, str], together: Collection[str] =
     return names
 
 
-def view(visit: InProject, now: Mapping[str, str], error: ApiError | None = None) -> dict[str, Any]:
-    """A form for its template: its fields with their texts `now` or, if it was refused, with what the person typed."""
-    typed = {name: visit.form[name] for name in now if name in visit.form} if error else {}
-    rendered = visit.form.get("rendered") if error else None
+def view(
+    visit: InProject, now: Mapping[str, str], error: ApiError | None = None, *, is_kept: bool = False
+) -> dict[str, Any]:
+    """A form for its template: its fields with their texts `now`.
+
+    If it was refused, or `is_kept` without being saved, the fields have what the person typed.
+    """
+    typed = {name: visit.form[name] for name in now if name in visit.form} if error or is_kept else {}
+    rendered = visit.form.get("rendered") if error or is_kept else None
     lost: dict[str, str] = {}
     if isinstance(error, ChangedMeanwhile):
         now, typed, rendered = error.now, {name: typed[name] for name in error.edited}, None

@@ -36,7 +36,7 @@ from shared.conversations.resource import (
     is_held,
     transcript,
 )
-from shared.conversations.turns import Turn
+from shared.conversations.turns import WINDOW_S, Turn
 from shared.core import clock, ids
 from shared.core.errors import ApiError
 from shared.core.log import logger
@@ -120,6 +120,18 @@ def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
         raise
 
 
+def preview(scope: Scope, stored: agent_settings.Stored, message: str) -> str:
+    """What the agent of test mode replies, with these settings, to the first message of somebody whom nobody knows."""
+    known = TurnInput((), message, settings=stored.known)
+    agent = agent_for(dataclasses.replace(scope, livemode=False))
+    reply = opt_out.reply(known) or agent.reply([Utterance("user", message)], known, WINDOW_S)
+    return _introduction(stored.business) + reply.content
+
+
+def _introduction(business: str) -> str:
+    return f"{INTRODUCTION}{escaped(business)}.\n\n"
+
+
 def _keep_wish_and_save(turn: Turn, conversation: ConversationRecord, agent: AgentReply) -> str:
     """Commit the reply. A wish not to be contacted is kept before it, and holds whatever becomes of the turn."""
     customer_id = conversation.doc["customer_id"]
@@ -135,7 +147,7 @@ def _introduced_reply(turn: Turn, conversation: ConversationRecord, may_call: bo
     if is_forced or conversation.row.get("introduced"):
         return result
     business = result.business or agent_settings.read(turn.scope).business
-    content = f"{INTRODUCTION}{escaped(business)}.\n\n{result.reply.content}"
+    content = _introduction(business) + result.reply.content
     return dataclasses.replace(result, reply=dataclasses.replace(result.reply, content=content), introduces=True)
 
 

@@ -185,6 +185,11 @@ def test_a_receptionist_on_a_phone_looks_after_what_the_agent_does(
     page.get_by_role("group", name="Opening hours").get_by_label("Monday").fill("09:00-12:30, 14:00-18:00")
     page.get_by_label("Questions and answers").fill("Do you have parking?\nYes, behind the house.")
     page.get_by_label("When a customer wants another time").select_option("within_hours")
+    page.get_by_label("s question").fill("do you have parking?")
+    page.get_by_role("button", name="Ask").tap()
+    expect(page.get_by_role("status").get_by_text("Yes, behind the house.")).to_be_in_viewport()
+    shown("preview")
+    assert client.get("/v1/agent_settings").ok()["facts"] == []
     page.get_by_role("button", name="Save").tap()
     expect(page.get_by_role("status")).to_be_visible()
     shown("agent")

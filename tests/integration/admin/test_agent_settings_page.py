@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shared.admin import members
-from tests.support.browsing import Browser, Story, signed_in, trail
+from tests.support.browsing import Browser, Markup, Story, signed_in, trail
 from tests.support.stage import Stage
 
 DAYS = ["monday", "tuesday", "wednesday", "thursday", "friday"]
@@ -95,3 +95,59 @@ def test_changes_of_two_people_are_both_kept_or_asked_about(stage: Stage, story:
     assert settings(stage)["opening_hours"] == [{"days": ["monday"], "from": "09:00", "to": "17:00"}]
     asked = member.post(path, form | {"opening_hours_tuesday": "9-17"})
     assert asked.status == 409, "the week is one setting, so Monday would be lost"
+
+
+def ask(browser: Browser, story: Story, question: str, **form: str) -> Any:
+    return save(browser, story, ask="1", content=question, **form)
+
+
+def said(page: Any) -> str:
+    return Markup.of(page.text.partition("<blockquote")[2].partition(">")[2].partition("</blockquote>")[0]).text
+
+
+def test_the_agent_answers_with_what_is_in_the_form_and_nothing_is_stored(
+    stage: Stage, story: Story, member: Browser
+) -> None:
+    path = f"{story.path}/agent_settings"
+    before, conversations = settings(stage), stage.call("GET", "/v1/conversations").json["data"]
+    typed = {"business_name": "Blue *Clinic*", "facts": "Do you have parking?\nYes, behind the **house**."}
+    page = ask(member, story, "do you have parking?", **typed)
+    assert page.status == 200
+    assert said(page).startswith("I am the automated AI assistant of Blue *Clinic*. Yes, behind the **house**.")
+    assert settings(stage) == before
+    assert stage.call("GET", "/v1/conversations").json["data"] == conversations
+    assert trail(story.project.id) == []
+    # The form is still the one that the person has filled in, and can be saved.
+    form = page.form(path)
+    assert (form["content"], form["business_name"]) == ("do you have parking?", "Blue *Clinic*")
+    assert member.post(path, {name: value for name, value in form.items() if name != "ask"}).status == 303
+    assert settings(stage)["business_name"] == "Blue *Clinic*"
+    assert "Yes, behind the **house**." in said(ask(member, story, "Do you have parking?"))
+
+
+@pytest.mark.parametrize("question", ["", "x" * 8001, "a\x00b"])
+def test_a_question_that_no_customer_could_send_is_refused(story: Story, member: Browser, question: str) -> None:
+    page = ask(member, story, question, business_name="Blue Clinic")
+    assert page.status == 400
+    assert 'role="alert"' in page.text
+    assert page.form(f"{story.path}/agent_settings")["business_name"] == "Blue Clinic"
+
+
+def test_settings_that_cannot_be_saved_are_not_previewed(story: Story, member: Browser) -> None:
+    page = ask(member, story, "Are you open?", opening_hours_monday="nine to five")
+    assert (page.status, page.form(f"{story.path}/agent_settings")["content"]) == (400, "Are you open?")
+
+
+def test_a_preview_in_live_mode_asks_no_model(story: Story, member: Browser) -> None:
+    page, path = member.get(f"{story.path}/agent_settings"), f"{story.path}/agent_settings".replace("/test/", "/live/")
+    form = {"csrf": page.field("csrf"), "ask": "1", "content": "When are you open?"}
+    assert "I am the automated AI assistant of " in said(member.post(path, form))
+
+
+def test_a_preview_needs_a_member_and_the_forms_token(stage: Stage, story: Story, member: Browser) -> None:
+    path = f"{story.path}/agent_settings"
+    viewer = signed_in(stage, "viewer@example.com", {story.project.id: members.VIEWER})
+    form = {"csrf": viewer.get(path).field("csrf"), "ask": "1", "content": "Are you open?"}
+    assert viewer.post(path, form).status == 403
+    assert 'name="ask"' not in viewer.get(path).text
+    assert member.post(path, {"ask": "1", "content": "Are you open?"}).status == 403
