@@ -12,7 +12,6 @@ from functions.admin.find import page_of
 from functions.admin.visits import PROJECT, InProject, Page, View
 from shared.admin.members import MEMBER, VIEWER
 from shared.core import clock
-from shared.core.event_types import EVENT_TYPES
 from shared.webhooks import events
 from shared.webhooks.deliveries import commands
 from shared.webhooks.deliveries import resource as deliveries
@@ -20,6 +19,9 @@ from shared.webhooks.deliveries.resource import Delivery, DeliveryStatus, Delive
 from shared.webhooks.endpoints import resource as endpoints
 from shared.webhooks.events import EVENTS, FAMILIES
 
+FILTERS = tuple(one for family, types in FAMILIES.items() for one in (family, *types))
+"""The wildcards and types by which events are chosen, by kind of resource."""
+SECTION_OF_ENDPOINTS = "webhook_endpoints"
 SOON_MS = 2 * clock.MINUTE
 """A page looks often for an attempt that is due within this time (milliseconds)."""
 NOTICES = {
@@ -38,7 +40,7 @@ def show_all(visit: InProject) -> Response:
         wanted,
         lambda: lists.read(visit, EVENTS, _parameters(visit, wanted)),
         lambda event: event["data"]["object"],
-        types=[*FAMILIES, *EVENT_TYPES],
+        types=FILTERS,
     )
 
 
@@ -69,12 +71,17 @@ def show_deliveries(visit: InProject) -> Response:
 
 def retry(visit: InProject) -> Response:
     """Send an event to the endpoint of a delivery again, as the API's retry does."""
-    event_id, delivery_id = visit.params["id"], visit.params["delivery"]
+    event_id = visit.params["id"]
+    send_again(visit, event_id, visit.params["delivery"])
+    return visit.redirect(visit.path("events", f"{event_id}?notice=replayed"))
+
+
+def send_again(visit: InProject, event_id: str, delivery_id: str) -> None:
+    """Retry a delivery, with an entry in the audit trail. Raises ApiError."""
     visit.commit(
         lambda: commands.retry(visit.scope, event_id, delivery_id),
         lambda new: visit.entry("delivery.replayed", delivery_id, after={"event": event_id, "delivery": new["id"]}),
     )
-    return visit.redirect(visit.path("events", f"{event_id}?notice=replayed"))
 
 
 def send_now(visit: InProject) -> Response:
@@ -99,7 +106,7 @@ def _deliveries(visit: InProject, event_id: str) -> dict[str, Any]:
             {
                 "doc": one,
                 "refusal": _refusal(visit, one, found, snapshots.get(one["webhook_endpoint_id"])),
-                "may_send_now": visit.may_change and _waits(one),
+                "may_send_now": may_send_now(visit, one),
             }
             for one in found
         ],
@@ -122,10 +129,14 @@ def _refusal(
     return None if endpoint.doc["enabled"] else "The endpoint is disabled. Enable it first."
 
 
-def _waits(one: Delivery) -> bool:
-    """Whether the delivery waits for a later attempt. The first one is made at once, unless it was put off."""
+def may_send_now(visit: InProject, one: Delivery) -> bool:
+    """Whether the person may make the next attempt of a delivery now, because it waits for a later one.
+
+    The first attempt is made at once, unless it was put off.
+    """
     at = one["next_attempt_at"]
-    return at is not None and (one["attempt_count"] > 0 or clock.parse(at) > clock.now())
+    waits = at is not None and (one["attempt_count"] > 0 or clock.parse(at) > clock.now())
+    return visit.may_change and waits
 
 
 def _look_again(found: list[Delivery]) -> int | None:

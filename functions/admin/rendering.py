@@ -40,7 +40,7 @@ def assets() -> Assets:
 @functools.cache
 def _environment() -> Environment:
     environment = templates.environment(_HERE / "templates", assets())
-    environment.filters |= {"pretty": _pretty, "time": _time, "span": _span, "minute": _minute}
+    environment.filters |= {"pretty": _pretty, "time": _time, "span": _span, "minute": _minute, "hour": _hour}
     environment.filters |= {"field": _field, "as_day": times.day, "markdown": markdown.html, "elsewhere": _elsewhere}
     environment.globals |= {"htmx_config": HTMX, "words": words}
     return environment
@@ -70,6 +70,11 @@ def _element(iso: str, title: str, text: str) -> Markup:
 @pass_context
 def _minute(context: Context, iso: str) -> str:
     return times.shown(iso, context["zone"])
+
+
+@pass_context
+def _hour(context: Context, iso: str) -> str:
+    return times.shown(iso, context["zone"])[-5:]
 
 
 @pass_context

@@ -67,7 +67,7 @@ class SentBefore(Exception):
 
 @dataclass(frozen=True)
 class Visit:
-    """A request to an admin page. `form` has the fields of a POST."""
+    """A request to an admin page. `form` has the fields of a POST; several values of one name are lines of a text."""
 
     request: Request
     context: RequestContext
@@ -356,6 +356,10 @@ def _form(request: Request, body: bytes) -> dict[str, str]:
     if len(body) > MOST_FORM_BYTES:
         raise Refused(413, "The form is too large", f"A form may have {MOST_FORM_BYTES} bytes.")
     try:
-        return dict(urllib.parse.parse_qsl(body.decode("utf-8"), keep_blank_values=True, errors="strict"))
+        pairs = urllib.parse.parse_qsl(body.decode("utf-8"), keep_blank_values=True, errors="strict")
     except (ValueError, UnicodeError):
         raise Refused(400, "The form cannot be read", "Send the form of the page.") from None
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        found[name] = f"{found[name]}\n{value}" if name in found else value
+    return found

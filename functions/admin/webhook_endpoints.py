@@ -8,10 +8,11 @@ from typing import Any
 
 from starlette.responses import Response
 
-from functions.admin import forms
+from functions.admin import chart, forms
+from functions.admin.events import FILTERS
 from functions.admin.visits import PROJECT, InProject, Page, SentBefore, View
 from shared.admin.members import MEMBER, VIEWER
-from shared.core.errors import ApiError
+from shared.core.errors import ApiError, Code
 from shared.core.event_types import EVENT_TYPES
 from shared.resources import fields
 from shared.store.commit import Change
@@ -88,11 +89,14 @@ def show(visit: InProject) -> Response:
     """Show an endpoint with its health and the outcomes of the latest attempts."""
     record = _find(visit)
     endpoint = endpoints.snapshot(record.row)
+    latest = statistics.latest(visit.scope, record.doc["id"])
     return visit.render(
         "webhook_endpoint.html",
         section=SECTION,
         endpoint=endpoint,
-        latest=statistics.latest(visit.scope, record.doc["id"]),
+        latest=latest,
+        chart=chart.of(latest.hours),
+        types=EVENT_TYPES,
         failed=failures.count(visit.scope, record.doc["id"], MOST_COUNTED),
         retrying=failures.count_retrying(visit.scope, endpoint, MOST_COUNTED),
         most=MOST_COUNTED,
@@ -136,11 +140,20 @@ def disable(visit: InProject) -> Response:
 
 
 def test(visit: InProject) -> Response:
-    """Send a test event, and go to it, where the result appears."""
+    """Send a test event of any type, and go to it, where the result appears."""
     endpoint_id = visit.params["id"]
+    type = visit.form.get("type", EVENT_TYPES[0])
+    if type not in EVENT_TYPES:
+        raise ApiError(Code.PARAMETER_INVALID, "There is no such event type.", param="type")
+    # Imported here, because no other page needs the documentation.
+    from shared.docs import samples
+
+    sample = samples.event(type)["data"]
+    changed = {**sample["object"], **({"livemode": visit.scope.livemode} if "livemode" in sample["object"] else {})}
+    before = {**changed, **sample["previous_attributes"]} if "previous_attributes" in sample else None
     delivery = visit.commit(
-        lambda: deliveries.test(visit.scope, endpoint_id),
-        lambda new: visit.entry("webhook_endpoint.tested", endpoint_id, after={"delivery": new["id"]}),
+        lambda: deliveries.send_sample(visit.scope, endpoint_id, type, changed, before),
+        lambda new: visit.entry("webhook_endpoint.tested", endpoint_id, after={"type": type, "delivery": new["id"]}),
     )
     return visit.redirect(visit.path("events", f"{delivery['event_id']}?notice=tested"))
 
@@ -222,7 +235,8 @@ def _sent(visit: InProject) -> dict[str, Any]:
 
 def _shown(endpoint: WebhookEndpoint) -> dict[str, str]:
     texts = forms.shown(endpoint, ("url", "label", "description"))
-    return texts | {"event_filters": "\n".join(endpoint["event_filters"])}
+    # In the order of the form's boxes, in which a browser sends them.
+    return texts | {"event_filters": "\n".join(one for one in FILTERS if one in endpoint["event_filters"])}
 
 
 def _show_secret(visit: InProject, endpoint: WebhookEndpointWithSecret, *, is_new: bool) -> Response:
@@ -240,7 +254,7 @@ def _form(visit: InProject, endpoint: WebhookEndpoint | None, error: ApiError | 
         endpoint=endpoint,
         form=forms.view(visit, _shown(endpoint) if endpoint else dict.fromkeys(_FORM, ""), error),
         error=error,
-        types=[*FAMILIES, *EVENT_TYPES],
+        families=FAMILIES,
     )
 
 

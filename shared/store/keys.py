@@ -21,7 +21,7 @@ lists in creation order.
 | key of opt-outs            | `P#..#opt_out`                         | `key`            | |
 | opt-out of a phone         | `P#..#opt_out`                         | `phone#{keyed hash of phone}` | |
 | event                      | `P#..#event`                           | `evt_...`        | f1-f2 |
-| delivery of an event       | `P#..#event#{evt_...}`                 | `whd_...`        | due, f1 |
+| delivery of an event       | `P#..#event#{evt_...}`                 | `whd_...`        | due, f1-f2 |
 | replay of failed deliveries | `P#..#replay`                         | `whk_...`        | due |
 | webhook endpoint           | `P#..#webhook_endpoint`                | `whk_...`        | |
 | deleted webhook endpoint   | `P#..#deleted_webhook_endpoint`        | `whk_...`        | |

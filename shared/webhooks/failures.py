@@ -59,10 +59,10 @@ def page(
 
 
 def entries_of(
-    partition: str, limit: int, least: str, most: str | None = None, *, forward: bool = False
+    partition: str, limit: int, least: str, most: str | None = None, *, forward: bool = False, index: str = "f1"
 ) -> list[table.Row]:
     """Index entries of a partition between two ids, both inclusive; newest first by default."""
-    pages = table.query(partition, index="f1", at_least=least, at_most=most, limit=limit, forward=forward)
+    pages = table.query(partition, index=index, at_least=least, at_most=most, limit=limit, forward=forward)
     return list(itertools.islice(itertools.chain.from_iterable(pages), limit))
 
 

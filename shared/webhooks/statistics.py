@@ -1,54 +1,96 @@
-"""The outcomes of the latest attempts to an endpoint: how many it accepted, and how long they took."""
+"""The latest deliveries to an endpoint: how many attempts it accepted, how long they took, and those of each hour."""
 
 from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shared.core import clock, ids
 from shared.store import table
 from shared.store.keys import Scope
-from shared.webhooks.deliveries.resource import Delivery, automatic_key
-from shared.webhooks.events import EVENTS
+from shared.webhooks import failures
+from shared.webhooks.deliveries.resource import DELIVERIES, Attempt, Delivery, endpoint_partition
 
-EVENTS_READ = 100
-"""The latest events of the project whose deliveries to the endpoint are read: as many as one call reads."""
+DELIVERIES_READ = 300
+"""The deliveries that are read: those of a day, of most endpoints."""
+HOURS = 24
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """Some attempts. Durations are in milliseconds."""
+
+    attempts: Sequence[Attempt]
+
+    @property
+    def count(self) -> int:
+        """Their number."""
+        return len(self.attempts)
+
+    @property
+    def accepted(self) -> int:
+        """The number of those that the endpoint accepted."""
+        return sum(one["error_code"] is None for one in self.attempts)
+
+    @property
+    def failed(self) -> int:
+        """The number of those that failed."""
+        return self.count - self.accepted
+
+    @property
+    def median(self) -> int:
+        """Their median duration."""
+        return int(statistics.median(one["duration_ms"] for one in self.attempts))
+
+    @property
+    def longest(self) -> int:
+        """The duration of the longest one."""
+        return max(one["duration_ms"] for one in self.attempts)
+
+
+@dataclass(frozen=True)
+class Hour(Attempts):
+    """The attempts of an hour that begins at the instant `since` (milliseconds)."""
+
+    since: int
 
 
 @dataclass(frozen=True)
 class Latest:
-    """The deliveries of the latest events to an endpoint, newest first. Durations are in milliseconds."""
+    """The latest deliveries to an endpoint, newest first. There are older ones if it `is_partial`."""
 
     deliveries: list[Delivery]
+    is_partial: bool
 
     @property
-    def count(self) -> int:
-        """The number of attempts."""
-        return len(self._durations)
+    def all(self) -> Attempts:
+        """The attempts of these deliveries."""
+        return Attempts([attempt for one in self.deliveries for attempt in one["attempts"]])
 
     @property
-    def accepted(self) -> int:
-        """The number of attempts that the endpoint accepted."""
-        return sum(attempt["error_code"] is None for one in self.deliveries for attempt in one["attempts"])
+    def hours(self) -> list[Hour]:
+        """The attempts of each of the last 24 hours, the oldest first."""
+        since = clock.now() - HOURS * clock.HOUR
+        found: list[list[Attempt]] = [[] for _ in range(HOURS)]
+        for attempt in self.all.attempts:
+            hour = (clock.parse(attempt["at"]) - since) // clock.HOUR
+            if hour >= 0:
+                found[min(hour, HOURS - 1)].append(attempt)
+        return [Hour(attempts, since + hour * clock.HOUR) for hour, attempts in enumerate(found)]
 
     @property
-    def median(self) -> int:
-        """The median duration of the attempts."""
-        return int(statistics.median(self._durations))
-
-    @property
-    def longest(self) -> int:
-        """The duration of the longest attempt."""
-        return max(self._durations)
-
-    @property
-    def _durations(self) -> list[int]:
-        return [attempt["duration_ms"] for one in self.deliveries for attempt in one["attempts"]]
+    def partial_since(self) -> str | None:
+        """The time since which `hours` are complete; None if all are."""
+        if not self.is_partial or clock.parse(self.deliveries[-1]["created_at"]) < clock.now() - HOURS * clock.HOUR:
+            return None
+        return self.deliveries[-1]["created_at"]
 
 
 def latest(scope: Scope, endpoint_id: str) -> Latest:
-    """The automatic deliveries to an endpoint among those of the latest events. Makes two reads."""
-    events = next(table.query(scope.pk(EVENTS.kind), limit=EVENTS_READ), [])
-    keys = [automatic_key(scope, event["sk"], endpoint_id) for event in events]
-    rows = table.get_many(keys)
-    return Latest([json.loads(rows[key]["doc"]) for key in keys if key in rows])
+    """The latest deliveries to an endpoint: automatic ones, manual retries and test events."""
+    least = ids.first_of(DELIVERIES.prefix, 0)
+    entries = failures.entries_of(endpoint_partition(scope, endpoint_id), DELIVERIES_READ, least, index="f2")
+    docs: list[Delivery] = [json.loads(row["doc"]) for row in table.rows_of(entries)]
+    return Latest(docs, is_partial=len(entries) == DELIVERIES_READ)

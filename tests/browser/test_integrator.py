@@ -1,4 +1,4 @@
-"""The admin pages for who connects a system: keys and the audit trail."""
+"""The admin pages for who connects a system: keys, the audit trail, and deliveries."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
+from tests.support import receivers
 from tests.support.looking import VIEWS, complain, doubled_ids, overhang, violations
 from tests.support.site import PATIENCE, Site
 
@@ -69,3 +70,47 @@ def test_a_key_is_created_with_terms_rotated_and_found_in_the_trail(
     assert download.value.suggested_filename == "audit-trail.csv"
     page.get_by_role("link", name="reports").first.click()
     assert "/api_keys#key_" in page.url
+
+
+def test_an_endpoint_gets_the_events_that_are_checked_and_sends_chosen_ones_again(
+    site: Site, context: BrowserContext, screenshots: Path
+) -> None:
+    page = context.new_page()
+    complain(page)
+    with receivers.Receiver(receivers.answer(400), receivers.answer(200)) as receiver:
+        page.goto(site.path("webhook_endpoints/new"))
+        page.get_by_label("URL").fill(receiver.url)
+        page.get_by_label("Label").fill("checked")
+        page.get_by_label("customer.*").check()
+        page.get_by_label("session.completed").check()
+        look(page, "endpoint_boxes", screenshots)
+        page.get_by_role("button", name="Create endpoint").click()
+        client = site.service.client(site.service.projects[0].test_key)
+        [endpoint] = [one for one in client.get("/v1/webhook_endpoints").ok()["data"] if one["label"] == "checked"]
+        assert endpoint["event_filters"] == ["customer.*", "session.completed"]
+        for number in range(3):
+            client.post("/v1/customers", {"phone": f"+1500555000{number}"}).ok(201)
+        receiver.wait_for(3)
+        page.goto(site.path(f"webhook_endpoints/{endpoint['id']}"))
+        page.get_by_label("Type of the test event").select_option("session.no_answer")
+        page.get_by_role("button", name="Send test event").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("session.no_answer")
+        receiver.wait_for(4)
+        page.goto(site.path(f"webhook_endpoints/{endpoint['id']}"))
+        expect(page.get_by_role("img", name="Attempts, failures and duration")).to_be_visible()
+        page.get_by_text("The numbers as a table").click()
+        expect(page.get_by_role("columnheader", name="Median duration")).to_be_visible()
+        look(page, "endpoint_chart", screenshots)
+        page.get_by_role("link", name="All deliveries").click()
+        page.get_by_label("Event type").select_option("customer.created")
+        page.get_by_role("button", name="Filter").click()
+        boxes = page.get_by_role("checkbox")
+        expect(boxes).to_have_count(3)
+        look(page, "delivery_log", screenshots)
+        boxes.nth(0).check()
+        boxes.nth(2).check()
+        page.get_by_role("button", name="Replay the chosen ones").click()
+        expect(page.get_by_role("status")).to_contain_text("are being sent again")
+        receiver.wait_for(6)
+        look(page, "delivery_log_replayed", screenshots)
+    site.service.client(site.service.projects[0].test_key).delete(f"/v1/webhook_endpoints/{endpoint['id']}").ok()

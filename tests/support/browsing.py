@@ -89,6 +89,9 @@ class Markup(html.parser.HTMLParser):
             self.forms[-1][1][self._select] = value or ""
         elif tag == "textarea" and name:
             self.forms[-1][1][name], self._area = "", name
+        elif tag == "input" and name and attributes.get("type") == "checkbox":
+            if "checked" in attributes:
+                self.forms[-1][1][name] = "\n".join(filter(None, (self.forms[-1][1].get(name), value)))
         elif tag == "input" and name and (attributes.get("type") != "radio" or "checked" in attributes):
             self.forms[-1][1][name] = value or ""
 

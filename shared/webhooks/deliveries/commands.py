@@ -7,8 +7,8 @@ delivery whose endpoint was closed is first canceled in the table (`cancel_close
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from shared.appointments import commands as appointments
 from shared.core import clock, ids
@@ -94,13 +94,21 @@ def test(scope: Scope, endpoint_id: str) -> Change[Delivery]:
 
     Raises `resource_not_found` or `webhook_endpoint_disabled`.
     """
+    return send_sample(scope, endpoint_id, "appointment.created", appointments.sample(scope))
+
+
+def send_sample(
+    scope: Scope, endpoint_id: str, type: str, after: Mapping[str, Any], before: Mapping[str, Any] | None = None
+) -> Change[Delivery]:
+    """Send a synthetic event of any type to this endpoint only, about a resource that changed from `before` to `after`.
+
+    Raises `resource_not_found` or `webhook_endpoint_disabled`.
+    """
     endpoint = endpoints.snapshot(WEBHOOK_ENDPOINTS.find(scope, endpoint_id).row)
     if not endpoint.doc["enabled"]:
         raise ApiError(Code.WEBHOOK_ENDPOINT_DISABLED)
-    appointment = appointments.sample(scope)
-    instant_ms = clock.parse(appointment["created_at"])
-    event_id = ids.new(EVENTS.prefix, instant_ms)
-    event = events.build(scope, event_id, "appointment.created", instant_ms, appointment, None)
+    now = clock.now()
+    event = events.build(scope, ids.new(EVENTS.prefix, now), type, now, after, before)
     new = resource.new_row(event, endpoint, trigger=DeliveryTrigger.TEST)
     doc: Delivery = json.loads(new["doc"])
     return _change(scope, doc, [table.Put(event.row()), table.Put(dict(new)), endpoints.unchanged(scope, endpoint)])

@@ -147,6 +147,8 @@ class DeliveryRow(tasks.TaskRow):
     """When a put-off attempt is planned (milliseconds), which is due already. Absent if it has not been put off."""
     test: NotRequired[bool]
     """Whether it is a manual retry of a test event. Absent for all others."""
+    f2: NotRequired[str]
+    """The partition of all deliveries to the endpoint (`endpoint_partition`). Earlier releases did not write it."""
     f1: NotRequired[str]
     """The partition of failed deliveries (`failed_partition`) or of those that wait for a later attempt
     (`retrying_partition`). Absent from all others, and once a failed delivery was retried."""
@@ -224,9 +226,9 @@ def partition(scope: Scope, event_id: str) -> str:
     return scope.pk(EVENTS.kind, event_id)
 
 
-def automatic_key(scope: Scope, event_id: str, endpoint_id: str) -> tuple[str, str]:
-    """The key of an event's automatic delivery to an endpoint, which exists if the event matched its filters."""
-    return partition(scope, event_id), _automatic_id(ids.instant(EVENTS.prefix, event_id), event_id, endpoint_id)
+def endpoint_partition(scope: Scope, endpoint_id: str) -> str:
+    """The index partition of all deliveries to an endpoint."""
+    return scope.index(DELIVERIES.kind, "to", endpoint_id)
 
 
 def failed_partition(scope: Scope, endpoint_id: str) -> str:
@@ -285,6 +287,7 @@ def new_row(
         "kind": DELIVERIES.kind,
         "doc": fields.to_json(doc),
         "endpoint": endpoint_id,
+        "f2": endpoint_partition(event.scope, endpoint_id),
         "generation": endpoint.generation,
         "expires_at": (now + events.RETENTION_MS) // clock.SECOND,
     }

@@ -58,6 +58,8 @@ def ask(browser: Browser, method: str, path: str, whole: Whole) -> Shown:
 
 def form_of(whole: Whole, path: str) -> dict[str, str]:
     """What the form of a path takes."""
+    if path.endswith("/deliveries/replay"):
+        return FORM | {"delivery": f"{whole.story.event}/{whole.story.delivery}"}
     return FORM | ({"endpoint": whole.ids["webhook_endpoints"]} if path.endswith("/stop") else {})
 
 
@@ -66,6 +68,7 @@ FORM = {
     "mode": "test",
     "access": "write",
     "valid_for": "day",
+    "type": "customer.created",
     "once": "1",
     "email": "new@example.com",
     "role": "viewer",

@@ -25,6 +25,7 @@ OF_PROJECT: dict[str, tuple[str, ...]] = {
     "webhook_endpoints": ("notice",),
     "webhook_endpoints/new": (),
     "webhook_endpoints/{id}": ("notice",),
+    "webhook_endpoints/{id}/deliveries": ("status", "type", "since", "until", *LIST),
     "webhook_endpoints/{id}/edit": (),
     "webhook_endpoints/{id}/rotate_secret": (),
     "webhook_endpoints/{id}/delete": (),

@@ -1,0 +1,57 @@
+"""All deliveries to an endpoint, newest first, by status, event type and time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+from shared.core import clock, ids
+from shared.store import table
+from shared.store.keys import Scope
+from shared.webhooks import events
+from shared.webhooks.deliveries import commands, resource
+from shared.webhooks.deliveries.resource import DELIVERIES, Delivery, DeliveryRow
+from shared.webhooks.failures import Page, entries_of
+
+_READ = 100
+"""The deliveries that are read together."""
+_MOST_READ = 300
+"""The deliveries that are read for one page."""
+
+
+@dataclass(frozen=True)
+class Filter:
+    """The deliveries with a status, and of an event type or a wildcard, between two instants (milliseconds).
+
+    The time is that of the event, or of the manual retry. `until` is exclusive.
+    """
+
+    status: str = ""
+    type: str = ""
+    since: int = 0
+    until: int = clock.LAST + 1
+
+    def passes(self, one: Delivery) -> bool:
+        """Whether the delivery has the status and the type."""
+        return self.status in ("", one["status"]) and (not self.type or events.matches([self.type], one["event_type"]))
+
+
+def page(scope: Scope, endpoint_id: str, limit: int, wanted: Filter, starting_after: str | None = None) -> Page:
+    """The deliveries to an endpoint that a filter lets through.
+
+    A `starting_after` that is not the id of a delivery counts as absent. A page may be short, because few of the
+    deliveries that were read pass the filter; it has a cursor then.
+    """
+    partition, prefix = resource.endpoint_partition(scope, endpoint_id), DELIVERIES.prefix
+    least, most = ids.first_of(prefix, wanted.since), ids.before(prefix, ids.first_of(prefix, wanted.until))
+    if starting_after and ids.is_id(prefix, starting_after):
+        most = min(most, ids.before(prefix, starting_after))
+    entries = entries_of(partition, _MOST_READ + 1, least, most, index="f2")
+    found: list[Delivery] = []
+    for start in range(0, min(len(entries), _MOST_READ), _READ):
+        part = entries[start : min(start + _READ, _MOST_READ)]
+        rows = cast("list[DeliveryRow]", table.rows_of(part))
+        found += filter(wanted.passes, map(resource.view, commands.cancel_closed(scope, rows)))
+        if len(found) > limit:
+            return Page(found[:limit], found[limit - 1]["id"])
+    return Page(found[:limit], entries[_MOST_READ - 1]["sk"] if len(entries) > _MOST_READ else None)
