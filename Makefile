@@ -26,7 +26,7 @@ NODE_IS_FINE = case "$$(node --version 2>/dev/null)" in v22.*|v24.*) command -v 
 .DEFAULT_GOAL := help
 .SUFFIXES:
 
-.PHONY: help run check hooks test simulate bench test-browser test-cli test-languages test-deploy test-openapi fuzz smoke lint types contracts unit format lock openapi synth bootstrap deploy rollback destroy clean
+.PHONY: help run check hooks test simulate bench soak test-browser test-cli test-languages test-deploy test-openapi fuzz smoke lint types contracts unit format lock openapi synth bootstrap deploy rollback destroy clean
 
 help: ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -34,7 +34,7 @@ help: ## Show this list
 	@echo "  make run takes PORT=8000 DATA_DIR=.data SPEED=1 READY_FILE= CANARY=0"
 	@echo "  make synth, deploy, rollback and destroy take STAGE=dev"
 	@echo "  make deploy takes EMERGENCY=1: all at once, without release alarms; make rollback takes RELEASES=1"
-	@echo "  make bench takes WRITE=1: write the tables of tests/bench/README.md"
+	@echo "  make bench takes WRITE=1: write the tables of tests/bench/README.md; make soak takes it and MINUTES=60"
 	@echo "  make simulate takes SEEDS=1000 FROM=1 FAULTS=killed,lost_after PLANTED=all"
 	@echo "  make smoke takes URL=https://….amazonaws.com/dev KEY=sk_test_…"
 
@@ -69,6 +69,9 @@ test-deploy: $(VENV)/.dev $(VENV)/.node-dev $(DEPLOY_VENV)/.done ## Deploy the a
 
 bench: $(VENV)/.dev $(VENV)/.node-local ## Compare the cost of requests with the usual way to build an API: six minutes
 	$(BIN)/python -m tests.bench $(if $(WRITE),--write)
+
+soak: $(VENV)/.dev $(VENV)/.node-local ## Load the local runner for MINUTES (60): memory, open files, lateness, and what got lost
+	$(BIN)/python -m tests.bench.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(WRITE),--write)
 
 simulate: $(VENV)/.dev ## Run the service from seeds, with faults, until a history fails (tests/README.md)
 	$(BIN)/python -m tests.simulation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(FROM),--first $(FROM)) \

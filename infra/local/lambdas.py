@@ -22,6 +22,9 @@ from infra.topology import Function
 
 log = logging.getLogger(__name__)
 
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+"""The methods of requests that change no resource."""
+
 
 @dataclass(frozen=True)
 class Context:
@@ -48,7 +51,7 @@ class Context:
 
 
 class Lambdas:
-    """The handlers of all functions, loaded once. `after_call` is called after each call of a handler."""
+    """The handlers of all functions, loaded once. `after_call` is called after calls that can change a resource."""
 
     def __init__(self, functions: Iterable[Function]) -> None:
         """Import the handlers. Raises StartError."""
@@ -66,7 +69,9 @@ class Lambdas:
             log.exception("%s failed, request %s", function.name, context.aws_request_id)
             raise
         finally:
-            self.after_call()
+            # The function of the stream and GET requests change no row whose changes become events.
+            if not function.stream and event.get("httpMethod") not in READING:
+                self.after_call()
 
 
 def threads(name: str, count: int) -> ThreadPoolExecutor:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,8 @@ def main() -> int:
     runner = Runner(read(os.environ))
     try:
         runner.start()
-        return asyncio.run(runner.serve())
+        with aws_client.hooked(runner.transactions):
+            return asyncio.run(runner.serve())
     finally:
         runner.stop()
 
@@ -64,6 +65,7 @@ class Runner:
         self._data_dir = DataDir(settings.data_dir)
         self._stop = threading.Event()
         self._queues = Engine()
+        self.transactions = _Transactions()
         self._backend: subprocess.Popen[bytes] | None = None
         self._forget_ready()
 
@@ -155,7 +157,7 @@ class Runner:
             loop.add_signal_handler(number, end, 0)
         threading.Thread(target=self._watch_backend, args=(loop, end), daemon=True).start()
         threading.Thread(target=self._watch_disk, daemon=True).start()
-        gateway = Gateway(self._socket, Routes(topology.FUNCTIONS), self._functions, _await_commits)
+        gateway = Gateway(self._socket, Routes(topology.FUNCTIONS), self._functions, self.transactions.wait)
         try:
             await gateway.start()
         except OSError:
@@ -250,15 +252,30 @@ class Runner:
             self._settings.ready_file.unlink(missing_ok=True)
 
 
-def _await_commits() -> None:
-    """Wait until the database has committed every transaction to which it has responded.
+class _Transactions(aws_client.Hook):
+    """Knows which threads have written a transaction, and waits until the database has committed it.
 
     DynamoDB Local responds to a transaction before it commits it. It runs all statements one after another, so a read
     returns after the commits before it.
     """
-    from shared.store import table
 
-    table.get("none", "none")
+    one_at_a_time = False
+
+    def __init__(self) -> None:
+        self._thread = threading.local()
+
+    def call(self, call: aws_client.Call, proceed: Callable[[aws_client.Call], Any]) -> Any:
+        """Make the call."""
+        if call.operation == "TransactWriteItems":
+            self._thread.has_written = True
+        return proceed(call)
+
+    def wait(self) -> None:
+        """Wait for the transactions of this thread."""
+        from shared.store import table
+
+        if vars(self._thread).pop("has_written", False):
+            table.get("none", "none")
 
 
 def _bind(port: int) -> socket.socket:

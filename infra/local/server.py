@@ -23,7 +23,6 @@ from infra.local.routes import Routes
 from infra.topology import Function
 
 THREADS = 128
-READING = frozenset({hdrs.METH_GET, hdrs.METH_HEAD, hdrs.METH_OPTIONS})
 MAX_BODY = 10 * 1024 * 1024
 """Bytes: API Gateway's limit."""
 MAX_HEAD = 10_240
@@ -103,7 +102,7 @@ class Gateway:
 
     def _call(self, function: Function, event: proxy.Event) -> Any:
         result = self._functions.call(function, event)
-        if event["httpMethod"] not in READING:
+        if event["httpMethod"] not in lambdas.READING:
             self._committed()
         return result
 

@@ -116,6 +116,9 @@ class Call:
 class Hook:
     """What happens around each call and each attempt. Tests count calls and inject faults with a subclass."""
 
+    one_at_a_time = True
+    """Whether calls that are begun early wait until their response is read, so that the hook sees one after another."""
+
     def call(self, call: Call, proceed: Callable[[Call], Any]) -> Any:
         """Make the call and return its response."""
         return proceed(call)
@@ -169,10 +172,10 @@ class Client:
     def begin(self, operation: str, parameters: Mapping[str, Any]) -> BegunCall:
         """Send the request of a call now, and read its response later: one thread can have several calls under way.
 
-        Raises nothing. If a hook is in use, the request is sent later, so that a hook sees one call after another.
+        Raises nothing. With a hook, the request is sent later, unless the hook need not see such calls.
         """
         call, exchange = Call(self.service.name, operation, parameters), None
-        if not _hooks:
+        if not any(hook.one_at_a_time for hook in _hooks):
             with contextlib.suppress(NoCredentials, ConnectionFailed):
                 exchange = self._connections.send(self._request(call))
         return BegunCall(self, call, exchange)

@@ -5,6 +5,7 @@ that are never public. `refuse_address` checks each address before a delivery co
 name are known only then. Neither opens a socket.
 """
 
+import functools
 import ipaddress
 import re
 import unicodedata
@@ -104,6 +105,7 @@ def refuse_url(url: str, *, allow_loopback: bool) -> str | None:
     return None
 
 
+@functools.lru_cache(maxsize=1_000)
 def read_url(url: str, *, allow_loopback: bool) -> WebhookUrl:
     """Parse `url`. With `allow_loopback`, loopback hosts are allowed too, with https or http. Raises UrlRefused."""
     if len(url) > MAX_URL_LENGTH:

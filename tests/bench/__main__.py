@@ -10,19 +10,14 @@ into README.md, with the kind of machine.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
-import re
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from infra.costs import WORK
 from tests.bench import cli, deliveries, lists, requests, runner
-from tests.bench.samples import Figure, Goal, table
+from tests.bench.samples import Figure, Goal, machine, table, write
 
 ROUNDS = 15
-README = Path(__file__).with_name("README.md")
 UNIT_GOALS = {"create": 13, "delivery": 6}
 
 
@@ -33,21 +28,6 @@ def units() -> list[Figure]:
         Figure(one.about, [f"{one.writes:g}"], one.writes, Goal(UNIT_GOALS[name], "units"))
         for name, one in work.items()
     ]
-
-
-def machine(rounds: int) -> str:
-    """On what the figures were measured."""
-    processor = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    name = processor[1] if processor else platform.machine()
-    return f"Measured in {rounds} rounds with Python {platform.python_version()} on {os.cpu_count()} cores ({name})."
-
-
-def write(name: str, text: str) -> None:
-    """Replace the part of README.md between the comments with this name. Raises ValueError if they are not there."""
-    begin, end = f"<!-- {name}: written by make bench WRITE=1 -->\n", f"<!-- end of {name} -->"
-    page = README.read_text()
-    start = page.index(begin) + len(begin)
-    README.write_text(f"{page[:start]}{text}\n{page[page.index(end, start) :]}")
 
 
 def main() -> None:
@@ -66,7 +46,7 @@ def main() -> None:
         "the command line": (cli.HEADINGS, lambda: cli.report(cli.measure(options.rounds))),
         "the local runner": (runner.HEADINGS, lambda: runner.report(runner.measure())),
     }
-    tables = {"machine": machine(options.rounds)}
+    tables = {"machine": f"Measured in {options.rounds} rounds with {machine()}."}
     missed = []
     print(f"{tables['machine']}\n", flush=True)
     for name, (headings, measure) in parts.items():

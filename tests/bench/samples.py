@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import platform
+import re
 import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+README = Path(__file__).with_name("README.md")
 Samples = dict[tuple[str, str], list[list[float]]]
 """The samples of each subject and task: CPU time, elapsed time and peak memory, as `Subject.do` returns them."""
 
@@ -87,3 +92,19 @@ def table(headings: Sequence[str], figures: Sequence[Figure]) -> str:
     columns = [*headings, "goal", ""]
     rule = "|---" * len(columns) + "|"
     return "\n".join([f"| {' | '.join(columns)} |", rule, *(figure.line for figure in figures)])
+
+
+def machine() -> str:
+    """On what figures are measured."""
+    processor = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    name = processor[1] if processor else platform.machine()
+    return f"Python {platform.python_version()} on {os.cpu_count()} cores ({name})"
+
+
+def write(name: str, text: str) -> None:
+    """Replace the part of README.md between the comments with this name. Raises ValueError if they are not there."""
+    begin = re.search(rf"<!-- {name}: .*-->\n", page := README.read_text())
+    if begin is None:
+        raise ValueError(name)
+    end = page.index(f"<!-- end of {name} -->", begin.end())
+    README.write_text(f"{page[: begin.end()]}{text}\n{page[end:]}")

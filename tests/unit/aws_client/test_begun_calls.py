@@ -10,7 +10,7 @@ import pytest
 
 from functions import customers
 from shared.aws import services
-from shared.aws.client import DYNAMODB, AwsError
+from shared.aws.client import DYNAMODB, AwsError, Hook, hooked
 from tests.bench import canned_dynamodb, subjects
 from tests.support.canned_aws import always, client, endpoint, error, response, serving
 from tests.support.racing import at_once
@@ -100,6 +100,27 @@ def test_the_end_of_an_unread_call_waits_for_nothing(use: Use) -> None:
             ours.begin("GetItem", GET).end()
             assert ours.call("GetItem", GET) == FOUND
             assert server.connections == 2
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_with_a_hook_a_begun_call_is_sent_later_unless_the_hook_need_not_see_one_after_another(
+    use: Use, follows: bool
+) -> None:
+    sent = threading.Event()
+
+    def answer(request: Request) -> bytes:
+        sent.set()
+        return response(200, FOUND)
+
+    class Watching(Hook):
+        one_at_a_time = follows
+
+    with endpoint(always(answer)) as server, hooked(Watching()):
+        use(server.url)
+        with client(DYNAMODB) as ours:
+            begun = ours.begin("GetItem", GET)
+            assert not sent.is_set() if follows else sent.wait(10)
+            assert begun.response() == FOUND
 
 
 @pytest.mark.parametrize("task", ["GET", "PATCH"])
