@@ -12,7 +12,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from shared.api.routes import lambda_handler, service
-from shared.core.api_description import API_DESCRIPTION, DESCRIBED_SERVER
+from shared.core.api_description import API_DESCRIPTION, DESCRIBED_SERVER, of_operator
 from shared.core.errors import ApiError, Code
 
 
@@ -36,7 +36,10 @@ class ApiDescription:
     """The ASGI app of GET /openapi.json."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Return the API in OpenAPI 3.1, with the address of this stage. Other methods are 405 `method_not_allowed`."""
+        """Return the API in OpenAPI 3.1, with the address, contact and terms of this stage.
+
+        Other methods are 405 `method_not_allowed`.
+        """
         request = _reading(scope, receive)
         # As for pages: other requests do not pay for it.
         from shared.pages import documents
@@ -44,6 +47,8 @@ class ApiDescription:
         scope["context"].route = "/openapi.json"
         server = json.dumps(scope["context"].base_url)[1:-1]
         body = _description().replace(DESCRIBED_SERVER, server)
+        if added := of_operator():
+            body = body.replace('"license":', f'{json.dumps(added)[1:-1]},"license":', 1)
         await documents.respond(request, body, "application/json")(scope, receive, send)
 
 

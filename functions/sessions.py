@@ -17,7 +17,7 @@ from shared.calls.transcripts import Line
 from shared.core import clock
 from shared.core.errors import ApiError, Code
 from shared.resources import fields
-from shared.resources.schema import Count, Keywords, SessionId, Time, one_of
+from shared.resources.schema import Count, Keywords, SessionId, Time
 
 
 class Transcript(TypedDict):
@@ -27,7 +27,7 @@ class Transcript(TypedDict):
     """The type of the object."""
     session_id: SessionId
     """The session of the call."""
-    status: Annotated[str, one_of((FileStatus.PROCESSING, FileStatus.AVAILABLE, FileStatus.FAILED))]
+    status: FileStatus
     """`available` and `failed` are final."""
     data: list[Line]
     """The lines in chronological order; `[]` unless the status is `available`."""
@@ -40,7 +40,7 @@ class Recording(TypedDict):
     """The type of the object."""
     session_id: SessionId
     """The session of the call."""
-    status: Annotated[str, one_of((FileStatus.PROCESSING, FileStatus.AVAILABLE, FileStatus.FAILED))]
+    status: FileStatus
     """`available` and `failed` are final."""
     url: Annotated[str, Keywords(format="uri")] | None
     """A link that is valid for 15 minutes. Null unless the status is `available`."""
@@ -118,7 +118,7 @@ def recording(request: Request[None]) -> Response:
     return responses.ok(body)
 
 
-def _status(session: SessionRecord, status: str, part: str) -> str:
+def _status(session: SessionRecord, status: FileStatus, part: str) -> FileStatus:
     """The status of the session's transcript or recording. Raises `resource_not_found` if there is none."""
     if status == FileStatus.NONE:
         raise ApiError(Code.RESOURCE_NOT_FOUND, f"The session {session.doc['id']} has no {part}.")

@@ -412,6 +412,7 @@ class ServiceStack(Stack):
             sign_in=self.stage.sign_in,
             notices_topic=self._notices_topic(),
             support_contact=self.stage.support_contact,
+            terms_url=self.stage.terms_url,
         )
 
     def _alias(self, function: Function) -> lambda_.Alias:

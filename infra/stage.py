@@ -216,6 +216,7 @@ class Stage(_Settings):
     - `signing_key`: the ARN of a replica of the signing key, for a stage whose region was lost.
     - `canary`: tests the stage every five minutes.
     - `support_contact`: where clients reach the operator, an e-mail address or an https URL, for the documentation.
+    - `terms_url`: the terms of service, an https URL, for the API description.
     - `traffic_shift`: shifts requests gradually to new versions of the functions.
     """
 
@@ -248,6 +249,7 @@ class Stage(_Settings):
     due_shards: int = Field(default=topology.DUE_SHARDS, ge=1, le=limits.MAX_DUE_SHARDS)
     monthly_budget: Annotated[int, Field(ge=1)] | None = None
     support_contact: SupportContact | None = None
+    terms_url: Annotated[str, StringConstraints(pattern=r"^https://[^\s<>\"]+$")] | None = None
     traffic_shift: TrafficShift | None = None
     backup: Backup | None = None
     replica_region: Region | None = None

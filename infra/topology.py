@@ -139,7 +139,7 @@ class Deployment:
     - `carrier`, `messenger`: the settings of Amazon Connect and WhatsApp. `sign_in`: those of the stage's own OpenID
       Connect provider.
     - `notices_topic`: the ARN of the topic for notices. `base_url`: the API's. `support_contact`: where clients
-      reach the operator, an e-mail address or a URL.
+      reach the operator, an e-mail address or a URL. `terms_url`: the terms of service.
     """
 
     table: str
@@ -158,6 +158,7 @@ class Deployment:
     notices_topic: str | None = None
     base_url: str | None = None
     support_contact: str | None = None
+    terms_url: str | None = None
 
 
 @dataclass(frozen=True)
@@ -265,6 +266,7 @@ class Function:
             "MODEL_ID": self.model and deployment.model,
             "BASE_URL": self.client and deployment.base_url,
             "SUPPORT_CONTACT": self.documents and deployment.support_contact,
+            "TERMS_URL": self.documents and deployment.terms_url,
             "NOTICES_TOPIC_ARN": self.notices and deployment.notices_topic,
         }
         found |= {name: value for name, value in optional.items() if value}

@@ -84,6 +84,12 @@ def document() -> dict[str, Any]:
             "version": api_description.NEWEST_REVISION,
             "summary": "Customers, appointments, calls, conversations and signed webhooks.",
             "description": _DESCRIPTION,
+            # As in pyproject.toml. Contact and terms are a stage's: the function that serves the document adds them.
+            "license": {"name": "All rights reserved", "identifier": "LicenseRef-All-Rights-Reserved"},
+        },
+        "externalDocs": {
+            "description": "Guides: webhooks, retries, idempotency, test mode and more.",
+            "url": f"{api_description.DESCRIBED_SERVER}/docs",
         },
         "servers": [{"url": api_description.DESCRIBED_SERVER}],
         "security": [{"api_key": []}],

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from infra.gateway_responses import GATEWAY_RESPONSES
 from infra.openapi import headers
-from infra.openapi.schemas import Schema, ref
+from infra.openapi.schemas import Schema, opened, ref
 from shared.api.routes import Operation
 from shared.core import api_description
 from shared.core.errors import ERRORS, Code
@@ -138,11 +138,11 @@ def schemas() -> dict[str, Schema]:
     types = list(dict.fromkeys(kind.type for kind in ERRORS.values()))
     properties = {
         "type": {
-            "anyOf": [{"type": "string", "enum": types}, {"type": "string"}],
+            **ref("ErrorTypeValue"),
             "description": "The kind of the error.",
         },
         "code": {
-            "anyOf": [{"type": "string", "enum": [*ERRORS]}, {"type": "string"}],
+            **ref("ErrorCodeValue"),
             "description": "The error, for programs.",
         },
         "message": {"type": "string", "description": "The error, for people. The text may change."},
@@ -162,6 +162,10 @@ def schemas() -> dict[str, Schema]:
             "required": ["error"],
             "properties": {"error": ref("ErrorDetails") | {"description": "What is wrong."}},
         },
+        "ErrorType": {"type": "string", "enum": types},
+        "ErrorTypeValue": opened(ref("ErrorType")),
+        "ErrorCode": {"type": "string", "enum": [*ERRORS]},
+        "ErrorCodeValue": opened(ref("ErrorCode")),
         "ErrorDetails": {
             "type": "object",
             "description": "What is wrong with a request.",

@@ -47,7 +47,6 @@ _FIELDS: dict[str, Any] = {
     "project_id": 1,
     "project_name": "Blue Clinic",
     "summary": "The customer confirmed the appointment.",
-    "reason": "The customer asked for a person.",
     "created": 1795339800,
     "event_type": "appointment.confirmed",
     "started_at_ms": 0,

@@ -1,60 +1,50 @@
-"""Links: which operations take the ids in a response."""
+"""Links: which operations take the id of what a request has created."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from infra.openapi.operations import Described
 from infra.openapi.schemas import Schema, id_prefix
 
 
 def add(operations: Iterable[Described], named: Mapping[str, Schema]) -> None:
-    """Add links to the successful responses of the operations."""
+    """Add links to the responses of the operations that create something."""
     operations = [*operations]
-    for source in operations:
-        for status in source.operation.status:
-            response = source.document["responses"][str(status)]
-            found = _links(source, response["content"]["application/json"]["schema"], operations, named)
-            if found:
-                response["links"] = found
-
-
-def _links(source: Described, schema: Schema, targets: list[Described], named: Mapping[str, Schema]) -> Schema:
-    ids = _ids(schema, named, "$response.body#")
-    if not ids:
-        return {}
-    own = {
-        prefix: f"$request.path.{parameter['name']}"
-        for parameter in source.document["parameters"]
-        if parameter.get("in") == "path" and (prefix := id_prefix(parameter["schema"]))
+    needed = {
+        each.operation.name: {
+            parameter["name"]: id_prefix(parameter["schema"])
+            for parameter in each.document["parameters"]
+            if parameter.get("in") == "path"
+        }
+        for each in operations
     }
-    found = {}
-    for target in targets:
-        parameters = [each for each in target.document["parameters"] if each.get("in") == "path"]
-        needed = {each["name"]: id_prefix(each["schema"]) for each in parameters}
-        values = {name: ids.get(prefix) or own.get(prefix) for name, prefix in needed.items() if prefix}
-        new = any(prefix in ids for prefix in needed.values())
-        if new and all(values.values()) and target.operation.name != source.operation.name:
-            found[target.operation.name] = {"operationId": target.operation.name, "parameters": values}
-    return found
+    for source in operations:
+        for status in {201, 202}.intersection(source.operation.status):
+            response = source.document["responses"][str(status)]
+            response["links"] = _links(response["content"]["application/json"]["schema"], needed, named)
 
 
-def _ids(schema: Schema, named: Mapping[str, Schema], place: str) -> dict[str, str]:
-    """Where the body of a response has an id, by the id's prefix; the object's own id before those it refers to."""
-    if "$ref" in schema:
-        return _ids(named[schema["$ref"].rpartition("/")[2]], named, place)
-    if "oneOf" in schema:
-        return _ids(schema["oneOf"][0], named, place)
-    properties: Mapping[str, Any] = schema.get("properties", {})
-    if properties.get("object", {}).get("const") == "list":
-        return _ids(properties["data"]["items"], named, f"{place}/data/0")
-    found: dict[str, str] = {}
-    for name, value in properties.items():
-        prefix = id_prefix(value)
-        if prefix:
+def _links(
+    schema: Schema, needed: Mapping[str, Mapping[str, str | None]], named: Mapping[str, Schema]
+) -> dict[str, Schema]:
+    """The operations that take the first id of the body, or that of a parent in the same path."""
+    ids = _ids(schema, named, "$response.body#")
+    created = next(prefix for prefix in ids if any(prefix in one.values() for one in needed.values()))
+    taken = {prefix for one in needed.values() if created in one.values() for prefix in one.values()}
+    return {
+        name: {"operationId": name, "parameters": {parameter: ids[prefix] for parameter, prefix in one.items()}}
+        for name, one in needed.items()
+        if one and taken.issuperset(one.values())
+    }
+
+
+def _ids(schema: Schema, named: Mapping[str, Schema], place: str) -> dict[str | None, str]:
+    """Where the body of a response has an id, by the id's prefix. A message is followed by its conversation."""
+    found: dict[str | None, str] = {}
+    for name, value in named[schema["$ref"].rpartition("/")[2]]["properties"].items():
+        if prefix := id_prefix(value):
             found.setdefault(prefix, f"{place}/{name}")
-        elif "$ref" in value and name == "conversation":
-            for inner, where in _ids(value, named, f"{place}/{name}").items():
-                found.setdefault(inner, where)
+        elif name == "conversation":
+            found |= _ids(value, named, f"{place}/{name}")
     return found

@@ -67,12 +67,14 @@ def describe(
 ) -> Described:
     """The operation of a route. `id_types` are the types of the resources that the ids in the path name, by path."""
     summary, description = text.summary_and_description(operation.handle)
+    # First, because fields of requests and parameters refer to the enumerations of responses.
+    returns = schemas.of(operation.returns)
     found: Schema = {
         "operationId": operation.name,
         "summary": summary,
         **({"description": description} if description else {}),
         "tags": [tag],
-        "parameters": [*_path_parameters(schemas, path, id_types), *_query_parameters(operation)],
+        "parameters": [*_path_parameters(schemas, path, id_types), *_query_parameters(schemas, operation)],
     }
     found["parameters"].append({"$ref": "#/components/parameters/Service-Version"})
     in_body: frozenset[str] = frozenset()
@@ -83,7 +85,6 @@ def describe(
         media = {"schema": body, "example": examples.BODIES[operation.body.__name__]}
         found["requestBody"] = {"required": not operation.optional_body, "content": {"application/json": media}}
     codes = errors.of(method, path, operation, in_body)
-    returns = schemas.of(operation.returns)
     found["responses"] = {
         str(status): {
             "description": _SUCCESSES[status],
@@ -124,7 +125,7 @@ def _noun(cls: Any) -> str:
     return re.sub(r"(?<!^)(?=[A-Z])", " ", cls.__name__).lower()
 
 
-def _query_parameters(operation: Operation) -> list[Schema]:
+def _query_parameters(schemas: Schemas, operation: Operation) -> list[Schema]:
     collection = operation.lists
     if collection is None:
         return []
@@ -142,6 +143,7 @@ def _query_parameters(operation: Operation) -> list[Schema]:
     for name, filter_ in collection.filters.items():
         value = {"type": "string"} | {key: part for key, part in filter_.keywords.items() if key != schema.CODE}
         description = f"Only {nouns} with this `{name}`."
+        value = schemas.name(value)
         if name in collection.repeatable:
             value = {"type": "array", "items": value}
             description = f"Only {nouns} with one of these values of `{name}`."
@@ -177,7 +179,7 @@ def _cursor(collection: Collection[Any, Any]) -> Schema:
 
 
 def _range(nouns: str, time: str, comparison: str) -> Schema:
-    value = {"type": "integer"} if time == "created" else {"type": "string", "format": "date-time"}
+    value = {"type": "integer", "format": "int64"} if time == "created" else {"type": "string", "format": "date-time"}
     unit = " (Unix seconds)" if time == "created" else ", a date-time with a UTC offset"
     return {
         "name": f"{time}[{comparison}]",

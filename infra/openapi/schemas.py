@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal, NotRequired, Union, get_args, get_origin
 
 from infra.openapi import examples, text
+from shared.agent.tools import Action
 from shared.conversations.resource import AddedMessage
 from shared.core.event_types import EVENT_TYPES
 from shared.resources import fields, queries, schema
@@ -52,9 +53,9 @@ def nullable(found: Schema) -> Schema:
     return {**found, "type": [found["type"], "null"]}
 
 
-def _open(found: Schema, values: Schema) -> Schema:
-    """The schema of a value in a response. If it has known values, any other string is allowed, too."""
-    return {"anyOf": [found, {"type": "string"}]} if "enum" in values else found
+def opened(values: Schema) -> Schema:
+    """The schema of one of these values, or any other string. It needs a name: Go's generator would take an enum's."""
+    return {"description": "A known value, or one of a later revision.", "anyOf": [values, {"type": "string"}]}
 
 
 class Schemas:
@@ -64,28 +65,34 @@ class Schemas:
         self.named: dict[str, Schema] = {}
 
     def of(self, annotation: Any) -> Schema:
-        """The schema of a type annotation in a response."""
+        """The schema of a type annotation in a response. A named enumeration allows any other string, too."""
+        found = self._closed(annotation)
+        named = self.name(found)
+        if not {"enum", schema.NAME} <= found.keys():
+            return named
+        self.named[f"{found[schema.NAME]}Value"] = opened(named)
+        return ref(f"{found[schema.NAME]}Value")
+
+    def _closed(self, annotation: Any) -> Schema:
+        """The schema of a type annotation, with known values only."""
         origin, arguments = get_origin(annotation), get_args(annotation)
+        if annotation == Action:
+            return self._action()
         if origin is queries.Page:
             return self._page(arguments[0])
         if origin in (Annotated, NotRequired):
             keywords = [found.keywords for found in arguments[1:] if isinstance(found, Keywords)]
             merged = {name: value for each in keywords for name, value in each.items() if name != schema.CODE}
-            values = self.of(arguments[0]) | merged
-            return _open(self._named(values), values)
+            return self._closed(arguments[0]) | merged
         if origin in (Union, types.UnionType):
             (inner,) = (argument for argument in arguments if argument is not type(None))
             return nullable(self.of(inner))
         if isinstance(annotation, type) and issubclass(annotation, StrEnum):
-            values = {"type": "string", "enum": [*annotation], schema.NAME: annotation.__name__}
-            return _open(self._named(values), values)
+            described = text.of_values(annotation)
+            return {"type": "string", "enum": [*annotation], "description": described, schema.NAME: annotation.__name__}
         if origin is Literal:
-            (value,) = arguments if len(arguments) == 1 else (None,)
-            kind = _TYPES[type(arguments[0])]
-            if value is not None:
-                return {"type": kind, "const": value}
-            values = {"type": kind, "enum": [*arguments]}
-            return _open(values, values)
+            values = {"const": arguments[0]} if len(arguments) == 1 else {"enum": [*arguments]}
+            return {"type": _TYPES[type(arguments[0])], **values}
         if origin is list:
             return {"type": "array", "items": self.of(arguments[0])}
         if origin is dict:
@@ -106,16 +113,17 @@ class Schemas:
             self.named.setdefault(name, self._input(models[name], part))
         return ref(model.__name__), frozenset(codes)
 
-    def _named(self, found: Schema) -> Schema:
-        """The schema, or a reference to it if it has a name of its own."""
+    def name(self, found: Schema) -> Schema:
+        """The schema, or a reference to it if it has a name. Without one, it has that of the same values."""
         name = found.get(schema.NAME)
-        if name is None:
-            return found
-        self.named[name] = {key: value for key, value in found.items() if key != schema.NAME}
-        return ref(name)
+        if name is not None:
+            self.named[name] = {key: value for key, value in found.items() if key != schema.NAME}
+        elif "enum" in found:
+            name = next((name for name, each in self.named.items() if each.get("enum") == found["enum"]), None)
+        return found if name is None else ref(name)
 
     def _input(self, model: type[Input], found: Schema) -> Schema:
-        tidy: Schema = _tidy(found, self._named)
+        tidy: Schema = _tidy(found, self.name)
         docs = text.of_fields(model)
         properties = {}
         for name, schema_ in tidy.get("properties", {}).items():
@@ -162,6 +170,31 @@ class Schemas:
         }
         return ref(name)
 
+    def _action(self) -> Schema:
+        """One schema for each kind of action, which differ in type and fields."""
+        known = [self.of(cls) for cls in get_args(Action)]
+        properties: Schema = {}
+        for cls in get_args(Action):
+            own = self.named[cls.__name__]["properties"]
+            types_ = [*get_args(typing.get_type_hints(cls)["type"])]
+            # Named, and no `const`: some generated clients check only the values of a named enumeration.
+            self.named[f"{cls.__name__}Type"] = {"type": "string", "enum": types_}
+            own["type"] = ref(f"{cls.__name__}Type") | {"description": own["type"]["description"]}
+            properties |= own
+        type_ = {"type": "string", "description": "A type that this description does not list."}
+        self.named["UnknownAction"] = {
+            "type": "object",
+            "description": "An action of a type that a later revision of the API added. Ignore it.",
+            "required": ["type"],
+            "properties": {**properties, "type": type_},
+        }
+        # As for events, a discriminator would make generated clients refuse an unknown type.
+        self.named["Action"] = {
+            "description": "An action of a reply. `type` determines which other field is present.",
+            "anyOf": [*known, ref("UnknownAction")],
+        }
+        return ref("Action")
+
     def _event(self) -> Schema:
         """One schema for each kind of resource, which differ in type and data."""
         if "Event" in self.named:
@@ -177,7 +210,9 @@ class Schemas:
             properties = {}
             for name, annotation in annotations.items():
                 found = ref(f"{resource}{data}") if name == "data" else self.of(annotation)
-                found = {"type": "string", "enum": own} if name == "type" else found
+                if name == "type":
+                    self.named[f"{resource}EventType"] = {"type": "string", "enum": own}
+                    found = ref(f"{resource}EventType")
                 properties[name] = {**found, "description": docs[name]} | examples.of(f"{resource}Event", name, found)
             self.named[f"{resource}Event"] = {
                 "type": "object",

@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
+import itertools
 import re
 import sys
 from collections.abc import Mapping
+from enum import StrEnum
 from types import ModuleType
 from typing import Any
 
@@ -39,6 +41,20 @@ def of_fields(cls: type) -> dict[str, str]:
         if base.__module__.split(".")[0] in ("functions", "shared"):
             found |= of_fields(base)
     return found | _own_fields(node)
+
+
+def of_values(cls: type[StrEnum]) -> str:
+    """The docstring of an enumeration, with those of its values as a list."""
+    body = _classes(sys.modules[cls.__module__])[cls.__name__].body
+    lines = [
+        f"- `{cls[member.targets[0].id]}`: {plain(str(doc.value.value))}"
+        for member, doc in itertools.pairwise(body)
+        if isinstance(member, ast.Assign)
+        and isinstance(member.targets[0], ast.Name)
+        and isinstance(doc, ast.Expr)
+        and isinstance(doc.value, ast.Constant)
+    ]
+    return "\n".join([of(cls), "", *lines])
 
 
 def plain(docstring: str) -> str:

@@ -20,7 +20,7 @@ _HEADERS = {
     ),
     "webhook-timestamp": (
         "Standard Webhooks: when the request was signed, in Unix seconds.",
-        {"type": "string", "pattern": "^[0-9]+$"},
+        {"type": "string", "format": "unixtime", "pattern": "^[0-9]+$"},
     ),
     "webhook-signature": (
         "Standard Webhooks: `v1,` and the base64 HMAC-SHA256 of `<webhook-id>.<webhook-timestamp>.<raw body>`, keyed"

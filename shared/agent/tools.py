@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict, cast
 from zoneinfo import ZoneInfo
 
 from shared.agent_settings import hours, policy
@@ -21,7 +21,7 @@ from shared.appointments import commands
 from shared.appointments.resource import Appointment, AppointmentPatch, AppointmentRecord, AppointmentStatus
 from shared.core import clock, limits
 from shared.core.errors import ApiError
-from shared.resources.schema import AppointmentId, CustomerId, SessionId, one_of
+from shared.resources.schema import AppointmentId, CustomerId, SessionId
 from shared.telephony import CallOutcome
 
 if TYPE_CHECKING:
@@ -30,51 +30,76 @@ if TYPE_CHECKING:
 LATEST_CALL_MS = limits.LATEST_CALL_DAYS * clock.DAY
 """How far in the future a customer can request the next call (milliseconds)."""
 
-ACTION_TYPES = (
-    "handoff",
-    "appointment_confirmed",
-    "appointment_rescheduled",
-    "appointment_cancelled",
-    "call_requested",
-    "conversation_ended",
-    "customer_opted_out",
-)
-"""The actions of a reply (promises 8)."""
-
 
 class HandoffReason(StrEnum):
     """Why a person is needed (promises 11)."""
 
     PERSON_REQUESTED = "person_requested"
+    """The customer asks for a person."""
     COMPLAINT = "complaint"
+    """The customer complains."""
     OUTSIDE_SCOPE = "outside_scope"
+    """It is about something that the agent does not do."""
     CANNOT_HELP = "cannot_help"
+    """The agent does not know how to help."""
     CHANGE_REQUESTED = "change_requested"
     """A person must decide about a new time."""
     CUSTOMER_DELETED = "customer_deleted"
+    """The customer is deleted."""
     AGENT_FAILED = "agent_failed"
-    """In a conversation, the agent answers the next message again (promises 8)."""
+    """The reply is an apology. In a conversation, the agent answers the next message again (promises 8)."""
     CONTENT_FILTERED = "content_filtered"
+    """The model's provider filtered the message or the reply."""
 
 
-class Action(TypedDict):
-    """An action of a reply. `type` determines which other field is present (promises 8)."""
+class HandoffAction(TypedDict):
+    """The conversation was handed to a person (promises 8)."""
 
-    type: Annotated[str, one_of(ACTION_TYPES, "ActionType")]
-    """What the agent did. `handoff`: a person must take over."""
-    reason: NotRequired[HandoffReason]
-    """Only on a handoff: why a person is needed.
+    type: Literal["handoff"]
+    """The type of the action."""
+    reason: HandoffReason
+    """Why a person is needed."""
 
-    `person_requested`, `complaint`, `outside_scope` (it is about something that the agent does not do), `cannot_help`,
-    `change_requested` (a person must decide about a new time), `customer_deleted`, `agent_failed` (the reply is an
-    apology, and the agent answers the next message again) or `content_filtered` (by the model's provider).
-    """
-    appointment_id: NotRequired[AppointmentId]
-    """Only on a change of an appointment: the appointment that was changed."""
-    session_id: NotRequired[SessionId]
-    """Only on a requested call: the session of the call."""
-    customer_id: NotRequired[CustomerId]
-    """Only on an opt-out: the customer who is not to be called or written to again."""
+
+AppointmentActionType = Literal["appointment_confirmed", "appointment_rescheduled", "appointment_cancelled"]
+
+
+class AppointmentAction(TypedDict):
+    """An appointment was changed (promises 8)."""
+
+    type: AppointmentActionType
+    """The type of the action: how the appointment was changed."""
+    appointment_id: AppointmentId
+    """The appointment that was changed."""
+
+
+class CallRequestedAction(TypedDict):
+    """A call to the customer was requested (promises 8)."""
+
+    type: Literal["call_requested"]
+    """The type of the action."""
+    session_id: SessionId
+    """The session of the call."""
+
+
+class ConversationEndedAction(TypedDict):
+    """The conversation was ended (promises 8)."""
+
+    type: Literal["conversation_ended"]
+    """The type of the action."""
+
+
+class CustomerOptedOutAction(TypedDict):
+    """The customer is not to be called or written to again (promises 11)."""
+
+    type: Literal["customer_opted_out"]
+    """The type of the action."""
+    customer_id: CustomerId
+    """The customer who opted out."""
+
+
+Action = HandoffAction | AppointmentAction | CallRequestedAction | ConversationEndedAction | CustomerOptedOutAction
+"""An action of a reply (promises 8)."""
 
 
 @dataclass(frozen=True)
@@ -367,7 +392,8 @@ class Tools:
         if after is record.doc:
             return Result(True, "No change was necessary.")
         self.result.change = (record, after)
-        self.result.actions.append({"type": f"appointment_{done}", "appointment_id": appointment_id})
+        kind = cast("AppointmentActionType", f"appointment_{done}")
+        self.result.actions.append({"type": kind, "appointment_id": appointment_id})
         return Result(True, "Done.")
 
     def _propose(self, proposal: Proposal) -> Result:

@@ -22,8 +22,11 @@ class ChangePolicy(StrEnum):
     """Which new times the agent may agree to by itself (promises 11)."""
 
     AUTO = "auto"
+    """Any time."""
     WITHIN_HOURS = "within_hours"
+    """Times at which the whole appointment is within the opening hours."""
     ASK_STAFF = "ask_staff"
+    """None: a person decides."""
 
 
 class Problem(StrEnum):

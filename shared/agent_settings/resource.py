@@ -145,8 +145,7 @@ class AgentSettingsPatch(fields.Input):
     facts: Annotated[list[FactInput], Field(max_length=MAX_FACTS), AfterValidator(_facts_size)] | None = None
     """What the agent knows about the business. It answers questions from nothing else."""
     change_policy: Literal["auto", "within_hours", "ask_staff"] | None = None
-    """Which new times of an appointment the agent may agree to. `auto`: any. `within_hours`: those whose whole
-    appointment is within the opening hours. `ask_staff`: none; a person decides."""
+    """Which new times of an appointment the agent may agree to by itself."""
     minimum_notice_minutes: Annotated[int, Field(ge=0, le=MAX_NOTICE_MINUTES)] | None = None
     """How many minutes from now a new time must be at least."""
     calling_hours: HoursList | None = None

@@ -22,10 +22,15 @@ class AppointmentStatus(StrEnum):
     """The status of an appointment (promises 6)."""
 
     PENDING = "pending"
+    """The customer has not confirmed it yet."""
     CONFIRMED = "confirmed"
+    """The customer has confirmed it."""
     RESCHEDULED = "rescheduled"
+    """It was moved to another time."""
     CANCELLED = "cancelled"
+    """It was cancelled."""
     FAILED = "failed"
+    """It did not take place, for example because the customer did not come."""
 
 
 TRANSITIONS: Mapping[AppointmentStatus, frozenset[AppointmentStatus]] = {
@@ -156,7 +161,7 @@ class AppointmentCreate(AppointmentFields):
     """The id of a customer who is not deleted."""
     appointment_at: fields.Instant
     """The time of the appointment, with a UTC offset. A past time is accepted."""
-    status: Literal["pending", "confirmed"] = "pending"
+    status: Annotated[Literal["pending", "confirmed"], Keywords(name="AppointmentCreateStatus")] = "pending"
     """The status to begin with."""
     metadata: fields.Metadata | None = None
     """Your own keys and values. A key with the value null is omitted."""

@@ -52,7 +52,7 @@ class Call(TypedDict):
 
     object: Literal["call"]
     """The type of the object."""
-    status: Annotated[str, one_of(("queued", "consent_pending"))]
+    status: Annotated[str, one_of(("queued", "consent_pending"), "CallStatus")]
     """`queued`, or `consent_pending` while the customer is asked for consent."""
     session_id: SessionId
     """The session that tracks the call."""

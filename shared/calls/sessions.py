@@ -44,16 +44,22 @@ class Channel(StrEnum):
     """How a customer is called."""
 
     PHONE = "phone"
+    """A phone call."""
     WHATSAPP = "whatsapp"
+    """A call on WhatsApp, which needs consent."""
 
 
 class FileStatus(StrEnum):
     """Whether a call has a transcript or a recording."""
 
     NONE = "none"
+    """There is none, and a request for it is answered with 404."""
     PROCESSING = "processing"
+    """It is being made."""
     AVAILABLE = "available"
+    """It can be retrieved."""
     FAILED = "failed"
+    """It could not be made."""
 
 
 LEASE_MS = 18 * clock.SECOND
@@ -65,9 +71,13 @@ class ConsentStatus(StrEnum):
     """The customer's answer to a request for consent."""
 
     PENDING = "pending"
+    """The customer has not answered yet."""
     GRANTED = "granted"
+    """The customer agreed."""
     DECLINED = "declined"
+    """The customer declined."""
     EXPIRED = "expired"
+    """The customer did not answer in time."""
 
 
 class SessionConsent(TypedDict):
@@ -105,8 +115,8 @@ class Session(Resource):
     ended_reason: EndedReason | None
     """Why the call ended. Null until it has ended."""
     outcome: CallOutcome | None
-    """What came of the call. Null until it has ended. `OUTCOMES` says which outcomes a status has."""
-    answered_by: Annotated[str, one_of(("human", "machine"))] | None
+    """What came of the call. Null until it has ended."""
+    answered_by: Annotated[str, one_of(("human", "machine"), "AnsweredBy")] | None
     """Who answered. Null until somebody answers, and if nobody does."""
     not_before: Time | None
     """The earliest time of the call that the request named. Null if it named none. Never changes."""

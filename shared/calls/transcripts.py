@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Literal, TypedDict
+from typing import Annotated, Literal, TypedDict
 
 from shared.calls.sessions import SESSIONS
 from shared.resources import fields
-from shared.resources.schema import Count
+from shared.resources.schema import Count, Keywords
 from shared.store import table
 from shared.store.keys import Scope
 
-Speaker = Literal["agent", "customer"]
+Speaker = Annotated[Literal["agent", "customer"], Keywords(name="Speaker")]
 RAW, REDACTED = "raw", "redacted"
 """The sources of a transcript that the carrier made. One that the agent wrote has no source."""
 

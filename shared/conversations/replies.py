@@ -26,12 +26,14 @@ from shared.conversations.resource import (
     CONVERSATIONS,
     MESSAGES,
     AnsweredMessage,
+    AssistantMessage,
     Conversation,
     ConversationRecord,
     ConversationStatus,
     Message,
     ReplyStatus,
     Role,
+    UserMessage,
     after_reply,
     is_held,
     transcript,
@@ -263,7 +265,7 @@ def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply)
         assert conversation.doc["customer_id"] is not None
         call = calls.call_customer(scope, conversation.doc["customer_id"], CallCreate(channel="phone"))
         actions.append({"type": "call_requested", "session_id": call.doc["id"]})
-    reply_message: Message = {
+    reply_message: AssistantMessage = {
         "id": ids.new(MESSAGES.prefix, now),
         "object": "message",
         "role": Role.ASSISTANT,
@@ -273,7 +275,10 @@ def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply)
         "holding": agent.holding,
     }
     change = _conversation_after(turn, conversation, reply_message, result, introduces=agent.introduces)
-    message: Message = {**turn.message, "reply_status": ReplyStatus.FAILED if agent.failed else ReplyStatus.COMPLETE}
+    message: UserMessage = {
+        **turn.message,
+        "reply_status": ReplyStatus.FAILED if agent.failed else ReplyStatus.COMPLETE,
+    }
     response = _response_body(message, reply_message, change.doc, markdown=turn.claim.row["markdown"])
     writes = [
         table.Put(_message_row(turn, reply_message)),
@@ -291,15 +296,15 @@ def _save_reply(turn: Turn, conversation: ConversationRecord, agent: AgentReply)
     return response
 
 
-def _response_body(message: Message, reply: Message, conversation: Conversation, *, markdown: bool) -> str:
+def _response_body(message: UserMessage, reply: AssistantMessage, conversation: Conversation, *, markdown: bool) -> str:
     """The body of the 201: the user's message with the reply and the conversation."""
-    rendered: Message = reply if markdown else {**reply, "content": plain_text.plain(reply["content"])}
+    rendered: AssistantMessage = reply if markdown else {**reply, "content": plain_text.plain(reply["content"])}
     body: AnsweredMessage = {**message, "reply": rendered, "conversation": conversation}
     return fields.to_json(body)
 
 
 def _conversation_after(
-    turn: Turn, conversation: ConversationRecord, reply: Message, result: TurnResult, *, introduces: bool
+    turn: Turn, conversation: ConversationRecord, reply: AssistantMessage, result: TurnResult, *, introduces: bool
 ) -> Change[Conversation]:
     """The conversation after the reply, which may end it."""
     at, before = reply["created_at"], conversation.doc
@@ -326,7 +331,7 @@ def _change_writes(scope: Scope, conversation: Conversation, result: TurnResult)
     return [APPOINTMENTS.replace(scope, *result.change), customer_exists]
 
 
-def _message_row(turn: Turn, reply: Message) -> table.Row:
+def _message_row(turn: Turn, reply: AssistantMessage) -> table.Row:
     row = {"pk": turn.claim.row["pk"], "sk": reply["id"], "kind": MESSAGES.kind, "doc": fields.to_json(reply)}
     return row | {"conversation_id": turn.conversation_id}
 
@@ -341,7 +346,7 @@ def _unlocked(turn: Turn, conversation: ConversationRecord, result: TurnResult) 
     return unlocked
 
 
-def _completion(turn: Turn, message: Message, response: str) -> table.Update:
+def _completion(turn: Turn, message: UserMessage, response: str) -> table.Update:
     """The write that ends the turn. It stores the body of the response."""
     row, attributes = turn.claim.row, {"doc": fields.to_json(message), "response_body": response}
     return table.Update(row["pk"], row["sk"], set={**tasks.NO_WORK, **attributes})

@@ -19,7 +19,7 @@ from shared.conversations.participants import CustomerReference
 from shared.core import ids
 from shared.resources import fields, filters
 from shared.resources.collections import Collection, Record, Resource, ResourceRow
-from shared.resources.schema import ConversationId, CustomerId, MessageId, Metadata, Time, at_most
+from shared.resources.schema import ConversationId, CustomerId, Keywords, MessageId, Metadata, Time, at_most
 from shared.store import table
 from shared.store.keys import Scope
 from shared.tasks import tasks
@@ -29,23 +29,31 @@ class ConversationStatus(StrEnum):
     """The status of a conversation (promises 8)."""
 
     ACTIVE = "active"
+    """It takes messages."""
     ENDED = "ended"
+    """It takes no more messages. This is final."""
 
 
 class ReplyStatus(StrEnum):
     """The status of the reply to a user's message (promises 8)."""
 
     PENDING = "pending"
+    """There is no reply yet."""
     COMPLETE = "complete"
+    """The agent has replied."""
     FAILED = "failed"
+    """The agent failed, and the reply is an apology."""
 
 
 class Role(StrEnum):
     """Who wrote a message: the customer, the agent, or a person of the business."""
 
     USER = "user"
+    """The customer."""
     ASSISTANT = "assistant"
+    """The agent."""
     STAFF = "staff"
+    """A person of the business."""
 
 
 class Handoff(TypedDict):
@@ -85,11 +93,8 @@ class Conversation(Resource):
     """The handoff for which the customer waits. Null if nobody waits."""
 
 
-class Message(TypedDict):
-    """One message of a conversation (promises 8). Id prefix `msg_`.
-
-    A message never changes, except for `reply_status`.
-    """
+class MessageFields(TypedDict):
+    """The fields of every message."""
 
     id: MessageId
     """The message's id. Ids sort by the time of the message."""
@@ -101,6 +106,14 @@ class Message(TypedDict):
     """The text as sent. A reply is Markdown."""
     created_at: Time
     """When the message was sent."""
+
+
+class Message(MessageFields):
+    """One message of a conversation (promises 8). Id prefix `msg_`.
+
+    A message never changes, except for `reply_status`.
+    """
+
     reply_status: NotRequired[ReplyStatus]
     """Only on a user's message: `pending` until the reply, then `complete`, or `failed` if the reply is an apology."""
     actions: NotRequired[list[Action]]
@@ -109,17 +122,33 @@ class Message(TypedDict):
     """Only on an assistant's message: whether it only says again that a person will reply, so that it can be hidden."""
 
 
-class AddedMessage(Message):
+class UserMessage(MessageFields):
+    """A message of the user."""
+
+    reply_status: ReplyStatus
+    """`pending` until the reply, then `complete`, or `failed` if the reply is an apology."""
+
+
+class AssistantMessage(MessageFields):
+    """A reply of the agent (promises 8)."""
+
+    actions: list[Action]
+    """What the agent did; `[]` if nothing."""
+    holding: bool
+    """Whether the reply only says again that a person will reply, so that it can be hidden."""
+
+
+class AddedMessage(MessageFields):
     """A message of a person of the business, in the event `conversation.message_added` (promises 11)."""
 
     conversation_id: ConversationId
     """The conversation to which the message was added."""
 
 
-class AnsweredMessage(Message):
+class AnsweredMessage(UserMessage):
     """A user's message with the agent's reply (promises 8)."""
 
-    reply: Message
+    reply: AssistantMessage
     """The assistant's message. Its content is plain text if the request has `markdown: false`."""
     conversation: Conversation
     """The conversation after the reply."""
@@ -128,7 +157,7 @@ class AnsweredMessage(Message):
 class PostedMessage(Message):
     """A message that was added to a conversation, with the agent's reply to a user's (promises 8, 11)."""
 
-    reply: Message | None
+    reply: AssistantMessage | None
     """The assistant's message. Its content is plain text if the request has `markdown: false`.
 
     Null after a message with the role `staff`, and never after a user's.
@@ -167,7 +196,7 @@ class UserMessageCreate(fields.Input):
 class MessageCreate(UserMessageCreate):
     """A message to the conversation in the path. `customer` and `metadata` have no effect (promises 8)."""
 
-    role: Literal["user", "staff"] = "user"
+    role: Annotated[Literal["user", "staff"], Keywords(name="MessageCreateRole")] = "user"
     """Who writes: the user, or a person of the business. The agent does not reply to `staff`."""
 
 

@@ -15,7 +15,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shared.conversations.resource import MESSAGES, Message, MessageRow
+from shared.conversations.resource import MESSAGES, MessageRow, UserMessage
 from shared.core import clock, ids
 from shared.core.errors import ApiError, Code
 from shared.store import table
@@ -71,9 +71,9 @@ class Turn:
         return self.claim.row["conversation_id"]
 
     @property
-    def message(self) -> Message:
+    def message(self) -> UserMessage:
         """The user's message."""
-        message: Message = json.loads(self.claim.row["doc"])
+        message: UserMessage = json.loads(self.claim.row["doc"])
         return message
 
     @property

@@ -16,3 +16,13 @@ API_DESCRIPTION = "openapi.json"
 def support_contact() -> str:
     """Where clients reach the operator, an e-mail address or an https URL; empty if the stage does not say."""
     return os.environ.get("SUPPORT_CONTACT", "")
+
+
+def of_operator() -> dict[str, object]:
+    """What the operator of the stage adds to the `info` of the API description: contact and terms."""
+    contact, terms = support_contact(), os.environ.get("TERMS_URL")
+    kind = "url" if contact.startswith("https://") else "email"
+    return {
+        **({"contact": {"name": "Support", kind: contact}} if contact else {}),
+        **({"termsOfService": terms} if terms else {}),
+    }

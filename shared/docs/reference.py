@@ -183,12 +183,16 @@ class _Reader:
     def _type(self, schema: Mapping[str, Any]) -> Markup:
         """A type in words, with links to those that have a name."""
         if "$ref" in schema:
+            values, *others = self._resolved(schema).get("anyOf", [None])
+            if others == [{"type": "string"}]:
+                # The known values of an enumeration. The page says that others may follow.
+                return self._type(values)
             name = schema["$ref"].rpartition("/")[2]
             self._linked.add(name)
             return Markup('<a href="#{0}">{0}</a>').format(name)
         for alternatives in ("anyOf", "oneOf"):
             if alternatives in schema:
-                return self._one_of(schema[alternatives])
+                return Markup(" or ").join(dict.fromkeys(map(self._type, schema[alternatives])))
         if "const" in schema:
             return Markup("<code>{}</code>").format(schema["const"])
         if "enum" in schema:
@@ -198,11 +202,6 @@ class _Reader:
             return Markup("list of {}").format(self._type(schema.get("items", {})))
         words = kinds if isinstance(kinds, str) else " or ".join(kinds)
         return escape(f"{words}, {schema['format']}" if "format" in schema else words)
-
-    def _one_of(self, schemas: Sequence[Mapping[str, Any]]) -> Markup:
-        """Alternatives. Text beside the known values of an enumeration only says that others may follow."""
-        named = [one for one in schemas if one != {"type": "string"}] or schemas
-        return Markup(" or ").join(dict.fromkeys(map(self._type, named)))
 
 
 def _guide(guide: str) -> tuple[str, str]:

@@ -309,14 +309,8 @@ MetadataPatch = Annotated[
         name="MetadataInput",
         maxProperties=limits.METADATA_KEYS,
         propertyNames={"minLength": 1, "maxLength": limits.METADATA_KEY_CHARACTERS, "pattern": schema.TEXT},
-        # Of a string's JSON text, two characters are quotes.
-        additionalProperties={
-            "anyOf": [
-                {"type": "string", "maxLength": limits.METADATA_VALUE_CHARACTERS - 2, "pattern": schema.TEXT},
-                {"type": "array", "items": {}},
-                {"type": ["number", "boolean", "object", "null"]},
-            ]
-        },
+        # Any type; the keywords are for strings. Of a string's JSON text, two characters are quotes.
+        additionalProperties={"maxLength": limits.METADATA_VALUE_CHARACTERS - 2, "pattern": schema.TEXT},
     ),
 ]
 Metadata = Annotated[MetadataPatch, AfterValidator(_without_nulls)]

@@ -57,6 +57,12 @@ def dicts(value: Any, place: str = "#") -> Iterator[tuple[str, Any]]:
             yield from dicts(part, f"{place}/{number}")
 
 
+def name_of(reference: Any) -> str:
+    """The name of the schema that is referred to."""
+    name: str = reference["$ref"].rpartition("/")[2]
+    return name
+
+
 def validator(described: Any, schema: Any) -> jsonschema_rs.Draft202012Validator:
     """A validator of a schema that may refer to the named ones."""
     return jsonschema_rs.Draft202012Validator({**schema, "components": described["components"]}, validate_formats=True)
@@ -162,10 +168,39 @@ def test_every_error_code_is_documented_somewhere_under_its_own_status(described
 def test_every_event_type_is_a_webhook_and_a_type_of_one_event_schema(described: Any) -> None:
     assert [*described["webhooks"]] == [*EVENT_TYPES]
     schemas = described["components"]["schemas"]
-    *kinds, unknown = [schemas[part["$ref"].rpartition("/")[2]] for part in schemas["Event"]["anyOf"]]
+    *kinds, unknown = [schemas[name_of(part)] for part in schemas["Event"]["anyOf"]]
     assert unknown["properties"]["type"]["type"] == "string"
-    types = [event_type for kind in kinds for event_type in kind["properties"]["type"]["enum"]]
+    types = [event_type for kind in kinds for event_type in schemas[name_of(kind["properties"]["type"])]["enum"]]
     assert sorted(types) == sorted(EVENT_TYPES)
+
+
+def test_every_enumeration_of_a_body_has_a_name(described: Any) -> None:
+    """Otherwise each generator makes up names, such as `Status1`."""
+    for place, value in dicts(described["components"]["schemas"]):
+        assert "enum" not in value or re.fullmatch(r"#/\w+", place), place
+
+
+def test_responses_allow_values_that_a_later_revision_adds(described: Any) -> None:
+    schemas = described["components"]["schemas"]
+    for name, found in schemas.items():
+        if f"{name}Value" in schemas:
+            opened = validator(described, schemas[f"{name}Value"])
+            assert all(opened.is_valid(value) for value in (*found["enum"], "of_a_later_revision")), name
+    assert {"AppointmentStatusValue", "EndedReasonValue", "ErrorCodeValue", "RoleValue"} <= {*schemas}
+    later = validator(described, schemas["Action"])
+    assert later.is_valid({"type": "of_a_later_revision", "x": 1})
+
+
+def test_every_known_value_of_a_response_is_described(described: Any) -> None:
+    schemas = described["components"]["schemas"]
+    # Dates, days, codes and events, which have pages or webhooks of their own; and those of which a field says all.
+    others = {"ApiVersion", "Day", "ErrorCode", "ErrorType", "EventFilter", "EventType"}
+    others |= {"AnsweredBy", "CallStatus", "Speaker"}
+    names = {name.removesuffix("Value") for name in schemas if name.endswith("Value")}
+    assert others < names
+    for name in names - others:
+        for value in schemas[name]["enum"]:
+            assert f"- `{value}`: " in schemas[name]["description"], f"{name}: {value}"
 
 
 def test_every_success_and_every_webhook_has_an_example(described: Any) -> None:

@@ -112,14 +112,15 @@ def test_a_function_gets_the_variables_of_the_topology_and_the_log_level(prod: S
 
 
 @each_stage
-def test_the_support_contact_reaches_the_documentation_alone(stages: dict[str, Synthesized], stage: str) -> None:
+def test_support_contact_and_terms_reach_the_documentation_alone(stages: dict[str, Synthesized], stage: str) -> None:
     made = stages[stage]
-    found = {
-        name: variables["SUPPORT_CONTACT"]
-        for name, id in made.functions.items()
-        if "SUPPORT_CONTACT" in (variables := made[id]["Environment"]["Variables"])
-    }
-    assert found == ({"fallback": GUARDED["support_contact"]} if stage == "guarded" else {})
+    for setting in ("support_contact", "terms_url"):
+        found = {
+            name: variables[setting.upper()]
+            for name, id in made.functions.items()
+            if setting.upper() in (variables := made[id]["Environment"]["Variables"])
+        }
+        assert found == ({"fallback": GUARDED[setting]} if stage == "guarded" else {})
 
 
 @each_stage

@@ -131,6 +131,7 @@ def test_a_stage_that_keeps_data_has_a_place_of_its_own_and_backups(missing: str
         ({"webhook_notices": True}, "it has webhook_notices and lacks alarm_topic or alarm_email"),
         ({"support_contact": "http://example.com"}, "support_contact should match pattern"),
         ({"support_contact": "mailto:help@example.com"}, "support_contact should match pattern"),
+        ({"terms_url": "http://example.com"}, "terms_url should match pattern"),
         ({"later_email": "me@example.com"}, "it has later_email and lacks alarm_topic or alarm_email"),
         ({"later_email": "me@example.com", "later_topic": TOPIC}, "it has both later_topic and later_email"),
         ({"traffic_shift": "AllAtOnce"}, "traffic_shift should match pattern"),

@@ -23,6 +23,7 @@ from appointments_client.models import (
     CustomerReference,
     Error,
     ThreadMessageCreate,
+    UnknownAction,
     UnknownEvent,
 )
 
@@ -83,8 +84,9 @@ def main(base_url: str, api_key: str) -> None:
         reference = CustomerReference(id=customer.id)
         body = ThreadMessageCreate(external_conversation_id=customer.id, customer=reference, content=content)
         answered = send_message_to_thread.sync(client=client, body=body)
-        found = (answered.reply_status, answered.reply.role, answered.reply.actions[0].type_)
-        assert found == (LATER,) * 3, answered
+        (action,) = answered.reply.actions
+        assert isinstance(action, UnknownAction), action
+        assert (answered.reply_status, answered.reply.role, action.type_) == (LATER,) * 3, answered
     refused = create_customer.sync(client=client, body=CustomerCreate(phone="12345"))
     assert isinstance(refused, Error), refused
     assert (refused.error.type_, refused.error.code) == (LATER, LATER)

@@ -23,13 +23,12 @@ from appointments_client.api.webhook_endpoints import create_webhook_endpoint
 from appointments_client.models import (
     AppointmentCreate,
     AppointmentPatch,
-    AppointmentPatchStatus,
+    AppointmentStatus,
     CallCreate,
     CustomerCreate,
     CustomerReference,
     Error,
     EventFilter,
-    ListEventsType,
     ThreadMessageCreate,
     WebhookEndpointCreate,
 )
@@ -64,15 +63,13 @@ def quick_start(client: AuthenticatedClient, receiver: str) -> str:
         client=client, body=AppointmentCreate(customer_id=customer.id, appointment_at=AT), idempotency_key=customer.id
     )
     assert (again.id, again.appointment_at) == (appointment.id, AT)
-    confirmed = AppointmentPatch(status=AppointmentPatchStatus.CONFIRMED)
+    confirmed = AppointmentPatch(status=AppointmentStatus.CONFIRMED)
     assert update_appointment.sync(appointment.id, client=client, body=confirmed).status == "confirmed"
-    cancelled = AppointmentPatch(status=AppointmentPatchStatus.CANCELLED, cancellation_reason="moved away")
+    cancelled = AppointmentPatch(status=AppointmentStatus.CANCELLED, cancellation_reason="moved away")
     assert update_appointment.sync(appointment.id, client=client, body=cancelled).cancellation_reason == "moved away"
 
     event = eventually(
-        lambda: next(
-            iter(list_events.sync(client=client, type_=ListEventsType.APPOINTMENT_CANCELLED, limit=1).data), None
-        )
+        lambda: next(iter(list_events.sync(client=client, type_=EventFilter.APPOINTMENT_CANCELLED, limit=1).data), None)
     )
     assert event.data.object_.id == appointment.id
     assert event.data.previous_attributes.status == "confirmed"

@@ -39,7 +39,7 @@ async function eventually<T>(look: () => Promise<T | undefined>): Promise<T> {
 async function quickStart(): Promise<void> {
   const ping = await send<Schemas["Ping"]>("GET", "/v1/ping", 200);
   must(!ping.livemode, "a test key");
-  const subscription: Post<"/v1/webhook_endpoints"> = { url: receiver, event_filters: ["appointment.*"], enabled: true };
+  const subscription: Post<"/v1/webhook_endpoints"> = { url: receiver };
   const endpoint = await send<Schemas["WebhookEndpointWithSecret"]>("POST", "/v1/webhook_endpoints", 201, subscription);
   must(endpoint.secret.startsWith(endpoint.secret_prefix), "the secret has its prefix");
 
@@ -48,7 +48,6 @@ async function quickStart(): Promise<void> {
   const visit: Post<"/v1/appointments"> = {
     customer_id: customer.id,
     appointment_at: "2032-03-04T15:00:00Z",
-    status: "pending",
   };
   const appointment = await send<Schemas["Appointment"]>("POST", "/v1/appointments", 201, visit);
   const patch: Schemas["AppointmentPatch"] = { status: "confirmed" };
@@ -72,11 +71,12 @@ async function quickStart(): Promise<void> {
     external_conversation_id: `thread-${customer.id}`,
     customer: { id: customer.id },
     content: "can we move it to next Tuesday at 3pm?",
-    markdown: true,
   };
   await send<Schemas["AnsweredMessage"]>("POST", "/v1/messages", 201, question);
   const moved = await send<Schemas["AnsweredMessage"]>("POST", "/v1/messages", 201, { ...question, content: "yes" });
-  must(moved.reply.actions?.[0]?.type === "appointment_rescheduled", "the agent has moved the appointment");
+  const [action] = moved.reply.actions;
+  // The type tells which fields the action has.
+  must(action?.type === "appointment_rescheduled" && action.appointment_id === appointment.id, "the agent has moved it");
 
   const call = await send<Schemas["Call"]>("POST", `/v1/customers/${customer.id}/call`, 201, {});
   const session = await eventually(async () => {
@@ -90,10 +90,18 @@ async function quickStart(): Promise<void> {
   must(refused.error.code === "phone_invalid_format" && refused.error.param === "phone", "the phone is refused");
 }
 
+// No field is required that has a default. This compiles, or it fails the test.
+export const patches: [Schemas["AgentSettingsPatch"], Schemas["AppointmentPatch"], Schemas["CustomerPatch"]] = [{}, {}, {}];
+export const endpoint: Schemas["WebhookEndpointPatch"] = {};
+export const call: Schemas["CallCreate"] = {};
+export const conversation: Schemas["ConversationCreate"] = {};
+export const message: Schemas["MessageCreate"] = { content: "Hello" };
+export const rotation: Schemas["SecretRotation"] = {};
+
 // Types allow what a later revision may add. This compiles, or it fails the test.
 export const laterStatus: Schemas["Session"]["call_status"] = "of_a_later_revision";
 export const laterCode: Schemas["Error"]["error"]["code"] = "of_a_later_revision";
-export const laterAction: Schemas["Action"]["type"] = "of_a_later_revision";
+export const laterAction: Schemas["Action"] = { type: "of_a_later_revision" };
 export const laterEvent: Pick<Schemas["Event"], "type"> = { type: "robot.created" };
 
 await quickStart();

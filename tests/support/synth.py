@@ -54,6 +54,7 @@ GUARDED: dict[str, Any] = {
     "alarm_topic": "arn:aws:sns:eu-central-1:123456789012:operators",
     "webhook_notices": True,
     "support_contact": "help@example.com",
+    "terms_url": "https://example.com/terms",
     "oidc": OIDC,
 }
 NAMED: dict[str, Any] = {

@@ -140,6 +140,20 @@ def test_readers_are_told_how_to_reach_the_operator(monkeypatch: pytest.MonkeyPa
     assert f"at <{contact}>." in get("/docs/going-live.md").text
 
 
+def test_the_description_names_the_operators_contact_and_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+    described = json.loads(get("/openapi.json").text)["info"]
+    assert {"contact", "termsOfService"}.isdisjoint(described)
+    monkeypatch.setenv("SUPPORT_CONTACT", "help@example.com")
+    monkeypatch.setenv("TERMS_URL", "https://example.com/terms?of=service")
+    assert json.loads(get("/openapi.json").text)["info"] == {
+        **described,
+        "contact": {"name": "Support", "email": "help@example.com"},
+        "termsOfService": "https://example.com/terms?of=service",
+    }
+    monkeypatch.setenv("SUPPORT_CONTACT", "https://help.example.com")
+    assert json.loads(get("/openapi.json").text)["info"]["contact"]["url"] == "https://help.example.com"
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_highlighted_code_is_the_code_of_the_page(name: str) -> None:
     """Every language has colors, and nothing is lost, changed or split by them."""

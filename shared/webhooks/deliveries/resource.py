@@ -35,31 +35,47 @@ class DeliveryStatus(StrEnum):
     """The status of a delivery (promises 9)."""
 
     ATTEMPTING = "attempting"
+    """An attempt is made, or another one follows."""
     SUCCEEDED = "succeeded"
+    """The receiver responded with 2xx."""
     FAILED = "failed"
+    """No further attempt is made."""
     CANCELED = "canceled"
+    """The endpoint was disabled or deleted before the delivery succeeded."""
 
 
 class DeliveryError(StrEnum):
     """Why an attempt failed, or why a delivery ended without one (promises 9)."""
 
     TIMEOUT = "timeout"
+    """There was no complete response in time."""
     CONNECTION_REFUSED = "connection_refused"
+    """There was no connection, or it was lost."""
     DNS_ERROR = "dns_error"
+    """The name was not found."""
     TLS_ERROR = "tls_error"
+    """The certificate is not trusted, or the handshake failed."""
     REDIRECT = "redirect"
+    """The response was a redirect, which is not followed."""
     HTTP_ERROR = "http_error"
+    """The response was none of 2xx and 3xx, or not HTTP."""
     URL_BLOCKED = "url_blocked"
+    """The URL is not allowed: its name leads to an address that is not public."""
     ENDPOINT_DISABLED = "endpoint_disabled"
+    """The endpoint was disabled or deleted."""
     WORKER_LOST = "worker_lost"
+    """The service failed during an attempt, repeatedly."""
 
 
 class DeliveryTrigger(StrEnum):
     """Why a delivery was created: by its event, by a manual retry, or by the test operation."""
 
     AUTOMATIC = "automatic"
+    """The event itself."""
     MANUAL = "manual"
+    """A manual retry."""
     TEST = "test"
+    """The test of an endpoint."""
 
 
 HttpStatus = Annotated[int, Keywords(minimum=100, maximum=999)]

@@ -42,8 +42,11 @@ class DisabledReason(StrEnum):
     """Why an endpoint was disabled (promises 9)."""
 
     MANUAL = "manual"
+    """A request or a person disabled it."""
     GONE = "gone"
+    """The receiver responded with 410."""
     FAILING = "failing"
+    """Every attempt had failed for several days."""
 
 
 class WebhookEndpoint(Resource):
