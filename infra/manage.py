@@ -35,9 +35,11 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tabulate import tabulate
 
 from infra import topology
 from infra.local.data_dir import STREAM_FAILURES, write_json
@@ -253,10 +255,11 @@ def _say(options: argparse.Namespace, found: Any, text: str) -> None:
     print(json.dumps(found, indent=2, ensure_ascii=False, default=str) if options.json else text)
 
 
-def _list(options: argparse.Namespace, found: Sequence[Any], line: Callable[[Any], str]) -> None:
-    """Print the objects that a command found, one a line, or as JSON."""
+def _list(options: argparse.Namespace, found: Sequence[Any], row: Callable[[Any], Mapping[str, object]]) -> None:
+    """Print the objects that a command found, as a table or as JSON."""
     if options.json or found:
-        _say(options, [dataclasses.asdict(one) for one in found], "\n".join(map(line, found)))
+        text = tabulate(map(row, found), headers="keys", tablefmt="plain", disable_numparse=True)
+        _say(options, [dataclasses.asdict(one) for one in found], text)
 
 
 def _create_project(stage: Stage, options: argparse.Namespace) -> None:
@@ -269,7 +272,7 @@ def _create_project(stage: Stage, options: argparse.Namespace) -> None:
 def _list_projects(stage: Stage, options: argparse.Namespace) -> None:
     from shared.projects import projects
 
-    _list(options, projects.list_all(), lambda one: f"{one.id}\t{one.created_at}\t{one.name}")
+    _list(options, projects.list_all(), lambda one: {"id": one.id, "created": one.created_at, "name": one.name})
 
 
 def _create_key(stage: Stage, options: argparse.Namespace) -> None:
@@ -295,14 +298,18 @@ def _create_key(stage: Stage, options: argparse.Namespace) -> None:
 def _list_keys(stage: Stage, options: argparse.Namespace) -> None:
     from shared.projects import api_keys
 
-    def line(key: api_keys.Key) -> str:
-        mode = "live" if key.livemode else "test"
-        state = f"revoked {key.revoked_at}" if key.revoked_at else f"last used {key.last_used_at or 'never'}"
-        state += f", {'expired' if key.has_expired else 'expires'} {key.expires_at}" if key.expires_at else ""
-        state += ", read-only" if key.read_only else ""
-        return f"{key.id}\tsk_{mode}_…{key.last_four}\tcreated {key.created_at}\t{state}\t{key.label}"
+    def row(key: api_keys.Key) -> Mapping[str, object]:
+        return {
+            "id": key.id,
+            "key": f"sk_{'live' if key.livemode else 'test'}_…{key.last_four}",
+            "created": key.created_at,
+            "last used": key.last_used_at or "never",
+            "revoked": key.revoked_at or "no",
+            "read-only": "yes" if key.read_only else "no",
+            "label": key.label,
+        }
 
-    _list(options, api_keys.of_project(options.project), line)
+    _list(options, api_keys.of_project(options.project), row)
 
 
 def _revoke_key(stage: Stage, options: argparse.Namespace) -> None:
@@ -325,7 +332,7 @@ def _list_members(stage: Stage, options: argparse.Namespace) -> None:
     _list(
         options,
         members.of_project(options.project),
-        lambda one: f"{one.role}\tjoined {one.joined_at or 'not yet'}\t{one.email}",
+        lambda one: {"role": one.role, "joined": one.joined_at or "not yet", "email": one.email},
     )
 
 
@@ -546,7 +553,7 @@ def _usage(stage: Stage, options: argparse.Namespace) -> None:
     from shared.store.keys import Scope
 
     found = dict(usage.of_month(Scope(options.project, livemode=True), options.month))
-    _say(options, found, "\n".join(f"{name}\t{amount}" for name, amount in found.items()))
+    _say(options, found, tabulate(found.items(), tablefmt="plain"))
 
 
 def _month(text: str) -> str:

@@ -9,11 +9,14 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +119,38 @@ def runner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
         local.close()
 
 
+def listed(table: str) -> list[dict[str, str]]:
+    """The rows of a table, by the columns of its head."""
+    head, *rows = [re.split(" {2,}", line.strip()) for line in table.splitlines()]
+    return [dict(zip(head, row, strict=False)) for row in rows]
+
+
+@contextmanager
+def refusing() -> Iterator[tuple[str, list[str]]]:
+    """An endpoint of AWS that refuses every request: its URL, and the `Authorization` of each request."""
+    authorizations: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            authorizations.append(self.headers["Authorization"])
+            body = b"<ErrorResponse><Error><Code>AccessDenied</Code></Error></ErrorResponse>"
+            self.send_response(403)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", authorizations
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
 def failed(ran: managing.Done) -> str:
     """The one line that a command that could not be carried out leaves."""
     assert ran.code == 1, ran
@@ -127,14 +162,13 @@ def failed(ran: managing.Done) -> str:
 
 def test_a_new_project_gets_the_next_number_and_is_listed(runner: Runner) -> None:
     first, second = runner.new_project("Zo\u00eb & Sons"), runner.new_project("Zo\u00eb & Sons")
-    lines = [line.split("\t") for line in runner.done("projects", "list").splitlines()]
+    rows = listed(runner.done("projects", "list"))
 
     assert second == first + 1
-    assert [number for number, _, _ in lines] == sorted((number for number, _, _ in lines), key=int)
-    assert {str(first): "Zo\u00eb & Sons", str(second): "Zo\u00eb & Sons"}.items() <= {
-        number: name for number, _, name in lines
-    }.items()
-    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", created) for _, created, _ in lines)
+    assert [row["id"] for row in rows] == sorted((row["id"] for row in rows), key=int)
+    names = {row["id"]: row["name"] for row in rows}
+    assert (names[str(first)], names[str(second)]) == ("Zo\u00eb & Sons",) * 2
+    assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", row["created"]) for row in rows)
 
 
 @pytest.mark.parametrize("mode", ["test", "live"])
@@ -187,13 +221,12 @@ def test_the_list_shows_label_mode_and_last_use_but_not_more_than_the_end_of_a_k
     before = time.strftime("%Y-%m-%dT%H:%M", time.gmtime())
     runner.get(plaintext)
     after = time.strftime("%Y-%m-%dT%H:%M", time.gmtime())
-    lines = [line.split("\t") for line in runner.done("keys", "list", str(project)).splitlines()]
+    first, second = listed(runner.done("keys", "list", str(project)))
 
-    assert [line[0] for line in lines] == [used, unused]
-    assert [line[-1] for line in lines] == ["Used", "Unused"]
-    assert lines[0][1] == f"sk_live_\u2026{plaintext[-4:]}"
-    assert re.fullmatch(rf"last used ({before}|{after}):[\d.]{{6}}Z", lines[0][3])
-    assert lines[1][3] == "last used never"
+    assert (first["id"], second["id"], first["label"], second["label"]) == (used, unused, "Used", "Unused")
+    assert first["key"] == f"sk_live_\u2026{plaintext[-4:]}"
+    assert re.fullmatch(rf"({before}|{after}):[\d.]{{6}}Z", first["last used"])
+    assert (second["last used"], second["revoked"]) == ("never", "no")
 
 
 def test_a_revoked_key_is_refused_at_once_and_the_project_s_others_are_not(runner: Runner) -> None:
@@ -208,7 +241,7 @@ def test_a_revoked_key_is_refused_at_once_and_the_project_s_others_are_not(runne
     assert runner.get(other)[0] == 200
     since = re.fullmatch(rf"key {id} was revoked at (\S+)\n", told)
     assert since
-    assert f"revoked {since[1]}" in runner.done("keys", "list", str(project))
+    assert [row["revoked"] for row in listed(runner.done("keys", "list", str(project)))] == [since[1], "no"]
     assert runner.done("keys", "revoke", str(project), id) == told
 
 
@@ -266,6 +299,20 @@ def test_a_deployed_stage_is_looked_for_in_the_region_of_either_variable(variabl
     command = [sys.executable, "-m", "infra.manage", "--stage", "dev", "projects", "list"]
     ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     assert ran.stderr.startswith("error: stack appointments-dev cannot be read: Could not connect"), ran
+
+
+def test_a_deployed_stage_is_looked_for_in_its_region_of_cdk_json(tmp_path: Path) -> None:
+    for name in ("functions", "infra", "shared"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "cdk.json").write_text('{"context": {"stages": {"dev": {"region": "eu-west-3"}}}}')
+    with refusing() as (url, authorizations):
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+        environment |= {"AWS_REGION": "eu-central-1", "AWS_DEFAULT_REGION": "eu-central-1", "AWS_ENDPOINT_URL": url}
+        environment |= {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_CONFIG_FILE": os.devnull}
+        command = [sys.executable, "-m", "infra.manage", "--stage", "dev", "projects", "list"]
+        ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    assert ran.stderr.startswith("error: stack appointments-dev cannot be read"), ran
+    assert [authorization.split("/")[2] for authorization in authorizations] == ["eu-west-3"]
 
 
 def test_a_runner_that_was_killed_is_one_clear_line(tmp_path: Path, runner: Runner) -> None:
@@ -493,7 +540,7 @@ def test_a_customer_is_erased_and_again_from_the_ledger(runner: Runner) -> None:
         time.sleep(0.1)
     put_aside(runner, "2026-01-04", change_of(runner, customer))
     usage = runner.done("usage", str(project), time.strftime("%Y-%m", time.gmtime()))
-    assert "calls\t1" in usage
+    assert re.search(r"(?m)^calls +1$", usage)
 
     lines = runner.done("customers", "erase", str(project), customer, "--mode", "live").splitlines()
 
@@ -556,10 +603,12 @@ def test_a_member_signs_in_with_a_link_until_they_are_removed(runner: Runner) ->
         f"Ada@example.com is now viewer of project {project}: "
         "sign in with the link that `members link Ada@example.com` prints\n"
     )
-    assert runner.done("members", "list", str(project)) == "viewer\tjoined not yet\tAda@example.com\n"
+    (shown,) = listed(runner.done("members", "list", str(project)))
+    assert shown == {"role": "viewer", "joined": "not yet", "email": "Ada@example.com"}
     status, page = signed_in(runner.done("members", "link", "ada@example.com").strip())
     assert (status, "Events" in page, "Members only" in page) == (200, True, True)
-    assert re.fullmatch(r"viewer\tjoined \S+Z\tAda@example.com\n", runner.done("members", "list", str(project)))
+    (shown,) = listed(runner.done("members", "list", str(project)))
+    assert re.fullmatch(r"\S+Z", shown["joined"])
 
     assert runner.done("members", "remove", str(project), "ada@example.com").endswith(f"of project {project}\n")
     assert runner.done("members", "list", str(project)) == ""

@@ -128,3 +128,12 @@ def test_the_page_shows_what_is_computed() -> None:
     section = rest.partition("\n## ")[0]
     for table in capacity.markdown(PROD).split("\n\n"):
         assert table in section, "python -m infra.capacity prints what is to stand there"
+
+
+def test_the_help_names_the_stages_and_the_default(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        capacity.main(["--help"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert ended.value.code == 0
+    assert "Print what a stage can sustain" in told
+    assert "a stage of cdk.json: dev, prod (default: prod)" in told

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -98,3 +100,13 @@ def test_the_page_shows_what_is_computed() -> None:
     section = rest.partition("\n## ")[0]
     for table in costs.markdown().split("\n\n"):
         assert table in section, "python -m infra.costs prints what is to stand there"
+
+
+def test_the_help_says_what_is_printed_and_from_what() -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "infra.costs", "--help"], cwd=Path(__file__).parents[2], capture_output=True, text=True
+    )
+    told = " ".join(run.stdout.split())
+    assert run.returncode == 0, run.stderr
+    assert "Print what the service costs" in told
+    assert "It needs no AWS account" in told
