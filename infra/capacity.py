@@ -74,7 +74,7 @@ ROW_UNITS = 4
 RESERVED_OF_API = {
     "appointments": 350, "customers": 260, "conversations": 200, "sessions": 200, "events": 150,
     "webhook_endpoints": 60, "admin": 60, "ping": 40, "agent_settings": 20, "fallback": 30,
-    "canary_receiver": 5, "canary": 1, "messages": 750, "voice_turn": 150,
+    "canary_receiver": 5, "canary": 1, "request_log": 7, "messages": 750, "voice_turn": 150,
 }  # fmt: skip
 """Reservations at the larger quota, of functions that answer clients."""
 RESERVED_OF_DELIVER = 320

@@ -15,6 +15,7 @@ from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
+from aws_cdk import aws_logs_destinations as destinations
 from aws_cdk import aws_s3 as s3
 from aws_cdk import aws_sns as sns
 from aws_cdk import aws_sns_subscriptions as subscriptions
@@ -42,6 +43,7 @@ from infra.stack_names import (
 )
 from infra.stage import INFERENCE_GEOGRAPHIES, Stage
 from infra.topology import Function, Grant, QueueSource, StreamSource
+from shared.core.metrics import REQUEST_LINE
 
 STATE_MACHINES = Path(__file__).parent / "state_machines"
 
@@ -436,6 +438,8 @@ class ServiceStack(Stack):
             )
         if function.stream:
             self._read_stream(function, live, function.stream)
+        if function.reads_logs and self.stage.request_log:
+            self._read_logs(live)
         if function.every and self.stage.runs(function):
             self.rules[function.name] = events.Rule(
                 self,
@@ -545,6 +549,22 @@ class ServiceStack(Stack):
             },
             function_response_types=["ReportBatchItemFailures"],
         )
+
+    def _read_logs(self, live: lambda_.Alias) -> None:
+        """Subscribe the function to the lines of requests in the logs of the API's functions.
+
+        A log group can have two subscriptions, of which this is one (CloudWatch Logs user guide, "CloudWatch Logs
+        quotas"). The destination lets only these log groups call the function.
+        """
+        pattern = logs.FilterPattern.string_value("$.message", "=", REQUEST_LINE)
+        for function in topology.LOGGED:
+            logs.SubscriptionFilter(
+                self,
+                f"{construct_id(function.name)}Requests",
+                log_group=self.functions[function.name].log_group,
+                destination=destinations.LambdaDestination(live),
+                filter_pattern=pattern,
+            )
 
     def _read_stream(self, function: Function, live: lambda_.Alias, source: StreamSource) -> None:
         # An inserted item has only a new image, and a deleted item only an old one.

@@ -215,6 +215,7 @@ class Stage(_Settings):
     - `replica_region`: the region of a replica of the table, which must be that of the copies.
     - `signing_key`: the ARN of a replica of the signing key, for a stage whose region was lost.
     - `canary`: tests the stage every five minutes.
+    - `request_log`: stores the API requests of the last day for the admin pages, from their log lines.
     - `support_contact`: where clients reach the operator, an e-mail address or an https URL, for the documentation.
     - `terms_url`: the terms of service, an https URL, for the API description.
     - `traffic_shift`: shifts requests gradually to new versions of the functions.
@@ -246,6 +247,7 @@ class Stage(_Settings):
     reserved_concurrency: dict[str, Annotated[int, Field(ge=1, le=100_000)]] = {}
     warm_throughput: dict[str, Throughput] = {}
     canary: bool = False
+    request_log: bool = False
     due_shards: int = Field(default=topology.DUE_SHARDS, ge=1, le=limits.MAX_DUE_SHARDS)
     monthly_budget: Annotated[int, Field(ge=1)] | None = None
     support_contact: SupportContact | None = None
@@ -272,6 +274,8 @@ class Stage(_Settings):
         for setting in ("monthly_budget", "later_topic", "later_email", "webhook_notices"):
             if getattr(self, setting) and not self.keep_data:
                 self._require(f"it has {setting} and", "alarm_topic", "alarm_email")
+        if self.request_log and self.log_level not in ("DEBUG", "INFO"):
+            raise ValueError("request_log needs the log_level INFO, because it reads the lines of requests")
         self._check_firewall()
         self._check_copies()
         self._check_reserved()

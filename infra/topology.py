@@ -181,7 +181,8 @@ class Function:
     - `queues`, `stream`: its event sources. `bot`: whether Lex may invoke it. `every`: seconds between
       its scheduled runs.
     - `switch`: the stage's setting that turns its schedule on; empty if it always is. `client`: whether it gets the
-      API's base URL. `documents`: whether it serves the documentation.
+      API's base URL. `documents`: whether it serves the documentation. `reads_logs`: whether it gets the lines that
+      requests leave in the logs of the API's functions, on stages with the setting `request_log`.
     """
 
     name: str
@@ -209,6 +210,7 @@ class Function:
     switch: str = ""
     client: bool = False
     documents: bool = False
+    reads_logs: bool = False
 
     def concurrency(self, source: QueueSource, reserved: int | None) -> int:
         """The batches of one of its queues that may run at once.
@@ -527,6 +529,8 @@ FUNCTIONS = (
         sends=("retries", "replays", "turns", "dials", "consents"),
         every=60,
     ),
+    # Stores the API requests of the last day, from their log lines.
+    Function("request_log", "functions.request_log.handler", table=WRITE, reads_logs=True),
     # Tests the stage as a client: calls its API with a key of its own, and has a webhook sent to `canary_receiver`.
     Function(
         "canary",
@@ -551,3 +555,6 @@ FUNCTIONS = (
         table=("dynamodb:GetItem", "dynamodb:UpdateItem"),
     ),
 )
+
+LOGGED = tuple(one for one in FUNCTIONS if one.table and any(route.startswith("/v1/") for route in one.routes))
+"""The functions of the API's operations: `fallback` has none, and reads no API keys."""

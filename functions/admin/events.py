@@ -46,7 +46,8 @@ def show_all(visit: InProject) -> Response:
 
 def show(visit: InProject) -> Response:
     """Show an event with its payload and deliveries."""
-    event = json.loads(events.find(visit.scope, visit.params["id"])["doc"])
+    row = events.find(visit.scope, visit.params["id"])
+    event = json.loads(row["doc"])
     notice = NOTICES.get(visit.query.get("notice", ""))
     parts = _deliveries(visit, event["id"])
     return visit.render(
@@ -54,6 +55,7 @@ def show(visit: InProject) -> Response:
         section="events",
         is_test=any(one["doc"]["trigger"] == DeliveryTrigger.TEST for one in parts["deliveries"]),
         event=event,
+        cause=row.get("cause"),
         named=names.of(visit, [event["data"]["object"].get("customer_id")]),
         page_of_object=page_of(visit, event["data"]["object"]["id"]),
         notice=notice,

@@ -19,7 +19,7 @@ from shared.conversations.resource import CONVERSATIONS, MESSAGES
 from shared.core import ids
 from shared.core.errors import Code
 from shared.customers.resource import CUSTOMERS, Customer
-from shared.projects import api_keys
+from shared.projects import api_keys, requests
 from shared.resources import fields, pages, queries
 from shared.resources.collections import Collection
 from shared.webhooks.deliveries import resource as deliveries
@@ -35,7 +35,7 @@ _SECTIONS: tuple[tuple[Collection[Any, Any], str], ...] = (
     (WEBHOOK_ENDPOINTS, "webhook_endpoints"),
     (EVENTS, "events"),
 )
-_REQUEST = "A request has no page: search for its id in the log of the functions."
+_REQUEST = "No request with this id is stored: only those of the last day are, on stages with the setting request_log."
 _LONGEST = 255
 _LIKE_A_PHONE = re.compile(r"[+(]?[0-9][0-9 ()/.-]{4,}")
 
@@ -51,7 +51,7 @@ def find(visit: InProject) -> Response:
 
 def _advice(text: str) -> str | None:
     """What to search for instead of a text that names nothing; None if there is nothing to say."""
-    if text.startswith("req_"):
+    if text.startswith(requests.PREFIX):
         return _REQUEST
     return words.ERROR[Code.PHONE_INVALID_FORMAT] if _LIKE_A_PHONE.fullmatch(text) and _phone(text) is None else None
 
@@ -74,6 +74,8 @@ def _path(visit: InProject, text: str) -> str | None:
     if ids.is_id(MESSAGES.prefix, text):
         conversation_id = conversations.conversation_of(visit.scope, text)
         return None if conversation_id is None else visit.path("conversations", f"{conversation_id}#{text}")
+    if ids.is_id(requests.PREFIX, text):
+        return visit.path(f"requests?id={text}") if requests.find(visit.scope, text) else None
     if ids.is_id(api_keys.PREFIX, text):
         return visit.path(f"api_keys#{text}") if _is_key(visit, text) else None
     return _customers(visit, text)

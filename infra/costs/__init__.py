@@ -112,6 +112,10 @@ BY_USE = {
     "DynamoDB, `replica_region`: every write once more": Price(0.625, MILLION, "write request units", *_GLOBAL_TABLES),
     "DynamoDB, `replica_region`: storage of the replica": Price(0.25, 1, "GB-month", *_GLOBAL_TABLES),
     "DynamoDB, `replica_region`: changes that are sent to the replica": Price(0.02, 1, "GB", *_BETWEEN_REGIONS),
+    "DynamoDB, `request_log`: a row for each API request": Price(0.625, MILLION, "requests", *_ROWS),
+    "Lambda, `request_log`: a run for each batch of lines, at most one for each request": Price(
+        0.2, MILLION, "runs", *_LAMBDA
+    ),
     "CloudWatch, metrics of the ledger's replication": Price(0.30, 1, "metric-month, four of them", *_METRICS),
     "X-Ray, one request per second and 5 % of the rest": Price(5, MILLION, "traces", *_XRAY),
     "CloudWatch, log storage": Price(0.03, 1, "GB-month", *_LOG_STORAGE),
@@ -136,7 +140,7 @@ PLATFORM_LOG, ACCESS_LOG, MACHINE_LOG = 330, 360, 1_300
 """Bytes that AWS logs for an invocation, a request and a state transition."""
 POLLERS, POLL_SECONDS = 5, 20
 """Lambda sends this many concurrent long polls to an idle queue, each of this length."""
-ALARM_METRICS, RULES = 191, 4
+ALARM_METRICS, RULES = 196, 4
 """The metrics of all alarms of a stage with calls, backups and gradual releases, and the rules in `gateway.py`."""
 
 
@@ -168,43 +172,43 @@ class Work:
 WORK = {
     "retrieve": Work(
         "retrieve",
-        requests=1, runs={"appointments": 1}, calls=2, writes=1, reads=1, logged=363, sent_out=852,
+        requests=1, runs={"appointments": 1}, calls=2, writes=1, reads=1, logged=421, sent_out=852,
     ),
     "list": Work(
         "list of 20",
-        requests=1, runs={"appointments": 1}, calls=2, writes=1, reads=5, logged=358, sent_out=12_446,
+        requests=1, runs={"appointments": 1}, calls=2, writes=1, reads=5, logged=417, sent_out=12_446,
     ),
     "filtered_list": Work(
         "filtered list of 20",
-        requests=1, runs={"appointments": 1}, calls=3, writes=1, reads=20.5, logged=358, sent_out=12_446,
+        requests=1, runs={"appointments": 1}, calls=3, writes=1, reads=20.5, logged=417, sent_out=12_446,
     ),
     "create": Work(
         "create with an Idempotency-Key, and its event",
-        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=5, writes=17, reads=2, logged=706, sent_out=916,
+        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=5, writes=17, reads=2, logged=748, sent_out=916,
     ),
     "update": Work(
         "update, and its event",
-        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=6, writes=9, reads=3, logged=690, sent_out=855,
+        requests=1, runs={"appointments": 1, "fan_out": 1}, calls=6, writes=9, reads=3, logged=732, sent_out=855,
     ),
     "message": Work(
         "message answered by the scripted agent",
-        requests=1, runs={"messages": 1, "turn": 2, "fan_out": 2}, calls=11, writes=21, reads=7.5, fair=5, logged=653,
+        requests=1, runs={"messages": 1, "turn": 2, "fan_out": 2}, calls=11, writes=21, reads=7.5, fair=5, logged=695,
         sent_out=1_233,
     ),
     "model_message": Work(
         "message answered by the model, without tokens",
-        requests=1, runs={"messages": 1, "turn": 2, "fan_out": 2}, calls=12, writes=27, reads=8.5, fair=5, logged=1_234,
+        requests=1, runs={"messages": 1, "turn": 2, "fan_out": 2}, calls=12, writes=27, reads=8.5, fair=5, logged=1_276,
         sent_out=1_232, waits=MODEL_MS,
     ),
     "call": Work(
         "simulated call with transcript and recording",
         requests=1, runs={"sessions": 1, "dial": 3, "fan_out": 17}, calls=44, writes=77, reads=27, fair=9, puts=1,
-        logged=3_993, sent_out=643,
+        logged=4_035, sent_out=643,
     ),
     "asked_call": Work(
         "simulated call that asks for consent first",
         requests=1, runs={"sessions": 1, "consent": 2, "dial": 3, "fan_out": 18}, calls=60, writes=101, reads=34,
-        fair=15, transitions=2, puts=1, logged=3_993, sent_out=573,
+        fair=15, transitions=2, puts=1, logged=4_035, sent_out=573,
     ),
     "delivery": Work(
         "delivery, first attempt",

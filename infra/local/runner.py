@@ -119,7 +119,7 @@ class Runner:
 
         _log_to(self._data_dir.path / "service.log")
         # Imported here because these modules import `shared`, which reads the environment set above.
-        from infra.local import demo
+        from infra.local import demo, log_lines
         from infra.openapi.document import document
 
         self._data_dir.save(API_DESCRIPTION, document())
@@ -133,6 +133,8 @@ class Runner:
         }
         streams = aws_client.Client(stream.STREAMS, credentials.Source())
         for function in topology.FUNCTIONS:
+            if function.reads_logs:
+                log_lines.start(function, self._functions, self._stop)
             if function.stream:
                 poller = stream.Poller(
                     function, function.stream, stream_arn, streams, self._functions, self._data_dir, self._stop

@@ -39,6 +39,7 @@ from shared.api.responses import PendingReply, RequestContext, Response
 from shared.aws.services import Unavailable
 from shared.core import clock, ids, log, trace
 from shared.core.errors import ApiError, Code
+from shared.core.metrics import REQUEST_LINE
 from shared.projects import api_keys
 from shared.resources import fields, queries
 from shared.resources.collections import Collection
@@ -314,6 +315,7 @@ def _log(scope: ASGIScope, context: RequestContext, status: int) -> None:
         "code": context.error_code,
         "project_id": caller.scope.project_id if caller else None,
         "livemode": caller.scope.livemode if caller else None,
+        "key_id": caller.key_id if caller else None,
         "duration_ms": round((time.perf_counter() - context.started) * 1000, 1),
     }
-    log.logger().info("request", extra=extra)
+    log.logger().info(REQUEST_LINE, extra=extra)

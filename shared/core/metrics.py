@@ -36,6 +36,8 @@ CANARY_WEBHOOK = "CanaryWebhook"
 """Milliseconds from the creation of the canary's customer to the arrival of the webhook."""
 CANARY = "canary"
 """The `service` of the canary's metrics, and the name of its function."""
+REQUEST_LINE = "request"
+"""The message of the log line of a request, by which a subscription finds it."""
 FIRST_ATTEMPTS, LATER_ATTEMPTS, SLOW_ENDPOINTS, HANGING_ENDPOINTS = QUEUE_CLASSES = (
     "first_attempts",
     "later_attempts",

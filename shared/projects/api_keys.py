@@ -67,8 +67,9 @@ class Key:
 
 @dataclass(frozen=True)
 class Caller:
-    """The project and mode of a valid key, what remains of its rate limits, and whether it may only read."""
+    """The id, project and mode of a valid key, what remains of its rate limits, and whether it may only read."""
 
+    key_id: str
     scope: Scope
     project_name: str
     remaining: Remaining
@@ -278,7 +279,8 @@ def _refusal_code(row: table.Row, now: int) -> Code | None:
 
 def _caller(row: table.Row, moment: Moment) -> Caller:
     scope = Scope(row["project_id"], row["livemode"])
-    return Caller(scope, row["project_name"], rate_limits.remaining(row, moment), row.get("read_only", False))
+    remaining = rate_limits.remaining(row, moment)
+    return Caller(row["key_id"], scope, row["project_name"], remaining, row.get("read_only", False))
 
 
 def _find(project_id: int, key_id: str) -> table.Row:

@@ -42,6 +42,7 @@ lists in creation order.
 | project of a person        | `PERSON#{hash of issuer and subject}`  | 10-digit number  | |
 | end of a person's sessions | `PERSON#{hash of issuer and subject}`  | `sessions`       | |
 | entry of the audit trail   | `P#{project}#audit`                    | `aud_...`        | f1-f3 |
+| request of the last day    | `P#..#request`                         | `req_...`        | |
 | submitted form             | `P#{project}#form#{hash of its token}` | `form`           | |
 | session of the admin pages | `ADMIN_SESSION#{hash of its token}`    | `session`        | |
 | attempt to sign in         | `SIGN_IN#{hash of its state}`          | `attempt`        | |

@@ -114,3 +114,29 @@ def test_an_endpoint_gets_the_events_that_are_checked_and_sends_chosen_ones_agai
         receiver.wait_for(6)
         look(page, "delivery_log_replayed", screenshots)
     site.service.client(site.service.projects[0].test_key).delete(f"/v1/webhook_endpoints/{endpoint['id']}").ok()
+
+
+def test_a_request_is_found_by_its_id_with_its_error(site: Site, context: BrowserContext, screenshots: Path) -> None:
+    page = context.new_page()
+    complain(page)
+    client = site.service.client(site.service.projects[0].test_key)
+    client.get("/v1/ping").ok()
+    refused = client.post("/v1/customers", {"no_such_field": "private"})
+    assert refused.status == 400
+    # The line of a request becomes a row after the response.
+    for _ in range(PATIENCE // 500):
+        page.goto(site.path(f"find?q={refused.request_id}"))
+        if "requests" in page.url:
+            break
+        page.wait_for_timeout(500)
+    expect(page.get_by_role("rowheader", name="POST /v1/customers")).to_be_visible()
+    expect(page.get_by_role("link", name="parameter_unknown")).to_be_visible()
+    page.get_by_role("link", name="Clear").click()
+    page.get_by_label("Status").select_option("2xx")
+    page.get_by_role("button", name="Filter").click()
+    expect(page.get_by_role("rowheader", name="GET /v1/ping").first).to_be_visible()
+    expect(page.get_by_role("link", name="parameter_unknown")).to_have_count(0)
+    page.get_by_label("Status").select_option("")
+    page.get_by_role("button", name="Filter").click()
+    look(page, "requests", screenshots)
+    assert "private" not in page.content()

@@ -24,8 +24,9 @@ import pytest
 from infra import bundle as bundles
 from infra import topology
 from infra.bundle import Bundle
-from infra.local import resources
+from infra.local import log_lines, resources
 from infra.topology import Function
+from shared.core import ids
 from tests.deploy import cloud, samples
 from tests.deploy.lambdas import Functions, machine_code, running
 from tests.deploy.providers import REPLY
@@ -308,6 +309,17 @@ def sweep(functions: Functions, _: Receiver) -> None:
     assert session["id"] in woken
 
 
+def request_log(functions: Functions, _: Receiver) -> None:
+    """The line of a request becomes a row."""
+    id = ids.new("req_")
+    line = {"message": "request", "request_id": id, "method": "GET", "route": "/v1/ping", "status": 200}
+    line |= {"project_id": functions.keys.project_id, "livemode": False, "key_id": "key_1", "duration_ms": 1.5}
+    functions.call("request_log", log_lines.event_of([{"id": "1", "timestamp": 1, "message": json.dumps(line)}]))
+    key = {"pk": {"S": f"P#{functions.keys.project_id}#test#request"}, "sk": {"S": id}}
+    row = functions.client("dynamodb").get_item(TableName=resources.TABLE_NAME, Key=key)["Item"]
+    assert row["status"] == {"N": "200"}
+
+
 def canary(functions: Functions, _: Receiver) -> None:
     """Nothing is served at its address, so it reports that it failed."""
     assert functions.call("canary", samples.sample("cloudwatch", "scheduled-event")) == {"passed": False}
@@ -342,6 +354,7 @@ WORK: Mapping[str, Callable[[Functions, Receiver], None]] = {
         call_events,
         voice_turn,
         sweep,
+        request_log,
         canary,
         canary_receiver,
     )

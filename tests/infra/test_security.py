@@ -125,6 +125,7 @@ KINDS = {
         "AWS::Lambda::Version",
         "AWS::Lex::BotVersion",
         "AWS::Logs::MetricFilter",
+        "AWS::Logs::SubscriptionFilter",
         "AWS::Route53::RecordSet",
         "AWS::S3::BucketPolicy",
         "AWS::SNS::TopicPolicy",

@@ -476,3 +476,28 @@ def test_a_workflow_logs_its_steps_without_their_data(prod: Synthesized) -> None
 def keys(schema: Resource) -> tuple[str, str]:
     by_type = {key["KeyType"]: key["AttributeName"] for key in schema["KeySchema"]}
     return by_type["HASH"], by_type["RANGE"]
+
+
+@each_stage
+def test_lines_of_requests_reach_the_request_log_where_the_stage_wants_it(
+    stages: dict[str, Synthesized], stage: str
+) -> None:
+    made = stages[stage]
+    found = made.all("AWS::Logs::SubscriptionFilter").values()
+    if stage != "guarded":
+        assert not found, "it is off by default"
+        return
+    logs = {made[made.functions[one.name]]["LoggingConfig"]["LogGroup"]["Ref"] for one in topology.LOGGED}
+    assert {one["LogGroupName"]["Ref"] for one in found} == logs
+    assert len(found) == len(logs) == 9
+    own = made[made.functions["request_log"]]["LoggingConfig"]["LogGroup"]["Ref"]
+    assert own not in logs, "the function would call itself"
+    for one in found:
+        assert one["FilterPattern"] == '{ $.message = "request" }'
+        assert one["DestinationArn"] == made.live("request_log")
+    permissions = [
+        one for one in made.all("AWS::Lambda::Permission").values() if one["FunctionName"] == made.live("request_log")
+    ]
+    assert {one["Principal"] for one in permissions} == {"logs.amazonaws.com"}
+    assert {one["SourceArn"]["Fn::GetAtt"][0] for one in permissions} == logs
+    assert all(one["Action"] == "lambda:InvokeFunction" for one in permissions)

@@ -47,7 +47,8 @@ def test_a_functions_handler_is_in_the_source_tree(function: Function) -> None:
 
 @each_function
 def test_a_function_has_a_way_to_be_started(function: Function) -> None:
-    assert function.routes or function.queues or function.stream or function.every or function.bot
+    starts = (function.routes, function.queues, function.stream, function.every, function.bot, function.reads_logs)
+    assert any(starts)
 
 
 @each_function

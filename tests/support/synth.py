@@ -48,6 +48,7 @@ OIDC = {
     "client_secret_arn": "arn:aws:secretsmanager:eu-central-1:123456789012:secret:sign-in-AbCdEf",
 }
 GUARDED: dict[str, Any] = {
+    "request_log": True,
     "domain": {"name": DOMAIN_NAME, "hosted_zone_id": "Z0123456789ABCDEFGHIJ", "hosted_zone_name": "example.com"},
     "firewall": FIREWALL,
     "warm_throughput": {"table": {"reads": 20_000, "writes": 10_000}, "by_due": {"reads": 12_000, "writes": 8_000}},

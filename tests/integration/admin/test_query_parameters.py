@@ -51,6 +51,7 @@ OF_PROJECT: dict[str, tuple[str, ...]] = {
     "api_keys": ("notice",),
     "api_keys/{id}/rotate": (),
     "api_keys/{id}/revoke": (),
+    "requests": ("id", "status", "key", "route", "since", "until", "starting_after"),
     "usage": ("month",),
     "agent_settings": ("notice",),
     "call_limits": ("notice",),

@@ -1,0 +1,122 @@
+"""The API requests of a project and mode in the last day, from the lines that they leave in the log.
+
+A request's row is written after its response, by another function, and only on stages with the setting `request_log`.
+It has what the line has: neither bodies nor parameters, so no personal data. The text of an error is that of its code.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from shared.core import clock, ids
+from shared.core.metrics import REQUEST_LINE
+from shared.store import table
+from shared.store.keys import Scope
+
+PREFIX = "req_"
+KEPT_MS = clock.DAY
+"""How long requests are kept (milliseconds)."""
+_MOST_READ = 1_000
+"""The requests that are read for one page."""
+
+
+@dataclass(frozen=True)
+class LoggedRequest:
+    """A request. `code` is the error code of its response; None for a success. `route` is the path's pattern."""
+
+    id: str
+    at: str
+    method: str
+    route: str
+    status: int
+    code: str | None
+    key_id: str
+    duration_ms: float
+
+
+@dataclass(frozen=True)
+class Page:
+    """Requests, newest first. `cursor` is the `starting_after` of the next page; None on the last page."""
+
+    requests: list[LoggedRequest]
+    cursor: str | None
+
+
+def save(line: str) -> None:
+    """Store the request of a log line, once however often the line arrives. Other lines are left out."""
+    facts = _parse(line)
+    if facts is None:
+        return
+    id = facts["request_id"]
+    row: table.Row = {
+        "pk": _pk(Scope(facts["project_id"], facts["livemode"])),
+        "sk": id,
+        "kind": "request",
+        **{name: facts[name] for name in ("method", "route", "status", "code", "key_id") if facts.get(name)},
+        # Numbers of the table are integers.
+        "duration_us": round(facts["duration_ms"] * 1000),
+        "expires_at": (ids.instant(PREFIX, id) + KEPT_MS) // clock.SECOND,
+    }
+    table.write([table.Put(row, condition="")], id)
+
+
+def find(scope: Scope, id: str) -> LoggedRequest | None:
+    """The request with this id; None if it is not known, or not any more."""
+    row = table.get(_pk(scope), id) if ids.is_id(PREFIX, id) else None
+    return None if row is None else _of_row(row)
+
+
+def page(
+    scope: Scope,
+    limit: int,
+    passes: Callable[[LoggedRequest], bool],
+    since: int,
+    until: int,
+    starting_after: str | None = None,
+) -> Page:
+    """The requests between two instants (milliseconds; `until` is exclusive) that pass, newest first.
+
+    A `starting_after` that is not the id of a request counts as absent. A page may be short, because few of the
+    requests that were read pass; it has a cursor then.
+    """
+    least = ids.first_of(PREFIX, max(since, clock.now() - KEPT_MS + 1))
+    most = ids.before(PREFIX, ids.first_of(PREFIX, until))
+    if starting_after and ids.is_id(PREFIX, starting_after):
+        most = min(most, ids.before(PREFIX, starting_after))
+    pages = table.query(_pk(scope), at_least=least, at_most=most, limit=_MOST_READ + 1)
+    read = [_of_row(row) for row in itertools.islice(itertools.chain.from_iterable(pages), _MOST_READ + 1)]
+    found = [one for one in read[:_MOST_READ] if passes(one)]
+    if len(found) > limit:
+        return Page(found[:limit], found[limit - 1].id)
+    return Page(found, read[_MOST_READ - 1].id if len(read) > _MOST_READ else None)
+
+
+def _parse(line: str) -> dict[str, Any] | None:
+    """The fields of the line of a request with a valid API key; None for other lines."""
+    try:
+        found = json.loads(line)
+    except ValueError:
+        return None
+    is_request = isinstance(found, dict) and found.get("message") == REQUEST_LINE and "key_id" in found
+    return found if is_request and ids.is_id(PREFIX, found.get("request_id", "")) else None
+
+
+def _pk(scope: Scope) -> str:
+    return scope.pk("request")
+
+
+def _of_row(row: table.Row) -> LoggedRequest:
+    return LoggedRequest(
+        row["sk"],
+        clock.iso(ids.instant(PREFIX, row["sk"])),
+        row["method"],
+        row.get("route", ""),
+        row["status"],
+        row.get("code"),
+        row["key_id"],
+        row["duration_us"] / 1000,
+    )

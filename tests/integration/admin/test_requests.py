@@ -1,0 +1,129 @@
+"""The API requests of the last day: from their log lines to the page."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from typing import Any
+
+import pytest
+
+from infra.local import log_lines
+from shared.admin import members
+from shared.core import log
+from shared.projects.requests import KEPT_MS
+from shared.store import table
+from tests.support.browsing import Browser, Shown, Whole, as_test, database_calls, keys_of, signed_in
+from tests.support.clocks import Clock
+from tests.support.logged import lines
+from tests.support.stage import Answer, Stage
+
+
+@pytest.fixture
+def member(stage: Stage, whole: Whole) -> Browser:
+    return signed_in(stage, "member@example.com", {whole.story.project.id: members.MEMBER})
+
+
+def logged(stage: Stage, *calls: Any, times: int = 1) -> list[Answer]:
+    """Call the API, and give the lines that it logs to the function, as CloudWatch Logs does."""
+    with lines() as found:
+        answers = [stage.call(*arguments) for arguments in calls]
+    formatter = log.JsonLines()
+    events = [{"id": "1", "timestamp": 1, "message": formatter.format(record)} for record in found]
+    for _ in range(times):
+        stage.invoke("request_log", log_lines.event_of(events))
+    return answers
+
+
+def rows_of(shown: Shown) -> list[str]:
+    assert shown.status == 200, shown.text
+    return [attributes["id"] or "" for tag, attributes in shown.page.tags if tag == "tr" and "id" in attributes]
+
+
+def test_a_request_is_shown_with_its_error_and_without_its_body(stage: Stage, whole: Whole, member: Browser) -> None:
+    page = f"{whole.story.path}/requests"
+    assert "No requests of the last 24 hours are stored" in member.get(page).page.text
+    body = {"phone": "+15005550123", "no_such_field": "secret text"}
+    made, refused = logged(stage, ("GET", "/v1/ping"), ("POST", "/v1/customers", body), times=2)
+    shown = member.get(page)
+    ids = [one.headers["service-request-id"] for one in (refused, made)]
+    assert rows_of(shown) == ids, "newest first, and once, though the lines arrived twice"
+    for said in ("GET /v1/ping", "POST /v1/customers", "parameter_unknown", "200", "400"):
+        assert said in shown.page.text, said
+    [key] = [one for one in keys_of(whole.story.project.id) if not one.livemode]
+    assert f"…{key.last_four}" in shown.page.text
+    assert "secret" not in shown.text
+    assert "5550123" not in shown.text
+    live = member.get(page.replace("/test/", "/live/"))
+    assert rows_of(live) == []
+
+
+def test_requests_are_filtered(stage: Stage, whole: Whole, member: Browser) -> None:
+    logged(stage, ("GET", "/v1/ping"), ("GET", "/v1/customers/cust_1"), ("POST", "/v1/customers", {}))
+    [key] = [one for one in keys_of(whole.story.project.id) if not one.livemode]
+
+    def found(query: str) -> int:
+        return len(rows_of(member.get(f"{whole.story.path}/requests?{query}")))
+
+    assert found("status=errors") == found("status=4xx") == 2
+    assert found("status=5xx") == 0
+    assert found("status=2xx&route=ping") == 1
+    assert found("route=POST%20/v1/customers") == 1
+    assert found(f"key={key.id}") == 3
+    assert found("key=key_1") == 0
+    assert found("until=2020-01-01T00:00") == 0
+    assert found("since=2020-01-01T00:00") == 3
+    for wrong in ("status=200", "since=yesterday"):
+        assert member.get(f"{whole.story.path}/requests?{wrong}").status == 400
+
+
+def test_a_request_is_found_by_its_id_and_leads_from_its_event(stage: Stage, whole: Whole, member: Browser) -> None:
+    path = whole.story.path
+    created, _ = logged(stage, ("POST", "/v1/customers", {"phone": "+15005550006"}), ("GET", "/v1/ping"))
+    id = created.headers["service-request-id"]
+    found = member.get(f"{path}/find?q={id}")
+    assert found.location == f"{path}/requests?id={id}"
+    assert rows_of(member.get(found.location)) == [id]
+    assert member.get(f"{path}/find?q=req_{'0' * 26}").status == 404
+    assert member.get(f"{path.replace('/test', '/live')}/find?q={id}").status == 404
+    stage.settle()
+    [event] = stage.call("GET", f"/v1/events?object_id={created.json['id']}").json["data"]
+    assert f'/requests?id={id}"' in member.get(f"{path}/events/{event['id']}").text
+
+
+def test_a_request_is_kept_for_a_day(stage: Stage, whole: Whole, stopped_clock: Clock) -> None:
+    [made] = logged(stage, ("GET", "/v1/ping"))
+    stopped_clock.forward(KEPT_MS / 1000 - 1)
+    member = signed_in(stage, "member@example.com", {whole.story.project.id: members.MEMBER})
+    page = f"{whole.story.path}/requests"
+    assert rows_of(member.get(page)) == [made.headers["service-request-id"]]
+    stopped_clock.forward(1)
+    assert rows_of(member.get(page)) == []
+    with as_test():
+        [row] = next(table.query(f"P#{whole.story.project.id}#test#request", limit=10))
+    assert row["expires_at"] <= stopped_clock.now, "the database deletes it"
+
+
+@pytest.mark.parametrize("line", ["", "REPORT RequestId: 1", "[]", "{", '{"message": "request"}', '"request"', "null"])
+def test_other_lines_are_left_out(stage: Stage, whole: Whole, member: Browser, line: str) -> None:
+    stage.invoke("request_log", log_lines.event_of([{"id": "1", "timestamp": 1, "message": line}]))
+    anonymous = {"message": "request", "request_id": f"req_{'0' * 26}", "status": 401}
+    stage.invoke("request_log", log_lines.event_of([{"id": "1", "timestamp": 1, "message": json.dumps(anonymous)}]))
+    assert rows_of(member.get(f"{whole.story.path}/requests")) == []
+
+
+def test_a_message_without_lines_does_nothing(stage: Stage) -> None:
+    control = json.dumps({"messageType": "CONTROL_MESSAGE", "logEvents": [{"message": "CWL CONTROL MESSAGE"}]})
+    data = base64.b64encode(gzip.compress(control.encode())).decode()
+    assert stage.invoke("request_log", {"awslogs": {"data": data}}) is None
+
+
+def test_the_reads_of_the_page_do_not_grow(stage: Stage, whole: Whole, member: Browser) -> None:
+    page = f"{whole.story.path}/requests"
+    few = len(database_calls(member, page))
+    logged(stage, *[("GET", "/v1/ping")] * 60)
+    assert len(database_calls(member, page)) == few
+    first = member.get(page)
+    [older] = [attributes["href"] for _, attributes in first.page.tags if attributes.get("rel") == "next"]
+    assert (len(rows_of(first)), len(rows_of(member.get(f"{page}{older}")))) == (50, 10)
