@@ -112,7 +112,7 @@ def reply_to(turn: Turn, conversation: ConversationRecord | None = None) -> str:
     try:
         known = [] if conversation is None else [conversation]
         latest = partial(CONVERSATIONS.find, turn.scope, turn.conversation_id)
-        return commit.retry_with_latest(known, latest, attempt, COMMIT_TRIES)
+        return commit.retry_with_latest(known, latest, attempt, COMMIT_TRIES, turn.seconds)
     except (AgentUnavailable, Unavailable):
         # The worker is not to blame: the turn is retried until it is too old, not only until three workers are lost.
         tasks.release(turn.claim)

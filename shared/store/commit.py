@@ -94,14 +94,18 @@ def retry_on_conflict(attempt: Callable[[], T], tries: int = CONFLICTS, seconds:
 
 
 def retry_with_latest(
-    known: Sequence[R], read: Callable[[], R], attempt: Callable[[R], T], tries: int = CONFLICTS
+    known: Sequence[R],
+    read: Callable[[], R],
+    attempt: Callable[[R], T],
+    tries: int = CONFLICTS,
+    seconds: float = CONFLICT_SECONDS,
 ) -> T:
     """As `retry_on_conflict`, with an argument for `attempt`: the one in `known` at first, then what `read` returns.
 
     If `known` is empty, the first attempt reads, too.
     """
     unread = list(known)
-    return retry_on_conflict(lambda: attempt(unread.pop() if unread else read()), tries)
+    return retry_on_conflict(lambda: attempt(unread.pop() if unread else read()), tries, seconds)
 
 
 def _pause(conflicts: int) -> None:

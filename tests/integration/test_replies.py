@@ -324,6 +324,16 @@ def test_a_reply_shortly_before_the_cut_is_a_201(
     assert len(agent.given) == 1
 
 
+def test_a_reply_that_took_sixteen_seconds_is_decided_again_if_the_conversation_ends_at_its_commit(
+    stage: Stage, stopped_clocks: Clock, slow: Callable[..., Slow], live_thread: Callable[[], Thread]
+) -> None:
+    thread, agent = live_thread(), slow(16, 1)
+    found = sent_while(stage, thread, lambda: stage.call("POST", f"/v1/conversations/{thread.id}/end"))
+    assert found["reply"]["content"].endswith("\n\nGood morning.")
+    assert found["conversation"]["status"] == "ended"
+    assert len(agent.given) == 2
+
+
 def test_a_worker_takes_over_from_a_busy_agent_while_the_request_waits(
     stage: Stage, stopped_clocks: Clock, slow: Callable[..., Slow], live_thread: Callable[[], Thread]
 ) -> None:
