@@ -1,4 +1,4 @@
-"""/v1/sessions and /v1/customers/{id}/call: place calls; list and retrieve sessions, transcripts and recordings."""
+"""/v1/sessions and /v1/customers/{id}/call: request calls; list and retrieve sessions, transcripts and recordings."""
 
 from __future__ import annotations
 

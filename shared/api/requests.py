@@ -1,7 +1,7 @@
 """Requests: the checks that all requests share, and `Request`, the argument of an operation.
 
-The order of checks (promises 2): route and method, API key, rate limit, version header, size, content type, JSON,
-Idempotency-Key, query, validation of the body, the work.
+The order of checks (promises 2): route and method, API key, rate limit, right to write, version header, size,
+content type, JSON, Idempotency-Key, query, validation of the body, the work.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def _answer_and_end(scope: Scope, record: SessionRecord, outcome: Outcome) -> Se
 
 
 def _end(scope: Scope, record: SessionRecord, outcome: Outcome) -> Sequence[table.Write]:
-    """The writes that end an answered call."""
+    """The writes that end an answered call. A wish not to be contacted is committed before them."""
     result = _dialogue(scope, record, outcome)
     if result.opts_out:
         opting_out.keep(scope, record.doc["customer_id"], in_call=record.doc["id"], to=record.doc["to"])

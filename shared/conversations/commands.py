@@ -190,8 +190,10 @@ def add_staff_message(scope: Scope, id: str, content: str) -> Change[PostedMessa
         "conversation_id": id,
         "customer_id": conversation["customer_id"],
     }
-    active = {":active": scope.index(CONVERSATIONS.kind, "status", ConversationStatus.ACTIVE)}
-    is_active = table.Check(scope.pk(CONVERSATIONS.kind), id, condition="f3 = :active", values=active)
+    index, active = CONVERSATIONS.with_value(scope, "status", ConversationStatus.ACTIVE)
+    is_active = table.Check(
+        scope.pk(CONVERSATIONS.kind), id, condition=f"{index} = :active", values={":active": active}
+    )
     return Change({**message, "reply": None, "conversation": conversation}, [table.Put(row), is_active])
 
 

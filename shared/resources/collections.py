@@ -262,13 +262,17 @@ class Collection(Generic[D, R]):
         instant = clock.parse(json.loads(row["doc"])[self.time_field])
         return max(instant, row["latest_at"]) if row.get("latest_until", 0) >= clock.now() else instant
 
+    def with_value(self, scope: Scope, field: str, value: str) -> tuple[str, str]:
+        """The index, and its partition, of the resources with this value of an indexed field."""
+        return self._index_of(field), scope.index(self.kind, field, value)
+
     def deleted_of(self, scope: Scope, customer_id: str) -> tuple[str, str]:
         """The index, and its partition, of a customer's deleted resources. Only resources with a customer have one."""
-        return f"f{self.indexed.index(_OWNER) + 1}", scope.index(f"deleted_{self.kind}", _OWNER, customer_id)
+        return self._index_of(_OWNER), scope.index(f"deleted_{self.kind}", _OWNER, customer_id)
 
     def of_customer(self, scope: Scope, customer_id: str) -> tuple[str, str]:
         """The index, and its partition, of a customer's resources that are not deleted."""
-        return f"f{self.indexed.index(_OWNER) + 1}", scope.index(self.kind, _OWNER, customer_id)
+        return self.with_value(scope, _OWNER, customer_id)
 
     def _latest(self, record: Record[D, R], doc: D) -> dict[str, table.Value]:
         """The attributes that `latest_time` reads, if `doc` has another time than the record.
@@ -282,6 +286,9 @@ class Collection(Generic[D, R]):
     def _owner_index(self, scope: Scope, doc: Mapping[str, Any]) -> dict[str, str]:
         """The index attribute by which a deleted resource is found for the erasure of its customer."""
         return dict([self.deleted_of(scope, doc[_OWNER])]) if _OWNER in self.indexed else {}
+
+    def _index_of(self, field: str) -> str:
+        return f"f{self.indexed.index(field) + 1}"
 
     def _deleted_pk(self, scope: Scope) -> str:
         return scope.pk(f"deleted_{self.kind}")

@@ -105,7 +105,8 @@ Write = Put | Update | Delete | Check
 class ConditionFailed(Exception):
     """The condition of `op` failed. `old` is the row at that time, None if it does not exist.
 
-    Only `write_and_get` raises it if it is `uncertain` whether an earlier attempt of the write took effect.
+    `uncertain`: the response of an earlier attempt was lost. `write` raises it only if it knows from the row that the
+    attempt had no effect; callers of `write_and_get` look for themselves.
     """
 
     def __init__(self, op: Write, old: Row | None, *, uncertain: bool = False) -> None:
@@ -128,7 +129,7 @@ def write(ops: Sequence[Write], request_id: str) -> None:
 
     A condition that fails because an earlier attempt of the same request took effect counts as success. Workers use a
     token of their own as the request. The row's `cause` is the API request that caused the write; if it is unknown, an
-    update keeps the previous one. Raises ConditionFailed, Contended or Unavailable.
+    update keeps the previous one. Raises ConditionFailed, Contended, Unavailable or AwsError.
     """
     # A single deletion with a condition is a transaction, too: no row would show that an earlier attempt took effect.
     if len(ops) == 1 and not (isinstance(ops[0], Check | Delete) and ops[0].condition):
@@ -138,7 +139,7 @@ def write(ops: Sequence[Write], request_id: str) -> None:
 
 
 def write_and_get(op: Update) -> Row:
-    """Execute one update and return the whole row after it. Raises ConditionFailed, Contended or Unavailable.
+    """Execute one update and return the row after it. Raises ConditionFailed, Contended, Unavailable or AwsError.
 
     It does not store the request's id: a caller that must know whether an earlier attempt took effect compares the row.
     """
@@ -170,7 +171,7 @@ def _took_effect(failed: ConditionFailed, request_id: str) -> bool:
 
 
 def _send(op: Write, author: Mapping[str, Value], **options: str) -> Any:
-    """Send a single write and return the response. Raises ConditionFailed, Contended or Unavailable."""
+    """Send a single write and return the response. Raises ConditionFailed, Contended, Unavailable or AwsError."""
     operation = {Put: "PutItem", Update: "UpdateItem", Delete: "DeleteItem"}[type(op)]
     uncertain = False
     for conflicts in range(MAX_CONFLICTS):
@@ -222,7 +223,7 @@ def _cancelled(ops: Sequence[Write], reasons: Sequence[Any]) -> Contended:
         elif reason["Code"] != CancellationReason.NONE and reason["Code"] not in THROTTLED_WRITES:
             raise RuntimeError(f"transaction cancelled: {reason['Code']}")
     if failed:
-        # The idempotency record is the last operation. It decides if another condition fails too.
+        # The last one decides: a request adds the record of its Idempotency-Key at the end, whose failure is a replay.
         raise failed[-1] from None
     return contended[-1]
 
