@@ -29,6 +29,8 @@ STREAMS = Service("dynamodbstreams", "dynamodb", "DynamoDBStreams_20120810", "DY
 """The streams of DynamoDB Local. (Those of AWS are at the host `streams.dynamodb`, where Lambda reads them.)"""
 INTERVAL = 0.2
 """Seconds between two reads of the stream without a nudge."""
+SPACING = 0.03
+"""The least seconds between two reads. Under load, a read gets several changes, and their events share reads."""
 SHARDS_EVERY = 10.0
 """Seconds between two reads of the list of shards."""
 _PAUSE_AFTER_ERROR = 1.0
@@ -89,6 +91,7 @@ class Poller:
                     log.exception("reading the stream failed")
                     self._iterators.clear()
                     self._stop.wait(_PAUSE_AFTER_ERROR)
+            self._stop.wait(SPACING)
 
     def read(self) -> None:
         """Process all records that the stream has now."""
